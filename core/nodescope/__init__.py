@@ -19,6 +19,7 @@ from nodescope import array_api as _array_api
 from nodescope.errors import NodescopeError
 
 if TYPE_CHECKING:  # for type checkers and editors: the same names as in `_HOMES` and `_MODULES`
+    from nodescope.adapters.torch import static as torch  # noqa: F401 (as of `_LIBRARIES`)
     from nodescope.api import attach, breakpoint, record, watch  # type: ignore[import-not-found, unused-ignore]
     from nodescope.emit.scopes import name_scope, step, steps
     from nodescope.engine import fft, linalg, nn, optim, random
@@ -161,6 +162,8 @@ _HOMES = {
 """Names of this module, and the modules that define them."""
 
 _MODULES = frozenset({"fft", "linalg", "nn", "optim", "random"})  # of the engine
+_LIBRARIES = {"torch": "nodescope.adapters.torch.static"}
+"""What is particular to a library, which these modules import."""
 
 
 def __getattr__(name: str) -> Any:
@@ -172,6 +175,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(_import_module(_HOMES[name]), name)
     elif name in _MODULES:
         value = _import_module(f"nodescope.engine.{name}")
+    elif name in _LIBRARIES:
+        value = _import_module(_LIBRARIES[name])
     elif name in _array_api.NAMES or name == "bfloat16":
         value = _array_api.find(name)
     else:

@@ -247,8 +247,36 @@ _RUN: Final = (
 )
 
 _OPEN: Final = (
-    option("recording", type=path, nargs="?", help="without it, the list of recordings"),
+    option(
+        "recording",
+        type=path,
+        nargs="?",
+        help="a recording, or a program saved by torch.export (.pt2), which is run under the "
+        "debugger; without it, the list of recordings",
+    ),
     *SERVING,
+    option(
+        "--input",
+        type=path,
+        metavar="FILE",
+        help=".pt2: its inputs, as .npz by name or as .npy; without it, those that it was saved "
+        "with, or random ones",
+    ),
+    option(
+        "--joint", action="store_true", help=".pt2: the backward pass too, from its first output"
+    ),
+    option("--no-run", action="store_true", help=".pt2: show the graph, and run nothing"),
+    option(
+        "--trust",
+        action="store_true",
+        help=".pt2: let PyTorch unpickle objects, which runs code of whoever wrote the file",
+    ),
+    *(
+        entry
+        for entry in _RUN
+        if isinstance(entry, Option)
+        and entry.names[0] in ("--break", "--record", "--no-stop-on-entry", "--cli", "-x", "--exit")
+    ),
 )
 
 _RUNS: Final = (
@@ -400,7 +428,7 @@ _DOCTOR: Final = (option("--port", type=port, default=7711, help=argparse.SUPPRE
 
 COMMANDS: Final = (
     CliCommand("run", "run a script under the debugger", _RUN),
-    CliCommand("open", "open a recording", _OPEN),
+    CliCommand("open", "open a recording, or run a saved program", _OPEN),
     CliCommand("runs", "list recordings", _RUNS),
     CliCommand("check", "run a script under watches, for CI", _CHECK),
     CliCommand("why", "where an element, NaN and Inf come from", _WHY),

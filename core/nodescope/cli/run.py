@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from nodescope import api
 from nodescope.cli.script import INTERRUPTED, Ending, find_module, is_child, load, run_script
@@ -51,14 +51,7 @@ End = Callable[[int], None]
 
 def run(options: argparse.Namespace) -> int:
     """Run the script; return its exit status."""
-    breakpoints = tuple(map(_breakpoint, options.breaks))
-    watches = tuple(watches_of(options.watches))
-    if options.commands is not None and not options.cli:
-        raise UsageError("-x is for the terminal debugger", hint="add --cli")
-    if options.editor and options.cli:
-        raise UsageError("--editor and --cli cannot be combined", hint="leave out one of them")
-    adapter = _adapter() if options.dap else None
-    lines = _lines(options) if options.cli else None
+    given = _Given.of(options)
     name, options.spec = options.script.name, None
     if options.module:
         options.script, options.spec = find_module(name)
@@ -66,8 +59,49 @@ def run(options: argparse.Namespace) -> int:
     code = load(script)
     if isinstance(code, Ending):
         return code.status
+    return run_code(options, code, given, name=name, stem=name if options.module else script.stem)
+
+
+class _Given(NamedTuple):
+    """What the options say, checked before anything starts."""
+
+    breakpoints: tuple[Breakpoint, ...]
+    watches: tuple[str, ...]
+    adapter: tuple[str, int, str, bool] | None
+    lines: tuple[Lines, TextIO] | None
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> _Given:
+        """Of these options. Raises a `NodescopeError`."""
+        breakpoints = tuple(map(_breakpoint, options.breaks))
+        watches = tuple(watches_of(options.watches))
+        if options.commands is not None and not options.cli:
+            raise UsageError("-x is for the terminal debugger", hint="add --cli")
+        if options.editor and options.cli:
+            raise UsageError("--editor and --cli cannot be combined", hint="leave out one of them")
+        return cls(
+            breakpoints, watches, _adapter() if options.dap else None,
+            _lines(options) if options.cli else None,
+        )  # fmt: skip
+
+
+def run_code(
+    options: argparse.Namespace, code: CodeType, given: _Given | None = None, *, name: str,
+    stem: str,
+) -> int:  # fmt: skip
+    """Run code under the debugger; return its exit status.
+
+    Args:
+        options: Of ``nodescope run``, with ``spec`` as of `run_script`.
+        code: The code.
+        given: What the options say; by default, they are read now.
+        name: The name of the run.
+        stem: The name of its recording's file.
+    """
+    breakpoints, watches, adapter, lines = given or _Given.of(options)
+    script: Path = options.script
     observed = api.Run(
-        options.record or api.recording_path(name if options.module else script.stem, say),
+        options.record or api.recording_path(stem, say),
         name=name,
         argv=(str(script), *options.args),
         **kept_by(options.level, options.max_slowdown),

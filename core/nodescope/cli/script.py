@@ -75,6 +75,8 @@ def load(path: Path) -> types.CodeType | Ending:
     """
     if path.suffix == ".nscope" and path.is_file():
         raise UsageError(f"{str(path)!r} is a recording", hint=f"nodescope open {path}")
+    if path.suffix == ".pt2" and path.is_file():
+        raise UsageError(f"{str(path)!r} is a saved program", hint=f"nodescope open {path}")
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise UsageError(f"{str(path)!r} is a pipe or a device, not a script")

@@ -5,15 +5,23 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Final
 
 from nodescope.cli.server import Server
 from nodescope.errors import RecordingError
 from nodescope.link.address import publish, withdraw
 
+PROGRAM: Final = ".pt2"
+"""The suffix of programs saved by PyTorch."""
+
 
 def open_recording(options: argparse.Namespace) -> int:
-    """Serve a recording, or the list of all recordings, until Ctrl-C."""
+    """Serve a recording, or the list of all recordings, until Ctrl-C; run a saved program."""
     path: Path | None = options.recording
+    if path is not None and path.suffix == PROGRAM:
+        from nodescope.cli.saved_program import open_program
+
+        return open_program(options)
     if path is None:
         return stay(Server(options.port), browser=not options.no_browser, place="#runs")
     if not path.is_file():

@@ -372,6 +372,52 @@ class Emitter(Steps):
             start = _now()
         return Pending(entry, arrays, step, state, start, edits)
 
+    def define(
+        self,
+        op: str,
+        role: str,
+        inputs: tuple[int, ...],
+        specs: Sequence[Any],
+        attrs: Mapping[str, Any],
+        writes: tuple[tuple[int, int], ...] = (),
+        *,
+        dialect: str = "",
+        native: str = "",
+        family: str = "",
+        label: str = "",
+        device: str = "cpu",
+        storages: tuple[int, ...] = (),
+        kind: str = "",
+    ) -> Pending:
+        """Emit a node before it runs: for a graph that is known as a whole.
+
+        The calls that `enter` takes in the next step, in the same order in each scope, are
+        executions of these nodes.
+
+        Args: As of `enter`.
+
+        Returns:
+            A call that never ends, with the node's values.
+        """
+        state = current()
+        cursor = state.cursor
+        if cursor is None or cursor.step is not self.epoch:
+            cursor = self.cursor(state, self.epoch)
+        key = (kind or op) if role == "op" else f"{role}:{label}"
+        slot = cursor.slots.get(key) or cursor.slot(key)
+        nth, entries = slot
+        slot[0] = nth + 1
+        if nth < len(entries):
+            entry: Entry = entries[nth]
+        else:
+            entry = self._define(
+                cursor, entries, nth, key, inputs, tuple(specs), dict(attrs), state,
+                op=op, family=family or ("leaf" if role != "op" else "other"),
+                source=state.source, label=label, device=device, role=role, writes=writes,
+                dialect=dialect, native=native, storages=storages,
+            )  # fmt: skip
+        return Pending(entry, (), self.step, state, 0, {})
+
     def finish(
         self,
         pending: Pending,

@@ -40,6 +40,11 @@ class TorchAttachment:
             NativeTap(choice.library, self._operations) if choice.library is not None else None
         )
 
+    @property
+    def operations(self) -> Operations:
+        """The operations of the run."""
+        return self._operations
+
     @contextlib.contextmanager
     def attached(self) -> Iterator[None]:
         """Observe PyTorch until the context is left."""

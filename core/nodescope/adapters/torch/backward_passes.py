@@ -49,13 +49,14 @@ class BackwardPasses:
         def run(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling() or self._operations.place.quiet:
                 return original(*args, **kwargs)
-            with self._begun(args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))):
+            with self.begun(args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))):
                 return original(*args, **kwargs)
 
         return run
 
     @contextlib.contextmanager
-    def _begun(self, roots: Any) -> Iterator[None]:
+    def begun(self, roots: Any) -> Iterator[None]:
+        """Within a backward pass from these tensors."""
         operations = self._operations
         place, state = operations.place, current()
         depth, outer, differentiated = place.depth, place.outer, place.differentiated

@@ -5,7 +5,7 @@ Invariant: no other file of the adapter uses a private name of PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import torch
@@ -15,11 +15,12 @@ from torch._C._dynamo.eval_frame import (
     get_eval_frame_callback,
     set_code_exec_strategy,
 )
-from torch._subclasses import FakeTensor
+from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _get_current_dispatch_mode,
@@ -33,8 +34,13 @@ __all__ = [
     "TorchDispatchMode",
     "autograd_node",
     "compiling_callback",
+    "constant_of",
     "current_mode",
     "data_loader_iterator",
+    "fake_mode_of",
+    "flat_inputs",
+    "hint_of",
+    "is_composite",
     "is_zero_tensor",
     "never_compiled",
     "not_compiled",
@@ -47,6 +53,8 @@ __all__ = [
     "sequence_number",
     "sequence_of",
     "storage_address",
+    "unflattened",
+    "unflattened_inputs",
 ]  # fmt: skip
 
 autograd_node: Final[Callable[[], Any]] = torch._C._current_autograd_node
@@ -114,3 +122,59 @@ def not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def is_zero_tensor(tensor: Any) -> bool:
     """Whether a tensor stands for zeros without holding them."""
     return bool(tensor._is_zerotensor())
+
+
+# Exported programs
+
+
+def constant_of(value: Any) -> int | float | bool | None:
+    """The number that a symbolic one always is; None if it may vary."""
+    node = value.node
+    if isinstance(value, torch.SymInt):
+        known: int | None = node.maybe_as_int()
+        return known
+    expression = node.expr
+    return float(expression) if expression.is_number and expression.is_Float else None
+
+
+def is_composite(function: Any) -> bool:
+    """Whether an operator overload consists of others."""
+    return bool(
+        torch._C._dispatch_has_kernel_for_dispatch_key(function.name(), "CompositeImplicitAutograd")
+    )
+
+
+def fake_mode_of(tensors: Iterable[Any]) -> Any:
+    """The mode in which fake tensors were made; a new one if there are none."""
+    for tensor in tensors:
+        if isinstance(tensor, FakeTensor):
+            return tensor.fake_mode
+    return FakeTensorMode()
+
+
+def flat_inputs(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The inputs of an exported program's graph, its parameters among them.
+
+    Raises:
+        Exception: The arguments do not fit the program; the text says how.
+    """
+    return tuple(program._graph_module_flat_inputs(args, kwargs))
+
+
+def unflattened(program: Any, results: Sequence[Any]) -> Any:
+    """What an exported program returns, from the results that are its own outputs."""
+    return pytree.tree_unflatten(list(results), program.call_spec.out_spec)
+
+
+def unflattened_inputs(program: Any, flat: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of an exported program, from its inputs one by one."""
+    args, kwargs = pytree.tree_unflatten(list(flat), program.call_spec.in_spec)
+    return tuple(args), dict(kwargs)
+
+
+def hint_of(size: Any, otherwise: int) -> int:
+    """A size that a symbolic one had where the program was traced; ``otherwise`` if unknown."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    hint = size.node.hint if size.node.has_hint() else None
+    return otherwise if hint is None else int(hint)

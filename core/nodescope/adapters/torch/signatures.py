@@ -21,7 +21,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import torch
 
-from nodescope.adapters.torch.compat import schema_of
+from nodescope.adapters.torch.compat import constant_of, schema_of
 from nodescope.adapters.torch.names import canonical_name, family_of, label_of
 
 Kind = Literal["tensor", "tensors", "plain"]
@@ -359,9 +359,8 @@ def _encoded(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple):
         return tuple(_encoded(item) for item in value)
-    if isinstance(value, torch.SymInt):
-        return int(value)
-    if isinstance(value, torch.SymFloat):
-        return float(value)
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        known = constant_of(value)
+        return str(value) if known is None else known
     text = str(value)
     return text.removeprefix("torch.") if text.startswith("torch.") else text

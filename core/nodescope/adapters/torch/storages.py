@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from nodescope.adapters.torch.compat import storage_address
+from nodescope.adapters.torch.compat import FakeTensor, storage_address
 from nodescope.ir.graph import Role
 
 Geometry = tuple[int, Any, Any, Any]
@@ -154,7 +154,22 @@ def geometry_of(tensor: Any) -> Geometry:
     dtype = tensor.dtype
     if dtype.is_complex and tensor.is_conj():  # a view of the same place with other values
         dtype = (dtype, "conjugated")
-    return (tensor.storage_offset(), tensor.shape, tensor.stride(), dtype)
+    shape = tensor.shape
+    if type(tensor) is FakeTensor:  # its sizes may be symbols, which have no hash
+        shape = _Symbols(map(str, shape))
+        strides = tuple(map(str, tensor.stride()))
+        return (str(tensor.storage_offset()), shape, strides, dtype)  # type: ignore[return-value]
+    return (tensor.storage_offset(), shape, tensor.stride(), dtype)
+
+
+class _Symbols(tuple[str, ...]):
+    """Sizes as text."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """0: how many elements there are is not known."""
+        return 0
 
 
 def counter_of(tensor: Any) -> int:

@@ -1,0 +1,54 @@
+"""Opening: what runs in the process of ``nodescope open model.pt2``.
+
+The program is drawn first, so that the page shows it whole, and then runs node by node.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nodescope.adapters.torch.static import load
+from nodescope.adapters.torch.static.inputs import inputs_of
+from nodescope.adapters.torch.static.program import unobserved
+from nodescope.emit.emitter import active
+from nodescope.errors import NodescopeError
+from nodescope.events import Logged
+from nodescope.telling import say
+
+
+def open_program(
+    path: Path, *, file: Path | None = None, runs: bool = True, joint: bool = False,
+    trusted: bool = False,
+) -> int:  # fmt: skip
+    """Draw a saved program in the active run, and run it; return the exit status.
+
+    Args:
+        path: The ``.pt2`` file.
+        file: Its inputs, see `inputs_of`.
+        runs: Whether it runs at all.
+        joint: Whether the backward pass from its first output follows.
+        trusted: As of `load`.
+    """
+    try:
+        program = load(path, trusted=trusted, loss=0 if joint else None)
+        if not runs:
+            program.draw()
+            _tell(f"{path.name} is drawn and not run")
+            return 0
+        with unobserved():
+            given = inputs_of(program, file)
+        _tell(given.said)
+        program.run(*given.args, **given.kwargs)
+    except NodescopeError as error:
+        say(str(error))
+        return 2
+    return 0
+
+
+def _tell(text: str) -> None:
+    """Say something in the terminal and on the page."""
+    emitter = active()
+    if emitter is None:
+        say(text)
+    else:
+        emitter.bus.emit(Logged("nodescope", text, emitter.step, emitter.bus.now_ns()))
