@@ -8,8 +8,10 @@ Invariant: what is drawn at one depth is a part of what is drawn at a greater on
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
+Case = TypeVar("Case")
 DEPTHS: Final = ("quick", "usual", "deep")
 _PARTS: Final = {"quick": 20, "usual": 12, "deep": 1}
 _LEAST: Final = {"quick": 4, "usual": 6, "deep": 1}
@@ -39,6 +41,11 @@ def choose(depth: str) -> None:
 def count(full: int, least: int = 1) -> int:
     """How many seeds of ``full`` are run: all, or a part, but no fewer than ``least``."""
     return min(full, max(full // _PARTS[_chosen], least))
+
+
+def some(cases: Sequence[Case], every: int) -> Sequence[Case]:
+    """All cases at the depth ``deep``; otherwise every third, fourth, ... of them."""
+    return cases if is_deep() else cases[::every]
 
 
 def is_deep() -> bool:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from bench import wall
 from bench.__main__ import GROUPS
 
 
+@pytest.mark.deep
 def test_a_script_as_a_whole_process(tmp_path: Path) -> None:
     script = tmp_path / "one.py"
     script.write_text("import nodescope as ns\nns.tensor([1.0]) + 1\n")

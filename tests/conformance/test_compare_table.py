@@ -11,7 +11,7 @@ from tests.conformance.planted.named import NAMED
 WITHOUT_PLACE = {name for name, (_, _, culprit) in NAMED.items() if not culprit}
 """No node is to blame: they are told as a difference, and nothing is named."""
 FEW = {"schedule_waits": "seed 2"}
-"""What `make test` runs, without timing, and a correct program beside it."""
+"""Without timing, and a correct program beside it."""
 FAULTS = compare_table.faults()
 
 
@@ -19,6 +19,7 @@ def test_enough_faults_have_a_culprit() -> None:
     assert len(all_planted()) - len(WITHOUT_PLACE) >= 50
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("fault", FEW)
 def test_a_fault_is_named_and_a_correct_program_raises_no_alarm(fault: str) -> None:
     pairs = [*compare_table.faults([fault]), ("none", FEW[fault])]

@@ -121,6 +121,7 @@ def test_the_environment_does_not_change_what_the_server_imports(
     server.stop()
 
 
+@pytest.mark.deep
 def test_commands_import_nothing_from_the_current_folder(planted: Path) -> None:
     (planted / "bin").mkdir()
     script = planted / "bin" / "nodescope"

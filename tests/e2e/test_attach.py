@@ -65,6 +65,7 @@ def _pipe(stream: IO[str] | None) -> IO[str]:
     return stream
 
 
+@pytest.mark.deep
 def test_the_page_goes_to_the_run_of_a_second_attach(page: Page, begin: Callable[..., str]) -> None:
     first = begin()
     select = by(page, "run-select")

@@ -80,6 +80,7 @@ def test_a_library_that_can_do_little_has_no_dead_buttons(
     expect(page.get_by_role("combobox", name="When")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_of_two_libraries_each_node_has_what_its_own_can_do(
     page: Page, opened: Callable[..., None]
 ) -> None:

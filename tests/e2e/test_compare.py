@@ -185,6 +185,7 @@ def test_the_sample_is_compared(
     by(page, f"fate-{rare}").click()
 
 
+@pytest.mark.deep
 def test_a_node_leads_to_what_runs_for_it(start: Start, page: Page, recorded: Recorded) -> None:
     compare(start, page, *recorded("numpy"))
     traced = fn(page, "f.nodes.find(n => n.name === 'hidden_1/matmul')")
@@ -213,6 +214,7 @@ def test_a_node_leads_to_what_runs_for_it(start: Start, page: Page, recorded: Re
     expect(by(page, "pair-fate")).to_contain_text("hidden_1/add")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name == "c"])
 def test_a_kernel_stands_for_what_it_covers(
     backend: str, start: Start, page: Page, recorded: Recorded
@@ -232,6 +234,7 @@ def test_a_kernel_stands_for_what_it_covers(
     expect(by(page, "pair-times")).to_contain_text(re.compile(r"eager, 3 nodes.*\d", re.S))
 
 
+@pytest.mark.deep
 def test_a_slider_goes_through_the_passes(start: Start, page: Page, recorded: Recorded) -> None:
     compare(start, page, *recorded("numpy"))
     stages = fn(page, "f.stages.map(s => [s.name, s.nodes, s.changes.length])")
@@ -271,6 +274,7 @@ def test_a_slider_goes_through_the_passes(start: Start, page: Page, recorded: Re
     expect(by(page, "fates")).to_be_visible()
 
 
+@pytest.mark.deep
 def test_runs_that_cannot_be_compared_say_why(start: Start, page: Page, recorded: Recorded) -> None:
     compare(start, page, *recorded("numpy"))
     eager = fn(page, "c.comparison().eager")

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.test_compare import Start, fn
@@ -94,6 +95,7 @@ def pick(page: Page, node: Any) -> None:
     page.evaluate("id => window.__nodescope.compare.pick({side: 'eager', id})", node["eager"])
 
 
+@pytest.mark.deep
 def test_odd_names_and_functions_of_nothing(start: Start, page: Page, tmp_path: Path) -> None:
     compare(start, page, tmp_path, ODD)
     owners = page.evaluate("window.__nodescope.compare.comparison().functions.map(f => f.owner)")
@@ -140,6 +142,7 @@ def test_odd_names_and_functions_of_nothing(start: Start, page: Page, tmp_path: 
     expect(by(page, "pair-values").locator(".cmp-errors .odd")).to_have_count(1)
 
 
+@pytest.mark.deep
 def test_many_nodes_and_a_run_that_ends_badly(start: Start, page: Page, tmp_path: Path) -> None:
     compare(start, page, tmp_path, MANY)
     expect(by(page, "note").first).to_have_text("The eager run failed: SystemExit: 3")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import Debuggee
@@ -57,6 +58,7 @@ GROUPS = """
 """
 
 
+@pytest.mark.deep
 def test_nothing_that_tells_is_cut(start: Start, page: Page, tmp_path: Path) -> None:
     path = tmp_path / "cut.py"
     path.write_text(PROGRAM)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import Debuggee
@@ -91,6 +92,7 @@ def test_an_error_of_the_program_is_in_one_step_wherever_it_is_told(
     eventually(page, lambda: console.evaluate(_AT_END), 0)
 
 
+@pytest.mark.deep
 def test_why_at_an_operation_that_raised(start: Start, page: Page, tmp_path: Path) -> None:
     program = start("run", "--no-browser", script(tmp_path, RAISES))
     page.goto(program.address)
@@ -109,6 +111,7 @@ def test_why_at_an_operation_that_raised(start: Start, page: Page, tmp_path: Pat
     expect(by(page, "notice")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_what_was_given_to_an_operation_that_raised(
     start: Start, page: Page, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import ROOT, SAMPLE, Debuggee
@@ -36,6 +37,7 @@ def script(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.deep
 def test_branches_are_there_again(start: Start, page: Page, tmp_path: Path) -> None:
     kept = tmp_path / "kept.nscope"
     program = start(
@@ -83,6 +85,7 @@ def test_branches_are_there_again(start: Start, page: Page, tmp_path: Path) -> N
     expect(by(page, "branch")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_an_error_of_the_program_itself_is_shown_where_it_is(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -145,6 +148,7 @@ def test_steps_that_were_left_out_are_told(start: Start, page: Page, tmp_path: P
     expect(page.get_by_text(re.compile(r"\d+ skipped"))).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_the_legend_lies_over_no_node(start: Start, page: Page, tmp_path: Path) -> None:
     page.set_viewport_size({"width": 1440, "height": 800})
     program = start("run", "--no-browser", script(tmp_path))
@@ -181,6 +185,7 @@ def test_the_legend_lies_over_no_node(start: Start, page: Page, tmp_path: Path) 
     )
 
 
+@pytest.mark.deep
 def test_the_watch_that_stopped_is_in_sight(start: Start, page: Page) -> None:
     sample = ROOT / "samples" / "broken" / "dead_relus.py"
     page.set_viewport_size({"width": 1440, "height": 800})

@@ -113,6 +113,7 @@ COVERED = """
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_note_lies_over_the_graph_alone(
     start: Start, page: Page, tmp_path: Path, width: int
@@ -135,6 +136,7 @@ INSIDE = """
 """
 
 
+@pytest.mark.deep
 def test_the_first_hint_is_read_whole_where_it_is_narrow(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -156,6 +158,7 @@ PARTS = """
 """
 
 
+@pytest.mark.deep
 def test_what_changed_and_an_error_leave_room_for_the_rest(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -198,6 +201,7 @@ def test_what_is_open_is_closed_by_escape_from_anywhere(
     expect(rule).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_an_outline_over_the_graph_goes_when_the_graph_is_wanted(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -216,6 +220,7 @@ def test_an_outline_over_the_graph_goes_when_the_graph_is_wanted(
     expect(rows.first).to_be_hidden()
 
 
+@pytest.mark.deep
 def test_function_keys_are_the_debuggers_in_a_form_too(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -239,6 +244,7 @@ def test_function_keys_are_the_debuggers_in_a_form_too(
     expect(by(page, "breakpoint-target")).to_have_value("loss/sum")
 
 
+@pytest.mark.deep
 def test_branches_of_one_node_are_told_apart(start: Start, page: Page, tmp_path: Path) -> None:
     stopped(start, page, tmp_path, "--break", "net/multiply", width=1440)
     page.keyboard.press("F5")
@@ -252,6 +258,7 @@ def test_branches_of_one_node_are_told_apart(start: Start, page: Page, tmp_path:
     eventually(page, INSIDE, True, [".branch-end", ".branch-name"])
 
 
+@pytest.mark.deep
 def test_the_search_says_what_it_is(start: Start, page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(start("run", "--no-browser", SAMPLE, "--epochs", "1").address)
@@ -263,6 +270,7 @@ def test_the_search_says_what_it_is(start: Start, page: Page) -> None:
     expect(by(page, "palette-input")).to_have_accessible_name("Find a node, a scope or a command")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("width", WIDTHS[1:])
 def test_all_of_a_breakpoint_can_be_said_where_it_is_narrow(
     start: Start, page: Page, tmp_path: Path, width: int
@@ -288,6 +296,7 @@ ABOVE = """
 """
 
 
+@pytest.mark.deep
 def test_the_first_hint_lies_over_no_legend(start: Start, page: Page, tmp_path: Path) -> None:
     stopped(start, page, tmp_path)
     expect(page.locator(".overview-count")).to_have_text("1 op")
@@ -296,6 +305,7 @@ def test_the_first_hint_lies_over_no_legend(start: Start, page: Page, tmp_path: 
         eventually(page, ABOVE, True, ["next-hint", "legend", width])
 
 
+@pytest.mark.deep
 def test_lines_of_the_stack_end_where_the_source_does(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -327,6 +337,7 @@ CUT_CONDITIONS = """
 """
 
 
+@pytest.mark.deep
 def test_a_condition_is_read_whole(start: Start, page: Page, tmp_path: Path) -> None:
     long = "value.max() > 3 and step > 2 and value.mean() < 100"
     stopped(start, page, tmp_path, "--break", f"loss/sum if {long}", "--break", "w", width=1600)
@@ -353,6 +364,7 @@ NAME_IN_BAR = """
 """
 
 
+@pytest.mark.deep
 def test_a_long_name_is_whole_in_the_bar_where_there_is_room(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -412,6 +424,7 @@ def test_numbers_and_names_are_whole_at_1280(start: Start, page: Page, tmp_path:
     eventually(page, CUT_TEXTS, [], ".why-operand .ell")
 
 
+@pytest.mark.deep
 def test_branches_have_the_dock_to_themselves_at_1280(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -426,6 +439,7 @@ def test_branches_have_the_dock_to_themselves_at_1280(
     expect(page.locator("#bp")).to_be_hidden()
 
 
+@pytest.mark.deep
 def test_why_a_breakpoint_is_refused_is_read_at_1280(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -451,6 +465,7 @@ LINES = """
 """
 
 
+@pytest.mark.deep
 def test_where_the_time_went_takes_one_line_at_1280(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -464,6 +479,7 @@ def test_where_the_time_went_takes_one_line_at_1280(
     eventually(page, LINES, 1)
 
 
+@pytest.mark.deep
 def test_a_value_without_elements_says_so(start: Start, page: Page, tmp_path: Path) -> None:
     path = tmp_path / "none.py"
     path.write_text("import numpy as np, nodescope as ns\nnp.tanh(ns.tensor(np.ones((0, 3))))\n")
@@ -474,6 +490,7 @@ def test_a_value_without_elements_says_so(start: Start, page: Page, tmp_path: Pa
     expect(page.get_by_role("radio", name="Numbers")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_the_state_of_a_run_without_operations_is_whole(
     start: Start, page: Page, tmp_path: Path
 ) -> None:

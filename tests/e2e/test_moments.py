@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from playwright.sync_api import Page, expect
 
 import nodescope as ns
@@ -99,6 +100,7 @@ def test_a_value_is_compared_at_two_moments(start: Start, page: Page, tmp_path: 
     expect(by(page, "step-hold").last).not_to_have_class(re.compile("off"))
 
 
+@pytest.mark.deep
 def test_a_value_of_an_earlier_step_says_so(start: Start, page: Page, tmp_path: Path) -> None:
     program = start("run", "--no-browser", script(tmp_path))
     page.goto(program.address)
@@ -175,6 +177,7 @@ def test_before_and_after_an_edit(start: Start, page: Page, tmp_path: Path) -> N
     expect(by(page, "diff-first")).to_contain_text("50 → 4")
 
 
+@pytest.mark.deep
 def test_statistics_alone_are_compared_and_it_is_said(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -187,6 +190,7 @@ def test_statistics_alone_are_compared_and_it_is_said(
     expect(by(page, "diff")).to_contain_text(re.compile("min.*max.*mean", re.S))
 
 
+@pytest.mark.deep
 def test_breakpoints_are_found_in_a_recording(start: Start, page: Page, tmp_path: Path) -> None:
     page.goto(start("open", "--no-browser", recording(tmp_path)).address)
     expect(by(page, "state")).to_contain_text("Recording")
@@ -216,6 +220,7 @@ def test_breakpoints_are_found_in_a_recording(start: Start, page: Page, tmp_path
     expect(by(page, "breakpoint-row")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_a_condition_that_cannot_be_asked_is_said(start: Start, page: Page, tmp_path: Path) -> None:
     page.goto(start("open", "--no-browser", recording(tmp_path, "summary")).address)
     expect(by(page, "state")).to_contain_text("Recording")
@@ -229,6 +234,7 @@ def test_a_condition_that_cannot_be_asked_is_said(start: Start, page: Page, tmp_
     expect(page.get_by_text("could not be evaluated 4 times")).to_be_visible()
 
 
+@pytest.mark.deep
 def test_a_branch_goes_on_to_the_end(start: Start, page: Page, tmp_path: Path) -> None:
     page.goto(start("open", "--no-browser", recording(tmp_path)).address)
     expect(by(page, "state")).to_contain_text("Recording")
@@ -250,6 +256,7 @@ def test_a_branch_goes_on_to_the_end(start: Start, page: Page, tmp_path: Path) -
     expect(by(page, "state")).to_contain_text(re.compile("past.*step 4", re.S))
 
 
+@pytest.mark.deep
 def test_what_a_watch_marks_is_shown(start: Start, page: Page, tmp_path: Path) -> None:
     program = start(
         "run", "--no-browser", "--watch", "nan on op:log -> mark", "--break", "loss/sum [step 4]",
@@ -280,6 +287,7 @@ def test_what_a_watch_marks_is_shown(start: Start, page: Page, tmp_path: Path) -
     expect(by(page, "state")).to_contain_text(re.compile("past.*step 2", re.S))
 
 
+@pytest.mark.deep
 def test_attributes_are_those_of_the_moment(start: Start, page: Page, tmp_path: Path) -> None:
     page.goto(start("open", "--no-browser", recording(tmp_path)).address)
     expect(by(page, "state")).to_contain_text("Recording")
@@ -322,6 +330,7 @@ def test_every_command_is_in_the_help_and_in_the_palette(
     )
 
 
+@pytest.mark.deep
 def test_where_it_is_narrow_the_breakpoints_are_a_tab(
     start: Start, page: Page, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests import forked
@@ -59,6 +60,7 @@ WITHIN_THE_WIDTH = """
 """
 
 
+@pytest.mark.deep
 def test_a_killed_program_leaves_what_was_recorded(start: Start, page: Page) -> None:
     program = start("run", "--no-browser", "--level", "values", SAMPLE, "--epochs", "1")
     page.goto(program.address)
@@ -96,6 +98,7 @@ for k in ns.steps(range(4)):
 """
 
 
+@pytest.mark.deep
 def test_a_full_disk_is_said_as_long_as_it_is_full(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -115,6 +118,7 @@ def test_a_full_disk_is_said_as_long_as_it_is_full(
 STAYS_FULL = FULL.split("    elif k == 2")[0] + FULL[FULL.index("    for _ in") :]
 
 
+@pytest.mark.deep
 def test_a_recording_tells_of_the_disk_that_was_full(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -144,6 +148,7 @@ for _ in ns.steps(range(10**9)):
 """
 
 
+@pytest.mark.deep
 def test_ctrl_c_leaves_a_page_that_says_how_to_go_on(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
@@ -188,6 +193,7 @@ def test_a_recording_opens_and_is_walked_through(start: Start, page: Page, tmp_p
     expect(by(page, "continue")).to_have_attribute("title", re.compile("no breakpoints are set"))
 
 
+@pytest.mark.deep
 def test_two_pages_follow_one_run(start: Start, page: Page) -> None:
     program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
     page.goto(program.address)
@@ -203,6 +209,7 @@ def test_two_pages_follow_one_run(start: Start, page: Page) -> None:
         expect(by(shown_page, "state")).to_contain_text(re.compile("Stopped.*step 3", re.S))
 
 
+@pytest.mark.deep
 def test_a_wrong_condition_is_said_at_its_field(start: Start, page: Page, tmp_path: Path) -> None:
     script = tmp_path / "nan.py"
     script.write_text(NAN)
@@ -237,6 +244,7 @@ def test_a_wrong_condition_is_said_at_its_field(start: Start, page: Page, tmp_pa
     expect(by(page, "inspector-title")).to_contain_text("log")
 
 
+@pytest.mark.deep
 def test_a_scope_is_broken_on_at_its_gutter(start: Start, page: Page) -> None:
     program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
     page.goto(program.address)

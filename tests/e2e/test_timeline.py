@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import Debuggee
@@ -112,6 +113,7 @@ def test_every_step_is_there_with_its_loader_and_what_was_held(
     hover(0.9, -40, r"^step \d\d · ")
 
 
+@pytest.mark.deep
 def test_it_is_there_again_at_a_stop_that_expects_more(
     start: Start, page: Page, tmp_path: Path
 ) -> None:

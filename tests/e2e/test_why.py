@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import Debuggee
@@ -85,6 +86,7 @@ def test_from_a_nan_to_its_culprit(start: Start, page: Page, tmp_path: Path) -> 
     program.expect("step 2")
 
 
+@pytest.mark.deep
 def test_another_number_is_tried_beside_the_recording(
     start: Start, page: Page, tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_fault_of_the_compiler_is_named(
     assert status == (1 if cause else 0)
 
 
+@pytest.mark.deep
 def test_the_check_says_how_much_differs_and_in_which_form(tmp_path: Path) -> None:
     """The recorded values are those of the observed form, which is right here."""
     _, _, verdict = judged(tmp_path, planted_program.__file__, "softmax_axis", "rows")
@@ -95,6 +96,7 @@ def test_the_check_says_how_much_differs_and_in_which_form(tmp_path: Path) -> No
     assert verdict["detail"] == "only while nobody observes it"
 
 
+@pytest.mark.deep
 def test_other_numbers_are_the_program_s(tmp_path: Path) -> None:
     script = written(tmp_path, """
 @ns.compile
@@ -112,6 +114,7 @@ for i in ns.steps(range(6)):
     assert "a generator without a seed" in text
 
 
+@pytest.mark.deep
 def test_what_was_fixed_by_tracing_is_told(tmp_path: Path) -> None:
     script = written(tmp_path, """
 count = itertools.count()
@@ -126,6 +129,7 @@ def step(x):
     assert "fixed while it was traced" in text
 
 
+@pytest.mark.deep
 def test_an_error_of_the_program_is_no_difference(tmp_path: Path) -> None:
     script = written(tmp_path, """
 @ns.compile
@@ -145,6 +149,7 @@ def test_two_recordings_are_judged_again(tmp_path: Path) -> None:
     assert first["rules"] == ["simplify/flip_twice"]
 
 
+@pytest.mark.deep
 def test_json_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     script = written(tmp_path, "@ns.compile\ndef step(x):\n    return x * 2\n" + STEPS)
     ended = nodescope(

@@ -104,6 +104,7 @@ def test_cells_are_recorded_under_their_numbers(kernel, tmp_path) -> None:
         assert recording.source("In[2]") == "def f(x):\n    return np.exp(x)\n"
 
 
+@pytest.mark.deep
 def test_an_error_in_a_cell_is_not_how_the_session_ends(server, kernel, tmp_path) -> None:
     shown = kernel.cell("import nodescope as ns\nrun = ns.attach()\nrun")
     path = re.search(r"<nodescope run 'first model.ipynb': recording, (\S+)>", shown)

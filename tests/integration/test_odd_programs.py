@@ -121,6 +121,7 @@ def test_names_of_any_kind(tmp_path: Path) -> None:
         assert value.summary.nan_count == 2
 
 
+@pytest.mark.deep
 def test_thousands_of_nodes_in_a_step(tmp_path: Path) -> None:
     many = 20_000 if is_deep() else 4_000
     text = NUMPY + (

@@ -77,6 +77,7 @@ def test_it_says_where_it_is_and_ends_when_told(sign: signal.Signals) -> None:
         held_open.close()
 
 
+@pytest.mark.deep
 def test_it_ends_while_it_opens_a_recording_without_an_end(tmp_path: Path) -> None:
     path = endless_schema(recorded(tmp_path / "r.nscope"))
     with started("--port", "0", "--open", str(path)) as process:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import depth
 from tests.integration.processes import UNSTOPPED, nodescope
 
 START = """
@@ -61,7 +62,7 @@ def ran(folder: Path, *command: str) -> tuple[int, bytes, bytes]:
     return done.returncode, done.stdout, done.stderr
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", depth.some(list(PROGRAMS), 3))
 def test_a_program_ends_as_under_plain_python(tmp_path: Path, name: str) -> None:
     (tmp_path / "script.py").write_text(START + PROGRAMS[name] + "\n")
     recorded = ran(tmp_path, "-m", "nodescope.cli.recorded", "--record", "run.nscope")

@@ -65,6 +65,7 @@ def test_a_program_runs_twice_in_the_same_way(tmp_path: Path) -> None:
         assert last.step == 3
 
 
+@pytest.mark.deep
 def test_both_forms_are_timed_unobserved_and_the_headline_is_theirs(tmp_path: Path) -> None:
     text = PROGRAM.replace("range(3)", "range(9)") + "print('ran to its end')\n"
     (tmp_path / "script.py").write_text(text)

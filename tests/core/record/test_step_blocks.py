@@ -220,6 +220,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.deep
 def test_what_a_killed_program_has_not_summed_is_summed_from_the_rows(tmp_path: Path) -> None:
     path, root = tmp_path / "r.nscope", Path(__file__).parents[3]
     command = [sys.executable, "-c", CHILD, str(path), str(root)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable
@@ -37,6 +38,7 @@ def judge(program: Program, path: Path, rules: Iterable[str]) -> Judged:
     return Judged(hits, coverage)
 
 
+@functools.cache
 def marked(program: Program) -> set[tuple[str, int]]:
     """The rules and lines where a program must be hit.
 

@@ -9,6 +9,7 @@ import pytest
 
 from nodescope.debug.watch import Rule, all_rules
 from nodescope.debug.watch.watch import Watch
+from tests import depth
 from tests.core.debug.watch.graph_rules import (
     right,
     right_data,
@@ -63,7 +64,7 @@ def test_what_is_wrong_is_found_where_it_is(program: Program, tmp_path: Path) ->
 
 
 @in_parts(4)
-@pytest.mark.parametrize("program", RIGHT, ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", depth.some(RIGHT, 3), ids=lambda program: program.__name__)
 def test_what_is_right_is_left_alone(program: Program, tmp_path: Path) -> None:
     judged = judge(program, tmp_path / "run.nscope", NAMES)
     assert [hit.text for hit, _ in judged.hits] == []

@@ -170,6 +170,7 @@ BUILD = """
 """
 
 
+@pytest.mark.deep
 def test_processes_build_the_same_and_other_sources_at_once(cache: Path) -> None:
     wanted = ["1 2 3", "1 2 3", "3 2 1", "1 4 5", "6 7 1", "1 2 3"]
     processes = [
