@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 
 Case = TypeVar("Case")
 DEPTHS: Final = ("quick", "usual", "deep")
-_PARTS: Final = {"quick": 20, "usual": 12, "deep": 1}
-_LEAST: Final = {"quick": 4, "usual": 6, "deep": 1}
+_PARTS: Final = {"quick": 20, "usual": 16, "deep": 1}
+_LEAST: Final = {"quick": 4, "usual": 5, "deep": 1}
 _NOT_QUICK: Final = {
     "bench", "core/cli", "core/dap", "core/link", "e2e", "integration", "samples", "server",
     "core/test_processes.py", "core/test_refused.py", "core/test_as_unobserved.py",

@@ -20,6 +20,7 @@ import pytest
 import nodescope as ns
 from nodescope.cli.server import Server
 from nodescope.processes import NICE, own_command, own_environment, program_command
+from tests import depth
 
 TIMEOUT_S = 60.0
 MODULES = """
@@ -92,7 +93,9 @@ def spare_python(folder: Path) -> None:
         (folder / f"{part}.py").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("variables", [{}, {"PYTHONPATH": os.pathsep}, {"PYTHONPATH": "."}])
+@pytest.mark.parametrize(
+    "variables", depth.some([{"PYTHONPATH": "."}, {"PYTHONPATH": os.pathsep}, {}], 3)
+)
 def test_the_server_imports_nothing_from_the_current_folder(
     planted: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]
 ) -> None:
@@ -151,7 +154,7 @@ def test_what_runs_a_program_imports_nothing_before_it(planted: Path) -> None:
     assert done.stdout == "done\n"
 
 
-@pytest.mark.parametrize("flags", [(), ("-P",)])
+@pytest.mark.parametrize("flags", depth.some([(), ("-P",)], 2))
 def test_a_program_has_pythons_own_path(tmp_path: Path, flags: tuple[str, ...]) -> None:
     (tmp_path / "beside.py").write_text("")
     script = tmp_path / "script.py"

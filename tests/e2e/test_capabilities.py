@@ -57,6 +57,7 @@ def look_at(page: Page, name: str) -> None:
     expect(by(page, "inspector-title")).to_have_text(name)
 
 
+@pytest.mark.deep
 def test_a_library_that_can_do_little_has_no_dead_buttons(
     page: Page, opened: Callable[..., None]
 ) -> None:

@@ -63,6 +63,7 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
+@pytest.mark.deep
 def test_an_error_of_the_program_is_in_one_step_wherever_it_is_told(
     start: Start, page: Page, tmp_path: Path
 ) -> None:

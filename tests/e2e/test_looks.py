@@ -69,6 +69,7 @@ CUT_NUMBERS = """
 """
 
 
+@pytest.mark.deep
 def test_no_number_of_a_grid_is_cut(start: Start, page: Page, tmp_path: Path) -> None:
     stopped(start, page, tmp_path)
     page.keyboard.press("F8")

@@ -123,6 +123,7 @@ def test_a_value_of_an_earlier_step_says_so(start: Start, page: Page, tmp_path: 
     expect(note).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_inputs_are_what_the_node_took(start: Start, page: Page, tmp_path: Path) -> None:
     path = tmp_path / "taken.py"
     path.write_text("""
@@ -154,6 +155,7 @@ for _ in ns.steps(range(3)):
     expect(taken).to_contain_text("2 … 2, norm 2.828")  # of step 2, before the assignment
 
 
+@pytest.mark.deep
 def test_before_and_after_an_edit(start: Start, page: Page, tmp_path: Path) -> None:
     program = start("run", "--no-browser", "--level", "values", script(tmp_path))
     page.goto(program.address)

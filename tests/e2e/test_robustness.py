@@ -344,6 +344,7 @@ id => {
 """
 
 
+@pytest.mark.deep
 def test_the_current_node_stays_in_sight(start: Start, page: Page) -> None:
     program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
     page.goto(program.address)

@@ -74,7 +74,10 @@ def test_a_sound_program_is_equal(tmp_path: Path) -> None:
         pytest.param(
             *("fusion_order", "casts", "rewrite", "after the pass fuse"), marks=pytest.mark.deep
         ),
-        ("dce_output", "itself", "compilation", "because the pass dce failed"),
+        pytest.param(
+            *("dce_output", "itself", "compilation", "because the pass dce failed"),
+            marks=pytest.mark.deep,
+        ),
         ("none", "rows", "", "No difference"),
     ],
 )

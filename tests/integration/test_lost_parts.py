@@ -226,6 +226,7 @@ def test_a_wrong_token_opens_nothing(start: Start) -> None:
     assert program.end() == 130
 
 
+@pytest.mark.deep
 def test_a_page_that_never_reads_does_not_hold_the_program(start: Start, new_page: Open) -> None:
     text = TRAIN.replace("* 3)", "* 3000)")
     program = start("run", *STAYING, "script.py", text=text)

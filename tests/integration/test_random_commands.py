@@ -24,6 +24,7 @@ from nodescope.protocol import (
 )
 from nodescope.record.recording import Recording
 from nodescope_server import wire
+from tests import depth
 from tests.integration.conftest import Open, Start
 from tests.integration.processes import RUN, entered, nodescope, run_id
 
@@ -77,7 +78,7 @@ def some(choice: random.Random) -> Command:
     )
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", depth.some([1, 2, 3], 3))
 def test_random_commands_change_no_result(
     tmp_path: Path, start: Start, new_page: Open, seed: int
 ) -> None:

@@ -98,6 +98,7 @@ def test_numpy_runs_with_one_warning(
     assert "numpy" in warnings[0]
 
 
+@pytest.mark.deep
 def test_a_cache_that_cannot_be_written(
     run: Callable[..., tuple[list[str], list[str]]], tmp_path: Path
 ) -> None:

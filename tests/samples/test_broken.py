@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests import forked
+from tests import depth, forked
 from tests.integration.processes import environment
 
 BROKEN = Path(__file__).resolve().parents[2] / "samples" / "broken"
@@ -41,7 +41,7 @@ def printed(start: Start, folder: Path, command: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", depth.some(NAMES, 3))
 def test_the_documented_way_leads_to_the_culprit(name: str, tmp_path: Path) -> None:
     section = SECTIONS[name]
     (tmp_path / name).write_bytes((BROKEN / name).read_bytes())

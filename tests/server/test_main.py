@@ -188,6 +188,7 @@ def test_when_no_port_is_free_it_says_so(
     assert error.count("\n") == 1
 
 
+@pytest.mark.deep
 def test_a_file_that_is_no_recording_is_refused_in_one_line(tmp_path: Path) -> None:
     junk = tmp_path / "junk.nscope"
     junk.write_bytes(b"not a recording" * 100)

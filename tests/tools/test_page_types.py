@@ -27,6 +27,7 @@ def test_the_committed_file_is_current() -> None:
     assert page_types.main([]) == 0
 
 
+@pytest.mark.deep
 def test_output_does_not_depend_on_hash_order() -> None:
     outputs = {
         subprocess.run(

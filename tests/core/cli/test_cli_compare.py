@@ -100,6 +100,7 @@ def test_a_long_program_is_cut_off(tmp_path: Path) -> None:
     assert (len(timed["calls"]["step"]), timed["cut"]) == (20, "after 20 calls")
 
 
+@pytest.mark.deep
 def test_two_recordings_in_either_order(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(PROGRAM)
     program = compare(tmp_path, "-o", "out", "script.py")

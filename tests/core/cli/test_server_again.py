@@ -95,6 +95,7 @@ def test_a_page_comes_back_to_the_stop_that_it_left(start: Start) -> None:
     assert "trained 9.0\n" in program.lines
 
 
+@pytest.mark.deep
 def test_a_running_program_is_followed_on(start: Start, tmp_path: Path) -> None:
     program = start(UNTIL, *RUN, "--no-stop-on-entry", "--level", "timing")
     live = entered(program)

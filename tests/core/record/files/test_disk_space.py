@@ -255,7 +255,7 @@ def test_nothing_is_acknowledged_that_has_no_room_at_all(tmp_path: Path) -> None
         recorder.emit(finished(GRAPH.nodes[0], np.arange(2000.0)))
     for number in range(1000):  # not even the steps fit
         recorder.emit(StepStarted(number, number))
-    assert not recorder.close(20.0)
+    assert not recorder.close(100.0)
     assert len(told.texts) == len(faults) == 1
     with Recording.open(path) as recording:
         assert recording.last_seq() == recorder.committed_seq < recorder.last_seq

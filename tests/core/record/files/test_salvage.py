@@ -49,6 +49,7 @@ def read(recording: Recording) -> dict[tuple[int, int], bytes]:
     return arrays
 
 
+@pytest.mark.deep
 def test_what_is_whole_of_a_cut_recording_is_shown(whole: Path, tmp_path: Path) -> None:
     sealed = read_seal(whole)
     assert sealed is not None
