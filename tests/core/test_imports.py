@@ -52,12 +52,17 @@ def test_every_name_is_there_and_is_what_type_checkers_see() -> None:
         for statement in ast.parse(inspect.getsource(ns)).body
         if isinstance(statement, ast.If)
     ]
-    seen = {
-        alias.name: statement.module
+    imported = [
+        (statement.module, alias)
         for statement in checked.body
         if isinstance(statement, ast.ImportFrom)
         for alias in statement.names
+    ]
+    seen = {alias.name: module for module, alias in imported if not alias.asname}
+    libraries = {
+        alias.asname: f"{module}.{alias.name}" for module, alias in imported if alias.asname
     }
+    assert libraries == ns._LIBRARIES
     modules = {name for name, module in seen.items() if module == "nodescope.engine"}
     assert modules == ns._MODULES
     assert {name: module for name, module in seen.items() if name not in modules} == ns._HOMES
