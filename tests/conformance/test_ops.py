@@ -17,6 +17,7 @@ from nodescope.engine.tensor import LEAF, Tensor, make
 from nodescope.errors import DtypeError, NodescopeError, ShapeError
 from nodescope.ir.dtypes import bfloat16
 from nodescope.ops.op import Op, Sample
+from tests import depth
 from tests.conformance.op_cases import (
     DTYPES,
     converted,
@@ -180,7 +181,7 @@ def test_op(op: Op) -> None:
 
 
 @in_parts(8)
-@pytest.mark.parametrize("op", SAMPLED_ANY, ids=name)
+@pytest.mark.parametrize("op", depth.some(SAMPLED_ANY, 3), ids=name)
 def test_op_in_complex_numbers(op: Op) -> None:
     for given_sample in samples(op):
         sample = converted(given_sample, "complex128")

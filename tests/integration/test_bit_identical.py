@@ -17,6 +17,7 @@ from nodescope.api import Run
 from nodescope.events import LEVELS, Level
 from nodescope.protocol import Breakpoint, Command, Continue, NextStep, StepNode, StepOver
 from nodescope.record.recording import Recording
+from tests import depth
 
 STEPS = 4
 
@@ -177,7 +178,7 @@ def controlled() -> list[np.ndarray]:
     return result
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", depth.some(LEVELS, 3))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_form_recorded_at_every_level(
     name: str, level: Level, controlled: list[np.ndarray], tmp_path: Path

@@ -16,6 +16,7 @@ import nodescope as ns
 from nodescope.engine.signatures import Operators
 from nodescope.engine.tensor import Tensor
 from nodescope.errors import NodescopeError, UnsupportedError
+from tests import depth
 from tests.core.engine.numpy_functions import numpy_table
 from tests.core.engine.numpy_functions.numpy_arguments import (
     DIFFERENT,
@@ -181,7 +182,7 @@ PARTS = 24
 """Of the functions, so that several processes can share them."""
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", depth.some(range(PARTS), 2))
 def test_compiled_functions_give_the_same_of_whatever_they_are_given(part: int) -> None:
     """Of an argument, a captured tensor, a parameter and a constant: the eager bits.
 
@@ -321,7 +322,7 @@ def _as(value: Any, dtype: str) -> Any:
     return value
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int64", "int16", "complex128"])
+@pytest.mark.parametrize("dtype", depth.some(["float32", "int64", "int16", "complex128"], 2))
 def test_other_dtypes_give_what_numpy_gives(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numpy_table, "A", np.round(A).astype(dtype))
     wrong = []
