@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from nodescope.ir.capabilities import ENGINE, Framework
-from nodescope.ir.graph import Graph, Node, Value
+from nodescope.ir.graph import Graph, Node, ScopeDescribed, Value
 from nodescope.ir.provenance import Fate, KernelCost, MemoryReport, Rewrite
 from nodescope.telling import last_line, say
 
@@ -339,6 +339,7 @@ Event = (
     RunStarted
     | FrameworkAttached
     | GraphExtended
+    | ScopeDescribed
     | GraphCaptured
     | PassApplied
     | Compiled

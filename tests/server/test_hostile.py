@@ -173,6 +173,7 @@ def test_extreme_numbers_are_answered(program: Program, page: Page) -> None:
         wire.GetTimeline(run, far, -far, far),
         wire.GetSource(run, "\0"),
         wire.GetSource(run, "x" * 1_000_000),
+        wire.GetScope(run, "x/" * 100_000),
         wire.Subscribe(run, 2**64 - 1),
         wire.Subscribe(run, -1),
     ):

@@ -52,6 +52,7 @@ from nodescope.protocol import (
     StepTwin,
     Stop,
 )
+from nodescope.record.scope_facts import scope_facts
 from nodescope.registry import did_you_mean
 
 MAX_LISTED: Final = 60
@@ -242,6 +243,10 @@ class Console:
             self._say(f"  made at {place(node.source.file, node.source.line)}")
         for name, attribute in self._controller.attrs(at).items():
             self._say(f"  {name} = {clean(str(plain(name, attribute)))[:200]}")
+        facts = scope_facts(self._controller.history.recording, node.scope)
+        if facts is not None:
+            given = ", ".join(f"{name}={value}" for name, value in facts.attrs.items())
+            self._say(f"  in {clean(node.scope)}: {clean(f'{facts.kind}({given})')[:400]}")
         for value in (*self._controller.inputs(at), *self._controller.outputs(at)):
             self._value(value, at)
         gradient = self._controller.gradient(at)

@@ -237,3 +237,17 @@ class Graph(msgspec.Struct, frozen=True, tag_field="attr", tag="graph"):
     nodes: tuple[Node, ...] = ()
     values: tuple[Value, ...] = ()
     constants: tuple[int, ...] = ()
+
+
+class ScopeDescribed(msgspec.Struct, frozen=True, tag=True):
+    """A scope is a module of the program, or an optimizer. Emitted once for each.
+
+    Attributes:
+        scope: Its path, without the numbers of further calls.
+        kind: Its class.
+        attrs: Its settings as text, such as ``kernel_size``: ``(3, 3)``.
+    """
+
+    scope: str
+    kind: str
+    attrs: dict[str, str] = {}

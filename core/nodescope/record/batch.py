@@ -31,7 +31,7 @@ from nodescope.events import (
 )
 from nodescope.ir.attrs import encode
 from nodescope.ir.differences import CallLog, CrossChecked
-from nodescope.ir.graph import Node, Value
+from nodescope.ir.graph import Node, ScopeDescribed, Value
 from nodescope.ir.identity import MOST_RESHAPED
 from nodescope.record.batch_summary import summary_rows
 from nodescope.record.files.disk_space import Omit
@@ -74,6 +74,7 @@ _DOCUMENTS: dict[type, str] = {
     CallLog: "calls",
     Keeping: "keeping",
     FrameworkAttached: "framework",
+    ScopeDescribed: "scope",
 }
 
 

@@ -20,6 +20,7 @@ from nodescope import protocol
 from nodescope.errors import NodescopeError, RecordingError
 from nodescope.processes import refused
 from nodescope.protocol import RunInfo, SessionInfo
+from nodescope.record.scope_facts import scope_facts
 from nodescope_server import __version__, wire
 from nodescope_server.handlers import (
     breakpoints,
@@ -331,6 +332,11 @@ class _Browser:
             case wire.GetSource():
                 text = await run.query.call(lambda recording: recording.source(body.file))
                 return wire.Source(body.file, text or "", text is not None)
+            case wire.GetScope():
+                facts = await run.query.call(lambda recording: scope_facts(recording, body.scope))
+                if facts is None:
+                    return wire.ScopeFacts(body.scope)
+                return wire.ScopeFacts(body.scope, facts.kind, facts.attrs)
             case wire.Move():
                 return await navigate.move(run, body)
             case diff_messages.CompareMoments():

@@ -113,6 +113,13 @@ class GetSource(msgspec.Struct, frozen=True, tag="get_source"):
     file: str
 
 
+class GetScope(msgspec.Struct, frozen=True, tag="get_scope"):
+    """Get what is known of a scope beside its nodes."""
+
+    run: str
+    scope: str
+
+
 class Move(msgspec.Struct, frozen=True, tag="move"):
     """The moment to which a command leads in the recording.
 
@@ -148,6 +155,7 @@ RequestBody = (
     | GetHistory
     | GetTimeline
     | GetSource
+    | GetScope
     | Move
     | ReadBreakpoint
     | why_messages.Requests
@@ -295,6 +303,19 @@ class Source(msgspec.Struct, frozen=True, tag="source"):
     found: bool
 
 
+class ScopeFacts(msgspec.Struct, frozen=True, tag="scope_facts"):
+    """The module that a scope is; ``""`` if it is none, or nothing is known.
+
+    Attributes:
+        kind: Its class.
+        attrs: Its settings, as text.
+    """
+
+    scope: str
+    kind: str = ""
+    attrs: dict[str, str] = {}
+
+
 class Moved(msgspec.Struct, frozen=True, tag="moved"):
     """The moment to which `Move` leads.
 
@@ -335,6 +356,7 @@ ResponseBody = (
     | History
     | Timeline
     | Source
+    | ScopeFacts
     | Moved
     | BreakpointRead
     | why_messages.Answers

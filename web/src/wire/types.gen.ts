@@ -302,6 +302,13 @@ export interface GetSource {
   readonly file: string;
 }
 
+/** Get what is known of a scope beside its nodes. */
+export interface GetScope {
+  readonly type: "get_scope";
+  readonly run: string;
+  readonly scope: string;
+}
+
 /**
  * The moment to which a command leads in the recording.
  *
@@ -831,6 +838,20 @@ export interface Source {
   readonly file: string;
   readonly text: string;
   readonly found: boolean;
+}
+
+/**
+ * The module that a scope is; `""` if it is none, or nothing is known.
+ *
+ * Attributes:
+ *     kind: Its class.
+ *     attrs: Its settings, as text.
+ */
+export interface ScopeFacts {
+  readonly type: "scope_facts";
+  readonly scope: string;
+  readonly kind: string;
+  readonly attrs: Readonly<Record<string, string>>;
 }
 
 /**
@@ -2564,6 +2585,7 @@ export type RequestBody =
   | GetHistory
   | GetTimeline
   | GetSource
+  | GetScope
   | Move
   | ReadBreakpoint
   | AskWhy
@@ -2589,6 +2611,7 @@ export type ResponseBody =
   | History
   | Timeline
   | Source
+  | ScopeFacts
   | Moved
   | BreakpointRead
   | WhyAnswer

@@ -19,11 +19,13 @@ from torch.nn.modules.module import (
 )
 
 from nodescope.adapters.torch.compat import autograd_node
+from nodescope.adapters.torch.module_facts import settings_of, type_name
 from nodescope.adapters.torch.places import Place, Quiet
 from nodescope.adapters.torch.storages import Owner
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.phases import phase
 from nodescope.emit.state import current
+from nodescope.ir.graph import ScopeDescribed
 
 if TYPE_CHECKING:
     from nodescope.adapters.torch.operations import Operations
@@ -151,11 +153,13 @@ class ModuleScopes:
         return name
 
     def _name(self, module: Any, path: str) -> None:
-        values = self._operations.values
+        values, emit = self._operations.values, self._emitter.bus.emit
         with Quiet(self._operations.place):
             for name, child in module.named_modules():
                 child_path = f"{path}/{name.replace('.', '/')}" if name else path
-                self._paths.setdefault(child, child_path)
+                if child not in self._paths:
+                    self._paths[child] = child_path
+                    emit(ScopeDescribed(child_path, type_name(child), settings_of(child)))
                 for label, parameter in child.named_parameters(recurse=False):
                     values.own(parameter, Owner("parameter", child_path, label))
                 for label, buffer in child.named_buffers(recurse=False):

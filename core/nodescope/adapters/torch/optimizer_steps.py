@@ -15,9 +15,11 @@ from nodescope.adapters.torch.compat import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
 )
+from nodescope.adapters.torch.module_facts import defaults_of, type_name
 from nodescope.adapters.torch.places import Quiet
 from nodescope.adapters.torch.storages import Owner
 from nodescope.emit.emitter import Emitter
+from nodescope.ir.graph import ScopeDescribed
 from nodescope.ir.scopes import join
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class OptimizerSteps:
     def __init__(self, emitter: Emitter, operations: Operations) -> None:
         self._emitter = emitter
         self._operations = operations
+        self._described: set[str] = set()
         operations.owners = self._owners
 
     @contextlib.contextmanager
@@ -54,12 +57,22 @@ class OptimizerSteps:
             if self._operations.off:
                 return
             with Quiet(place):
+                self._describe(optimizer)
                 self._operations.updates = self._operations.owners(optimizer)
             place.updated, place.optimized = "", optimizer
             place.optimizer = self._emitter.phase("optimizer", path=type(optimizer).__name__)
             place.optimizer.__enter__()
         except Exception:  # the program's step goes on
             return
+
+    def _describe(self, optimizer: Any) -> None:
+        """Emit the settings of an optimizer, once."""
+        scope = join("optimizer", type(optimizer).__name__)
+        for path in ("optimizer", scope) if not self._described else (scope,):
+            if path not in self._described:
+                self._described.add(path)
+                facts = ScopeDescribed(path, type_name(optimizer), defaults_of(optimizer))
+                self._emitter.bus.emit(facts)
 
     def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._operations.place.quiet or torch.compiler.is_compiling():

@@ -1,19 +1,24 @@
 /**
- * A selected scope: its contents, its cost, and where its time goes.
+ * A selected scope: the module that it is, its contents, its cost, and where its time goes.
  *
  * Invariant: sums of the last execution of each member, at the moment shown.
  */
 
-import { createMemo, For, type JSX } from "solid-js";
+import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, formatDuration, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { leafName } from "@/base/scopes";
+import { createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { Item } from "@/store/page/url";
 import { scopeCounts } from "@/store/run/counts";
 import { familyColour } from "@/store/run/node_text";
 import { seenStep } from "@/store/run/run_model";
+import type { GetScope } from "@/wire/types.gen";
+
+/** Names and texts that are longer together get a line, not half of one. */
+const BROAD = 18;
 
 export interface ScopeInspectorProps {
   readonly store: Store;
@@ -36,6 +41,16 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
       .sort((a, b) => (columns.durationNs[b] ?? 0) - (columns.durationNs[a] ?? 0))
       .slice(0, 8);
   });
+  const answer = createQuery(props.store, "scope_facts", (): GetScope | undefined => {
+    const run = props.store.runId();
+    return run === undefined ? undefined : { type: "get_scope", run, scope: props.path };
+  });
+  const known = createMemo(() => {
+    const now = answer();
+    return now.kind === "ready" && now.value.scope === props.path && now.value.kind !== ""
+      ? now.value
+      : undefined;
+  });
   return (
     <>
       <header class="insp-head">
@@ -44,7 +59,9 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
             <h2 class="ell" data-testid="inspector-title">
               {printable(leafName(props.path))}
             </h2>
-            <span class="insp-family t3">scope, {plural(facts().operations.length, "op")}</span>
+            <span class="insp-family t3" data-testid="scope-kind">
+              {printable(known()?.kind ?? "scope")}, {plural(facts().operations.length, "op")}
+            </span>
           </div>
           <div class="mi t3 ell" title={props.path}>
             {props.path}
@@ -52,6 +69,25 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
         </div>
       </header>
       <div class="insp-body">
+        <Show when={Object.keys(known()?.attrs ?? {}).length > 0}>
+          <section class="sec" data-testid="scope-settings">
+            <div class="h">
+              <span class="lab">Settings</span>
+            </div>
+            <dl class="kv wide2">
+              <For each={Object.entries(known()?.attrs ?? {})}>
+                {([name, text]) => (
+                  <div classList={{ broad: name.length + text.length > BROAD }}>
+                    <dt>{printable(name)}</dt>
+                    <dd class="ell" title={printable(text)}>
+                      {printable(text)}
+                    </dd>
+                  </div>
+                )}
+              </For>
+            </dl>
+          </section>
+        </Show>
         <section class="sec">
           <div class="h">
             <span class="lab">Last execution</span>
