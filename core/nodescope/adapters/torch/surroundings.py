@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -28,9 +29,27 @@ if TYPE_CHECKING:
 FUNCTIONS: Final = (
     "scaled_dot_product_attention", "cross_entropy", "multi_head_attention_forward", "normalize",
     "cosine_similarity", "cosine_embedding_loss", "triplet_margin_loss", "gumbel_softmax",
-    "interpolate", "grid_sample", "kl_div", "ctc_loss", "gaussian_nll_loss",
+    "interpolate", "grid_sample", "kl_div", "ctc_loss", "gaussian_nll_loss", "rms_norm",
+    "instance_norm", "local_response_norm", "l1_loss", "hinge_embedding_loss", "poisson_nll_loss",
+    "margin_ranking_loss", "multilabel_soft_margin_loss", "triplet_margin_with_distance_loss",
+    "dropout", "alpha_dropout", "feature_alpha_dropout", "lp_pool2d", "einsum",
 )  # fmt: skip
-"""Functions of ``torch.nn.functional`` that are a scope: they consist of several operations."""
+"""Functions that are a scope: they consist of several operations. Those of ``torch.nn.functional``,
+and of ``torch`` itself.
+"""
+_HOMES: Final = (torch.nn.functional, torch, torch.functional)
+
+
+def is_enough(module: str) -> bool:
+    """Whether a module's scope tells which function it calls: PyTorch's layers and losses.
+
+    Args:
+        module: Its class, with its package.
+    """
+    package, _, name = module.rpartition(".")
+    return package.startswith("torch.nn.modules") and not name.startswith(
+        ("Transformer", "MultiheadAttention", "Sequential", "Module")
+    )
 
 
 @contextlib.contextmanager
@@ -92,8 +111,16 @@ def thread_starts(enter: Callable[[], None], leave: Callable[[], None]) -> Itera
 @contextlib.contextmanager
 def function_scopes(emitter: Emitter, operations: Operations) -> Iterator[None]:
     """Make scopes of the functions that consist of several operations."""
-    home = torch.nn.functional
-    originals = {name: getattr(home, name) for name in FUNCTIONS if hasattr(home, name)}
+    originals = [
+        (home, name, getattr(home, name))
+        for name in FUNCTIONS
+        for home in _HOMES
+        # Of ``torch`` only what is written in Python: the rest are operators.
+        if isinstance(
+            getattr(home, name, None),
+            Callable if home is torch.nn.functional else FunctionType,  # type: ignore[arg-type]
+        )
+    ]
     counts: dict[tuple[str, str], int] = {}
     token: list[object] = [None]
 
@@ -112,17 +139,24 @@ def function_scopes(emitter: Emitter, operations: Operations) -> Iterator[None]:
             if torch.compiler.is_compiling() or operations.off or operations.place.quiet:
                 return original(*args, **kwargs)
             modules = operations.place.modules
-            if modules and type(modules[-1][0]).__module__.startswith("torch.nn.modules.loss"):
-                return original(*args, **kwargs)  # the module's scope is enough
+            if modules and is_enough(_class_of(type(modules[-1][0]))):  # type: ignore[arg-type]
+                return original(*args, **kwargs)
             with emitter.scope(name, call(current().scope, name)):
                 return original(*args, **kwargs)
 
         return run
 
-    for name, original in originals.items():
-        setattr(home, name, scoped(name, original))
+    wrapped = {original: scoped(name, original) for _, name, original in originals}
+    for home, name, original in originals:
+        setattr(home, name, wrapped[original])
     try:
         yield
     finally:
-        for name, original in originals.items():
+        for home, name, original in originals:
             setattr(home, name, original)
+
+
+@functools.cache
+def _class_of(kind: type) -> str:
+    """A class, with its package."""
+    return f"{kind.__module__}.{kind.__name__}"

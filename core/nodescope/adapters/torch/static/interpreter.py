@@ -18,12 +18,11 @@ from torch.fx import GraphModule, Interpreter, Node
 
 from nodescope.adapters.torch.compat import is_composite
 from nodescope.adapters.torch.static.graph_places import GraphPlace, place_of
-from nodescope.adapters.torch.surroundings import FUNCTIONS
+from nodescope.adapters.torch.surroundings import FUNCTIONS, is_enough
 from nodescope.emit.state import current
 from nodescope.ir.scopes import join
 
 _RENAMED: Final = {"cross_entropy_loss": "cross_entropy"}
-_LOSSES: Final = "torch.nn.modules.loss"
 # Operators that run a graph within a setting of autograd or autocast.
 _WITHIN: Final = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
 
@@ -81,7 +80,7 @@ class Running(Interpreter):  # type: ignore[misc]
             return ""
         name = str(target.name()).partition("::")[2].partition(".")[0]
         name = _RENAMED.get(name, name)
-        if name not in FUNCTIONS or place.module.startswith(_LOSSES):
+        if name not in FUNCTIONS or is_enough(place.module):
             return ""
         count = self._functions.get((place.scope, name), 0)
         self._functions[place.scope, name] = count + 1
