@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from nodescope.adapters.torch.module_facts import settings_of
+from nodescope.record.live_memory import live_memory
 from nodescope.record.scope_facts import scope_facts
-from tests.torch.observing import observed
+from tests.torch.observing import nodes_of, observed
 
 
 class Heads(nn.Module):
@@ -68,3 +69,18 @@ def test_scopes_tell_which_module_they_are(tmp_path: Path) -> None:
         assert (optimizer.kind, optimizer.attrs["lr"]) == ("SGD", "0.1")
         assert scope_facts(run, "nowhere") is None
         assert len(run.documents("scope")) == 5  # each once
+
+
+def test_memory_is_what_is_still_to_be_read(tmp_path: Path) -> None:
+    def program() -> Any:
+        x = torch.ones(1000)
+        y = (x * 2).view(10, 100)
+        z = y.relu_().exp()
+        return z.sum()
+
+    with observed(tmp_path / "run.nscope", program) as (_, run):
+        nodes = nodes_of(run)
+        live = live_memory(run, 0).live
+    # exp reads the memory that mul made, which view and relu_ share; ones is read no more.
+    assert live[nodes["mul"].id] == live[nodes["exp"].id] == 8000
+    assert live[nodes["relu_"].id] == 4000

@@ -52,6 +52,7 @@ from nodescope.protocol import (
     StepTwin,
     Stop,
 )
+from nodescope.record.live_memory import live_memory
 from nodescope.record.scope_facts import scope_facts
 from nodescope.registry import did_you_mean
 
@@ -247,6 +248,12 @@ class Console:
         if facts is not None:
             given = ", ".join(f"{name}={value}" for name, value in facts.attrs.items())
             self._say(f"  in {clean(node.scope)}: {clean(f'{facts.kind}({given})')[:400]}")
+        memory = live_memory(self._controller.history.recording, at.step)
+        if node.id in memory.live and not node.is_leaf:
+            self._say(
+                f"  memory: {memory.live[node.id]:,} bytes are needed while it runs; the most in "
+                f"step {at.step} is {memory.peak:,}"
+            )
         for value in (*self._controller.inputs(at), *self._controller.outputs(at)):
             self._value(value, at)
         gradient = self._controller.gradient(at)

@@ -16,6 +16,7 @@ from nodescope.debug.report.problems import NodeProblem, Problems
 from nodescope.events import Array
 from nodescope.ir.attrs import plain_attrs
 from nodescope.protocol import BrokenLoss
+from nodescope.record.live_memory import live_memory
 from nodescope.record.overview import broken_loss
 from nodescope.record.recording import Recording
 from nodescope.record.summary import summarise
@@ -65,6 +66,21 @@ async def attributes(run: Run, request: moments.GetAttributes) -> moments.NodeAt
             name: first.get(name) for name in attrs if repr(attrs[name]) != repr(first.get(name))
         }
         return moments.NodeAttributes(request.node, at.seq, at.step, attrs, changed)
+
+    return await run.query.call(read)
+
+
+async def memory(run: Run, request: moments.GetMemory) -> moments.NodeMemory:
+    """Answer `wire_moments.GetMemory`.
+
+    Raises:
+        RecordingError: The recording cannot be read.
+    """
+
+    def read(recording: Recording) -> moments.NodeMemory:
+        found = live_memory(recording, request.step)
+        live = found.live.get(request.node)
+        return moments.NodeMemory(request.node, request.step, live, found.peak, found.peak_node)
 
     return await run.query.call(read)
 

@@ -343,6 +343,8 @@ class _Browser:
                 return await value_diff.compare(run, body)
             case diff_messages.GetAttributes():
                 return await value_diff.attributes(run, body)
+            case diff_messages.GetMemory():
+                return await value_diff.memory(run, body)
             case timeline_messages.GetStepTimes():
                 return await step_times.step_times(run, body)
             case diff_messages.GetProblems():

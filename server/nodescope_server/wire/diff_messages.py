@@ -128,6 +128,30 @@ class MomentsCompared(msgspec.Struct, frozen=True, tag="moments_compared"):
     data: bytes = b""
 
 
+class GetMemory(msgspec.Struct, frozen=True, tag="get_memory"):
+    """Get the memory that a training step needs while a node runs."""
+
+    run: str
+    node: int
+    step: int
+
+
+class NodeMemory(msgspec.Struct, frozen=True, tag="node_memory"):
+    """The memory that a training step needs, see `nodescope.record.live_memory`.
+
+    Attributes:
+        live: While the node runs, in bytes; None if it did not run in the step.
+        peak: The most, in bytes.
+        peak_node: The node at which that is.
+    """
+
+    node: int
+    step: int
+    live: int | None
+    peak: int
+    peak_node: int
+
+
 class NodeAttributes(msgspec.Struct, frozen=True, tag="node_attributes"):
     """The attributes of a node's op at a moment.
 
@@ -143,5 +167,5 @@ class NodeAttributes(msgspec.Struct, frozen=True, tag="node_attributes"):
     changed: dict[str, Any] = {}
 
 
-Requests = CompareMoments | GetAttributes | GetProblems
-Answers = MomentsCompared | NodeAttributes | ProblemList
+Requests = CompareMoments | GetAttributes | GetMemory | GetProblems
+Answers = MomentsCompared | NodeAttributes | NodeMemory | ProblemList

@@ -154,6 +154,15 @@ def test_attributes_are_those_of_the_execution(opened: Callable[..., Opened]) ->
     assert run.page.ask(wm.GetAttributes(run.id, 999)).attrs == {}
 
 
+def test_memory_is_that_of_the_step(opened: Callable[..., Opened]) -> None:
+    run = opened()
+    node = run.nodes["net/sum"]
+    memory = run.page.ask(wm.GetMemory(run.id, node, 2))
+    assert 0 < memory.live <= memory.peak
+    assert memory.peak_node in run.nodes.values()
+    assert run.page.ask(wm.GetMemory(run.id, node, 999)).live is None
+
+
 def breakpoints(page: Page, run: str, *wanted: Breakpoint) -> Any:
     return page.ask(wire.Control(run, SetBreakpoints(wanted)))
 

@@ -466,6 +466,14 @@ export interface GetAttributes {
   readonly seq?: number | null;
 }
 
+/** Get the memory that a training step needs while a node runs. */
+export interface GetMemory {
+  readonly type: "get_memory";
+  readonly run: string;
+  readonly node: number;
+  readonly step: number;
+}
+
 /** Get the nodes that produced NaN or Inf or raised, in the whole recording. */
 export interface GetProblems {
   readonly type: "get_problems";
@@ -1320,6 +1328,23 @@ export interface NodeAttributes {
   readonly step: number;
   readonly attrs: Readonly<Record<string, unknown>>;
   readonly changed: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * The memory that a training step needs, see `nodescope.record.live_memory`.
+ *
+ * Attributes:
+ *     live: While the node runs, in bytes; None if it did not run in the step.
+ *     peak: The most, in bytes.
+ *     peak_node: The node at which that is.
+ */
+export interface NodeMemory {
+  readonly type: "node_memory";
+  readonly node: number;
+  readonly step: number;
+  readonly live: number | null;
+  readonly peak: number;
+  readonly peak_node: number;
 }
 
 /**
@@ -2600,6 +2625,7 @@ export type RequestBody =
   | AskWatch
   | CompareMoments
   | GetAttributes
+  | GetMemory
   | GetProblems
   | GetStepTimes;
 
@@ -2623,6 +2649,7 @@ export type ResponseBody =
   | WatchAnswer
   | MomentsCompared
   | NodeAttributes
+  | NodeMemory
   | ProblemList
   | StepTimes
   | Failed;

@@ -6,14 +6,16 @@
  */
 
 import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
+import { formatBytes } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import type { Item } from "@/store/page/url";
 import { attributeText } from "@/store/run/node_text";
 import { placeWords } from "@/store/run/place";
-import { stepAt } from "@/store/run/run_model";
-import type { GetAttributes, Node } from "@/wire/types.gen";
+import { seenStep, stepAt } from "@/store/run/run_model";
+import { isLeaf } from "@/wire/roles";
+import type { GetAttributes, GetMemory, Node } from "@/wire/types.gen";
 
 /** Longer texts, such as a nested graph, get their own lines. */
 const LONG = 24;
@@ -82,12 +84,36 @@ export function Attributes(props: {
     const { id } = props.node;
     return placeWords({ worker: worker[id] ?? 0, queue: lane[id] ?? 0 });
   };
+  const memory = createQuery(
+    props.store,
+    "node_memory",
+    (): GetMemory | undefined => {
+      const run = props.store.runId();
+      if (run === undefined || isLeaf(props.node)) return undefined;
+      return { type: "get_memory", run, node: props.node.id, step: seenStep(props.store) };
+    },
+    props.refresh,
+    (before, after) =>
+      before.type === "get_memory" && after.type === "get_memory" && before.node === after.node,
+  );
+  /** What the step needs while the node runs, and the most that it needs. */
+  const memoryRows = (): readonly (readonly [string, string])[] => {
+    const now = memory();
+    if (now.kind !== "ready" || now.value.node !== props.node.id || now.value.live === null) {
+      return [];
+    }
+    return [
+      ["live memory", formatBytes(now.value.live)],
+      ["peak in step", formatBytes(now.value.peak)],
+    ];
+  };
   const rows = () => [
     ...attributes().filter(([, text]) => !isLong(text)),
     ...(met() === undefined ? [] : [["first seen", `step ${met()}`] as const]),
     ["phase", props.node.phase] as const,
     ["device", props.node.device] as const,
     ...(ranIn() === "" ? [] : [["ran in", ranIn()] as const]),
+    ...memoryRows(),
     ["node", `#${props.node.id}`] as const,
   ];
   const forward = () => props.store.model()?.graph.nodes[props.node.forward ?? -1];
