@@ -11,9 +11,10 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+from nodescope import ops
 from nodescope.engine import run
 from nodescope.engine.state import current
-from nodescope.engine.tensor import Attrs, Tensor
+from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, alias, set_detached
 from nodescope.ops.op import Op
 
 _lock = threading.RLock()  # reentrant: a signal handler may come while it is held
@@ -113,6 +114,7 @@ def builder() -> Any:
 
 
 def _choose() -> None:
+    set_detached(_detached if _observer is not None or _builders else None)
     if _observer is not None:
         run.set_slow(_observer.run)
     else:
@@ -124,6 +126,18 @@ def _checked(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
     if state.builder is not None:
         return state.builder.run(op, inputs, attrs)  # type: ignore[no-any-return]
     return run.run(op, inputs, attrs, state.recording)
+
+
+def _detached(tensor: Tensor) -> Tensor:
+    """The value of a tensor without its history, by a node of whoever sees every op."""
+    seen_by = observer()
+    if seen_by is None:  # another thread builds a graph
+        return alias(tensor)
+    result: Tensor = seen_by.run(ops.get("detach"), (tensor,), NO_ATTRS)
+    for slot in ("_kind", "_name"):
+        if hasattr(tensor, slot):
+            setattr(result, slot, getattr(tensor, slot))
+    return result
 
 
 @contextlib.contextmanager

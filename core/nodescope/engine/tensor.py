@@ -161,7 +161,7 @@ class Tensor(Operators):
 
     def detach(self) -> Tensor:
         """The same value without its history: no gradient flows through it."""
-        return _alias(self)
+        return _alias(self) if _detached is None else _detached(self)
 
     def backward(
         self, gradient: Any = None, *, retain_graph: bool = False, create_graph: bool = False
@@ -410,6 +410,17 @@ def _alias(tensor: Tensor, edge: Edge | None = None) -> Tensor:
 
 
 alias = _alias
+
+# Detaches a tensor by a node while anything observes or builds a graph; None otherwise.
+_detached: Callable[[Tensor], Tensor] | None = None
+
+
+def set_detached(detached: Callable[[Tensor], Tensor] | None) -> None:
+    """Detach tensors by ``detached``, or without a node with None. Only `engine.dispatch_mode`
+    calls this.
+    """
+    global _detached
+    _detached = detached
 
 
 def check_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

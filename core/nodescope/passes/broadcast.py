@@ -19,7 +19,7 @@ from nodescope.passes.draft import Draft
 from nodescope.passes.layouts import EXACT, Layouts, layouts_of
 from nodescope.passes.patterns import Operand, call, feeds_weakly, result
 
-_OPS: Final = EXACT - {"copy", "identity", "keep"}
+_OPS: Final = EXACT - {"copy", "detach", "identity", "keep"}
 
 
 @graph_pass(

@@ -68,6 +68,7 @@ EXACT: Final = frozenset(
         "where",
         "keep",
         "copysign",
+        "detach",
         "identity",
         "copy",
     ]
@@ -185,7 +186,7 @@ class Layouts:
             return first if first == "rows" else "dense"
         if op == "transpose":
             return transposed(first, order_of(node, len(spec.shape)), spec.shape)
-        if op == "identity":
+        if op in ("identity", "detach"):
             return first
         if op == "broadcast_to":
             if self._draft.spec(inputs[0]).shape == spec.shape:

@@ -22,6 +22,7 @@ from nodescope.passes.layouts import Layouts, layouts_of
 
 _VIEWS: Final = frozenset(
     [
+        "detach",
         "identity",
         "transpose",
         "reshape",

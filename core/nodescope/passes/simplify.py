@@ -384,7 +384,8 @@ def _keep(draft: Draft, node: Node) -> tuple[str, int, bool] | None:
 
 
 SPECIAL: Final[dict[str, Stands]] = {
-    "identity": _identity, "copy": _copy, "broadcast_to": _broadcast, "astype": _astype,
+    "identity": _identity, "detach": _identity, "copy": _copy, "broadcast_to": _broadcast,
+    "astype": _astype,
     "flip": _flip, "getitem": _getitem, "concatenate": _joined, "max": _extreme, "min": _extreme,
     "round": _whole, "nan_to_num": _whole, "real": _real, "add": _chain, "multiply": _chain,
     "keep": _keep,

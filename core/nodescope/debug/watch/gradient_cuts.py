@@ -93,6 +93,14 @@ def _is_explicit(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _detached(graph: ProgramGraph, node: Node, reader: Node) -> Cut:
+    cut_off = graph.maker(node.inputs[0]) if node.op == "detach" and node.inputs else None
+    if cut_off is not None:
+        return Cut(
+            node,
+            f"detach() cuts {cut_off.name} off before {reader.name}; leave it out, or give the "
+            "optimizer only what is to be trained",
+            "detach", _line(node),
+        )  # fmt: skip
     tree, here, there = graph.tree(reader.source), node.source, reader.source
     line = 0
     if tree is not None and here is not None and there is not None and here.file == there.file:

@@ -25,7 +25,7 @@ from nodescope.errors import ReplayError
 MOST_STEPS = 16
 """The last updates of a weight that are looked into."""
 _MOST_DEEP = 64
-_SAME = ("astype", "copy", "positive", "reshape", "identity", "read")
+_SAME = ("astype", "copy", "positive", "reshape", "identity", "detach", "read")
 
 Source = Literal["own", "gradient", "state", "other"]
 

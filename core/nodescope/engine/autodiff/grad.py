@@ -77,7 +77,7 @@ def tensor(
 def _copied(value: Tensor, dtype: Any) -> Tensor:
     """A copy that is a node of the graph, and through which no gradient flows back."""
     with dispatch_mode.recording(False):
-        detached: Any = value.detach()
+        detached: Any = alias(value)
         if dtype is not None and as_dtype(dtype) != value.dtype:
             detached = apply(ops.get("astype"), (detached,), {"dtype": as_dtype(dtype).name})
         return apply(ops.get("copy"), (detached,), NO_ATTRS)

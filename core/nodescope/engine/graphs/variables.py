@@ -29,6 +29,7 @@ from nodescope.engine.tensor import (
     NO_ATTRS,
     SMOOTH,
     Tensor,
+    alias,
     check_dtype,
     make,
     operand,
@@ -136,14 +137,14 @@ def _update(op: str, target: Tensor, value: Any) -> Any:
             raise
         # As two nodes, so that a compiled function records what happens on each call.
         with dispatch_mode.recording(False):
-            change: Any = new.detach()
+            change: Any = alias(new)
             if change.dtype != target.dtype:
                 change = change.astype(target.dtype)
             ufunc = ops.get("add" if op == "assign_add" else "subtract")
             changed = apply(ufunc, (target, change), NO_ATTRS)
         return grad.assign(target, changed)
     with dispatch_mode.recording(False):
-        return apply(ops.get(op), (target, new.detach()), NO_ATTRS)
+        return apply(ops.get(op), (target, alias(new)), NO_ATTRS)
 
 
 def assign(target: Tensor, value: Any) -> Any:

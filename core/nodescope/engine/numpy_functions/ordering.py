@@ -21,7 +21,7 @@ from nodescope.engine.numpy_functions.base import (
 )
 from nodescope.engine.numpy_functions.index import flatnonzero
 from nodescope.engine.numpy_functions.layout import ravel, reshape
-from nodescope.engine.tensor import Tensor
+from nodescope.engine.tensor import Tensor, alias
 from nodescope.ops.shapes import axes
 
 
@@ -169,7 +169,7 @@ def unique(
 
 def _unique_with_gradient(x: Tensor, wanted: tuple[bool, ...], equal_nan: bool) -> Any:
     """`unique` with values taken from their first places, so that gradients reach them."""
-    results = call("unique_all", x.detach(), axis=None, equal_nan=equal_nan)
+    results = call("unique_all", alias(x), axis=None, equal_nan=equal_nan)
     values = ravel(x)[results[1]]
     kept = tuple(result for result, want in zip(results[1:], wanted, strict=True) if want)
     return (values, *kept) if kept else values

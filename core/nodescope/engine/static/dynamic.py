@@ -21,7 +21,7 @@ from nodescope.engine.static.signature import HELD, OWN, Form, differences, stat
 from nodescope.engine.static.sizes import Fitted, Size, SizeWatch, Unfit, fit, fit_array
 from nodescope.engine.static.tracing import TooLong, Traced, Tracing, trace
 from nodescope.engine.symbolic import Abstract
-from nodescope.engine.tensor import Tensor
+from nodescope.engine.tensor import Tensor, alias
 from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Node, TensorSpec, Value
 from nodescope.ops.op import Array
@@ -53,7 +53,7 @@ class Resized(Tracing):
         self.arrays = {**other.arrays, **arrays}
         self.originals = dict(other.originals)
         for value, array in arrays.items():
-            stand_in = self.originals[value].detach()
+            stand_in = alias(self.originals[value])
             stand_in.data = array
             self.originals[value] = stand_in
 

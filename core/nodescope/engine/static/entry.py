@@ -23,7 +23,7 @@ from nodescope.engine.static.lowering import Lowering, Wish, closed
 from nodescope.engine.static.observed_run import runs_as_traced, watched_of
 from nodescope.engine.static.play import play
 from nodescope.engine.static.tracing import Binding, Traced
-from nodescope.engine.tensor import FREED, Tensor, changed, make, settled
+from nodescope.engine.tensor import FREED, Tensor, alias, changed, make, settled
 from nodescope.engine.trees import LEAF as TREE_LEAF
 from nodescope.engine.trees import unflatten
 from nodescope.errors import BoundsError, NodescopeError
@@ -380,7 +380,7 @@ class Entry:
         for output, value in zip(self.traced.tensors, self.outputs, strict=False):
             tensor = values[value]
             if output.edge is None:
-                tensor = tensor.detach()
+                tensor = alias(tensor)
             elif id(tensor) in handled:
                 tensor = alias_of(tensor)
             handled.add(id(tensor))

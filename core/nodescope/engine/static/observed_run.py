@@ -28,7 +28,7 @@ from nodescope.engine.execution.replay import place
 from nodescope.engine.state import State, current
 from nodescope.engine.static.lowering import Lowering
 from nodescope.engine.static.report import costs_of
-from nodescope.engine.tensor import Tensor, make
+from nodescope.engine.tensor import Tensor, alias, make
 from nodescope.events import NodeFinished
 from nodescope.ir.graph import Graph, Node
 from nodescope.ir.identity import Cursor, Entry
@@ -389,7 +389,7 @@ class _Run:
         state, tracer, node = self.state, self.tracer, step.node
         self._place(node)
         body_inputs = tuple(
-            argument.detach() if argument.__class__ is Tensor else argument for argument in args
+            alias(argument) if argument.__class__ is Tensor else argument for argument in args
         )
         for mine, arg in zip(body_inputs, args, strict=True):
             if mine.__class__ is Tensor:

@@ -17,7 +17,7 @@ from nodescope.engine.execution.replay import without_kept
 from nodescope.engine.run import apply
 from nodescope.engine.state import State, current
 from nodescope.engine.static.tracing import Traced
-from nodescope.engine.tensor import Tensor
+from nodescope.engine.tensor import Tensor, alias
 from nodescope.ir.graph import GIVEN, Node, Phase
 from nodescope.ir.scopes import join
 from nodescope.ops.calls import Scalar, call_of
@@ -95,7 +95,7 @@ def _call(
         value = values[argument]
         has_edge = value.__class__ is Tensor and value.edge is not None
         if has_edge and not all(histories[tensors : tensors + 1]):
-            value = value.detach()
+            value = alias(value)
         tensors += 1
         args.append(value)
     inline, attrs = call.op.inline, call.attrs

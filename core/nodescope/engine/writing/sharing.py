@@ -171,7 +171,7 @@ def sharers(tensor: Tensor) -> list[Tensor]:
 
 _NONE: dict[int, Tensor] = {}
 _VIEWS = {
-    "alias", "broadcast_to", "diagonal", "expand_dims", "flip", "getitem", "imag", "real",
+    "alias", "broadcast_to", "detach", "diagonal", "expand_dims", "flip", "getitem", "imag", "real",
     "reshape", "squeeze", "transpose",
 }  # fmt: skip
 """Ops whose result may share memory with their first input."""

@@ -24,7 +24,16 @@ from nodescope.ir.graph import Node
 from nodescope.ops.index import Port
 from nodescope.ops.op import Array
 
-_ALWAYS = {"alias", "diagonal", "broadcast_to", "expand_dims", "flip", "squeeze", "transpose"}
+_ALWAYS = {
+    "alias",
+    "detach",
+    "diagonal",
+    "broadcast_to",
+    "expand_dims",
+    "flip",
+    "squeeze",
+    "transpose",
+}
 """Ops whose result is a view of their first input, whatever its memory layout."""
 _READ_ONLY = {"broadcast_to", "diagonal"}
 _CONTIGUOUS = {"copy"}

@@ -119,8 +119,8 @@ def a_detach_is_left_between_two_layers() -> None:
     for _ in ns.steps(range(4)):
         optimizer.zero_grad()
         h = np.tanh(first(ns.tensor(X)))
-        seen = h.detach()
-        logits = second(seen)  # hit: no_gradient_path
+        seen = h.detach()  # hit: no_gradient_path
+        logits = second(seen)
         nn.cross_entropy(logits, LABELS).backward()
         optimizer.step()
 
