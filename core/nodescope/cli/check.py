@@ -74,6 +74,7 @@ def check(options: argparse.Namespace) -> int:
         checking = RunCheck(
             observed.bus, watches, recommended=recommended,
             seq_source=observed.recorder.thread_seq, protect=observed.recorder.protect,
+            keep_values=observed.recorder.keep_values,
         )  # fmt: skip
         try:
             observed.start()

@@ -58,6 +58,8 @@ def words(report: CheckReport, home: Path | None = None) -> str:
             lines += advice_lines(report.advice)
     if lost := Dropped(**report.lost).words:
         lines.append(f"not recorded: {lost}")
+    if report.kept:
+        lines.append(f"kept: {report.kept}")
     if report.recording:
         file = Path(report.recording)
         inside = home is not None and file.is_relative_to(home)

@@ -115,6 +115,7 @@ class QueueWriter:
         self._lost_summaries = 0
         self._missed: deque[int] = deque()
         self._to_protect: deque[tuple[int, int]] = deque()
+        self._to_keep: deque[tuple[frozenset[int], frozenset[int]]] = deque()
         self.lock = threading.RLock()  # reentrant: signal handlers may compute here
         self._wanted = threading.Event()
         self._hurry = threading.Event()
@@ -173,6 +174,12 @@ class QueueWriter:
     def protect(self, first: int, end: int) -> None:
         """Keep the arrays of the executions with ``first <= seq < end`` from the budget."""
         self._to_protect.append((first, end))
+
+    def keep_values(self, weights: frozenset[int], losses: frozenset[int]) -> None:
+        """Keep the arrays of these values longer than all others; see `Writer.keep_values`."""
+        self._to_keep.append((weights, losses))
+        if not self._awake:
+            self._wake()
 
     def writer_ns(self) -> int:
         """The processor time of the writing thread so far."""
@@ -257,6 +264,8 @@ class QueueWriter:
     def _write_some(self) -> int:
         """Write a batch; return the number of records taken from the queue."""
         batch, queue = self._batch, self._queue
+        while self._to_keep:
+            self._writer.keep_values(*self._to_keep.popleft())
         while self._to_protect:
             self._writer.protect(*self._to_protect.popleft())
         deadline = time.monotonic() + BATCH_S

@@ -333,6 +333,11 @@ class Recording:
         count, nbytes = self._all("SELECT count(*), coalesce(sum(nbytes), 0) FROM blob")[0]
         return count, nbytes
 
+    def kept_of(self, value: int) -> tuple[int, int]:
+        """How many whole arrays of a value are kept, and how often it was computed."""
+        question = "SELECT (SELECT count(*) FROM blob WHERE value = ?), count(*) FROM summary "
+        return self._all(f"{question} WHERE value = ?", value, value)[0]
+
     def ran_in(self, step: int) -> list[tuple[int, int]]:
         """The first execution of each node in a training step: node and seq, in order."""
         return self._all(

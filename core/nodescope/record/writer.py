@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -55,8 +55,10 @@ _MOST = 2048
 _CHUNKS_BYTES = 4 << 20
 _HINT = "choose another file with --record"
 
-Blob = tuple[int, int]
-"""The size and the seq of a stored array."""
+Blob = tuple[int, int, int]
+"""The size, the seq and the value of a stored array."""
+_SPARSEST: Final = 1 << 20  # every which array of a weight lasts at least
+_SMALLEST: Final = 64  # bytes that an array takes at least
 
 
 class Writer:
@@ -78,14 +80,20 @@ class Writer:
         # Number of statements so far, as a sign of progress; a repeated statement does not count.
         self.moves = 0
         self._moved = self._settled = 0  # in this batch, and up to it
-        # Size and seq by number of a blob: those that can make room, oldest first; dropped in this
-        # batch; never dropped, see `protect`.
+        # By number of a blob: those that can make room, oldest first; dropped in this batch; never
+        # dropped, see `protect`; dropped last, see `keep_values`.
         self._blobs: dict[int, Blob] = {}
         self._fallen: dict[int, Blob] = {}
         self._protected: dict[int, Blob] = {}
         self._protected_bytes = 0
         self._spans: list[tuple[int, int]] = []
-        self._before = (1, 0, 0)
+        self._lasting: dict[int, Blob] = {}
+        self._weight_bytes = self._loss_bytes = 0  # of what lasts
+        self._weights: frozenset[int] = frozenset()
+        self._losses: frozenset[int] = frozenset()
+        self._stride, self._seen = 1, dict[int, int]()  # every which array of a weight lasts
+        self._cleared = 0  # what was to make room up to this number is deleted
+        self._before = (1, 0, 0, 0)
         self._next_blob = 1
         _create(path)
         try:
@@ -124,20 +132,22 @@ class Writer:
         self._look()
         self._fallen.clear()
         self._moved = 0
-        self._before = (self._next_blob, self._held_bytes, self.too_large)
+        self._before = (self._next_blob, self._held_bytes, self.too_large, self._cleared)
         self._db.execute("BEGIN IMMEDIATE")
 
     def roll_back(self) -> None:
         """Undo the failed batch, so that it can be written again."""
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
-        first, self._held_bytes, self.too_large = self._before
-        blobs = {**self._fallen, **self._blobs}
-        self._blobs = {number: blob for number, blob in blobs.items() if number < first}
-        self._protected = {
-            number: blob for number, blob in self._protected.items() if number < first
-        }
-        self._protected_bytes = sum([nbytes for nbytes, _ in self._protected.values()])
+        first, self._held_bytes, self.too_large, self._cleared = self._before
+        blobs = dict(sorted({**self._fallen, **self._blobs}.items()))
+        self._blobs = _before(blobs, first)
+        self._protected = _before(self._protected, first)
+        self._protected_bytes = sum([nbytes for nbytes, _, _ in self._protected.values()])
+        self._lasting = _before(self._lasting, first)
+        sizes = [(blob[2] in self._losses, _taken(blob)) for blob in self._lasting.values()]
+        self._loss_bytes = sum([taken for is_loss, taken in sizes if is_loss])
+        self._weight_bytes = sum([taken for is_loss, taken in sizes if not is_loss])
         self._next_blob = first
         self._fallen.clear()
 
@@ -187,9 +197,62 @@ class Writer:
         """
         self._spans.append((first, end))
         for number, blob in [*self._blobs.items()]:
-            if self._protects(*blob):
+            if self._protects(blob[0], blob[1]):
                 self._protected[number] = self._blobs.pop(number)
                 self._protected_bytes += blob[0]
+
+    def keep_values(self, weights: frozenset[int], losses: frozenset[int]) -> None:
+        """Keep the arrays of these values longer than all others.
+
+        Losses may take an eighth of the budget, and weights a quarter. If those take more while
+        there is no room for all, every second array of each is dropped, and so on: what is left is
+        spread over the run, and begins with the first.
+        """
+        self._weights, self._losses = weights, losses
+        for number, blob in [*self._blobs.items()]:
+            if self._lasts(blob):
+                self._last(number, self._blobs.pop(number))
+
+    def _lasts(self, blob: Blob) -> bool:
+        """Whether an array is to be kept longer; each is asked about once."""
+        value = blob[2]
+        if value in self._losses:
+            return 8 * (self._loss_bytes + _taken(blob)) <= self.budget_bytes
+        if value not in self._weights:
+            return False
+        at = self._seen[value] = self._seen.get(value, -1) + 1
+        return at % self._stride == 0
+
+    def _last(self, number: int, blob: Blob) -> None:
+        self._lasting[number] = blob
+        if blob[2] in self._losses:
+            self._loss_bytes += _taken(blob)
+        else:
+            self._weight_bytes += _taken(blob)
+
+    def _thin_out(self) -> int:
+        """Drop every second array of the weights; returns how many."""
+        places: dict[int, int] = {}
+        dropped = []
+        for number, blob in [*self._lasting.items()]:
+            if blob[2] not in self._losses:
+                at = places[blob[2]] = places.get(blob[2], -1) + 1
+                if at % 2:
+                    dropped.append(number)
+                    self._fallen[number] = self._lasting.pop(number)
+                    self._weight_bytes -= _taken(blob)
+                    self._held_bytes -= blob[0]
+        self._stride *= 2
+        for column, table in (("blob", "chunk"), ("id", "blob")):
+            for start in range(0, len(dropped), _MOST):
+                numbers = ",".join(map(str, dropped[start : start + _MOST]))
+                self._db.execute(f"DELETE FROM {table} WHERE {column} IN ({numbers})")
+        return len(dropped)
+
+    @property
+    def _outlast(self) -> bool:
+        """Whether weights take more than they may while there is no room for all."""
+        return 4 * self._weight_bytes > self.budget_bytes and self._stride < _SPARSEST
 
     def _protects(self, nbytes: int, seq: int) -> bool:
         fits = 2 * (self._protected_bytes + nbytes) <= self.budget_bytes
@@ -204,12 +267,18 @@ class Writer:
         fallen = last_dropped = 0
         accepted: dict[int, tuple[int, int, Array]] = {}
         for item in arrays:
-            _, seq, array = item
+            value, seq, array = item
             if array.dtype.hasobject or array.nbytes > self.budget_bytes:
                 fallen += 1
                 self.too_large += 1
                 continue
-            while self._held_bytes + array.nbytes > self.budget_bytes and self._blobs:
+            while self._held_bytes + array.nbytes > self.budget_bytes and (
+                self._blobs or self._outlast
+            ):
+                if self._outlast:
+                    fallen += self._thin_out()
+                    accepted = {n: item for n, item in accepted.items() if n not in self._fallen}
+                    continue
                 last_dropped = next(iter(self._blobs))
                 self._fallen[last_dropped] = self._blobs.pop(last_dropped)
                 self._held_bytes -= self._fallen[last_dropped][0]
@@ -219,11 +288,14 @@ class Writer:
                 fallen += 1
                 continue
             accepted[self._next_blob] = item
+            blob = (array.nbytes, seq, value)
             if self._spans and self._protects(array.nbytes, seq):
-                self._protected[self._next_blob] = (array.nbytes, seq)
+                self._protected[self._next_blob] = blob
                 self._protected_bytes += array.nbytes
+            elif self._lasts(blob):
+                self._last(self._next_blob, blob)
             else:
-                self._blobs[self._next_blob] = (array.nbytes, seq)
+                self._blobs[self._next_blob] = blob
             self._held_bytes += array.nbytes
             self._next_blob += 1
         if last_dropped:
@@ -250,9 +322,11 @@ class Writer:
         return fallen
 
     def _delete_up_to(self, last: int) -> None:
-        """Delete the oldest arrays up to a number, except the protected ones; numbers grow."""
-        start = 1
-        for first, end in [*_ranges(sorted(self._protected)), (last + 1, last + 1)]:
+        """Delete the oldest arrays up to a number, except those that are kept; numbers grow."""
+        start, kept = self._cleared + 1, (*self._protected, *self._lasting)
+        self._cleared = max(last, self._cleared)
+        here = sorted([number for number in kept if start <= number <= last])
+        for first, end in [*_ranges(here), (last + 1, last + 1)]:
             bounds = (start, min(first - 1, last))
             if bounds[0] <= bounds[1]:
                 self._db.execute("DELETE FROM chunk WHERE blob BETWEEN ? AND ?", bounds)
@@ -343,6 +417,16 @@ class Writer:
                 seal(self.path)
             remember(self.path)
             release(self._key)
+
+
+def _before(blobs: Mapping[int, Blob], first: int) -> dict[int, Blob]:
+    """The blobs with numbers below one."""
+    return {number: blob for number, blob in blobs.items() if number < first}
+
+
+def _taken(blob: Blob) -> int:
+    """How many bytes of the budget for what lasts an array takes."""
+    return max(blob[0], _SMALLEST)
 
 
 def _ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:

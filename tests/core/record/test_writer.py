@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nodescope.record.recording import Recording
@@ -38,3 +39,72 @@ def test_rows_are_put_over_others(tmp_path: Path) -> None:
     with Recording.open(tmp_path / "run.nscope") as recording:
         steps = [(step.step, step.end_seq, step.observed) for step in recording.steps()]
     assert steps == [(1, None, True), (2, 4, False)]
+
+
+def _kept(writer: Writer) -> dict[int, list[int]]:
+    """The seqs of the arrays that are kept, by value; each has its elements."""
+    rows = writer.connection.execute("SELECT value, seq, id FROM blob ORDER BY id").fetchall()
+    chunks = writer.connection.execute("SELECT DISTINCT blob FROM chunk").fetchall()
+    assert sorted(number for (number,) in chunks) == [number for _, _, number in rows]
+    found: dict[int, list[int]] = {}
+    for value, seq, _ in rows:
+        found.setdefault(value, []).append(seq)
+    return found
+
+
+WEIGHT, LOSS, OTHER = 1, 2, 3
+
+
+def _emit_rounds(writer: Writer, rounds: range, weight: int) -> None:
+    for number in rounds:
+        arrays = [(WEIGHT, weight), (LOSS, 1), (OTHER, 100)]
+        writer.add_blobs([(value, 3 * number + value, np.zeros(n)) for value, n in arrays])
+
+
+def test_weights_and_losses_outlast_all_others(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "run.nscope", budget_bytes=8000)
+    writer.begin()
+    _emit_rounds(writer, range(2), 10)
+    writer.keep_values(frozenset({WEIGHT}), frozenset({LOSS}))
+    _emit_rounds(writer, range(2, 12), 10)
+    kept = _kept(writer)
+    assert kept[WEIGHT] == [3 * number + WEIGHT for number in range(12)]
+    assert kept[LOSS] == [3 * number + LOSS for number in range(12)]
+    assert kept[OTHER] == [3 * number + OTHER for number in range(4, 12)]
+    writer.abandon()
+
+
+def test_weights_that_take_too_much_are_spread_over_the_run(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "run.nscope", budget_bytes=8000)
+    writer.begin()
+    writer.keep_values(frozenset({WEIGHT}), frozenset({LOSS}))
+    _emit_rounds(writer, range(64), 50)
+    kept = _kept(writer)
+    assert kept[LOSS][:15] == [3 * number + LOSS for number in range(15)]  # an eighth
+    weights = [(seq - WEIGHT) // 3 for seq in kept[WEIGHT]]
+    assert weights[0] == 0
+    assert 32 in weights
+    assert weights[-1] == 63  # the newest, as of all values
+    assert sum(len(seqs) for seqs in kept.values()) == len(writer._blobs) + len(writer._lasting)
+    writer.abandon()
+
+
+def test_a_batch_that_failed_may_drop_weights_again(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "run.nscope", budget_bytes=8000)
+    writer.keep_values(frozenset({WEIGHT}), frozenset({LOSS}))
+    writer.begin()
+    _emit_rounds(writer, range(8), 50)
+    writer.commit(24, 0, Dropped())
+    before = _kept(writer)
+    writer.begin()
+    _emit_rounds(writer, range(8, 40), 50)
+    writer.roll_back()
+    assert _kept(writer) == before
+    writer.begin()
+    _emit_rounds(writer, range(8, 40), 50)
+    writer.commit(120, 0, Dropped())
+    kept = _kept(writer)
+    assert sum(8 * {WEIGHT: 50, LOSS: 1, OTHER: 100}[value] * len(seqs)
+               for value, seqs in kept.items()) <= 8000  # fmt: skip
+    assert kept[WEIGHT][0] == WEIGHT
+    writer.abandon()

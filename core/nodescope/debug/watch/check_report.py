@@ -24,7 +24,7 @@ from nodescope.debug.watch.offline import Asking
 from nodescope.debug.watch.outcome import WatchOutcome
 from nodescope.debug.watch.recommend import recommend_for
 from nodescope.debug.watch.watch import Watch, head
-from nodescope.ir.graph import SourceLocation
+from nodescope.ir.graph import Node, SourceLocation
 from nodescope.record.ending import ended_by
 from nodescope.record.recording import Recording
 from nodescope.record.run_time import run_time
@@ -89,7 +89,21 @@ def report_of(
         len(recording.steps()), msgspec.structs.asdict(recording.dropped()),
         run_time(recording).ran_ns, info.started_unix_ns, ordered,
         sum(not node.is_leaf for node in nodes.values()), recording.advice(), raised,
+        _kept(recording, nodes.values()),
     )  # fmt: skip
+
+
+def _kept(recording: Recording, nodes: Iterable[Node]) -> str:
+    """Which weights are not whole in every step, in words."""
+    if recording.run().level != "values":
+        return ""
+    counts = [(*recording.kept_of(node.outputs[0]), node.name) for node in nodes if node.is_weight]
+    few = [(kept, ran, name) for kept, ran, name in counts if kept < ran]
+    if not few:
+        return ""
+    kept, ran, name = min(few)
+    more = f" and {len(few) - 1} more weights are" if len(few) > 1 else " is"
+    return f"{name}{more} whole in {kept:,} of {ran:,} steps; --budget keeps more"
 
 
 def _verdict(

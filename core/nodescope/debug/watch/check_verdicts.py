@@ -117,6 +117,7 @@ class CheckReport(msgspec.Struct, frozen=True):
         nodes: How many operations the program has.
         advice: If it has none: what can be done.
         raised: The operation whose error ended the program, as ``loss/log@7``; ``""`` if none did.
+        kept: Which weights the recording does not hold whole in every step; ``""`` if it holds all.
     """
 
     program: str
@@ -133,6 +134,7 @@ class CheckReport(msgspec.Struct, frozen=True):
     nodes: int = 0
     advice: Advice | None = None
     raised: str = ""
+    kept: str = ""
 
     @property
     def vacuous(self) -> bool:

@@ -199,6 +199,10 @@ class WatchEvaluator:
         parts.sort(key=lambda part: part.value not in began)
         return tuple({part.node.id: part.node for part in parts if part.port == 0}.values())
 
+    def values_of(self, role: Target) -> frozenset[int]:
+        """The values that have a role, as far as is known."""
+        return frozenset(value for value, part in self._parts.items() if role in part.roles)
+
     @property
     def waits(self) -> bool:
         """Whether a value of this step may still come under a watch."""

@@ -21,12 +21,21 @@ from nodescope.debug.watch.hit_collection import HitCollection
 from nodescope.debug.watch.recommend import candidates, recommend_for
 from nodescope.debug.watch.watch import Hit, Watch, head
 from nodescope.debug.watch.watcher import Watcher
-from nodescope.events import Bus, Demand, Event, StepStarted
+from nodescope.events import (
+    Bus,
+    Demand,
+    Event,
+    GradientComputed,
+    GraphExtended,
+    StepFinished,
+    StepStarted,
+)
 from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
 
 _MOST_SPANS: Final = 64
 _ALL_BYTES: Final = 1 << 62
+_OFTEN: Final = 4096  # events, where no steps are marked
 
 
 class RunCheck:
@@ -39,6 +48,7 @@ class RunCheck:
         seq_source: Gives the calling thread's last recorded seq.
         protect: Keeps the arrays of executions, from one seq up to, without, another one, whatever
             the recording's budget: those of the step of a first hit, and of the step before.
+        keep_values: Keeps the arrays of weights and of losses, by value, longer than all others.
 
     Raises:
         WatchError: A watch makes no sense.
@@ -52,6 +62,7 @@ class RunCheck:
         recommended: bool,
         seq_source: Callable[[], int],
         protect: Callable[[int, int], None] = lambda first, end: None,
+        keep_values: Callable[[frozenset[int], frozenset[int]], None] = lambda *values: None,
     ) -> None:
         self._bus = bus
         self._chosen = [watch for watch in watches if watch.enabled]
@@ -61,6 +72,10 @@ class RunCheck:
         asked = [*self._chosen, *(others if recommended else ())]
         self._hits = HitCollection()
         self._protect, self._seq_source = protect, seq_source
+        self._keep_values = keep_values
+        self._kept: tuple[frozenset[int], frozenset[int]] = frozenset(), frozenset()
+        self._learns = False  # whether it may have become known what a value is
+        self._events = 0
         self._begins: deque[int] = deque((0,), maxlen=2)  # seqs of the latest steps
         self._protected = self._spans = 0
         self._watcher = Watcher(
@@ -78,6 +93,7 @@ class RunCheck:
             if isinstance(event, StepStarted):
                 self._begins.append(self._seq_source())
             self._watcher.emit(event)
+            self._learn(event)
         finally:
             self._bus.watched_ns += time.perf_counter_ns() - began
 
@@ -95,6 +111,18 @@ class RunCheck:
             first = max(self._begins[0], self._protected)
             self._protected, self._spans = hit.seq + 1, self._spans + 1
             self._protect(first, self._protected)
+
+    def _learn(self, event: Event) -> None:
+        """Say which values are weights and losses, once that has become known."""
+        self._events += 1
+        if isinstance(event, GraphExtended | GradientComputed):
+            self._learns = True
+        elif self._learns and (isinstance(event, StepFinished) or not self._events % _OFTEN):
+            self._learns = False
+            kept = self._watcher.values_of("weights"), self._watcher.values_of("losses")
+            if kept != self._kept:
+                self._kept = kept
+                self._keep_values(*kept)
 
     def _opens(self, node: Node) -> bool:
         """Whether kernels with this node are run node by node besides."""

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 
 from nodescope.debug.watch.evaluator import HOLD_BYTES, WatchEvaluator
-from nodescope.debug.watch.observation import ContentSource, Live, ObservedContent
+from nodescope.debug.watch.observation import ContentSource, Live, ObservedContent, Target
 from nodescope.debug.watch.outcome import WatchOutcome
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.watch import Hit, Watch
@@ -86,6 +86,11 @@ class Watcher:
         """The values of which a watch, by its id, found something when it was asked last."""
         with self._lock:
             return self._evaluator.ongoing(watch)
+
+    def values_of(self, role: Target) -> frozenset[int]:
+        """The values that have a role, as far as is known."""
+        with self._lock:
+            return self._evaluator.values_of(role)
 
     def wants(self, node: Node) -> bool:
         """Whether a watch names this node, or what it is; for `Bus.opened`.
