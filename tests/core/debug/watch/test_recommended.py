@@ -37,7 +37,7 @@ def test_a_classifier_with_tanh(tmp_path: Path) -> None:
     assert about_values == [
         "operator_overflow", "weight_overflow", "gradient_exploding", "decay_too_large",
         "evaluation_inputs", "gradient_lost", "loss_diverging", "loss_flat",
-        "schedule_ends_early", "update_without_effect", "data_overwritten",
+        "schedule_ends_early", "update_without_effect", "data_overwritten", "inputs_drift",
         "nothing_learned", "one_class_batches", "rows_change", "saturated_layer",
         "steps_too_large", "units_identical", "weight_frozen",
     ]  # fmt: skip

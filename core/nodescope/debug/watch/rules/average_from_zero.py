@@ -1,6 +1,8 @@
 """A moving average of weights that began at zero, and is used before that zero is forgotten.
 
 After n updates ``a = d * a + (1 - d) * w`` still holds the share ``d ** n`` of what it began with.
+Averages that began with the weights themselves are zero where those were, as biases often are: so
+nothing counts beside another average of the same kind that did not begin at zero.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ class _Average:
 def _begin(settings: Settings) -> Look:
     least = settings["share"] / 100
     averages: dict[int, _Average] = {}  # by the value that an average gives
+    from_weights: set[float] = set()  # the decays of averages that did not begin at zero
 
     def look(sight: Sight) -> Finding | None:
         node, graph = sight.node, sight.graph
@@ -56,14 +59,18 @@ def _begin(settings: Settings) -> Look:
             if known is None:
                 known = averages[sight.value] = _Average(node.source.line if node.source else 0)
                 known.from_zero = _is_zero(sight, form.port)
+                if not known.from_zero:
+                    from_weights.add(form.decay)
             known.updates += 1
             return None
-        return _judge(sight, averages, least)
+        return _judge(sight, averages, from_weights, least)
 
     return look
 
 
-def _judge(sight: Sight, averages: dict[int, _Average], least: float) -> Finding | None:
+def _judge(
+    sight: Sight, averages: dict[int, _Average], from_weights: set[float], least: float
+) -> Finding | None:
     """What is to be said of a node that uses an average in the place of a weight."""
     node, graph = sight.node, sight.graph
     place = 0 if node.op == "embedding" else 1
@@ -72,8 +79,10 @@ def _judge(sight: Sight, averages: dict[int, _Average], least: float) -> Finding
     if maker is None or average is None:
         raise Inapplicable("no average of weights is used")
     form = _form(graph, maker)
-    if form is None or not average.from_zero:
+    if form is None or not average.from_zero or form.decay in from_weights:
         return None
+    if node.op == "assign" and _is_kept_in(graph, maker, form, node.inputs[0]):
+        return None  # the average itself is updated
     share = form.decay**average.updates
     if share < least:
         return None
@@ -86,6 +95,13 @@ def _judge(sight: Sight, averages: dict[int, _Average], least: float) -> Finding
         f"1 - {form.decay:g}**{average.updates}",
         {"share": 100 * share, "updates": average.updates},
     )
+
+
+def _is_kept_in(graph: ProgramGraph, average: Node, form: _Form, variable: int) -> bool:
+    """Whether an average is kept in a variable: made from what it holds."""
+    kept = graph.maker(average.inputs[form.port])
+    before = {average.inputs[form.port], *(kept.inputs if kept is not None else ())}
+    return graph.held_in(variable) in {graph.held_in(value) for value in before}
 
 
 def _is_zero(sight: Sight, port: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import numpy as np
@@ -105,7 +105,7 @@ class MatchedData:
         self._known: tuple[int, frozenset[int]] = (-1, frozenset())
         self._pairs: list[tuple[int, int]] = []
 
-    def of(self, graph: ProgramGraph, seen: dict[int, Array]) -> list[tuple[int, int]]:
+    def of(self, graph: ProgramGraph, seen: Collection[int]) -> list[tuple[int, int]]:
         """Pairs of values, of those that were seen; the graph is walked when it has changed."""
         known = graph.version, frozenset(seen)
         if known != self._known:
@@ -113,7 +113,7 @@ class MatchedData:
         return self._pairs
 
 
-def _matched(graph: ProgramGraph, seen: dict[int, Array]) -> list[tuple[int, int]]:
+def _matched(graph: ProgramGraph, seen: Collection[int]) -> list[tuple[int, int]]:
     found: dict[tuple[int, int], None] = {}
     for node in graph.forward():
         compares = node.family == "loss" or node.op == "subtract"

@@ -27,6 +27,32 @@ def _averaged(steps: int, decay: float, begin: float, corrected: bool = False) -
     (ns.tensor(X) @ slow).numpy()
 
 
+def a_teacher_that_begins_as_a_copy() -> None:
+    """Its biases are zero at first because those of the student are."""
+    student, optimizer = scores()
+    teacher = mlp(CLASSES)
+    for old, new in zip(teacher.parameters(), student.parameters(), strict=True):
+        ns.assign(old, new)
+    for _ in ns.steps(range(4)):
+        optimizer.minimize(nn.cross_entropy(student(ns.tensor(X)), LABELS))
+        with ns.no_grad():
+            for old, new in zip(teacher.parameters(), student.parameters(), strict=True):
+                ns.assign(old, 0.95 * old + 0.05 * new)
+            teacher(ns.tensor(X)).numpy()
+
+
+def averages_that_begin_as_copies() -> None:
+    model, optimizer = scores()
+    slow = [ns.tensor(weight.numpy()) for weight in model.parameters()]
+    for _ in ns.steps(range(4)):
+        optimizer.minimize(nn.cross_entropy(model(ns.tensor(X)), LABELS))
+        with ns.no_grad():
+            pairs = zip(reversed(slow), reversed(list(model.parameters())), strict=True)
+            slow = [0.99 * average + 0.01 * weight for average, weight in pairs][::-1]
+    for weight, average in zip(model.parameters(), slow, strict=True):
+        ns.assign(weight, average)
+
+
 def an_average_that_is_old_enough() -> None:
     _averaged(20, 0.8, 0.0)
 
@@ -134,3 +160,75 @@ def only_biases_are_trained() -> None:
 
 def only_the_head_is_trained() -> None:
     _frozen(["above", "above_bias"])
+
+
+# ---------------------------------------------------------------- data that drift on purpose
+
+
+def louder_sums() -> None:
+    """A curriculum: inputs and what is wanted grow together."""
+    rng = np.random.default_rng(0)
+    model, optimizer = scores(1)
+    for number in ns.steps(range(60)):
+        x = (rng.random((16, FEATURES)) * (0.2 + number / 30)).astype("f")
+        optimizer.minimize(nn.mse(model(ns.tensor(x)), ns.tensor(x.sum(1, keepdims=True))))
+
+
+def a_level_that_rises() -> None:
+    """Windows of a series, in order of time."""
+    rng = np.random.default_rng(1)
+    level = np.cumsum(0.05 + 0.3 * rng.standard_normal(700)).astype("f")
+    model, optimizer = scores(1)
+    for first in ns.steps(range(0, 600, 10)):
+        rows = np.stack([level[at : at + FEATURES + 1] for at in range(first, first + 32)])
+        optimizer.minimize(nn.mse(model(ns.tensor(rows[:, :-1])), ns.tensor(rows[:, -1:])))
+
+
+def the_hour_is_a_column() -> None:
+    """Of rows in order of time, one column says when; what is wanted does not move."""
+    rng = np.random.default_rng(2)
+    model, optimizer = scores(1)
+    for number in ns.steps(range(60)):
+        x = rng.standard_normal((16, FEATURES)).astype("f")
+        x[:, 0] = (number * 16 + np.arange(16)) / 200
+        optimizer.minimize(nn.mse(model(ns.tensor(x)), ns.tensor(x[:, 1:2] * x[:, 2:3])))
+
+
+def where_a_policy_leads() -> None:
+    """States as a policy meets them: they move to the right as it learns to go there."""
+    rng = np.random.default_rng(3)
+    model, optimizer = scores(1)
+    for number in ns.steps(range(60)):
+        with ns.no_grad():
+            seen = rng.standard_normal((16, FEATURES)).astype("f") + np.float32(number / 20)
+            model(ns.tensor(seen)).numpy()
+        advantage = rng.standard_normal((16, 1)).astype("f")
+        optimizer.minimize(nn.mse(model(ns.tensor(seen)), ns.tensor(advantage)))
+
+
+def noise_that_grows() -> None:
+    """Noise is made stronger as training goes along; the mean stays."""
+    rng = np.random.default_rng(4)
+    model, optimizer = scores(1)
+    for number in ns.steps(range(60)):
+        x = rng.standard_normal((16, FEATURES))
+        noisy = x + rng.standard_normal(x.shape) * number / 20
+        optimizer.minimize(nn.mse(model(ns.tensor(noisy.astype("f"))), ns.tensor(x[:, :1])))
+
+
+def two_tasks() -> None:
+    """Continual learning: other inputs from the middle on."""
+    rng = np.random.default_rng(5)
+    model, optimizer = scores(1)
+    for number in ns.steps(range(60)):
+        x = (rng.standard_normal((16, FEATURES)) + 3 * (number >= 30)).astype("f")
+        wanted = x[:, :1] - 3 * (number >= 30)
+        optimizer.minimize(nn.mse(model(ns.tensor(x)), ns.tensor(wanted.astype("f"))))
+
+
+def shuffled_in_each_pass() -> None:
+    rng = np.random.default_rng(9)
+    model, optimizer = scores(1)
+    for _ in ns.steps(range(60)):
+        rows = rng.permutation(N)[:12]
+        optimizer.minimize(nn.mse(model(ns.tensor(X[rows])), ns.tensor(TARGETS[rows, None])))

@@ -124,3 +124,44 @@ def a_bias_that_was_forgotten() -> None:
     for _ in ns.steps(range(5)):
         guess = ns.tensor(X) @ weight + bias  # hit: bias_left_out
         optimizer.minimize(nn.mse(guess, TARGETS[:, None]))
+
+
+# ---------------------------------------------------------------- inputs_drift
+
+
+def _drifting(offset: float, steps: int = 80) -> Iterator[tuple[Any, Any]]:
+    rng = np.random.default_rng(6)
+    shift = np.zeros(FEATURES)
+    for _ in range(steps):
+        x = rng.standard_normal((16, FEATURES))
+        y = x[:, :1] + 0.1 * rng.standard_normal((16, 1))
+        shift[2] += offset
+        yield (x + shift).astype("f"), y.astype("f")
+
+
+def a_sensor_creeps() -> None:
+    model, optimizer = scores(1)
+    for x, y in ns.steps(_drifting(0.03)):
+        rows = ns.tensor(x)  # hit: inputs_drift
+        optimizer.minimize(nn.mse(model(rows), ns.tensor(y)))
+
+
+def classes_of_readings_that_creep() -> None:
+    model, optimizer = scores(2)
+    for x, y in ns.steps(_drifting(-0.03)):
+        rows = ns.tensor(x)  # hit: inputs_drift
+        optimizer.minimize(nn.cross_entropy(model(rows), ns.tensor((y[:, 0] > 0).astype(int))))
+
+
+def an_offset_is_added_in_each_pass() -> None:
+    """The mean is to be subtracted once; here it is subtracted of what was centred before."""
+    rng = np.random.default_rng(8)
+    data = (rng.standard_normal((64, FEATURES)) + 3).astype("f")
+    wanted = data[:, :1] - data[:, 1:2]
+    means = data.mean(0)
+    model, optimizer = scores(1)
+    for _ in ns.steps(range(60)):
+        data = data - np.float32(0.05) * means
+        rows = rng.permutation(64)[:16]
+        given = ns.tensor(data[rows])  # hit: inputs_drift
+        optimizer.minimize(nn.mse(model(given), ns.tensor(wanted[rows])))

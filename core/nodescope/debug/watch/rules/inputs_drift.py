@@ -1,0 +1,218 @@
+"""Inputs that drift: from step to step their mean moves away, while the targets stay as they are.
+
+A calibration that creeps, an offset that is added again in each pass. Data may drift on purpose,
+too: a curriculum, a series in order of time, the states that a policy visits. Then their shape
+changes, or their targets move along, or their rows are in order, or the model is asked for them
+outside of the loss; none of that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Inapplicable, Sight, numbers
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import (
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    needs_steps,
+    number,
+)
+from nodescope.debug.watch.rules.rows_change import MatchedData
+from nodescope.events import Array
+from nodescope.ir.graph import Node
+
+_WINDOWS: Final = 10
+_PAIRS: Final = _WINDOWS * (_WINDOWS - 1) // 2
+_RISES: Final = _PAIRS - 4  # net pairs of windows in order: 1 in 100,000 by chance
+_MOVES_ALONG: Final = _PAIRS // 2  # of targets: as many in order, and
+_ALONG: Final = 0.25  # so much of their own scatter
+_SURE: Final = 8.0  # standard errors
+_FEWEST_ROWS: Final = 4
+_MOST_COLUMNS: Final = 64
+_MOST_ELEMENTS: Final = 1 << 20
+_MOST_MARKS: Final = 640
+_IN_ORDER: Final = 0.9  # the correlation of a column with the numbers of its rows
+_EVERY: Final = 8
+
+
+class _Columns:
+    """The columns of a batch: their means and deviations, and how far their rows are in order."""
+
+    __slots__ = ("mean", "order", "std", "stride")
+
+    def __init__(self, array: Array) -> None:
+        columns = array.reshape(-1, array.shape[-1]) if array.ndim > 1 else array.reshape(-1, 1)
+        columns = columns[:: max(1, array.size // _MOST_ELEMENTS)]
+        self.stride = max(1, -(-columns.shape[1] // _MOST_COLUMNS))
+        columns = numbers(columns[:, :: self.stride])
+        rows = len(columns)
+        self.mean: Array = columns.mean(axis=0)
+        self.std: Array = columns.std(axis=0)
+        place = np.arange(rows) - (rows - 1) / 2
+        size = np.sqrt(place @ place * rows) * self.std
+        with np.errstate(all="ignore"):
+            self.order: Array = np.where(size > 0, place @ columns / size, 0.0)
+
+
+class _Course:
+    """What the columns of a value did, step by step."""
+
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+        self.marks: list[_Columns] = []
+        self.every, self.seen = 1, 0
+
+    def take(self, step: int, columns: _Columns) -> bool:
+        """Take in a step; False if its columns are not those of the steps before."""
+        if self.marks and self.marks[0].mean.shape != columns.mean.shape:
+            return False
+        self.seen += 1
+        if self.seen % self.every == 0:
+            self.steps.append(step)
+            self.marks.append(columns)
+        if len(self.marks) > _MOST_MARKS:
+            self.every *= 2
+            del self.marks[1::2], self.steps[1::2]
+        return True
+
+    def windows(self) -> tuple[Array, Array, Array, Array]:
+        """Means by window, their standard errors, and by column: deviations and order of rows."""
+        means = np.stack([mark.mean for mark in self.marks])
+        parts = np.array_split(means, _WINDOWS)
+        error = np.sqrt(np.mean([part.var(axis=0) / len(part) for part in parts], axis=0))
+        std = np.sqrt(np.mean([mark.std**2 for mark in self.marks], axis=0))
+        order = np.abs(np.mean([mark.order for mark in self.marks], axis=0))
+        return np.stack([part.mean(axis=0) for part in parts]), error, std, order
+
+
+def _rises(windows: Array) -> Array:
+    """By column: pairs of windows that rise less those that fall, as of Mann and Kendall."""
+    above, below = np.triu_indices(_WINDOWS, 1)
+    net: Array = np.sign(windows[below] - windows[above]).sum(axis=0)
+    return np.abs(net)
+
+
+def _moves(target: _Course) -> bool:
+    """Whether targets move, too; or say nothing, since all are the same."""
+    windows, _, std, _ = target.windows()
+    change = np.abs(windows[-1] - windows[0])
+    moved = (change > _ALONG * std) & (_rises(windows) >= _MOVES_ALONG)
+    return bool(moved.any()) or not bool((std > 0).any())
+
+
+def _drift(data: _Course, shift: float) -> tuple[int, float, float, float] | None:
+    """The column that drifts farthest: its place, its mean at first and last, its deviation."""
+    windows, error, std, order = data.windows()
+    change = np.abs(windows[-1] - windows[0])
+    drifts = (std > 0) & (change > shift * std) & (change > _SURE * error)
+    drifts &= (_rises(windows) >= _RISES) & (order < _IN_ORDER)
+    if not drifts.any():
+        return None
+    column = int(np.argmax(np.where(drifts, change / np.where(std > 0, std, 1.0), 0.0)))
+    return column, *(float(row[column]) for row in (windows[0], windows[-1], std))  # type: ignore[return-value]
+
+
+def _begin(settings: Settings) -> Look:
+    least, shift = settings["num_steps"], settings["shift"]
+    courses: dict[tuple[int, int], tuple[_Course, _Course]] = {}
+    changing: set[int] = set()  # data in several shapes
+    found: dict[int, Finding] = {}
+    matched = MatchedData()
+    now: dict[int, _Columns] = {}
+    step = aside = steps = 0
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal step, aside, steps
+        if sight.step != step:
+            steps += 1
+            aside += any(_is_asked_aside(sight.graph, value) for value in now)
+            _settle(sight.graph)
+            step = sight.step
+            now.clear()
+        array = sight.array
+        if array.ndim and array.size and len(array) >= _FEWEST_ROWS and array.dtype.kind in "fiub":
+            now[sight.value] = _Columns(array)
+        seen = [data.seen for (value, _), (data, _) in courses.items() if value == sight.value]
+        if sight.value in changing or not seen:
+            raise Inapplicable("no data of one shape have targets that a loss compares")
+        if max(seen) < least:
+            raise needs_steps(least, max(seen))
+        return found.get(sight.value)
+
+    def _settle(graph: ProgramGraph) -> None:
+        """Take in the step that is over."""
+        for data, target in matched.of(graph, now):
+            columns, wanted = now[data], now[target]
+            numeric = graph.dtype(data)[:1] in ("f", "b") and graph.dtype(data) != "bool"
+            if not numeric or not np.isfinite([*columns.mean, *wanted.mean]).all():
+                continue
+            pair = courses.setdefault((data, target), (_Course(), _Course()))
+            if not (pair[0].take(step, columns) and pair[1].take(step, wanted)):
+                changing.add(data)
+            elif pair[0].seen >= least and pair[0].seen % _EVERY == 0:
+                _judge(data, *pair)
+
+    def _judge(value: int, data: _Course, target: _Course) -> None:
+        found.pop(value, None)
+        asked_outside = 2 * aside > steps
+        drift = None if asked_outside or _moves(target) else _drift(data, shift)
+        if drift is None:
+            return
+        column, first, last, std = drift
+        mark = data.marks[0]
+        column *= mark.stride
+        which = f"the mean of column {column}" if mark.mean.size > 1 else "their mean"
+        found[value] = Finding(
+            f"the inputs drift: {which} went from {first:.3g} to {last:.3g} over steps "
+            f"{data.steps[0]}–{data.steps[-1]}, where the rows of a batch scatter by {std:.3g}, "
+            "and the targets stay as they are; is something added to the data or multiplied with "
+            "them again and again, or are later ones not prepared as the first ones were?",
+            {"shift": abs(last - first) / std, "column": column},
+        )
+
+    return look
+
+
+def _is_asked_aside(graph: ProgramGraph, value: int) -> bool:
+    """Whether weights are applied to data outside of the loss: what is seen next may follow it."""
+    maker = graph.maker(value)
+    if maker is None or graph.reaches_loss(maker):
+        return False
+    for reader in graph.readers(value):
+        others = [graph.maker(graph.held_in(other)) for other in reader.inputs if other != value]
+        if any(other is not None and other.is_weight for other in others):
+            return True
+    return False
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    data = [node.name for node in nodes if node.role == "input" and node.phase == "forward"]
+    if len(data) < 2 or not any(node.phase == "backward" for node in nodes):
+        return ""
+    return f"{data[0]} is its data, which should be alike from step to step"
+
+
+register(
+    Rule(
+        "inputs_drift",
+        "the mean of inputs moves away from step to step, while their targets stay as they are",
+        _begin,
+        ("inputs",),
+        needs=frozenset({"summary", "values", "history"}),
+        parameters=(
+            count("num_steps", 40, "steps to judge by", unit="steps", low=2 * _WINDOWS),
+            number("shift", 1.0, "hit if a mean moves by so many deviations of a batch", low=0),
+        ),
+        lasting=True,
+        explains=True,
+        suits=_suits,
+    )
+)
