@@ -80,4 +80,14 @@ DATA: Final = (
         about=("(?i)class_imbalance|unused|nobody|never read|not used|no use",),
         words="(?i)unused|nobody|never|not used|no use|class",
     ),
+    Broken(
+        "creeping_sensor",
+        "the zero of a sensor creeps while the network is trained",
+        mend=(("    offsets[3] += 0.04\n", ""),),
+        goal="error < 0.1",
+        lines=("loss = nn.mse", "return true + offsets", "offsets[3] +="),
+        nodes=("shown",),
+        about=("(?i)drift",),
+        words="(?i)drift|mean|column",
+    ),
 )

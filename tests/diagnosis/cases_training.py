@@ -143,6 +143,20 @@ TRAINING: Final = (
         about=(STILL, "(?i)head"),
     ),
     Broken(
+        "second_head",
+        "a second head, made after the optimizer; the loss of both falls all the same",
+        mend=(
+            ("waits = nn.Linear(32, 1, rng=rng)\n", ""),
+            ("optimizer = ns", "waits = nn.Linear(32, 1, rng=rng)\noptimizer = ns"),
+            ("*costs.parameters()]", "*costs.parameters(), *waits.parameters()]"),
+        ),
+        goal="days off by < 1.5",
+        lines=("waits = nn.Linear(32", "optimizer = ns.optim", "waiting = nn.mse"),
+        nodes=("waits/.*", "weight_1", "bias_1"),
+        about=(STILL, "(?i)optimizer"),
+        words="(?i)optimizer",
+    ),
+    Broken(
         "upside_down",
         "the likelihood is made smaller: a sign is missing",
         mend=(("return np.mean(likelihood)", "return -np.mean(likelihood)"),),

@@ -11,11 +11,11 @@ from typing import Final
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.graph_rule import graph_rule
+from nodescope.debug.watch.left_out import bias_and_weight
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Settings, Study, Verdict
 from nodescope.ir.graph import Node
 
-_PRODUCTS: Final = frozenset({"matmul", "conv1d", "conv2d", "dot"})
 _LEAST_STEPS: Final = 3
 
 
@@ -31,7 +31,7 @@ def _study(settings: Settings) -> Study:
         }
         steps += bool(trained)
         for node in graph.forward():
-            bias, weight = _pair(graph, node)
+            bias, weight = bias_and_weight(graph, node)
             if bias is None or weight is None:
                 continue
             has_gradient = bias.outputs[0] in graph.gradients
@@ -47,22 +47,6 @@ def _study(settings: Settings) -> Study:
                 yield Verdict(node)
 
     return study
-
-
-def _pair(graph: ProgramGraph, node: Node) -> tuple[Node | None, Node | None]:
-    """The bias that a node adds to the product with a weight, and that weight."""
-    if node.op != "add" or len(node.inputs) != 2:
-        return None, None
-    for port in (0, 1):
-        bias = graph.maker(node.inputs[port])
-        product = graph.maker(node.inputs[1 - port])
-        if bias is None or not bias.is_weight or product is None or product.op not in _PRODUCTS:
-            continue
-        for value in product.inputs[1:]:
-            weight = graph.maker(graph.held_in(value))
-            if weight is not None and weight.is_weight:
-                return bias, weight
-    return None, None
 
 
 def _suits(nodes: Sequence[Node]) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.observation import Inapplicable, MissingData, Sight
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -28,6 +28,16 @@ _SUMS: Final = frozenset({"mean", "sum"})
 _FEWEST_TERMS: Final = 8
 
 
+def _too_few(sight: Sight, needed: int, had: int) -> MissingData:
+    """To be raised of a loss seen too seldom.
+
+    One from which no backward pass begins, as of the test after training, is no loss of training:
+    it counts only if there is no other.
+    """
+    reason = needs_steps(needed, had)
+    return reason if sight.graph.reaches_loss(sight.node) else Inapplicable(str(reason))
+
+
 def _flat(settings: Settings) -> Look:
     steps, band = settings["num_steps"], settings["band"] / 100
     low, high, seen = math.inf, -math.inf, 0
@@ -40,7 +50,7 @@ def _flat(settings: Settings) -> Look:
         seen += 1
         low, high = min(low, loss), max(high, loss)
         if seen < steps:
-            raise needs_steps(steps, seen)
+            raise _too_few(sight, steps, seen)
         moved, size = high - low, max(abs(low), abs(high))
         if not high or moved > band * size or moved > band * size * _typical_share(sight):
             return None
@@ -95,7 +105,7 @@ def _diverging(settings: Settings) -> Look:
         if loss < 0 or seen <= 3:
             first = max(first, abs(loss))
         if seen <= 3:
-            raise needs_steps(4, seen)
+            raise _too_few(sight, 4, seen)
         if not first:
             raise Inapplicable("there is no ratio to a loss of zero")
         stays = stays + 1 if loss > max(_FAR * first, _HIGH) else 0

@@ -3,7 +3,8 @@
 It was written in each step and did not change, although its gradient is none of the smallest. Or
 a gradient was computed for it and nothing used it: it was not given to the optimizer. The latter
 may be on purpose, as where only a part of a network is trained; it is a fault where the losses do
-not fall either.
+not fall either, or where a layer is the last one, still as it was made, and all before it are
+trained: what is frozen on purpose stands before what is trained, or was trained itself.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Final
 import numpy as np
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.left_out import Place, layer_of, place_of
 from nodescope.debug.watch.loss_progress import LossProgress
 from nodescope.debug.watch.observation import Excused, Inapplicable, ObservedContent, Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -31,6 +34,10 @@ from nodescope.events import Array
 
 # A smaller share of the largest gradient of a weight is nothing.
 _NOTHING: Final = 1e-5
+# Layers before those that are trained are often frozen: so little must a loss fall to blame them.
+_PROBE: Final = 0.3
+# Where so many times more is left out than is trained, a whole network is adapted by a few numbers.
+_ADAPTED: Final = 4
 _UNKNOWN: Final = "nothing says whether it is to be trained"
 
 
@@ -56,7 +63,20 @@ def _begin(settings: Settings) -> Look:
     latest: dict[int, int] = {}
     sizes: dict[int, float] = {}  # of the latest gradients
     changed: set[int] = set()
+    blank: set[int] = set()  # that were all zero at first
+    elements: dict[int, int] = {}
     progress = LossProgress()
+    places: dict[int, tuple[tuple[int, int], tuple[int, ...], Place]] = {}
+
+    def place(graph: ProgramGraph, value: int) -> tuple[tuple[int, ...], Place]:
+        now = graph.version, len(changed)
+        known = places.get(value)
+        if known is None or known[0] != now:
+            layer = layer_of(graph, value)
+            idle = [weight for weight in sizes if weight not in changed]
+            found = place_of(graph, layer or (value,), changed, idle)
+            known = places[value] = now, layer, found
+        return known[1], known[2]
 
     def look(sight: Sight) -> Finding | None:
         if "weights" not in sight.roles:
@@ -69,6 +89,9 @@ def _begin(settings: Settings) -> Look:
         if value in changed or not sight.size:
             return None
         now = digest(sight.array)
+        if value not in first and not np.any(sight.array):
+            blank.add(value)
+        elements[value] = sight.size
         if first.setdefault(value, now) != now:
             changed.add(value)
             return None
@@ -92,10 +115,20 @@ def _begin(settings: Settings) -> Look:
         left = progress.left
         if left is None or not changed:
             return None
-        if left < 1 - least:
+        layer, stands = place(sight.graph, value)
+        if stands == "last" and not blank.isdisjoint(layer) and changed.isdisjoint(layer):
+            return Finding(
+                f"it has not changed in {seen[value]} steps: its gradient is computed, but no "
+                "optimizer updates it; it is of the last layer, which is as it was made, and all "
+                "before it are trained: give the optimizer its parameters, too",
+                {"num_steps": seen[value]},
+            )
+        idle = sum(size for weight, size in elements.items() if weight not in changed)
+        adapts = not stands and idle >= _ADAPTED * (sum(elements.values()) - idle)
+        if adapts or left < 1 - (_PROBE if stands == "before" else least):
             raise Excused(
                 "a gradient is computed, but no optimizer updates it, as where a part is frozen; "
-                f"the loss fell by {100 * (1 - left):.3g}% without it"
+                f"the loss fell by {100 * max(1 - left, 0):.3g}% without it"
             )
         return Finding(
             f"it has not changed in {seen[value]} steps: its gradient is computed, but no "
