@@ -23,11 +23,23 @@ from nodescope.ir.graph import Node
 _LEAST: Final = 32  # elements
 _MOST: Final = 4096  # elements that are compared
 _MOST_BATCHES: Final = 64
-_MOST_BYTES: Final = 16 << 20
 _ALIKE: Final = 0.8  # the correlation of a batch with what it was in the pass before
 _NOISE: Final = 0.3  # of what is added, from pass to pass
 _GROWN: Final = 0.5  # of what passes that add up would make
 _SHRUNK: Final = 0.1  # the same numbers, divided again in each pass
+
+
+class _Sample:
+    """Elements of an array, evenly spread: all of it would take long to copy in each step."""
+
+    __slots__ = ("dtype", "elements", "shape", "size")
+
+    def __init__(self, array: Array) -> None:
+        self.shape, self.dtype, self.size = array.shape, array.dtype, array.size
+        self.elements: Array = array.reshape(-1)[:: max(1, -(-array.size // _MOST))].copy()
+
+    def equals(self, other: _Sample) -> bool:
+        return self.shape == other.shape and bool(np.array_equal(self.elements, other.elements))
 
 
 class _Batch:
@@ -82,7 +94,7 @@ def _begin(settings: Settings) -> Look:
     batches: dict[tuple[int, int], list[_Batch]] = {}  # by value and size
     matched = MatchedData()
     kept: set[int] = set()  # values of which a batch came back as it was
-    now: dict[int, Array] = {}
+    now: dict[int, _Sample] = {}
     step = 0
 
     def look(sight: Sight) -> Finding | None:
@@ -92,33 +104,34 @@ def _begin(settings: Settings) -> Look:
             finding = judge(sight)
             step = sight.step
             now.clear()
-        if sight.value not in kept and sight.array.nbytes <= _MOST_BYTES:
-            now[sight.value] = sight.array.copy()
+        if sight.value not in kept:
+            now[sight.value] = _Sample(sight.array)
         return finding
 
     def judge(sight: Sight) -> Finding | None:
         graph = sight.graph
         for data, target in matched.of(graph, now):
-            array = now[data]
-            if data in kept or array.dtype.kind != "f" or array.size < _LEAST or array.ndim < 2:
+            if data in kept:
                 continue
-            sample = numbers(array).reshape(-1)[:: max(1, array.size // _MOST)]
+            array, targets = now[data], now[target]
+            if array.dtype.kind != "f" or array.size < _LEAST or len(array.shape) < 2:
+                continue
+            sample = numbers(array.elements)
             if not np.isfinite(sample).all() or not sample.std():
                 continue
-            targets = now[target]
-            equal = targets.shape == array.shape and bool(np.array_equal(targets, array))
+            equal, wanted = targets.equals(array), targets.elements.tobytes()
             known = batches.setdefault((data, array.size), [])
             batch = _one_of(known, sample)
             if batch is None:
                 if len(known) < _MOST_BATCHES:
-                    known.append(_Batch(sample, targets.tobytes()))
+                    known.append(_Batch(sample, wanted))
                 continue
             if np.array_equal(batch.last, sample):
                 kept.add(data)
                 continue
-            batch.take(sample, targets.tobytes(), equal)
+            batch.take(sample, wanted, equal)
             names = [maker.name for maker in map(graph.maker, (data, target)) if maker]
-            text = _words(batch, len(array), names[0], names[1] if equal else "", passes)
+            text = _words(batch, array.shape[0], names[0], names[1] if equal else "", passes)
             if text:
                 return Finding(text, {"passes": batch.passes})
         return None
