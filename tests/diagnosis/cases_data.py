@@ -90,4 +90,14 @@ DATA: Final = (
         about=("(?i)drift",),
         words="(?i)drift|mean|column",
     ),
+    Broken(
+        "open_book",
+        "tested with dropout: eval() is missing",
+        mend=(("right = 0\n", "right = 0\nmodel.eval()\n"),),
+        goal="right > 0.85",
+        lines=("answers = model",),
+        nodes=(r"\S*dropout\S*",),
+        about=("(?i)training mode|eval\\(\\)",),
+        words="(?i)training|eval|drop",
+    ),
 )

@@ -186,6 +186,14 @@ class Builder:
         """Note that a backward pass begins at a number."""
         self.losses[self.value_of(root)] = site
 
+    def began_at(self, value: int) -> Instruction | None:
+        """Where a backward pass began at a value, or at what it was detached from; or None."""
+        while value not in self.losses and (node := self._producer.get(value)) is not None:
+            if node.op != "detach":
+                break
+            value = node.inputs[0]
+        return self.losses.get(value)
+
     @contextlib.contextmanager
     def backward(self) -> Iterator[Callable[[Any], None]]:
         """Make operations recorded inside backward nodes; see `Tracer.backward`."""

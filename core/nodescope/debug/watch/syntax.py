@@ -171,3 +171,32 @@ def _reads(node: ast.AST, name: str) -> bool:
 
 def _stores(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+
+
+def repeats(tree: ast.Module, line: int) -> bool:
+    """Whether a line stands in a loop whose rounds give its calls the same arguments.
+
+    Loops that train are left out: their rounds differ.
+    """
+    for loop in ast.walk(tree):
+        if not isinstance(loop, _LOOPS) or not loop.lineno <= line <= (loop.end_lineno or 0):
+            continue
+        if any(isinstance(node, ast.Call) and _called(node) in _TRAINS for node in ast.walk(loop)):
+            continue
+        changed = {node.id for node in ast.walk(loop)
+                   if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}  # fmt: skip
+        given = {
+            name.id
+            for call in ast.walk(loop)
+            if isinstance(call, ast.Call) and call.lineno <= line <= (call.end_lineno or 0)
+            for argument in call.args
+            for name in ast.walk(argument)
+            if isinstance(name, ast.Name)
+        }
+        if given and given.isdisjoint(changed):
+            return True
+    return False
+
+
+_TRAINS = ("step", "minimize", "backward")
+_LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

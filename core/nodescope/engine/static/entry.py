@@ -116,12 +116,8 @@ class Entry:
         ]
         self.writes = [(self._place(binding), value) for binding, value in traced.writes]
         self._shared = _shared(self.plan, self.outputs[len(traced.tensors) :])
-        begins = builder.losses
-        self._losses = tuple(
-            (i, begins[value])
-            for i, value in enumerate(self.outputs[: len(traced.tensors)])
-            if value in begins
-        )
+        begun = map(builder.began_at, self.outputs[: len(traced.tensors)])
+        self._losses = tuple((i, site) for i, site in enumerate(begun) if site is not None)
         self._freed = tuple(
             i for i, tensor in enumerate(traced.tensors) if freed_root(traced, tensor)
         )

@@ -36,7 +36,7 @@ SHOWN_BY_PROGRAMS = (
     "schedule_ends_early", "evaluation_inputs", "rows_change", "decay_too_large",
     "target_not_updated", "clipped_layer", "targets_are_inputs", "training_in_evaluation",
     "average_from_zero", "data_overwritten", "nothing_learned", "predictions_far_off",
-    "inputs_drift",
+    "inputs_drift", "dropout_in_evaluation",
 )  # fmt: skip
 # What a rule cannot do without, where nothing is the default.
 REQUIRED: dict[str, dict[str, Setting]] = {

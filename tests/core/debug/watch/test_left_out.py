@@ -111,3 +111,36 @@ def test_a_short_training_needs_more_steps(tmp_path: Path) -> None:
 
     report = checked(short, tmp_path / "run.nscope", "loss_diverging")
     assert "needs 4 steps, had 2" in report.verdicts[0].caveat
+
+
+def _once(model: Any) -> None:
+    with ns.no_grad():
+        answers = model(ns.tensor(X)).numpy()
+    assert len(answers) == len(X)
+
+
+def _many_times(model: Any) -> None:
+    with ns.no_grad():
+        answers = [model(ns.tensor(X)).numpy() for _ in range(5)]
+    assert len(answers) == 5
+
+
+def _in_parts(model: Any) -> None:
+    with ns.no_grad():
+        answers = [model(ns.tensor(X[first : first + 16])).numpy() for first in range(0, 48, 16)]
+    assert len(answers) == 3
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "found"), [(_once, True), (_many_times, False), (_in_parts, True)]
+)
+def test_many_draws_of_the_same_inputs_are_meant(
+    evaluate: Callable[[Any], None], found: bool, tmp_path: Path
+) -> None:
+    def program() -> None:
+        model = nn.Sequential(nn.Dropout(0.5, rng=ns.random.Generator(0)), _linear(6, 1))
+        _train([*model.parameters()], lambda x: nn.mse(model(x), Y), 8)
+        evaluate(model)
+
+    report = checked(program, tmp_path / "run.nscope", "dropout_in_evaluation")
+    assert bool(hits(report)) == found

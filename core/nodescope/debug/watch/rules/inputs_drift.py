@@ -121,7 +121,7 @@ def _drift(data: _Course, shift: float) -> tuple[int, float, float, float] | Non
 
 
 def _begin(settings: Settings) -> Look:
-    least, shift = settings["num_steps"], settings["shift"]
+    least, shift = max(settings["num_steps"], 2 * _WINDOWS), settings["shift"]
     courses: dict[tuple[int, int], tuple[_Course, _Course]] = {}
     changing: set[int] = set()  # data in several shapes
     found: dict[int, Finding] = {}
@@ -208,7 +208,7 @@ register(
         ("inputs",),
         needs=frozenset({"summary", "values", "history"}),
         parameters=(
-            count("num_steps", 40, "steps to judge by", unit="steps", low=2 * _WINDOWS),
+            count("num_steps", 40, "steps to judge by", unit="steps", low=1),
             number("shift", 1.0, "hit if a mean moves by so many deviations of a batch", low=0),
         ),
         lasting=True,

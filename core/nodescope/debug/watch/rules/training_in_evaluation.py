@@ -1,4 +1,4 @@
-"""Evaluation in training mode: batch norm goes by the batch that it is given, dropout drops."""
+"""Evaluation in training mode: batch norm goes by the batch that it is given."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _begin(settings: Settings) -> Look:
         if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
             return None
         weight = graph.held_in(node.inputs[1])
-        if not _evaluates(graph, node):
+        if not evaluates(graph, node):
             trained.setdefault(weight, _Trained()).take(mean, variance)
             return None
         before = trained.get(weight)
@@ -80,7 +80,7 @@ def _begin(settings: Settings) -> Look:
     return look
 
 
-def _evaluates(graph: ProgramGraph, node: Node) -> bool:
+def evaluates(graph: ProgramGraph, node: Node) -> bool:
     """Whether a node runs without gradients, and its result is kept.
 
     What is dropped was run to renew the running statistics.

@@ -9,7 +9,7 @@ import numpy as np
 import nodescope as ns
 from nodescope import nn, optim
 from tests.core.debug.watch.graph_rules.data import CLASSES, LABELS, TARGETS, X, mlp, scores
-from tests.core.debug.watch.graph_rules.wrong_data import _batches
+from tests.core.debug.watch.graph_rules.wrong_data import _batches, _line, _trained_with_dropout
 
 N, FEATURES = X.shape
 
@@ -168,67 +168,89 @@ def only_the_head_is_trained() -> None:
 def louder_sums() -> None:
     """A curriculum: inputs and what is wanted grow together."""
     rng = np.random.default_rng(0)
-    model, optimizer = scores(1)
-    for number in ns.steps(range(60)):
+    weight, optimizer = _line()
+    for number in ns.steps(range(50)):
         x = (rng.random((16, FEATURES)) * (0.2 + number / 30)).astype("f")
-        optimizer.minimize(nn.mse(model(ns.tensor(x)), ns.tensor(x.sum(1, keepdims=True))))
+        optimizer.minimize(nn.mse(ns.tensor(x) @ weight, ns.tensor(x.sum(1, keepdims=True))))
 
 
 def a_level_that_rises() -> None:
     """Windows of a series, in order of time."""
     rng = np.random.default_rng(1)
-    level = np.cumsum(0.05 + 0.3 * rng.standard_normal(700)).astype("f")
-    model, optimizer = scores(1)
-    for first in ns.steps(range(0, 600, 10)):
+    level = 0.1 * np.cumsum(0.05 + 0.3 * rng.standard_normal(700)).astype("f")
+    weight, optimizer = _line()
+    for first in ns.steps(range(0, 500, 10)):
         rows = np.stack([level[at : at + FEATURES + 1] for at in range(first, first + 32)])
-        optimizer.minimize(nn.mse(model(ns.tensor(rows[:, :-1])), ns.tensor(rows[:, -1:])))
+        optimizer.minimize(nn.mse(ns.tensor(rows[:, :-1]) @ weight, ns.tensor(rows[:, -1:])))
 
 
 def the_hour_is_a_column() -> None:
     """Of rows in order of time, one column says when; what is wanted does not move."""
     rng = np.random.default_rng(2)
-    model, optimizer = scores(1)
-    for number in ns.steps(range(60)):
+    weight, optimizer = _line()
+    for number in ns.steps(range(50)):
         x = rng.standard_normal((16, FEATURES)).astype("f")
         x[:, 0] = (number * 16 + np.arange(16)) / 200
-        optimizer.minimize(nn.mse(model(ns.tensor(x)), ns.tensor(x[:, 1:2] * x[:, 2:3])))
+        optimizer.minimize(nn.mse(ns.tensor(x) @ weight, ns.tensor(x[:, 1:2] * x[:, 2:3])))
 
 
 def where_a_policy_leads() -> None:
     """States as a policy meets them: they move to the right as it learns to go there."""
     rng = np.random.default_rng(3)
-    model, optimizer = scores(1)
-    for number in ns.steps(range(60)):
+    weight, optimizer = _line()
+    state, rewards = np.zeros((16, FEATURES), "f"), []
+    for _ in ns.steps(range(50)):
         with ns.no_grad():
-            seen = rng.standard_normal((16, FEATURES)).astype("f") + np.float32(number / 20)
-            model(ns.tensor(seen)).numpy()
+            moves = (ns.tensor(state) @ weight).numpy()
+        state = rng.standard_normal((16, FEATURES)).astype("f") + np.float32(len(rewards) / 20)
+        rewards.append(float(moves.mean()))
         advantage = rng.standard_normal((16, 1)).astype("f")
-        optimizer.minimize(nn.mse(model(ns.tensor(seen)), ns.tensor(advantage)))
+        optimizer.minimize(nn.mse(ns.tensor(state) @ weight, ns.tensor(advantage)))
 
 
 def noise_that_grows() -> None:
     """Noise is made stronger as training goes along; the mean stays."""
     rng = np.random.default_rng(4)
-    model, optimizer = scores(1)
-    for number in ns.steps(range(60)):
+    weight, optimizer = _line()
+    for number in ns.steps(range(50)):
         x = rng.standard_normal((16, FEATURES))
         noisy = x + rng.standard_normal(x.shape) * number / 20
-        optimizer.minimize(nn.mse(model(ns.tensor(noisy.astype("f"))), ns.tensor(x[:, :1])))
+        optimizer.minimize(nn.mse(ns.tensor(noisy.astype("f")) @ weight, ns.tensor(x[:, :1])))
 
 
 def two_tasks() -> None:
     """Continual learning: other inputs from the middle on."""
     rng = np.random.default_rng(5)
-    model, optimizer = scores(1)
-    for number in ns.steps(range(60)):
-        x = (rng.standard_normal((16, FEATURES)) + 3 * (number >= 30)).astype("f")
-        wanted = x[:, :1] - 3 * (number >= 30)
-        optimizer.minimize(nn.mse(model(ns.tensor(x)), ns.tensor(wanted.astype("f"))))
+    weight, optimizer = _line()
+    for number in ns.steps(range(50)):
+        x = (rng.standard_normal((16, FEATURES)) + 3 * (number >= 25)).astype("f")
+        wanted = x[:, :1] - 3 * (number >= 25)
+        optimizer.minimize(nn.mse(ns.tensor(x) @ weight, ns.tensor(wanted.astype("f"))))
 
 
 def shuffled_in_each_pass() -> None:
     rng = np.random.default_rng(9)
-    model, optimizer = scores(1)
-    for _ in ns.steps(range(60)):
+    weight, optimizer = _line()
+    for _ in ns.steps(range(50)):
         rows = rng.permutation(N)[:12]
-        optimizer.minimize(nn.mse(model(ns.tensor(X[rows])), ns.tensor(TARGETS[rows, None])))
+        optimizer.minimize(nn.mse(ns.tensor(X[rows]) @ weight, ns.tensor(TARGETS[rows, None])))
+
+
+# ---------------------------------------------------------------- dropout on purpose
+
+
+def tested_without_dropout() -> None:
+    model = _trained_with_dropout()
+    model.eval()
+    with ns.no_grad():
+        model(ns.tensor(X)).numpy()
+
+
+def targets_that_are_drawn() -> None:
+    """Each step compares with another draw of the same model."""
+    model = _trained_with_dropout()
+    optimizer = optim.SGD(model, lr=0.05)
+    for _ in ns.steps(range(8)):
+        with ns.no_grad():
+            wanted = model(ns.tensor(X)).numpy()
+        optimizer.minimize(nn.mse(model(ns.tensor(X)), ns.tensor(wanted)))

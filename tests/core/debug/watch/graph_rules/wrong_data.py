@@ -129,10 +129,15 @@ def a_bias_that_was_forgotten() -> None:
 # ---------------------------------------------------------------- inputs_drift
 
 
-def _drifting(offset: float, steps: int = 80) -> Iterator[tuple[Any, Any]]:
+def _line(outputs: int = 1) -> tuple[Any, optim.Optimizer]:
+    weight = ns.parameter(np.full((FEATURES, outputs), 0.1, "f"), name="weight")
+    return weight, optim.SGD([weight], lr=0.01)
+
+
+def _drifting(offset: float) -> Iterator[tuple[Any, Any]]:
     rng = np.random.default_rng(6)
     shift = np.zeros(FEATURES)
-    for _ in range(steps):
+    for _ in range(50):
         x = rng.standard_normal((16, FEATURES))
         y = x[:, :1] + 0.1 * rng.standard_normal((16, 1))
         shift[2] += offset
@@ -140,17 +145,17 @@ def _drifting(offset: float, steps: int = 80) -> Iterator[tuple[Any, Any]]:
 
 
 def a_sensor_creeps() -> None:
-    model, optimizer = scores(1)
-    for x, y in ns.steps(_drifting(0.03)):
+    weight, optimizer = _line()
+    for x, y in ns.steps(_drifting(0.05)):
         rows = ns.tensor(x)  # hit: inputs_drift
-        optimizer.minimize(nn.mse(model(rows), ns.tensor(y)))
+        optimizer.minimize(nn.mse(rows @ weight, ns.tensor(y)))
 
 
 def classes_of_readings_that_creep() -> None:
-    model, optimizer = scores(2)
-    for x, y in ns.steps(_drifting(-0.03)):
+    weight, optimizer = _line(2)
+    for x, y in ns.steps(_drifting(-0.05)):
         rows = ns.tensor(x)  # hit: inputs_drift
-        optimizer.minimize(nn.cross_entropy(model(rows), ns.tensor((y[:, 0] > 0).astype(int))))
+        optimizer.minimize(nn.cross_entropy(rows @ weight, ns.tensor((y[:, 0] > 0).astype(int))))
 
 
 def an_offset_is_added_in_each_pass() -> None:
@@ -159,9 +164,33 @@ def an_offset_is_added_in_each_pass() -> None:
     data = (rng.standard_normal((64, FEATURES)) + 3).astype("f")
     wanted = data[:, :1] - data[:, 1:2]
     means = data.mean(0)
-    model, optimizer = scores(1)
-    for _ in ns.steps(range(60)):
+    weight, optimizer = _line()
+    for _ in ns.steps(range(50)):
         data = data - np.float32(0.05) * means
         rows = rng.permutation(64)[:16]
         given = ns.tensor(data[rows])  # hit: inputs_drift
-        optimizer.minimize(nn.mse(model(given), ns.tensor(wanted[rows])))
+        optimizer.minimize(nn.mse(given @ weight, ns.tensor(wanted[rows])))
+
+
+# ---------------------------------------------------------------- dropout_in_evaluation
+
+
+def _trained_with_dropout() -> nn.Sequential:
+    model = nn.Sequential(
+        nn.Dropout(0.5, rng=ns.random.Generator(0)),
+        nn.Linear(FEATURES, 3, rng=np.random.default_rng(1)),
+    )
+    optimizer = optim.SGD(model, lr=0.05)
+    for _ in ns.steps(range(8)):
+        optimizer.minimize(nn.cross_entropy(model(ns.tensor(X)), LABELS))
+    return model
+
+
+def tested_with_dropout() -> None:
+    model, right = _trained_with_dropout(), 0
+    with ns.no_grad():
+        for first in range(0, N, 8):
+            rows = slice(first, first + 8)
+            answers = model(ns.tensor(X[rows])).numpy()  # hit: dropout_in_evaluation
+            right += int(np.sum(answers.argmax(1) == LABELS[rows]))
+    print(right)
