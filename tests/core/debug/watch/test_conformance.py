@@ -30,6 +30,7 @@ EXAMPLES = [
 # These look at times or attributes, at conditions on no more than the step; or at the node first.
 QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_layer",
          "schedule_ends_early", "decay_too_large", "target_not_updated", "average_from_zero",
+         "dropout_in_evaluation",
          "nothing_learned", "predictions_far_off")  # fmt: skip
 # Their examples are programs, in graph_rules/.
 SHOWN_BY_PROGRAMS = (
