@@ -15,8 +15,14 @@ import numpy as np
 import pytest
 import torch
 
+from nodescope.adapters.torch import generators
 from nodescope.adapters.torch.rerun.process import RefusedError, TorchProcess
-from nodescope.adapters.torch.rerun.refusals import draws, plain_name, short_name
+from nodescope.adapters.torch.rerun.refusals import (
+    GENERATOR_STATE,
+    draws,
+    plain_name,
+    short_name,
+)
 from nodescope.adapters.torch.rerun.wire import Request
 from nodescope.debug.replay import Replay
 from nodescope.errors import ReplayError
@@ -108,7 +114,52 @@ def test_attributes_of_the_execution_even_if_they_are_the_default(tmp_path: Path
         assert check(Replay(recording)).differences == ()
 
 
-def test_a_dropped_value_is_followed_but_not_drawn_again(tmp_path: Path) -> None:
+def draw() -> Any:
+    torch.manual_seed(3)
+    own = torch.Generator().manual_seed(5)
+    x = torch.linspace(-1, 1, 64).requires_grad_()
+    y = torch.nn.functional.dropout(x, 0.5)
+    y = y + torch.rand(64) + torch.randn(64, generator=own) + torch.randn_like(x)
+    y = torch.native_dropout(y, 0.25, True)[0] * torch.bernoulli(torch.full((64,), 0.5))
+    y = y + torch.multinomial(torch.ones(8), 64, replacement=True)
+    (y + torch.randn(64, generator=own) + torch.randperm(64)).sum().backward()
+    return x.grad.numpy()
+
+
+def test_random_numbers_are_drawn_again_bit_for_bit(tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    plain = draw().tobytes()
+    assert recorded(path, draw, level="values").tobytes() == plain
+    with Recording.open(path) as recording:
+        checked = check(Replay(recording))
+        assert checked.differences == ()
+        assert checked.missing == {}
+        drawing = [row.node for row in recording.nodes() if "rand" in row.node.native]
+        assert len(drawing) == 5
+        # Each execution has a state of its own; the node, which stands for all, has none.
+        assert all(GENERATOR_STATE not in node.attrs for node in drawing)
+
+
+def test_the_number_of_threads_is_that_of_the_operations(tmp_path: Path) -> None:
+    path, before = tmp_path / "run.nscope", torch.get_num_threads()
+
+    def program() -> Any:
+        torch.set_num_threads(before + 1)
+        return torch.ones(3) * 2
+
+    try:
+        recorded(path, program)
+    finally:
+        torch.set_num_threads(before)
+    with Recording.open(path) as recording:
+        (framework,) = [item for item in recording.run().frameworks if item.dialect == "torch"]
+        assert framework.threads == before + 1
+
+
+def test_a_dropped_value_is_followed_but_not_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generators, "MOST_BYTES", 0)
     path = tmp_path / "run.nscope"
     recorded(path, lambda: torch.native_dropout(torch.ones(8), 0.5, True), level="summary")
     with Recording.open(path) as recording:

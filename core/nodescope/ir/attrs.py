@@ -329,6 +329,8 @@ def plain(name: str, value: Any) -> Any:
         return [plain("", item) for item in value]
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, bytes):
+        return f"{len(value):,} bytes"
     return value if _is_plain(value) else str(value)
 
 

@@ -76,9 +76,10 @@ class TorchAdapter:
     @contextlib.contextmanager
     def attach(self, emitter: Emitter) -> Iterator[Attachment]:
         """Emit PyTorch's operations until the context is left."""
+        from nodescope.adapters.attached import framework_of
         from nodescope.adapters.torch.attachment import TorchAttachment
 
-        attachment = TorchAttachment(emitter)
+        attachment = TorchAttachment(emitter, lambda: framework_of(self))
         with attachment.attached():
             yield attachment
 

@@ -7,7 +7,7 @@ left in others lets every operation pass.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from nodescope.adapters.torch.backward_passes import BackwardPasses
 from nodescope.adapters.torch.compat import current_mode
@@ -20,14 +20,18 @@ from nodescope.adapters.torch.places import Place
 from nodescope.adapters.torch.surroundings import data_loading, function_scopes, thread_starts
 from nodescope.adapters.torch.tap import Tap
 from nodescope.emit.emitter import Emitter
+from nodescope.events import FrameworkAttached
+from nodescope.ir.capabilities import Framework
 from nodescope.telling import say
 
 
 class TorchAttachment:
     """See `Attachment`."""
 
-    def __init__(self, emitter: Emitter) -> None:
+    def __init__(self, emitter: Emitter, framework: Callable[[], Framework]) -> None:
         self._emitter = emitter
+        self._framework = framework
+        self._threads = framework().threads
         self._operations = Operations(emitter, say)
         self._modules = ModuleScopes(emitter, self._operations, self._resume)
         self._optimizers = OptimizerSteps(emitter, self._operations)
@@ -61,6 +65,7 @@ class TorchAttachment:
             try:
                 yield
             finally:
+                self._tell_threads()
                 operations.off = self._ended = True
                 operations.gradients.detach()
                 self._leave()
@@ -87,6 +92,7 @@ class TorchAttachment:
 
     def step_begins(self) -> None:
         """Forget what belongs to the previous step."""
+        self._tell_threads()
         self._operations.begin_step()
 
     def steps_end(self) -> None:
@@ -101,6 +107,13 @@ class TorchAttachment:
             self._leave()
 
     # Threads
+
+    def _tell_threads(self) -> None:
+        """Tell with how many threads PyTorch computes, if the program has changed it."""
+        framework = self._framework()
+        if framework.threads != self._threads:
+            self._threads = framework.threads
+            self._emitter.bus.emit(FrameworkAttached(framework))
 
     def _enter(self) -> None:
         """Observe the calling thread."""

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from nodescope.adapters.torch.compat import autograd_node, sequence_number, sequence_of
+from nodescope.adapters.torch.generators import GENERATOR_STATE, Generators
 from nodescope.adapters.torch.gradients import Gradients
 from nodescope.adapters.torch.places import Place
 from nodescope.adapters.torch.signatures import Bound, Signature, signature_of
@@ -53,9 +54,12 @@ class Call:
         state: Of the thread that runs it.
         pending: Its node, if somebody waits for starts.
         start: When it began, by `time.perf_counter_ns`.
+        drawn: The state of the generator that it draws from; ``b""`` for none.
     """
 
-    __slots__ = ("args", "bound", "function", "ids", "pending", "signature", "start", "state")
+    __slots__ = (
+        "args", "bound", "drawn", "function", "ids", "pending", "signature", "start", "state",
+    )  # fmt: skip
 
     def __init__(
         self, function: Any, args: Sequence[Any], signature: Signature, bound: Bound,
@@ -65,6 +69,7 @@ class Call:
         self.ids, self.state = ids, state
         self.pending: Pending | None = None
         self.start = 0
+        self.drawn = b""
 
 
 class Operations:
@@ -83,6 +88,7 @@ class Operations:
         self.place = Place()
         self.values = Values(emitter)
         self.gradients = Gradients(emitter, self.values, self.place)
+        self.generators = Generators()
         self._complain = complain
         self._complained = False
         # By sequence number of the autograd node: forward node and its scope.
@@ -134,6 +140,8 @@ class Operations:
             bound = signature.bind(args, kwargs)
             ids = tuple([self.values.id_of(tensor) for tensor in bound.inputs])
             call = Call(function, args, signature, bound, ids, state)
+            if signature.is_seeded and self.emitter.bus.demand.arrays:
+                call.drawn = self.generators.state_before(signature, bound)
             if self.emitter.bus.demand.starts:
                 call.pending = self._enter(signature, bound, ids, self._expected(signature, bound))
             return call
@@ -158,14 +166,14 @@ class Operations:
         try:
             self._finish(
                 call.signature, call.bound, call.ids, result, call.pending, call.state, call.start,
-                end,
+                end, call.drawn,
             )  # fmt: skip
         except Exception as error:
             self._fault(error)
 
     def _finish(
         self, signature: Signature, bound: Bound, ids: tuple[int, ...], result: Any,
-        pending: Pending | None, state: ThreadState, start: int, end: int,
+        pending: Pending | None, state: ThreadState, start: int, end: int, drawn: bytes,
     ) -> None:  # fmt: skip
         emitter, values = self.emitter, self.values
         outputs = signature.results(result)
@@ -214,6 +222,8 @@ class Operations:
             if attrs == node.attrs:
                 pending.entry.given = bound.plain
                 attrs = None
+        if drawn:  # of this execution alone: whoever notes attributes for others has done so above
+            attrs = {**(node.attrs if attrs is None else attrs), GENERATOR_STATE: drawn}
         edits = emitter.finish(
             pending, outputs, start, end, specs=None if specs == _specs(pending) else specs,
             attrs=attrs,

@@ -95,6 +95,7 @@ class Signature:
         is_view: Whether it returns a view of its input.
         is_detach: Whether it only leaves the autograd graph.
         is_read: Whether the program reads a number from the tensor.
+        is_seeded: Whether it may draw random numbers.
         overwritten: The arguments that are written without being read.
         returns: The kinds of its results.
         returned: For each result: the index of the argument that it is, or None.
@@ -142,6 +143,7 @@ class Signature:
         )
         self.is_detach = short in ("detach", "alias") and namespace == "aten"
         self.is_read = short == "_local_scalar_dense"
+        self.is_seeded = torch.Tag.nondeterministic_seeded in function.tags
         overwrites = name in _OVERWRITES
         self.overwritten = frozenset(
             index

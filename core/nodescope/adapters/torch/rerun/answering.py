@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from nodescope.adapters.torch.rerun.arguments import Call, NotTriedError, call_of
+from nodescope.adapters.torch.rerun.refusals import GENERATOR_STATE
 from nodescope.adapters.torch.rerun.slopes import places, slopes
 from nodescope.adapters.torch.rerun.wire import ArrayHeader, Request, checked
 from nodescope.adapters.torch.tensors import host_array
@@ -67,8 +68,13 @@ def answer(request: Request, tensors: list[Any]) -> list[Array]:
         return [places(request, attrs, tensors)]
     if request.task == "slopes":
         return slopes(request, attrs, tensors)
+    state = attrs.pop(GENERATOR_STATE, b"")
+    if state:
+        attrs.pop("generator", None)  # the default one is given its state
     call = call_of(request.native, attrs, tensors)
-    _check_repeatable(call)
+    _check_repeatable(call, seeded=bool(state))
+    if state:
+        torch.default_generator.set_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
     with torch.inference_mode():
         return [_elements(output) for output in _run(call)]
 
@@ -86,14 +92,14 @@ def _run(call: Call) -> tuple[Any, ...]:
         return (torch.reshape(call.args[0], call.args[1]),)
 
 
-def _check_repeatable(call: Call) -> None:
+def _check_repeatable(call: Call, *, seeded: bool) -> None:
     """Refuse what would not give the same again.
 
     The parent knows what draws random numbers by name, too.
     """
     if call.signature.native.startswith("aten::as_strided") and not _stands_alone(call):
         raise NotTriedError("it addresses memory, of which only the tensor's elements are recorded")
-    if torch.Tag.nondeterministic_seeded not in call.function.tags:
+    if seeded or torch.Tag.nondeterministic_seeded not in call.function.tags:
         return
     values = (*call.args, *call.kwargs.values())
     for argument, value in zip(call.signature.arguments, values, strict=True):

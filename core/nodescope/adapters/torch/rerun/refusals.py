@@ -51,6 +51,8 @@ _EMPTY: Final = words(
     " resize resize_as"
 )
 _SPARSE: Final = ("sparse", "coalesce", "_nested", "quantize")
+GENERATOR_STATE: Final = "generator_state"
+"""The attribute of an execution that holds the state from which it drew."""
 _HINT: Final = "pip install 'nodescope[torch]'"
 
 
@@ -87,7 +89,7 @@ def refusal(node: Node, attrs: Mapping[str, Any], framework: Framework | None) -
     for argument, value in attrs.items():
         if isinstance(value, str) and value.startswith(("sparse", "jagged", "_mkldnn", "quint")):
             return f"the tensor {argument} is {value}, and is recorded as dense"
-    if draws(name, attrs):
+    if draws(name, attrs) and GENERATOR_STATE not in attrs:
         return "it draws random numbers, and the state of PyTorch's generator is not recorded"
     return _installed(framework.version if framework is not None else "")
 

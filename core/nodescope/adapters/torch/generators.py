@@ -1,0 +1,53 @@
+"""Generators: the state from which an operator draws, so that it can draw the same again.
+
+It is an attribute of the execution. Of a long run the first ones are kept: a state takes 5 kB.
+
+Invariant: a state is read, never changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+
+from nodescope.adapters.torch.rerun.refusals import GENERATOR_STATE, draws, plain_name
+from nodescope.adapters.torch.signatures import Bound, Signature
+
+__all__ = ["GENERATOR_STATE", "Generators"]
+
+MOST_BYTES: Final = 32 << 20
+
+
+class Generators:
+    """The states that a run keeps."""
+
+    def __init__(self) -> None:
+        self._left = MOST_BYTES
+
+    def state_before(self, signature: Signature, bound: Bound) -> bytes:
+        """The state of the generator that an operator is about to draw from.
+
+        ``b""`` if it draws nothing, draws on another device, or there is no room.
+        """
+        if self._left <= 0 or not draws(plain_name(signature.native), signature.attrs(bound.plain)):
+            return b""
+        tensors = (*bound.inputs, *bound.overwritten)
+        if not all(tensor.is_cpu for tensor in tensors):
+            return b""
+        generator: Any = None
+        for argument, value in zip(signature.arguments, bound.plain, strict=True):
+            if argument.name == "generator":
+                generator = value
+            if (
+                argument.name == "device"
+                and value is not None
+                and torch.device(value).type != "cpu"
+            ):
+                return b""
+        generator = torch.default_generator if generator is None else generator
+        if generator.device.type != "cpu":
+            return b""
+        state = generator.get_state().numpy().tobytes()
+        self._left -= len(state)
+        return bytes(state)
