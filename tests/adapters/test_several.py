@@ -96,5 +96,10 @@ def test_advice_names_what_was_observed(tmp_path: Path) -> None:
     frameworks = (Framework("nodescope"), Framework("torch", "2.13"), Framework("ray", "3.0"))
     advice = advise_program(tmp_path / "a.py", frameworks=frameworks)
     assert "Observed, but nothing of it ran: torch 2.13 and ray 3.0." in "\n".join(lines(advice))
+    assert "nodescope's tensors" not in "\n".join(lines(advice))
+    failed = advise_program(tmp_path / "a.py", frameworks=frameworks, error="ValueError: no")
+    assert "torch 2.13 and ray 3.0 had computed nothing" in "\n".join(lines(failed))
+    both = "\n".join(lines(advise_program(tmp_path / "a.py", frameworks=frameworks, leaves=1)))
+    assert "takes a tensor" in both
     plain = advise_program(tmp_path / "a.py", frameworks=frameworks[:1])
     assert "Observed" not in "\n".join(lines(plain))

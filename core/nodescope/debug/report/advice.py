@@ -16,7 +16,7 @@ from typing import Final, TypeGuard
 
 import msgspec
 
-from nodescope.ir.capabilities import Framework, others
+from nodescope.ir.capabilities import OWN, Framework, others
 from nodescope.record.rows import Advice, LineChange
 from nodescope.source_files import source_text
 
@@ -71,7 +71,22 @@ def advise_program(
     if not libraries:
         return advice
     sentence = f"Observed, but nothing of it ran: {libraries}."
-    return msgspec.structs.replace(advice, steps=(sentence, *advice.steps))
+    if leaves or OWN in _imported(_parsed(source)):
+        return msgspec.structs.replace(advice, steps=(sentence, *advice.steps))
+    if error:
+        return msgspec.structs.replace(
+            advice, steps=(f"The traceback is in the console; {libraries} had computed nothing.",)
+        )
+    processes = sorted(set(_PROCESSES) & _imported(_parsed(source)))
+    return Advice(
+        f"Nothing to show: this program ran no operation of {libraries}",
+        f"{libraries} is imported",
+        (
+            sentence,
+            "Its operations in this process are seen as they are; the program needs no change.",
+            *_elsewhere([_PROCESSES[name] for name in processes]),
+        ),
+    )
 
 
 def advise(

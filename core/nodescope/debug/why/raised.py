@@ -13,6 +13,7 @@ from nodescope.debug.why import effects, operand_ranking
 from nodescope.debug.why.answer import Operand
 from nodescope.debug.why.body_frames import Point, point_of
 from nodescope.debug.why.nonfinite_origins import state_of
+from nodescope.debug.why.sizes import misfit
 from nodescope.debug.why.target import positions
 from nodescope.debug.why.value_tracing import ValueTracer
 from nodescope.errors import ReplayError
@@ -87,7 +88,13 @@ def inputs_of(points: ValueTracer, execution: Execution) -> Given:
         operand = Operand(name, port, operand_ranking.index(array, position), number)
         origin = None if source is None else (point, position)
         seen.append(((rank, not changed, entered, -point.execution.seq), operand, origin))
-    wrong = effects.out_of_range(node.op, arrays) if len(arrays) == len(node.inputs) else ""
+    wrong = ""
+    if len(arrays) == len(node.inputs):
+        names = [book.values.get(value, f"value {value}") for value in node.inputs]
+        given = [array.shape for array in arrays]
+        wrong = effects.out_of_range(node.op, arrays) or misfit(
+            node.op, node.family, given, names, node.attrs
+        )
     ranges = [wrong, *ranges] if wrong else ranges
     seen.sort(key=lambda entry: entry[0])
     follow = seen[0][2] if seen else None
