@@ -5,6 +5,7 @@
  */
 
 import {
+  type FirstPicture,
   type LayoutReply,
   type LayoutRequest,
   LayoutSession,
@@ -14,9 +15,12 @@ import {
 import type { LayoutNode, LayoutValue, Scene } from "@/layout/types";
 
 export interface LayoutListener {
-  scene(scene: Scene, ms: number): void;
+  /** `chosen`: the scopes that are open, if the layout chose them. */
+  scene(scene: Scene, ms: number, chosen: ReadonlySet<string> | undefined): void;
   busy(busy: boolean): void;
 }
+
+type Wanted = Pick<LayoutRequest & { kind: "layout" }, "open" | "first">;
 
 interface Engine {
   post(request: LayoutRequest): void;
@@ -27,8 +31,8 @@ export class LayoutClient {
   private engine: Engine;
   private ticket = 0;
   private underWay = false;
-  private waiting: readonly string[] | undefined;
-  private lastOpen: readonly string[] = [];
+  private waiting: Wanted | undefined;
+  private last: Wanted = { open: [], first: undefined };
   private graph: LayoutRequest | undefined;
 
   constructor(
@@ -53,8 +57,8 @@ export class LayoutClient {
     return !this.underWay && this.waiting === undefined;
   }
 
-  request(open: ReadonlySet<string>): void {
-    this.waiting = [...open];
+  request(open: ReadonlySet<string>, first?: FirstPicture): void {
+    this.waiting = { open: [...open], first };
     this.pump();
   }
 
@@ -65,19 +69,20 @@ export class LayoutClient {
 
   private pump(): void {
     if (this.underWay || this.waiting === undefined) return;
-    const open = this.waiting;
+    this.last = this.waiting;
     this.waiting = undefined;
-    this.lastOpen = open;
     this.underWay = true;
     this.listener.busy(true);
-    this.engine.post({ kind: "layout", ticket: ++this.ticket, open });
+    this.engine.post({ kind: "layout", ticket: ++this.ticket, ...this.last });
   }
 
   private answer(reply: LayoutReply): void {
     if (reply.ticket !== this.ticket) return;
     this.underWay = false;
-    if (reply.kind === "scene") this.listener.scene(reply.scene, reply.ms);
-    else console.error(reply.message);
+    if (reply.kind === "scene") {
+      this.listener.scene(reply.scene, reply.ms, reply.chosen && new Set(reply.chosen));
+    }
+    if (reply.kind === "failed") console.error(reply.message);
     this.listener.busy(this.waiting !== undefined);
     this.pump();
   }
@@ -103,7 +108,7 @@ export class LayoutClient {
     if (this.graph !== undefined) this.engine.post(this.graph);
     if (!this.underWay) return;
     this.underWay = false;
-    this.waiting ??= this.lastOpen;
+    this.waiting ??= this.last;
     this.pump();
   }
 

@@ -5,6 +5,7 @@
  * layer) and curved ones (between layers), first and last straight, so that no curve meets a box.
  */
 
+import { inGrids } from "@/layout/grid";
 import { insertDummies, type Layered, orderLayers } from "@/layout/order";
 import { placeInLayers, placeLayers } from "@/layout/position";
 import { breakCycles, type Directed, PIN_FIRST, PIN_LAST, rankNodes } from "@/layout/rank";
@@ -46,6 +47,8 @@ export interface LayeredResult {
   /** By edge: leading points that another edge of the same source already draws. */
   readonly shared: Int32Array;
   readonly crossings: number;
+  /** How many columns the layers are in, see `wrapColumns`. */
+  readonly columns: number;
 }
 
 const LANE_GAP = 20;
@@ -53,7 +56,8 @@ const LANE_GAP = 20;
 export function layoutLayered(input: LayeredInput): LayeredResult {
   const count = input.width.length;
   const graph = breakCycles(count, input.source, input.target);
-  const ranking = rankNodes(graph, input.pin);
+  const ranked = rankNodes(graph, input.pin);
+  const ranking = input.wantedY === undefined ? inGrids(graph, ranked, input) : ranked;
   const layered = insertDummies(graph, ranking);
   const order = orderLayers(layered, count);
   const { leave, enter } = orientedOffsets(input, graph);
@@ -96,6 +100,7 @@ export function layoutLayered(input: LayeredInput): LayeredResult {
     bottom: lines.bottom[last] ?? 0,
     reversed: graph.reversed,
     crossings: order.crossings,
+    columns: 1,
     ...routes,
   };
 }

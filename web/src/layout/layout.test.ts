@@ -308,6 +308,26 @@ it("lays out ten thousand nodes of one flat group well within a second", () => {
   expect(performance.now() - begin).toBeLessThan(4000);
 });
 
+describe("what is made for one reader", () => {
+  it("lies beside its reader, not in one row at the top", () => {
+    // As in an exported network: each layer's weights are data, transposed before they are used.
+    const nodes: LayoutNode[] = [node(1, { family: "leaf", op: "tensor", role: "input" })];
+    const layers = 30;
+    for (let k = 0; k < layers; k++) {
+      const first = 3 * k + 2;
+      const data = { family: "leaf", op: "tensor", role: "input", label: `w_${k}` };
+      nodes.push(node(first, data));
+      nodes.push(node(first + 1, { inputs: [1000 + first] }));
+      const before = k === 0 ? 1 : first - 1;
+      nodes.push(node(first + 2, { inputs: [1000 + before, 1000 + first + 1] }));
+    }
+    const scene = composeScene(new NestedLayout(buildHierarchy(nodes, new Map())), "all", 1);
+    // In two columns or three, of the height of a screen.
+    expect(scene.right - scene.left).toBeLessThan(1400);
+    expect(scene.bottom - scene.top).toBeLessThan(1100);
+  });
+});
+
 describe("parts that have nothing to do with each other", () => {
   it("stand in rows, and not in one line across several screens", () => {
     const nodes: LayoutNode[] = [];

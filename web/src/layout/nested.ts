@@ -8,6 +8,7 @@
 
 import {
   COLUMN_BACKWARD,
+  COLUMN_OPTIMIZER,
   type Group,
   groupKey,
   type Hierarchy,
@@ -19,7 +20,7 @@ import {
   stubKey,
   stubOf,
 } from "@/layout/hierarchy";
-import type { LayeredResult } from "@/layout/layered";
+import type { LayeredInput, LayeredResult } from "@/layout/layered";
 import { layoutPacked } from "@/layout/packed";
 import { PIN_FIRST, PIN_LAST } from "@/layout/rank";
 import {
@@ -32,6 +33,7 @@ import {
   type Size,
 } from "@/layout/sizes";
 import { isOrder } from "@/layout/types";
+import { ONE_COLUMN } from "@/layout/wrapped";
 
 /** One group laid out; coordinates from its left top corner. */
 export interface GroupLayout {
@@ -83,6 +85,7 @@ export type WantedY = (item: number) => number;
 export class NestedLayout {
   private readonly kept = new Map<number, GroupLayout>();
   private open: ReadonlySet<number> = new Set();
+  private column = ONE_COLUMN;
   /** How many groups were laid out since the last `setOpen`; for tests. */
   fresh = 0;
 
@@ -94,10 +97,26 @@ export class NestedLayout {
     const changed = [...open]
       .filter((group) => !this.open.has(group))
       .concat([...this.open].filter((group) => !open.has(group)));
+    const backward = this.hierarchy.groupAt.get("backward") ?? -1;
+    if (changed.includes(backward)) this.kept.clear();
     for (const group of changed) {
       for (let at = group; at >= 0; at = this.hierarchy.groups[at]!.parent) this.kept.delete(at);
     }
     this.open = new Set(open);
+  }
+
+  /** Sets the height, in px, beyond which long chains are cut into columns. */
+  setColumn(height: number): void {
+    if (height === this.column) return;
+    this.column = height;
+    this.kept.clear();
+  }
+
+  /** That height; infinite where the backward pass lies level with its forward one. */
+  private columnFor(group: Group): number {
+    const backward = this.hierarchy.groupAt.get("backward") ?? -1;
+    const level = group.column !== COLUMN_OPTIMIZER && this.open.has(backward);
+    return level ? Number.POSITIVE_INFINITY : this.column;
   }
 
   isOpen(group: number): boolean {
@@ -144,7 +163,7 @@ export class NestedLayout {
       if (isPort(key)) pin[k] = isOutPort(key) ? PIN_LAST : PIN_FIRST;
       spread[k] = isPort(key) || this.openGroup(key) >= 0 ? 0 : 1;
     });
-    const result = layoutPacked({
+    const input: LayeredInput = {
       width,
       height,
       pin,
@@ -158,8 +177,9 @@ export class NestedLayout {
       portGap: PORT_GAP,
       upward: group.column === COLUMN_BACKWARD,
       wantedY: wanted === undefined ? undefined : Float64Array.from(items, wanted),
-    });
-    alignThrough(drawnPorts, edges, at, result);
+    };
+    const result = layoutPacked(input, this.columnFor(group));
+    if (result.columns === 1) alignThrough(drawnPorts, edges, at, result);
     const padding = root ? 0 : SCOPE_PADDING;
     // Boxes keep clear of the title, where no edge from a port keeps them away.
     const highest = items.reduce(

@@ -1,6 +1,6 @@
 /**
  * Layout of a group of unconnected parts: each part is laid out separately, and the parts are
- * arranged in rows, like words in a paragraph.
+ * arranged in rows, like words in a paragraph, beside the one that is most of it, if one is.
  *
  * Invariant: a group that is connected, has ports, or is narrow anyway is laid out by
  * `layoutLayered` alone; boxes never overlap.
@@ -8,21 +8,29 @@
 
 import { type LayeredInput, type LayeredResult, layoutLayered } from "@/layout/layered";
 import { PIN_NONE } from "@/layout/rank";
+import { wrapColumns } from "@/layout/wrapped";
 
 /** Parts up to this total width, in px, are placed in one row. */
-const ONE_ROW = 1600;
+const ONE_ROW = 960;
 const PART_GAP = 28;
 /** Rows together are this many times as wide as they are tall. */
 const ASPECT = 1.6;
+/** A part with this share of the area is the picture, and the others are beside it. */
+const MAIN = 0.5;
 
-export function layoutPacked(input: LayeredInput): LayeredResult {
+/** Lays out a group; a chain taller than `column`, in px, may be cut into columns. */
+export function layoutPacked(
+  input: LayeredInput,
+  column = Number.POSITIVE_INFINITY,
+): LayeredResult {
   const whole = layoutLayered(input);
-  if (whole.width <= ONE_ROW || input.wantedY !== undefined) return whole;
-  if (input.pin.some((pin) => pin !== PIN_NONE)) return whole;
+  const alone = wrapColumns(input, whole, column);
+  if (whole.width <= ONE_ROW || input.wantedY !== undefined) return alone;
+  if (input.pin.some((pin) => pin !== PIN_NONE)) return alone;
   const part = partsOf(input);
-  const count = Math.max(-1, ...part) + 1;
-  if (count < 2) return whole;
-  const pieces = Array.from({ length: count }, (_, k) => layOutPart(input, part, k));
+  const count = part.reduce((most, number) => Math.max(most, number), -1) + 1;
+  if (count < 2) return alone;
+  const pieces = Array.from({ length: count }, (_, k) => layOutPart(input, part, k, column));
   return merged(input, pieces, whole);
 }
 
@@ -54,7 +62,7 @@ interface Piece {
   readonly result: LayeredResult;
 }
 
-function layOutPart(input: LayeredInput, part: Int32Array, number: number): Piece {
+function layOutPart(input: LayeredInput, part: Int32Array, number: number, column: number): Piece {
   const nodes: number[] = [];
   part.forEach((at, node) => {
     if (at === number) nodes.push(node);
@@ -64,7 +72,7 @@ function layOutPart(input: LayeredInput, part: Int32Array, number: number): Piec
     if (part[source] === number) edges.push(edge);
   });
   const place = new Map(nodes.map((node, k) => [node, k]));
-  const result = layoutLayered({
+  const own: LayeredInput = {
     ...input,
     width: Float64Array.from(nodes, (node) => input.width[node]!),
     height: Float64Array.from(nodes, (node) => input.height[node]!),
@@ -74,8 +82,48 @@ function layOutPart(input: LayeredInput, part: Int32Array, number: number): Piec
     target: Int32Array.from(edges, (edge) => place.get(input.target[edge]!)!),
     sourceOffset: Float32Array.from(edges, (edge) => input.sourceOffset[edge]!),
     targetOffset: Float32Array.from(edges, (edge) => input.targetOffset[edge]!),
+  };
+  return { nodes, edges, result: wrapColumns(own, layoutLayered(own), column) };
+}
+
+interface Place {
+  readonly left: number;
+  readonly top: number;
+}
+
+const tallness = ({ result }: Piece): number => result.bottom - result.top;
+const areaOf = (piece: Piece): number =>
+  (piece.result.width + PART_GAP) * (tallness(piece) + PART_GAP);
+
+/** Parts in rows; where one is most of the picture, it comes first, and the others beside it. */
+function arranged(pieces: readonly Piece[]): readonly Place[] {
+  const areas = pieces.map(areaOf);
+  const all = areas.reduce((sum, area) => sum + area, 0);
+  const main = areas.indexOf(Math.max(...areas));
+  if (areas[main]! < MAIN * all) return inRows(pieces, Math.max(ONE_ROW, Math.sqrt(all * ASPECT)));
+  const others = pieces.filter((_, at) => at !== main);
+  const beside = pieces[main]!.result.width + 2 * PART_GAP;
+  const places = inRows(others, (all - areas[main]!) / tallness(pieces[main]!)).map(
+    ({ left, top }): Place => ({ left: beside + left, top }),
+  );
+  return [...places.slice(0, main), { left: 0, top: 0 }, ...places.slice(main)];
+}
+
+function inRows(pieces: readonly Piece[], width: number): Place[] {
+  const room = Math.max(width, ...pieces.map(({ result }) => result.width));
+  let left = 0;
+  let top = 0;
+  let line = 0;
+  return pieces.map((piece): Place => {
+    if (left > 0 && left + piece.result.width > room) {
+      top += line + PART_GAP;
+      left = line = 0;
+    }
+    const place = { left, top };
+    line = Math.max(line, tallness(piece));
+    left += piece.result.width + PART_GAP;
+    return place;
   });
-  return { nodes, edges, result };
 }
 
 function merged(
@@ -83,28 +131,16 @@ function merged(
   pieces: readonly Piece[],
   whole: LayeredResult,
 ): LayeredResult {
-  const tall = ({ result }: Piece): number => result.bottom - result.top;
-  const area = pieces.reduce(
-    (sum, piece) => sum + (piece.result.width + PART_GAP) * (tall(piece) + PART_GAP),
-    0,
-  );
-  const widest = Math.max(...pieces.map(({ result }) => result.width));
-  const room = Math.max(widest, ONE_ROW, Math.sqrt(area * ASPECT));
+  const places = arranged(pieces);
   const x = new Float64Array(input.width.length);
   const y = new Float64Array(input.width.length);
   const reversed = new Uint8Array(input.source.length);
   const shared = new Int32Array(input.source.length);
   const routes: Float32Array[] = input.source.length === 0 ? [] : Array(input.source.length);
-  let left = 0;
-  let top = 0;
-  let line = 0;
   let width = 0;
-  for (const piece of pieces) {
-    const { nodes, edges, result } = piece;
-    if (left > 0 && left + result.width > room) {
-      top += line + PART_GAP;
-      left = line = 0;
-    }
+  let bottom = 0;
+  for (const [at, { nodes, edges, result }] of pieces.entries()) {
+    const { left, top } = places[at]!;
     const dy = top - result.top;
     nodes.forEach((node, k) => {
       x[node] = result.x[k]! + left;
@@ -121,8 +157,7 @@ function merged(
       shared[edge] = result.shared[k]!;
     });
     width = Math.max(width, left + result.width);
-    line = Math.max(line, tall(piece));
-    left += result.width + PART_GAP;
+    bottom = Math.max(bottom, result.bottom + dy);
   }
   const start = new Int32Array(routes.length + 1);
   routes.forEach((points, edge) => {
@@ -138,11 +173,12 @@ function merged(
     rank: whole.rank,
     width,
     top: 0,
-    bottom: top + line,
+    bottom,
     reversed,
     start,
     points,
     shared,
+    columns: 1,
     crossings: pieces.reduce((sum, { result }) => sum + result.crossings, 0),
   };
 }

@@ -63,6 +63,7 @@ const SPINE_PULL = 6;
 const TRUNK_PULL = 8;
 const TRUNK_END_PULL = 1.5;
 const RUN_PULL = 10;
+const MOST_MADE = 2;
 const TRUNK_RUN_PULL = 24;
 
 /** Centres of nodes and dummies, in px from an arbitrary origin. */
@@ -91,7 +92,7 @@ export function placeInLayers(input: PositionInput): Float64Array {
     for (let k = start[layer]!; k < start[layer + 1]!; k++) x[sequence[k]!]! -= at / 2;
   }
   const segments = from.length;
-  const pull = segmentWeights(layered, count);
+  const pull = segmentWeights(layered, input.topological);
   // A segment aims at x[to] + enter = x[from] + leave.
   const shift = new Float64Array(segments);
   for (let segment = 0; segment < segments; segment++) {
@@ -230,12 +231,20 @@ interface Weights {
   readonly leaf: Uint8Array;
 }
 
-function segmentWeights(layered: Layered, count: number): Weights {
+function segmentWeights(layered: Layered, topological: Int32Array): Weights {
   const { total, from, to, up, down } = layered;
+  const count = topological.length;
   const leaf = new Uint8Array(total);
-  for (let v = 0; v < count; v++) {
+  // What is made of a leaf alone, such as a weight that is transposed, goes along like the leaf.
+  const made = new Uint8Array(total);
+  for (const v of topological) {
     const feeds = down.offset[v + 1]! - down.offset[v]!;
-    if (up.offset[v] === up.offset[v + 1] && feeds === 1) leaf[v] = 1;
+    const reads = up.offset[v + 1]! - up.offset[v]!;
+    const source = reads === 1 ? from[up.edges[up.offset[v]!]!]! : -1;
+    if (feeds !== 1 || reads > 1) continue;
+    if (source >= 0 && (leaf[source] === 0 || made[source]! >= MOST_MADE)) continue;
+    leaf[v] = 1;
+    made[v] = source < 0 ? 0 : made[source]! + 1;
   }
   const into = new Int32Array(total);
   const outOf = new Int32Array(total);

@@ -81,7 +81,10 @@ export interface Ranking {
 const FAR = 1 << 30;
 const PULL_PASSES = 4;
 
-/** Longest path from the top, then pulls each node towards the side where it has more edges. */
+/**
+ * Longest path from the top, then pulls each node towards the side where it has more edges. What is
+ * made of sources for one reader, such as a weight that is transposed, goes along with its reader.
+ */
 export function rankNodes(graph: Directed, pin: Uint8Array): Ranking {
   const { count, source, target, outgoing, incoming } = graph;
   const rank = new Int32Array(count);
@@ -98,6 +101,7 @@ export function rankNodes(graph: Directed, pin: Uint8Array): Ranking {
     }
   }
   for (let node = 0; node < count; node++) if (pin[node] === PIN_LAST) rank[node] = deepest + 1;
+  const loose = looseNodes(graph, pin, topological);
   for (let pass = 0; pass < PULL_PASSES; pass++) {
     for (let step = 0; step < count; step++) {
       const node = topological[pass % 2 === 0 ? count - 1 - step : step]!;
@@ -118,11 +122,31 @@ export function rankNodes(graph: Directed, pin: Uint8Array): Ranking {
         below++;
         high = Math.min(high, rank[other]!);
       }
-      if (below > above && high < FAR) rank[node] = high - 1;
+      if ((below > above || loose[node] === 1) && high < FAR) rank[node] = high - 1;
       else if (above > below && low >= 0) rank[node] = low + 1;
     }
   }
   return { rank, layers: compact(rank, hasLast ? pin : undefined), topological };
+}
+
+/** Nodes with one reader that depend on nothing but such nodes. */
+function looseNodes(graph: Directed, pin: Uint8Array, topological: Int32Array): Uint8Array {
+  const { source, target, outgoing, incoming } = graph;
+  const loose = new Uint8Array(graph.count);
+  for (const node of topological) {
+    let reader = -1;
+    let isLoose = pin[node] === PIN_NONE;
+    for (let at = outgoing.offset[node]!; isLoose && at < outgoing.offset[node + 1]!; at++) {
+      const other = target[outgoing.edges[at]!]!;
+      isLoose = reader < 0 || other === reader;
+      reader = other;
+    }
+    for (let at = incoming.offset[node]!; isLoose && at < incoming.offset[node + 1]!; at++) {
+      isLoose = loose[source[incoming.edges[at]!]!] === 1;
+    }
+    loose[node] = isLoose ? 1 : 0;
+  }
+  return loose;
 }
 
 /** Kahn's order. Self-loops are ignored; the graph has no other cycles. */

@@ -8,6 +8,7 @@ import { composeScene } from "@/layout/compose";
 import { buildHierarchy } from "@/layout/hierarchy";
 import { NestedLayout } from "@/layout/nested";
 import type { LayoutNode, LayoutValue, Scene } from "@/layout/types";
+import { unfold, type Window } from "@/layout/unfolding";
 
 export type LayoutRequest =
   | {
@@ -16,10 +17,29 @@ export type LayoutRequest =
       readonly nodes: readonly LayoutNode[];
       readonly values: readonly LayoutValue[];
     }
-  | { readonly kind: "layout"; readonly ticket: number; readonly open: readonly string[] };
+  | {
+      readonly kind: "layout";
+      readonly ticket: number;
+      readonly open: readonly string[];
+      readonly first: FirstPicture | undefined;
+    };
+
+/** Other scopes may be opened and folded, so that the picture is readable in the window. */
+export interface FirstPicture {
+  readonly window: Window;
+  /** Scopes that stay open. */
+  readonly kept: readonly string[];
+}
 
 export type LayoutReply =
-  | { readonly kind: "scene"; readonly ticket: number; readonly scene: Scene; readonly ms: number }
+  | {
+      readonly kind: "scene";
+      readonly ticket: number;
+      readonly scene: Scene;
+      readonly ms: number;
+      /** The scopes that are open, if the layout chose them. */
+      readonly chosen: readonly string[] | undefined;
+    }
   | { readonly kind: "failed"; readonly ticket: number; readonly message: string };
 
 export class LayoutSession {
@@ -33,12 +53,15 @@ export class LayoutSession {
       this.version = request.version;
       return undefined;
     }
-    const { ticket } = request;
+    const { ticket, first } = request;
     try {
       const begin = performance.now();
       const layout = this.layout ?? new NestedLayout(buildHierarchy([], new Map()));
-      const scene = composeScene(layout, new Set(request.open), this.version);
-      return { kind: "scene", ticket, scene, ms: performance.now() - begin };
+      const given = new Set(request.open);
+      const open = first && unfold(layout, given, new Set(first.kept), first.window);
+      const scene = composeScene(layout, open ?? given, this.version);
+      const ms = performance.now() - begin;
+      return { kind: "scene", ticket, scene, ms, chosen: open && [...open] };
     } catch (fault) {
       const message = fault instanceof Error ? fault.message : String(fault);
       return { kind: "failed", ticket, message: `The graph could not be laid out: ${message}` };

@@ -35,9 +35,11 @@ _ACCUMULATES = 1 << 62
 _MOST_LINKS = 1 << 18
 _MOST_UNCLAIMED = 8
 INITIALISATION = "initialisation"
-"""The scope of what fills new modules."""
+"""The scope of what fills new modules, and what their constructors compute."""
 _INITIALISERS = os.path.join("torch", "nn", "init.py")
-_INITIALISING = frozenset({"reset_parameters", "reset_running_stats", "_reset_parameters"})
+_INITIALISING = frozenset({
+    "__init__", "reset_parameters", "reset_running_stats", "_reset_parameters",
+})  # fmt: skip
 _now = time.perf_counter_ns
 
 Instruction = tuple[CodeType, int]

@@ -51,6 +51,36 @@ function edgeStroke(drawing: Drawing, edge: number): Stroke {
     : { colour, width };
 }
 
+/**
+ * The part of a route that matters near the view. A line of 300,000 px of which a hundredth is in
+ * sight is stroked whole otherwise, dashes and all. What lies far outside is moved to a border that
+ * stays where it is while the view moves a little, so that dashes do not crawl.
+ */
+export function routeNear(route: Route, view: Rect): Route {
+  const { points, start, end } = route;
+  const [left, right] = clipped(view.x, view.width);
+  const [top, bottom] = clipped(view.y, view.height);
+  let inside = true;
+  for (let at = start; inside && at < end; at++) {
+    const x = points[2 * at]!;
+    const y = points[2 * at + 1]!;
+    inside = x >= left && x <= right && y >= top && y <= bottom;
+  }
+  if (inside) return route;
+  const near = new Float32Array(2 * (end - start));
+  for (let at = start; at < end; at++) {
+    near[2 * (at - start)] = clamp(points[2 * at]!, left, right);
+    near[2 * (at - start) + 1] = clamp(points[2 * at + 1]!, top, bottom);
+  }
+  return { points: near, start: 0, end: end - start, straightFirst: route.straightFirst };
+}
+
+/** At least two views before and behind the view, at a multiple of a view's length. */
+function clipped(from: number, length: number): [number, number] {
+  const grid = 2 ** Math.ceil(Math.log2(Math.max(length, 1)));
+  return [grid * (Math.floor(from / grid) - 2), grid * (Math.ceil((from + length) / grid) + 2)];
+}
+
 /** With more edges than this in view, each is a hairline: a sample looks the same. */
 const MOST_EDGES = 6000;
 
@@ -66,7 +96,7 @@ export function drawEdges(drawing: Drawing): void {
     const edge = edges[at]!;
     const parent = scene.parent[scene.source[edge]!] ?? -1;
     if (parent >= 0 && scene.height[parent]! * zoom < 28) continue;
-    painter.route(edgeRoute(model, edge, false), edgeStroke(drawing, edge));
+    painter.route(routeNear(edgeRoute(model, edge, false), view), edgeStroke(drawing, edge));
     if (detailAt(zoom) === "near") drawUpwardHead(drawing, edge);
   }
   painter.alpha(1);

@@ -5,17 +5,23 @@
  * one.
  */
 
+import { ancestors } from "@/base/scopes";
 import { LayoutClient } from "@/layout/client";
 import { buildHierarchy, type Hierarchy } from "@/layout/hierarchy";
+import type { FirstPicture } from "@/layout/session";
 import type { Scene } from "@/layout/types";
 import { SceneModel } from "@/render/scene/model";
 import type { GraphModel } from "@/render/scene/types";
 
 /** A live graph grows node by node: it is laid out again at most this often. */
 const GROWTH_MS = 120;
+/** A graph that has grown by this factor is another picture. */
+const GROWN = 1.3;
 
 export interface SceneListener {
   scene(model: SceneModel, ms: number): void;
+  /** The layout chose which scopes are open. */
+  chosen(open: ReadonlySet<string>): void;
   /** The same picture, for values of other shapes. */
   respecified(model: SceneModel): void;
   busy(): void;
@@ -36,6 +42,9 @@ export class SceneSource {
   private readonly hierarchies = new Map<number, Hierarchy>();
   private graph: GraphModel | undefined;
   private open: ReadonlySet<string> = new Set();
+  private first: (() => FirstPicture | undefined) | undefined;
+  /** The nodes of the graph for which the layout chose last. */
+  private chosenFor = 0;
   private version = 0;
   private shown: Scene | undefined;
   private started = false;
@@ -43,7 +52,7 @@ export class SceneSource {
 
   constructor(private readonly listener: SceneListener) {
     this.client = new LayoutClient({
-      scene: (scene, ms) => this.arrived(scene, ms),
+      scene: (scene, ms, chosen) => this.arrived(scene, ms, chosen),
       busy: (busy) => busy && this.listener.busy(),
     });
   }
@@ -65,9 +74,18 @@ export class SceneSource {
         graph.nodes.length < before.nodes.length ||
         (before.nodes.length > 0 && graph.nodes[0]?.name !== before.nodes[0]?.name));
     this.graph = graph;
+    if (another) this.chosenFor = 0;
     if (another || !this.started) this.layOut();
     else this.growth ??= setTimeout(() => this.layOut(), GROWTH_MS);
     return another;
+  }
+
+  /**
+   * Lets the layout choose which scopes are open, in the window that `first` tells, whenever the
+   * graph has grown by a lot; undefined = no longer.
+   */
+  setFirst(first: (() => FirstPicture | undefined) | undefined): void {
+    this.first = first;
   }
 
   /** Returns the paths that changed. */
@@ -79,6 +97,11 @@ export class SceneSource {
     this.open = new Set(open);
     if (this.started) this.client.request(this.open);
     return changed;
+  }
+
+  /** The scopes around a node. */
+  scopesOf(node: number | undefined): readonly string[] {
+    return ancestors(this.graph?.nodes.find(({ id }) => id === node)?.scope ?? "");
   }
 
   /** Whether the newest graph, as folded, is the one shown. */
@@ -100,7 +123,10 @@ export class SceneSource {
     this.version++;
     this.hierarchies.set(this.version, buildHierarchy(graph.nodes, graph.values));
     this.client.setGraph(graph.nodes, graph.values.values(), this.version);
-    this.client.request(this.open);
+    const count = graph.nodes.length;
+    const first = count > GROWN * this.chosenFor ? this.first?.() : undefined;
+    if (first !== undefined) this.chosenFor = count;
+    this.client.request(this.open, first);
   }
 
   /** Other shapes in the same picture: nothing moves. */
@@ -113,13 +139,17 @@ export class SceneSource {
     this.listener.respecified(new SceneModel(hierarchy, withBytes(scene, hierarchy)));
   }
 
-  private arrived(scene: Scene, ms: number): void {
+  private arrived(scene: Scene, ms: number, chosen: ReadonlySet<string> | undefined): void {
     const hierarchy = this.hierarchies.get(scene.version);
     if (hierarchy === undefined) return;
     for (const version of this.hierarchies.keys()) {
       if (version < scene.version) this.hierarchies.delete(version);
     }
     this.shown = scene;
+    if (chosen !== undefined && this.first !== undefined) {
+      this.open = chosen;
+      this.listener.chosen(chosen);
+    }
     this.listener.scene(new SceneModel(hierarchy, withBytes(scene, hierarchy)), ms);
   }
 }

@@ -136,6 +136,8 @@ export type GraphItem =
 export interface GraphViewEvents {
   select(item: GraphItem | undefined): void;
   toggleScope(path: string): void;
+  /** The layout chose which scopes are open, so that the picture is readable in the window. */
+  chosen(open: ReadonlySet<string>): void;
   /** The user clicked the breakpoint gutter (left edge) of a node, or pressed F9 on it. */
   toggleBreakpoint(node: number): void;
   hover(item: GraphItem | undefined): void;
@@ -159,6 +161,8 @@ export interface GraphView {
   ): void;
   /** Scope paths that are open. Everything else is folded. */
   setExpanded(open: ReadonlySet<string>): void;
+  /** Whether the layout chooses which scopes are open, see `GraphViewEvents.chosen`. */
+  setChoosing(choosing: boolean): void;
   setStates(states: NodeStates, step: number): void;
   setBreakpoints(marks: ReadonlyMap<number, BreakpointMark>): void;
   setWatchMarks(marks: WatchMarks): void;

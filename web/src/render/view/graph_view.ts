@@ -6,6 +6,8 @@
  */
 
 import { clamp, overlaps, type Point, type Rect } from "@/base/geometry";
+import { ancestors, parentScope } from "@/base/scopes";
+import type { FirstPicture } from "@/layout/session";
 import {
   type Camera,
   fitted,
@@ -114,6 +116,7 @@ class CanvasGraphView implements GraphView {
       scene: (model, ms) => this.sceneArrived(model, ms),
       respecified: (model) => this.respecified(model),
       busy: () => this.events.layout(true, 0),
+      chosen: (open) => this.events.chosen(open),
     });
     this.ends.push(
       listenToPointer(host, {
@@ -143,6 +146,20 @@ class CanvasGraphView implements GraphView {
   setExpanded(open: ReadonlySet<string>): void {
     const changed = this.source.setOpen(open);
     if (changed.length === 1) this.toggled = { kind: "scope", path: changed[0]! };
+  }
+
+  setChoosing(choosing: boolean): void {
+    this.source.setFirst(choosing ? () => this.firstPicture() : undefined);
+  }
+
+  private firstPicture(): FirstPicture | undefined {
+    const { view } = this.stage;
+    const { current, selection } = this.look;
+    const kept = [current?.node, selection?.kind === "node" ? selection.id : undefined].flatMap(
+      (id) => this.source.scopesOf(id),
+    );
+    if (selection?.kind === "scope") kept.push(...ancestors(parentScope(selection.path)));
+    return view.width === 0 ? undefined : { window: view, kept };
   }
 
   private sceneArrived(model: SceneModel, ms: number): void {

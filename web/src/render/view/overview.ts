@@ -54,9 +54,17 @@ export function fromOverview(scale: OverviewScale, point: Point): Point {
   };
 }
 
-/** The strip's canvas: sized by its host, dragged by the user. */
+/** What the boxes of the strip are painted from: while all of it is the same, so are they. */
+type BoxesKey = readonly unknown[];
+
+/**
+ * The strip's canvas: sized by its host, dragged by the user. The boxes are painted once and
+ * copied as long as only the view moves: of a large graph, they would cost more than the main view.
+ */
 export class OverviewPanel {
   readonly canvas = document.createElement("canvas");
+  private readonly boxes = document.createElement("canvas");
+  private boxesKey: BoxesKey = [];
   private readonly end = new AbortController();
   private readonly observer: ResizeObserver | undefined;
   private scale: OverviewScale | undefined;
@@ -109,7 +117,20 @@ export class OverviewPanel {
       picture.drawing === undefined
         ? undefined
         : overviewScale(picture.drawing.model, width, height);
-    drawStrip(context, width, height, ratio, picture);
+    drawStrip(context, width, height, ratio, picture, (drawing, scale) => {
+      const key = [...colouredBy(drawing), width, height, ratio];
+      if (!sameKey(key, this.boxesKey)) {
+        this.boxes.width = wide;
+        this.boxes.height = tall;
+        const own = this.boxes.getContext("2d");
+        if (own === null) return false;
+        own.setTransform(ratio, 0, 0, ratio, 0, 0);
+        drawBoxesSmall(own, drawing, scale);
+        this.boxesKey = key;
+      }
+      context.drawImage(this.boxes, 0, 0, width, height);
+      return true;
+    });
   }
 
   dispose(): void {
@@ -118,12 +139,23 @@ export class OverviewPanel {
   }
 }
 
+function colouredBy(drawing: Coloured): BoxesKey {
+  const { model, live, palette, colourBy, tints, heatMost } = drawing;
+  return [model, live, palette, colourBy, tints, heatMost];
+}
+
+function sameKey(a: BoxesKey, b: BoxesKey): boolean {
+  return a.length === b.length && a.every((part, at) => part === b[at]);
+}
+
+/** `copied` puts the boxes into the picture from where they were painted; false if it cannot. */
 function drawStrip(
   context: CanvasRenderingContext2D,
   width: number,
   height: number,
   ratio: number,
   picture: OverviewPicture,
+  copied: (drawing: Coloured, scale: OverviewScale) => boolean,
 ): void {
   const { drawing, palette } = picture;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -133,7 +165,7 @@ function drawStrip(
   if (drawing === undefined || drawing.model.scene.boxes === 0) return;
   const { model, live } = drawing;
   const scale = overviewScale(model, width, height);
-  drawBoxesSmall(context, drawing, scale);
+  if (!copied(drawing, scale)) drawBoxesSmall(context, drawing, scale);
   drawView(context, picture.view, palette, scale, width, height);
   const { scene } = model;
   for (let box = 0; box < scene.boxes; box++) {

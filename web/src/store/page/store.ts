@@ -58,6 +58,8 @@ export class Store {
   /** Whether the selection was made by hand. */
   readonly chosen: Accessor<boolean> = () => this.focus().chosen;
   readonly folds: Accessor<FoldState>;
+  /** Whether the layout chooses which scopes are open: until somebody folds or opens one. */
+  readonly choosing: Accessor<boolean>;
   readonly notices: Accessor<readonly Notice[]> = () => this.board.notices();
   /** Grows when columns or ring changed. */
   readonly tick: Accessor<number>;
@@ -83,6 +85,7 @@ export class Store {
     pastValues(values: PastValues): void;
     focus(focus: Focus): void;
     folds(folds: FoldState): void;
+    choosing(choosing: boolean): void;
     tick(count: number): void;
     stops(count: number): void;
     pausing(asked: boolean): void;
@@ -117,6 +120,7 @@ export class Store {
       open: new Set(start.open ?? []),
       shut: new Set(),
     });
+    const [choosing, setChoosing] = createSignal(start.open === undefined);
     const [tick, setTick] = createSignal(0);
     const [stops, setStops] = createSignal(0);
     const [pausing, setPausing] = createSignal(false);
@@ -131,6 +135,7 @@ export class Store {
     this.pastValues = pastValues;
     this.focus = focus;
     this.folds = folds;
+    this.choosing = choosing;
     this.tick = tick;
     this.stops = stops;
     this.pausing = pausing;
@@ -148,6 +153,7 @@ export class Store {
       pastValues: setPastValues,
       focus: setFocus,
       folds: setFolds,
+      choosing: setChoosing,
       tick: setTick,
       stops: setStops,
       pausing: setPausing,
@@ -449,8 +455,14 @@ export class Store {
     this.set.focus(focusAfter(this.focus(), act));
   }
 
+  /** Takes over which scopes the layout chose to open. */
+  choose(open: ReadonlySet<string>): void {
+    if (this.choosing()) this.set.folds({ open, shut: this.folds().shut });
+  }
+
   toggleScope(path: string): void {
     const folds = this.folds();
+    this.set.choosing(false);
     this.set.folds(folds.open.has(path) ? folded(folds, path) : unfolded(folds, path));
   }
 
@@ -463,6 +475,7 @@ export class Store {
   }
 
   setOpen(open: ReadonlySet<string>): void {
+    this.set.choosing(false);
     this.set.folds({ open, shut: new Set() });
   }
 

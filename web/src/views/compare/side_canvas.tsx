@@ -49,6 +49,7 @@ export function SideCanvas(props: SideCanvasProps): JSX.Element {
         else props.pick(hit === undefined ? undefined : item(hit.id));
       },
       toggleScope: (path) => props.toggle(path),
+      chosen: () => undefined,
       // There is nothing to stop: the gutter picks as the rest of the node does.
       toggleBreakpoint: (id) => props.pick(item(id)),
       hover: (hit) => props.hover(hit?.kind === "node" ? item(hit.id) : undefined),

@@ -98,6 +98,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
     const created = createGraphView(host, {
       select: (item) => props.store.select(item),
       toggleScope: (path) => props.store.toggleScope(path),
+      chosen: (open) => props.store.choose(open),
       toggleBreakpoint: (node) => props.toggleBreakpoint(node),
       hover: (item) => setHovered(item?.kind === "node" ? item.id : undefined),
       camera: (zoom) => props.ui.setZoom(zoom),
@@ -193,6 +194,7 @@ function Feed(
     const graph = store.model()?.graph;
     return graph !== undefined && past() ? graphWith(graph, store.pastValues()) : graph;
   });
+  createEffect(() => view.setChoosing(store.choosing()));
   createEffect(() => {
     const graph = model();
     if (graph !== undefined) view.setGraph(graphModel(graph));

@@ -1,0 +1,152 @@
+import { describe, expect, it } from "vitest";
+import { composeScene } from "@/layout/compose";
+import { buildHierarchy } from "@/layout/hierarchy";
+import { NestedLayout } from "@/layout/nested";
+import { plainNode } from "@/layout/testing";
+import { BOX_FOLD, type LayoutNode, type Scene } from "@/layout/types";
+import { unfold } from "@/layout/unfolding";
+
+const VALUES = 100_000;
+
+/** A model of so many blocks, each with so many operations in each of two scopes. */
+function model(blocks: number, size: number): LayoutNode[] {
+  const nodes: LayoutNode[] = [];
+  const chain = (scope: string, forward?: number): void => {
+    const id = nodes.length + 1;
+    const inputs = id === 1 ? [] : [VALUES + id - 1];
+    nodes.push({ ...plainNode(id, VALUES), scope, inputs, forward });
+  };
+  for (let block = 0; block < blocks; block++) {
+    for (const part of ["attention", "mlp"]) {
+      for (let k = 0; k < size; k++) chain(`net/layers/${block}/${part}`);
+    }
+  }
+  for (let forward = nodes.length; forward > 0; forward--) {
+    chain(`backward/${nodes[forward - 1]!.scope}`, forward);
+  }
+  return nodes;
+}
+
+function layoutOf(nodes: readonly LayoutNode[]): NestedLayout {
+  return new NestedLayout(buildHierarchy(nodes, new Map()));
+}
+
+function zoomOf({ left, right, top, bottom }: Scene, window: { width: number; height: number }) {
+  return Math.min(window.width / (right - left), window.height / (bottom - top));
+}
+
+const NOTHING: ReadonlySet<string> = new Set();
+
+describe("the first picture", () => {
+  const window = { width: 1000, height: 620 };
+
+  it("is readable in the window, however large the graph is", () => {
+    for (const blocks of [1, 4, 12, 48]) {
+      const layout = layoutOf(model(blocks, 8));
+      const open = unfold(layout, NOTHING, NOTHING, window);
+      expect(zoomOf(composeScene(layout, open, 1), window)).toBeGreaterThanOrEqual(0.75);
+    }
+  });
+
+  it("shows the layers of a model rather than one box", () => {
+    const layout = layoutOf(model(12, 8));
+    const open = unfold(layout, NOTHING, NOTHING, window);
+    const scene = composeScene(layout, open, 1);
+    const { groups } = layout.hierarchy;
+    const folded = [...scene.ref.filter((_, box) => scene.kind[box] === BOX_FOLD)];
+    const layers = folded.filter((ref) => groups[ref]!.path.startsWith("net/layers/"));
+    expect(layers.length).toBeGreaterThanOrEqual(12);
+  });
+
+  it("opens the forward pass before the backward one", () => {
+    const layout = layoutOf(model(12, 8));
+    const open = unfold(layout, NOTHING, NOTHING, window);
+    expect(open.has("net/layers")).toBe(true);
+    expect(open.has("backward/net/layers")).toBe(false);
+  });
+
+  it("leaves what is open and can be read, and keeps what it is told to", () => {
+    const layout = layoutOf(model(2, 3));
+    const before = new Set(["net", "net/layers", "net/layers/0", "net/layers/0/mlp"]);
+    const open = unfold(layout, before, NOTHING, { width: 2000, height: 1400 });
+    for (const path of before) expect(open.has(path)).toBe(true);
+    const kept = new Set(["backward", "backward/net"]);
+    for (const path of kept) {
+      expect(unfold(layout, NOTHING, kept, { width: 300, height: 200 }).has(path)).toBe(true);
+    }
+  });
+});
+
+describe("a long chain", () => {
+  const nodes = Array.from({ length: 60 }, (_, at) => ({
+    ...plainNode(at + 1, VALUES),
+    // Every fifth also reads the node before the last: a skip over whatever lies between.
+    inputs: at === 0 ? [] : [VALUES + at, ...(at % 5 === 4 ? [VALUES + at - 1] : [])],
+  }));
+  const scene = composeScene(layoutOf(nodes), "all", 1);
+
+  it("is cut into columns that fill a window", () => {
+    const width = scene.right - scene.left;
+    const height = scene.bottom - scene.top;
+    expect(height).toBeLessThan(1400);
+    expect(width / height).toBeGreaterThan(0.6);
+    const lefts = new Set(scene.x);
+    expect(lefts.size).toBeGreaterThan(1);
+  });
+
+  it("keeps boxes apart, and edges at their ends", () => {
+    for (let a = 0; a < scene.boxes; a++) {
+      for (let b = a + 1; b < scene.boxes; b++) {
+        const apart =
+          scene.x[a]! + scene.width[a]! <= scene.x[b]! ||
+          scene.x[b]! + scene.width[b]! <= scene.x[a]! ||
+          scene.y[a]! + scene.height[a]! <= scene.y[b]! ||
+          scene.y[b]! + scene.height[b]! <= scene.y[a]!;
+        expect(apart).toBe(true);
+      }
+    }
+    for (let edge = 0; edge < scene.edges; edge++) {
+      const [first, last] = [scene.start[edge]!, scene.start[edge + 1]! - 1];
+      const source = scene.source[edge]!;
+      const target = scene.target[edge]!;
+      const bottom = scene.y[source]! + scene.height[source]!;
+      expect(Math.abs(scene.points[2 * first + 1]! - bottom)).toBeLessThan(2);
+      expect(Math.abs(scene.points[2 * last + 1]! - scene.y[target]!)).toBeLessThan(2);
+    }
+  });
+
+  it("has no line through a box", () => {
+    for (let edge = 0; edge < scene.edges; edge++) {
+      for (let at = scene.start[edge]!; at + 1 < scene.start[edge + 1]!; at++) {
+        const [ax, ay, bx, by] = [0, 1, 2, 3].map((k) => scene.points[2 * at + k]!);
+        if (ax !== bx && ay !== by) continue; // a curve between two layers
+        for (let box = 0; box < scene.boxes; box++) {
+          const inside =
+            Math.max(ax!, bx!) > scene.x[box]! + 1 &&
+            Math.min(ax!, bx!) < scene.x[box]! + scene.width[box]! - 1 &&
+            Math.max(ay!, by!) > scene.y[box]! + 1 &&
+            Math.min(ay!, by!) < scene.y[box]! + scene.height[box]! - 1;
+          expect(inside).toBe(false);
+        }
+      }
+    }
+  });
+});
+
+describe("a wide row of boxes that are alike", () => {
+  it("becomes a grid", () => {
+    const slices = Array.from({ length: 64 }, (_, at) => ({
+      ...plainNode(at + 2, VALUES),
+      inputs: [VALUES + 1],
+    }));
+    const nodes = [
+      plainNode(1, VALUES),
+      ...slices,
+      { ...plainNode(66, VALUES), inputs: slices.map(({ id }) => VALUES + id) },
+    ];
+    const scene = composeScene(layoutOf(nodes), "all", 1);
+    const width = scene.right - scene.left;
+    expect(width).toBeLessThan(3000); // in one row: 8,320
+    expect(width / (scene.bottom - scene.top)).toBeLessThan(5);
+  });
+});

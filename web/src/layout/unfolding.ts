@@ -1,0 +1,76 @@
+/**
+ * Which scopes are open in the first picture: as many as stay readable in the window.
+ *
+ * Invariant: the forward pass before the others, breadth first, larger scopes first; what is open by
+ * then stays open if it can still be read.
+ */
+
+import { composeScene } from "@/layout/compose";
+import { COLUMN_FORWARD, type Group, type Hierarchy } from "@/layout/hierarchy";
+import type { NestedLayout } from "@/layout/nested";
+
+/** The canvas, in px of the screen. */
+export interface Window {
+  readonly width: number;
+  readonly height: number;
+}
+
+/** Names of 12 px are 9 px on the screen then. */
+const READABLE = 0.75;
+/** A picture that is already there is left alone down to this zoom. */
+const TOLERABLE = 0.6;
+const MARGIN = 28;
+/** Scopes with more boxes of their own are opened by hand. */
+const MOST_BOXES = 300;
+const BUDGET_MS = 250;
+/** What fills parameters before the first step: it is no part of the model's story. */
+const BEFORE_STEPS = "initialisation";
+
+/** Adds to `open`, or begins anew if that cannot be read; `kept` stay open in any case. */
+export function unfold(
+  layout: NestedLayout,
+  open: ReadonlySet<string>,
+  kept: ReadonlySet<string>,
+  window: Window,
+): ReadonlySet<string> {
+  const end = performance.now() + BUDGET_MS;
+  const zoomOf = (paths: ReadonlySet<string>): number => {
+    const { left, right, top, bottom } = composeScene(layout, paths, 0);
+    return Math.min(
+      (window.width - 2 * MARGIN) / Math.max(right - left, 1),
+      (window.height - 2 * MARGIN) / Math.max(bottom - top, 1),
+    );
+  };
+  const { hierarchy } = layout;
+  layout.setColumn((window.height - 2 * MARGIN) / READABLE);
+  let best: ReadonlySet<string> = zoomOf(open) >= TOLERABLE ? open : kept;
+  // Where not even the folded picture is large enough, what is opened makes it no smaller.
+  const least = Math.min(READABLE, zoomOf(best));
+  const all = children(hierarchy, hierarchy.groups[0]!);
+  const isForward = (group: Group): boolean => group.column === COLUMN_FORWARD;
+  for (const roots of [all.filter(isForward), all.filter((group) => !isForward(group))]) {
+    let level = roots;
+    while (level.length > 0) {
+      const next: Group[] = [];
+      for (const group of level) {
+        if (!best.has(group.path)) {
+          if (performance.now() > end) return best;
+          const more = new Set(best).add(group.path);
+          const boxes = group.nodes.length + group.groups.length;
+          if (boxes > MOST_BOXES || zoomOf(more) < least) continue;
+          best = more;
+        }
+        next.push(...children(hierarchy, group));
+      }
+      level = next;
+    }
+  }
+  return best;
+}
+
+function children(hierarchy: Hierarchy, group: Group): Group[] {
+  return group.groups
+    .map((index) => hierarchy.groups[index]!)
+    .filter(({ path }) => path !== BEFORE_STEPS)
+    .sort((a, b) => b.ops - a.ops);
+}
