@@ -53,7 +53,10 @@ def opened(start: Start, page: Page, tmp_path: Path) -> Callable[..., None]:
 
 
 def look_at(page: Page, name: str) -> None:
+    search = page.get_by_placeholder("name or op:matmul")
+    search.fill(name)  # its scope may be folded
     page.locator(f'[data-testid="outline-row"][data-name$="{name}"]').first.click()
+    search.fill("")
     expect(by(page, "inspector-title")).to_have_text(name)
 
 

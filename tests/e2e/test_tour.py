@@ -41,9 +41,9 @@ def test_the_tour(page: Page, start: Callable[..., Debuggee], tmp_path: Path) ->
         assert f"`{scope}`" in first
         expect(row(scope)).to_be_visible()
 
-    assert "Select **loss** in the outline to the left and press <kbd>Enter</kbd>" in second
+    assert "Select **loss** in the outline to the left and press <kbd>→</kbd> to open it, if it is folded" in second
     row("loss").click()
-    page.keyboard.press("Enter")
+    page.keyboard.press("ArrowRight")
     assert "Select its `exp` and press <kbd>F9</kbd>" in second
     row("loss/exp").click()
     page.keyboard.press("F9")

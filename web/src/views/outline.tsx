@@ -54,6 +54,7 @@ export function Outline(props: OutlineProps): JSX.Element {
   });
   const rows = createMemo(() => {
     const tree = props.store.tree();
+    if (!props.store.first.there()) return [];
     return tree === undefined ? [] : visibleRows(tree, props.store.folds().open, matches());
   });
   const marks = createMemo(() => {

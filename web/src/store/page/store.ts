@@ -17,6 +17,7 @@ import {
   sameStop,
   unfolded,
 } from "@/store/debugger/stop_follow";
+import { FirstPicture } from "@/store/page/first_picture";
 import { type Notice, NoticeBoard } from "@/store/page/notices";
 import { type Item, type PageAddress, readAddress } from "@/store/page/url";
 import { recordsToCome, STILL_MS } from "@/store/run/arrival";
@@ -25,7 +26,7 @@ import { ExecutionRing, NodeColumns } from "@/store/run/columns";
 import type { Cursor, Reached } from "@/store/run/cursor";
 import { type PastValues, reshapedValues } from "@/store/run/past_values";
 import { type RunModel, update, withStepsAround } from "@/store/run/run_model";
-import { buildTree, firstOpen, type Tree } from "@/store/run/tree";
+import { buildTree, type Tree } from "@/store/run/tree";
 import { decodeExecutions } from "@/wire/decode";
 import type { Link, Wire } from "@/wire/socket";
 import { inWords, RequestError } from "@/wire/socket";
@@ -42,8 +43,6 @@ import {
 
 export type Requests = Pick<Wire, "request">;
 
-const FIRST_OPEN_ROWS = 48;
-
 export class Store {
   readonly link: Accessor<Link>;
   readonly runs: Accessor<readonly RunInfo[]>;
@@ -58,8 +57,7 @@ export class Store {
   /** Whether the selection was made by hand. */
   readonly chosen: Accessor<boolean> = () => this.focus().chosen;
   readonly folds: Accessor<FoldState>;
-  /** Whether the layout chooses which scopes are open: until somebody folds or opens one. */
-  readonly choosing: Accessor<boolean>;
+  readonly first: FirstPicture;
   readonly notices: Accessor<readonly Notice[]> = () => this.board.notices();
   /** Grows when columns or ring changed. */
   readonly tick: Accessor<number>;
@@ -85,7 +83,6 @@ export class Store {
     pastValues(values: PastValues): void;
     focus(focus: Focus): void;
     folds(folds: FoldState): void;
-    choosing(choosing: boolean): void;
     tick(count: number): void;
     stops(count: number): void;
     pausing(asked: boolean): void;
@@ -100,7 +97,6 @@ export class Store {
   private ended: string | undefined;
   private wire: Requests | undefined;
   private treeOf: RunModel["graph"] | undefined;
-  private opened = false;
   /** The address's request; undefined once the first run has arrived. */
   private start: PageAddress | undefined;
   private wantedSeq: number | undefined;
@@ -120,7 +116,6 @@ export class Store {
       open: new Set(start.open ?? []),
       shut: new Set(),
     });
-    const [choosing, setChoosing] = createSignal(start.open === undefined);
     const [tick, setTick] = createSignal(0);
     const [stops, setStops] = createSignal(0);
     const [pausing, setPausing] = createSignal(false);
@@ -135,13 +130,14 @@ export class Store {
     this.pastValues = pastValues;
     this.focus = focus;
     this.folds = folds;
-    this.choosing = choosing;
     this.tick = tick;
     this.stops = stops;
     this.pausing = pausing;
     this.overdue = overdue;
     this.reached = reached;
-    this.opened = start.open !== undefined;
+    this.first = new FirstPicture(start.open !== undefined, (open, instead) => {
+      setFolds((now) => ({ ...now, open: instead ? open : new Set([...now.open, ...open]) }));
+    });
     this.start = start;
     this.set = {
       link: setLink,
@@ -153,7 +149,6 @@ export class Store {
       pastValues: setPastValues,
       focus: setFocus,
       folds: setFolds,
-      choosing: setChoosing,
       tick: setTick,
       stops: setStops,
       pausing: setPausing,
@@ -231,11 +226,7 @@ export class Store {
       this.treeOf = model.graph;
       const tree = buildTree(model.graph);
       this.set.tree(tree);
-      if (!this.opened && model.graph.count > 0) {
-        this.opened = true;
-        const { open, shut } = this.folds();
-        this.set.folds({ open: new Set([...open, ...firstOpen(tree, FIRST_OPEN_ROWS)]), shut });
-      }
+      if (model.graph.count > 0) this.first.begin(tree);
       this.live.reserve(model.graph.nodes.length);
     }
     if (model.session?.phase !== "running") this.set.pausing(false);
@@ -417,7 +408,7 @@ export class Store {
         this.request({ type: "unsubscribe", run: before }, "done").catch(() => undefined);
         this.attend({ type: "reset" });
         this.set.folds({ open: new Set(), shut: new Set() });
-        this.opened = false;
+        this.first.again();
         this.start = undefined;
       }
       this.wantedSeq = undefined;
@@ -455,14 +446,9 @@ export class Store {
     this.set.focus(focusAfter(this.focus(), act));
   }
 
-  /** Takes over which scopes the layout chose to open. */
-  choose(open: ReadonlySet<string>): void {
-    if (this.choosing()) this.set.folds({ open, shut: this.folds().shut });
-  }
-
   toggleScope(path: string): void {
     const folds = this.folds();
-    this.set.choosing(false);
+    this.first.end();
     this.set.folds(folds.open.has(path) ? folded(folds, path) : unfolded(folds, path));
   }
 
@@ -475,7 +461,7 @@ export class Store {
   }
 
   setOpen(open: ReadonlySet<string>): void {
-    this.set.choosing(false);
+    this.first.end();
     this.set.folds({ open, shut: new Set() });
   }
 

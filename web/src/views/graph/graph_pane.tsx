@@ -98,12 +98,15 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
     const created = createGraphView(host, {
       select: (item) => props.store.select(item),
       toggleScope: (path) => props.store.toggleScope(path),
-      chosen: (open) => props.store.choose(open),
+      chosen: (open) => props.store.first.choose(open),
       toggleBreakpoint: (node) => props.toggleBreakpoint(node),
       hover: (item) => setHovered(item?.kind === "node" ? item.id : undefined),
       camera: (zoom) => props.ui.setZoom(zoom),
       scale: setMost,
-      layout: (busy) => props.ui.setLayoutBusy(busy),
+      layout: (busy) => {
+        props.ui.setLayoutBusy(busy);
+        if (!busy) props.store.first.arrived();
+      },
     });
     strip.append(created.overview);
     setView(created);
@@ -194,7 +197,7 @@ function Feed(
     const graph = store.model()?.graph;
     return graph !== undefined && past() ? graphWith(graph, store.pastValues()) : graph;
   });
-  createEffect(() => view.setChoosing(store.choosing()));
+  createEffect(() => view.setChoosing(store.first.choosing()));
   createEffect(() => {
     const graph = model();
     if (graph !== undefined) view.setGraph(graphModel(graph));
