@@ -8,7 +8,7 @@ import { Tween } from "@/render/camera/tween";
 import { foldColour, heatMost, nodeColour, stripOf } from "@/render/draw/box_style";
 import type { Drawing } from "@/render/draw/draw";
 import { drawBoxes } from "@/render/draw/draw_boxes";
-import { linkPoints, savedWords } from "@/render/draw/draw_edges";
+import { linkPoints, routeNear, savedWords } from "@/render/draw/draw_edges";
 import { drawScopeLabels, placeScopeLabels } from "@/render/draw/draw_far_labels";
 import { liveState } from "@/render/draw/execution_overlay";
 import { literalPalette, quietInk, sequential, tinted } from "@/render/draw/palette";
@@ -290,5 +290,35 @@ describe("ink on tinted boxes", () => {
       expect(contrast(quietInk(palette, true), ground), tint).toBeGreaterThanOrEqual(4.5);
     }
     expect(contrast(quietInk(palette, false), palette["bg-raised"])).toBeGreaterThanOrEqual(4.5);
+  });
+});
+
+describe("a route that leads far out of sight", () => {
+  const view = { x: 1000, y: 1000, width: 800, height: 500 };
+  const route = (...points: number[]) => ({
+    points,
+    start: 0,
+    end: points.length / 2,
+    straightFirst: true,
+  });
+
+  it("is stroked near the view only", () => {
+    const far = routeNear(route(1200, 900, 1200, 1100, 300_000, 1300, 300_000, 1400), view);
+    for (let at = far.start; at < far.end; at++) {
+      expect(Math.abs(far.points[2 * at]!)).toBeLessThan(6000);
+    }
+    // What is in sight stays where it is.
+    expect([...Array.from(far.points)].slice(0, 4)).toEqual([1200, 900, 1200, 1100]);
+  });
+
+  it("does not move while the view moves a little, so that dashes do not crawl", () => {
+    const long = route(1200, -80_000, 1200, 90_000);
+    const moved = routeNear(long, { ...view, x: 1003, y: 1004 });
+    expect(moved.points).toEqual(routeNear(long, view).points);
+  });
+
+  it("is left as it is when it is near", () => {
+    const near = route(1200, 900, 1200, 1100);
+    expect(routeNear(near, view)).toBe(near);
   });
 });
