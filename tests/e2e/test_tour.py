@@ -41,7 +41,7 @@ def test_the_tour(page: Page, start: Callable[..., Debuggee], tmp_path: Path) ->
         assert f"`{scope}`" in first
         expect(row(scope)).to_be_visible()
 
-    assert "Select **loss** in the outline to the left and press <kbd>→</kbd> to open it, if it is folded" in second
+    assert "Select **loss** in the outline to the left and press <kbd>→</kbd> to open it" in second
     row("loss").click()
     page.keyboard.press("ArrowRight")
     assert "Select its `exp` and press <kbd>F9</kbd>" in second
