@@ -12,6 +12,8 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 from nodescope.adapters.torch.tensors import host_array
+from nodescope.api import Run
+from nodescope.record.recording import Recording
 from tests.torch.observing import edges_of, nodes_of, observed
 
 
@@ -184,3 +186,22 @@ def test_other_kinds_of_tensors_are_harmless(tmp_path: Path) -> None:
 
 def test_zeros_that_are_held_nowhere_are_shown_as_zeros() -> None:
     assert host_array(torch._efficientzerotensor(3)).tolist() == [0, 0, 0]
+
+
+def test_what_begins_a_step_that_is_left_out_is_the_same_node(tmp_path: Path) -> None:
+    model = nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters())
+    run = Run(tmp_path / "run.nscope", max_slowdown=1e9)
+    run.start()
+    run.bus.leaves_out = lambda step: step > 2
+    try:
+        for _ in range(6):
+            loss = model(torch.randn(4, 3)).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    finally:
+        run.finish()
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        names = [row.node.name for row in recording.nodes() if row.node.op == "randn"]
+    assert names == ["randn"]

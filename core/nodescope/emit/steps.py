@@ -109,6 +109,9 @@ class Steps:
                 # Changes made by the last step may reach this one.
                 self.steady = None if self._varied else self.epoch
                 self._varied = False
+            elif self._inferred:
+                # The operation that begins a step is emitted before the step can be left out.
+                self.epoch = object()
             if not self.marked:  # a batch generator's earlier nodes are its nodes in steps
                 self.identity.forget_loops()
             self.step += 1

@@ -78,6 +78,17 @@ def test_calls_count_anew_in_each_observed_step() -> None:
     assert epochs[1] is not epochs[2]
 
 
+def test_what_begins_a_step_that_is_left_out_is_its_first_call() -> None:
+    steps, _, _ = fresh()
+    steps.bus.leaves_out = lambda step: step > 1
+    epochs = []
+    for _ in range(3):
+        steps.root_called()
+        epochs.append(steps.epoch)
+        steps.optimizer_stepped()
+    assert len(set(map(id, epochs))) == 3
+
+
 def test_an_unobserved_step_lets_the_library_rest_until_the_next() -> None:
     steps, told, attachment = fresh()
     steps.bus.leaves_out = lambda step: step == 2
