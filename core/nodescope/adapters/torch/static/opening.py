@@ -38,6 +38,8 @@ def open_program(
         with unobserved():
             given = inputs_of(program, file)
         _tell(given.said)
+        if joint:
+            _tell("the backward pass begins at the first output; if it is no scalar, at its sum")
         program.run(*given.args, **given.kwargs)
     except NodescopeError as error:
         say(str(error))

@@ -10,6 +10,7 @@ Invariant: a run leaves the program's parameters and buffers as they are.
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -217,7 +218,14 @@ class Program:
     def _draw(self, emitter: Emitter) -> int:
         drawn = Drawn(emitter)
         fakes = [node.meta.get("val") for node in self._places]
-        with unobserved(), _at_the_top(), drawing(drawn, fake_mode_of(fakes)) as operations:
+        with (
+            warnings.catch_warnings(),
+            unobserved(),
+            _at_the_top(),
+            drawing(drawn, fake_mode_of(fakes)) as operations,
+        ):
+            # Of autograd, which looks for the memory of tensors that have none.
+            warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor")
             inputs = []
             with Quiet(operations.place):
                 for spec, owner, fake in zip(self._specs, self._owners, fakes, strict=True):
