@@ -52,22 +52,26 @@ class Row:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds per call in each round: on the clock, and of the processor in all threads."""
+    """Seconds per call in each round: on the clock, and of the processor, in all threads and in the
+    calling one.
+    """
 
     wall: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
+    own: list[float] = field(default_factory=list)
 
 
-def spent(call: Callable[[], object], repeats: int) -> tuple[float, float]:
-    """Wall and processor seconds per call, over ``repeats`` with the garbage collector off."""
+def spent(call: Callable[[], object], repeats: int) -> tuple[float, float, float]:
+    """Seconds per call as in `Times`, over ``repeats`` with the garbage collector off."""
     was_on = gc.isenabled()
     gc.disable()
     try:
-        cpu, start = time.process_time(), time.perf_counter()
+        own, cpu, start = time.thread_time(), time.process_time(), time.perf_counter()
         for _ in range(repeats):
             call()
         wall = time.perf_counter() - start
-        return wall / repeats, (time.process_time() - cpu) / repeats
+        cpu, own = time.process_time() - cpu, time.thread_time() - own
+        return wall / repeats, cpu / repeats, own / repeats
     finally:
         if was_on:
             gc.enable()
@@ -84,15 +88,15 @@ def paired_times(
     rounds: int = 15,
     budget_s: float = 0.02,
     within: Mapping[str, Callable[[], AbstractContextManager[object]]] | None = None,
-    warm: bool = False,
+    warm: int = 0,
 ) -> dict[str, Times]:
     """Time each contender once per round, in turn.
 
     Args:
         budget_s: Calls are repeated for about so long in each round.
         within: A context per contender, entered before its round and warmed up by one call.
-        warm: Each contender makes one more call before it is timed, in each round; so that it
-            finds its own data and threads, not those of whoever ran before.
+        warm: So many more calls does each contender make before it is timed, in each round; so
+            that it finds its own data and threads, not those of whoever ran before.
     """
     around = within or {}
     repeats = {}
@@ -106,11 +110,12 @@ def paired_times(
         for name, call in contenders.items():
             gc.collect()
             with around.get(name, nullcontext)():
-                if warm or name in around:
+                for _ in range(max(warm, int(name in around))):
                     call()
-                wall, cpu = spent(call, repeats[name])
+                wall, cpu, own = spent(call, repeats[name])
             times[name].wall.append(wall)
             times[name].cpu.append(cpu)
+            times[name].own.append(own)
     return times
 
 

@@ -11,16 +11,21 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Literal, Protocol
+from collections.abc import Callable
+from typing import Any, Literal, Protocol
 
 import msgspec
 import numpy as np
 
 from nodescope.ir.capabilities import ENGINE, Framework
+from nodescope.ir.demands import Demand as Demand
+from nodescope.ir.demands import Opens as Opens
+from nodescope.ir.demands import union
 from nodescope.ir.graph import Graph, Node, ScopeDescribed, Value
 from nodescope.ir.provenance import Fate, KernelCost, MemoryReport, Rewrite
+from nodescope.ir.track import Track
 from nodescope.telling import last_line, say
+from nodescope.thread_frames import has_no_room
 
 Level = Literal["graph", "timing", "summary", "values"]
 LEVELS: tuple[Level, ...] = ("graph", "timing", "summary", "values")
@@ -218,6 +223,32 @@ class NodeFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
     lane: int = 0
 
 
+class NodesFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """Several nodes have run, without a `NodeFinished` for each; see `Bus.block_level`.
+
+    Attributes:
+        track: What runs on it.
+        first: The first execution, by its place on the track.
+        times: Start and end of each execution, in nanoseconds since the run began; int64, of shape
+            (executions, 2).
+        attrs: Attributes as in `NodeFinished`, by place on the track, where they differ.
+        statistics: One row for each output, in the order of the track; None at level ``timing``.
+    """
+
+    track: Track
+    first: int
+    times: Array
+    step: int
+    thread: int
+    attrs: dict[int, dict[str, Any]] = {}
+    statistics: Array | None = None
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes that ran, one for each execution."""
+        return self.track.nodes[self.first : self.first + len(self.times)]
+
+
 class NodeFailed(msgspec.Struct, frozen=True, tag=True):
     """A node raised. The same exception propagates through the program.
 
@@ -347,6 +378,7 @@ Event = (
     | StepFinished
     | NodeStarted
     | NodeFinished
+    | NodesFinished
     | NodeFailed
     | GradientComputed
     | GradientReached
@@ -363,55 +395,6 @@ class Probe(Protocol):
 
     def emit(self, event: Event) -> None:
         """Take an event. May return late: that is how a debugger stops a program."""
-
-
-Opens = Callable[[Node], bool]
-"""A predicate on nodes that are to be expanded."""
-
-
-class Demand(msgspec.Struct, frozen=True):
-    """What has to be emitted now: the demand of one probe, or of all probes together.
-
-    Attributes:
-        starts: `NodeStarted` before each node.
-        gradients: `GradientReached`.
-        arrays: Live arrays in `NodeFinished`. If false, an emitter that runs many nodes at once may
-            leave them out and only report times. None: no opinion; if all are None, arrays are
-            sent.
-        opened: Compiled kernels that match one of these, or that cover a matching node, are also
-            run node by node.
-        stops: Why the gate has to see every node, such as a breakpoint, or ``""``. If set, no step
-            is left out, and arrays are sent.
-        whole: Why another probe has to, or ``""``.
-    """
-
-    starts: bool = False
-    gradients: bool = False
-    arrays: bool | None = None
-    opened: tuple[Opens, ...] = ()
-    stops: str = ""
-    whole: str = ""
-
-    @property
-    def seen_whole(self) -> str:
-        """Why no step may be left out, or ``""``."""
-        return self.stops or self.whole
-
-
-def union(demands: Iterable[Demand]) -> Demand:
-    """The demand that satisfies all of them; `Demand.arrays` is decided."""
-    starts = gradients = False
-    arrays: bool | None = None
-    opened: tuple[Opens, ...] = ()
-    stops = whole = ""
-    for demand in demands:
-        starts, gradients = starts or demand.starts, gradients or demand.gradients
-        if demand.arrays is not None:
-            arrays = bool(arrays) or demand.arrays
-        opened += demand.opened
-        stops, whole = stops or demand.stops, whole or demand.whole
-    return Demand(starts, gradients, arrays is not False or bool(stops or whole), opened, stops,
-                  whole)  # fmt: skip
 
 
 class Bus:
@@ -432,11 +415,13 @@ class Bus:
         held_ns: Time for which the debugger has held the program so far; updated by the gate.
         watched_ns: Time that watches have cost the program's threads so far.
         on_fault: Called with the probe and its exception when a probe was removed.
+        catch_up: Called before an event, but for spans, to emit what happened earlier; or None.
+        on_change: Called when probes or their demands have changed.
     """
 
     __slots__ = (
-        "_lock", "_wanted", "demand", "edits", "held_ns", "leaves_out", "leaves_out_call",
-        "on_fault", "origin_ns", "probes", "watched_ns",
+        "_lock", "_wanted", "catch_up", "demand", "edits", "held_ns", "leaves_out",
+        "leaves_out_call", "on_change", "on_fault", "origin_ns", "probes", "watched_ns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -447,6 +432,8 @@ class Bus:
         self.origin_ns = time.perf_counter_ns()
         self.held_ns = self.watched_ns = 0
         self.on_fault: Callable[[Probe, Exception], None] = _report_fault
+        self.catch_up: Callable[[], None] | None = None
+        self.on_change: Callable[[], None] | None = None
         self._lock = threading.RLock()  # reentrant: a signal handler may stop the program here
         self._wanted: dict[int, tuple[object, Demand]] = {}
         self.demand = union(())
@@ -459,6 +446,28 @@ class Bus:
         with self._lock:
             self._wanted[id(probe)] = probe, demand
             self.demand = union(wanted for _, wanted in self._wanted.values())
+        self._changed()
+
+    def block_level(self) -> Level | None:
+        """The most that is wanted of each execution if all probes take `NodesFinished`; else None.
+
+        A probe that does has a method ``block_level`` that answers the same for itself.
+        """
+        demand = self.demand
+        if demand.starts or demand.gradients or demand.seen_whole:
+            return None
+        most = 0
+        for probe in self.probes:
+            asked: Callable[[], Level | None] | None = getattr(probe, "block_level", None)
+            level = asked() if asked is not None else None
+            if level is None:
+                return None
+            most = max(most, LEVELS.index(level))
+        return LEVELS[most]
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
 
     def begin(self) -> int:
         """Begin the run; return the wall time in nanoseconds since 1970."""
@@ -486,7 +495,7 @@ class Bus:
         try:
             return predicate is not None and predicate(about)
         except Exception as error:
-            if _has_no_room(error):
+            if has_no_room(error):
                 return False
             self.leaves_out = self.leaves_out_call = None
             probe = getattr(predicate, "__self__", None)
@@ -499,6 +508,7 @@ class Bus:
         with self._lock:
             at = self.probes.index(before) if before in self.probes else len(self.probes)
             self.probes = (*self.probes[:at], probe, *self.probes[at:])
+        self._changed()
 
     def remove(self, probe: Probe) -> None:
         """Remove a probe; a missing one is ignored."""
@@ -506,9 +516,12 @@ class Bus:
             self.probes = tuple(p for p in self.probes if p is not probe and _meant(p) is not probe)
             if self._wanted.pop(id(_meant(probe)), None) is not None:
                 self.demand = union(wanted for _, wanted in self._wanted.values())
+        self._changed()
 
     def emit(self, event: Event) -> None:
         """Pass an event to each probe in turn. Never raises an `Exception`."""
+        if self.catch_up is not None and event.__class__ is not HostSpan:
+            self.catch_up()
         for probe in self.probes:
             try:
                 probe.emit(event)
@@ -521,7 +534,7 @@ class Bus:
         If the program's own recursion left the probe no stack space, it stays: before the next
         event it receives the essential missed events, and the counts of the others.
         """
-        if _has_no_room(error):
+        if has_no_room(error):
             if event is not None:
                 self._owe(probe, event)
             return
@@ -573,20 +586,6 @@ class _Owing:
 
 def _uncounted(node: Node) -> None:
     """For a probe that does not count executions."""
-
-
-# A probe that needs more frames than this is itself at fault, whatever the program did.
-_OWN_FRAMES: Final = 200
-
-
-def _has_no_room(error: Exception) -> bool:
-    """Whether a probe raised because the program was near its recursion limit."""
-    if not isinstance(error, RecursionError):
-        return False
-    frames, at = 0, error.__traceback__
-    while at is not None and frames <= _OWN_FRAMES:
-        frames, at = frames + 1, at.tb_next
-    return frames <= _OWN_FRAMES
 
 
 def _meant(probe: Probe) -> Probe:

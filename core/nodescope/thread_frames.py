@@ -44,3 +44,17 @@ def _without_collections() -> Iterator[dict[int, FrameType]]:
     steps = chain((gc.isenabled, gc.disable, sys._current_frames), compress((gc.enable,), results))
     # Taking the frames yields None, then the third result, which is discarded.
     return filter(None, chain(map(results.extend, (map(call, steps),)), map(results.pop, (2,))))
+
+
+# A probe that needs more frames than this is itself at fault, whatever the program did.
+_OWN_FRAMES: Final = 200
+
+
+def has_no_room(error: Exception) -> bool:
+    """Whether a probe raised because the program was near its recursion limit."""
+    if not isinstance(error, RecursionError):
+        return False
+    frames, at = 0, error.__traceback__
+    while at is not None and frames <= _OWN_FRAMES:
+        frames, at = frames + 1, at.tb_next
+    return frames <= _OWN_FRAMES

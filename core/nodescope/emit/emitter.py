@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from nodescope.emit import phases
 from nodescope.emit.frames import call_site, user_instruction, user_source
@@ -90,6 +90,13 @@ class Pending:
         return self.entry.node
 
 
+class Journal(Protocol):
+    """Takes down the calls of a step, so that a library can recognise the next one."""
+
+    def entered(self, cursor: Cursor, key: str, entry: Entry) -> None:
+        """Note that a call was given a node: the key is that of `Cursor.slots`."""
+
+
 class Emitter(Steps):
     """The observation of one run of a program.
 
@@ -108,6 +115,8 @@ class Emitter(Steps):
         self.graph_id = itertools.count(1).__next__
         """The source of ids for captured graphs."""
         self._pairs: dict[int, int] = {}
+        self.journal: Journal | None = None
+        """What takes down each call, or None."""
         self._sites: dict[tuple[object, ...], int] = {}
 
     # Counts
@@ -363,6 +372,8 @@ class Emitter(Steps):
             for a, b in zip(specs, entry.values, strict=False)
         ):
             self.respecify(entry, specs)
+        if self.journal is not None:
+            self.journal.entered(cursor, key, entry)
         bus, step = self.bus, self.step
         start = _now()
         edits: Edits = {}
@@ -503,15 +514,19 @@ class Emitter(Steps):
         Returns:
             As in `finish`.
         """
-        if self._pairs.get(value) != gradient:
-            self._pairs[value] = gradient
-            self.bus.emit(GradientComputed(value, gradient))
+        self.pair(value, gradient)
         bus = self.bus
         if not bus.demand.gradients:
             return {}
         state = current()
         bus.emit(GradientReached(value, gradient, array, self.step, state.thread, bus.now_ns()))
         return self.edits(state)
+
+    def pair(self, value: int, gradient: int) -> None:
+        """Emit that ``gradient`` is the gradient of ``value``, unless that is known."""
+        if self._pairs.get(value) != gradient:
+            self._pairs[value] = gradient
+            self.bus.emit(GradientComputed(value, gradient))
 
     def node_of(self, value: int) -> Node | None:
         """The node that produced a value in this run."""

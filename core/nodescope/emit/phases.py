@@ -9,12 +9,18 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from nodescope.emit import state as states
 from nodescope.emit.state import ThreadState
 from nodescope.ir.graph import Phase
 from nodescope.ir.scopes import join
 
 Place = Callable[[Any], tuple[str, int] | None]
 """Scope and id of the node that made a tensor (or an op's outputs), if known."""
+
+
+def _moved(state: ThreadState) -> None:
+    if states.moved is not None:
+        states.moved(state)
 
 
 @contextlib.contextmanager
@@ -40,10 +46,12 @@ def backward_phase(state: ThreadState, place: Place) -> Iterator[Callable[[Any],
 
     state.phase = "backward"
     state.cursor = None
+    _moved(state)
     try:
         yield differentiate
     finally:
         state.scope, state.phase, state.cursor, state.forward = saved
+        _moved(state)
 
 
 @contextlib.contextmanager
@@ -51,10 +59,12 @@ def optimizer_phase(state: ThreadState, path: str) -> Iterator[None]:
     """Make the nodes inside optimizer nodes under ``optimizer/<path>``."""
     saved = (state.scope, state.phase, state.cursor)
     state.scope, state.phase, state.cursor = join("optimizer", path), "optimizer", None
+    _moved(state)
     try:
         yield
     finally:
         state.scope, state.phase, state.cursor = saved
+        _moved(state)
 
 
 @contextlib.contextmanager
@@ -64,10 +74,12 @@ def recompute_phase(state: ThreadState, path: str) -> Iterator[None]:
     path = path.removeprefix("recompute").lstrip("/")
     state.scope, state.phase = join("recompute", path).rstrip("/"), "recompute"
     state.cursor = state.forward = None
+    _moved(state)
     try:
         yield
     finally:
         state.scope, state.phase, state.cursor, state.forward = saved
+        _moved(state)
 
 
 @contextlib.contextmanager
@@ -87,10 +99,12 @@ def phase(
     if name == "backward":
         state.scope = join("backward", scope.removeprefix("recompute").lstrip("/")).rstrip("/")
     state.phase, state.cursor, state.forward = name, None, forward
+    _moved(state)
     try:
         yield
     finally:
         state.scope, state.phase, state.cursor, state.forward = saved
+        _moved(state)
 
 
 @contextlib.contextmanager
@@ -98,7 +112,9 @@ def scope(state: ThreadState, path: str) -> Iterator[None]:
     """Place the nodes inside in a scope below the current one."""
     saved = (state.scope, state.cursor)
     state.scope, state.cursor = join(state.scope, path), None
+    _moved(state)
     try:
         yield
     finally:
         state.scope, state.cursor = saved
+        _moved(state)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from nodescope.emit import emitter as emitters
+from nodescope.emit import state as states
 from nodescope.emit.frames import where
 from nodescope.emit.state import current
 from nodescope.errors import UsageError
@@ -54,11 +55,15 @@ class name_scope:
         else:
             called = state.scope = join(state.scope, self.name)
         state.cursor = None
+        if states.moved is not None:
+            states.moved(state)
         return called  # type: ignore[no-any-return]
 
     def __exit__(self, *_: object) -> None:
         state = current()
         state.scope, state.cursor = self._saved.pop()
+        if states.moved is not None:
+            states.moved(state)
 
     def __call__(self, function: Function) -> Function:
         """The function wrapped so that all its calls are in this scope."""

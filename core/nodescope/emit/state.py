@@ -6,6 +6,7 @@ Invariant: each thread has its own; nothing here is shared.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nodescope.ir.graph import Phase, SourceLocation
@@ -45,6 +46,16 @@ class ThreadState:
         self.builder: Any = None
         self.source: SourceLocation | None = None
         self.rounds: Rounds | None = None
+
+
+moved: Callable[[ThreadState], None] | None = None
+"""Called on a thread whose scope or phase was changed by a context, or None."""
+
+
+def follow(changed: Callable[[ThreadState], None] | None) -> None:
+    """Have a function called on each thread whose scope or phase a context changes."""
+    global moved
+    moved = changed
 
 
 class _Local(threading.local):

@@ -96,6 +96,11 @@ class Steps:
         self._inferred = False
         self._begin()
 
+    def begin_due(self) -> None:
+        """Begin the step that the next call would begin, if one is due."""
+        if self._due:
+            self._begin()
+
     def _begin(self) -> None:
         self.end_step()
         bus = self.bus

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import msgspec
@@ -33,13 +32,15 @@ from nodescope.ir.attrs import encode
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node, ScopeDescribed, Value
 from nodescope.ir.identity import MOST_RESHAPED
+from nodescope.record import blocks
 from nodescope.record.batch_summary import summary_rows
 from nodescope.record.files.disk_space import Omit
 from nodescope.record.newest.first_nonfinite import FirstNonfinite, NonfiniteKind
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.operand_writers import Operands, OperandWriters
 from nodescope.record.pending_arrays import PendingArrays
-from nodescope.record.queued import QueuedExecution, Skipped, Timed, Told
+from nodescope.record.queued import QueuedBlock, QueuedExecution, Skipped, Timed, Told
+from nodescope.record.row_texts import recorded_source, writer_version
 from nodescope.record.rows import (
     BEHIND,
     FAILED,
@@ -55,11 +56,10 @@ from nodescope.record.rows import (
     Keeping,
     Timings,
 )
-from nodescope.record.schema import MAX_SOURCE_BYTES, shape_text, spec_columns
+from nodescope.record.schema import shape_text, spec_columns
 from nodescope.record.step_times.step_sums import StepSums
 from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
-from nodescope.source_files import source_text
 from nodescope.telling import printable
 
 _NONFINITE: tuple[tuple[NonfiniteKind, int], ...] = (("nan", HAS_NAN), ("inf", HAS_INF))
@@ -130,6 +130,7 @@ class Batch:
         self._late: set[int] = set()  # those whose executions were written before
         self._latest: dict[int, tuple[Any, ...]] = {}
         self._arrays: list[tuple[int, int, Array]] = []
+        self._summed: list[blocks.Row] = []  # statistics that came with blocks
         self._updates: list[tuple[str, tuple[Any, ...]]] = []
         self._steps: dict[int, tuple[Any, ...]] = {}
         self._nodes: list[Node] = []
@@ -150,6 +151,19 @@ class Batch:
             if end_ns > last:
                 last = end_ns
         self._mark(items[-1][0], last)
+
+    def block(self, item: QueuedBlock) -> None:
+        """Collect executions that were told in columns."""
+        summaries, flags = blocks.summary_rows(item)
+        rows = blocks.execution_rows(item, self._times, flags)
+        if item.latest_only:
+            self._latest.update((row[1], row) for row in rows)
+        else:
+            self._rows["execution"] += rows
+        self._summed += summaries
+        self._note_first(flags)
+        self._rows.setdefault("call", []).extend((seq, encode(attrs)) for seq, attrs in item.attrs)
+        self._mark(rows[-1][0], int(item.event.times.max()))
 
     def ran(self, item: QueuedExecution) -> None:
         """Collect an execution."""
@@ -233,7 +247,7 @@ class Batch:
             row = (event.run_id, printable(event.name), argv, event.pid, event.started_unix_ns)
             first = event.framework
             framework = (first.dialect, first.version, encode(first.capabilities))
-            self._add("run", (*row, self._level, _version(), None, "", None, *framework))
+            self._add("run", (*row, self._level, writer_version(), None, "", None, *framework))
         elif isinstance(event, RunFinished):
             time_ns = event.time_ns
             self._updates.append(
@@ -287,7 +301,7 @@ class Batch:
         rows = self._rows
         return Dropped(
             len(self._arrays),
-            sum(len(item.outputs) for item in self._outputs.values()),
+            sum(len(item.outputs) for item in self._outputs.values()) + len(self._summed),
             sum(not row[6] & FAILED for row in rows["execution"])
             + len(self._latest)
             + len(rows.get("log", ())),
@@ -474,9 +488,11 @@ class Batch:
                         arrays.append((value, seq, content))
         for seq in self._late:
             flags[seq] = flags.get(seq, 0) | wanted_flag
+        self._rows["summary"] = self._summed
         if not items:
             return flags, arrays
-        summaries = self._rows["summary"] = list(summary_rows(items))
+        summaries = list(summary_rows(items))
+        self._rows["summary"] = [*summaries, *self._summed]
         for row in sorted(summaries, key=lambda row: row[1]):
             self._respecify(row)
         for row in summaries:
@@ -571,7 +587,7 @@ class Batch:
         if not file or file in self._known_files:
             return
         self._known_files.add(file)
-        text = _read_source(file)
+        text = recorded_source(file)
         if text:
             self._add("source", (printable(file), text))
 
@@ -582,16 +598,3 @@ def _sum(left: Dropped, right: Dropped) -> Dropped:
         left.summaries + right.summaries,
         left.executions + right.executions,
     )
-
-
-def _version() -> str:
-    try:
-        return version("nodescope")
-    except PackageNotFoundError:  # running from a source tree
-        return "unknown"
-
-
-def _read_source(file: str) -> str:
-    """The text of a source file or notebook cell; empty if it does not exist or is too long."""
-    text = source_text(file, MAX_SOURCE_BYTES)
-    return printable(text) if len(text) <= MAX_SOURCE_BYTES else ""

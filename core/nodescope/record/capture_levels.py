@@ -55,6 +55,11 @@ class CaptureLevels:
                 raise RecordingError(f"unknown capture level {level!r}", hint=f"one of {LEVELS}")
         self.with_arrays = any(level in WITH_ARRAYS for level in named)
 
+    @property
+    def of_blocks(self) -> Level | None:
+        """The level of all nodes, if it is the same and none at which elements are kept."""
+        return self.top if self.uniform and self.top != "values" else None
+
     def of(self, node: Node) -> Level:
         """The current level of a node."""
         if self.everything or node.id in self.watched:

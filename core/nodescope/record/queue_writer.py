@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from nodescope.errors import RecordingError
-from nodescope.events import Array, Level
+from nodescope.events import Array, Level, NodesFinished
 from nodescope.processes import refused
 from nodescope.record import forks, shutdown
 from nodescope.record.batch import Batch
@@ -32,7 +32,15 @@ from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
 from nodescope.record.newest.first_nonfinite import Span
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.queue_overflow import OverflowQueue
-from nodescope.record.queued import RECORD_BYTES, QueuedExecution, QueuedRecord, Timed, Told
+from nodescope.record.queued import (
+    BLOCK_BYTES,
+    RECORD_BYTES,
+    QueuedBlock,
+    QueuedExecution,
+    QueuedRecord,
+    Timed,
+    Told,
+)
 from nodescope.record.rows import Dropped, Unwritten
 from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
@@ -100,9 +108,10 @@ class QueueWriter:
         self._budget_bytes = budget_bytes
         self._queue_bytes = queue_bytes
         # A tuple weighs RECORD_BYTES; other records state their own weight.
-        self._queue: deque[Timed | QueuedExecution | QueuedRecord] = deque()
+        self._queue: deque[Timed | QueuedExecution | QueuedBlock | QueuedRecord] = deque()
         self._buffers = Buffers(queue_bytes - queue_bytes // 4)
         self._waiting = OverflowQueue(self._buffers.give_back)
+        self._here = threading.local()  # the last seq of each thread
         self._awake = False
         self._patience = patience
         self._clock: int | None = None  # processor time of the writing thread
@@ -155,6 +164,31 @@ class QueueWriter:
         """Whether so much is waiting that a further step might find no room in the queue."""
         return self._queued > self._queue_bytes // _BEHIND
 
+    @property
+    def last_seq(self) -> int:
+        """The seq of the last record so far."""
+        return self._seq
+
+    @property
+    def threads(self) -> set[int]:
+        """The threads that ran nodes so far, by identifier."""
+        return self._batch.threads
+
+    @property
+    def committed_seq(self) -> int:
+        """The seq up to which everything can be read from the file."""
+        return self._committed
+
+    @property
+    def fault(self) -> str:
+        """Why the recording was given up, or ``""``."""
+        return self._fault
+
+    @property
+    def ended(self) -> bool:
+        """Whether recording has ended."""
+        return not self._thread.is_alive()
+
     def wait_for_room(self, nbytes: int, most_bytes: int) -> None:
         """Wait, on the program's thread, until so much more may be queued, or nothing is.
 
@@ -194,6 +228,25 @@ class QueueWriter:
             self._seq = seq = self._seq + 1
             self._queued += weight
             self._queue.append(QueuedRecord(seq, weight, record))
+        if not self._awake:
+            self._wake()
+
+    def _put_block(self, event: NodesFinished, *, latest_only: bool) -> None:
+        """Number executions that came in one order, and queue them together."""
+        many, statistics = len(event.times), event.statistics
+        weight = RECORD_BYTES + BLOCK_BYTES * many
+        weight += statistics.nbytes if statistics is not None else 0
+        with self.lock:
+            first = self._seq + 1
+            self._seq = last = self._seq + many
+            if self._queued + weight > self._queue_bytes:
+                self._lost_executions += many
+                self._missed.extend([node.id for node in event.nodes])
+                self._lost_summaries += len(statistics) if statistics is not None else 0
+            else:
+                self._queued += weight
+                self._queue.append(QueuedBlock(first, weight, event, latest_only))
+        self._here.seq = last
         if not self._awake:
             self._wake()
 
@@ -295,6 +348,9 @@ class QueueWriter:
                 outputs += sum([content.nbytes for _, content in item.outputs])
                 if outputs > _BATCH_BYTES or time.monotonic() > deadline:
                     break
+            elif type(item) is QueuedBlock:
+                batch.block(item)
+                outputs += item.weight
             else:
                 noted: QueuedRecord = item  # type: ignore[assignment]
                 event = noted.event
@@ -433,7 +489,11 @@ class QueueWriter:
         with self.lock:
             self._omitted = self._waits()
             notes = [item for item in self._queue if isinstance(item, QueuedRecord)]
-            self._lost_executions += len(self._queue) - len(notes)
+            self._lost_executions += sum(
+                item.many if type(item) is QueuedBlock else 1
+                for item in self._queue
+                if not isinstance(item, QueuedRecord)
+            )
             self._queue.clear()
             self._queue.extend(notes)
             self._queued -= self._batch.owed.nbytes
@@ -492,7 +552,9 @@ class QueueWriter:
         left, owed = shutdown.UnwrittenRest(), self._batch.owed
         with self.lock:
             for item in self._queue:
-                if not isinstance(item, QueuedRecord):
+                if type(item) is QueuedBlock:
+                    left.add(item.many, 0, 0)
+                elif not isinstance(item, QueuedRecord):
                     arrays = (
                         item.outputs if type(item) is QueuedExecution and item.keep_arrays else ()
                     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from nodescope.events import Array, Event
+from nodescope.events import Array, Event, NodesFinished
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.record.newest.held_values import Whole
@@ -17,6 +17,9 @@ from nodescope.record.summary import TensorSummary
 
 RECORD_BYTES: Final = 320
 """The weight of a queued record without its arrays."""
+
+BLOCK_BYTES: Final = 128
+"""The weight of one execution of a block, without statistics."""
 
 Timed = tuple[int, int, int, int, int, int]
 """An execution without outputs: seq, node, step, thread, start and end."""
@@ -38,6 +41,26 @@ class QueuedExecution(NamedTuple):
     unresolved: bool = False  # some output is a `Captured`
     node: Node | None = None  # None where arrays have no identity that is known
     arrays: bytes = b""  # those of `nodescope.native.identities`
+
+
+class QueuedBlock(NamedTuple):
+    """Queued executions that came in one order; their seqs follow each other."""
+
+    seq: int  # of the first
+    weight: int
+    event: NodesFinished
+    latest_only: bool = False
+
+    @property
+    def many(self) -> int:
+        """The number of executions."""
+        return len(self.event.times)
+
+    @property
+    def attrs(self) -> list[tuple[int, dict[str, Any]]]:
+        """Attributes of executions, by seq, where they differ from the node's."""
+        before = self.seq - self.event.first
+        return [(before + place, attrs) for place, attrs in self.event.attrs.items()]
 
 
 class Skipped(NamedTuple):

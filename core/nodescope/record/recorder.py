@@ -29,6 +29,7 @@ from nodescope.events import (
     Logged,
     NodeFailed,
     NodeFinished,
+    NodesFinished,
     NodeStarted,
     RunFinished,
     RunStarted,
@@ -130,7 +131,6 @@ class Recorder(QueueWriter):
         self._kept: dict[int, int] = {}  # by value, the latest execution kept on request
         self._only_times = level == "timing" and self.levels.uniform and not (newest or policy)
         self._due_unseen_ns = 0
-        self._here = threading.local()
         self.operations = self.leaves = 0
         self._told: Keeping | None = self.keeping()
         self._begin()
@@ -147,6 +147,8 @@ class Recorder(QueueWriter):
             else:
                 levels = self.levels
                 self._record(event, levels.top if levels.uniform else levels.of(event.node))
+        elif isinstance(event, NodesFinished):
+            self._put_block(event, latest_only=self.levels.top == "graph")
         elif isinstance(event, NodeStarted | GradientReached):
             pass
         elif isinstance(event, NodeFailed):
@@ -157,6 +159,11 @@ class Recorder(QueueWriter):
             self._step(event)
         else:
             self._other(event)
+
+    def block_level(self) -> Level | None:
+        """See `Bus.block_level`."""
+        whole = self.policy is None and self.newest is None
+        return "graph" if self._off else self.levels.of_blocks if whole else None
 
     def _govern(self, event: NodeFinished, policy: Policy) -> None:
         """Record an execution, as far as there is time."""
@@ -307,31 +314,6 @@ class Recorder(QueueWriter):
     def thread_seq(self) -> int:
         """The seq of the calling thread's last record; of the run's last record if it has none."""
         return getattr(self._here, "seq", self._seq)
-
-    @property
-    def last_seq(self) -> int:
-        """The seq of the last record so far."""
-        return self._seq
-
-    @property
-    def threads(self) -> set[int]:
-        """The threads that ran nodes so far, by identifier."""
-        return self._batch.threads
-
-    @property
-    def committed_seq(self) -> int:
-        """The seq up to which everything can be read from the file."""
-        return self._committed
-
-    @property
-    def fault(self) -> str:
-        """Why the recording was given up, or ``""``."""
-        return self._fault
-
-    @property
-    def ended(self) -> bool:
-        """Whether recording has ended."""
-        return not self._thread.is_alive()
 
     def flush(self, timeout_s: float = 2.0, *, elements: bool = True) -> bool:
         """Wait until everything emitted so far can be read; False if that did not succeed.

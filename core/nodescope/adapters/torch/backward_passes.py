@@ -73,6 +73,8 @@ class BackwardPasses:
             place.backward -= 1
             place.depth, place.outer, place.differentiated = depth, outer, differentiated
             state.scope, state.phase, state.cursor, state.forward = saved
+            if operations.road is not None:
+                operations.road.mark(state)
 
     def _begin(self, roots: Any) -> None:
         """Note the loss, and put what the pass begins with into its scope."""
@@ -81,7 +83,9 @@ class BackwardPasses:
         if not isinstance(root, torch.Tensor):
             return
         with Quiet(operations.place):
-            id = 0 if operations.off else operations.values.known(root)
+            road = operations.road
+            known = operations.values.known if road is None else road.known
+            id = 0 if operations.off else known(root)
             if root.numel() == 1:
                 self._emitter.backward_begins(id, root.detach())
         if operations.off:
@@ -91,3 +95,5 @@ class BackwardPasses:
         state.phase, state.cursor = "backward", None
         state.scope = join("backward", scope).rstrip("/")
         state.forward = None if node is None else node.id
+        if operations.road is not None:
+            operations.road.mark(state)

@@ -13,9 +13,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nodescope.adapters.torch.places import Place, Quiet
+from nodescope.adapters.torch.places import Place, Quiet, Road
 from nodescope.adapters.torch.values import Values, builtin_id
 from nodescope.emit.emitter import Emitter
+from nodescope.emit.state import current
 
 
 class Gradients:
@@ -30,6 +31,7 @@ class Gradients:
         self._leaves: dict[int, weakref.ref[Any]] = {}  # by identity: tensors compare by element
         self._handles: list[Any] = []
         self.off = False
+        self.road: Road | None = None
 
     def begin_step(self) -> None:
         """Set hooks anew in this step, as its tensors are new."""
@@ -46,6 +48,9 @@ class Gradients:
             self._hooked.add(id)
             try:
                 if tensor.grad_fn is not None:
+                    # What is computed again gets no gradient; all else may get one later.
+                    if self._values.journal is not None and current().phase != "recompute":
+                        self._values.journal.spoil()
                     tensor.register_hook(self._hook(id))
                 elif tensor.is_leaf and not self._is_followed(tensor):
                     self._leaves[builtin_id(tensor)] = weakref.ref(tensor)
@@ -72,15 +77,27 @@ class Gradients:
         return arrived
 
     def _accumulated(self, parameter: Any) -> None:
-        if not self.off and parameter.grad is not None:
-            with Quiet(self._place):
-                id = self._values.known(parameter)
-            if id:
-                self._pair(id, parameter.grad)
-
-    def _pair(self, id: int, gradient: Any) -> None:
-        if self.off or self._place.quiet:
+        if self.off or parameter.grad is None:
             return
+        road, gradient = self.road, parameter.grad
+        if road is not None and road.arrived(parameter, gradient):
+            return
+        journal = self._values.journal
+        item = journal.begin() if journal is not None else None
+        with Quiet(self._place):
+            id = self._values.known(parameter)
+        if id:
+            paired = self._pair(id, gradient)
+            if item is not None:
+                item.pair = (id, paired)
+        if journal is not None:
+            journal.end()
+
+    def _pair(self, id: int, gradient: Any) -> int:
+        """Note the gradient of a value; its id, or 0."""
+        gradient_id = 0
+        if self.off or self._place.quiet:
+            return 0
         try:
             with Quiet(self._place):
                 gradient_id = self._values.id_of(gradient)
@@ -89,4 +106,5 @@ class Gradients:
                 if edits:
                     self._values.take(edits, (gradient,), (gradient_id,))
         except Exception:  # the program's backward pass goes on
-            return
+            return 0
+        return gradient_id

@@ -153,8 +153,11 @@ class ModuleScopes:
         return name
 
     def _name(self, module: Any, path: str) -> None:
-        values, emit = self._operations.values, self._emitter.bus.emit
-        with Quiet(self._operations.place):
+        operations, emit = self._operations, self._emitter.bus.emit
+        values = operations.values
+        if operations.road is not None:
+            operations.road.lose()  # whose a tensor is may change what it is
+        with Quiet(operations.place):
             for name, child in module.named_modules():
                 child_path = f"{path}/{name.replace('.', '/')}" if name else path
                 if child not in self._paths:

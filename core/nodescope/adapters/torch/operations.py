@@ -14,21 +14,25 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from nodescope.adapters.torch.compat import autograd_node, sequence_number, sequence_of
 from nodescope.adapters.torch.generators import GENERATOR_STATE, Generators
 from nodescope.adapters.torch.gradients import Gradients
-from nodescope.adapters.torch.places import Place
+from nodescope.adapters.torch.places import Place, Road
 from nodescope.adapters.torch.signatures import Bound, Signature, signature_of
+from nodescope.adapters.torch.storages import geometry_of
 from nodescope.adapters.torch.tensors import spec_of
 from nodescope.adapters.torch.values import DIALECT, Values
 from nodescope.emit.emitter import NOT_KNOWN_YET, Emitter, Pending
 from nodescope.emit.state import ThreadState, current
 from nodescope.ir.graph import Spec
 from nodescope.ir.scopes import join
+
+if TYPE_CHECKING:
+    from nodescope.adapters.torch.native_tap.journal import StepJournal
 
 # Autograd nodes that add up the gradients of a leaf have no sequence number of their own.
 _ACCUMULATES = 1 << 62
@@ -97,6 +101,8 @@ class Operations:
         self._links: dict[int, tuple[int, str]] = {}
         self.updates: dict[int, str] = {}  # by storage: the parameter that is updated by it
         self.owners: Callable[[Any], dict[int, str]] = lambda optimizer: {}
+        self.deferred: Any = None  # an optimizer whose `updates` are not known yet
+        self.road: Road | None = None
 
     def begin_step(self) -> None:
         """Forget what belongs to the previous step."""
@@ -153,6 +159,8 @@ class Operations:
 
     def failed(self, call: Call, error: BaseException) -> None:
         """Emit that an operation raised."""
+        if self.values.journal is not None:
+            self.values.journal.spoil()
         try:
             pending = call.pending
             if pending is None:
@@ -216,6 +224,9 @@ class Operations:
                 )
                 if memory is not None:
                     self.updates.setdefault(memory.serial, self.place.updated)
+                    if values.journal is not None and values.journal.item is not None:
+                        item = values.journal.item
+                        item.updates.append((memory.serial, self.place.updated))
         self.gradients.follow(bound.inputs, ids)
         node = pending.node
         attrs = None
@@ -224,6 +235,10 @@ class Operations:
             if attrs == node.attrs:
                 pending.entry.given = bound.plain
                 attrs = None
+        if values.journal is not None:
+            if drawn:  # the state is another one each time
+                values.journal.spoil()
+            self._note_end(values.journal, state, signature, bound, outputs, attrs)
         if drawn:  # of this execution alone: whoever notes attributes for others has done so above
             attrs = {**(node.attrs if attrs is None else attrs), GENERATOR_STATE: drawn}
         edits = emitter.finish(
@@ -231,7 +246,30 @@ class Operations:
             attrs=attrs,
         )  # fmt: skip
         if edits:
+            if values.journal is not None:
+                values.journal.spoil()
             values.take(edits, (*outputs, *bound.inputs), (*made, *ids))
+
+    def _note_end(
+        self, journal: StepJournal, state: ThreadState, signature: Signature, bound: Bound,
+        outputs: Sequence[Any], attrs: dict[str, Any] | None,
+    ) -> None:  # fmt: skip
+        item = journal.item
+        if item is None:
+            return
+        item.signature, item.plain, item.attrs = signature, bound.plain, attrs
+        item.linked = 0 if state.phase != "optimizer" else None
+        for tensor in outputs:
+            if signature.is_read:
+                item.outputs.append(None)
+            elif isinstance(tensor, torch.Tensor):
+                memory = self.values.storages.memory(tensor)
+                if memory is None:
+                    journal.spoil()
+                else:
+                    item.outputs.append((memory.serial, geometry_of(tensor)))
+            else:
+                item.outputs.append(())
 
     def _enter(
         self, signature: Signature, bound: Bound, ids: tuple[int, ...], specs: Sequence[Spec],
@@ -385,20 +423,29 @@ class Operations:
         """
         if state.phase == "optimizer":
             return
-        place, links, node = self.place, self._links, pending.node
-        latest = sequence_number() - 1
+        self.link_at(sequence_number() - 1, pending.node.id, pending.node.scope)
+
+    def link_at(self, latest: int, node: int, scope: str) -> None:
+        """Note that a forward node has run, and the number of the latest autograd node."""
+        place, links = self.place, self._links
         if latest - place.sequence > 1:
             place.unclaimed += range(place.sequence + 1, latest)
             del place.unclaimed[:-_MOST_UNCLAIMED]
         place.sequence = latest
         if latest not in links:
-            links[latest] = (node.id, node.scope)
+            links[latest] = (node, scope)
         elif place.unclaimed:
             for number in place.unclaimed:
-                links.setdefault(number, (node.id, node.scope))
+                links.setdefault(number, (node, scope))
             place.unclaimed.clear()
 
     def _fault(self, error: Exception) -> None:
+        if self.values.journal is not None:
+            self.values.journal.spoil()
+        self.complain(error)
+
+    def complain(self, error: Exception) -> None:
+        """Say once that nodescope failed to observe something."""
         if not self._complained:
             self._complained = True
             self._complain(

@@ -56,9 +56,13 @@ class OptimizerSteps:
             self._leave()
             if self._operations.off:
                 return
-            with Quiet(place):
-                self._describe(optimizer)
-                self._operations.updates = self._operations.owners(optimizer)
+            operations = self._operations
+            if operations.road is not None and operations.road.following is not None:
+                operations.deferred = optimizer
+            else:
+                with Quiet(place):
+                    self._describe(optimizer)
+                    operations.updates = operations.owners(optimizer)
             place.updated, place.optimized = "", optimizer
             place.optimizer = self._emitter.phase("optimizer", path=type(optimizer).__name__)
             place.optimizer.__enter__()

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Protocol
+
+from nodescope.emit.state import ThreadState
 
 
 class Place(threading.local):
@@ -29,6 +31,7 @@ class Place(threading.local):
         inside: Whether the operation is part of the same call as the last one.
         sequence: The number of the latest autograd node that the thread has made.
         unclaimed: Numbers before it whose forward operation is not known.
+        mark: The number of its scope and phase, see `native_tap.fast_road`.
         mode: The dispatch mode that was entered on the thread, or None.
     """
 
@@ -47,7 +50,40 @@ class Place(threading.local):
         self.inside = False
         self.sequence = -1
         self.unclaimed: list[int] = []
+        self.mark = 0
         self.mode: Any = None
+
+
+native: Any = None
+"""The native tap's library, once it is loaded: it is told of quiet places, too."""
+
+
+def tell(library: Any) -> None:
+    """Tell the native tap of quiet places from now on."""
+    global native
+    native = library
+
+
+class Road(Protocol):
+    """The fast road of a run, see `native_tap.fast_road`.
+
+    Attributes:
+        following: What the step follows, or None.
+    """
+
+    following: Any
+
+    def mark(self, state: ThreadState) -> None:
+        """Note that the thread's scope or phase has changed."""
+
+    def lose(self) -> None:
+        """Follow nothing until the next step."""
+
+    def known(self, tensor: Any) -> int:
+        """The id of a tensor's value; 0 if it is not known."""
+
+    def arrived(self, parameter: Any, gradient: Any) -> bool:
+        """Whether the arrival of a parameter's gradient needs nothing done."""
 
 
 class Quiet:
@@ -60,6 +96,10 @@ class Quiet:
 
     def __enter__(self) -> None:
         self._place.quiet += 1
+        if native is not None:
+            native.quiet(1)
 
     def __exit__(self, *raised: object) -> None:
         self._place.quiet -= 1
+        if native is not None:
+            native.quiet(-1)

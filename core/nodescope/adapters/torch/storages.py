@@ -118,7 +118,7 @@ class Storages:
     def memory(self, tensor: Any) -> Memory | None:
         """The memory of a tensor; None if it has no single one, such as a sparse tensor."""
         if self._native is not None:
-            return self._numbered(self._native.storage(tensor))
+            return self.numbered(self._native.storage(tensor))
         try:
             storage = tensor.untyped_storage()
         except (RuntimeError, NotImplementedError):
@@ -137,7 +137,11 @@ class Storages:
             memory.reference = weakref.ref(storage, freed)
         return memory
 
-    def _numbered(self, number: int) -> Memory | None:
+    def by_number(self, number: int) -> Memory | None:
+        """The memory of the storage with that number of the native tap's, if it is known."""
+        return self._by_address.get(number)
+
+    def numbered(self, number: int) -> Memory | None:
         """The memory of the storage with that number of the native tap's."""
         memory = self._by_address.get(number)
         if memory is None and number:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from nodescope.adapters.torch.native_tap.journal import DETACHED, MADE, WROTE, StepJournal
 from nodescope.adapters.torch.storages import (
     Geometry,
     Known,
@@ -39,12 +40,14 @@ class Values:
     Attributes:
         storages: The storages of the run.
         gap: The number of stretches that went unobserved so far.
+        journal: What takes down the step, or None.
     """
 
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
         self.storages = Storages()
         self.gap = 0
+        self.journal: StepJournal | None = None
         self._odd: dict[int, tuple[weakref.ref[Any], int]] = {}
 
     def known(self, tensor: Any) -> int:
@@ -84,6 +87,10 @@ class Values:
             ):
                 return self._leaf(tensor, memory, geometry)
             if known.version == memory.version:
+                if self.journal is not None:
+                    self.journal.known(
+                        memory.serial, geometry, known.id, differentiable=tensor.requires_grad
+                    )
                 return known.id
         if memory.writes:
             return self._updated(tensor, memory, geometry, known)
@@ -107,11 +114,13 @@ class Values:
         """
         memory = self.storages.memory(tensor) if is_strided(tensor) else None
         if memory is None:
-            self._odd[builtin_id(tensor)] = (weakref.ref(tensor), id)
+            self._keep_odd(tensor, id)
             return
         geometry = geometry_of(tensor)
         known = self._fresh(tensor, id, memory.version)
         if detached:
+            if self.journal is not None:
+                self.journal.changed(DETACHED, memory.serial, geometry, id)
             memory.detached = {**(memory.detached or {}), geometry: known}
             return
         if viewed is not None:
@@ -125,16 +134,20 @@ class Values:
             ):
                 return
         memory.known[geometry] = known
+        if self.journal is not None:
+            self.journal.changed(MADE, memory.serial, geometry, id)
 
     def wrote(self, tensor: Any, id: int) -> None:
         """Note that an operation wrote to a tensor in place: it holds this value now."""
         memory = self.storages.memory(tensor) if is_strided(tensor) else None
         if memory is None:
-            self._odd[builtin_id(tensor)] = (weakref.ref(tensor), id)
+            self._keep_odd(tensor, id)
             return
         geometry = geometry_of(tensor)
         memory.wrote(id, geometry)
         memory.known[geometry] = self._fresh(tensor, id, memory.version)
+        if self.journal is not None:
+            self.journal.changed(WROTE, memory.serial, geometry, id)
 
     def own(self, tensor: Any, owner: Owner) -> None:
         """Note whose a tensor is; the first owner counts."""
@@ -148,6 +161,11 @@ class Values:
             new = edits.get(id)
             if new is not None:
                 _ARRAYS.write(tensor, new)
+
+    def _keep_odd(self, tensor: Any, id: int) -> None:
+        self._odd[builtin_id(tensor)] = (weakref.ref(tensor), id)
+        if self.journal is not None:
+            self.journal.spoil()
 
     def _fresh(self, tensor: Any, id: int, version: int) -> Known:
         return Known(id, version, self._emitter.epoch, self.gap, counter_of(tensor))
@@ -178,9 +196,11 @@ class Values:
             state.scope, state.phase, state.cursor, state.forward = saved
         id = pending.outputs[0]
         if memory is None or geometry is None:
-            self._odd[builtin_id(tensor)] = (weakref.ref(tensor), id)
+            self._keep_odd(tensor, id)
         else:
             memory.known[geometry] = self._fresh(tensor, id, memory.version)
+            if self.journal is not None:
+                self.journal.leaf(memory.serial, geometry, id, owner)
         edits = self._emitter.finish(pending, (tensor,))
         if edits:
             self.take(edits, (tensor,), (id,))
@@ -188,6 +208,8 @@ class Values:
 
     def _updated(self, tensor: Any, memory: Memory, geometry: Geometry, known: Known | None) -> int:
         """Emit what a tensor has become by writes through other views."""
+        if self.journal is not None:
+            self.journal.spoil()
         before: list[tuple[int, Geometry]] = []
         if known is not None:
             since, before = known.version, [(known.id, geometry)]

@@ -83,6 +83,7 @@ from nodescope.events import (
     GraphExtended,
     HostKind,
     HostSpan,
+    Level,
     Logged,
     NodeFailed,
     NodeFinished,
@@ -216,6 +217,10 @@ class Gate:
             ended = isinstance(event, RunFinished)
             if ended or not self._settled:
                 self._take(partial(self._settle, ended))
+
+    def block_level(self) -> Level | None:
+        """See `Bus.block_level`: executions are nothing to it while nothing may stop at them."""
+        return "graph" if self._calm and not self._active else None
 
     def _passes(self, event: NodeFinished) -> bool:
         """Whether no breakpoint counts at a node that has run: the common case, without a lock."""

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from nodescope.events import Event, Logged
+from nodescope.events import Event, Level, Logged
 
 HEAD_BYTES: Final = 16 << 20
 TAIL_LINES: Final = 1000
@@ -81,6 +81,10 @@ class SpokenMessages:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
+
+    def block_level(self) -> Level:
+        """See `Bus.block_level`: executions are nothing to it."""
+        return "graph"
 
     def emit(self, event: Event) -> None:
         """Print a message of nodescope; other events are ignored."""

@@ -24,7 +24,7 @@ from nodescope.debug.watch.recommend import recommend_for
 from nodescope.debug.watch.rule import WatchError
 from nodescope.debug.watch.watch import Hit, Watch, describe, parse_watch
 from nodescope.debug.watch.watcher import Watcher
-from nodescope.events import Array, Bus, Demand, Event, Logged, NodeFinished
+from nodescope.events import Array, Bus, Demand, Event, Level, Logged, NodeFinished
 from nodescope.ir.graph import Node
 from nodescope.protocol import WatchSeen, WatchStatus
 from nodescope.record.compiled_functions import captured_graphs
@@ -83,6 +83,10 @@ class LiveWatches:
         finally:
             self._here.event = None
             self._bus.watched_ns += time.perf_counter_ns() - began
+
+    def block_level(self) -> Level | None:
+        """See `Bus.block_level`: watches are asked at each execution."""
+        return None if self._watcher.watches else "graph"
 
     def replace(self, texts: Iterable[str]) -> None:
         """Make these the whole set, as they are written.

@@ -15,18 +15,23 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from nodescope.adapters.torch.compat import (
+    autograd_node,
     compiling_callback,
     never_compiled,
     not_compiled,
     operator_of,
 )
 from nodescope.adapters.torch.native_tap.failures import again, kept_instead
+from nodescope.adapters.torch.signatures import signature_of
+from nodescope.emit.state import current
 
 if TYPE_CHECKING:
+    from nodescope.adapters.torch.native_tap.fast_road import FastRoad
+    from nodescope.adapters.torch.native_tap.journal import StepJournal
     from nodescope.adapters.torch.operations import Call, Instruction, Operations
 
 _now = time.perf_counter_ns
-BEGINS, ENDED, FAILED = range(3)
+BEGINS, ENDED, FAILED, FLUSHES = range(4)
 # Autograd does these alone: nothing is computed.
 _ABOVE: Final = frozenset({
     "aten::detach_", "aten::set_data", "aten::_fw_primal", "aten::retain_grad", "aten::_backward",
@@ -38,11 +43,14 @@ class NativeTap:
 
     Args:
         library: The compiled module.
+        operations: Of the run.
+        road: The fast road of the run.
     """
 
-    def __init__(self, library: Any, operations: Operations) -> None:
+    def __init__(self, library: Any, operations: Operations, road: FastRoad) -> None:
         self._library = library
         self._operations = operations
+        self._road = road
         self._attached = False
         operations.values.storages.use(library)
 
@@ -71,14 +79,16 @@ class NativeTap:
         instruction: then the one comes after the other, see `emit.rounds`.
 
         Args:
-            what: ``BEGINS``, ``ENDED`` or ``FAILED``.
+            what: ``BEGINS``, ``ENDED`` or ``FAILED``; ``FLUSHES``: emit what was noted on the fast
+                road.
             given: The operator that begins; else the call, as this returned it.
             more: Its arguments; when it has ended, its result; when it raised, what was detached in
                 it.
             start, end: When it began and ended, by `time.perf_counter_ns`.
 
         Returns:
-            When it begins: the call, or None if it is not a node.
+            When it begins: the call, or None if it is not a node. True if a step begins with it: it
+            may follow the script, else this is called again.
         """
         caller = sys._getframe().f_back or sys._getframe()  # threads of C++ have no other frame
         instruction = (caller.f_code, caller.f_lasti)
@@ -89,14 +99,47 @@ class NativeTap:
     def _do(
         self, what: int, given: Any, more: Any, start: int, end: int, instruction: Instruction
     ) -> Any:
+        road = self._road
         if what == BEGINS:
-            return self._begin(given, more, instruction)
-        if what == ENDED:
+            if self._begins_step(given):
+                return True
+            if road.following is not None:
+                road.lose()
+            journal = road.journal
+            if journal is not None:
+                journal.begin()
+            call = self._begin(given, more, instruction)
+            if call is None and journal is not None:
+                self._note_end(journal)
+            return call
+        if what == FLUSHES:
+            road.flush()
+        elif what == ENDED:
             given.start = start
             self._operations.end(given, more, end)
+            if road.journal is not None:
+                self._note_end(road.journal)
         else:
             self._failed(given, more)
         return None
+
+    def _note_end(self, journal: StepJournal) -> None:
+        journal.end(self._road.after(current(), self._operations.place))
+
+    def _begins_step(self, function: Any) -> bool:
+        """Begin the step that a node of this operator begins, if it begins one."""
+        emitter = self._operations.emitter
+        if (
+            not emitter.between_steps
+            or current().phase != "forward"
+            or self._operations.place.quiet
+        ):
+            return False
+        signature = signature_of(function)
+        if signature.unseen or signature.is_read or signature.is_detach or autograd_node():
+            return False
+        emitter.begin_due()
+        return True
 
     def _begin(self, function: Any, args: tuple[Any, ...], instruction: Instruction) -> Call | None:
         operations = self._operations
@@ -135,4 +178,5 @@ def _apart(do: Callable[..., Any], *given: Any) -> Any:
 
 
 def _resolve(name: str) -> Any:
-    return None if name in _ABOVE else operator_of(name)
+    function = None if name in _ABOVE else operator_of(name)
+    return None if function is None or signature_of(function).unseen else function

@@ -24,6 +24,7 @@
 
 #include "aside.h"
 #include "operators.h"
+#include "road.h"
 #include "values.h"
 
 namespace nodescope {
@@ -44,8 +45,11 @@ struct Functions {
   PyObject* resolve = nullptr;  // resolve(name) -> the operator, an OpOverload; None if it is never a node
   PyObject* called = nullptr;   // called(what, operator, arguments) -> a call, or None if it is no node
 };                              // called(what, call, result, start_ns, end_ns); if it raised, what was kept
-enum What { begins, has_ended, has_failed };
+enum What { begins, has_ended, has_failed, flushes };
 inline Functions functions;
+
+// Notes of the fast road are taken at least so often, so that a page sees them.
+constexpr int64_t kFlushedNs = 100'000'000;
 
 // Attaching counts up, so that what a thread knows from before is void.
 inline std::atomic<uint64_t> attached{0};
@@ -60,6 +64,11 @@ struct Thread {
   int raising = 0;                // exceptions under way when it began
   std::vector<at::Tensor> kept;   // what was detached within it: hooks keep results so for the backward pass
   uint64_t attached = 0;
+  int64_t place = 0;              // where the program is, by Python's number
+  int quiet = 0;                  // above 0, operators are not the program's
+  bool follows = false;           // the call is on the fast road
+  bool captures = false;          // the call is recorded into a script: as this
+  Item item;
   std::unique_ptr<python_error> error;  // to be raised by the next operator
 };
 inline Thread& here() {
@@ -138,14 +147,24 @@ inline bool is_internal() {
                                                   Modes::get_mode(Mode::FUNCTIONAL));
 }
 
-inline PyObject* begin(Operator& op, const at::RecordFunction& call) {
-  if (!op.function) op.function = PyObject_CallFunction(functions.resolve, "s", op.name.c_str());
-  if (!op.function || op.function == Py_None) return borrowed(op.function);
-  PyObject* arguments = arguments_of(op, last(call.inputs(), op.arguments.size()));
+inline PyObject* begin(Operator& op, c10::ArrayRef<const c10::IValue> given) {
+  PyObject* arguments = arguments_of(op, given);
   if (!arguments) return nullptr;
   PyObject* reported = PyObject_CallFunction(functions.called, "iOO", begins, op.function, arguments);
   Py_DECREF(arguments);
   return reported;
+}
+
+inline void capture(Thread& thread, Operator& op, c10::ArrayRef<const c10::IValue> given) {
+  if (road().thread != &thread) { road().spoil(); return; }
+  thread.item = road().capture(op, given, thread.place);
+  thread.captures = true;
+}
+
+inline void captured(Thread& thread, c10::ArrayRef<const c10::IValue> returned) {
+  thread.captures = false;
+  thread.item.reported = thread.reported != nullptr;
+  road().captured(std::move(thread.item), returned);
 }
 
 inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& call) {
@@ -173,15 +192,36 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
   thread.call = &call;
   thread.op = op;
   thread.raising = std::uncaught_exceptions();
-  {
+  thread.follows = thread.captures = false;
+  if (thread.quiet || op->function == Py_None) return nullptr;
+  auto given = last(call.inputs(), op->arguments.size());
+  Road& road = nodescope::road();
+  bool ours = road.thread == &thread;
+  if (ours && road.begin(*op, given, thread.place)) thread.follows = true;
+  else {
     Gil gil;
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    PyObject* reported;
+    PyObject* reported = nullptr;
     {
       Aside aside;
-      reported = begin(*op, call);
-      if (reported == Py_None) Py_CLEAR(reported);
+      if (!op->function) op->function = PyObject_CallFunction(functions.resolve, "s", op->name.c_str());
+      if (op->function && op->function != Py_None) {
+        if (road.mode == Mode::recording) capture(thread, *op, given);
+        reported = begin(*op, given);
+        if (reported == Py_True) {  // a step has begun that may follow the script
+          Py_CLEAR(reported);
+          thread.captures = false;
+          if (road.thread == &thread && road.begin(*op, given, thread.place)) thread.follows = true;
+          else {
+            if (road.mode == Mode::recording) capture(thread, *op, given);
+            reported = begin(*op, given);
+          }
+        }
+        thread.captures = thread.captures && road.mode == Mode::recording;
+        if (thread.captures && reported == Py_None) captured(thread, {});
+        if (reported == Py_None) Py_CLEAR(reported);
+      }
     }
     if (PyErr_Occurred()) { raise_later(thread); Py_CLEAR(reported); }
     else PyErr_Restore(type, value, trace);
@@ -191,21 +231,52 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
   return nullptr;
 }
 
+// Let Python take what was noted on the fast road.
+inline void flush(Thread& thread, int64_t now) {
+  road().flushed_ns = now;
+  Gil gil;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  {
+    Aside aside;
+    Py_XDECREF(PyObject_CallFunction(functions.called, "iOO", flushes, Py_None, Py_None));
+  }
+  if (PyErr_Occurred()) raise_later(thread);
+  else PyErr_Restore(type, value, trace);
+}
+
 inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
   Thread& thread = here();
   if (thread.call != &call) return;
   int64_t end = now();
-  PyObject* reported = thread.reported;
-  thread.reported = nullptr;
-  if (reported) {
+  bool failed = std::uncaught_exceptions() > thread.raising;
+  bool follows = thread.follows;
+  thread.follows = false;
+  if (follows && !failed && road().end(last(call.outputs(), thread.op->returns), thread.start, end)) {
+    thread.kept.clear();
+    thread.call = nullptr;
+    if (C10_UNLIKELY(end - road().flushed_ns > kFlushedNs)) flush(thread, end);
+    return;
+  }
+  if (follows || thread.reported) {
     Gil gil;
+    PyObject* reported = thread.reported;
     if (on.load(std::memory_order_relaxed) && thread.attached == attached) {
-      bool failed = std::uncaught_exceptions() > thread.raising;
       PyObject *type, *value, *trace;
       PyErr_Fetch(&type, &value, &trace);
       {
         Aside aside;
-        if (failed) {
+        if (follows) {  // not the script's operator after all: it begins for Python now
+          auto held = road().held();
+          reported = begin(*thread.op, boxed(held));
+          if (reported == Py_None) Py_CLEAR(reported);
+        }
+        if (thread.captures) {
+          if (failed) road().spoil();
+          else captured(thread, last(call.outputs(), thread.op->returns));
+        }
+        if (!reported) {}
+        else if (failed) {
           if (PyObject* kept = list_of(thread.kept, [](const at::Tensor& tensor) { return object_of(tensor); })) {
             Py_XDECREF(PyObject_CallFunction(functions.called, "iOO", has_failed, reported, kept));
             Py_DECREF(kept);
@@ -221,6 +292,8 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
       else PyErr_Restore(type, value, trace);
     }
     Py_XDECREF(reported);
+    thread.reported = nullptr;
+    if (follows) road().held();
   }
   thread.kept.clear();
   thread.call = nullptr;

@@ -1,34 +1,61 @@
 // Storages: a number for each storage, which no later storage gets. A storage is referred to weakly:
-// its data is freed with its last tensor, its address is not used again until `freed` was asked.
-// Guarded by the GIL.
+// its data is freed with its last tensor, its address is not used again until it was forgotten here.
+// Guarded by `lock`; whoever holds it does not wait for the GIL.
 #pragma once
 #include <Python.h>
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/flat_hash_map.h>
 
+#include <mutex>
+
 #include "values.h"
 
 namespace nodescope {
 
+struct KnownStorage {
+  uint64_t number;
+  c10::weak_intrusive_ptr<c10::StorageImpl> reference;
+  bool told = false;    // Python knows the number
+  uint32_t slot = 0;    // what it was in the script, see road.h
+  uint64_t cycle = 0;   // and when
+};
+
 class Storages {
  public:
-  // The number of a tensor's storage; 0 if it has no single one.
+  std::mutex lock;
+
+  // The number of a tensor's storage, for Python; 0 if it has no single one.
   uint64_t number(const at::Tensor& tensor) {
-    if (!is_plain(tensor)) return 0;
-    const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
-    auto* address = storage.unsafeGetStorageImpl();
+    auto* address = address_of(tensor);
     if (!address) return 0;
-    auto known = by_address_.find(address);
-    if (known != by_address_.end()) return known->second.number;
-    by_address_.emplace(address, Known{++count_, storage.getWeakStorageImpl()});
-    return count_;
+    std::lock_guard<std::mutex> guard(lock);
+    auto& known = added(tensor, address);
+    known.told = true;
+    return known.number;
   }
 
-  size_t size() const { return by_address_.size(); }
+  static c10::StorageImpl* address_of(const at::Tensor& tensor) {
+    return is_plain(tensor) ? tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() : nullptr;
+  }
+
+  KnownStorage* find(const void* address) {
+    auto known = by_address_.find(address);
+    return known == by_address_.end() ? nullptr : &known->second;
+  }
+
+  KnownStorage& added(const at::Tensor& tensor, const void* address) {
+    auto known = by_address_.find(address);
+    if (known != by_address_.end()) return known->second;
+    const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+    return by_address_.emplace(address, KnownStorage{++count_, storage.getWeakStorageImpl()}).first->second;
+  }
+
+  uint64_t count() const { return count_; }
 
   // The numbers of storages that were freed since this was asked.
   std::vector<uint64_t> freed() {
+    std::lock_guard<std::mutex> guard(lock);
     std::vector<uint64_t> numbers;
     for (auto at = by_address_.begin(); at != by_address_.end();) {
       if (at->second.reference.expired()) { numbers.push_back(at->second.number); at = by_address_.erase(at); }
@@ -37,11 +64,29 @@ class Storages {
     return numbers;
   }
 
- private:
-  struct Known { uint64_t number; c10::weak_intrusive_ptr<c10::StorageImpl> reference; };
+  // Forget a storage that Python does not know.
+  void forget(const void* address) {
+    auto at = by_address_.find(address);
+    if (at != by_address_.end() && !at->second.told) by_address_.erase(at);
+  }
 
-  ska::flat_hash_map<const void*, Known> by_address_;
+  // Forget those of which Python does not know if they were freed; the others stay.
+  void sweep(std::vector<const void*>& addresses) {
+    size_t kept = 0;
+    for (const void* address : addresses) {
+      auto at = by_address_.find(address);
+      if (at == by_address_.end() || at->second.told) continue;
+      if (at->second.reference.expired()) by_address_.erase(at);
+      else addresses[kept++] = address;
+    }
+    addresses.resize(kept);
+  }
+
+ private:
+  ska::flat_hash_map<const void*, KnownStorage> by_address_;
   uint64_t count_ = 0;
 };
+
+inline Storages& storages() { static auto* all = new Storages; return *all; }
 
 }  // namespace nodescope

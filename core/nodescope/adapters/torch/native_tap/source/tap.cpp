@@ -4,13 +4,12 @@
 #include <Python.h>
 
 #include "observer.h"
-#include "storages.h"
+#include "following.h"
 
 namespace nodescope {
 namespace {
 
 at::CallbackHandle handle = 0;
-Storages& storages() { static auto* all = new Storages; return *all; }
 
 // attach(resolve, called)
 PyObject* attach(PyObject*, PyObject* arguments) {
@@ -31,6 +30,7 @@ PyObject* attach(PyObject*, PyObject* arguments) {
 
 PyObject* detach(PyObject*, PyObject*) {
   on = false;
+  road().stop();
   if (handle) at::removeCallback(handle);
   handle = 0;
   here().error.reset();
@@ -56,6 +56,7 @@ PyObject* freed(PyObject*, PyObject*) {
 }
 
 PyMethodDef methods[] = {
+    NODESCOPE_FOLLOWING_METHODS
     {"attach", attach, METH_VARARGS, "Observe each operator until `detach`."},
     {"detach", detach, METH_NOARGS, "Observe nothing."},
     {"forked", forked, METH_NOARGS, "Observe nothing in the child of a fork."},

@@ -1,0 +1,172 @@
+"""Journal: what Python made of each operator of a step, so that the next step can be recognised.
+
+Invariant: one item for each operator that the observer records, in the same order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from nodescope.adapters.torch.storages import Geometry, Owner
+from nodescope.ir.identity import Cursor, Entry
+
+MADE: Final = "made"
+WROTE: Final = "wrote"
+DETACHED: Final = "detached"
+READ: Final = "read"
+
+
+class Entered(NamedTuple):
+    """A call that was given its node.
+
+    Attributes:
+        cursor, key, number: What counts it, and how many there were with it.
+    """
+
+    cursor: Cursor
+    key: str
+    number: int
+    entry: Entry
+
+
+class Change(NamedTuple):
+    """What became of a storage.
+
+    Attributes:
+        kind: ``made``, ``wrote``, ``detached``; ``read``: it was emitted as data.
+        number: Of the storage.
+        geometry, id: The place in it, and the value that is there now.
+    """
+
+    kind: str
+    number: int
+    geometry: Geometry
+    id: int
+
+
+class First(NamedTuple):
+    """A value that was known when the step began.
+
+    Attributes:
+        number, geometry: Storage, and place in it.
+        differentiable: Whether the tensor required a gradient.
+    """
+
+    number: int
+    geometry: Geometry
+    differentiable: bool
+    id: int
+
+
+class After(NamedTuple):
+    """Where the thread is after an operator, as far as operators determine it."""
+
+    mark: int
+    scope: str
+    phase: Any
+    forward: int | None
+    outer: bool
+    updated: str
+    instruction: Any
+
+
+class Item:
+    """An operator of the step, or the arrival of a parameter's gradient.
+
+    Attributes:
+        signature, plain: The operator, and its arguments as in `Bound.plain`.
+        entered: The calls that were emitted: data first, the operator last.
+        leaves: By call of data: storage and place in it.
+        outputs: Storage and place of each output; None for a number, ``()`` for nothing.
+        linked: The number that the next autograd node got after it, counted from the step's first;
+            None if no node of autograd can be its.
+        attrs: As emitted with the execution.
+        updates: Storages that belong to a parameter, by number.
+        pair: For a gradient: ids of the parameter and of the gradient.
+    """
+
+    __slots__ = (
+        "after", "attrs", "changes", "entered", "leaves", "linked", "outputs", "pair", "plain",
+        "signature", "updates",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.signature: Any = None
+        self.plain: tuple[Any, ...] = ()
+        self.entered: list[Entered] = []
+        self.leaves: list[tuple[int, Geometry, Owner | None]] = []
+        self.outputs: list[tuple[int, Geometry] | tuple[()] | None] = []
+        self.linked: int | None = None
+        self.changes: list[Change] = []
+        self.attrs: dict[str, Any] | None = None
+        self.updates: list[tuple[int, str]] = []
+        self.pair: tuple[int, int] | None = None
+        self.after: After | None = None
+
+
+class StepJournal:
+    """The journal of one step.
+
+    Attributes:
+        items: What happened.
+        firsts: The values that were known before.
+        sound: Whether it holds all that happened.
+        version: Of the graph, when the step began.
+    """
+
+    def __init__(self, version: int) -> None:
+        self.items: list[Item] = []
+        self.firsts: list[First] = []
+        self.sound = True
+        self.version = version
+        self._item: Item | None = None
+        self._changed: set[tuple[int, Geometry]] = set()
+
+    def spoil(self) -> None:
+        """Something happened that cannot be recognised."""
+        self.sound = False
+
+    def begin(self) -> Item:
+        """Begin an item."""
+        self._item = Item()
+        self.items.append(self._item)
+        return self._item
+
+    def end(self, after: After | None = None) -> None:
+        """End the item."""
+        if self._item is not None:
+            self._item.after = after
+        self._item = None
+
+    @property
+    def item(self) -> Item | None:
+        """The item that is under way."""
+        return self._item
+
+    def entered(self, cursor: Cursor, key: str, entry: Entry) -> None:
+        """See `emit.emitter.Journal`."""
+        if self._item is None:
+            self.sound = False
+        else:
+            self._item.entered.append(Entered(cursor, key, cursor.slots[key][0], entry))
+
+    def leaf(self, number: int, geometry: Geometry, id: int, owner: Owner | None) -> None:
+        """Note that a tensor was emitted as data."""
+        if self._item is None or not number:
+            self.sound = False
+        else:
+            self._item.leaves.append((number, geometry, owner))
+            self.changed(READ, number, geometry, id)
+
+    def changed(self, kind: str, number: int, geometry: Geometry, id: int) -> None:
+        """Note that a storage holds another value at a place."""
+        if self._item is None:
+            self.sound = False
+        else:
+            self._item.changes.append(Change(kind, number, geometry, id))
+            self._changed.add((number, geometry))
+
+    def known(self, number: int, geometry: Geometry, id: int, *, differentiable: bool) -> None:
+        """Note that a value was known."""
+        if (number, geometry) not in self._changed:
+            self.firsts.append(First(number, geometry, differentiable, id))

@@ -1,0 +1,135 @@
+"""Returning: brings what Python knows to where a step is that followed a script so far.
+
+Invariant: afterwards, all is as if Python had seen every operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nodescope.adapters.torch.native_tap.journal import DETACHED, WROTE, Change
+from nodescope.adapters.torch.places import Quiet
+from nodescope.adapters.torch.storages import Known, Memory
+from nodescope.emit.state import ThreadState, current
+
+if TYPE_CHECKING:
+    from nodescope.adapters.torch.native_tap.step_script import StepScript
+    from nodescope.adapters.torch.operations import Operations
+
+
+def bring_back(
+    operations: Operations, script: StepScript, told: Sequence[tuple[int, int, bool]],
+    position: int, base: int, *, followed: int | None, state: ThreadState | None,
+) -> None:  # fmt: skip
+    """Bring what Python knows to a place of the script.
+
+    Args:
+        operations: Of the run.
+        script: What was followed.
+        told: Slot and number of the storages that live, and whether they are of this step.
+        position: How many items were followed in this step.
+        base: The sequence number of autograd at the step's first item.
+        followed: That of the step before, if it followed the script, too.
+        state: The state of the thread that followed it.
+    """
+    _values(operations, script, told, position, followed=followed is not None)
+    _counts(operations, script, position)
+    if followed is not None:
+        _links(operations, script, len(script), followed)
+    if position:
+        _links(operations, script, position, base)
+    if state is current():
+        _place(operations, script, position, state)
+    _updates(operations, script, position, {slot: number for slot, number, now in told if now})
+
+
+def _values(
+    operations: Operations, script: StepScript, told: Sequence[tuple[int, int, bool]],
+    position: int, *, followed: bool,
+) -> None:  # fmt: skip
+    storages = operations.values.storages
+    now = {slot: number for slot, number, current in told if current}
+    if followed:
+        earlier = object()
+        before = [(slot, number) for slot, number, current in told if not current]
+        before += [
+            (slot, number)
+            for slot, number in enumerate(script.slots)
+            if number <= script.known_before
+        ]
+        for slot, number in before:
+            memory = storages.numbered(number)
+            if memory is not None:
+                for _, change in script.by_slot.get(slot, ()):
+                    _apply(operations, memory, change, earlier)
+    for slot, number in now.items():
+        memory = storages.numbered(number)
+        if memory is not None:
+            for place, change in script.by_slot.get(slot, ()):
+                if place < position:
+                    _apply(operations, memory, change, operations.emitter.epoch)
+
+
+def _apply(operations: Operations, memory: Memory, change: Change, token: object) -> None:
+    if change.kind == WROTE:
+        memory.wrote(change.id, change.geometry)
+    known = Known(change.id, memory.version, token, operations.values.gap, -1)
+    if change.kind == DETACHED:
+        memory.detached = {**(memory.detached or {}), change.geometry: known}
+    else:
+        memory.known[change.geometry] = known
+
+
+def _counts(operations: Operations, script: StepScript, position: int) -> None:
+    """How often each op was called in each scope."""
+    epoch = operations.emitter.epoch
+    for item in script.items[:position]:
+        for entered in item.entered:
+            if entered.cursor.step is not epoch:
+                entered.cursor.restart(epoch)
+            entered.cursor.slots[entered.key][0] = entered.number
+
+
+def _links(operations: Operations, script: StepScript, position: int, base: int) -> None:
+    """The forward nodes of the nodes of autograd."""
+    operations.place.sequence = base - 1
+    for item in script.items[:position]:
+        if item.after is not None and item.entered and item.linked is not None:
+            node = item.entered[-1].entry.node
+            operations.link_at(base + item.linked, node.id, node.scope)
+
+
+def _place(operations: Operations, script: StepScript, position: int, state: ThreadState) -> None:
+    """The scope that the last operator has set, unless something else has set one since."""
+    state.cursor = None
+    place = operations.place
+    after = script.items[position - 1].after if position else None
+    if after is None:
+        return
+    place.instruction, place.called = after.instruction, set()
+    if after.mark != place.mark:
+        return
+    if after.outer:
+        if place.outer is None:
+            place.outer = (state.scope, state.phase, None, state.forward)
+        place.differentiated = ()
+        state.scope, state.phase, state.forward = after.scope, after.phase, after.forward
+    elif state.phase == "optimizer":
+        place.updated, state.scope = after.updated, after.scope
+
+
+def _updates(
+    operations: Operations, script: StepScript, position: int, now: dict[int, int]
+) -> None:
+    """What belongs to which parameter of the optimizer whose step it is."""
+    optimizer, operations.deferred = operations.deferred, None
+    if optimizer is not None:
+        with Quiet(operations.place):
+            operations.updates = operations.owners(optimizer)
+    for item in script.items[:position]:
+        for number, path in item.updates:
+            slot = script.slot_of.get(number)
+            known: Any = None if slot is None else now.get(slot)
+            if known is not None:
+                operations.updates.setdefault(known, path)

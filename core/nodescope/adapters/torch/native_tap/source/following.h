@@ -1,0 +1,212 @@
+// Following: what Python asks of the road. All of it is called with the GIL.
+#pragma once
+#include <Python.h>
+
+#include "observer.h"
+
+namespace nodescope {
+
+inline const at::Tensor* tensor_in(PyObject* object) {
+  return THPVariable_Check(object) ? &((THPVariable*)object)->cdata : nullptr;
+}
+
+inline PyObject* numbers_of(c10::IntArrayRef numbers) {
+  PyObject* tuple = PyTuple_New(numbers.size());
+  for (size_t i = 0; tuple && i < numbers.size(); i++) PyTuple_SET_ITEM(tuple, i, PyLong_FromLongLong(numbers[i]));
+  return tuple;
+}
+
+inline PyObject* facts_of(const std::vector<Fact>& facts) {
+  return list_of(facts, [](const Fact& fact) {
+    return Py_BuildValue("(K(LNNO)O)", (unsigned long long)fact.number, (long long)fact.offset, numbers_of(fact.sizes),
+                         numbers_of(fact.strides), (PyObject*)torch::getTHPDtype(fact.dtype),
+                         fact.differentiable ? Py_True : Py_False);
+  });
+}
+
+// mark(place): where the program is from now on, on this thread.
+inline PyObject* mark(PyObject*, PyObject* place) {
+  here().place = PyLong_AsLongLong(place);
+  if (PyErr_Occurred()) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// quiet(by): operators of this thread are not the program's while the sum is above 0.
+inline PyObject* quiet(PyObject*, PyObject* by) {
+  here().quiet += int(PyLong_AsLong(by));
+  if (PyErr_Occurred()) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// record() -> the number of the latest storage: a step begins of which a script may be made.
+inline PyObject* record(PyObject*, PyObject*) {
+  return PyLong_FromUnsignedLongLong(road().record(&here()));
+}
+
+// recorded() -> [(is an operator, reported, can be compared, summarised, after, inputs, outputs), ...], where a
+// tensor is (storage, (offset, sizes, strides, dtype), requires grad); None if the step is no script.
+inline PyObject* recorded(PyObject*, PyObject*) {
+  if (road().mode != Mode::recording || !road().whole()) Py_RETURN_NONE;
+  return list_of(road().raw(), [](const Item& item) {
+    bool summarised = true;
+    for (auto* facts : {&item.inputs, &item.outputs})
+      for (auto& fact : *facts) summarised &= is_summarised(fact.dtype);
+    auto truth = [](bool value) { return value ? Py_True : Py_False; };
+    return Py_BuildValue("(OOOOLNN)", truth(item.op), truth(item.reported), truth(item.sound), truth(summarised),
+                         (long long)item.after, facts_of(item.inputs), facts_of(item.outputs));
+  });
+}
+
+inline void drop_script(PyObject* capsule) {
+  delete (std::shared_ptr<Script>*)PyCapsule_GetPointer(capsule, "script");
+}
+
+// make([(leaves, results), ...]) -> the script of what was recorded, and the slot of each storage
+inline PyObject* make(PyObject*, PyObject* told) {
+  std::shared_ptr<Script> script;
+  std::vector<uint64_t> numbers;
+  {
+    auto& raw = const_cast<std::vector<Item>&>(road().raw());
+    if (road().mode != Mode::recording || !PyList_Check(told) || size_t(PyList_GET_SIZE(told)) != raw.size()) {
+      PyErr_SetString(PyExc_ValueError, "as many items as were recorded");
+      return nullptr;
+    }
+    for (size_t i = 0; i < raw.size(); i++) {
+      PyObject *leaves, *results;
+      if (!PyArg_ParseTuple(PyList_GET_ITEM(told, i), "O!O!", &PyTuple_Type, &leaves, &PyTuple_Type, &results)) return nullptr;
+      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(leaves); j++) {
+        long leaf = PyLong_AsLong(PyTuple_GET_ITEM(leaves, j));
+        if (leaf < 0 || size_t(leaf) >= raw[i].inputs.size()) { PyErr_SetString(PyExc_IndexError, "no such input"); return nullptr; }
+        raw[i].leaves.push_back(uint32_t(leaf));
+      }
+      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(results); j++) {
+        PyObject* given = PyTuple_GET_ITEM(results, j);
+        long result = given == Py_None ? INT32_MIN : PyLong_AsLong(given);
+        bool known = given == Py_None || (result >= 0 ? size_t(result) < raw[i].outputs.size() : size_t(-1 - result) < raw[i].inputs.size());
+        if (!known) { PyErr_SetString(PyExc_IndexError, "no such result"); return nullptr; }
+        raw[i].results.push_back(int32_t(result));
+      }
+    }
+    script = road().make(numbers);
+  }
+  PyObject* slots = list_of(numbers, PyLong_FromUnsignedLongLong);
+  auto* held = new std::shared_ptr<Script>(std::move(script));
+  PyObject* capsule = PyCapsule_New(held, "script", drop_script);
+  return Py_BuildValue("(NN)", capsule, slots);
+}
+
+// follow(script, with statistics)
+inline PyObject* follow(PyObject*, PyObject* arguments) {
+  PyObject* capsule;
+  int with_statistics;
+  if (!PyArg_ParseTuple(arguments, "Op", &capsule, &with_statistics)) return nullptr;
+  auto* script = (std::shared_ptr<Script>*)PyCapsule_GetPointer(capsule, "script");
+  if (!script) return nullptr;
+  road().follow(*script, &here(), with_statistics, now());
+  Py_RETURN_NONE;
+}
+
+// position() -> how many items of the script were followed
+inline PyObject* position(PyObject*, PyObject*) {
+  std::lock_guard<std::mutex> guard(storages().lock);
+  return PyLong_FromSize_t(road().position());
+}
+
+// stop() -> (how many items were followed, the first sequence number)
+inline PyObject* stop(PyObject*, PyObject*) {
+  size_t position = road().stop();
+  return Py_BuildValue("(nL)", Py_ssize_t(position), (long long)road().base());
+}
+
+// interrupt(): the next operator is not followed.
+inline PyObject* interrupt(PyObject*, PyObject*) {
+  road().interrupted = true;
+  Py_RETURN_NONE;
+}
+
+// take() -> (first, last, notes, statistics or None, [(item, [(argument, value), ...]), ...]) of what was
+// followed since the last call, or None
+inline PyObject* take(PyObject*, PyObject*) {
+  Road& road = nodescope::road();
+  std::vector<Note> notes;
+  std::vector<Statistics> statistics;
+  std::vector<Varied> varied;
+  size_t first, last;
+  {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    first = road.taken();
+    last = road.position();
+    if (!road.script() || first >= last) Py_RETURN_NONE;
+    road.taken() = last;
+    notes.assign(road.notes().begin() + first, road.notes().begin() + last);
+    auto& items = road.script()->items;
+    if (road.with_statistics()) {
+      size_t from = items[first].statistics, to = last < items.size() ? items[last].statistics : road.script()->statistics;
+      statistics.assign(road.statistics().begin() + from, road.statistics().begin() + to);
+    }
+    std::swap(varied, road.varied());
+  }
+  road.flushed_ns = now();
+  auto bytes = [](const auto& rows) { return PyBytes_FromStringAndSize((const char*)rows.data(), rows.size() * sizeof(rows[0])); };
+  auto& items = road.script()->items;
+  PyObject* others = list_of(varied, [&](const Varied& one) {
+    auto& known = items[one.position].op->arguments;
+    return Py_BuildValue("(nN)", Py_ssize_t(one.position), list_of(one.plain, [&](const Plain& plain) {
+      Argument argument = plain.argument < known.size() ? known[plain.argument] : Argument{};
+      return Py_BuildValue("(nN)", Py_ssize_t(plain.argument), object_of(plain.value, argument));
+    }));
+  });
+  return Py_BuildValue("(nnNNN)", Py_ssize_t(first), Py_ssize_t(last), bytes(notes),
+                       road.with_statistics() ? bytes(statistics) : none(), others);
+}
+
+// tell() -> [(slot, number, whether of this step), ...] of storages that live
+inline PyObject* tell(PyObject*, PyObject*) {
+  struct Told { uint32_t slot; uint64_t number; bool now; };
+  std::vector<Told> all;
+  {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    road().tell([&](uint32_t slot, uint64_t number, bool now) { all.push_back({slot, number, now}); });
+  }
+  return list_of(all, [](const Told& one) {
+    return Py_BuildValue("(IKO)", one.slot, (unsigned long long)one.number, one.now ? Py_True : Py_False);
+  });
+}
+
+// slot(tensor) -> the slot of its storage in the step that is followed, or -1
+inline PyObject* slot(PyObject*, PyObject* object) {
+  auto* tensor = tensor_in(object);
+  int64_t slot = -1;
+  if (tensor && Storages::address_of(*tensor)) {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    slot = road().slot_of(*tensor);
+  }
+  return PyLong_FromLongLong(slot);
+}
+
+// arrived(parameter, gradient) -> whether that is what the script says; when recording, it will
+inline PyObject* arrived(PyObject*, PyObject* arguments) {
+  PyObject *parameter, *gradient;
+  if (!PyArg_ParseTuple(arguments, "OO", &parameter, &gradient)) return nullptr;
+  auto *a = tensor_in(parameter), *b = tensor_in(gradient);
+  if (!a || !b || road().thread != &here()) Py_RETURN_FALSE;
+  if (road().mode == Mode::recording) road().arrival(*a, *b, here().place);
+  return PyBool_FromLong(road().arrived(*a, *b, here().place));
+}
+
+#define NODESCOPE_FOLLOWING_METHODS \
+    {"mark", mark, METH_O, "Where the program is from now on."}, \
+    {"quiet", quiet, METH_O, "Operators of this thread are not the program's."}, \
+    {"record", record, METH_NOARGS, "A step begins of which a script may be made."}, \
+    {"recorded", recorded, METH_NOARGS, "What was recorded."}, \
+    {"make", make, METH_O, "Make a script of what was recorded."}, \
+    {"follow", follow, METH_VARARGS, "Follow a script."}, \
+    {"position", position, METH_NOARGS, "How many items of the script were followed."}, \
+    {"stop", stop, METH_NOARGS, "Follow it no longer."}, \
+    {"interrupt", interrupt, METH_NOARGS, "The next operator is not followed."}, \
+    {"take", take, METH_NOARGS, "What was followed since the last call."}, \
+    {"tell", tell, METH_NOARGS, "The storages of the script's slots."}, \
+    {"slot", slot, METH_O, "The slot of a tensor's storage, or -1."}, \
+    {"arrived", arrived, METH_VARARGS, "Whether the arrival of a gradient is followed."},
+
+}  // namespace nodescope

@@ -1,0 +1,374 @@
+// Road: the fast road through a step. While each operator is the one that the script has at this
+// place, on the same operands, two times and statistics are noted here and Python is not called.
+//
+// The script is a step that Python has seen. At anything else than what it says, Python is told how
+// far the step followed it, and sees the rest operator by operator.
+//
+// Guarded by the lock of `storages()`; notes are written by the script's thread alone.
+#pragma once
+#include "script.h"
+
+#include <ATen/EmptyTensor.h>
+
+#include <atomic>
+#include <memory>
+
+namespace nodescope {
+
+struct Note { int64_t start, end; };
+
+struct Varied { uint32_t position; std::vector<Plain> plain; };
+
+enum class Mode : int { slow, recording, fast };
+
+class Road {
+ public:
+  std::atomic<Mode> mode{Mode::slow};
+  std::atomic<bool> interrupted{false};
+  const void* thread = nullptr;       // the one whose operators the script has
+  int64_t flushed_ns = 0;             // when notes were taken last
+
+  // ------------------------------------------------------------ recording
+
+  uint64_t record(const void* of_thread) {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    leave();
+    raw_.clear();
+    before_ = capturing_ ? counted_ : storages().count();
+    capturing_ = false;
+    whole_ = true;
+    recording_++;
+    thread = of_thread;
+    mode = Mode::recording;
+    return before_;
+  }
+
+  // An operator that begins; its facts are complete with `captured`.
+  Item capture(Operator& op, c10::ArrayRef<const c10::IValue> given, int64_t place) {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    Item item;
+    int64_t number = int64_t(at::sequence_number::peek());
+    counted_ = storages().count();
+    capturing_ = true;
+    fresh_.clear();
+    if (raw_.empty()) base_ = number;
+    item.op = &op;
+    item.recording = recording_;
+    item.place = place;
+    item.before = number - base_;
+    item.node = node_now(base_);
+    item.sound = facts(given, item.inputs, item.structure, &item);
+    return item;
+  }
+
+  void captured(Item&& item, c10::ArrayRef<const c10::IValue> returned) {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    capturing_ = false;
+    item.after = int64_t(at::sequence_number::peek()) - base_;
+    item.sound = item.sound && facts(returned, item.outputs, item.returned, nullptr);
+    if (mode != Mode::recording) return;
+    if (item.recording == recording_) raw_.push_back(std::move(item));
+    else whole_ = false;  // the step began within the operator
+  }
+
+  // The step is none that can be followed.
+  void spoil() { whole_ = false; }
+
+  const std::vector<Item>& raw() const { return raw_; }
+  bool whole() const { return whole_; }
+
+  // Make a script of what was recorded; `numbers` are those of its storages, by slot.
+  std::shared_ptr<Script> make(std::vector<uint64_t>& numbers) {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    auto script = std::make_shared<Script>();
+    script->items = std::move(raw_);
+    raw_.clear();
+    ska::flat_hash_map<uint64_t, uint32_t> slots;
+    for (auto& item : script->items) {
+      for (auto* facts : {&item.inputs, &item.outputs})
+        for (auto& fact : *facts) {
+          auto known = slots.emplace(fact.number, uint32_t(script->slots.size()));
+          if (known.second) {
+            script->slots.push_back(fact.number > before_ ? 0 : fact.number);
+            numbers.push_back(fact.number);
+          }
+          fact.slot = known.first->second;
+        }
+      item.statistics = script->statistics;
+      script->statistics += item.leaves.size() + item.results.size();
+    }
+    return script;
+  }
+
+  // ------------------------------------------------------------ following
+
+  void follow(std::shared_ptr<Script> script, const void* of_thread, bool with_statistics, int64_t now) {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    leave();
+    if (script != script_) {
+      script_ = std::move(script);
+      bound_.assign(script_->slots.size(), nullptr);
+      notes_.assign(script_->items.size(), {});
+    }
+    else std::fill(bound_.begin(), bound_.end(), nullptr);
+    with_statistics_ = with_statistics;
+    if (with_statistics) statistics_.resize(script_->statistics);
+    position_ = taken_ = 0;
+    varied_.clear();
+    cycle_++;
+    if (capturing_)  // the operator with which the step begins has not been seen by it
+      for (const void* address : fresh_) storages().forget(address);
+    capturing_ = false;
+    thread = of_thread;
+    flushed_ns = now;
+    interrupted = false;
+    mode = Mode::fast;
+  }
+
+  // Follow it no longer; how far it was followed.
+  size_t stop() {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    leave();
+    return position_;
+  }
+
+  // Whether an operator is the script's next one; then `end` follows.
+  bool begin(Operator& op, c10::ArrayRef<const c10::IValue> given, int64_t place) {
+    std::vector<c10::IValue> dropped;  // freeing a tensor may need the GIL, so without the lock
+    std::lock_guard<std::mutex> guard(storages().lock);
+    Item* item = next();
+    if (!item || item->op != &op || item->place != place) return false;
+    int64_t number = int64_t(at::sequence_number::peek());
+    if (!position_) base_ = number;
+    if (number - base_ != item->before || node_now(base_) != item->node) return false;
+    tensors_.clear();
+    varies_ = false;
+    size_t at = 0;
+    bool same = matches(given, item->inputs, [&](int32_t kind) { return at < item->structure.size() && item->structure[at++] == kind; },
+                        [&, plain = size_t(0)](uint32_t, const c10::IValue& value) mutable {
+      if (plain >= item->plain.size()) return false;
+      Same one = compare(item->plain[plain++].value, value);
+      varies_ |= one == Same::varied;
+      return one != Same::no;
+    });
+    if (!same || at != item->structure.size() || (varies_ && !item->reported)) return false;
+    held_.assign(given.begin(), given.end());
+    tensors_.clear();
+    each_part(boxed(held_), [](int32_t) { return true; }, [&](const at::Tensor& tensor) { tensors_.push_back(&tensor); return true; },
+              [](uint32_t, const c10::IValue&) { return true; });
+    if (with_statistics_) {
+      Statistics* to = statistics_.data() + item->statistics;
+      for (uint32_t leaf : item->leaves) if (!summed(*tensors_[leaf], *to++)) { std::swap(held_, dropped); return false; }
+    }
+    return true;
+  }
+
+  // Whether its results are the script's, too; if not, `held` are its operands.
+  bool end(c10::ArrayRef<const c10::IValue> returned, int64_t start, int64_t end) {
+    std::vector<c10::IValue> dropped;
+    std::lock_guard<std::mutex> guard(storages().lock);
+    Item* item = next();
+    if (!item) return false;
+    if (item->reported) {
+      if (int64_t(at::sequence_number::peek()) - base_ != item->after) return false;
+      results_.clear();
+      std::swap(results_, tensors_);
+      size_t at = 0;
+      bool same = matches(returned, item->outputs, [&](int32_t kind) { return at < item->returned.size() && item->returned[at++] == kind; },
+                          [](uint32_t, const c10::IValue&) { return true; }) && at == item->returned.size();
+      std::swap(results_, tensors_);
+      if (!same) return false;
+      if (with_statistics_) {
+        Statistics* to = statistics_.data() + item->statistics + item->leaves.size();
+        for (int32_t result : item->results) {
+          bool told = result == kScalar ? summarise_number(returned, *to) :
+                        summed(result >= 0 ? *results_[result] : *tensors_[-1 - result], *to);
+          if (!told) return false;
+          to++;
+        }
+      }
+      if (C10_UNLIKELY(varies_)) {
+        Varied varied{uint32_t(position_), {}};
+        each_part(boxed(held_), [](int32_t) { return true; }, [](const at::Tensor&) { return true; },
+                  [&](uint32_t argument, const c10::IValue& value) { varied.plain.push_back({argument, value}); return true; });
+        varied_.push_back(std::move(varied));
+      }
+      notes_[position_] = {start, end};
+    }
+    std::swap(held_, dropped);
+    position_++;
+    return true;
+  }
+
+  // Whether the gradient of a parameter is the script's next event.
+  bool arrived(const at::Tensor& parameter, const at::Tensor& gradient, int64_t place) {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    Item* item = next();
+    if (!item || item->op || item->place != place) return false;
+    tensors_.clear();
+    c10::IValue given[] = {parameter, gradient};
+    if (!matches(given, item->inputs, [](int32_t) { return true; }, [](uint32_t, const c10::IValue&) { return true; })) return false;
+    position_++;
+    return true;
+  }
+
+  void arrival(const at::Tensor& parameter, const at::Tensor& gradient, int64_t place) {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    Item item;
+    item.place = place;
+    c10::IValue given[] = {parameter, gradient};
+    item.sound = facts(given, item.inputs, item.structure, &item);
+    item.reported = true;
+    if (mode == Mode::recording) raw_.push_back(std::move(item));
+  }
+
+  // The operands of the operator that is under way and is not the script's after all.
+  std::vector<c10::IValue> held() { return std::move(held_); }
+
+  // ------------------------------------------------------------ what Python takes; it holds the lock
+
+  Script* script() { return script_.get(); }
+  size_t position() const { return position_; }
+  size_t& taken() { return taken_; }
+  int64_t base() const { return base_; }
+  const std::vector<Note>& notes() const { return notes_; }
+  const std::vector<Statistics>& statistics() const { return statistics_; }
+  bool with_statistics() const { return with_statistics_; }
+  std::vector<Varied>& varied() { return varied_; }
+
+  // told(slot, number) for the storages of this step that live, and older(slot, number) for those of
+  // earlier ones; Python knows these from now on.
+  template <class Told>
+  void tell(Told told) {
+    for (auto* addresses : {&older_, &made_})
+      for (const void* address : *addresses) {
+        auto* known = storages().find(address);
+        if (known && !known->reference.expired()) {
+          known->told = true;
+          told(known->slot, known->number, known->cycle == cycle_);
+        }
+      }
+    for (size_t slot = 0; slot < bound_.size(); slot++)
+      if (bound_[slot] && script_->slots[slot]) told(uint32_t(slot), script_->slots[slot], true);
+    older_.clear();
+    made_.clear();
+  }
+
+  // The slot of a tensor's storage in this step, or -1.
+  int64_t slot_of(const at::Tensor& tensor) {
+    auto* known = storages().find(Storages::address_of(tensor));
+    return known && known->cycle == cycle_ ? int64_t(known->slot) : -1;
+  }
+
+ private:
+  static constexpr int32_t kScalar = INT32_MIN;
+
+  Item* next() {
+    if (mode.load(std::memory_order_relaxed) != Mode::fast || interrupted.load(std::memory_order_relaxed)) return nullptr;
+    return position_ < script_->items.size() ? &script_->items[position_] : nullptr;
+  }
+
+  // Storages of the step that ends are kept in mind as long as they live.
+  void leave() {
+    mode = Mode::slow;
+    storages().sweep(made_);
+    older_.insert(older_.end(), made_.begin(), made_.end());
+    made_.clear();
+    if (older_.size() > most_older_) {
+      storages().sweep(older_);
+      most_older_ = 2 * older_.size() + 256;
+    }
+  }
+
+  bool facts(c10::ArrayRef<const c10::IValue> values, std::vector<Fact>& to, std::vector<int32_t>& structure, Item* item) {
+    return each_part(values, [&](int32_t kind) { structure.push_back(kind); return true; },
+        [&](const at::Tensor& tensor) {
+          if (!is_comparable(tensor)) return false;
+          const void* address = Storages::address_of(tensor);
+          uint64_t number = storages().added(tensor, address).number;
+          if (capturing_ && number > counted_) fresh_.push_back(address);
+          Fact fact{number, 0, tensor.storage_offset(), {}, {},
+                    tensor.scalar_type(), tensor.requires_grad()};
+          fact.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
+          fact.strides.assign(tensor.strides().begin(), tensor.strides().end());
+          to.push_back(std::move(fact));
+          return true;
+        },
+        [&](uint32_t argument, const c10::IValue& value) { if (item) item->plain.push_back({argument, value}); return true; });
+  }
+
+  template <class Structure, class Other>
+  bool matches(c10::ArrayRef<const c10::IValue> values, const std::vector<Fact>& facts, Structure structure, Other plain) {
+    size_t at = 0;
+    bool same = each_part(values, structure, [&](const at::Tensor& tensor) {
+      if (at >= facts.size() || !fits(facts[at], tensor) || !binds(facts[at].slot, tensor)) return false;
+      at++;
+      tensors_.push_back(&tensor);
+      return true;
+    }, plain);
+    return same && at == facts.size();
+  }
+
+  // Whether a storage is the one of a slot in this step; the first one that comes is, if it is as old
+  // or as new as the script's was.
+  bool binds(uint32_t slot, const at::Tensor& tensor) {
+    const void* address = Storages::address_of(tensor);
+    if (bound_[slot]) return bound_[slot] == address;
+    if (!address) return false;
+    uint64_t number = script_->slots[slot];
+    auto* known = storages().find(address);
+    if (number ? !known || known->number != number : known != nullptr) return false;
+    if (!known) {
+      known = &storages().added(tensor, address);
+      made_.push_back(address);
+    }
+    known->slot = slot;
+    known->cycle = cycle_;
+    bound_[slot] = address;
+    return true;
+  }
+
+  static bool summed(const at::Tensor& tensor, Statistics& to) {
+    size_t needed = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size(), tensor.storage_offset());
+    if (tensor.numel() && tensor.unsafeGetTensorImpl()->unsafe_storage().nbytes() < needed) return false;  // its memory was freed
+    return summarise(tensor, to);
+  }
+
+  bool summarise_number(c10::ArrayRef<const c10::IValue> returned, Statistics& to) {
+    if (returned.size() != 1) return false;
+    const auto& value = returned[0];
+    float number;
+    int64_t integer;
+    bool truth;
+    if (value.isDouble()) return summarise(Array{at::kFloat, &(number = float(value.toDouble()))}, to);
+    if (value.isInt()) return summarise(Array{at::kLong, &(integer = value.toInt())}, to);
+    if (value.isBool()) return summarise(Array{at::kBool, &(truth = value.toBool())}, to);
+    return false;
+  }
+
+  std::vector<Item> raw_;
+  bool whole_ = true;
+  uint64_t recording_ = 0;
+  bool capturing_ = false;            // an operator has begun with which the step may begin
+  std::vector<const void*> fresh_;    // storages that are seen for the first time with it
+  uint64_t counted_ = 0;              // how many storages there were before it
+  uint64_t before_ = 0;               // storages that are older than the step have no greater number
+
+  std::shared_ptr<Script> script_;
+  size_t position_ = 0, taken_ = 0;
+  int64_t base_ = 0;
+  uint64_t cycle_ = 0;
+  bool with_statistics_ = false, varies_ = false;
+  std::vector<const void*> bound_;    // by slot
+  std::vector<const void*> made_, older_;
+  size_t most_older_ = 256;
+  std::vector<Note> notes_;
+  std::vector<Statistics> statistics_;
+  std::vector<Varied> varied_;
+  std::vector<c10::IValue> held_;
+  std::vector<const at::Tensor*> tensors_, results_;
+};
+
+inline Road& road() { static auto* only = new Road; return *only; }
+
+}  // namespace nodescope

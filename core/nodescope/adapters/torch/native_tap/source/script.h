@@ -1,0 +1,146 @@
+// Script: what a step of the program did, operator by operator, in a form that the next step can be
+// compared with. Tensors are told by roles: the slot of their storage, and their place in it.
+#pragma once
+#include <ATen/SequenceNumber.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/node.h>
+
+#include "operators.h"
+#include "statistics.h"
+#include "storages.h"
+
+namespace nodescope {
+
+struct Fact {
+  uint64_t number;   // of the storage, when the script was made
+  uint32_t slot;
+  int64_t offset;
+  c10::SmallVector<int64_t, 5> sizes, strides;
+  at::ScalarType dtype;
+  bool differentiable;
+};
+
+struct Plain { uint32_t argument; c10::IValue value; };
+
+constexpr int64_t kNoNode = INT64_MIN, kAccumulates = INT64_MAX;
+
+struct Item {
+  uint64_t recording = 0;
+  Operator* op = nullptr;             // none: the gradient of a parameter arrives
+  int64_t place = 0;                  // where the program is, by Python's number
+  int64_t before = 0, after = 0;      // sequence numbers of autograd, counted from the script's first
+  int64_t node = kNoNode;             // that of the node that is evaluated
+  bool reported = false;              // it is a node of nodescope's
+  bool sound = true;                  // all that is seen of it can be compared
+  std::vector<Fact> inputs, outputs;
+  std::vector<int32_t> structure;     // which arguments are tensors, how long lists are
+  std::vector<int32_t> returned;      // the same of the results
+  std::vector<Plain> plain;
+  // Told by Python: inputs that are recorded as data before it, and the outputs of the node: an
+  // index of `outputs`, or -1 - that of `inputs`.
+  std::vector<uint32_t> leaves;
+  std::vector<int32_t> results;
+  uint32_t statistics = 0;            // the first of its statistics
+};
+
+struct Script {
+  std::vector<Item> items;
+  std::vector<uint64_t> slots;        // the number of the storage if it is older than the step, or 0
+  uint32_t statistics = 0;
+};
+
+inline bool is_comparable(const at::Tensor& tensor) {
+  return is_plain(tensor) && tensor.is_cpu() && !tensor.is_conj() && !tensor.is_neg() && !tensor._is_zerotensor() &&
+         !tensor.is_quantized() && !tensor.is_inference();
+}
+
+inline bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number() && is_plain(tensor) && tensor.is_cpu(); }
+
+inline bool fits(const Fact& fact, const at::Tensor& tensor) {
+  auto* impl = tensor.unsafeGetTensorImpl();
+  return impl->dtype() == c10::scalarTypeToTypeMeta(fact.dtype) && impl->storage_offset() == fact.offset &&
+         impl->sizes() == c10::IntArrayRef(fact.sizes) && impl->strides() == c10::IntArrayRef(fact.strides) &&
+         tensor.requires_grad() == fact.differentiable && is_comparable(tensor);
+}
+
+inline c10::IValue number_in(const at::Tensor& tensor) {
+  const void* data = tensor.const_data_ptr();
+  switch (tensor.scalar_type()) {
+    case at::kDouble: return *(const double*)data;
+    case at::kLong: return *(const int64_t*)data;
+    case at::kBool: return *(const bool*)data;
+    default: return c10::IValue();
+  }
+}
+
+enum class Same { yes, varied, no };
+
+// Whether an argument is the one of the script; `varied` if only its number or text is another.
+inline Same compare(const c10::IValue& a, const c10::IValue& b) {
+  if (a.isInt() && b.isInt()) return a.toInt() == b.toInt() ? Same::yes : Same::varied;
+  if (a.isDouble() && b.isDouble()) {
+    double x = a.toDouble(), y = b.toDouble();
+    return std::memcmp(&x, &y, sizeof x) == 0 ? Same::yes : Same::varied;
+  }
+  if (a.isBool() && b.isBool()) return a.toBool() == b.toBool() ? Same::yes : Same::no;
+  if (a.isNone() || b.isNone()) return a.isNone() && b.isNone() ? Same::yes : Same::no;
+  if (a.isList() && b.isList()) {
+    auto x = a.toListRef(), y = b.toListRef();
+    if (x.size() != y.size()) return Same::no;
+    Same all = Same::yes;
+    for (size_t i = 0; i < x.size(); i++) {
+      Same one = compare(x[i], y[i]);
+      if (one == Same::no) return one;
+      if (one == Same::varied) all = one;
+    }
+    return all;
+  }
+  if (a.isString() && b.isString()) return a.toStringRef() == b.toStringRef() ? Same::yes : Same::no;
+  if (a.isDevice() && b.isDevice()) return a.toDevice() == b.toDevice() ? Same::yes : Same::no;
+  if (a.isGenerator() && b.isGenerator()) return a.toGenerator() == b.toGenerator() ? Same::yes : Same::no;
+  return Same::no;
+}
+
+inline c10::ArrayRef<const c10::IValue> boxed(const std::vector<c10::IValue>& values) {
+  return c10::ArrayRef<const c10::IValue>(values.data(), values.size());
+}
+
+enum Kind : int32_t { kTensor = -1, kNumber = -2, kUndefined = -3 };  // else the length of a list
+
+// Goes through arguments or results: structure(kind), tensor(tensor), plain(argument, value).
+// Each returns whether to go on.
+template <class Structure, class Tensor, class Other>
+bool each_part(c10::ArrayRef<const c10::IValue> values, Structure structure, Tensor tensor, Other plain) {
+  auto one = [&](uint32_t argument, const at::Tensor& item) {
+    if (!item.defined()) return structure(kUndefined);
+    if (C10_UNLIKELY(is_number(item))) {
+      auto number = number_in(item);
+      return !number.isNone() && structure(kNumber) && plain(argument, number);
+    }
+    return structure(kTensor) && tensor(item);
+  };
+  for (uint32_t i = 0; i < values.size(); i++) {
+    const c10::IValue& value = values[i];
+    if (value.isTensor()) { if (!one(i, value.toTensor())) return false; }
+    else if (value.isList() && !value.toListRef().empty() && (value.isTensorList() || value.toListRef()[0].isTensor() || value.isOptionalTensorList())) {
+      auto items = value.toListRef();
+      if (!structure(int32_t(items.size()))) return false;
+      for (const auto& item : items) {
+        if (item.isTensor()) { if (!one(i, item.toTensor())) return false; }
+        else if (!structure(kUndefined)) return false;
+      }
+    }
+    else if (!plain(i, value)) return false;
+  }
+  return true;
+}
+
+inline int64_t node_now(int64_t base) {
+  auto node = torch::autograd::get_current_node();
+  if (!node) return kNoNode;
+  uint64_t number = node->sequence_nr();
+  return number >= (1ull << 62) ? kAccumulates : int64_t(number) - base;
+}
+
+}  // namespace nodescope

@@ -1,0 +1,288 @@
+// Statistics of a tensor on the processor: those of `nodescope.record.summary`, computed where the
+// tensor is, without a copy. Counts, extremes and histogram are exact; moments up to the order of sums.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+namespace nodescope {
+
+constexpr int kBins = 32, kPreview = 8, kBlock = 2048, kLanes = 16;
+
+// As the recorder's part in Python reads it: see `blocks.py`.
+struct Statistics {
+  double low, high, mean, deviation, norm;
+  int64_t finite, nan, inf, zero, previewed;
+  uint64_t histogram[kBins];
+  double preview[kPreview];
+};
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define NODESCOPE_VECTORISED __attribute__((optimize("O3"), target_clones("avx512f", "avx2", "default")))
+#else
+#define NODESCOPE_VECTORISED
+#endif
+
+struct Totals { double low, high, sum, squares; int64_t zero; };
+
+// Totals of a block, as if all were finite: they are if `squares` is.
+template <class T>
+inline __attribute__((always_inline)) Totals total_of(const T* block, int many) {
+  T low[kLanes], high[kLanes];
+  double sum[kLanes], squares[kLanes];
+  int32_t zero[kLanes];
+  for (int j = 0; j < kLanes; j++) { low[j] = INFINITY; high[j] = -INFINITY; sum[j] = squares[j] = 0; zero[j] = 0; }
+  int whole = many - many % kLanes;
+  for (int i = 0; i < whole; i += kLanes)
+    for (int j = 0; j < kLanes; j++) {
+      T x = block[i + j];
+      low[j] = x < low[j] ? x : low[j];
+      high[j] = x > high[j] ? x : high[j];
+      zero[j] += x == T(0);
+      double wide = x;
+      sum[j] += wide;
+      squares[j] += wide * wide;
+    }
+  for (int i = whole, j = 0; i < many; i++, j++) {
+    T x = block[i];
+    low[j] = x < low[j] ? x : low[j];
+    high[j] = x > high[j] ? x : high[j];
+    zero[j] += x == T(0);
+    sum[j] += double(x);
+    squares[j] += double(x) * double(x);
+  }
+  Totals all{INFINITY, -INFINITY, 0, 0, 0};
+  for (int j = 0; j < kLanes; j++) {
+    all.low = std::min(all.low, double(low[j]));
+    all.high = std::max(all.high, double(high[j]));
+    all.sum += sum[j];
+    all.squares += squares[j];
+    all.zero += zero[j];
+  }
+  return all;
+}
+NODESCOPE_VECTORISED inline Totals total(const float* block, int many) { return total_of(block, many); }
+NODESCOPE_VECTORISED inline Totals total(const double* block, int many) { return total_of(block, many); }
+
+// The bin of each element, and the sum of the squares of the distances from the mean.
+template <class T>
+inline __attribute__((always_inline)) double placed_of(const T* block, int many, double low, double scale, double mean, int32_t* places) {
+  double squares[kLanes] = {};
+  int whole = many - many % kLanes;
+  for (int i = 0; i < whole; i += kLanes)
+    for (int j = 0; j < kLanes; j++) {
+      double x = block[i + j], apart = x - mean;
+      squares[j] += apart * apart;
+      int32_t bin = int32_t((x - low) * scale);
+      places[i + j] = bin < kBins ? bin : kBins - 1;
+    }
+  for (int i = whole, j = 0; i < many; i++, j++) {
+    double x = block[i], apart = x - mean;
+    squares[j] += apart * apart;
+    int32_t bin = int32_t((x - low) * scale);
+    places[i] = bin < kBins ? bin : kBins - 1;
+  }
+  double sum = 0;
+  for (double part : squares) sum += part;
+  return sum;
+}
+NODESCOPE_VECTORISED inline double placed(const float* block, int many, double low, double scale, double mean, int32_t* places) {
+  return placed_of(block, many, low, scale, mean, places);
+}
+NODESCOPE_VECTORISED inline double placed(const double* block, int many, double low, double scale, double mean, int32_t* places) {
+  return placed_of(block, many, low, scale, mean, places);
+}
+
+// Equal neighbours would wait for one counter: they take turns at several.
+constexpr int kTables = 8;
+inline void count_in(uint64_t (*tables)[kBins], const int32_t* places, int many) {
+  int i = 0;
+  for (; i + kTables <= many; i += kTables) {
+    int32_t at[kTables];
+    std::memcpy(at, places + i, sizeof at);
+    tables[0][at[0]]++; tables[1][at[1]]++; tables[2][at[2]]++; tables[3][at[3]]++;
+    tables[4][at[4]]++; tables[5][at[5]]++; tables[6][at[6]]++; tables[7][at[7]]++;
+  }
+  for (; i < many; i++) tables[0][places[i]]++;
+}
+
+inline bool is_summarised(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kFloat: case at::kDouble: case at::kBFloat16: case at::kHalf: case at::kByte: case at::kChar:
+    case at::kShort: case at::kInt: case at::kLong: case at::kBool: return true;
+    default: return false;
+  }
+}
+
+template <class T>
+void convert_from(const char* from, int64_t stride, int many, double* to) {
+  const T* items = (const T*)from;
+  for (int i = 0; i < many; i++) to[i] = double(items[i * stride]);
+}
+
+inline void convert(at::ScalarType dtype, const char* from, int64_t stride, int many, double* to) {
+  switch (dtype) {
+    case at::kFloat: return convert_from<float>(from, stride, many, to);
+    case at::kDouble: return convert_from<double>(from, stride, many, to);
+    case at::kBFloat16: return convert_from<c10::BFloat16>(from, stride, many, to);
+    case at::kHalf: return convert_from<c10::Half>(from, stride, many, to);
+    case at::kByte: case at::kBool: return convert_from<uint8_t>(from, stride, many, to);
+    case at::kChar: return convert_from<int8_t>(from, stride, many, to);
+    case at::kShort: return convert_from<int16_t>(from, stride, many, to);
+    case at::kInt: return convert_from<int32_t>(from, stride, many, to);
+    default: return convert_from<int64_t>(from, stride, many, to);
+  }
+}
+
+// Numbers in memory: of a tensor, or a single one.
+struct Array {
+  at::ScalarType dtype;
+  const void* data;
+  c10::IntArrayRef sizes, strides;
+
+  Array(at::ScalarType dtype, const void* data) : dtype(dtype), data(data) {}
+  Array(const at::Tensor& tensor)
+      : dtype(tensor.scalar_type()), data(tensor.const_data_ptr()), sizes(tensor.sizes()), strides(tensor.strides()) {}
+};
+
+// The elements of an array in blocks, in the order of memory.
+class Blocks {
+ public:
+  Blocks(const Array& array) : dtype_(array.dtype), size_(c10::elementSize(array.dtype)), data_((const char*)array.data) {
+    auto sizes = array.sizes, strides = array.strides;
+    c10::SmallVector<int, 6> order;
+    for (int i = 0; i < int(sizes.size()); i++) if (sizes[i] != 1) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return strides[a] > strides[b]; });
+    for (int i : order) {
+      if (!sizes_.empty() && strides_.back() == strides[i] * sizes[i]) { sizes_.back() *= sizes[i]; strides_.back() = strides[i]; }
+      else { sizes_.push_back(sizes[i]); strides_.push_back(strides[i]); }
+    }
+    if (sizes_.empty()) { sizes_.push_back(1); strides_.push_back(1); }
+  }
+
+  // take(elements, how many), with floats or doubles.
+  template <class Take>
+  void each(Take take) const {
+    double buffer[kBlock];
+    int inner = int(sizes_.size()) - 1, filled = 0;
+    int64_t length = sizes_[inner], stride = strides_[inner];
+    bool direct = stride == 1 && (dtype_ == at::kFloat || dtype_ == at::kDouble) && (inner == 0 || length >= kBlock / 4);
+    c10::SmallVector<int64_t, 6> index(sizes_.size(), 0);
+    const char* row = data_;
+    for (;;) {
+      for (int64_t at = 0; at < length;) {
+        const char* from = row + at * stride * size_;
+        int many = int(std::min<int64_t>(length - at, direct ? kBlock : kBlock - filled));
+        at += many;
+        if (direct) {
+          if (dtype_ == at::kFloat) take((const float*)from, many); else take((const double*)from, many);
+          continue;
+        }
+        convert(dtype_, from, stride, many, buffer + filled);
+        filled += many;
+        if (filled == kBlock) { take((const double*)buffer, filled); filled = 0; }
+      }
+      int axis = inner - 1;
+      for (; axis >= 0; axis--) {
+        row += strides_[axis] * size_;
+        if (++index[axis] < sizes_[axis]) break;
+        row -= strides_[axis] * sizes_[axis] * size_;
+        index[axis] = 0;
+      }
+      if (axis < 0) break;
+    }
+    if (filled) take((const double*)buffer, filled);
+  }
+
+ private:
+  at::ScalarType dtype_;
+  int64_t size_;
+  const char* data_;
+  c10::SmallVector<int64_t, 6> sizes_, strides_;
+};
+
+template <class T>
+int keep_finite(const T* block, int many, double* kept, Statistics* counts) {
+  int count = 0;
+  for (int i = 0; i < many; i++) {
+    double x = block[i];
+    if (std::isfinite(x)) kept[count++] = x;
+    else if (counts) (std::isnan(x) ? counts->nan : counts->inf)++;
+  }
+  return count;
+}
+
+inline void preview(const Array& array, int64_t count, Statistics& to) {
+  c10::SmallVector<int64_t, 6> index(array.sizes.size(), 0);
+  const char* item = (const char*)array.data;
+  int64_t size = c10::elementSize(array.dtype);
+  to.previewed = std::min<int64_t>(count, kPreview);
+  for (int i = 0; i < to.previewed; i++) {
+    convert(array.dtype, item, 1, 1, &to.preview[i]);
+    for (int64_t axis = int64_t(array.sizes.size()) - 1; axis >= 0; axis--) {
+      item += array.strides[axis] * size;
+      if (++index[axis] < array.sizes[axis]) break;
+      item -= array.strides[axis] * array.sizes[axis] * size;
+      index[axis] = 0;
+    }
+  }
+}
+
+// Fill statistics; false where float64 would overflow or lose digits.
+inline bool summarise(const Array& array, Statistics& to) {
+  std::memset(&to, 0, sizeof to);
+  int64_t count = 1;
+  for (int64_t size : array.sizes) count *= size;
+  if (!count) return true;
+  Blocks blocks(array);
+  double sum = 0, squares = 0;
+  bool all_finite = true;
+  to.low = INFINITY;
+  to.high = -INFINITY;
+  blocks.each([&](auto* block, int many) {
+    Totals part = total(block, many);
+    if (!(part.squares < INFINITY)) {
+      double kept[kBlock];
+      int count = keep_finite(block, many, kept, &to);
+      all_finite &= count == many;
+      many = count;
+      part = total(kept, many);
+    }
+    if (!many) return;
+    to.finite += many;
+    to.zero += part.zero;
+    to.low = std::min(to.low, part.low);
+    to.high = std::max(to.high, part.high);
+    sum += part.sum;
+    squares += part.squares;
+  });
+  preview(array, count, to);
+  if (!to.finite) return true;
+  double low = to.low += 0.0, high = to.high += 0.0;  // an extreme of zero has no sign
+  double most = std::max(std::fabs(low), std::fabs(high));
+  if (most != 0.0 && !(most >= 0x1p-300 && most < 0x1p300)) return false;
+  double mean = to.mean = std::min(std::max(sum / double(to.finite), low), high);
+  to.norm = std::sqrt(squares);
+  if (low == high) { to.histogram[0] = to.finite; return true; }
+  uint64_t tables[kTables][kBins] = {};
+  double scale = kBins / (high - low), centred = 0;
+  blocks.each([&](auto* block, int many) {
+    int32_t places[kBlock];
+    if (C10_UNLIKELY(!all_finite)) {
+      double kept[kBlock];
+      many = keep_finite(block, many, kept, nullptr);
+      centred += placed((const double*)kept, many, low, scale, mean, places);
+    }
+    else centred += placed(block, many, low, scale, mean, places);
+    count_in(tables, places, many);
+  });
+  to.deviation = std::sqrt(centred / double(to.finite));
+  for (auto& table : tables)
+    for (int bin = 0; bin < kBins; bin++) to.histogram[bin] += table[bin];
+  return true;
+}
+
+}  // namespace nodescope

@@ -1,0 +1,233 @@
+"""StepScript: a step that was seen operator by operator, as what the next one may follow.
+
+Invariant: a step that follows it runs the same nodes on the same values: `fits` says whether what
+was known when the step began still is, the observer in C++ compares everything else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import torch
+
+from nodescope.adapters.torch.native_tap.journal import Change, First, Item, StepJournal
+from nodescope.adapters.torch.storages import Geometry, Owner
+from nodescope.ir.graph import TensorSpec
+from nodescope.ir.identity import Entry
+from nodescope.ir.track import Track, TrackValue
+
+if TYPE_CHECKING:
+    from nodescope.adapters.torch.operations import Operations
+
+_MISSING: Final = -1 << 40
+
+Fact = tuple[int, Geometry, bool]
+"""A tensor as the observer saw it: storage, place in it, whether it requires a gradient."""
+
+
+class StepScript:
+    """A step that the next ones may follow.
+
+    Args:
+        handle: The observer's part of it.
+        known_before: Storages with a number up to this one are older than the step.
+        slots: Numbers of its storages, by slot.
+        journal: What Python made of it.
+        summarised: Whether the observer can compute statistics of all its values.
+
+    Attributes:
+        items: Its operators.
+        kind: Tells it from steps that run other nodes.
+        by_slot: By slot: what became of the storage, with the place of the item.
+        track: What is executed, in order.
+        executed: By item, its first execution on the track; one more at the end.
+        owners: Storages older than the step that were emitted as data, with their owners.
+    """
+
+    def __init__(
+        self, handle: Any, slots: Sequence[int], journal: StepJournal, summarised: bool,
+        owners: dict[int, Owner | None], known_before: int,
+    ) -> None:  # fmt: skip
+        self.handle, self.summarised, self.known_before = handle, summarised, known_before
+        self.items: list[Item] = journal.items
+        self.slots = tuple(slots)
+        self.slot_of = {number: slot for slot, number in enumerate(slots)}
+        self.firsts: list[First] = journal.firsts
+        self.owners = owners
+        self.by_slot: dict[int, list[tuple[int, Change]]] = {}
+        for place, item in enumerate(self.items):
+            for change in item.changes:
+                slot = self.slot_of.get(change.number)
+                if slot is not None:
+                    self.by_slot.setdefault(slot, []).append((place, change))
+        entries = [entered.entry for item in self.items for entered in item.entered]
+        self.kind = tuple(entry.node.id for entry in entries)
+        self._defined = [(entry, entry.node, entry.values) for entry in entries]
+        self.version = journal.version
+        self.track = _track(entries)
+        counts = [len(item.entered) for item in self.items]
+        self.executed = (0, *itertools.accumulate(counts))
+        self._item_of = np.repeat(np.arange(len(counts)), counts)
+        self._leaf = np.array(
+            [
+                nth < len(item.entered) - 1
+                for item in self.items
+                for nth, _ in enumerate(item.entered)
+            ],
+            dtype=bool,
+        )
+        self.attrs = {
+            self.executed[place + 1] - 1: item.attrs
+            for place, item in enumerate(self.items)
+            if item.attrs is not None
+        }
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def fits(self, operations: Operations) -> bool:
+        """Whether a step that begins now would be taken down as this one was."""
+        emitter, values = operations.emitter, operations.values
+        if emitter.identity.version != self.version:
+            if any(
+                entry.node is not node or entry.values is not known
+                for entry, node, known in self._defined
+            ):
+                return False
+            self.version = emitter.identity.version
+        memory_of = values.storages.by_number
+        for number, owner in self.owners.items():
+            memory = memory_of(number)
+            if memory is None or memory.owner is None:
+                return False
+            if owner is not None and memory.owner != owner:
+                return False
+        for first in self.firsts:
+            memory = memory_of(first.number)
+            if memory is None or memory.owner is not None:
+                return False
+            known = None
+            if memory.detached is not None and not first.differentiable:
+                known = memory.detached.get(first.geometry)
+            known = known or memory.known.get(first.geometry)
+            if (
+                known is None or known.id != first.id or known.version != memory.version
+                or known.gap != values.gap
+            ):  # fmt: skip
+                return False
+        return True
+
+    def times(self, first: int, last: int, notes: bytes, origin_ns: int) -> np.ndarray[Any, Any]:
+        """Start and end of each execution of some items, in nanoseconds since the run began."""
+        rows = np.frombuffer(notes, dtype=np.int64).reshape(-1, 2) - origin_ns
+        ran = slice(self.executed[first], self.executed[last])
+        times = rows[self._item_of[ran] - first]
+        leaf = self._leaf[ran]
+        times[leaf, 1] = times[leaf, 0]
+        return times
+
+    def id_at(self, slot: int, geometry: Geometry, position: int) -> int:
+        """The value at a place of a storage after so many items; 0 if it is not known."""
+        known = 0
+        for place, change in self.by_slot.get(slot, ()):
+            if place >= position:
+                break
+            if change.geometry == geometry:
+                known = change.id
+            elif change.kind == "wrote":
+                known = 0
+        return known
+
+
+def _track(entries: Sequence[Entry]) -> Track:
+    values = []
+    firsts = [0]
+    for entry in entries:
+        for value in entry.values:
+            spec = value.spec
+            if isinstance(spec, TensorSpec):
+                shape = tuple(int(size or 0) for size in spec.shape)
+                nbytes = math.prod(shape) * getattr(torch, spec.dtype).itemsize
+                values.append(TrackValue(value.id, spec.dtype, shape, nbytes))
+        firsts.append(len(values))
+    return Track(tuple(entry.node for entry in entries), tuple(values), tuple(firsts), {})
+
+
+def scripted(
+    library: Any, journal: StepJournal, operations: Operations, known_before: int
+) -> StepScript | None:
+    """The script of a step; None if it cannot be followed.
+
+    Args:
+        library: The observer.
+        journal: What Python made of the step.
+        operations: Of the run.
+        known_before: Storages with a number up to this one are older than the step.
+    """
+    if not journal.sound or operations.emitter.identity.version != journal.version:
+        return None
+    recorded = library.recorded()
+    if recorded is None or not recorded or len(recorded) != len(journal.items):
+        return None
+    told: list[tuple[tuple[int, ...], tuple[int | None, ...]]] = []
+    summarised = True
+    entries: set[int] = set()
+    owners: dict[int, Owner | None] = {}
+    for (is_operator, reported, sound, fits, after, inputs, outputs), item in zip(
+        recorded, journal.items, strict=True
+    ):
+        if not sound or is_operator == (item.pair is not None):
+            return None
+        summarised = summarised and fits
+        if not is_operator:
+            if item.entered or item.changes:
+                return None
+            told.append(((), ()))
+            continue
+        if reported != bool(item.entered) or len(item.leaves) != max(len(item.entered) - 1, 0):
+            return None
+        for entered in item.entered:
+            if entered.cursor.loop or id(entered.entry) in entries:
+                return None
+            entries.add(id(entered.entry))
+        if not reported:
+            told.append(((), ()))
+            continue
+        leaves = tuple(_index(inputs, number, geometry) for number, geometry, _ in item.leaves)
+        results = tuple(_result(inputs, outputs, output) for output in item.outputs if output != ())
+        if None in leaves or _MISSING in results:
+            return None
+        values = item.entered[-1].entry.values
+        if [isinstance(value.spec, TensorSpec) for value in values] != [
+            output != () for output in item.outputs
+        ]:
+            return None
+        item.linked = after - 1 if item.linked is not None else None
+        owners.update((number, owner) for number, _, owner in item.leaves if number <= known_before)
+        told.append((leaves, results))  # type: ignore[arg-type]
+    handle, slots = library.make(told)
+    return StepScript(handle, slots, journal, summarised, owners, known_before)
+
+
+def _index(facts: Sequence[Fact], number: int, geometry: Geometry) -> int | None:
+    for nth, (storage, place, _) in enumerate(facts):
+        if storage == number and place == geometry:
+            return nth
+    return None
+
+
+def _result(
+    inputs: Sequence[Fact], outputs: Sequence[Fact], output: tuple[int, Geometry] | tuple[()] | None
+) -> int | None:
+    """Which of the results, or as ``-1 - index`` which of the operands, an output is."""
+    if not output:
+        return None
+    found = _index(outputs, *output)
+    if found is not None:
+        return found
+    found = _index(inputs, *output)
+    return _MISSING if found is None else -1 - found

@@ -1,0 +1,60 @@
+"""Demands: what the probes of a run need to see.
+
+Invariant: frozen; what all of them need together is one demand, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from nodescope.ir.graph import Node
+
+Opens = Callable[[Node], bool]
+"""A predicate on nodes that are to be expanded."""
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """What has to be emitted now: the demand of one probe, or of all probes together.
+
+    Attributes:
+        starts: `NodeStarted` before each node.
+        gradients: `GradientReached`.
+        arrays: Live arrays in `NodeFinished`. If false, an emitter that runs many nodes at once may
+            leave them out and only report times. None: no opinion; if all are None, arrays are
+            sent.
+        opened: Compiled kernels that match one of these, or that cover a matching node, are also
+            run node by node.
+        stops: Why the gate has to see every node, such as a breakpoint, or ``""``. If set, no step
+            is left out, and arrays are sent.
+        whole: Why another probe has to, or ``""``.
+    """
+
+    starts: bool = False
+    gradients: bool = False
+    arrays: bool | None = None
+    opened: tuple[Opens, ...] = ()
+    stops: str = ""
+    whole: str = ""
+
+    @property
+    def seen_whole(self) -> str:
+        """Why no step may be left out, or ``""``."""
+        return self.stops or self.whole
+
+
+def union(demands: Iterable[Demand]) -> Demand:
+    """The demand that satisfies all of them; `Demand.arrays` is decided."""
+    starts = gradients = False
+    arrays: bool | None = None
+    opened: tuple[Opens, ...] = ()
+    stops = whole = ""
+    for demand in demands:
+        starts, gradients = starts or demand.starts, gradients or demand.gradients
+        if demand.arrays is not None:
+            arrays = bool(arrays) or demand.arrays
+        opened += demand.opened
+        stops, whole = stops or demand.stops, whole or demand.whole
+    return Demand(starts, gradients, arrays is not False or bool(stops or whole), opened, stops,
+                  whole)  # fmt: skip

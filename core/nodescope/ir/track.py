@@ -1,0 +1,46 @@
+"""Track: executions of known nodes that come in one order, step after step.
+
+A library that sees a step follow the one before tells of its executions in columns, by the track
+that they are on, instead of one by one.
+
+Invariant: frozen, as long as the nodes are defined as they were.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from nodescope.ir.graph import Node
+
+
+class TrackValue(msgspec.Struct, frozen=True, gc=False):
+    """An output of an execution on a track.
+
+    Attributes:
+        value: Its id.
+        dtype, shape: As in its spec.
+        nbytes: Size of its elements.
+    """
+
+    value: int
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+
+
+class Track(msgspec.Struct, frozen=True):
+    """The executions of one step, in order.
+
+    Attributes:
+        nodes: The nodes, one for each execution.
+        values: All outputs, in the order of the executions.
+        firsts: By execution, its first output's place in ``values``; one more at the end.
+        notes: What its users derive from it, by their names.
+    """
+
+    nodes: tuple[Node, ...]
+    values: tuple[TrackValue, ...]
+    firsts: tuple[int, ...]
+    notes: dict[str, Any] = {}

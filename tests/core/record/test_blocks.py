@@ -1,0 +1,155 @@
+"""Executions told in blocks are recorded as if each had been told on its own."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nodescope.events import (
+    LEVELS,
+    Bus,
+    Demand,
+    HostSpan,
+    Level,
+    Logged,
+    NodesFinished,
+    StepStarted,
+)
+from nodescope.ir.track import Track, TrackValue
+from nodescope.record.blocks import STATISTICS
+from nodescope.record.recorder import Recorder
+from nodescope.record.summary import summarise
+from tests.core.record.runs import chain, finished
+
+NAMES = ("a/x", "a/y", "a/z")
+TABLES = ("execution", "summary", "span")
+
+
+def _arrays(step: int) -> list[np.ndarray[Any, Any]]:
+    arrays = [np.full((2, 3), step + at, np.float32) for at in range(len(NAMES))]
+    arrays[1][0, 0] = np.nan if step == 2 else 1
+    arrays[2][:] = np.inf if step == 3 else 0
+    return arrays
+
+
+def _statistics(arrays: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    table = np.zeros(len(arrays), STATISTICS)
+    for row, array in zip(table, arrays, strict=True):
+        told = summarise(array)
+        if told.min is not None:
+            row["moments"] = (told.min, told.max, told.mean, told.std, told.norm)
+            row["histogram"] = told.histogram
+        row["nan"], row["inf"], row["zero"] = told.nan_count, told.inf_count, told.zero_count
+        row["finite"] = array.size - told.nan_count - told.inf_count
+        row["previewed"], row["preview"][: len(told.preview)] = len(told.preview), told.preview
+    return table
+
+
+def _recorded(path: Path, level: Level, *, in_blocks: bool) -> dict[str, list[Any]]:
+    graph = chain(NAMES)
+    values = tuple(TrackValue(node.id, "float32", (2, 3), 24) for node in graph.nodes)
+    track = Track(graph.nodes, values, (0, 1, 2, 3))
+    recorder = Recorder(path, level=level)
+    recorder.emit(graph)
+    for step in (1, 2, 3):
+        recorder.emit(StepStarted(step, 1000 * step))
+        arrays = _arrays(step)
+        starts = [1000 * step + 10 * at for at in range(len(NAMES))]
+        if not in_blocks:
+            for node, array, at in zip(graph.nodes, arrays, starts, strict=True):
+                recorder.emit(finished(node, array, step=step, at=at))
+            continue
+        times = np.array([[at, at + 500] for at in starts])
+        table = _statistics(arrays) if level == "summary" else None
+        for part in (slice(0, 1), slice(1, 3)):  # as it comes
+            some = None if table is None else table[part]
+            recorder.emit(NodesFinished(track, part.start, times[part], step, 1, {}, some))
+    recorder.emit(Logged("stdout", "the end", 3, 9000))
+    assert recorder.close()
+    database = sqlite3.connect(path)
+    return {
+        table: sorted(map(repr, database.execute(f"SELECT * FROM {table}").fetchall()))
+        for table in TABLES
+    }
+
+
+@pytest.mark.parametrize("level", [level for level in LEVELS if level != "values"])
+def test_rows_are_the_same(level: Level, tmp_path: Path) -> None:
+    one_by_one = _recorded(tmp_path / "one.nscope", level, in_blocks=False)
+    together = _recorded(tmp_path / "block.nscope", level, in_blocks=True)
+    assert together["execution"] == one_by_one["execution"]
+    assert together["summary"] == one_by_one["summary"]
+    assert bool(together["summary"]) == (level == "summary")
+
+
+def test_a_block_without_room_is_counted(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.nscope", level="timing", queue_bytes=1)
+    graph = chain(NAMES)
+    recorder.emit(graph)
+    times = np.zeros((3, 2), np.int64)
+    recorder.emit(NodesFinished(Track(graph.nodes, (), (0, 0, 0, 0)), 0, times, 1, 1))
+    assert recorder.thread_seq() == recorder.last_seq == 4
+    assert recorder.close()
+    database = sqlite3.connect(tmp_path / "r.nscope")
+    assert database.execute("SELECT dropped_executions FROM progress").fetchall() == [(3,)]
+
+
+class _Probe:
+    def __init__(self, level: Level | None) -> None:
+        self.level, self.seen = level, []  # type: tuple[Level | None, list[Any]]
+
+    def block_level(self) -> Level | None:
+        return self.level
+
+    def emit(self, event: Any) -> None:
+        self.seen.append(event)
+
+
+@pytest.mark.parametrize(
+    ("levels", "most"),
+    [
+        (("timing",), "timing"), (("timing", "summary"), "summary"), (("graph", None), None),
+        ((), "graph"),
+    ],
+)  # fmt: skip
+def test_blocks_are_for_probes_that_all_take_them(
+    levels: tuple[Level | None, ...], most: Level | None
+) -> None:
+    bus = Bus()
+    for level in levels:
+        bus.add(_Probe(level))
+    assert bus.block_level() == most
+    bus.want(bus, Demand(stops="a breakpoint"))
+    assert bus.block_level() is None
+
+
+def test_a_probe_that_knows_no_blocks_gets_none() -> None:
+    class Old:
+        def emit(self, event: Any) -> None:
+            """Take one event."""
+
+    bus = Bus()
+    changes: list[bool] = []
+    bus.on_change = lambda: changes.append(True)
+    bus.add(Old())
+    assert bus.block_level() is None
+    assert changes == [True]
+
+
+def test_what_was_earlier_is_emitted_earlier() -> None:
+    bus, probe = Bus(), _Probe("timing")
+    bus.add(probe)
+    late = [Logged("stdout", "earlier", 1, 1)]
+
+    def catch_up() -> None:
+        while late:
+            bus.emit(late.pop())
+
+    bus.catch_up = catch_up
+    bus.emit(HostSpan("python", 1, 1, 0, 1))  # says itself when it was
+    bus.emit(Logged("stdout", "later", 1, 2))
+    assert [getattr(event, "text", "") for event in probe.seen] == ["", "earlier", "later"]
