@@ -69,6 +69,8 @@ export interface GroupEdge {
 }
 
 const NODE_GAP = 18;
+/** The height of a column within a scope, as a share of that around it. */
+const INNER = 0.85;
 const LAYER_GAP = 30;
 const PORT_GAP = 16;
 /** Further values share the last port; otherwise a scope with many inputs would be too wide. */
@@ -116,7 +118,8 @@ export class NestedLayout {
   private columnFor(group: Group): number {
     const backward = this.hierarchy.groupAt.get("backward") ?? -1;
     const level = group.column !== COLUMN_OPTIMIZER && this.open.has(backward);
-    return level ? Number.POSITIVE_INFINITY : this.column;
+    // What lies within a scope shares the window with what is around it.
+    return level ? Number.POSITIVE_INFINITY : this.column * INNER ** group.depth;
   }
 
   isOpen(group: number): boolean {

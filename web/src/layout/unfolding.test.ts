@@ -65,6 +65,12 @@ describe("the first picture", () => {
     expect(open.has("backward/net/layers")).toBe(false);
   });
 
+  it("does so although the backward pass was open", () => {
+    const layout = layoutOf(model(12, 8));
+    const open = unfold(layout, new Set(["backward", "backward/net"]), NOTHING, window);
+    expect(open.has("net/layers")).toBe(true);
+  });
+
   it("leaves what is open and can be read, and keeps what it is told to", () => {
     const layout = layoutOf(model(2, 3));
     const before = new Set(["net", "net/layers", "net/layers/0", "net/layers/0/mlp"]);

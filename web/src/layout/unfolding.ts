@@ -2,7 +2,7 @@
  * Which scopes are open in the first picture: as many as stay readable in the window.
  *
  * Invariant: the forward pass before the others, breadth first, larger scopes first; what is open by
- * then stays open if it can still be read.
+ * then of the forward pass stays open if it can still be read.
  */
 
 import { composeScene } from "@/layout/compose";
@@ -17,8 +17,6 @@ export interface Window {
 
 /** Names of 12 px are 9 px on the screen then. */
 const READABLE = 0.75;
-/** A picture that is already there is left alone down to this zoom. */
-const TOLERABLE = 0.6;
 const MARGIN = 28;
 /** Scopes with more boxes of their own are opened by hand. */
 const MOST_BOXES = 300;
@@ -26,7 +24,10 @@ const BUDGET_MS = 250;
 /** What fills parameters before the first step: it is no part of the model's story. */
 const BEFORE_STEPS = "initialisation";
 
-/** Adds to `open`, or begins anew if that cannot be read; `kept` stay open in any case. */
+/**
+ * Adds to what is open of the forward pass, or begins anew if that cannot be read; `kept` stay open
+ * in any case.
+ */
 export function unfold(
   layout: NestedLayout,
   open: ReadonlySet<string>,
@@ -43,13 +44,14 @@ export function unfold(
   };
   const { hierarchy } = layout;
   layout.setColumn((window.height - 2 * MARGIN) / READABLE);
-  let best: ReadonlySet<string> = zoomOf(open) >= TOLERABLE ? open : kept;
+  // With the backward pass open, the forward one lies level with it, and in one column.
+  const forward = new Set([...kept, ...[...open].filter((path) => isForward(path, hierarchy))]);
+  let best: ReadonlySet<string> = zoomOf(forward) >= READABLE ? forward : kept;
   // Where not even the folded picture is large enough, what is opened makes it no smaller.
   const least = Math.min(READABLE, zoomOf(best));
   const all = children(hierarchy, hierarchy.groups[0]!);
-  const isForward = (group: Group): boolean => group.column === COLUMN_FORWARD;
-  for (const roots of [all.filter(isForward), all.filter((group) => !isForward(group))]) {
-    let level = roots;
+  for (const first of [true, false]) {
+    let level = all.filter(({ path }) => isForward(path, hierarchy) === first);
     while (level.length > 0) {
       const next: Group[] = [];
       for (const group of level) {
@@ -66,6 +68,11 @@ export function unfold(
     }
   }
   return best;
+}
+
+function isForward(path: string, hierarchy: Hierarchy): boolean {
+  const group = hierarchy.groups[hierarchy.groupAt.get(path) ?? 0]!;
+  return group.column === COLUMN_FORWARD;
 }
 
 function children(hierarchy: Hierarchy, group: Group): Group[] {
