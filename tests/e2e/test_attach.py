@@ -38,6 +38,8 @@ def begin(
     """`begin()` makes the program attach, run and finish; the id of its run."""
     server = start("serve", "--port", "0", "--no-browser")
     page.goto(server.address)
+    # A run that ends before the page is connected is one of the list.
+    page.wait_for_function("window.__nodescope?.store?.link().kind === 'open'")
     script = tmp_path / "notebook.py"
     script.write_text(PROGRAM)
     program = subprocess.Popen(
