@@ -23,8 +23,9 @@ from nodescope.engine.codegen.c_backend.cache import Cache
 from nodescope.errors import EditError, NodescopeError
 from nodescope.link import address
 from nodescope.plain_files import is_plain, read_plain
-from nodescope.record import batch, recent
+from nodescope.record import recent
 from nodescope.record.files import ownership
+from nodescope.record.row_texts import recorded_source
 from nodescope.source_files import source_line, source_lines, source_text
 
 WAIT_S = 20.0
@@ -98,7 +99,7 @@ def test_no_reader_waits_or_reads_without_end(
     assert isinstance(edit, EditError)
 
     source = str(trapped("model.py"))
-    for reader in (source_text, batch._read_source):
+    for reader in (source_text, recorded_source):
         assert at_once(lambda reader=reader: reader(source)) == ""  # type: ignore[misc]
     assert at_once(lambda: source_lines(source)) == []
     assert at_once(lambda: source_line(source, 1)) == ""

@@ -130,10 +130,8 @@ WHOLE = """
 """
 
 
-@pytest.mark.parametrize(
-    "backend",
-    [pytest.param(name, marks=[pytest.mark.deep] if name == "c" else []) for name in BACKENDS],
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_the_sample_is_compared(
     backend: str, start: Start, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:

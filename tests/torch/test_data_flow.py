@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
+import nodescope as ns
 from nodescope.adapters.torch.tensors import host_array
 from nodescope.api import Run
 from nodescope.record.recording import Recording
@@ -205,3 +206,16 @@ def test_what_begins_a_step_that_is_left_out_is_the_same_node(tmp_path: Path) ->
     with Recording.open(tmp_path / "run.nscope") as recording:
         names = [row.node.name for row in recording.nodes() if row.node.op == "randn"]
     assert names == ["randn"]
+
+
+def test_what_follows_an_initialisation_is_no_part_of_it(tmp_path: Path) -> None:
+    def program() -> None:
+        nn.Linear(2, 2)
+        with ns.name_scope("mine"):
+            torch.ones(2)
+        torch.zeros(2)
+
+    with observed(tmp_path / "run.nscope", program) as (_, recording):
+        names = set(nodes_of(recording))
+    assert {"mine/ones", "zeros"} <= names
+    assert any(name.startswith("initialisation/") for name in names)

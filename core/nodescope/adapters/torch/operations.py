@@ -168,6 +168,7 @@ class Operations:
                 expected = self._expected(signature, bound)
                 pending = self._enter(signature, bound, call.ids, expected, call.start)
             self.emitter.fail(pending, error)
+            self._leave_initialisation(call.state)
         except Exception as fault:
             self._fault(fault)
 
@@ -178,6 +179,7 @@ class Operations:
                 call.signature, call.bound, call.ids, result, call.pending, call.state, call.start,
                 end, call.drawn,
             )  # fmt: skip
+            self._leave_initialisation(call.state)
         except Exception as error:
             self._fault(error)
 
@@ -383,6 +385,12 @@ class Operations:
         """Leave the place in the backward pass."""
         state.scope, state.phase, state.cursor, state.forward = place.outer
         place.outer, place.differentiated = None, ()
+
+    def _leave_initialisation(self, state: ThreadState) -> None:
+        """Put the scope back at once: a scope that is entered next would keep it."""
+        place = self.place
+        if place.outer is not None and not place.differentiated:
+            self.restore(place, state)
 
     def _accumulated(self, node: Any) -> tuple[int, str] | None:
         """Node and scope of the leaf whose gradients are added up."""
