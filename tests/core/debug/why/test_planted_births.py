@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.core.debug.why.births_report import judged
 from tests.depth import count
 
@@ -11,6 +13,7 @@ SEEDS = 200
 MOST_WRONG = 0.02
 
 
+@pytest.mark.timeout(900)  # 200 programs at the depth deep
 def test_the_birth_that_reached_the_value_is_the_culprit(tmp_path: Path) -> None:
     """With the element given and without; ``births_report`` lists what is wrong."""
     seeds = range(count(SEEDS))
