@@ -128,12 +128,13 @@ def nothing_kept_beside_the_samples() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def a_state_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Record the ownership of recordings in a folder of the tests, not of the user who runs
-    them.
+def folders_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The ownership of recordings and the address of a server that waits for programs are kept in
+    folders of this worker: not the user's, and not those of tests that run at the same time.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
         yield
 
 

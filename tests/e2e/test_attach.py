@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import Debuggee
-from tests.e2e.test_first_flow import by
+from tests.e2e.test_first_flow import by, row
 
 # Begins a run for each line it is given; another word than "again" ends it.
 PROGRAM = """
@@ -86,7 +86,7 @@ def test_what_is_looked_at_stays_and_the_new_run_is_offered(
     select = by(page, "run-select")
     expect(select).to_have_value(first)
     expect(by(page, "state")).to_contain_text("Finished")
-    page.locator('[data-testid="outline-row"][data-name="sum"]').click()
+    row(page, "sum").click()
     expect(by(page, "inspector-title")).to_have_text("sum")
     second = begin("and stay")
     offer = by(page, "new-run")

@@ -22,8 +22,9 @@ def by(page: Page, name: str) -> Locator:
 
 
 def row(page: Page, name: str) -> Locator:
-    """The outline's row of a node or scope."""
-    return page.locator(f'[data-testid="outline-row"][data-name="{name}"]')
+    """The outline's row of a node or scope, once the picture has chosen which scopes are open."""
+    outline = '[data-testid="outline"]:not([aria-busy])'
+    return page.locator(f'{outline} [data-testid="outline-row"][data-name="{name}"]')
 
 
 def expand(page: Page, name: str) -> None:

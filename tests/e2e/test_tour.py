@@ -9,6 +9,7 @@ from pathlib import Path
 from playwright.sync_api import Locator, Page, expect
 
 from tests.e2e.conftest import ROOT, SAMPLE, Debuggee
+from tests.e2e.test_first_flow import row as outline_row
 
 README = (ROOT / "README.md").read_text()
 
@@ -28,7 +29,7 @@ def test_the_tour(page: Page, start: Callable[..., Debuggee], tmp_path: Path) ->
         expect(state).to_contain_text(re.compile(f"Stopped.*{text}", re.S))
 
     def row(name: str) -> Locator:
-        return page.locator(f'[data-testid="outline-row"][data-name="{name}"]')
+        return outline_row(page, name)
 
     first, second, third, fourth, fifth, sixth, *more = tour()
     assert not more

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import Debuggee
-from tests.e2e.test_first_flow import by
+from tests.e2e.test_first_flow import by, row
 from tests.e2e.waiting import eventually
 
 Start = Callable[..., Debuggee]
@@ -91,7 +91,7 @@ def test_another_number_is_tried_beside_the_recording(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
     program = stopped_at_the_loss(start, page, tmp_path)
-    by(page, "outline-row").filter(has_text="tanh").click()
+    row(page, "net/tanh").click()
     page.keyboard.press("e")
     expect(by(page, "edit-apply")).to_have_count(0)  # the program does not stand there
     by(page, "edit-number").fill("1")
@@ -115,7 +115,7 @@ def test_another_number_is_tried_beside_the_recording(
     by(page, "branch-rename").fill("all ones")
     page.keyboard.press("Enter")
     expect(branch).to_contain_text("all ones")
-    by(page, "outline-row").filter(has_text="square").click()
+    row(page, "loss/square").click()
     page.keyboard.press("e")
     by(page, "edit-number").fill("2")
     by(page, "edit-what-if").click()  # from the branch that is shown

@@ -294,10 +294,13 @@ class Recording:
         """Node and nanoseconds of the latest executions, in any order."""
         return self._all("SELECT node, duration_ns FROM execution ORDER BY seq DESC LIMIT ?", limit)
 
-    def costs(self) -> list[tuple[int, int, int]]:
-        """Node, number of executions and their total nanoseconds, slowest first."""
-        return self._all(
-            "SELECT node, count(*), sum(duration_ns) FROM execution GROUP BY node ORDER BY 3 DESC"
+    def costs(self) -> list[tuple[int, int, int, int, int]]:
+        """Node, number of executions and their total nanoseconds, slowest node first; nanoseconds
+        and step of its longest execution.
+        """
+        return self._all(  # SQLite takes the step from the row that has the maximum
+            "SELECT node, count(*), sum(duration_ns), max(duration_ns), step FROM execution "
+            "GROUP BY node ORDER BY 3 DESC"
         )
 
     def first_flagged(self, flag: int) -> tuple[Execution, int] | None:

@@ -168,6 +168,8 @@ export function Outline(props: OutlineProps): JSX.Element {
         tabindex: 0,
         "aria-label": "Outline of the program",
         "aria-activedescendant": selectedIndex() >= 0 ? `row-${selectedIndex()}` : undefined,
+        // The picture may still choose which scopes are open.
+        "aria-busy": props.ui.layoutBusy() && props.store.first.choosing() ? "true" : undefined,
         "data-testid": "outline",
       }}
       onKeyDown={keys}

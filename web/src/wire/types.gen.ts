@@ -2412,12 +2412,17 @@ export interface CurvePoint {
  *     name: The node's name, or the scope's path.
  *     times: Number of executions; for a scope, of its operations.
  *     total_ns: Sum of its durations.
+ *     odd_ns, odd_step: Duration and step of an execution that took more than all the others
+ *         together, if there is one among at least three; otherwise 0. A thread that the system
+ *         set aside for a while looks like this.
  */
 export interface Cost {
   readonly node: number;
   readonly name: string;
   readonly times: number;
   readonly total_ns: number;
+  readonly odd_ns: number;
+  readonly odd_step: number;
 }
 
 /** A part of the time of all training steps; see `nodescope.record.step_times`. */

@@ -90,12 +90,17 @@ class Cost(msgspec.Struct, frozen=True):
         name: The node's name, or the scope's path.
         times: Number of executions; for a scope, of its operations.
         total_ns: Sum of its durations.
+        odd_ns, odd_step: Duration and step of an execution that took more than all the others
+            together, if there is one among at least three; otherwise 0. A thread that the system
+            set aside for a while looks like this.
     """
 
     node: int
     name: str
     times: int
     total_ns: int
+    odd_ns: int = 0
+    odd_step: int = 0
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -228,13 +233,14 @@ def summarise_run(
         time=took,
         before_ns=before,
         after_ns=after,
-        operations=sum(times for _, times, _ in costs),
-        operations_ns=sum(total for _, _, total in costs),
+        operations=sum(times for _, times, *_ in costs),
+        operations_ns=sum(total for _, _, total, *_ in costs),
         nodes=sum(not node.is_leaf for node in nodes.values()),
         curves=_curves(recording, nodes),
         slow_nodes=tuple(
-            Cost(node, nodes[node].name, times, total)
-            for node, times, total in costs[:_MOST_SLOW]
+            Cost(node, nodes[node].name, times, total,
+                 *((longest, step) if times > 2 and 2 * longest > total else (0, 0)))
+            for node, times, total, longest, step in costs[:_MOST_SLOW]
         ),
         slow_scopes=_scopes(costs, nodes),
         shares=_shares(times),
@@ -337,10 +343,10 @@ def _thinned(rows: list[tuple[int, int, float]]) -> list[tuple[int, int, float]]
     return [rows[place * last // (MOST_POINTS - 1)] for place in range(MOST_POINTS)]
 
 
-def _scopes(costs: list[tuple[int, int, int]], nodes: dict[int, Node]) -> tuple[Cost, ...]:
+def _scopes(costs: list[tuple[int, int, int, int, int]], nodes: dict[int, Node]) -> tuple[Cost, ...]:
     total: dict[str, int] = defaultdict(int)
     times: dict[str, int] = defaultdict(int)
-    for number, executions, duration in costs:
+    for number, executions, duration, *_ in costs:
         node = nodes.get(number)
         if node is None or not node.scope:
             continue

@@ -46,7 +46,7 @@ def test_a_run_in_short(tmp_path: Path) -> None:
     assert {slow_scope.name for slow_scope in summary.slow_scopes} >= {"loss", "backward/loss"}
     with Recording.open(tmp_path / "run.nscope") as recording:
         leaves = [row.node for row in recording.nodes() if row.node.is_leaf]
-        ran = {node: times for node, times, _ in recording.costs()}
+        ran = {node: times for node, times, *_ in recording.costs()}
     held = {leaf.name for leaf in leaves}
     assert held
     # What only holds data is no operation: neither a node that ran nor an execution.
@@ -99,3 +99,16 @@ def test_a_glance_at_what_cannot_be_read(tmp_path: Path) -> None:
     assert "cut to 9,000" in seen.fault
     assert str(tmp_path) not in seen.fault
     assert glance(tmp_path / "none.nscope").outcome == "unreadable"
+
+
+def test_one_execution_that_took_longer_than_all_the_others(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "run.nscope"):
+        for step in ns.steps(range(8)):
+            matrix = ns.tensor(np.ones((800, 800) if step == 5 else (2, 2)))
+            with ns.name_scope("net"):
+                matrix @ matrix
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        (product,) = [cost for cost in summarise_run(recording).slow_nodes if "net" in cost.name]
+    assert product.times == 8
+    assert product.total_ns / 2 < product.odd_ns < product.total_ns
+    assert product.odd_step == 6

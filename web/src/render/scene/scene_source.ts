@@ -76,7 +76,10 @@ export class SceneSource {
     this.graph = graph;
     if (another) this.chosenFor = 0;
     if (another || !this.started) this.layOut();
-    else this.growth ??= setTimeout(() => this.layOut(), GROWTH_MS);
+    else if (this.growth === undefined) {
+      this.growth = setTimeout(() => this.layOut(), GROWTH_MS);
+      this.listener.busy();
+    }
     return another;
   }
 

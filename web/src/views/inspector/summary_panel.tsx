@@ -404,6 +404,14 @@ function TroubleRow(props: {
   );
 }
 
+/** What to know of an execution that took more than all the others of its node. */
+function oddWords(cost: Cost): string {
+  if (cost.odd_ns === 0) return "";
+  const others = (cost.total_ns - cost.odd_ns) / (cost.times - 1);
+  const step = cost.odd_step > 0 ? ` in step ${formatCount(cost.odd_step)}` : "";
+  return `, once for ${formatDuration(cost.odd_ns)}${step}, otherwise ${formatDuration(others)} on average`;
+}
+
 function Slow(props: {
   readonly title: string;
   /** The steps that these costs belong to, if not all. */
@@ -428,11 +436,14 @@ function Slow(props: {
           <button
             type="button"
             class="sum-row sum-cost"
-            title={`${printable(cost.name, 400)}: ran ${plural(cost.times, "time")}`}
+            title={`${printable(cost.name, 400)}: ran ${plural(cost.times, "time")}${oddWords(cost)}`}
             onClick={() => props.pick(cost)}
           >
             <span class="sum-fill" style={{ width: `${(100 * cost.total_ns) / most()}%` }} />
             <span class="ell sum-name">{printable(cost.name, 200)}</span>
+            <Show when={cost.odd_ns > 0}>
+              <span class="mi t3">{`once ${formatDuration(cost.odd_ns)}`}</span>
+            </Show>
             <span class="mi">{formatDuration(cost.total_ns)}</span>
             <span class="mi t3 sum-part">
               {props.total > 0 ? wholePercent(cost.total_ns / props.total) : "0 %"}
