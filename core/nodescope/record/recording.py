@@ -37,6 +37,7 @@ from nodescope.record.rows import (
     Keeping,
     LogRow,
     LossRow,
+    NodeCost,
     NodeRow,
     StepRow,
     Timings,
@@ -294,14 +295,13 @@ class Recording:
         """Node and nanoseconds of the latest executions, in any order."""
         return self._all("SELECT node, duration_ns FROM execution ORDER BY seq DESC LIMIT ?", limit)
 
-    def costs(self) -> list[tuple[int, int, int, int, int]]:
-        """Node, number of executions and their total nanoseconds, slowest node first; nanoseconds
-        and step of its longest execution.
-        """
-        return self._all(  # SQLite takes the step from the row that has the maximum
+    def costs(self) -> list[NodeCost]:
+        """The time of each node, slowest first."""
+        rows = self._all(  # SQLite takes the step from the row that has the maximum
             "SELECT node, count(*), sum(duration_ns), max(duration_ns), step FROM execution "
             "GROUP BY node ORDER BY 3 DESC"
         )
+        return [NodeCost(*row) for row in rows]
 
     def first_flagged(self, flag: int) -> tuple[Execution, int] | None:
         """The first execution with a flag of `record.rows`, and the number of nodes with any."""

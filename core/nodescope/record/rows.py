@@ -50,6 +50,16 @@ class Execution(msgspec.Struct, frozen=True, gc=False):
     lane: int = 0
 
 
+class NodeCost(msgspec.Struct, frozen=True, gc=False):
+    """The executions of a node, their total time, and the longest of them with its step."""
+
+    node: int
+    times: int
+    total_ns: int
+    longest_ns: int
+    longest_step: int
+
+
 class NodeRow(msgspec.Struct, frozen=True):
     """A node as it was defined at ``seq``; a later row with the same id replaces it."""
 

@@ -31,6 +31,7 @@ from nodescope.record.rows import (
     Governed,
     Holds,
     LossRow,
+    NodeCost,
 )
 from nodescope.record.run_time import RunTime, run_time
 from nodescope.record.step_times.step_rows import PARTS, Part
@@ -211,7 +212,9 @@ def summarise_run(
     info = recording.run()
     nodes = {row.node.id: row.node for row in recording.nodes()}
     # Nodes that only hold data are not operations, though reading them in takes time.
-    costs = [cost for cost in recording.costs() if cost[0] in nodes and not nodes[cost[0]].is_leaf]
+    costs = [
+        cost for cost in recording.costs() if cost.node in nodes and not nodes[cost.node].is_leaf
+    ]
     troubles = _troubles(recording, nodes, nonfinite_origin(recording))
     outcome = outcome_of(info.status, info.error, running=running)
     source = None
@@ -233,15 +236,11 @@ def summarise_run(
         time=took,
         before_ns=before,
         after_ns=after,
-        operations=sum(times for _, times, *_ in costs),
-        operations_ns=sum(total for _, _, total, *_ in costs),
+        operations=sum(cost.times for cost in costs),
+        operations_ns=sum(cost.total_ns for cost in costs),
         nodes=sum(not node.is_leaf for node in nodes.values()),
         curves=_curves(recording, nodes),
-        slow_nodes=tuple(
-            Cost(node, nodes[node].name, times, total,
-                 *((longest, step) if times > 2 and 2 * longest > total else (0, 0)))
-            for node, times, total, longest, step in costs[:_MOST_SLOW]
-        ),
+        slow_nodes=tuple(_slow(cost, nodes[cost.node]) for cost in costs[:_MOST_SLOW]),
         slow_scopes=_scopes(costs, nodes),
         shares=_shares(times),
         troubles=troubles,
@@ -343,19 +342,25 @@ def _thinned(rows: list[tuple[int, int, float]]) -> list[tuple[int, int, float]]
     return [rows[place * last // (MOST_POINTS - 1)] for place in range(MOST_POINTS)]
 
 
-def _scopes(costs: list[tuple[int, int, int, int, int]], nodes: dict[int, Node]) -> tuple[Cost, ...]:
+def _slow(cost: NodeCost, node: Node) -> Cost:
+    is_odd = cost.times > 2 and 2 * cost.longest_ns > cost.total_ns
+    odd = (cost.longest_ns, cost.longest_step) if is_odd else (0, 0)
+    return Cost(node.id, node.name, cost.times, cost.total_ns, *odd)
+
+
+def _scopes(costs: list[NodeCost], nodes: dict[int, Node]) -> tuple[Cost, ...]:
     total: dict[str, int] = defaultdict(int)
     times: dict[str, int] = defaultdict(int)
-    for number, executions, duration, *_ in costs:
-        node = nodes.get(number)
+    for cost in costs:
+        node = nodes.get(cost.node)
         if node is None or not node.scope:
             continue
         parts = node.scope.split("/")
         # The time of a pass over the whole model says little: that of its scopes does.
         deep = 2 if parts[0] in ("backward", "recompute") else 1
         path = "/".join(parts[:deep])
-        total[path] += duration
-        times[path] += executions
+        total[path] += cost.total_ns
+        times[path] += cost.times
     ordered = sorted(total, key=lambda path: -total[path])[:_MOST_SLOW]
     return tuple(Cost(0, path, times[path], total[path]) for path in ordered)
 

@@ -46,7 +46,7 @@ def test_a_run_in_short(tmp_path: Path) -> None:
     assert {slow_scope.name for slow_scope in summary.slow_scopes} >= {"loss", "backward/loss"}
     with Recording.open(tmp_path / "run.nscope") as recording:
         leaves = [row.node for row in recording.nodes() if row.node.is_leaf]
-        ran = {node: times for node, times, *_ in recording.costs()}
+        ran = {cost.node: cost.times for cost in recording.costs()}
     held = {leaf.name for leaf in leaves}
     assert held
     # What only holds data is no operation: neither a node that ran nor an execution.
