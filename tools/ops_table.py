@@ -1,7 +1,7 @@
 """Coverage: ops by family, and NumPy's public functions, traced or not, and why.
 
-    python -m tools.ops_table print it; fail if the README's table is outdated python -m
-    tools.ops_table --write bring the README's table up to date
+    python -m tools.ops_table          # prints it; fails if the README's table is outdated
+    python -m tools.ops_table --write  # brings the README's table up to date
 
 Invariant: everything is read from the registry and the dispatch tables.
 """

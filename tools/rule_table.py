@@ -1,7 +1,7 @@
 """The table of all rules in `docs/watches.md`, generated from the registry.
 
-    python -m tools.rule_table fail if it is outdated python -m tools.rule_table --write bring it up
-    to date
+    python -m tools.rule_table          # fails if the table is outdated
+    python -m tools.rule_table --write  # brings it up to date
 
 Invariant: everything is read from the registry.
 """

@@ -44,7 +44,7 @@ def get(name: str) -> Rule:
     if rule_name is None:
         near = did_you_mean(name.lower(), _aliases)
         near = near or (
-            "a watch is a rule and where, such as 'nan on scope:loss'; for an expression, "
+            "a watch is a rule and a selection, such as 'nan on scope:loss'; for an expression, "
             "'condition(condition=\"max(value) > 3\") on loss/mean'"
         )
         raise RegistryError(f"no watch rule named {name!r}", hint=near)

@@ -48,8 +48,8 @@ def cut_of(graph: ProgramGraph, weight: Node) -> Cut | None:
         if tests or not smooth or graph.dtype(node.outputs[0]).startswith("bool"):
             return Cut(
                 node,
-                f"{node.op} gives steps or whole numbers, which have no gradient; let what is "
-                "trained go around it, as by softmax or a straight-through estimate",
+                f"{node.op} returns steps or whole numbers, which have no gradient; let the "
+                "gradient bypass it, as with softmax or a straight-through estimate",
                 node.op, node.source.line if node.source is not None else 0,
             )  # fmt: skip
     for node in below:
@@ -97,7 +97,7 @@ def _detached(graph: ProgramGraph, node: Node, reader: Node) -> Cut:
     if cut_off is not None:
         return Cut(
             node,
-            f"detach() cuts {cut_off.name} off before {reader.name}; leave it out, or give the "
+            f"detach() cuts {cut_off.name} off before {reader.name}; remove it, or give the "
             "optimizer only what is to be trained",
             "detach", _line(node),
         )  # fmt: skip
@@ -110,7 +110,7 @@ def _detached(graph: ProgramGraph, node: Node, reader: Node) -> Cut:
         )
     by = f"detach() in line {line}" if line else "detach() or no_grad()"
     words = (
-        f"{by} cuts {node.name} off before {reader.name}; leave it out, or give the optimizer "
+        f"{by} cuts {node.name} off before {reader.name}; remove it, or give the optimizer "
         "only what is to be trained"
     )
     return Cut(reader, words, "detach" if line else "detach or no_grad", line or _line(reader))

@@ -44,7 +44,7 @@ def descends(reason: str) -> Suits:
             return trained
         makers = {value: node for node in nodes for value in node.outputs}
         carried = [node.name for node in nodes if _carries(node, makers)]
-        return f"{carried[0]} goes down along a gradient; {reason}" if carried else ""
+        return f"{carried[0]} moves down a gradient; {reason}" if carried else ""
 
     return suits
 

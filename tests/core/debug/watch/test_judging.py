@@ -179,7 +179,7 @@ def test_what_turns_out_to_be_another_rule_s_is_not_told_as_too_early() -> None:
         play.ran(WEIGHT, [1.0], step)
     (outcome,) = play.watcher.outcomes
     assert play.steps == []
-    assert outcome.shortcomings() == ["not evaluated: nothing says whether it is to be trained"]
+    assert outcome.shortcomings() == ["not evaluated: nothing shows whether it is to be trained"]
 
 
 def test_the_distance_between_numbers_is_that_of_the_dtype(tmp_path: Path) -> None:

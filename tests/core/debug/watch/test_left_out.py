@@ -76,7 +76,7 @@ def test_a_last_layer_that_was_never_trained_is_forgotten(
     (verdict,) = report.having("hit")
     assert {hit.node for hit in verdict.found} <= {"weight", "bias", "weight_1", "bias_1",
                                                    "weight_2", "bias_2"}  # fmt: skip
-    assert "it is of the last layer, which is as it was made" in verdict.found[0].text
+    assert "it belongs to the last layer, which keeps its initial values" in verdict.found[0].text
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
             over = next(axis for axis in summed if axis is not None)
             yield Verdict(
                 node,
-                f"the weights are normalised over axis 0, the {rows} rows of the batch, but what "
-                f"they weigh is summed over axis {over}; normalise over that one (axis={over})",
+                f"the weights are normalised over axis 0, the {rows} rows of the batch, but the "
+                f"weighted sum runs over axis {over}; normalise over that axis (axis={over})",
             )
         else:
             yield Verdict(node)
@@ -176,7 +176,10 @@ def _suits(nodes: Sequence[Node]) -> str:
         return ""
     for node in nodes:
         if node.op in ("softmax", "exp") and node.phase == "forward":
-            return f"{node.name} gives weights, to be normalised over what they weigh"
+            return (
+                f"{node.name} computes weights, which must be normalised over the axis that they "
+                "are summed over"
+            )
     return ""
 
 

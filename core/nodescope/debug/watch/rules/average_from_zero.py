@@ -54,7 +54,7 @@ def _begin(settings: Settings) -> Look:
         if node.op == "add":
             form = _form(graph, node)
             if form is None:
-                raise Inapplicable("nothing is averaged over the steps")
+                raise Inapplicable("it keeps no moving average")
             known = averages.get(sight.value)
             if known is None:
                 known = averages[sight.value] = _Average(node.source.line if node.source else 0)
@@ -89,10 +89,10 @@ def _judge(
     weight = graph.maker(graph.held_in(form.of))
     line = f" in line {average.line}" if average.line else ""
     return Finding(
-        f"it takes the moving average{f' of {weight.name}' if weight else ''} that began at "
-        f"zero{line}: after {average.updates} updates with {form.decay:g}, {share:.0%} of it is "
-        "still that zero; begin with the weights themselves, or divide by "
-        f"1 - {form.decay:g}**{average.updates}",
+        f"it uses the moving average{f' of {weight.name}' if weight else ''} that was "
+        f"initialised to zero{line}: after {average.updates} updates with {form.decay:g}, "
+        f"{share:.0%} of it is still that zero; initialise it with the weights, or divide by 1 - "
+        f"{form.decay:g}**{average.updates}",
         {"share": 100 * share, "updates": average.updates},
     )
 
@@ -162,18 +162,19 @@ def _suits(nodes: Sequence[Node]) -> str:
         graph.define(node)
     for node in nodes:
         if _form(graph, node) is not None:
-            return f"{node.name} averages weights, which must not begin at zero"
+            return f"{node.name} is a moving average of weights, which must not start at zero"
     return ""
 
 
 register(
     Rule(
         "average_from_zero",
-        "a moving average of weights that began at zero is used before that zero is forgotten",
+        "a moving average of weights that was initialised to zero is used while that zero still "
+        "matters",
         _begin,
         ops=_OPS,
         needs=frozenset({"summary", "inputs", "history"}),
-        parameters=(percent("share", 5, "hit if the zero makes up at least this share of it"),),
+        parameters=(percent("share", 5, "hit if the initial zero makes up at least this share"),),
         explains=True,
         suits=_suits,
         concerns=_concerns,

@@ -40,8 +40,8 @@ def _study(settings: Settings) -> Study:
                 yield Verdict(
                     node,
                     f"{bias.name}, which is added here to a product with {weight.name}, gets a "
-                    f"gradient, but no optimizer updates it, while {weight.name} is trained; give "
-                    "the optimizer both",
+                    f"gradient, but no optimizer updates it, although {weight.name} is trained; "
+                    "give the optimizer both",
                 )
             else:
                 yield Verdict(node)
@@ -53,13 +53,17 @@ def _suits(nodes: Sequence[Node]) -> str:
     if not any(node.phase == "backward" for node in nodes):
         return ""
     name = next((node.name for node in nodes if node.is_weight), "")
-    return f"{name} is a parameter; what is trained must be given to an optimizer" if name else ""
+    return (
+        f"{name} is a parameter; an optimizer must be given every parameter to be trained"
+        if name
+        else ""
+    )
 
 
 register(
     graph_rule(
         "bias_left_out",
-        "a weight is trained, and the bias that belongs to it is not",
+        "a weight is trained, but its bias is not",
         _study,
         suits=_suits,
     )

@@ -41,7 +41,8 @@ def _found(graph: ProgramGraph, node: Node, shapes: list[tuple[int, ...]]) -> It
              for port, value in enumerate(node.inputs)]  # fmt: skip
     return (
         f"{names[0]} and {names[1]}, so broadcasting compares each of {rows} elements with all "
-        f"{rows}; give both the same shape, as by reshape(-1) of the first or y[:, None] in NumPy",
+        f"{rows}; give both the same shape, for example with reshape(-1) on the first or y[:, "
+        "None] in NumPy",
     )
 
 
@@ -89,7 +90,7 @@ def _words(shape: tuple[int, ...]) -> str:
 
 def _suits(nodes: Sequence[Node]) -> str:
     return (
-        "it has a loss; predictions (n, 1) less targets (n,) would be n·n differences"
+        "it has a loss; predictions (n, 1) minus targets (n,) would give n·n differences"
         if any(node.phase == "backward" for node in nodes)
         else ""
     )
@@ -98,7 +99,7 @@ def _suits(nodes: Sequence[Node]) -> str:
 register(
     graph_rule(
         "broadcast_in_loss",
-        "a loss compares predictions and targets of shapes (n, 1) and (n,), each with all",
+        "a loss compares predictions (n, 1) with targets (n,): each prediction with all targets",
         stateless(_judge),
         suits=_suits,
     )

@@ -49,8 +49,8 @@ def _begin(settings: Settings) -> Look:
         if not sight.graph.reaches_loss(sight.node):
             return None
         return Finding(
-            f"all of its input, in [{lowest:.6g}, {highest:.6g}], has been outside of the range "
-            f"[{low:.6g}, {high:.6g}] in all of {steps} steps: there the slope of a clip is zero, "
+            f"all of its input, in [{lowest:.6g}, {highest:.6g}], has been outside the range "
+            f"[{low:.6g}, {high:.6g}] in all {steps} steps: the slope of a clip is zero there, "
             "so nothing before it is trained",
             {"steps": steps, "lowest": lowest, "highest": highest},
         )
@@ -83,11 +83,13 @@ def _suits(nodes: Sequence[Node]) -> str:
 register(
     Rule(
         "clipped_layer",
-        "all of the input of a clip is outside of its range from the first step on",
+        "all of the input of a clip is outside its range from the first step on",
         per_value(_begin),
         ops=frozenset({"clip"}),
         needs=frozenset({"summary", "inputs", "history"}),
-        parameters=(count("num_steps", 10, "in so many steps", unit="steps", low=1),),
+        parameters=(
+            count("num_steps", 10, "number of steps, from the first one", unit="steps", low=1),
+        ),
         lasting=True,
         concerns=_concerns,
         suits=_suits,

@@ -143,7 +143,7 @@ def _words(batch: _Batch, rows: int, name: str, same: str, passes: int) -> str:
     mend = "change a copy (x.copy()), not the data"
     if batch.shrunk >= 2 and batch.shrunk == batch.passes:
         return (
-            f"{rows} rows of {name} came back {batch.passes} times, each time divided once more, "
+            f"{rows} rows of {name} came back {batch.passes} times, divided once more each time, "
             f"from at most {float(np.abs(batch.first).max()):.3g} to "
             f"{float(np.abs(batch.last).max()):.3g}: they are scaled in place; {mend}"
         )
@@ -152,7 +152,7 @@ def _words(batch: _Batch, rows: int, name: str, same: str, passes: int) -> str:
     also = f", and {same}, their target, is the same array" if same else ""
     return (
         f"{rows} rows of {name} came back {batch.passes} times, changed in place: by about "
-        f"{batch.step:.2g} in each pass and {batch.walked:.2g} in all{also}; {mend}"
+        f"{batch.step:.2g} per pass and {batch.walked:.2g} in all{also}; {mend}"
     )
 
 
@@ -166,17 +166,17 @@ def _suits(nodes: Sequence[Node]) -> str:
     data = [node.name for node in nodes if node.role == "input" and node.phase == "forward"]
     if len(data) < 2 or not any(node.phase == "backward" for node in nodes):
         return ""
-    return f"{data[0]} is its data, which training must leave as they are"
+    return f"{data[0]} is training data, which must not be modified"
 
 
 register(
     Rule(
         "data_overwritten",
-        "data come back changed more in each pass: noise is added to them in place",
+        "data come back changed a little more in each pass: they are modified in place",
         _begin,
         ("inputs",),
         needs=frozenset({"values", "history"}),
-        parameters=(count("passes", 6, "times that rows must have come back changed", low=2),),
+        parameters=(count("passes", 6, "number of times that rows must come back changed", low=2),),
         explains=True,
         suits=_suits,
     )

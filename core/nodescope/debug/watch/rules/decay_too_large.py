@@ -51,13 +51,13 @@ def _begin(settings: Settings) -> Look:
             raise needs_steps(steps, seen[value])
         left = progress.left
         if left is None:
-            raise Inapplicable("no loss says whether it learns")
+            raise Inapplicable("no loss shows whether it learns")
         if left < 1 - least:
             return None
         return Finding(
-            f"its weight decay takes {100 * share:.3g}% of it in each of {seen[value]} steps, more "
-            f"than it learns, and the loss is {left:.3g} times what it was at first; decrease the "
-            "weight decay",
+            f"weight decay removed {100 * share:.3g}% of the weight in each of {seen[value]} "
+            f"steps, more than training restores, and the loss is {left:.3g} times its initial "
+            "value; decrease the weight decay",
             {"share": 100 * share},
         )
 
@@ -118,16 +118,16 @@ def _writes_to(graph: ProgramGraph, node: Node, held: int) -> bool:
 register(
     Rule(
         "decay_too_large",
-        "weight decay takes much of a weight in each step, and the losses do not fall",
+        "weight decay removes much of a weight in each step, and the losses do not fall",
         _begin,
         ("weights", "losses"),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("num_steps", 20, "in so many steps in a row", unit="steps", low=1),
-            percent("share", 5, "of the weight in one step"),
-            percent("loss_fell", 10, "it is no fault if a loss fell by this"),
+            count("num_steps", 20, "number of consecutive steps", unit="steps", low=1),
+            percent("share", 5, "share of the weight removed in one step"),
+            percent("loss_fell", 10, "not reported if a loss fell by this much"),
         ),
         lasting=True,
-        suits=trains_weights("a decay that outweighs the gradients takes what is learnt"),
+        suits=trains_weights("a decay that outweighs the gradients undoes what is learned"),
     )
 )

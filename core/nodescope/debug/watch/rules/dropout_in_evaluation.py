@@ -39,8 +39,8 @@ def _begin(settings: Settings) -> Look:
         if not share:
             return None
         return Finding(
-            f"evaluated in training mode: {share:.0%} of what it is given are dropped, by chance; "
-            "call eval() on the model before, and train() when training goes on",
+            f"evaluated in training mode: dropout randomly drops {share:.0%} of its input; call "
+            "eval() on the model before evaluating, and train() before training resumes",
             {"p": share},
         )
 
@@ -51,18 +51,20 @@ def _suits(nodes: Sequence[Node]) -> str:
     if not any(node.phase == "backward" for node in nodes):
         return ""
     name = next((node.name for node in nodes if node.op == "dropout"), "")
-    return f"{name} drops by chance, which evaluation must not do" if name else ""
+    return f"{name} drops elements at random, which evaluation must not do" if name else ""
 
 
 register(
     Rule(
         "dropout_in_evaluation",
-        "dropout is at work in evaluation: the model is in training mode",
+        "dropout is active in evaluation: the model is in training mode",
         _begin,
         ("values",),
         ops=frozenset({"dropout"}),
         needs=frozenset({"history"}),
-        parameters=(count("num_steps", 5, "steps of training before", unit="steps", low=1),),
+        parameters=(
+            count("num_steps", 5, "training steps required before evaluation", unit="steps", low=1),
+        ),
         lasting=True,
         explains=True,
         suits=_suits,

@@ -67,7 +67,7 @@ def _begin(settings: Settings) -> Look:
     def look(sight: Sight) -> Finding | None:
         node, graph = sight.node, sight.graph
         if len(node.inputs) < 2:
-            raise Inapplicable("no node gives data to a weight")
+            raise Inapplicable("no node applies a weight to data")
         weight = graph.held_in(node.inputs[1])
         inputs = sight.inputs
         if not inputs:
@@ -91,10 +91,10 @@ def _begin(settings: Settings) -> Look:
             return None
         source = graph.given(node.inputs[0])
         return Finding(
-            f"evaluated on {source.name if source else 'inputs'} with mean {summary.mean:.3g} and "
-            f"standard deviation {summary.std or 0.0:.3g}; it was trained on inputs with mean "
-            f"{before.mean:.3g} and standard deviation {before.std:.3g}: prepare them in the same "
-            "way (as with the mean and deviation of the training data)",
+            f"evaluated on {source.name if source else 'inputs'} with mean {summary.mean:.3g} "
+            f"and standard deviation {summary.std or 0.0:.3g}; it was trained on inputs with "
+            f"mean {before.mean:.3g} and standard deviation {before.std:.3g}: preprocess both in "
+            "the same way (for example with the mean and deviation of the training data)",
             {"scale": scale, "trained_scale": before.scale},
         )
 
@@ -125,19 +125,19 @@ def _suits(nodes: Sequence[Node]) -> str:
     if not any(node.phase == "backward" for node in nodes):
         return ""
     name = next((node.name for node in nodes if node.role == "input"), "")
-    return f"{name} is its data, which evaluation must prepare as training does" if name else ""
+    return f"{name} is its data, which evaluation must preprocess as training does" if name else ""
 
 
 register(
     Rule(
         "evaluation_inputs",
-        "inputs in evaluation are of quite another scale than those in training",
+        "inputs in evaluation differ greatly in scale from those in training",
         _begin,
         ops=_OPS,
         needs=frozenset({"summary", "inputs", "history"}),
         parameters=(
-            number("factor", 20.0, "hit if they are so many times as large or small", low=1),
-            number("shift", 8.0, "hit if the mean is so many deviations away", low=0),
+            number("factor", 20.0, "hit if the scales differ by more than this factor", low=1),
+            number("shift", 8.0, "hit if the mean is more than this many deviations away", low=0),
         ),
         explains=True,
         suits=_suits,

@@ -94,10 +94,12 @@ def _begin(settings: Settings) -> Look:
         before = max(largest.values())
         if weight.lost < steps or arrived > share * before or before == math.inf:
             return None
-        elsewhere = f"where {before:.6g} arrives at others" if before else "here or anywhere else"
+        elsewhere = (
+            f"other weights receive up to {before:.6g}" if before else "nor has any other weight"
+        )
         return Finding(
-            f"nothing arrives at the weight for {weight.lost} steps: at most {arrived:.6g}, "
-            f"{elsewhere}",
+            f"the weight has received no gradient for {weight.lost} steps (at most "
+            f"{arrived:.6g}; {elsewhere})",
             {"num_steps": weight.lost, "share_lt": arrived / before if before else 0.0},
         )
 
@@ -107,13 +109,13 @@ def _begin(settings: Settings) -> Look:
 register(
     Rule(
         "gradient_lost",
-        "nothing arrives at a weight in the backward pass, beside what arrives at other weights",
+        "a weight receives virtually no gradient, compared with other weights",
         _begin,
         ("weight_gradients", "values"),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("num_steps", 5, "so many steps in a row", unit="steps", low=1),
-            number("share_lt", 1e-7, "a smaller share of the largest is nothing", low=0, high=1),
+            count("num_steps", 5, "number of consecutive steps", unit="steps", low=1),
+            number("share_lt", 1e-7, "lost below this share of the largest", low=0, high=1),
         ),
         lasting=True,
         follows=(
@@ -124,13 +126,13 @@ register(
             "saturated_layer",
             "units_identical",
         ),
-        suits=computes_gradients("one that vanishes on its way trains nothing"),
+        suits=computes_gradients("one that is lost on its way trains nothing"),
         examples=(
             Example(
                 [{"w": [0.5, 1.0], "v": [0.0, 1e-9]}] * 5 + [{"w": [1.0], "v": [1.0]}],
                 (4, 5),
                 {"num_steps": 2},
-                about="hardly anything arrives at v, and then something does",
+                about="v receives almost nothing, and then something",
             ),
             Example([[0.0, 0.0]] * 5, (4, 5), {"num_steps": 2}, about="from the first step on"),
             Example([[1.0], [1e-3], [1e-9], [0.0], [0.0], [0.0]], (), {"num_steps": 1},

@@ -66,7 +66,7 @@ def _verdict(graph: ProgramGraph, wrong: list[tuple[Node, Node]]) -> Verdict:
     line = f" in line {update.source.line}" if update.source is not None else ""
     return Verdict(
         addition,
-        f"{what}{others} is added to the one that the update{line} has used already; call "
+        f"{what}{others} is added to one that the update{line} has already used; call "
         "zero_grad() once per update, before backward()",
         {"parameters": count},
     )
@@ -93,13 +93,17 @@ def _updates(graph: ProgramGraph) -> set[int]:
 def _suits(nodes: Sequence[Node]) -> str:
     backward = any(node.phase == "backward" for node in nodes)
     writes = any(node.writes for node in nodes)
-    return "it trains; gradients of the step before would be added" if backward and writes else ""
+    return (
+        "it trains; gradients left over from the previous step would be added"
+        if backward and writes
+        else ""
+    )
 
 
 register(
     graph_rule(
         "gradient_not_zeroed",
-        "a gradient that an update has used is added to the next gradient",
+        "a gradient that an update has already used is added to the next one",
         _study,
         suits=_suits,
         aliases=("missing_zero_grad",),

@@ -121,8 +121,8 @@ _ALIVE = [[0.0, 0.0, 0.0, 0.5], [0.2, 0.1, 0.3, 0.0]]
 _FLAT = [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
 
 _PARAMETERS = (
-    count("examples", 64, "a unit is idle after so many examples in which it was", low=1),
-    count("num_steps", 5, "in at least so many steps", unit="steps", low=1),
+    count("examples", 64, "number of examples without activity after which a unit is idle", low=1),
+    count("num_steps", 5, "over at least this many steps", unit="steps", low=1),
     percent("threshold_layer", 90, "hit if at least this share of the units is idle"),
     count("min_units", 4, "layers with fewer units are skipped", low=1),
 )
@@ -130,7 +130,7 @@ _PARAMETERS = (
 register(
     Rule(
         "dead_layer",
-        "hardly any unit of a layer of ReLUs is active, over many examples",
+        "hardly any unit of a ReLU layer is active, over many examples",
         _idle(rectifies, "relu, relu6", "dead"),
         ("activations", "losses", "values"),
         needs=frozenset({"values", "history"}),
@@ -149,7 +149,7 @@ register(
     ),
     Rule(
         "saturated_layer",
-        "hardly any unit of a layer of tanh or sigmoid leaves its flat parts, over many examples",
+        "hardly any unit of a tanh or sigmoid layer leaves the flat parts, over many examples",
         _idle(_squashes, "sigmoid, tanh", "saturated"),
         ("activations", "losses"),
         needs=frozenset({"values", "history"}),

@@ -142,7 +142,7 @@ def _begin(settings: Settings) -> Look:
             now[sight.value] = _Columns(array)
         seen = [data.seen for (value, _), (data, _) in courses.items() if value == sight.value]
         if sight.value in changing or not seen:
-            raise Inapplicable("no data of one shape have targets that a loss compares")
+            raise Inapplicable("no data of constant shape have targets that a loss compares")
         if max(seen) < least:
             raise needs_steps(least, max(seen))
         return found.get(sight.value)
@@ -172,9 +172,9 @@ def _begin(settings: Settings) -> Look:
         which = f"the mean of column {column}" if mark.mean.size > 1 else "their mean"
         found[value] = Finding(
             f"the inputs drift: {which} went from {first:.3g} to {last:.3g} over steps "
-            f"{data.steps[0]}–{data.steps[-1]}, where the rows of a batch scatter by {std:.3g}, "
-            "and the targets stay as they are; is something added to the data or multiplied with "
-            "them again and again, or are later ones not prepared as the first ones were?",
+            f"{data.steps[0]}–{data.steps[-1]} (standard deviation within a batch: {std:.3g}), "
+            "while the targets have not changed; are the data shifted or scaled repeatedly, or "
+            "are later ones preprocessed differently?",
             {"shift": abs(last - first) / std, "column": column},
         )
 
@@ -197,19 +197,21 @@ def _suits(nodes: Sequence[Node]) -> str:
     data = [node.name for node in nodes if node.role == "input" and node.phase == "forward"]
     if len(data) < 2 or not any(node.phase == "backward" for node in nodes):
         return ""
-    return f"{data[0]} is its data, which should be alike from step to step"
+    return f"{data[0]} is its data, whose mean should not drift from step to step"
 
 
 register(
     Rule(
         "inputs_drift",
-        "the mean of inputs moves away from step to step, while their targets stay as they are",
+        "the mean of the inputs drifts from step to step, while that of their targets does not",
         _begin,
         ("inputs",),
         needs=frozenset({"summary", "values", "history"}),
         parameters=(
-            count("num_steps", 40, "steps to judge by", unit="steps", low=1),
-            number("shift", 1.0, "hit if a mean moves by so many deviations of a batch", low=0),
+            count("num_steps", 40, "number of steps required", unit="steps", low=1),
+            number(
+                "shift", 1.0, "hit if a mean moves by more deviations of a batch than this", low=0
+            ),
         ),
         lasting=True,
         explains=True,

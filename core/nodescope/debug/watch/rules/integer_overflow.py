@@ -147,7 +147,7 @@ def _wraps_on_purpose(node: Node, graph: ProgramGraph) -> bool:
 
 def _suits(nodes: Sequence[Node]) -> str:
     found = [node.name for node in nodes if node.op in _COMPUTE and node.phase == "forward"]
-    return f"{found[0]} would wrap around if its numbers are integers" if found else ""
+    return f"{found[0]} would wrap around if its operands were integers" if found else ""
 
 
 def _bytes(*numbers: int) -> Array:
@@ -157,7 +157,7 @@ def _bytes(*numbers: int) -> Array:
 register(
     Rule(
         "integer_overflow",
-        "integers wrap around: the exact result is not in the range of their dtype",
+        "integers wrap around: the exact result is outside the range of their dtype",
         _begin,
         ops=frozenset(_COMPUTE),
         needs=frozenset({"summary", "inputs"}),

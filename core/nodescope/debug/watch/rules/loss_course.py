@@ -55,7 +55,7 @@ def _flat(settings: Settings) -> Look:
         if not high or moved > band * size or moved > band * size * _typical_share(sight):
             return None
         return Finding(
-            f"it has been between {low:.6g} and {high:.6g} in all of {seen} steps: nothing is "
+            f"it has stayed between {low:.6g} and {high:.6g} in all {seen} steps: nothing is "
             "learned",
             {"band": 100 * (high - low) / max(abs(low), abs(high))},
         )
@@ -129,13 +129,13 @@ def _diverging(settings: Settings) -> Look:
 register(
     Rule(
         "loss_flat",
-        "a loss stays where it began: from the first step on it hardly moves",
+        "a loss hardly moves from the first step on",
         per_value(_flat),
         ("losses",),
         needs=frozenset({"summary", "inputs", "history"}),
         parameters=(
-            count("num_steps", 20, "steps to judge by", unit="steps", low=2),
-            percent("band", 1, "it moves by less than this, from its lowest to its highest value"),
+            count("num_steps", 20, "number of steps required", unit="steps", low=2),
+            percent("band", 1, "hit if its highest and lowest value differ by less than this"),
         ),
         lasting=True,
         follows=(
@@ -153,18 +153,24 @@ register(
             Example([0.461, 0.4611, 0.461, 0.3], (3,), {"num_steps": 3}),
             Example([0.0, 0.0, 0.0], (), {"num_steps": 2}, about="it has nowhere to fall"),
             Example([2.0, 1.0, 1.0, 1.0, 1.0], (), {"num_steps": 2}, about="a plateau"),
-            Example([1.0, math.nan, 1.0], (3,), {"num_steps": 2}, about="other rules tell of NaN"),
+            Example([1.0, math.nan, 1.0], (3,), {"num_steps": 2}, about="other rules report NaN"),
         ),
     ),
     Rule(
         "loss_diverging",
-        "a loss is many times what it was at first and grows on, or is not finite",
+        "a loss is many times its initial value and keeps growing, or is not finite",
         per_value(_diverging),
         ("losses",),
         needs=frozenset({"summary", "history"}),
         parameters=(
             number("factor_gt", 100.0, "hit above this multiple", low=1),
-            count("num_steps", 3, "growing in so many steps in a row", unit="steps", low=1),
+            count(
+                "num_steps",
+                3,
+                "number of consecutive steps in which it must grow",
+                unit="steps",
+                low=1,
+            ),
         ),
         lasting=True,
         follows=("steps_too_large",),
@@ -177,7 +183,7 @@ register(
             Example([-1.0, 1.0, -1.0, 50.0], (), about="within the multiple"),
             Example([2.0, 1.0, 1.0, *[4e19, 3e19] * 6], (13, 14, 15), about="it jumped, and stays"),
             Example([2.0, 1.0, 1.0, *[4e19] * 9, 1.0, 4e19], (), about="it came back"),
-            Example([1e-9, 1e-9, 1e-9, *[0.1] * 20], (), about="from next to nothing"),
+            Example([1e-9, 1e-9, 1e-9, *[0.1] * 20], (), about="from almost zero"),
         ),
     ),
 )

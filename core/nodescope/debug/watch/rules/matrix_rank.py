@@ -47,7 +47,9 @@ register(
         examples=(
             Example([[[1.0, 2.0], [2.0, 4.0]], [[1.0, 2.0], [2.0, 5.0]], [[0.0]], [[]]], (1, 3)),
             Example([[[1.0, 1.0]], [1.0, 1.0], [[float("nan"), 0.0], [0.0, 0.0]]], ()),
-            Example([[[1, 0], [0, 0]]], (), {"rank_percentage_lt": 50}, about="at it is not below"),
+            Example(
+                [[[1, 0], [0, 0]]], (), {"rank_percentage_lt": 50}, about="exactly at the limit"
+            ),
         ),
     )
 )

@@ -34,8 +34,8 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
             line = f" in line {mean.source.line}" if mean.source is not None else ""
             yield Verdict(
                 node,
-                f"{mean.name}{line} is the mean over a batch of {divisor:g} already, and is "
-                f"divided by {divisor:g} again; leave out the division, or sum instead",
+                f"{mean.name}{line} is already the mean over a batch of {divisor:g}, and is "
+                f"divided by {divisor:g} again; remove the division, or use a sum instead",
                 {"divisor": divisor},
             )
         else:
@@ -108,13 +108,13 @@ def _suits(nodes: Sequence[Node]) -> str:
     carried = any(node.op == "subtract" and node.inputs[:1] == node.outputs for node in nodes)
     if not means or not (carried or any(node.phase == "backward" for node in nodes)):
         return ""
-    return f"{means[-1]} is a mean, which must not be divided by the batch's size once more"
+    return f"{means[-1]} is a mean, which must not be divided by the batch size again"
 
 
 register(
     graph_rule(
         "mean_divided_again",
-        "the mean over a batch is divided by the size of the batch once more",
+        "the mean over a batch is divided by the batch size again",
         stateless(_judge),
         suits=_suits,
     )

@@ -28,7 +28,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         yield Verdict(
             node,
             f"{mean.name} is the mean over axis {axis} of {shape}, which has a length of 1, so "
-            "every element is taken from itself and the result is zero; take the mean over "
+            "every element is subtracted from itself and the result is zero; take the mean over "
             "another axis",
             {"axis": axis},
         )
@@ -50,14 +50,17 @@ def _suits(nodes: Sequence[Node]) -> str:
         if node.op == "subtract" and len(node.inputs) == 2 and node.phase == "forward":
             mean = means.get(node.inputs[1])
             if mean is not None and mean.inputs[:1] == node.inputs[:1]:
-                return f"{node.name} takes a mean away, which leaves zero if it is of one element"
+                return (
+                    f"{node.name} subtracts a mean, which leaves zero if it is the mean of one "
+                    "element"
+                )
     return ""
 
 
 register(
     graph_rule(
         "mean_of_one",
-        "the mean over an axis of length one is taken from the elements: all become zero",
+        "the mean over an axis of length one is subtracted from the elements: all become zero",
         stateless(_judge),
         suits=_suits,
     )

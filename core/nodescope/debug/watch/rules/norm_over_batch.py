@@ -29,15 +29,15 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         if rows == 1 and node.source in trained:
             yield Verdict(
                 node,
-                "it subtracts the mean over the batch (axis 0), which here is one row, so nothing "
-                "is left; take mean and variance over the features (axis=-1), or keep running "
-                "statistics for use",
+                "it subtracts the mean over the batch (axis 0), which has only one row here, so "
+                "nothing is left; take mean and variance over the features (axis=-1), or keep "
+                "running statistics for inference",
             )
         elif node.source in trained and _says_layer_norm(graph, node):
             yield Verdict(
                 node,
-                f"a layer norm by its name, but the mean is taken over axis 0, the {rows} rows of "
-                "the batch; take mean and variance over the features (axis=-1)",
+                f"its name says layer norm, but the mean is taken over axis 0, the {rows} rows "
+                "of the batch; take mean and variance over the features (axis=-1)",
             )
         else:
             yield Verdict(node)
@@ -71,7 +71,7 @@ def _suits(nodes: Sequence[Node]) -> str:
     for node in nodes:
         means_rows = node.op == "mean" and node.attrs.get("axis") in (0, (0,), [0])
         if means_rows and node.phase == "forward" and trains:
-            return f"{node.name} is a mean over rows; a layer norm must not take it"
+            return f"{node.name} is a mean over rows; a layer norm must not use one"
     return ""
 
 

@@ -147,8 +147,8 @@ def _judge(sight: Sight, marks: list[_Totals]) -> Finding | None:
     name, source = (_named(given) if given else "the targets"), _named(data[0]) if data else ""
     return Finding(
         f"over the last half of the run it is {half.mean:.4g}, no better than {answer:.4g} for "
-        f"always answering with {one}, and it no longer falls: nothing of {source or 'the inputs'} "
-        f"is used. Is {name} of the same rows: shuffled together, and in the same order?",
+        f"always predicting {one}, and it no longer falls: nothing of {source or 'the inputs'} "
+        f"is used. Does {name} belong to the same rows: shuffled together, and in the same order?",
         {"loss": half.mean, "of_one_answer": answer},
     )
 
@@ -238,19 +238,23 @@ def _is_only_loss(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _suits(nodes: Sequence[Node]) -> str:
-    return comparing(nodes, _OPS, "may compare with labels or targets, which say what is no better")
+    return comparing(
+        nodes,
+        _OPS,
+        "may compare predictions with targets, which show what a constant prediction would score",
+    )
 
 
 register(
     Rule(
         "nothing_learned",
-        "a loss is no better than that of one answer for all, and no longer falls",
+        "a loss is no better than that of a constant prediction, and no longer falls",
         per_value(_begin),
         ops=_OPS,
         needs=frozenset({"summary", "inputs", "values", "history"}),
         parameters=(
-            count("num_steps", 60, "steps to judge by", unit="steps", low=1),
-            count("examples", 1000, "examples to judge by", low=1),
+            count("num_steps", 60, "number of steps required", unit="steps", low=1),
+            count("examples", 1000, "number of examples required", low=1),
         ),
         lasting=True,
         explains=True,

@@ -63,9 +63,9 @@ def _begin(settings: Settings) -> Look:
         if log_chance > _CHANCE:
             return None
         return Finding(
-            f"{len(pure)} of {len(single)} batches hold one class only (of {len(totals)} classes), "
-            "so each batch unlearns the one before; shuffle the rows before they are cut into "
-            "batches",
+            f"{len(pure)} of {len(single)} batches hold a single class (of {len(totals)} "
+            "classes), so each batch unlearns the one before; shuffle the rows before splitting "
+            "them into batches",
             {"batches": len(pure)},
         )
 
@@ -102,15 +102,15 @@ _ZEROS, _ONES, _MIXED = _batch(*[0] * 8), _batch(*[1] * 8), _batch(*[0, 1] * 4)
 register(
     Rule(
         "one_class_batches",
-        "nearly all batches hold labels of one class only, of classes that take turns",
+        "nearly all batches hold labels of a single class, and the classes alternate",
         per_value(_begin),
         ("losses",),
         ops=LOSSES | _BINARY,
         needs=_NEEDS,
         parameters=(
             count("batches", 6, "batches needed before it is evaluated", low=3),
-            count("rows", 8, "labels that a batch must have", low=2),
-            percent("share", 70.0, "hit if so many batches hold one class"),
+            count("rows", 8, "labels that a batch needs in order to count", low=2),
+            percent("share", 70.0, "hit if at least this share of batches holds a single class"),
         ),
         explains=True,
         suits=_suits,

@@ -40,23 +40,23 @@ def _begin(settings: Settings) -> Look:
         node, graph = sight.node, sight.graph
         target = target_port(graph, node)
         if target is None or len(sight.inputs) != 2:
-            raise Inapplicable("no loss takes predictions from targets")
+            raise Inapplicable("no loss subtracts predictions and targets")
         seen += 1
         if seen > 1 and not graph.reaches_loss(node):
             return None  # what reaches one shows in its first step
         sizes = [_size(content) for content in sight.inputs]
-        wanted, told = sizes[target], sizes[1 - target]
-        far = far + 1 if wanted and told > factor * wanted else 0
+        target_size, prediction_size = sizes[target], sizes[1 - target]
+        far = far + 1 if target_size and prediction_size > factor * target_size else 0
         if far < steps:
             if seen < steps:
                 raise needs_steps(steps, seen)
             return None
         names = [maker.name for maker in map(graph.maker, node.inputs) if maker is not None]
         return Finding(
-            f"{names[1 - target]} is predicted, {told:.3g} in root mean square, where "
-            f"{names[target]} is wanted, {wanted:.3g}: {told / wanted:.2g} times as large, in all "
-            f"of the last {far} steps",
-            {"factor_gt": told / wanted},
+            f"the predictions, {names[1 - target]}, have a root mean square of "
+            f"{prediction_size:.3g}, the targets, {names[target]}, of {target_size:.3g}: "
+            f"{prediction_size / target_size:.2g} times as large, in all of the last {far} steps",
+            {"factor_gt": prediction_size / target_size},
         )
 
     return look
@@ -78,12 +78,12 @@ def _suits(nodes: Sequence[Node]) -> str:
 register(
     Rule(
         "predictions_far_off",
-        "predictions are very many times as large as their targets, to the end of training",
+        "predictions are many times as large as their targets, to the end of training",
         per_value(_begin),
         ops=_OPS,
         needs=frozenset({"summary", "inputs", "history"}),
         parameters=(
-            count("num_steps", 20, "so many steps in a row", unit="steps", low=1),
+            count("num_steps", 20, "number of consecutive steps", unit="steps", low=1),
             number("factor_gt", 1000.0, "hit above this multiple", low=1),
         ),
         lasting=True,

@@ -35,9 +35,9 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         how = ".T" if len(before) == 2 else f".transpose{order}"
         yield Verdict(
             node,
-            f"it reshapes {shape_words(before)} to {shape_words(after)}, which keeps the elements "
-            "in their order and so mixes the axes: no row of the result is a row or column of what "
-            f"it is given; to swap the axes, transpose ({how})",
+            f"it reshapes {shape_words(before)} to {shape_words(after)}, which keeps the order "
+            "of the elements and so mixes the axes: no row of the result is a row or column of "
+            f"the input; to swap the axes, transpose ({how})",
         )
 
 
@@ -93,13 +93,13 @@ def _suits(nodes: Sequence[Node]) -> str:
     name = next(
         (node.name for node in nodes if node.op == "reshape" and node.phase == "forward"), ""
     )
-    return f"{name} must not stand where a transpose is meant" if name else ""
+    return f"{name} must not take the place of a transpose" if name else ""
 
 
 register(
     graph_rule(
         "reshaped_axes",
-        "a reshape swaps the sizes of axes, and so mixes rows where a transpose is meant",
+        "a reshape swaps the sizes of axes, which mixes rows; a transpose was probably meant",
         stateless(_judge),
         suits=_suits,
     )

@@ -90,7 +90,7 @@ def _begin(settings: Settings) -> Look:
                 names = [maker.name for maker in map(graph.maker, (data, target)) if maker]
                 return Finding(
                     f"{changed} of {size} rows of {names[0]} came back with the {names[1]} of "
-                    "another row: the two are shuffled apart; use one permutation for both",
+                    "another row: the two are shuffled separately; use one permutation for both",
                     {"rows": changed},
                 )
         return None
@@ -146,17 +146,18 @@ def _suits(nodes: Sequence[Node]) -> str:
     data = [node.name for node in nodes if node.role == "input" and node.phase == "forward"]
     if len(data) < 2 or not any(node.phase == "backward" for node in nodes):
         return ""
-    return f"{data[0]} and {data[1]} are its data, whose rows must stay together"
+    return f"{data[0]} and {data[1]} are its data, whose rows must stay paired"
 
 
 register(
     Rule(
         "rows_change",
-        "rows of the data come back with the targets of other rows: they are shuffled apart",
+        "rows of the data come back with the targets of other rows: the two are shuffled "
+        "separately",
         _begin,
         ("inputs",),
         needs=_NEEDS,
-        parameters=(count("rows", 32, "rows that must have come back", low=4),),
+        parameters=(count("rows", 32, "number of rows that must have come back", low=4),),
         explains=True,
         suits=_suits,
     )

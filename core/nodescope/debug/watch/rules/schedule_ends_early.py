@@ -40,9 +40,9 @@ def _begin(settings: Settings) -> Look:
         if steps - fell_at < max(least, share * fell_at):
             return None
         return Finding(
-            f"the learning rate has been below {factor:g} of its largest, {largest:.3g}, for "
-            f"{steps - fell_at} updates (it is {rate:.3g}), so nothing is learnt any more; let the "
-            "schedule end where training ends",
+            f"the learning rate has been below {factor:g} of its maximum, {largest:.3g}, for "
+            f"{steps - fell_at} updates (it is {rate:.3g}), so nothing more is learned; make the "
+            "schedule as long as the training",
             {"rate": rate, "largest": largest},
         )
 
@@ -77,13 +77,17 @@ def _rate(sight: Sight) -> float | None:
 
 def _suits(nodes: Sequence[Node]) -> str:
     optimizes = any(node.phase == "optimizer" and node.op == "multiply" for node in nodes)
-    return "it has an optimizer, whose rate a schedule may take to nothing" if optimizes else ""
+    return (
+        "it has an optimizer, whose learning rate a schedule may reduce to almost zero"
+        if optimizes
+        else ""
+    )
 
 
 register(
     Rule(
         "schedule_ends_early",
-        "the learning rate is next to nothing for a long time before training ends",
+        "the learning rate is almost zero long before training ends",
         per_value(_begin),
         ops=frozenset({"multiply"}),
         needs=frozenset({"history"}),
@@ -91,9 +95,15 @@ register(
         suits=_suits,
         concerns=_concerns,
         parameters=(
-            number("factor", 1e-4, "of the largest rate, below which it is nothing", low=0, high=1),
-            count("num_steps", 20, "hit after at least so many updates", low=1, unit="steps"),
-            percent("share", 50.0, "hit after this share of the updates before, too"),
+            number(
+                "factor",
+                1e-4,
+                "share of the largest rate that counts as almost zero",
+                low=0,
+                high=1,
+            ),
+            count("num_steps", 20, "number of updates at such a rate", low=1, unit="steps"),
+            percent("share", 50.0, "such updates as a share of the updates before them"),
         ),
     )
 )

@@ -52,9 +52,9 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         where = f" (line {line})" if line else ""
         yield Verdict(
             uses[1],
-            f"{what} is one object that is used {len(uses)} times one after the other{where}, so "
-            "these layers share their parameters; make an object for each, as by "
-            "[Layer() for _ in range(n)]",
+            f"{what} is a single object used {len(uses)} times in succession{where}, so these "
+            "layers share their parameters; create one object per layer, as in [Layer() for _ "
+            "in range(n)]",
             {"uses": len(uses)},
         )
 
@@ -156,13 +156,13 @@ def _suits(nodes: Sequence[Node]) -> str:
     layers = [node for node in nodes if node.role == "parameter" and node.phase != "optimizer"]
     if len(layers) < _LEAST_AXES or not any(node.phase == "backward" for node in nodes):
         return ""
-    return f"it has {len(layers)} parameters; one layer must not take the place of several"
+    return f"it has {len(layers)} parameters; one layer must not stand in for several"
 
 
 register(
     graph_rule(
         "shared_layer",
-        "one object is used as several layers, which so share their parameters",
+        "one object is used as several layers, which therefore share their parameters",
         stateless(_judge),
         suits=_suits,
     )

@@ -37,8 +37,8 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         sigmoid = node.op == "bce_with_logits"
         if given and (given == "sigmoid") == sigmoid and source is not None:
             # Written out, its last operation is a division, whose name would tell nobody anything.
-            name = source.name if source.op == given else f"a {given} written out"
-            yield Verdict(node, f"it gets probabilities, of {name}{_line(source)}, but {expects}")
+            name = source.name if source.op == given else f"a hand-written {given}"
+            yield Verdict(node, f"it gets probabilities from {name}{_line(source)}, but {expects}")
         else:
             yield Verdict(node)
 

@@ -42,13 +42,13 @@ def _begin(settings: Settings) -> Look:
             return None
         left = progress.left
         if left is None:
-            raise Inapplicable("no loss says whether it learns")
+            raise Inapplicable("no loss shows whether it learns")
         if left < 1:
             return None
         return Finding(
-            f"each of the last {steps} steps moved it by {100 * min(moved):.3g}% of its mean "
-            f"magnitude or more, and the loss is {left:.3g} times what it was at first: the "
-            "learning rate is too high",
+            f"each of the last {steps} steps changed the weight by {100 * min(moved):.3g}% of "
+            f"its mean magnitude or more, and the loss is {left:.3g} times its initial value: "
+            "the learning rate is too high",
             {"moved": 100 * min(moved)},
         )
 
@@ -65,7 +65,7 @@ register(
         ("weights", "losses"),
         needs=frozenset({"summary", "values", "previous_values", "history"}),
         parameters=(
-            count("num_steps", 5, "so many steps in a row", unit="steps", low=1),
+            count("num_steps", 5, "number of consecutive steps", unit="steps", low=1),
             percent("moved", 10, "a larger share of its mean magnitude is a large step"),
             count("min_axes", 2, "weights with fewer axes (biases) are skipped"),
         ),
@@ -78,7 +78,7 @@ register(
             Example([{"w": [[(-2.0) ** step]], "loss": 8.0 - step} for step in range(8)],
                     (), ops=_LOSS, about="the loss falls"),
             Example([[[1.0]], [[-3.0]], [[9.0]]], (), {"num_steps": 1},
-                    about="no loss says whether it learns"),
+                    about="no loss shows whether it learns"),
         ),
     )
 )  # fmt: skip

@@ -46,7 +46,7 @@ register(
         aliases=("denormal_share",),
         examples=(
             Example([[1e-40, 1.0], [1e-30, 0.0], [0.0, -1e-42]], (1, 3)),
-            Example([[1e-40, 1.0]], (), {"threshold": 50}, about="at it is not above"),
+            Example([[1e-40, 1.0]], (), {"threshold": 50}, about="exactly at the limit"),
             Example([np.array([6e-8, 1.0], np.float16), np.array([7e-5, 1.0], np.float16)], (1,)),
             Example([[1, 2], [True]], ()),
         ),

@@ -51,8 +51,8 @@ def _judged(graph: ProgramGraph, node: Node) -> str:
         if trained is not None and _is_discounted(graph, leaf) and graph.reaches_loss(node):
             return (
                 f"the targets of the loss are computed from {leaf.name}, which has never been "
-                f"updated in {{steps}} steps, while {trained.name} is trained: copy the one to the "
-                "other now and then"
+                f"updated in {{steps}} steps, while {trained.name} is trained: copy the trained "
+                "weights to it at intervals"
             )
     return ""
 

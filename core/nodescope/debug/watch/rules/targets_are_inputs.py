@@ -62,7 +62,7 @@ def _begin(settings: Settings) -> Look:
             if equal[pair] >= least and keeps[pair]:
                 return Finding(
                     f"its targets equal the inputs, element by element, in all of {equal[pair]} "
-                    "steps, so the model only learns to copy; shift the targets, as inputs = "
+                    "steps, so the model only learns to copy; shift the targets, as in inputs = "
                     "x[:, :-1] and targets = x[:, 1:]",
                     {"steps": equal[pair]},
                 )
@@ -125,12 +125,14 @@ def _suits(nodes: Sequence[Node]) -> str:
 register(
     Rule(
         "targets_are_inputs",
-        "the targets of a model of sequences equal its inputs, since nobody shifted them",
+        "the targets of a sequence model equal its inputs: they were not shifted",
         _begin,
         ("values",),
         ops=LOSSES | {"embedding"},
         needs=_NEEDS,
-        parameters=(count("steps", 5, "steps in which they must be equal", low=1, unit="steps"),),
+        parameters=(
+            count("steps", 5, "number of steps in which they must be equal", low=1, unit="steps"),
+        ),
         explains=True,
         suits=_suits,
     )

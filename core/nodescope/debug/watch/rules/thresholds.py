@@ -31,7 +31,7 @@ _TABLE: tuple[tuple[str, Target, tuple[str, ...], str, tuple[str, ...]], ...] = 
 _NAN, _TINY = float("nan"), 2.0**-30
 _EXAMPLES = {
     _LARGE: (
-        Example([[3.0, -5.0], [3.0, -3.0]], (1,), {"abs_mean_gt": 3}, about="at it is not above"),
+        Example([[3.0, -5.0], [3.0, -3.0]], (1,), {"abs_mean_gt": 3}, about="exactly at the limit"),
         Example([[1.0, 2.5], [1.0, 2.0], [_NAN, 9.0]], (1, 3), {"max_gt": 2}),
         Example([[3.0, 4.0], [2.0, 4.0]], (1,), {"min_gt": 2, "mean_gt": 90}, about="any one"),
         Example([[1, 2], [5, 7]], (2,), {"mean_gt": 2}),

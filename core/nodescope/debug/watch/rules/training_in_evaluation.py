@@ -47,7 +47,7 @@ def _begin(settings: Settings) -> Look:
         if not inputs:
             raise MissingData("the node has no inputs")
         if len(node.inputs) < 2:
-            raise Inapplicable("batch norm has no weight to tell its layer by")
+            raise Inapplicable("batch norm has no weight to identify its layer by")
         if sight.value != node.outputs[0]:
             return None
         x = inputs[0].array
@@ -71,9 +71,9 @@ def _begin(settings: Settings) -> Look:
         if not away > max(shift, _SURE / math.sqrt(rows)):
             return None
         return Finding(
-            f"evaluated in training mode: it normalises with the mean and variance of these {rows} "
-            f"rows, whose mean is {away:.2g} deviations away from that in training; call eval() on "
-            "the model before, so that it takes its running statistics",
+            "evaluated in training mode: it normalises with the mean and variance of these "
+            f"{rows} rows, whose mean is {away:.2g} standard deviations from that in training; "
+            "call eval() on the model before evaluating, so that it uses its running statistics",
             {"shift": away, "rows": rows},
         )
 
@@ -96,20 +96,24 @@ def _suits(nodes: Sequence[Node]) -> str:
     if not any(node.phase == "backward" for node in nodes):
         return ""
     name = next((node.name for node in nodes if node.op == "batch_norm"), "")
-    return f"{name} takes the batch's statistics, which evaluation must not do" if name else ""
+    return f"{name} uses the batch's statistics, which evaluation must not do" if name else ""
 
 
 register(
     Rule(
         "training_in_evaluation",
-        "batch norm in evaluation goes by the batch that it is given: the model is in training "
-        "mode",
+        "batch norm uses the batch's own statistics in evaluation: the model is in training mode",
         _begin,
         ("values",),
         ops=frozenset({"batch_norm"}),
         needs=frozenset({"inputs", "values", "history"}),
         parameters=(
-            number("shift", 0.5, "hit if means of channels are so many deviations away", low=0),
+            number(
+                "shift",
+                0.5,
+                "hit if the channel means are more than this many deviations away",
+                low=0,
+            ),
         ),
         explains=True,
         suits=_suits,

@@ -52,8 +52,8 @@ def _begin(settings: Settings) -> Look:
         if now == first:
             return None  # It is not trained, or not yet; that alone is for other rules.
         return Finding(
-            f"all {units} units have had the same weights for {seen} steps: they began alike, and "
-            "no gradient tells them apart",
+            f"all {units} units have had the same weights for {seen} steps: they were "
+            "initialised identically, and their gradients are identical, too",
             {"num_steps": seen, "units": units},
         )
 
@@ -72,7 +72,7 @@ register(
         parameters=(count("num_steps", 3, "steps to wait", unit="steps", low=1),),
         lasting=True,
         explains=True,
-        suits=trains_weights("units that begin alike stay alike"),
+        suits=trains_weights("units that are initialised identically stay identical"),
         examples=(
             Example(_ALIKE, (3, 4), {"num_steps": 2}),
             Example([np.zeros((2, 3))] * 4, (), {"num_steps": 1}, about="it is not trained"),

@@ -45,17 +45,17 @@ def _words(graph: ProgramGraph, node: Node) -> str:
         if found.calls != node.op and not (not found.calls and node.op in _OPERATORS):
             return ""
         return (
-            f"the result of {node.op} is dropped, and what it was computed from stays as it is; "
-            f"assign it, as x = {node.op}(x)"
+            f"the result of {node.op} is discarded, and its input stays as it is; assign it, as "
+            f"in x = {node.op}(x)"
         )
     if found.kind == "unread":
         return (
-            f"{found.name} is computed and never read; add it to what it was meant for, such as "
-            "the loss, or leave it out"
+            f"{found.name} is computed and never read; use it where it was meant to be used, "
+            "such as in the loss, or remove it"
         )
     return (
-        f"{found.name} is given something else in line {found.line} before it is read; use it "
-        "there, or leave it out"
+        f"{found.name} is reassigned in line {found.line} before it is read; use the first value "
+        "there, or remove it"
     )
 
 
@@ -72,7 +72,7 @@ def _suits(nodes: Sequence[Node]) -> str:
 register(
     graph_rule(
         "unused_result",
-        "a result is dropped, or kept under a name that is never read",
+        "a result is discarded, or assigned to a name that is never read",
         stateless(_judge),
         suits=_suits,
     )

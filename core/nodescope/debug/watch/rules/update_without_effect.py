@@ -148,7 +148,7 @@ def _suits(nodes: Sequence[Node]) -> str:
         node.name for node in updates if node.op in _OPS and {*node.inputs} & {*node.outputs}
     ]
     return (
-        f"{carried[0]} adds to what it gave in the step before, maybe too little for the dtype"
+        f"{carried[0]} adds to its result of the previous step, perhaps too little for the dtype"
         if carried
         else ""
     )
@@ -162,8 +162,9 @@ register(
         ops=_OPS,
         needs=_NEEDS,
         parameters=(
-            count("first", 5, "so many updates in a row from the first on", low=1, unit="steps"),
-            count("later", 40, "so many in a row later on, in 16-bit dtypes", low=1, unit="steps"),
+            count("first", 5, "consecutive updates from the first one on", low=1, unit="steps"),
+            count("later", 40, 
+                "consecutive updates later on, in 16-bit dtypes", low=1, unit="steps"),
         ),
         suits=_suits,
         concerns=_concerns,

@@ -150,7 +150,7 @@ register(
         examples=(
             Example([[1.0, 1.0], [1.25, 1.0], [1.25, 1.25]], (2, 3)),
             Example([[4.0], [5.0]], (), {"abs_mean_update_ratio_gt": 0.25, "epsilon": 0},
-                    about="at it is not above"),
+                    about="exactly at the limit"),
             Example([[0.0], [0.0], [1.0]], (3,)),
             Example([[1j], [2j]], (2,)),
             Example([[1.0], [2.0], [[3.0]], [[9.0]]], (4,), {"min_axes": 2}),

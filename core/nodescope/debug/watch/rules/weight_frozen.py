@@ -38,7 +38,7 @@ _NOTHING: Final = 1e-5
 _PROBE: Final = 0.3
 # Where so many times more is left out than is trained, a whole network is adapted by a few numbers.
 _ADAPTED: Final = 4
-_UNKNOWN: Final = "nothing says whether it is to be trained"
+_UNKNOWN: Final = "nothing shows whether it is to be trained"
 
 
 def digest(array: Array) -> bytes:
@@ -119,20 +119,22 @@ def _begin(settings: Settings) -> Look:
         if stands == "last" and not blank.isdisjoint(layer) and changed.isdisjoint(layer):
             return Finding(
                 f"it has not changed in {seen[value]} steps: its gradient is computed, but no "
-                "optimizer updates it; it is of the last layer, which is as it was made, and all "
-                "before it are trained: give the optimizer its parameters, too",
+                "optimizer updates it; it belongs to the last layer, which keeps its initial "
+                "values while all layers before it are trained: give the optimizer its "
+                "parameters, too",
                 {"num_steps": seen[value]},
             )
         idle = sum(size for weight, size in elements.items() if weight not in changed)
         adapts = not stands and idle >= _ADAPTED * (sum(elements.values()) - idle)
         if adapts or left < 1 - (_PROBE if stands == "before" else least):
             raise Excused(
-                "a gradient is computed, but no optimizer updates it, as where a part is frozen; "
-                f"the loss fell by {100 * max(1 - left, 0):.3g}% without it"
+                "a gradient is computed, but no optimizer updates it, as for a frozen part; the "
+                f"loss fell by {100 * max(1 - left, 0):.3g}% without it"
             )
         return Finding(
             f"it has not changed in {seen[value]} steps: its gradient is computed, but no "
-            f"optimizer updates it, and the loss has fallen by {100 * max(1 - left, 0):.3g}% only",
+            "optimizer updates it, and the loss has fallen by only "
+            f"{100 * max(1 - left, 0):.3g}%",
             {"num_steps": seen[value]},
         )
 
@@ -144,13 +146,13 @@ _WRITTEN: Final = {"w": "parameter", "w:assign": "assign"}
 register(
     Rule(
         "weight_frozen",
-        "a weight has the same bits from the first step on, though it seems meant to be trained",
+        "a weight keeps its bits from the first step on, although it seems meant to be trained",
         _begin,
         ("weights", "losses"),
         needs=frozenset({"values", "gradient", "history"}),
         parameters=(
             count("num_steps", 3, "steps without change", unit="steps", low=1),
-            percent("loss_fell", 70, "a gradient may go unused if a loss fell by this"),
+            percent("loss_fell", 70, "a gradient may go unused if a loss fell by this much"),
         ),
         lasting=True,
         follows=("dead_layer", "saturated_layer", "gradient_lost"),
@@ -161,7 +163,7 @@ register(
             Example([{"w": [step // 4], "w:assign": [1.0]} for step in range(6)], (4,),
                     {"num_steps": 3}, _WRITTEN, about="from its first change on it is trained"),
             Example([[1.0], [1.0], [1.0]], (), {"num_steps": 1},
-                    about="nothing says that it is to be trained"),
+                    about="nothing shows that it is to be trained"),
         ),
     )
 )  # fmt: skip

@@ -39,8 +39,9 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         more = f" (and {len(cut) - 1} more)" if len(cut) > 1 else ""
         yield Verdict(
             node,
-            f"{node.op} makes steps, whose slope is 0 everywhere, so {cut[0]}{more} before it is "
-            f"never trained; let the gradient go around it, as by x + ({node.op}(x) - x).detach()",
+            f"{node.op} is a step function, whose slope is 0 everywhere, so {cut[0]}{more} "
+            f"before it is never trained; let the gradient bypass it, as in x + ({node.op}(x) - "
+            "x).detach()",
             {"parameters": len(cut)},
         )
 
@@ -53,13 +54,13 @@ def _suits(nodes: Sequence[Node]) -> str:
     if not any(node.phase == "backward" for node in nodes):
         return ""
     name = next((node.name for node in nodes if node.op in STEPS and node.phase == "forward"), "")
-    return f"{name} makes steps, through which no gradient passes" if name else ""
+    return f"{name} is a step function, through which no gradient passes" if name else ""
 
 
 register(
     graph_rule(
         "zero_slope",
-        "all that a weight does to the loss goes through rounding or a sign, whose slope is zero",
+        "a weight affects the loss only through rounding or a sign, whose slope is zero",
         stateless(_judge),
         suits=_suits,
     )
