@@ -59,6 +59,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)  # after Hypothesis has loaded the profile that was asked for
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deep: is run by `make test-deep`, not by `make test`")
+    config.addinivalue_line(
+        "markers", "one_in(n): `make test` runs one in n of its cases, `make test-deep` all"
+    )
     depth.choose(config.getoption("--depth"))
     parts.choose(config.getoption("--each"))
     forked.choose(sys.platform == "linux" and not config.getoption("--new-interpreters"))
@@ -92,16 +95,35 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that are marked as deep; one that was named itself is always run.
+    """Leave out what is marked as deep; a test that was named itself is always run.
 
     The others are put in an order in which no worker waits for another at the end.
     """
     if not depth.is_deep() and not any("::" in argument for argument in config.args):
-        deep = [item for item in items if item.get_closest_marker("deep")]
+        usual = _usual(items)
+        chosen = set(map(id, usual))
+        deep = [item for item in items if id(item) not in chosen]
         if deep:
             config.hook.pytest_deselected(items=deep)
-            items[:] = [item for item in items if not item.get_closest_marker("deep")]
+            items[:] = usual
     items[:] = order.dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _usual(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Those that are not deep: of a test with ``one_in(n)``, every nth case."""
+    counts: dict[str, int] = {}
+    usual: list[pytest.Item] = []
+    for item in items:
+        if item.get_closest_marker("deep"):
+            continue
+        mark = item.get_closest_marker("one_in")
+        if mark is not None:
+            test = item.nodeid.partition("[")[0]
+            case = counts[test] = counts.get(test, -1) + 1
+            if case % mark.args[0]:
+                continue
+        usual.append(item)
+    return usual
 
 
 @pytest.fixture(scope="session", autouse=True)

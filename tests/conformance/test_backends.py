@@ -74,11 +74,13 @@ def test_training_steps(make_case: Callable[[], Case], backend: Backend) -> None
     holds(lambda case: check_backend(case, backend), [network(make_case)])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", QUICK, ids=name)
 def test_every_op_alone(backend: Backend) -> None:
     holds(lambda case: check_backend(case, backend), every_op())
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("backend", USABLE, ids=name)
 def test_threads(backend: Backend) -> None:
     for case in (*seeds(0, max(2, count_of(backend) // 10)), *map(network, NETWORKS)):

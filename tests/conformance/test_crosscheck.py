@@ -46,6 +46,7 @@ def in_fortran_order(case: Case) -> list[Any]:
             for feed in case.feeds]  # fmt: skip
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("backend", [name for name in ("numpy", "c") if usable(name)])
 def test_no_alarm_without_a_fault(backend: str) -> None:
     count = RANDOM if backend == "numpy" else 3

@@ -104,6 +104,7 @@ def cases(request: pytest.FixtureRequest) -> dict[str, dict[str, Case]]:
     return result
 
 
+@pytest.mark.one_in(2)
 def test_what_changes_is_listed(cases: dict[str, dict[str, Case]]) -> None:
     run_all(check_what_changes, cases, {})
 

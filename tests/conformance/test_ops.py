@@ -135,6 +135,7 @@ def slope(op: Op, sample: Sample, port: int, direction: Any, cts: list[Any]) -> 
     return (at(step) - at(-step)) / (2 * step)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", ELEMENTWISE, ids=name)
 @DRAWN
 @given(data=st.data())
@@ -145,6 +146,7 @@ def test_elementwise_op(op: Op, data: st.DataObject) -> None:
     check(op, data.draw(elementwise(op, kind)))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("op", ELEMENTWISE_ANY, ids=name)
 @DRAWN
 @given(data=st.data())
@@ -171,6 +173,7 @@ def agrees(op: Op, sample: Sample) -> None:
         assert "depends on" in error.message  # noqa: PT017
 
 
+@pytest.mark.one_in(2)
 @in_parts(8)
 @pytest.mark.parametrize("op", SAMPLED, ids=name)
 def test_op(op: Op) -> None:
@@ -180,6 +183,7 @@ def test_op(op: Op) -> None:
         check(op, sample)
 
 
+@pytest.mark.one_in(2)
 @in_parts(8)
 @pytest.mark.parametrize("op", depth.some(SAMPLED_ANY, 3), ids=name)
 def test_op_in_complex_numbers(op: Op) -> None:
@@ -196,6 +200,7 @@ def test_op_in_complex_numbers(op: Op) -> None:
             check(op, sample)
 
 
+@pytest.mark.one_in(2)
 @in_parts(4)
 @pytest.mark.parametrize("op", SAMPLED_ANY, ids=name)
 def test_op_dtypes(op: Op) -> None:

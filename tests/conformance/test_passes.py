@@ -55,6 +55,7 @@ def test_forward_and_backward(first: int) -> None:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("make_case", NETWORKS, ids=lambda item: item.__name__)
 def test_training_steps(make_case: Callable[[], Case]) -> None:
     case = network(make_case)
@@ -94,6 +95,7 @@ def test_gradients_of_loops() -> None:
     holds(lambda case: check_lowered(case, Traced(case)), control_gradients(0, count(PART)))
 
 
+@pytest.mark.deep
 def test_loops_are_of_every_kind() -> None:
     result = Counter(kind for case in control_cases(0, KINDS_IN) for kind in described(case.graph))
     ops = ("scan", "cond", "while_loop")

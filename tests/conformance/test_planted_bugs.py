@@ -10,6 +10,7 @@ from tests.conformance.planted.detectors import DETECTORS, usable
 ALL = all_planted()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", [item for item in DETECTORS if usable(item)])
 def test_nothing_is_found_without_a_fault(name: str) -> None:
     DETECTORS[name]()

@@ -134,6 +134,7 @@ def outcomes() -> dict[str, str]:
     return {name: outcome(call) for name, call in calls()}
 
 
+@pytest.mark.deep
 def test_odd_arguments_raise_the_same_under_a_debugger(tmp_path: Path) -> None:
     plain = outcomes()
     lines: list[str] = []
@@ -164,6 +165,7 @@ def deep(depth: int) -> int:
             return depth
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("margin", range(0, 40, 3))
 def test_a_recursion_at_its_limit_switches_nothing_off(tmp_path: Path, margin: int) -> None:
     """The limit is met at another place of ours with each margin."""

@@ -56,6 +56,7 @@ STAYS = ("run", "--no-browser", "--no-stop-on-entry", "--record", "run.nscope")
 UNSEEN = ("run", "--exit", *STAYS[1:])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("kind", "allowed", "command", "status", "expected"),
     [

@@ -131,7 +131,7 @@ class Window:
         self._page: Page | None = None
 
     def cleared(self) -> Page:
-        """Its page, 1600 x 1000, dark and empty, with the mouse outside."""
+        """Its page, 1600 x 1000, dark and empty, without animations, with the mouse outside."""
         if self._page is not None and self._page.is_closed():
             self.close()
         if self._page is None:
@@ -163,7 +163,7 @@ class Window:
 
     def _opened(self) -> Page:
         context = self._browser.new_context(
-            viewport=SIZE, color_scheme="dark", accept_downloads=True
+            viewport=SIZE, color_scheme="dark", accept_downloads=True, reduced_motion="reduce"
         )
         if self._slow > 1:
             slowness.delay_answers(context, self._slow)

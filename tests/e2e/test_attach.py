@@ -14,6 +14,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import Debuggee
 from tests.e2e.test_first_flow import by, row
+from tests.e2e.waiting import eventually
 
 # Begins a run for each line it is given; another word than "again" ends it.
 PROGRAM = """
@@ -39,7 +40,7 @@ def begin(
     server = start("serve", "--port", "0", "--no-browser")
     page.goto(server.address)
     # A run that ends before the page is connected is one of the list.
-    page.wait_for_function("window.__nodescope?.store?.link().kind === 'open'")
+    eventually(page, "window.__nodescope?.store?.link().kind", "open")
     script = tmp_path / "notebook.py"
     script.write_text(PROGRAM)
     program = subprocess.Popen(
@@ -79,6 +80,7 @@ def test_the_page_goes_to_the_run_of_a_second_attach(page: Page, begin: Callable
     expect(by(page, "new-run")).to_have_count(0)
 
 
+@pytest.mark.deep
 def test_what_is_looked_at_stays_and_the_new_run_is_offered(
     page: Page, begin: Callable[..., str]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import SAMPLE, Debuggee
@@ -39,6 +40,7 @@ WebSocket.prototype.send = function (data) {
 """
 
 
+@pytest.mark.deep
 def test_a_cut_line_is_said_and_mended_and_nothing_is_missed(
     start: Start, page_of_its_own: Page
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import Debuggee
@@ -137,6 +138,7 @@ def test_a_value_is_changed_and_the_program_goes_on(
     program.expect(r"step 1 loss 6\.000")
 
 
+@pytest.mark.deep
 def test_back_and_forth_through_what_was_recorded(start: Start, page: Page, tmp_path: Path) -> None:
     program = started(start, page, tmp_path, "--level", "values", "--break", "loss/sum [step 4]")
     by(page, "continue").click()

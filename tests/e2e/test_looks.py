@@ -398,6 +398,7 @@ for k in ns.steps(range(8)):
 """
 
 
+@pytest.mark.deep
 def test_numbers_and_names_are_whole_at_1280(start: Start, page: Page, tmp_path: Path) -> None:
     page.set_viewport_size({"width": 1280, "height": 800})
     path = tmp_path / "train_a_network.py"

@@ -62,6 +62,7 @@ def go_to(page: Page, name: str) -> None:
     expect(by(page, "inspector-title")).to_contain_text(leaf)
 
 
+@pytest.mark.deep
 def test_a_value_is_compared_at_two_moments(start: Start, page: Page, tmp_path: Path) -> None:
     program = start("run", "--no-browser", "--level", "values", script(tmp_path))
     page.goto(program.address)

@@ -317,6 +317,7 @@ OVERLAPS = """
 SIZES = [(1600, 1000), (1280, 800), (1000, 700), (900, 800), (400, 800)]
 
 
+@pytest.mark.deep
 def test_nothing_overlaps(start: Start, page: Page) -> None:
     program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
     page.goto(program.address)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import Debuggee
@@ -37,6 +38,7 @@ def recorded(start: Callable[..., Debuggee], *args: str | Path) -> None:
     assert start(*run, *args).wait() == 0
 
 
+@pytest.mark.deep
 def test_from_the_list_to_a_run_and_back(
     page: Page, start: Callable[..., Debuggee], tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ WITHIN = """
 """
 
 
+@pytest.mark.deep
 def test_every_step_is_there_with_its_loader_and_what_was_held(
     start: Start, page: Page, tmp_path: Path
 ) -> None:

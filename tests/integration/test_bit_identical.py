@@ -178,6 +178,7 @@ def controlled() -> list[np.ndarray]:
     return result
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("level", depth.some(LEVELS, 3))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_form_recorded_at_every_level(
@@ -213,6 +214,7 @@ def test_compiled_loops_that_are_opened(controlled: list[np.ndarray], tmp_path: 
     assert len([item for item in inside if "scan" in item.scope]) == 8
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_form_stepped(name: str, controlled: list[np.ndarray], tmp_path: Path) -> None:
     weights, stops = stepped(tmp_path / "run.nscope", StepNode(), program=PROGRAMS[name])

@@ -143,6 +143,7 @@ def step(x):
     assert (status, verdict["outcome"]) == (0, "equal")
 
 
+@pytest.mark.deep
 def test_two_recordings_are_judged_again(tmp_path: Path) -> None:
     judged(tmp_path, planted_program.__file__, "wrong_axis", "orders")
     first = json.loads((tmp_path / "verdict.json").read_text())
@@ -192,6 +193,7 @@ def step(x):
     assert text == f"step differs from step 3 on: its result is another {words}."
 
 
+@pytest.mark.deep
 def test_a_session_is_compared(tmp_path: Path) -> None:
     script = written(tmp_path, """
 with ns.Graph().as_default() as graph:

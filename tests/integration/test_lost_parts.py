@@ -116,6 +116,7 @@ def test_a_killed_program_is_lost_and_its_recording_opens(
     assert page.ask(wire.GetState(run, 10**6)).executions.count > 5
 
 
+@pytest.mark.deep
 def test_two_runs_of_one_server(tmp_path: Path, start: Start, new_page: Open) -> None:
     serving = start("serve", "--port", "0", "--no-browser")
     text = TRAIN.replace("w = ", "ns.attach(stop_on_entry=True)\nw = ", 1)
@@ -252,6 +253,7 @@ def test_a_server_that_hangs_lets_a_paused_run_go_on(start: Start, new_page: Ope
     assert program.end() == 0
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_a_running_program_ends_when_told(tmp_path: Path, start: Start, sign: int) -> None:
     text = TRAIN.replace("np.ones((4, 3))] * 3", "np.ones((4, 3))] * 10**7").replace(

@@ -42,6 +42,7 @@ def both(
     return watched
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "text",
     [
@@ -81,6 +82,7 @@ def test_modules_beside_the_script_are_found(tmp_path: Path) -> None:
     both(tmp_path, "import beside\nprint(beside.value)\n", name="lib/script.py")
 
 
+@pytest.mark.deep
 def test_many_lines_are_printed_and_recorded(tmp_path: Path) -> None:
     many = 100_000 if is_deep() else 20_000
     both(tmp_path, f"for each in range({many}):\n    print(each)\n")

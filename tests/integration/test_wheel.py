@@ -9,9 +9,12 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.deep
 def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
     # The page that `make setup` built is packed as it is; building it anew is `pip install .`.
     subprocess.run(

@@ -76,6 +76,7 @@ def broken(folder: Path) -> str:
     return str(path)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("kind", ["no compiler", "broken compiler", "full disk"])
 def test_numpy_runs_with_one_warning(
     kind: str, run: Callable[..., tuple[list[str], list[str]]], tmp_path: Path

@@ -41,6 +41,7 @@ def printed(start: Start, folder: Path, command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", depth.some(NAMES, 3))
 def test_the_documented_way_leads_to_the_culprit(name: str, tmp_path: Path) -> None:
     section = SECTIONS[name]

@@ -53,6 +53,7 @@ def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
     return msgspec.json.decode(line, type=dict[str, Any])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_it_says_where_it_is_and_ends_when_told(sign: signal.Signals) -> None:
     with started("--port", "0") as process:

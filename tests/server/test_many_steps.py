@@ -157,6 +157,7 @@ def test_step_times_take_in_what_is_new(paths: dict[int, Path]) -> None:
         assert (stretch.duration_ns, stretch.parts[0], stretch.left_out) == (900, 100.0, 1)
 
 
+@pytest.mark.deep
 def test_times_of_all_steps_are_read_by_the_block(tmp_path: Path) -> None:
     steps = 20_000
     recorder = Recorder(tmp_path / "r.nscope", level="timing", queue_bytes=1 << 30)

@@ -84,6 +84,7 @@ def test_a_program_for_any_namespace_has_gradients_here() -> None:
     assert float(np.sum(x.grad.numpy() * step)) == pytest.approx(slope, rel=1e-6)
 
 
+@pytest.mark.deep
 def test_scipy_with_the_array_api() -> None:
     # SciPy reads the switch when it is imported, so it runs in a process of its own.
     run = subprocess.run(

@@ -83,6 +83,7 @@ def outputs(op: Op, sample: Sample, dtype: Any) -> Any:
 ALL = [op for op in ops.all_ops() if op.family not in ("control", "kernel", "leaf", "random")]
 
 
+@pytest.mark.one_in(2)
 @in_parts(6)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("op", ALL, ids=lambda op: op.name)

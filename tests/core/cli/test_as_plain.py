@@ -62,6 +62,7 @@ def ran(folder: Path, *command: str) -> tuple[int, bytes, bytes]:
     return done.returncode, done.stdout, done.stderr
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", depth.some(list(PROGRAMS), 3))
 def test_a_program_ends_as_under_plain_python(tmp_path: Path, name: str) -> None:
     (tmp_path / "script.py").write_text(START + PROGRAMS[name] + "\n")

@@ -116,6 +116,7 @@ def test_two_recordings_in_either_order(tmp_path: Path) -> None:
     assert match[0] == wanted[0]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("args", "text", "expected"),
     [

@@ -124,6 +124,7 @@ def test_a_slowdown_is_above_one_or_no_limit(text: str, capsys: pytest.CaptureFi
     assert "a number above 1, or 0 for no limit" in capsys.readouterr().err
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("tells", [True, False])
 def test_what_a_browser_is_given_is_no_secret(monkeypatch, capfd, tells):
     addresses: list[str] = []

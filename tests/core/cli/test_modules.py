@@ -34,6 +34,7 @@ def package(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", ["train", "train.step"])
 def test_a_module_runs_as_under_python(package: Path, module: str) -> None:
     plain = run(package, "-m", module, "a", "--b")
@@ -51,6 +52,7 @@ def test_check_takes_modules(package: Path) -> None:
     assert "train.step ended with status 0" in output
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("module", ["no.such", "nothing", "math"])
 def test_a_module_that_cannot_be_run(package: Path, module: str) -> None:
     status, _, error = run(package, "-m", "nodescope", "run", "--no-browser", "-m", module)

@@ -55,6 +55,7 @@ CHOSEN: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("index", CHOSEN, ids=repr)
 def test_masks_whose_elements_are_known_are_traced(index: Any) -> None:
     def f(x: Any) -> Any:

@@ -36,6 +36,7 @@ def test_the_picture_is_the_same(tmp_path: Path, suffix: str) -> None:
     assert (tmp_path / f"apart.{suffix}").read_bytes() == (tmp_path / f"here.{suffix}").read_bytes()
 
 
+@pytest.mark.deep
 def test_a_graph_that_takes_too_much_memory_is_an_answer(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope", 20_000)
     with pytest.raises(ExportError, match=r"20,000 nodes takes more than 0\.195 GiB of memory"):

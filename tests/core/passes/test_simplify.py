@@ -69,6 +69,7 @@ def filled(dtype):
     return constant
 
 
+@pytest.mark.one_in(2)
 @in_parts(8)
 @pytest.mark.parametrize("rule", RULES, ids=lambda item: f"{item.name}: {item.before}")
 def test_a_pattern_is_found_and_nobody_can_tell(rule):

@@ -58,6 +58,7 @@ class _Program:
             kept.pop(first % len(kept))
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(600)
 @settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(_ACTIONS, st.booleans())

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from nodescope.events import HostSpan
 from nodescope.record.recorder import Recorder
@@ -35,6 +36,7 @@ def numbers(column: bytes) -> list[float]:
     return np.frombuffer(column, dtype="<f8").tolist()
 
 
+@pytest.mark.deep
 def test_many_steps_come_as_few_rows_that_add_up(live: Live, page: Page, tmp_path: Path) -> None:
     opened(live, tmp_path / "r.nscope", steps=STEPS)
     answer = page.ask(wt.GetStepTimes(RUN, 0, 1 << 50, limit=300, step=1))

@@ -145,6 +145,7 @@ def test_exports_are_files_to_keep(live: Live, recorded: Program, kind: str, sta
     assert starts in answer.text[:500]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["svg", "dot"])
 def test_a_picture_is_of_the_step_that_was_asked_for(
     live: Live, program: Program, kind: str
@@ -238,6 +239,7 @@ def test_a_program_can_let_another_browser_in(live: Live) -> None:
     assert httpx.get(url, verify=NO_CERTIFICATES).status_code == 403
 
 
+@pytest.mark.deep
 @given(
     path=st.text(max_size=40),
     query=st.dictionaries(

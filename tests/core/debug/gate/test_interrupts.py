@@ -149,6 +149,7 @@ def goes_on(bench: Attended, where: str) -> None:
 WORKS = (met, new, asked, a_step_ends, fails)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("work", WORKS)
 def test_an_interrupt_at_any_line_comes_through_and_leaves_nothing_locked(work: Work) -> None:
     lines = 0
@@ -165,6 +166,7 @@ def test_an_interrupt_at_any_line_comes_through_and_leaves_nothing_locked(work: 
     assert 10 < lines < MOST_LINES - 1
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("work", WORKS)
 def test_a_signal_handler_that_computes_at_any_line_hangs_nothing(work: Work) -> None:
     lines = 0

@@ -163,6 +163,7 @@ def test_a_rule_is_documented(rule: Rule) -> None:
     assert set(rule.any_of) <= {parameter.name for parameter in rule.parameters}
 
 
+@pytest.mark.one_in(2)
 @in_parts(8)
 @pytest.mark.parametrize("rule", depth.some(TESTABLE, 3), ids=lambda rule: rule.name)
 def test_hostile_arrays_do_no_harm(rule: Rule) -> None:

@@ -57,6 +57,7 @@ def everything() -> list[Watch]:
     return watches
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", depth.some(list(PROGRAMS), 2))
 def test_live_and_recorded_say_the_same(name: str, tmp_path: Path) -> None:
     watched = Watched(PROGRAMS[name], tmp_path / "run.nscope", *everything())
@@ -75,6 +76,7 @@ def test_live_and_recorded_say_the_same(name: str, tmp_path: Path) -> None:
     assert watched.watcher.outcomes == asking.coverage().outcomes
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("train", PROGRAMS.values(), ids=PROGRAMS)
 def test_watching_changes_no_result(train: Train, tmp_path: Path) -> None:
     plain = train()

@@ -342,6 +342,7 @@ def broken_program(program: Program, port: int, at: int) -> Callable[[], None]:
     return go
 
 
+@pytest.mark.deep
 @settings(
     max_examples=examples(20), deadline=None, derandomize=True, phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
@@ -486,6 +487,7 @@ def test_inside_of_a_scan(tmp_path: Path) -> None:
         assert [item.how for item in chain][:2] == ["in scan[5]", "in scan[5]"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("name", ["conv2d_input_grad", "conv2d_weight_grad", "solve_triangular"])
 def test_a_nan_that_is_added_times_zero_comes_from_an_operand(name: str, tmp_path: Path) -> None:
     op = ops.get(name)

@@ -25,6 +25,7 @@ def chain(x: Any, length: int) -> Any:
     return x
 
 
+@pytest.mark.deep
 def test_a_very_long_tape_is_freed_without_recursion() -> None:
     y = chain(leaf(1.0), 200_000)
     del y

@@ -109,6 +109,7 @@ def _outcome(runner: Runner, feeds: Arrays) -> Any:
         return type(error), str(error)
 
 
+@pytest.mark.one_in(2)
 @in_parts(8)
 @pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize("op", list(ops.all_ops()), ids=lambda op: op.name)
@@ -148,6 +149,7 @@ def test_programs(name: str, passes: Any) -> None:
     check(function, *inputs, passes=passes)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("name", sorted(numpy_programs.PROGRAMS))
 def test_programs_with_feeds_of_other_layouts(name: str) -> None:
     function, inputs = numpy_programs.PROGRAMS[name]

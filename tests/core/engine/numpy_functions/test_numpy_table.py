@@ -182,6 +182,7 @@ PARTS = 24
 """Of the functions, so that several processes can share them."""
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("part", depth.some(range(PARTS), 2))
 def test_compiled_functions_give_the_same_of_whatever_they_are_given(part: int) -> None:
     """Of an argument, a captured tensor, a parameter and a constant: the eager bits.
@@ -322,6 +323,7 @@ def _as(value: Any, dtype: str) -> Any:
     return value
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", depth.some(["float32", "int64", "int16", "complex128"], 2))
 def test_other_dtypes_give_what_numpy_gives(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numpy_table, "A", np.round(A).astype(dtype))

@@ -261,6 +261,7 @@ def test_a_derivative_is_right_when_the_first_arguments_are_gone() -> None:
         np.testing.assert_array_equal(w.grad.numpy(), expected)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("observing", [False, True])
 @pytest.mark.parametrize("present", [(0,), (1,), (0, 1)])
 def test_cotangents_for_some_results_of_an_op_of_several(

@@ -211,6 +211,7 @@ PROGRAMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_writes_are_numpys(program: Any) -> None:
     result, expected = program(ns.tensor(A)), program(A.copy())
@@ -218,6 +219,7 @@ def test_writes_are_numpys(program: Any) -> None:
         same(ours, numpys)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("program", depth.some([p for p in PROGRAMS if p is not _ints], 3))
 def test_writes_are_numpys_under_a_tape(program: Any) -> None:
     leaf = ns.parameter(A, name="w")
@@ -233,6 +235,7 @@ def test_all_names_of_a_tensor_see_a_write() -> None:
     same(y, A + 1)
 
 
+@pytest.mark.deep
 def test_what_shares_memory_is_what_numpy_says() -> None:
     takes: list[Any] = [
         lambda x: x[0], lambda x: x[:, 1:], lambda x: x.T, lambda x: x.reshape(-1),

@@ -55,6 +55,7 @@ def _differentiated_inside(x: Any) -> Any:
     return ns.grad(f)(x)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "program", [_computed, _made_inside, _like, _view_is_gone, _differentiated_inside]
 )
@@ -66,6 +67,7 @@ def test_compiled_functions_may_write(program: Any) -> None:
         np.testing.assert_array_equal(x.numpy(), A + shift)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("program", [_computed, _made_inside, _like, _view_is_gone])
 def test_gradients_through_compiled_functions_that_write(program: Any) -> None:
     first, two = ns.parameter(A, name="w"), ns.parameter(A, name="w")
@@ -246,6 +248,7 @@ def _views_of_what_was_made_inside(x: Any) -> Any:
     return y, v
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "program",
     [_by_a_view, _of_a_view, _two_views, _a_copy_is_none, _views_of_what_was_made_inside],

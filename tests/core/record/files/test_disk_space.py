@@ -243,6 +243,7 @@ def test_what_of_the_structure_has_no_room_at_the_end_is_counted(tmp_path: Path)
         assert f"{missing:,} graph definitions" in recording.run().trouble
 
 
+@pytest.mark.deep
 def test_nothing_is_acknowledged_that_has_no_room_at_all(tmp_path: Path) -> None:
     path, told, faults = tmp_path / "r.nscope", Told(), []
     recorder = Recorder(path, level="values", on_room=told, on_fault=faults.append)

@@ -436,6 +436,7 @@ def test_ctrl_c_ends_the_opening_of_a_schema_without_an_end(tmp_path: Path, fold
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("table", ["log", "progress"])
 def test_a_table_without_an_end_is_salvaged_within_limits(
     table: str, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -452,6 +453,7 @@ def test_a_table_without_an_end_is_salvaged_within_limits(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.deep
 def test_ctrl_c_ends_a_salvage(tmp_path: Path, folder: Path) -> None:
     path = endless_table(recorded(tmp_path / "r.nscope"), "log")
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -102,6 +102,7 @@ def run(
     return x.numpy(), step, tally
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("level", ["timing", "summary", "values"])
 @pytest.mark.parametrize(("body", "shape"), PROGRAMS)
 def test_of_steps_all_is_recorded_or_nothing(
@@ -132,6 +133,7 @@ def test_of_steps_all_is_recorded_or_nothing(
     assert set(Counter(inside).values()) == {len(observed)}
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("level", ["timing", "summary", "values"])
 @pytest.mark.parametrize(("body", "shape"), PROGRAMS)
 def test_results_are_the_same_and_what_is_missing_is_counted(

@@ -197,6 +197,7 @@ def test_processes_build_the_same_and_other_sources_at_once(cache: Path) -> None
 # What is damaged
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("damage", ["truncated", "empty", "flipped", "no sum", "other's"])
 def test_a_damaged_library_is_built_again(damage: str, cache: Path) -> None:
     library = toolchain.build(source())
