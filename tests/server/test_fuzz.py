@@ -48,7 +48,12 @@ SETTINGS = settings(
 
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> typing.Iterator[Live]:
-    with serving(folder=tmp_path_factory.mktemp("folder")) as running:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        serving(folder=tmp_path_factory.mktemp("folder")) as running,
+    ):
+        # Recordings of other tests, listed as recent ones, may have ended with an error.
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield running
 
 
