@@ -211,6 +211,11 @@ class Run:
         self._debugger.command(command)
 
     @property
+    def expects_controller(self) -> bool:
+        """Whether there are breakpoints or watches at which the run waits for a page."""
+        return self._debugger is not None and self._debugger.expects_controller
+
+    @property
     def gate(self) -> Gate | None:
         """The gate where the run stops; None without a debugger."""
         return None if self._debugger is None else self._debugger.gate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -272,3 +273,27 @@ def test_an_exit_is_no_exception(start: Start, new_page: Open) -> None:
     program, page, run = begun(start, new_page, "np.exp(x)\nsys.exit(5)\n")
     control(page, run, Continue())
     assert program.end() == 5
+
+
+# ---------------------------------------------------------------- breakpoints of an earlier run
+
+
+def test_a_saved_breakpoint_stops_a_program_that_began_without_a_page(
+    tmp_path: Path, start: Start, new_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "settings"
+    folder.mkdir()
+    monkeypatch.setenv("NODESCOPE_PROJECT", str(folder))
+    saved = {"version": 1, "breakpoints": {"script.py": ["op:exp"]}}
+    (folder / "breakpoints.json").write_text(json.dumps(saved))
+    program = start(
+        "run", "--port", "0", "--no-browser", "--no-stop-on-entry", "--record", "run.nscope",
+        "script.py", text=HEAD + "np.exp(np.sin(x))\nprint('end')\n",
+    )  # fmt: skip
+    page = new_page(entered(program))
+    run = run_id(page)
+    info = standing(page, run)
+    assert info.stop is not None
+    assert info.stop.node_name == "exp"
+    control(page, run, Continue())
+    program.expect("end")

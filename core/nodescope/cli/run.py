@@ -110,7 +110,8 @@ def run_code(
         stop_on_entry=not options.no_stop_on_entry,
         breakpoints=breakpoints,
         watches=watches,
-        saved=ProjectSettings(script),
+        # A run that nobody is going to look at does not wait at breakpoints of an earlier one.
+        saved=ProjectSettings(script, waits=not options.exit),
         opened=options.opened,
         select=options.select,
         say=say,
@@ -158,7 +159,7 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
     """Run the script with a server, if possible; return its exit status."""
     server, starting = None, None
     try:
-        if options.no_stop_on_entry and not options.breaks and not options.watches:
+        if options.no_stop_on_entry and not observed.expects_controller:
             starting = Starting(observed, options)  # the program does not wait for the page
         else:
             server = _serve(observed, options)

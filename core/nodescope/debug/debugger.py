@@ -60,17 +60,17 @@ class Debugger:
         self._saved = saved
         self._say = say
         self._unsaved = ""
-        faults: list[str] = []
+        kept, faults = saved.load() if saved is not None else ((), [])
+        kept_watches, more = saved.load_watches() if saved is not None else ((), [])
+        for fault in dict.fromkeys((*faults, *more)):
+            say(fault)
+        waits_at_saved = saved is not None and saved.waits and bool(kept or kept_watches)
+        self.expects_controller = bool(breakpoints or watches or waits_at_saved)
         self.gate = Gate(
             bus, stop_on_entry=stop_on_entry, seq_source=recorder.thread_seq,
-            expects_controller=bool(breakpoints or watches), on_change=on_change,
+            expects_controller=self.expects_controller, on_change=on_change,
             flush=partial(recorder.flush, elements=False),
         )  # fmt: skip
-        kept: tuple[Breakpoint, ...] = ()
-        if saved is not None:
-            kept, faults = saved.load()
-            for fault in faults:
-                say(fault)
         if breakpoints or kept:
             new = (breakpoint_ for breakpoint_ in breakpoints if breakpoint_ not in kept)
             self.gate.command(SetBreakpoints((*kept, *new)))
@@ -80,10 +80,6 @@ class Debugger:
             bus, self.gate, seq_source=recorder.thread_seq, keep=recorder.keep,
             recording=recording,
         )  # fmt: skip
-        kept_watches, more = saved.load_watches() if saved is not None else ((), [])
-        for fault in more:
-            if fault not in faults:
-                say(fault)
         self.watching.replace(kept_watches)
         self.watching.begin(watches)
 

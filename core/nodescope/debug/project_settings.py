@@ -42,9 +42,11 @@ class ProjectSettings:
     Args:
         script: Its path. ``NODESCOPE_PROJECT`` names another folder than the one beside it;
             ``none`` saves nothing.
+        waits: Whether a program that reaches a saved breakpoint waits for the first page.
     """
 
-    def __init__(self, script: Path) -> None:
+    def __init__(self, script: Path, *, waits: bool = True) -> None:
+        self.waits = waits
         folder = os.environ.get(VARIABLE, "")
         self._off = folder == "none"
         self.path = (Path(folder) if folder else script.absolute().parent / FOLDER) / _FILE
