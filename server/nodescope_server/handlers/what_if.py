@@ -287,8 +287,8 @@ def _redone(branch: Branch, book: ExecutionIndex) -> str:
     if not ran and not branch.blocked:
         if _runs_on(book, last):
             return (
-                f"Nothing that has run so far in step {last} depends on it. Nodes that do may "
-                "run later: continue, then try again."
+                f"Nothing that has run so far in step {last} depends on it. Apply changes the "
+                "program itself; or continue, and try again once the nodes after it have run."
             )
         return (
             f"Nothing recorded up to the end of step {last} depends on it; later steps were "

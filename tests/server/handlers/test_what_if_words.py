@@ -20,7 +20,7 @@ from tests.core.record.runs import RUN, chain, finished
 @pytest.mark.parametrize(
     ("over", "words"),
     [
-        (False, "Nothing that has run so far in step 2 depends on it. Nodes that do may run later"),
+        (False, "Nothing that has run so far in step 2 depends on it. Apply changes the program"),
         (True, "Nothing recorded up to the end of step 2 depends on it"),
     ],
 )

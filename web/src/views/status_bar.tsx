@@ -11,6 +11,15 @@ import { throttled } from "@/store/page/throttled";
 import { operationsCounted } from "@/store/run/counts";
 import { progressOf } from "@/store/run/progress";
 import { seenStep } from "@/store/run/run_model";
+import type { RunInfo } from "@/wire/types.gen";
+
+/** Which process the run is, or that there is none any more. */
+function programWords(run: RunInfo | undefined): string {
+  if (run === undefined) return "";
+  if (run.state === "recorded") return "recording";
+  if (run.state !== "live") return "program ended";
+  return run.pid > 0 ? `pid ${run.pid}` : "";
+}
 
 export function StatusBar(props: {
   readonly store: Store;
@@ -63,9 +72,7 @@ export function StatusBar(props: {
       <span class="row status-link">
         <span class={`lamp ${link().tone}`} aria-hidden="true" />
         <span data-testid="link">{link().text}</span>
-        <Show when={(model()?.info.pid ?? 0) > 0}>
-          <i>pid {model()?.info.pid}</i>
-        </Show>
+        <i>{programWords(model()?.info)}</i>
       </span>
       <span>
         <span class="m">{formatCount(rate())}</span> events/s{" "}

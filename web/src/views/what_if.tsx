@@ -78,8 +78,9 @@ function NameField(props: { readonly name: string; onName(name: string): void })
   );
 }
 
-/** Characters at the end of a branch's name that are never cut. */
+/** Characters at the end of a branch's name that are never cut, and the most of whole words. */
 const BRANCH_END = 9;
+const MOST_WORDS = 20;
 
 function stepsWords(info: BranchInfo): string {
   return info.last_step > info.step
@@ -141,7 +142,11 @@ function BranchLine(props: { readonly branches: Branches; readonly row: BranchRo
 
 /** Branches of one node differ at the end of their names, which stays visible. */
 function BranchName(props: { readonly name: string }): JSX.Element {
-  const cut = (): number => Math.max(0, props.name.length - BRANCH_END);
+  const cut = (): number => {
+    const words = props.name.indexOf(" ");
+    const whole = words > 0 && props.name.length - words <= MOST_WORDS;
+    return whole ? words : Math.max(0, props.name.length - BRANCH_END);
+  };
   return (
     <span class="branch-words-of">
       <span class="ell">{props.name.slice(0, cut())}</span>

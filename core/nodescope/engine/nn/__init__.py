@@ -5,6 +5,9 @@ Invariant: everything here is ordinary tensor code; no layer knows of tapes, gra
 
 from __future__ import annotations
 
+import difflib
+from typing import NoReturn
+
 from nodescope.engine.functions import mse
 from nodescope.engine.nn import functional
 from nodescope.engine.nn.attention import (
@@ -37,6 +40,17 @@ from nodescope.engine.nn.pooling import (
 from nodescope.engine.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
 linear = functional.linear  # otherwise the file of that name would be found
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Name what was probably meant: operations and other libraries have other names for some."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    spelled_out = name.replace("bce", "binary_cross_entropy")
+    matches = difflib.get_close_matches(spelled_out, sorted(set(__all__)), n=3, cutoff=0.7)
+    hint = f"; did you mean {', '.join(f'nn.{match}' for match in matches)}?" if matches else ""
+    raise AttributeError(f"nodescope.nn has no {name!r}{hint}", name=name)
+
 
 __all__ = [
     *functional.__all__,

@@ -92,3 +92,17 @@ def test_assign_makes_a_new_array() -> None:
         ns.assign(x, np.ones(3))
     with pytest.raises(UsageError, match="only parameters"):
         ns.assign(x * 2, np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("bce_with_logits", "nn.binary_cross_entropy_with_logits"),
+        ("LayerNrm", "nn.LayerNorm"),
+        ("crossentropy", "nn.cross_entropy"),
+    ],
+)
+def test_a_name_that_is_not_there_is_answered_with_the_nearest(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=f"nodescope.nn has no '{name}'; did you mean {meant}"):
+        getattr(ns.nn, name)
+    assert not hasattr(ns.nn, "__wrapped__")

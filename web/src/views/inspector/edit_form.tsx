@@ -69,9 +69,13 @@ export function EditForm(props: {
       .filter(
         (row) => row.info.step <= props.store.step() && props.store.step() <= row.info.last_step,
       );
+  /** The branch that is looked at; of one that changed this value here, what it was forked from. */
   const shownBase = () => {
-    const chosen = props.branches.chosen();
-    return bases().some((row) => row.info.id === chosen) ? (chosen ?? 0) : 0;
+    const chosen = bases().find((row) => row.info.id === props.branches.chosen())?.info;
+    if (chosen === undefined) return 0;
+    const node = props.store.model()?.graph.nodes[chosen.node];
+    const again = chosen.step === props.store.step() && node?.outputs.includes(props.value);
+    return again ? chosen.parent : chosen.id;
   };
   const [far, setFar] = createSignal<number | null>(0);
   const [base, setBase] = createSignal<number | undefined>();
@@ -243,7 +247,7 @@ export function EditForm(props: {
             )}
           </Show>
           <Show when={branching()}>
-            What if: the recorded operations that depend on it are re-run.{" "}
+            What if: the operations that depend on it are re-run, as far as they have run by now.{" "}
           </Show>
         </Show>
         Elements in NumPy notation, <code>0, 2:5</code>, or <code>isnan</code>,{" "}
