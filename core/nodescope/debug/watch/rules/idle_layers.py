@@ -98,11 +98,10 @@ def _idle(
                 return None
             layer = layers.setdefault((sight.value, units), _Layer(units))
             layer.take(_passes(sight.node.op, array))
-            if layer.examples < least or layer.steps < steps:
-                raise NotYet(
-                    f"needs {least} examples in {steps} steps, had {layer.examples} in "
-                    f"{layer.steps}"
-                )
+            if layer.steps < steps:
+                raise NotYet(f"needs {steps} steps, had {layer.steps}")
+            if layer.examples < least:
+                raise NotYet(f"needs {least} examples, had {layer.examples}")
             idle = np.flatnonzero(layer.active <= layer.examples - least)
             share = 100 * idle.size / units
             # Without any loss left, nothing has to pass: so do margins that all are kept.
