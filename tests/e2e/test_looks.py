@@ -255,7 +255,7 @@ def test_branches_of_one_node_are_told_apart(start: Start, page: Page, tmp_path:
     by(page, "edit-what-if").click()
     expect(by(page, "branch")).to_contain_text("net/multiply set to 0.125")
     end = page.locator(".branch-end")
-    expect(end).to_have_text("to 0.125")
+    expect(end).to_have_text("set to 0.125")
     eventually(page, INSIDE, True, [".branch-end", ".branch-name"])
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, TimeoutError, expect
 
 from tests.e2e.conftest import Debuggee
 from tests.e2e.test_first_flow import by
@@ -102,9 +103,12 @@ def test_every_step_is_there_with_its_loader_and_what_was_held(
     expect(tip).to_contain_text(f"step {pointed[1]} · ")
 
     def shown_whole() -> str:
-        """A step that is clicked twice; what is told in its first part."""
+        """A step that is clicked twice where all are shown; what is told in its first part."""
+        by(page, "timeline-all").click()
         page.mouse.dblclick(*at(0.8, -40))
         page.mouse.move(*at(0.15, PHASES_Y))
+        with contextlib.suppress(TimeoutError):
+            tip.filter(has_text=", at").wait_for(timeout=2000)
         return "\n".join(tip.all_inner_texts())
 
     # Clicks count one by one where columns are drawn in between, as on a busy machine.

@@ -4,7 +4,7 @@
  * Invariant: drawing happens at most once per frame; colours come from the theme's variables.
  */
 
-import { createEffect, createSignal, type JSX, onCleanup, onMount } from "solid-js";
+import { createReaction, createSignal, type JSX, onCleanup, onMount } from "solid-js";
 
 export interface Surface {
   readonly g: CanvasRenderingContext2D;
@@ -26,6 +26,22 @@ export type CanvasEvents = Pick<
   | "onClick"
 >;
 
+const colours = new Map<string, string>();
+let coloursOf: string | undefined;
+
+/** Reading a variable has the browser compute styles: of each theme it is done once. */
+function themeColour(name: string): string {
+  const root = document.documentElement;
+  if (root.dataset.theme !== coloursOf) colours.clear();
+  coloursOf = root.dataset.theme;
+  let colour = colours.get(name);
+  if (colour === undefined) {
+    colour = getComputedStyle(root).getPropertyValue(name).trim();
+    colours.set(name, colour);
+  }
+  return colour;
+}
+
 export function Canvas(props: {
   /** Draws everything. Signals read in it cause a redraw. */
   draw(surface: Surface): void;
@@ -43,16 +59,18 @@ export function Canvas(props: {
   );
 
   onMount(() => {
-    const resize = new ResizeObserver(() =>
-      setSize({ width: host.clientWidth, height: host.clientHeight }),
-    );
+    // Called when the page has been laid out and not painted yet: so is the first drawing.
+    const resize = new ResizeObserver(() => {
+      setSize({ width: host.clientWidth, height: host.clientHeight });
+      cancelAnimationFrame(frame);
+      draw();
+    });
     resize.observe(host);
-    setSize({ width: host.clientWidth, height: host.clientHeight });
     onCleanup(() => resize.disconnect());
     props.ref?.(canvas);
   });
 
-  createEffect(() => {
+  const drawNow = (): void => {
     const { width, height } = size();
     const g = width > 0 && height > 0 ? canvas.getContext("2d") : null;
     if (g === null) return;
@@ -66,14 +84,18 @@ export function Canvas(props: {
     }
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     g.clearRect(0, 0, width, height);
-    const theme = getComputedStyle(canvas);
-    props.draw({
-      g,
-      width,
-      height,
-      colour: (name) => theme.getPropertyValue(name).trim(),
-    });
+    props.draw({ g, width, height, colour: themeColour });
+  };
+  let frame = 0;
+  // The first change of anything that was read while drawing asks for a frame.
+  const track = createReaction(() => {
+    frame ||= requestAnimationFrame(draw);
   });
+  const draw = (): void => {
+    frame = 0;
+    track(drawNow);
+  };
+  onCleanup(() => cancelAnimationFrame(frame));
 
   return (
     <div ref={host} class={`canvas-host ${props.class ?? ""}`}>

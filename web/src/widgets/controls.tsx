@@ -4,7 +4,7 @@
  * Invariant: each works by keyboard and pointer, and tells its state to a screen reader.
  */
 
-import { createEffect, For, type JSX, onCleanup, onMount, Show } from "solid-js";
+import { createEffect, createMemo, For, Index, type JSX, onCleanup, onMount, Show } from "solid-js";
 import { formatCount } from "@/base/numbers";
 
 export interface Tab<Id extends string> {
@@ -48,32 +48,36 @@ export function Tabs<Id extends string>(props: {
         event.currentTarget.querySelector<HTMLElement>("[aria-selected=true]")?.focus();
       }}
     >
-      <For each={props.tabs}>
-        {(tab) => (
-          <button
-            type="button"
-            role="tab"
-            class="tab"
-            aria-selected={props.active === tab.id}
-            tabindex={props.active === tab.id ? 0 : -1}
-            data-testid={`tab-${tab.id}`}
-            ref={(element) => {
-              // If the tabs do not fit, the chosen one is in view.
-              createEffect(() => {
-                if (props.active === tab.id) element.scrollIntoView?.({ inline: "nearest" });
-              });
-            }}
-            onClick={() => props.onSelect(tab.id)}
-          >
-            {tab.title}
-            <Show when={tab.count !== undefined && tab.count > 0}>
-              <b class="cnt" classList={{ n: tab.tone === "nan" }}>
-                {formatCount(tab.count ?? 0)}
-              </b>
-            </Show>
-          </button>
-        )}
-      </For>
+      {/* By place: tabs that are listed anew, with other counts, keep their elements. */}
+      <Index each={props.tabs}>
+        {(tab) => {
+          const active = createMemo(() => props.active === tab().id);
+          return (
+            <button
+              type="button"
+              role="tab"
+              class="tab"
+              aria-selected={active()}
+              tabindex={active() ? 0 : -1}
+              data-testid={`tab-${tab().id}`}
+              ref={(element) => {
+                // If the tabs do not fit, the chosen one is in view.
+                createEffect(() => {
+                  if (active()) element.scrollIntoView?.({ inline: "nearest" });
+                });
+              }}
+              onClick={() => props.onSelect(tab().id)}
+            >
+              {tab().title}
+              <Show when={(tab().count ?? 0) > 0}>
+                <b class="cnt" classList={{ n: tab().tone === "nan" }}>
+                  {formatCount(tab().count ?? 0)}
+                </b>
+              </Show>
+            </button>
+          );
+        }}
+      </Index>
     </div>
   );
 }

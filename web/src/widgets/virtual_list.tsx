@@ -15,6 +15,7 @@ import {
   type JSX,
   onCleanup,
   onMount,
+  untrack,
 } from "solid-js";
 
 const MARGIN = 6;
@@ -69,10 +70,11 @@ export function VirtualList<T>(props: {
     props.ref?.({
       element: host,
       reveal(index) {
-        const at = index * props.rowHeight;
-        if (at < host.scrollTop) host.scrollTop = at;
-        else if (at + props.rowHeight > host.scrollTop + host.clientHeight) {
-          host.scrollTop = at + props.rowHeight - host.clientHeight;
+        // Of what is known, without a question that has the browser lay out the page.
+        const [at, seen, room] = [index * props.rowHeight, untrack(top), untrack(height)];
+        if (at < seen) host.scrollTop = at;
+        else if (at + props.rowHeight > seen + room) {
+          host.scrollTop = at + props.rowHeight - room;
         }
       },
       scrollToEnd() {
