@@ -4,7 +4,17 @@
  * Invariant: each works by keyboard and pointer, and tells its state to a screen reader.
  */
 
-import { createEffect, createMemo, For, Index, type JSX, onCleanup, onMount, Show } from "solid-js";
+import {
+  createEffect,
+  createMemo,
+  For,
+  Index,
+  type JSX,
+  on,
+  onCleanup,
+  onMount,
+  Show,
+} from "solid-js";
 import { formatCount } from "@/base/numbers";
 
 export interface Tab<Id extends string> {
@@ -61,10 +71,11 @@ export function Tabs<Id extends string>(props: {
               tabindex={active() ? 0 : -1}
               data-testid={`tab-${tab().id}`}
               ref={(element) => {
-                // If the tabs do not fit, the chosen one is in view.
-                createEffect(() => {
-                  if (active()) element.scrollIntoView?.({ inline: "nearest" });
-                });
+                // If the tabs do not fit, the chosen one is in view; the observer sees to the first.
+                const scroll = (is: boolean): void => {
+                  if (is) element.scrollIntoView?.({ inline: "nearest" });
+                };
+                createEffect(on(active, scroll, { defer: true }));
               }}
               onClick={() => props.onSelect(tab().id)}
             >

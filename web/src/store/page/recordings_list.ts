@@ -6,6 +6,7 @@
 
 import { formatClock, formatDay } from "@/base/dates";
 import { formatCount } from "@/base/numbers";
+import { quoted } from "@/base/printable";
 import type { BrokenLoss, Entry, Glance, Outcome, RunInfo } from "@/wire/types.gen";
 
 export type SortBy = "started" | "program" | "duration" | "steps" | "size" | "outcome";
@@ -29,10 +30,6 @@ const OUTCOMES: Readonly<Record<Outcome, string>> = {
 /** The arguments of a program as typed, without the program itself. */
 export function argumentsOf(run: Pick<RunInfo | Glance, "argv">): string {
   return run.argv.slice(1).map(quoted).join(" ");
-}
-
-function quoted(text: string): string {
-  return /^[\w./:=@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 type Ending = Pick<Glance, "outcome" | "status" | "error"> & Partial<Pick<Glance, "broken_loss">>;

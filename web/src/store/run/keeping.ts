@@ -5,6 +5,7 @@
  */
 
 import { formatBytes, formatCount, formatNumber, listed, plural } from "@/base/numbers";
+import { quoted } from "@/base/printable";
 import type { Item } from "@/store/page/url";
 import type { Governed, Keeping, Unwritten } from "@/wire/types.gen";
 
@@ -243,9 +244,4 @@ interface Losses {
 
 function times(factor: number): string {
   return `${Number(factor.toPrecision(factor >= 10 ? 2 : 3))}×`;
-}
-
-/** An argument quoted for a shell. */
-function quoted(argument: string): string {
-  return /^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`;
 }
