@@ -249,7 +249,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
     return next.count === 0 ? undefined : lanesOf(store.model()?.graph, next)[0];
   });
   /**
-   * Without zooming: the neighbourhood; for a program without steps, the time after the last wait.
+   * Without zooming: the neighbourhood, of a program that has ended the whole step with what it
+   * waited for; for a program without steps, the time after the last wait.
    */
   const home = createMemo((): TimeWindow => {
     const { map } = axis();
@@ -260,7 +261,9 @@ export function Timeline(props: TimelineProps): JSX.Element {
       for (const span of host()) {
         if (span.kind === "input" && span.end < to - 1000) from = Math.max(from, span.end);
       }
-    } else if (steps().before === undefined) from = Math.min(from, position()?.start ?? from);
+    } else if (steps().before === undefined || store.model()?.info.state !== "live") {
+      from = Math.min(from, position()?.start ?? from);
+    }
     return [from, to];
   });
   const window = (): TimeWindow => {
