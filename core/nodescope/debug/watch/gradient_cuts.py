@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from nodescope.debug.watch.program_graph import ProgramGraph
-from nodescope.debug.watch.syntax import call_at, calls_between, within
+from nodescope.debug.watch.syntax import call_at, calls_between, clears_between, within
 from nodescope.ir.graph import Node
 from nodescope.ops.traits import traits_of
 
@@ -68,6 +68,32 @@ def cut_of(graph: ProgramGraph, weight: Node) -> Cut | None:
     return _left(graph, below)
 
 
+def cleared(graph: ProgramGraph, weight: Node, step: Node) -> Cut | None:
+    """Where gradients are cleared after the backward pass and before the optimizer's step.
+
+    Args:
+        step: Where the optimizer found no gradient of the parameter.
+    """
+    tree, gradient = graph.tree(step.source), graph.maker(graph.gradients[weight.outputs[0]])
+    if tree is None or step.source is None or gradient is None or gradient.source is None:
+        return None
+    first, last = gradient.source.line, step.source.line
+    line = clears_between(tree, first, last)
+    if not line or gradient.source.file != step.source.file:
+        return None
+    return Cut(
+        gradient,
+        f"line {line} clears the gradients, after the backward pass (line {first}) and before "
+        f"the step (line {last}); clear them before the backward pass or after the step",
+        "zero_grad", line,
+    )  # fmt: skip
+
+
+def left_graph(graph: ProgramGraph, weight: Node) -> Cut | None:
+    """Where a parameter itself leaves the graph as an array, of which data are made."""
+    return _made_of(graph, [weight])
+
+
 def _below(graph: ProgramGraph, weight: Node) -> list[Node]:
     """The nodes of the forward pass that are computed from a parameter, in order, up to a cut."""
     found: dict[int, Node] = {}
@@ -124,6 +150,11 @@ def _left(graph: ProgramGraph, below: list[Node]) -> Cut | None:
     """Values that left the graph as arrays or numbers, and the data that was made of them."""
     ends = [node for node in below if not any(
         reader.phase == "forward" for reader in graph.readers(node.outputs[0]))]  # fmt: skip
+    return _made_of(graph, ends)
+
+
+def _made_of(graph: ProgramGraph, ends: list[Node]) -> Cut | None:
+    """The data that were made of the elements of one of these values."""
     for end in reversed(ends):
         shape, source = graph.shape(end.outputs[0]), end.source
         tree = graph.tree(source)

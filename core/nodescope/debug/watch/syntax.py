@@ -75,6 +75,17 @@ def calls_between(tree: ast.Module, first: int, last: int, *names: str) -> int:
     return max(lines, default=0)
 
 
+def clears_between(tree: ast.Module, first: int, last: int) -> int:
+    """The last line between two, neither included, that clears gradients; or 0."""
+    lines = [calls_between(tree, first + 1, last - 1, "zero_grad")]
+    for node in ast.walk(tree):
+        nothing = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        if nothing and first < node.lineno < last and node.value.value is None:  # type: ignore
+            named = [getattr(target, "attr", "") for target in node.targets]  # type: ignore
+            lines += [node.lineno] if "grad" in named else []
+    return max(lines)
+
+
 def call_at(tree: ast.Module, line: int, *names: str) -> str:
     """The name of a method or function so named that a line calls; or ``""``."""
     for node in ast.walk(tree):

@@ -6,9 +6,31 @@ Invariant: pure functions of a program's nodes.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.ir.graph import Node
+
+# What lies between a difference and the loss that is made of it.
+_TO_LOSS: Final = frozenset({
+    "square", "power", "abs", "multiply", "divide", "add", "mean", "sum", "sqrt", "negative",
+    "where", "expand_dims", "squeeze", "reshape", "astype", "mse", "huber", "vector_norm",
+})  # fmt: skip
+
+
+def becomes_loss(graph: ProgramGraph, node: Node) -> bool:
+    """Whether what a node gives is only squared, weighed and averaged before it is a loss."""
+    todo, seen = [node], {node.id}
+    while todo:
+        current = todo.pop()
+        for value in current.outputs:
+            if value in graph.losses:
+                return True
+            for reader in graph.readers(value):
+                if reader.phase == "forward" and reader.op in _TO_LOSS and reader.id not in seen:
+                    seen.add(reader.id)
+                    todo.append(reader)
+    return False
 
 
 def target_port(graph: ProgramGraph, node: Node) -> int | None:

@@ -31,13 +31,19 @@ EXAMPLES = [
 QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_layer",
          "schedule_ends_early", "decay_too_large", "target_not_updated", "average_from_zero",
          "dropout_in_evaluation",
-         "nothing_learned", "predictions_far_off")  # fmt: skip
+         "nothing_learned", "predictions_far_off", "targets_out_of_range", "loss_without_floor",
+         "clip_too_small", "inputs_constant", "labels_constant", "label_in_inputs",
+         "optimizer_made_anew", "kernel_is_identity", "both_factors_zero", "signal_fades",
+         "views_collapse", "inputs_scale")  # fmt: skip
 # Their examples are programs, in graph_rules/.
 SHOWN_BY_PROGRAMS = (
     "schedule_ends_early", "evaluation_inputs", "rows_change", "decay_too_large",
     "target_not_updated", "clipped_layer", "targets_are_inputs", "training_in_evaluation",
     "average_from_zero", "data_overwritten", "nothing_learned", "predictions_far_off",
-    "inputs_drift", "dropout_in_evaluation",
+    "inputs_drift", "dropout_in_evaluation", "targets_out_of_range", "loss_without_floor",
+    "clip_too_small", "inputs_constant", "labels_constant", "label_in_inputs",
+    "optimizer_made_anew", "kernel_is_identity", "both_factors_zero", "signal_fades",
+    "views_collapse", "inputs_scale",
 )  # fmt: skip
 # What a rule cannot do without, where nothing is the default.
 REQUIRED: dict[str, dict[str, Setting]] = {

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.batch_axis import normalised_axis, rows_normalised
 from nodescope.debug.watch.graph_rule import graph_rule, stateless
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Verdict
@@ -18,10 +19,10 @@ _LAYS_OUT: Final = frozenset({"reshape", "broadcast_to"})
 
 def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
     for node in graph.forward():
-        axis = _normalised(graph, node)
+        axis = normalised_axis(graph, node)
         if axis is None or not graph.reaches_loss(node):
             continue
-        rows = _rows(graph, node, axis)
+        rows = rows_normalised(graph, node, axis)
         summed = _summed(graph, node.outputs[0]) if rows else []
         if summed and None not in summed and _is_averaged(graph, node, rows):
             over = next(axis for axis in summed if axis is not None)
@@ -32,44 +33,6 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
             )
         else:
             yield Verdict(node)
-
-
-def _normalised(graph: ProgramGraph, node: Node) -> Any:
-    """The axis that a softmax is taken over, also of one that is written out; None for others."""
-    if node.op == "softmax":
-        return node.attrs.get("axis")
-    if node.op != "divide" or len(node.inputs) != 2:
-        return None
-    power, total = graph.maker(node.inputs[0]), graph.given(node.inputs[1])
-    written_out = power is not None and power.op == "exp" and total is not None
-    if not written_out or total is None or power is None or total.op != "sum":
-        return None
-    return total.attrs.get("axis") if total.inputs == power.outputs else None
-
-
-def _rows(graph: ProgramGraph, node: Node, axis: Any) -> int:
-    """How many rows of data a softmax is taken over; 0 if it is taken over anything else."""
-    shape = graph.shape(node.outputs[0])
-    if not shape or len(shape) < 2 or axis not in (0, -len(shape), (0,), (-len(shape),)):
-        return 0
-    rows = shape[0]
-    if rows < 2 or rows in shape[1:] or max(shape[1:]) < 2:
-        return 0
-    of_data = False
-    for leaf in graph.leaves(node.outputs[0]):
-        size = graph.shape(leaf.outputs[0]) or ()
-        if leaf.role == "parameter" and rows in size:
-            return 0  # it may be the parameter's axis
-        of_data |= leaf.role == "input" and len(size) >= 2 and size[0] == rows
-    return rows if of_data or _is_drawn(graph, node.outputs[0], rows) else 0
-
-
-def _is_drawn(graph: ProgramGraph, value: int, rows: int) -> bool:
-    """Whether a value is computed from rows of random numbers, as data of an experiment are."""
-    makers = (graph.nodes[node] for node in graph.above(value))
-    drawn = [node for node in makers if node.family == "random" and not node.inputs]
-    sizes = [graph.shape(node.outputs[0]) or () for node in drawn if node.outputs]
-    return any(len(size) >= 2 and size[0] == rows for size in sizes)
 
 
 def _summed(graph: ProgramGraph, value: int) -> list[int | None]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.gradient_cuts import Cut, cut_of
+from nodescope.debug.watch.gradient_cuts import Cut, cleared, cut_of, left_graph
 from nodescope.debug.watch.graph_rule import graph_rule
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Settings, Study, Verdict
@@ -25,11 +25,15 @@ def _study(settings: Settings) -> Study:
 
     def study(graph: ProgramGraph, over: bool) -> Iterable[Verdict]:
         nonlocal left_out
-        skipped = {
-            node.scope.removeprefix(_OPTIMIZER)
-            for node in graph.nodes.values()
-            if node.op == "no_op" and node.phase == "optimizer"
-        }
+        skipped: dict[str, Node] = {}
+        updated: set[str] = set()
+        for node in graph.nodes.values():
+            if node.phase == "optimizer":
+                name = node.scope.removeprefix(_OPTIMIZER)
+                if node.op == "no_op":
+                    skipped[name] = node
+                elif node.writes:
+                    updated.add(name)
         left_out += bool(skipped)
         weights = [node for node in graph.nodes.values() if node.is_weight]
         reached = {
@@ -37,12 +41,16 @@ def _study(settings: Settings) -> Study:
         }
         cuts: dict[int, tuple[Cut, list[str]]] = {}
         for weight in weights:
-            bare = weight.name not in skipped or weight.outputs[0] in reached
             # A part may be frozen for a while: what the end shows counts.
-            if bare or not over or left_out < _LEAST_STEPS:
+            if weight.name not in skipped or not over or left_out < _LEAST_STEPS:
                 yield Verdict(weight)
                 continue
-            cut = cut_of(graph, weight)
+            if weight.outputs[0] not in reached:
+                cut = cut_of(graph, weight)
+            elif weight.name not in updated:
+                cut = cleared(graph, weight, skipped[weight.name]) or left_graph(graph, weight)
+            else:
+                cut = None
             if cut is None:
                 yield Verdict(weight)
             else:
@@ -51,8 +59,8 @@ def _study(settings: Settings) -> Study:
             more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
             yield Verdict(
                 cut.node,
-                f"{names[0]}{more} is given to the optimizer, but no gradient reaches it: "
-                f"{cut.words}",
+                f"{names[0]}{more} is given to the optimizer, but no gradient "
+                f"{'is left for it' if cut.by == 'zero_grad' else 'reaches it'}: {cut.words}",
                 {"parameters": len(names)},
             )
 

@@ -1,6 +1,7 @@
 """Predictions of quite another size than the targets that a loss compares them with, to the end.
 
-Such as of a recurrence whose state grows with each step: its loss may fall, from 1e16 to 1e13.
+Such as of a recurrence whose state grows with each step: its loss may fall, from 1e16 to 1e13. Or
+targets in millions, which no step of an optimizer comes near to.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from nodescope.debug.watch.rule import (
     needs_steps,
     number,
     per_value,
+    percent,
 )
 from nodescope.debug.watch.target_comparisons import (
+    becomes_loss,
     comparing,
     takes_two_forward,
     target_port,
@@ -29,14 +32,15 @@ from nodescope.debug.watch.target_comparisons import (
 from nodescope.ir.graph import Node
 
 _OPS: Final = frozenset({"subtract", "mse", "huber"})
+_LARGE: Final = 30.0  # targets that no weights of the usual size predict
 
 
 def _begin(settings: Settings) -> Look:
-    steps, factor = settings["num_steps"], settings["factor_gt"]
-    seen = far = 0
+    steps, factor, part = settings["num_steps"], settings["factor_gt"], settings["part_lt"] / 100
+    seen = far = near = 0
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal seen, far
+        nonlocal seen, far, near
         node, graph = sight.node, sight.graph
         target = target_port(graph, node)
         if target is None or len(sight.inputs) != 2:
@@ -47,11 +51,22 @@ def _begin(settings: Settings) -> Look:
         sizes = [_size(content) for content in sight.inputs]
         target_size, prediction_size = sizes[target], sizes[1 - target]
         far = far + 1 if target_size and prediction_size > factor * target_size else 0
-        if far < steps:
+        large = target_size > _LARGE and becomes_loss(graph, node)
+        near = near + 1 if large and 0 < prediction_size < part * target_size else 0
+        if far < steps and near < steps:
             if seen < steps:
                 raise needs_steps(steps, seen)
             return None
-        names = [maker.name for maker in map(graph.maker, node.inputs) if maker is not None]
+        names = [maker.name if maker is not None else "a value"
+                 for maker in map(graph.maker, node.inputs)]  # fmt: skip
+        if near >= steps:
+            return Finding(
+                f"the targets, {names[target]}, have a root mean square of {target_size:.3g}, the "
+                f"predictions, {names[1 - target]}, of {prediction_size:.3g}: "
+                f"{target_size / prediction_size:.2g} times too small, in all of the last {near} "
+                "steps; scale the targets to about 1, by their mean and standard deviation",
+                {"part_lt": 100 * prediction_size / target_size},
+            )
         return Finding(
             f"the predictions, {names[1 - target]}, have a root mean square of "
             f"{prediction_size:.3g}, the targets, {names[target]}, of {target_size:.3g}: "
@@ -78,13 +93,14 @@ def _suits(nodes: Sequence[Node]) -> str:
 register(
     Rule(
         "predictions_far_off",
-        "predictions are many times as large as their targets, to the end of training",
+        "predictions are many times as large or as small as their targets, to the end of training",
         per_value(_begin),
         ops=_OPS,
         needs=frozenset({"summary", "inputs", "history"}),
         parameters=(
             count("num_steps", 20, "number of consecutive steps", unit="steps", low=1),
             number("factor_gt", 1000.0, "hit above this multiple", low=1),
+            percent("part_lt", 1, "hit below this share of targets that are large"),
         ),
         lasting=True,
         follows=("loss_diverging", "steps_too_large"),

@@ -1,4 +1,4 @@
-"""A learning rate that is next to nothing long before training ends."""
+"""A learning rate that is next to nothing long before training ends, or from the beginning on."""
 
 from __future__ import annotations
 
@@ -33,6 +33,12 @@ def _begin(settings: Settings) -> Look:
             return None
         steps += 1
         largest = max(largest, rate)
+        if not largest and steps >= least:
+            return Finding(
+                f"the learning rate is 0 in each of {steps} updates, so nothing is learnt; is it "
+                "divided in whole numbers, or does its warm-up never begin?",
+                {"rate": 0.0, "largest": 0.0},
+            )
         if rate > largest * factor or not largest:
             fell_at = 0
             return None

@@ -14,15 +14,19 @@ from tests.core.debug.watch.graph_rules import (
     right,
     right_data,
     right_models,
+    right_outcomes,
     right_paths,
     right_sequences,
     right_training,
+    right_training_state,
     wrong,
     wrong_data,
     wrong_models,
+    wrong_outcomes,
     wrong_paths,
     wrong_sequences,
     wrong_training,
+    wrong_training_state,
 )
 from tests.core.debug.watch.graph_rules.running import Program, judge, marked
 from tests.core.debug.watch.programs import Watched
@@ -42,8 +46,14 @@ def _marked() -> set[str]:
     return {name for program in WRONG for name, _ in marked(program)}
 
 
-WRONG = programs(wrong, wrong_data, wrong_models, wrong_paths, wrong_sequences, wrong_training)
-RIGHT = programs(right, right_data, right_models, right_paths, right_sequences, right_training)
+WRONG = programs(
+    wrong, wrong_data, wrong_models, wrong_outcomes, wrong_paths, wrong_sequences, wrong_training,
+    wrong_training_state,
+)  # fmt: skip
+RIGHT = programs(
+    right, right_data, right_models, right_outcomes, right_paths, right_sequences, right_training,
+    right_training_state,
+)  # fmt: skip
 
 
 RULES = [rule for rule in all_rules() if rule.study is not None or rule.name in _marked()]

@@ -1,0 +1,80 @@
+"""A kernel so narrow that no two points are alike: the matrix is the identity, and so learns each.
+
+Its exponentials underflow wherever two points differ, and between known points nothing is told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.rule import (
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    needs_steps,
+    number,
+    per_value,
+)
+from nodescope.debug.watch.suiting import has_ops
+from nodescope.ir.graph import Node
+
+
+def _begin(settings: Settings) -> Look:
+    steps, rows, rest = settings["num_steps"], settings["rows"], settings["rest"]
+    seen = alike = 0
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal seen, alike
+        shape, summary = sight.spec.shape, sight.summary
+        square = len(shape) >= 2 and shape[-1] == shape[-2] and (shape[-1] or 0) >= rows
+        if not square or summary.mean is None or not sight.graph.reaches_loss(sight.node):
+            raise Inapplicable("no kernel is made of the distances of points")
+        seen += 1
+        size = shape[-1] or 1
+        others = summary.mean * size - 1  # the sum of a row without its diagonal
+        ones = summary.max == 1 and summary.norm is not None and math.isclose(
+            summary.norm**2, sight.size / size, rel_tol=rest
+        )  # fmt: skip
+        alike = alike + 1 if ones and abs(others) < rest else 0
+        if alike < steps:
+            if seen < steps:
+                raise needs_steps(steps, seen)
+            return None
+        return Finding(
+            f"it is the identity: of {size} points none is near any other, the rest of a row adds "
+            f"up to {abs(others):.2g}; what is learnt of one says nothing of others. Make the "
+            "kernel wider, of the size of distances, or scale the points",
+            {"rest": abs(others)},
+        )
+
+    return look
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    if not any(node.phase == "backward" for node in nodes):
+        return ""
+    return has_ops(frozenset({"exp"}), "it may be a kernel, which is to have neighbours")(nodes)
+
+
+register(
+    Rule(
+        "kernel_is_identity",
+        "a kernel of distances is the identity: no point is near another",
+        per_value(_begin),
+        ops=frozenset({"exp"}),
+        needs=frozenset({"summary", "history"}),
+        parameters=(
+            count("num_steps", 5, "in so many steps in a row", unit="steps", low=1),
+            count("rows", 8, "points, of which there must be so many", low=2),
+            number("rest", 1e-3, "that all others may add up to, in a row", low=0),
+        ),
+        lasting=True,
+        explains=True,
+        suits=_suits,
+    )
+)

@@ -1,0 +1,154 @@
+"""A column of the inputs that equals the target in each row: a model needs nothing but that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Inapplicable, MissingData, Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import (
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    needs_steps,
+    per_value,
+)
+from nodescope.debug.watch.target_comparisons import (
+    comparing,
+    takes_two_forward,
+    target_port,
+)
+from nodescope.events import Array
+from nodescope.ir.graph import Node
+
+_OPS: Final = frozenset({
+    "mse", "huber", "subtract", "cross_entropy", "nll_loss", "bce", "bce_with_logits",
+})  # fmt: skip
+_MOST_COLUMNS: Final = 4096
+
+
+def _begin(settings: Settings) -> Look:
+    steps, least = settings["num_steps"], settings["rows"]
+    held: dict[int, Array] = {}
+    blamed: dict[int, Finding] = {}  # by value of data
+
+    def data(sight: Sight) -> Finding | None:
+        if sight.value in blamed:
+            held[sight.value] = sight.array
+            return blamed[sight.value]
+        array = sight.array_or_none
+        fits = array is not None and array.ndim == 2 and 1 < array.shape[1] <= _MOST_COLUMNS
+        if array is not None and fits:
+            held[sight.value] = array
+        raise Inapplicable("no target is compared with")
+
+    compare = per_value(lambda _: _compared(held, blamed, steps, least))(settings)
+
+    def look(sight: Sight) -> Finding | None:
+        return data(sight) if sight.node.is_leaf else compare(sight)
+
+    return look
+
+
+def _compared(held: dict[int, Array], blamed: dict[int, Finding], steps: int, least: int) -> Look:
+    equal: dict[int, Array] = {}  # by value of data: which columns have been equal
+    seen = rows = 0
+    varies = False
+    first: float | None = None
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal seen, rows, varies, first
+        node, graph = sight.node, sight.graph
+        port = target_port(graph, node)
+        if port is None or (seen and not equal):
+            raise Inapplicable("no target equals a column of the inputs")
+        target = _column(sight.inputs[port].array)
+        if target is None:
+            raise Inapplicable("no target equals a column of the inputs")
+        seen += 1
+        rows += len(target)
+        first = float(target[0]) if first is None else first
+        varies |= bool(np.any(target != first))
+        for leaf in _data_of(graph, node, 1 - port):
+            value = leaf.outputs[0]
+            array = held.get(value)
+            same = None if array is None or len(array) != len(target) else (
+                np.all(array == target[:, None], axis=0)
+            )  # fmt: skip
+            before = equal.pop(value, None)
+            blamed.pop(value, None)
+            if same is not None and (before is not None or seen == 1):
+                same = same if before is None else same & before
+                if same.any():
+                    equal[value] = same
+        if seen < steps or rows < least:
+            raise needs_steps(steps, seen)
+        # Who weighs several tasks may well ask one for what it is given.
+        if not varies or len(graph.losses) != 1 or not graph.reaches_loss(node):
+            return None
+        for value, same in equal.items():
+            given = graph.given(node.inputs[port])
+            if same.sum() == 1:
+                name = given.name if given is not None else "the target"
+                blamed[value] = Finding(
+                    f"its column {int(np.argmax(same))} equals {name} in all of {rows} rows: the "
+                    "answer is among the inputs; leave that column out",
+                    {"column": int(np.argmax(same)), "rows": rows},
+                )
+        return None
+
+    return look
+
+
+def _column(target: Array) -> Array | None:
+    """Targets of one number each."""
+    if target.ndim == 2 and target.shape[1] == 1:
+        target = target[:, 0]
+    return target if target.ndim == 1 and len(target) > 1 and target.dtype.kind in "iufb" else None
+
+
+def _data_of(graph: ProgramGraph, node: Node, port: int) -> list[Node]:
+    """The inputs that a prediction is made of."""
+    try:
+        return [leaf for leaf in graph.leaves(node.inputs[port]) if _is_data(leaf)]
+    except MissingData:
+        return []
+
+
+def _is_data(node: Node) -> bool:
+    return node.role in ("input", "constant")
+
+
+def _concerns(node: Node, graph: ProgramGraph) -> bool:
+    """Whether it is data, or may compare with a target."""
+    if node.is_leaf:
+        return node.phase == "forward" and _is_data(node)
+    return node.op in _OPS and takes_two_forward(node, graph)
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    return comparing(nodes, _OPS, "has targets, which must not be among the inputs")
+
+
+register(
+    Rule(
+        "label_in_inputs",
+        "a column of the inputs equals the target in each row",
+        _begin,
+        needs=frozenset({"summary", "inputs", "values", "history"}),
+        parameters=(
+            count("num_steps", 5, "in so many steps", unit="steps", low=1),
+            count("rows", 100, "in so many rows", low=2),
+        ),
+        lasting=True,
+        explains=True,
+        suits=_suits,
+        concerns=_concerns,
+    )
+)

@@ -1,0 +1,94 @@
+"""Labels that are all of one class in the whole run, where several are to be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, count, needs_steps
+from nodescope.debug.watch.target_comparisons import comparing, takes_two_forward
+from nodescope.ir.graph import Node
+
+_CLASSES: Final = frozenset({"cross_entropy", "nll_loss"})
+_BINARY: Final = frozenset({"bce", "bce_with_logits"})
+_OPS: Final = _CLASSES | _BINARY
+# Right answers that are put first by hand: the others are what they are told apart from.
+_JOINS: Final = frozenset({"concatenate", "stack"})
+
+
+def _begin(settings: Settings) -> Look:
+    examples, steps = settings["examples"], settings["num_steps"]
+    kinds: set[float] = set()  # of all losses of the program: judges have one each
+    seen = total = 0
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal seen, total
+        node, graph = sight.node, sight.graph
+        if len(kinds) > 1 or len(sight.inputs) != 2:
+            raise Inapplicable("labels are of several classes")
+        labels = sight.inputs[1].array
+        if node.op in _CLASSES and labels.dtype.kind not in "iu":
+            kinds.update((0.0, 1.0))
+            raise Inapplicable("labels are no numbers of classes")
+        found = np.unique(labels)
+        kinds.update(map(float, found[:2]))
+        seen += 1
+        total += labels.size
+        if len(kinds) != 1:
+            return None
+        if total < examples or seen < steps:
+            raise needs_steps(steps, seen)
+        if not graph.reaches_loss(node) or _joined(graph, node.inputs[0]):
+            return None
+        given = graph.given(node.inputs[1])
+        name = given.name if given is not None else "its labels"
+        line = f" (line {given.source.line})" if given is not None and given.source else ""
+        return Finding(
+            f"all of {total} labels of {name}{line} are of class {next(iter(kinds)):g}: there is "
+            "nothing to tell apart; are labels rounded to whole numbers, or never set?",
+            {"class": next(iter(kinds)), "labels": total},
+        )
+
+    return look
+
+
+def _joined(graph: ProgramGraph, value: int) -> bool:
+    """Whether scores are put together from columns, of which the first is the right one."""
+    for _ in range(4):
+        maker = graph.maker(value)
+        if maker is None:
+            return False
+        if maker.op in _JOINS:
+            return True
+        if len(maker.inputs) != 1:
+            return False
+        value = maker.inputs[0]
+    return False
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    return comparing(nodes, _OPS, "has labels, which must be of several classes")
+
+
+register(
+    Rule(
+        "labels_constant",
+        "all labels are of one class, in the whole run",
+        _begin,
+        ops=_OPS,
+        needs=frozenset({"summary", "inputs", "values", "history"}),
+        parameters=(
+            count("examples", 200, "so many labels", low=2),
+            count("num_steps", 10, "in so many steps", unit="steps", low=1),
+        ),
+        lasting=True,
+        explains=True,
+        suits=_suits,
+        concerns=takes_two_forward,
+    )
+)

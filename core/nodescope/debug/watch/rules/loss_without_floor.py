@@ -1,0 +1,191 @@
+"""A loss that falls below zero and on, as fast at the end as before: nothing bounds it.
+
+So falls a likelihood whose log-determinant has the wrong sign, or a divergence that is subtracted.
+A loss that has a floor slows down before it. Of several losses that play against each other,
+each may fall without end; they are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, count, needs_steps, number
+from nodescope.debug.watch.suiting import trains_weights
+from nodescope.ir.graph import Node
+
+_TERMS: Final = frozenset({"add", "subtract", "negative", "multiply", "divide", "mean", "sum"})
+_LOSSES: Final = frozenset({"loss", "elementwise", "reduction", "activation", "kernel", "norm"})
+_MOST_MARKS: Final = 512
+_PARTS: Final = 8
+_LATEST: Final = 4  # of the parts, which must fall alike
+_DEPTH: Final = 12
+
+
+class _Course:
+    """The means of a value over the run, thinned out as it goes on."""
+
+    __slots__ = ("_every", "_seen", "marks", "size", "total")
+
+    def __init__(self, size: int) -> None:
+        self.marks: list[float] = []
+        self.total = 0.0
+        self.size = size
+        self._seen, self._every = 0, 1
+
+    def take(self, mean: float) -> None:
+        self.total += mean
+        self._seen += 1
+        if self._seen % self._every:
+            return
+        self.marks.append(self.total / self._every)
+        self.total = 0.0
+        if len(self.marks) >= _MOST_MARKS:
+            pairs = zip(self.marks[::2], self.marks[1::2], strict=True)
+            self.marks = [(first + second) / 2 for first, second in pairs]
+            self._every *= 2
+
+    @property
+    def seen(self) -> int:
+        return self._seen
+
+    def parts(self) -> list[float]:
+        """The means over as many stretches of the run as `_PARTS`."""
+        marks, size = self.marks, len(self.marks) / _PARTS
+        ends = [round(part * size) for part in range(_PARTS + 1)]
+        return [sum(marks[a:b]) / (b - a) for a, b in pairwise(ends)]
+
+
+def _begin(settings: Settings) -> Look:
+    least, slower = settings["num_steps"], settings["slower"]
+    courses: dict[int, _Course] = {}
+
+    def look(sight: Sight) -> Finding | None:
+        mean = sight.summary.mean
+        if mean is None or not math.isfinite(mean) or sight.summary.nan_count:
+            raise Inapplicable("no finite loss is computed")
+        course = courses.setdefault(sight.value, _Course(sight.size))
+        course.take(mean)
+        losses = _losses(sight.graph)
+        if sight.value not in losses:
+            raise Inapplicable("no backward pass begins there")
+        if len(losses) != 1:
+            raise Inapplicable("several losses play with or against each other")
+        if course.seen < least:
+            raise needs_steps(least, course.seen)
+        if not _runs_away(course.parts(), slower):
+            return None
+        parts = course.parts()
+        term = _falling(sight.graph, sight.value, courses)
+        line = f" (line {term.source.line})" if term is not None and term.source is not None else ""
+        by = f", with {term.name}{line}" if term is not None else ""
+        return Finding(
+            f"it falls without a floor: from {course.marks[0]:.4g} to {course.marks[-1]:.4g}{by}, "
+            f"in the last eighth of the run by {parts[-2] - parts[-1]:.3g}, no slower than before; "
+            "is a sign wrong, or does a variance shrink to nothing?",
+            {"first": course.marks[0], "last": course.marks[-1]},
+        )
+
+    return look
+
+
+def _losses(graph: ProgramGraph) -> set[int]:
+    """The values where backward passes begin, also of compiled functions, whose do not run."""
+    found = set(graph.losses)
+    for owner, traced in graph.captured.items():
+        for value in traced.losses:
+            maker = traced.maker(value)
+            runs = graph.runs(owner, maker) if maker is not None else None
+            if runs is not None:
+                found.update(out for out in runs.outputs if graph.shape(out) == ())
+    return found
+
+
+def _runs_away(parts: Sequence[float], slower: float) -> bool:
+    """Whether a loss is negative, and falls in each of the latest parts as much as before."""
+    falls = [before - after for before, after in pairwise(parts)][-_LATEST:]
+    if min(falls) <= 0 or max(parts[-_LATEST:]) >= 0:
+        return False
+    steady = all(now >= slower * before for before, now in pairwise(falls))
+    return steady and falls[-1] >= slower * falls[0] and (
+        sum(falls) >= 0.25 * (max(parts) - min(parts))
+    )  # fmt: skip
+
+
+def _falling(graph: ProgramGraph, loss: int, courses: dict[int, _Course]) -> Node | None:
+    """The innermost term of a loss that falls as much as the loss does."""
+    value, sign, weight = loss, 1.0, 1.0
+    found: Node | None = None
+    for _ in range(_DEPTH):
+        maker = graph.maker(value)
+        if maker is None or maker.op not in _TERMS or value not in courses:
+            break
+        fallen = _fallen(courses.get(value)) * weight * sign
+        best = None
+        for port, given in enumerate(maker.inputs):
+            turn = -1.0 if maker.op == "negative" or (maker.op == "subtract" and port == 1) else 1.0
+            if given not in courses:
+                continue
+            scale = _scale(maker, courses[given].size, courses[value].size)
+            if scale is None:
+                continue
+            part = _fallen(courses[given]) * weight * abs(scale) * sign * turn
+            part = math.copysign(1.0, scale) * part
+            if part >= 0.7 * fallen and (best is None or part > best[0]):
+                best = part, given, turn * math.copysign(1.0, scale), abs(scale)
+        if best is None:
+            break
+        _, value, turn, scale = best
+        sign, weight = sign * turn, weight * scale
+        found = graph.maker(value)
+        if len(maker.inputs) == 2 and found is not None and found.op not in _TERMS:
+            break
+    return found
+
+
+def _fallen(course: _Course | None) -> float:
+    """By how much a value fell in the last half of the run."""
+    if course is None or len(course.marks) < 2:
+        return 0.0
+    return course.marks[len(course.marks) // 2] - course.marks[-1]
+
+
+def _scale(node: Node, size: int, result: int) -> float | None:
+    """What the mean of a term is multiplied with by a node; None if it is not one number."""
+    if node.op in ("multiply", "divide"):
+        if len(node.inputs) != 1:
+            return None
+        factor = node.attrs.get("x2", node.attrs.get("x1"))
+        if not isinstance(factor, int | float) or not factor:
+            return None
+        if node.op == "divide":
+            return None if "x1" in node.attrs else 1 / factor
+        return float(factor)
+    return size / result if node.op == "sum" else 1.0
+
+
+def _concerns(node: Node, graph: ProgramGraph) -> bool:
+    return node.phase == "forward" and (node.op in _TERMS or node.family in _LOSSES)
+
+
+register(
+    Rule(
+        "loss_without_floor",
+        "a loss falls below zero and on, no slower at the end than before",
+        _begin,
+        ("values", "losses"),
+        needs=frozenset({"summary", "history"}),
+        parameters=(
+            count("num_steps", 80, "steps to judge by", unit="steps", low=16),
+            number("slower", 0.9, "a fall below this share of the one before slows down", low=0),
+        ),
+        lasting=True,
+        suits=trains_weights("a loss that nothing bounds from below falls for ever"),
+        concerns=_concerns,
+    )
+)

@@ -1,0 +1,99 @@
+"""Codes of two views that are only drawn together: they become the same for all rows.
+
+It is judged where nothing else is compared with data, as labels or targets: these keep rows apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import (
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    needs_steps,
+    per_value,
+    percent,
+)
+from nodescope.debug.watch.target_comparisons import becomes_loss, takes_two_forward
+from nodescope.ir.graph import Node
+
+
+def _begin(settings: Settings) -> Look:
+    steps, rows, left_lt = settings["num_steps"], settings["rows"], settings["left"] / 100
+    first = 0.0
+    seen = 0
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal first, seen
+        shape = sight.spec.shape
+        if len(shape) != 2 or (shape[0] or 0) < rows or not _views(sight.graph, sight.node):
+            raise Inapplicable("no codes of two views are compared")
+        seen += 1
+        if seen > 1 and not becomes_loss(sight.graph, sight.node):
+            return None
+        codes = sight.inputs[0].array.astype(np.float64)
+        spread = float(np.sqrt(np.mean((codes - codes.mean(axis=0)) ** 2)))
+        first = first or spread
+        if seen < steps:
+            raise needs_steps(steps, seen)
+        if not first or not spread < left_lt * first:
+            return None
+        maker = sight.graph.maker(sight.node.inputs[0])
+        name = maker.name if maker is not None else "its codes"
+        return Finding(
+            f"the {shape[0]} rows of {name} have collapsed to one: they differ by {spread:.2g}, "
+            f"where it was {first:.2g} at first. Drawing two views together is met by one answer "
+            "for all; add what keeps the rows apart, as contrasts, a spread, or a predictor",
+            {"spread": spread, "first": first},
+        )
+
+    return look
+
+
+def _views(graph: ProgramGraph, node: Node) -> bool:
+    """Whether a node compares what one set of weights makes of different data."""
+    sides = [graph.leaves(value) for value in node.inputs]
+    weights = [{leaf.id for leaf in side if leaf.is_weight} for side in sides]
+    data = [{leaf.id for leaf in side if leaf.role == "input"} for side in sides]
+    return bool(weights[0] & weights[1]) and all(data) and data[0] != data[1]
+
+
+def _concerns(node: Node, graph: ProgramGraph) -> bool:
+    return takes_two_forward(node, graph)
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    if not any(node.phase == "backward" for node in nodes):
+        return ""
+    for node in nodes:
+        if node.op in ("subtract", "mse") and node.phase == "forward" and len(node.inputs) == 2:
+            return f"{node.name} may draw two views together"
+    return ""
+
+
+register(
+    Rule(
+        "views_collapse",
+        "codes of two views are drawn together until they are the same for all rows",
+        per_value(_begin),
+        ops=frozenset({"subtract", "mse"}),
+        needs=frozenset({"summary", "inputs", "values", "history"}),
+        parameters=(
+            count("num_steps", 20, "steps to judge by", unit="steps", low=2),
+            count("rows", 8, "codes of fewer rows are left alone", low=2),
+            percent("left", 5, "of the spread at first"),
+        ),
+        lasting=True,
+        explains=True,
+        suits=_suits,
+        concerns=_concerns,
+    )
+)
