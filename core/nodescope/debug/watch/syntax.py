@@ -79,10 +79,10 @@ def clears_between(tree: ast.Module, first: int, last: int) -> int:
     """The last line between two, neither included, that clears gradients; or 0."""
     lines = [calls_between(tree, first + 1, last - 1, "zero_grad")]
     for node in ast.walk(tree):
-        nothing = isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
-        if nothing and first < node.lineno < last and node.value.value is None:  # type: ignore
-            named = [getattr(target, "attr", "") for target in node.targets]  # type: ignore
-            lines += [node.lineno] if "grad" in named else []
+        if isinstance(node, ast.Assign) and first < node.lineno < last:
+            nothing = isinstance(node.value, ast.Constant) and node.value.value is None
+            if nothing and any(getattr(target, "attr", "") == "grad" for target in node.targets):
+                lines.append(node.lineno)
     return max(lines)
 
 

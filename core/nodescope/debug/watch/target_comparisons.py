@@ -33,6 +33,28 @@ def becomes_loss(graph: ProgramGraph, node: Node) -> bool:
     return False
 
 
+def is_only_loss(graph: ProgramGraph, node: Node) -> bool:
+    """Whether backward passes begin with what a node gives, or its mean, and nowhere else.
+
+    Who plays against another, or weighs losses, may be right without getting better.
+    """
+    if len(graph.losses) != 1:
+        return False
+    (loss,) = graph.losses
+    value = node.outputs[0]
+    for _ in range(3):
+        if value == loss:
+            return True
+        readers = [reader for reader in graph.readers(value) if reader.phase == "forward"]
+        if len(readers) != 1 or not readers[0].outputs:
+            return False
+        squares = readers[0].op == "power" and readers[0].attrs.get("x2") == 2
+        if not (squares or readers[0].op in ("mean", "square", "multiply")):
+            return False
+        value = readers[0].outputs[0]
+    return value == loss
+
+
 def target_port(graph: ProgramGraph, node: Node) -> int | None:
     """Which input of a node is data of the program, where the other one is made from weights."""
     if len(node.inputs) != 2:

@@ -21,6 +21,7 @@ from nodescope.debug.watch.rule import (
 )
 from nodescope.debug.watch.target_comparisons import (
     comparing,
+    is_only_loss,
     takes_two_forward,
     target_port,
 )
@@ -90,7 +91,7 @@ def _compared(held: dict[int, Array], blamed: dict[int, Finding], steps: int, le
         if seen < steps or rows < least:
             raise needs_steps(steps, seen)
         # Who weighs several tasks may well ask one for what it is given.
-        if not varies or len(graph.losses) != 1 or not graph.reaches_loss(node):
+        if not varies or not is_only_loss(graph, node):
             return None
         for value, same in equal.items():
             given = graph.given(node.inputs[port])

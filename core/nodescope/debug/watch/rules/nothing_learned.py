@@ -16,7 +16,6 @@ import numpy as np
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.observation import Inapplicable, MissingData, Sight
-from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import (
     Finding,
     Look,
@@ -28,6 +27,7 @@ from nodescope.debug.watch.rule import (
 )
 from nodescope.debug.watch.target_comparisons import (
     comparing,
+    is_only_loss,
     takes_two_forward,
     target_port,
 )
@@ -89,7 +89,7 @@ def _begin(settings: Settings) -> Look:
     def look(sight: Sight) -> Finding | None:
         nonlocal seen, every, fits
         graph, node = sight.graph, sight.node
-        if not fits or (seen > 1 and not _is_only_loss(graph, node)):
+        if not fits or (seen > 1 and not is_only_loss(graph, node)):
             raise Inapplicable("no loss alone compares predictions with labels or targets")
         taken = _taken(sight)
         before, targets = marks[-1] if marks else None, hash(_targets(sight))
@@ -213,28 +213,6 @@ def _of_classes(loss: float, labels: Array, scores: tuple[int | None, ...]) -> _
         return None
     counts = np.bincount(flat, minlength=classes).astype(np.float64)
     return _Totals(loss * flat.size, flat.size, counts, np.zeros(classes))
-
-
-def _is_only_loss(graph: ProgramGraph, node: Node) -> bool:
-    """Whether backward passes begin with what a node gives, or its mean, and nowhere else.
-
-    Who plays against another, or weighs losses, may be right without getting better.
-    """
-    if len(graph.losses) != 1:
-        return False
-    (loss,) = graph.losses
-    value = node.outputs[0]
-    for _ in range(3):
-        if value == loss:
-            return True
-        readers = [reader for reader in graph.readers(value) if reader.phase == "forward"]
-        if len(readers) != 1 or not readers[0].outputs:
-            return False
-        squares = readers[0].op == "power" and readers[0].attrs.get("x2") == 2
-        if not (squares or readers[0].op in ("mean", "square", "multiply")):
-            return False
-        value = readers[0].outputs[0]
-    return value == loss
 
 
 def _suits(nodes: Sequence[Node]) -> str:
