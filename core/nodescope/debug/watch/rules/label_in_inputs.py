@@ -1,4 +1,7 @@
-"""A column of the inputs that equals the target in each row: a model needs nothing but that."""
+"""A column of the inputs that equals the label in each row: a model needs nothing but that.
+
+Numbers to be predicted are left alone: an exercise may well ask for one of those that are given.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,7 @@ from nodescope.debug.watch.target_comparisons import (
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 
-_OPS: Final = frozenset({
-    "mse", "huber", "subtract", "cross_entropy", "nll_loss", "bce", "bce_with_logits",
-})  # fmt: skip
+_OPS: Final = frozenset({"cross_entropy", "nll_loss", "bce", "bce_with_logits"})
 _MOST_COLUMNS: Final = 4096
 
 
@@ -140,7 +141,7 @@ def _suits(nodes: Sequence[Node]) -> str:
 register(
     Rule(
         "label_in_inputs",
-        "a column of the inputs equals the target in each row",
+        "a column of the inputs equals the label in each row",
         _begin,
         needs=frozenset({"summary", "inputs", "values", "history"}),
         parameters=(

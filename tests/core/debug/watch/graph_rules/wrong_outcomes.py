@@ -132,12 +132,12 @@ def shares_cut_to_zero() -> None:
 
 
 def a_column_with_the_answer() -> None:
-    weight = ns.parameter(np.zeros((FEATURES + 1, 1), "f"), name="weight")
+    weight = ns.parameter(np.zeros((FEATURES + 1, CLASSES), "f"), name="weight")
     optimizer = optim.SGD([weight], lr=0.05)
-    table = np.concatenate([X, TARGETS[:, None]], axis=1)
+    table = np.concatenate([X, LABELS[:, None]], axis=1)
     for _ in ns.steps(range(8)):
         told = ns.tensor(table) @ weight  # hit: label_in_inputs
-        optimizer.minimize(nn.mse(told, ns.tensor(TARGETS[:, None])))
+        optimizer.minimize(nn.cross_entropy(told, LABELS))
 
 
 # ---------------------------------------------------------------- picks_all_pairs
