@@ -24,6 +24,7 @@ _LOSSES: Final = frozenset({"loss", "elementwise", "reduction", "activation", "k
 _MOST_MARKS: Final = 512
 _PARTS: Final = 8
 _LATEST: Final = 4  # of the parts, which must fall alike
+_FIRST: Final = 2  # parts that are left out of its range: a loss may begin anywhere
 _DEPTH: Final = 12
 
 
@@ -113,7 +114,7 @@ def _runs_away(parts: Sequence[float], slower: float) -> bool:
         return False
     steady = all(now >= slower * before for before, now in pairwise(falls))
     return steady and falls[-1] >= slower * falls[0] and (
-        sum(falls) >= 0.25 * (max(parts) - min(parts))
+        sum(falls) >= 0.25 * (max(parts[_FIRST:]) - min(parts))
     )  # fmt: skip
 
 
