@@ -25,6 +25,7 @@ _MOST_MARKS: Final = 512
 _PARTS: Final = 8
 _LATEST: Final = 4  # of the parts, which must fall alike
 _FIRST: Final = 2  # parts that are left out of its range: a loss may begin anywhere
+_OF_LOSS: Final = 0.15  # by what share of its size it must have fallen in these
 _DEPTH: Final = 12
 
 
@@ -115,6 +116,7 @@ def _runs_away(parts: Sequence[float], slower: float) -> bool:
     steady = all(now >= slower * before for before, now in pairwise(falls))
     return steady and falls[-1] >= slower * falls[0] and (
         sum(falls) >= 0.25 * (max(parts[_FIRST:]) - min(parts))
+        and sum(falls) >= _OF_LOSS * -parts[-1]
     )  # fmt: skip
 
 
