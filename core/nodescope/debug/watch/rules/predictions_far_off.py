@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from nodescope.debug.watch import register
 from nodescope.debug.watch.observation import Inapplicable, ObservedContent, Sight
 from nodescope.debug.watch.rule import (
@@ -51,8 +53,10 @@ def _begin(settings: Settings) -> Look:
         sizes = [_size(content) for content in sight.inputs]
         target_size, prediction_size = sizes[target], sizes[1 - target]
         far = far + 1 if target_size and prediction_size > factor * target_size else 0
-        large = target_size > _LARGE and becomes_loss(graph, node)
-        near = near + 1 if large and 0 < prediction_size < part * target_size else 0
+        # A few outliers would make all of the targets look large.
+        typical = _typical(sight.inputs[target]) if target_size > _LARGE else 0.0
+        large = typical > _LARGE and becomes_loss(graph, node)
+        near = near + 1 if large and 0 < prediction_size < part * typical else 0
         if far < steps and near < steps:
             if seen < steps:
                 raise needs_steps(steps, seen)
@@ -61,11 +65,12 @@ def _begin(settings: Settings) -> Look:
                  for maker in map(graph.maker, node.inputs)]  # fmt: skip
         if near >= steps:
             return Finding(
-                f"the targets, {names[target]}, have a root mean square of {target_size:.3g}, the "
-                f"predictions, {names[1 - target]}, of {prediction_size:.3g}: "
-                f"{target_size / prediction_size:.2g} times too small, in all of the last {near} "
-                "steps; scale the targets to about 1, by their mean and standard deviation",
-                {"part_lt": 100 * prediction_size / target_size},
+                f"half of the targets, {names[target]}, are above {typical:.3g} in magnitude, "
+                f"the predictions, {names[1 - target]}, have a root mean square of "
+                f"{prediction_size:.3g}: {typical / prediction_size:.2g} times too small, in all "
+                f"of the last {near} steps; scale the targets to about 1, by their mean and "
+                "standard deviation",
+                {"part_lt": 100 * prediction_size / typical},
             )
         return Finding(
             f"the predictions, {names[1 - target]}, have a root mean square of "
@@ -84,6 +89,14 @@ def _size(content: ObservedContent) -> float:
     if summary.norm is None or summary.nan_count or summary.inf_count or not elements:
         return 0.0
     return summary.norm / math.sqrt(elements)
+
+
+def _typical(content: ObservedContent) -> float:
+    """The median magnitude of the elements; 0 if they are not kept."""
+    array = content.array_or_none
+    if array is None or not array.size or array.dtype.kind not in "iuf":
+        return 0.0
+    return float(np.median(np.abs(array.astype(np.float64))))
 
 
 def _suits(nodes: Sequence[Node]) -> str:

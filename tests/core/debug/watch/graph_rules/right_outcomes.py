@@ -56,6 +56,15 @@ def millions_that_are_scaled() -> None:
         optimizer.minimize(nn.mse(1e6 * model(ns.tensor(X)), 1e6 * TARGETS[:, None]))
 
 
+def a_few_outliers_of_millions() -> None:
+    model, optimizer = scores(1)
+    wanted = TARGETS[:, None].copy()
+    wanted[::8] = 1e6
+    for _ in ns.steps(range(24)):
+        apart = model(ns.tensor(X)) - wanted
+        optimizer.minimize(np.mean(np.sqrt(1 + apart**2)))
+
+
 def a_likelihood_that_levels_off() -> None:
     """Far below zero, as of data that are all alike but for a thousandth."""
     data = 0.5 + 0.001 * RNG.normal(0, 1, (N, 2))
