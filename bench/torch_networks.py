@@ -75,7 +75,7 @@ class _Residual(nn.Module):
         return F.relu(y + self.downsample(x))
 
 
-def _resnet18() -> nn.Module:
+def resnet18_model() -> nn.Module:
     parts: list[nn.Module] = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     before = 64
     for after, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
@@ -95,15 +95,20 @@ def _step(model: nn.Module, loss: Callable[[], Any]) -> Callable[[], None]:
     return step
 
 
+def gpt2_model() -> nn.Module:
+    """Two layers, width 64, at most 64 words of 256 different ones."""
+    return _Gpt2(256, 64, 64, 4, 2)
+
+
 def gpt2() -> Callable[[], None]:
     """Two layers, width 64, 8 rows of 64 words."""
-    model, words = _Gpt2(256, 64, 64, 4, 2), torch.randint(0, 256, (8, 64))
+    model, words = gpt2_model(), torch.randint(0, 256, (8, 64))
     return _step(model, lambda: F.cross_entropy(model(words).flatten(0, 1), words.flatten()))
 
 
 def resnet18() -> Callable[[], None]:
     """ResNet-18 for pictures of 32 x 32, 4 at a time."""
-    model, x, y = _resnet18(), torch.randn(4, 3, 32, 32), torch.randint(0, 10, (4,))
+    model, x, y = resnet18_model(), torch.randn(4, 3, 32, 32), torch.randint(0, 10, (4,))
     return _step(model, lambda: F.cross_entropy(model(x), y))
 
 

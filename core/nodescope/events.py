@@ -12,18 +12,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import msgspec
 import numpy as np
 
+from nodescope.ir.block_demands import block_bytes, block_levels
 from nodescope.ir.capabilities import ENGINE, Framework
 from nodescope.ir.demands import Demand as Demand
 from nodescope.ir.demands import Opens as Opens
 from nodescope.ir.demands import union
 from nodescope.ir.graph import Graph, Node, ScopeDescribed, Value
 from nodescope.ir.provenance import Fate, KernelCost, MemoryReport, Rewrite
-from nodescope.ir.track import Track
+from nodescope.ir.track import Elements, Track
 from nodescope.telling import last_line, say
 from nodescope.thread_frames import has_no_room
 
@@ -37,10 +38,7 @@ AnyArray = Any
 HostKind = Literal[
     "data", "python", "library", "waiting", "input", "held", "held_along", "unobserved", "compiling"
 ]
-HOST_KINDS: tuple[HostKind, ...] = (
-    "data", "python", "library", "waiting", "input", "held", "held_along",
-    "unobserved", "compiling",
-)  # fmt: skip
+HOST_KINDS: tuple[HostKind, ...] = get_args(HostKind)
 
 
 class RunStarted(msgspec.Struct, frozen=True, tag=True):
@@ -233,6 +231,7 @@ class NodesFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
             (executions, 2).
         attrs: Attributes as in `NodeFinished`, by place on the track, where they differ.
         statistics: One row for each output, in the order of the track; None at level ``timing``.
+        elements: Copies of the outputs, as far as `Bus.block_bytes` asks for them, or None.
     """
 
     track: Track
@@ -242,6 +241,7 @@ class NodesFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
     thread: int
     attrs: dict[int, dict[str, Any]] = {}
     statistics: Array | None = None
+    elements: Elements | None = None
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -366,28 +366,14 @@ class RunFinished(msgspec.Struct, frozen=True, tag=True):
     time_ns: int
 
 
+# fmt: off
 Event = (
-    RunStarted
-    | FrameworkAttached
-    | GraphExtended
-    | ScopeDescribed
-    | GraphCaptured
-    | PassApplied
-    | Compiled
-    | StepStarted
-    | StepFinished
-    | NodeStarted
-    | NodeFinished
-    | NodesFinished
-    | NodeFailed
-    | GradientComputed
-    | GradientReached
-    | ValueEdited
-    | ArrayMoved
-    | HostSpan
-    | Logged
-    | RunFinished
+    RunStarted | FrameworkAttached | GraphExtended | ScopeDescribed | GraphCaptured | PassApplied
+    | Compiled | StepStarted | StepFinished | NodeStarted | NodeFinished | NodesFinished
+    | NodeFailed | GradientComputed | GradientReached | ValueEdited | ArrayMoved | HostSpan
+    | Logged | RunFinished
 )
+# fmt: on
 
 
 class Probe(Protocol):
@@ -416,12 +402,25 @@ class Bus:
         watched_ns: Time that watches have cost the program's threads so far.
         on_fault: Called with the probe and its exception when a probe was removed.
         catch_up: Called before an event, but for spans, to emit what happened earlier; or None.
+        learns: Whether steps that are observed now make later ones cheaper to observe; or None.
         on_change: Called when probes or their demands have changed.
     """
 
     __slots__ = (
-        "_lock", "_wanted", "catch_up", "demand", "edits", "held_ns", "leaves_out",
-        "leaves_out_call", "on_change", "on_fault", "origin_ns", "probes", "watched_ns",
+        "_lock",
+        "_wanted",
+        "catch_up",
+        "demand",
+        "edits",
+        "held_ns",
+        "learns",
+        "leaves_out",
+        "leaves_out_call",
+        "on_change",
+        "on_fault",
+        "origin_ns",
+        "probes",
+        "watched_ns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -433,6 +432,7 @@ class Bus:
         self.held_ns = self.watched_ns = 0
         self.on_fault: Callable[[Probe, Exception], None] = _report_fault
         self.catch_up: Callable[[], None] | None = None
+        self.learns: Callable[[], bool] | None = None
         self.on_change: Callable[[], None] | None = None
         self._lock = threading.RLock()  # reentrant: a signal handler may stop the program here
         self._wanted: dict[int, tuple[object, Demand]] = {}
@@ -456,14 +456,15 @@ class Bus:
         demand = self.demand
         if demand.starts or demand.gradients or demand.seen_whole:
             return None
-        most = 0
-        for probe in self.probes:
-            asked: Callable[[], Level | None] | None = getattr(probe, "block_level", None)
-            level = asked() if asked is not None else None
-            if level is None:
-                return None
-            most = max(most, LEVELS.index(level))
-        return LEVELS[most]
+        levels = block_levels(self.probes)
+        return None if None in levels else max((*levels, LEVELS[0]), key=LEVELS.index)
+
+    def block_bytes(self) -> int:
+        """How many bytes of the newest outputs probes want with `NodesFinished`; 0 for none.
+
+        A probe that wants some has a method ``block_bytes``.
+        """
+        return block_bytes(self.probes)
 
     def _changed(self) -> None:
         if self.on_change is not None:

@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 import torch
 
-from nodescope.adapters.torch.native_tap import choosing, fast_road
+from nodescope.adapters.torch.native_tap import choosing, copies, fast_road
 from nodescope.events import Level
+from nodescope.record.governor import governor
+from nodescope.record.governor.step_sampling import StepSampling
+from nodescope.record.newest import newest_values
+from nodescope.record.newest.held_values import HeldValues
 from nodescope.record.recording import Recording
 from tests.adapters.driving import recorded
 from tests.torch import step_programs
@@ -22,7 +26,7 @@ PROGRAMS = (*step_programs.FOLLOWED, *step_programs.NOT_FOLLOWED)
 
 
 def _run(
-    program: Callable[[], Any], path: Path, level: Level, patch: Patch, *, fast: bool
+    program: Callable[[], Any], path: Path, patch: Patch, *, fast: bool, **options: Any
 ) -> tuple[Any, dict[str, Any], int]:
     """What a program returns, its recording, and how many steps followed another."""
     roads: list[fast_road.FastRoad] = []
@@ -38,7 +42,7 @@ def _run(
     said: list[str] = []
     patch.setattr("nodescope.adapters.torch.attachment.say", said.append)
     torch.manual_seed(0)
-    result = recorded(path, program, level=level)
+    result = recorded(path, program, **options)
     assert not said
     return tensors(result), _contents(path), roads[0].steps
 
@@ -92,6 +96,11 @@ def _contents(path: Path) -> dict[str, Any]:
                 "nan_count, inf_count, zero_count, histogram, preview FROM summary"
             )
         )
+        contents["blobs"] = sorted(
+            (seq, number(value), array.dtype.name, array.shape, array.tobytes())
+            for value, seq in ask("SELECT value, seq FROM blob")
+            if (array := recording.array(value, seq)) is not None
+        )
         threads = ask("SELECT thread FROM execution ORDER BY seq")
         contents["threads"] = [threads.index(thread) for thread in threads]
     return contents
@@ -108,11 +117,6 @@ def _equal(fast: dict[str, Any], slow: dict[str, Any]) -> None:
             assert number == (expected and pytest.approx(expected, rel=1e-9, abs=1e-12))
 
 
-def _draws(contents: dict[str, Any]) -> bool:
-    """Whether operators drew random numbers, whose state is recorded with each."""
-    return any(b"generator" in attrs for _, attrs in contents["calls"])
-
-
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 @pytest.mark.parametrize("level", ["timing", "summary"])
 def test_the_recording_does_not_show_the_road(
@@ -120,10 +124,66 @@ def test_the_recording_does_not_show_the_road(
 ) -> None:
     torch.manual_seed(0)
     plain = tensors(program())
-    slow, expected, _ = _run(program, tmp_path / "slow.nscope", level, monkeypatch, fast=False)
-    fast, contents, steps = _run(program, tmp_path / "fast.nscope", level, monkeypatch, fast=True)
-    for results in (slow, fast):
+    ways = [
+        _run(program, tmp_path / f"{fast}.nscope", monkeypatch, fast=fast, level=level)
+        for fast in (False, True)
+    ]
+    for results, _, _ in ways:
         assert all(map(torch.equal, plain, results))
-    _equal(contents, expected)
-    if program in step_programs.FOLLOWED and not (level == "summary" and _draws(contents)):
-        assert steps >= 2
+    _equal(ways[1][1], ways[0][1])
+    assert ways[1][2] >= 2 or program in step_programs.NOT_FOLLOWED
+    assert ways[0][2] == 0
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_run_without_options_takes_it(
+    program: Callable[[], Any], tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """The newest values are kept whole, and steps are left out now and then."""
+    monkeypatch.setattr(StepSampling, "wants", lambda self, behind=False: self.steps % 4 != 3)
+    monkeypatch.setattr(fast_road.FastRoad, "learns", lambda self: False)
+    monkeypatch.setattr(newest_values, "SHARE_NS", 1 << 60)  # nothing depends on times
+    for name in ("_STRETCH_NS", "_TELLING_NS"):
+        monkeypatch.setattr(governor, name, 1 << 60)
+    torch.manual_seed(0)
+    plain = tensors(program())
+    options = {"newest": True, "max_slowdown": 2.0, "explicit": False}
+    ways = [
+        _run(program, tmp_path / f"{fast}.nscope", monkeypatch, fast=fast, **options)
+        for fast in (False, True)
+    ]
+    for results, _, _ in ways:
+        assert all(map(torch.equal, plain, results))
+    _equal(ways[1][1], ways[0][1])
+    assert ways[0][1]["blobs"]
+    # What is no module's, and was written to in a step that was left out, is new each time.
+    slow = (*step_programs.NOT_FOLLOWED, step_programs.buffers_written)
+    assert ways[1][2] >= 1 or program in slow
+
+
+@pytest.mark.parametrize("most_bytes", [4096, 40_000])
+def test_copies_go_where_there_is_room(most_bytes: int, tmp_path: Path, monkeypatch: Patch) -> None:
+    """Memory is filled several times in a step, and only the end of a step is kept."""
+    monkeypatch.setattr(copies, "CHUNK_BYTES", 2048)
+    monkeypatch.setattr(newest_values, "SHARE_NS", 1 << 62)
+    blobs = []
+    for fast in (False, True):
+        path = tmp_path / f"{fast}.nscope"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(HeldValues, "__init__", _less(HeldValues.__init__, most_bytes))
+            _, contents, steps = _run(step_programs.sgd, path, patch, fast=fast, newest=True)
+        assert (steps > 0) == fast
+        blobs.append({(seq, value): rest for seq, value, *rest in contents["blobs"]})
+    slow, kept = blobs
+    assert max(slow) == max(kept)
+    assert len(slow.keys() & kept.keys()) > len(slow) / 3
+    for key in slow.keys() & kept.keys():
+        assert kept[key] == slow[key]
+    assert sum(len(data) for *_, data in kept.values()) < most_bytes
+
+
+def _less(original: Callable[..., None], most_bytes: int) -> Callable[..., None]:
+    def init(self: Any, most: int, give_back: Any) -> None:
+        original(self, most_bytes, give_back)
+
+    return init

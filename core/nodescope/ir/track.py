@@ -44,3 +44,19 @@ class Track(msgspec.Struct, frozen=True):
     values: tuple[TrackValue, ...]
     firsts: tuple[int, ...]
     notes: dict[str, Any] = {}
+
+
+class Elements(msgspec.Struct, frozen=True, gc=False):
+    """Copies of outputs on a track.
+
+    Attributes:
+        memory: Bytes, as an array.
+        places: By output: where its elements begin in ``memory``, in C order; -1 without a copy.
+        nbytes: Of all copies.
+        holder: Keeps the memory from being used again as long as it is referred to.
+    """
+
+    memory: Any
+    places: tuple[int, ...]
+    nbytes: int
+    holder: Any = None

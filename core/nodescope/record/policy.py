@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from nodescope.events import Level, NodeFinished, StepFinished
+from nodescope.events import Level, NodeFinished, NodesFinished, StepFinished
 from nodescope.ir.graph import Node
 from nodescope.record.rows import Governed
 
@@ -18,11 +18,18 @@ class Policy(Protocol):
 
     limit: float
 
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether executions may be told in blocks now."""
+
     def started(self) -> None:
         """Note that the program begins."""
 
     def admit(self, event: NodeFinished) -> Level | None:
         """The level at which an execution is recorded; None if it is only counted."""
+
+    def admit_block(self, event: NodesFinished) -> None:
+        """Note executions that are recorded as they are told."""
 
     def took(self, node: Node | None, nanoseconds: int) -> None:
         """Account for the time spent on recording an execution, or on work that belongs to no

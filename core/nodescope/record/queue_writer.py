@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from nodescope.errors import RecordingError
@@ -231,8 +232,8 @@ class QueueWriter:
         if not self._awake:
             self._wake()
 
-    def _put_block(self, event: NodesFinished, *, latest_only: bool) -> None:
-        """Number executions that came in one order, and queue them together."""
+    def _put_block(self, event: NodesFinished, *, latest_only: bool) -> int:
+        """Number executions that came in one order, and queue them together; the first seq."""
         many, statistics = len(event.times), event.statistics
         weight = RECORD_BYTES + BLOCK_BYTES * many
         weight += statistics.nbytes if statistics is not None else 0
@@ -245,10 +246,13 @@ class QueueWriter:
                 self._lost_summaries += len(statistics) if statistics is not None else 0
             else:
                 self._queued += weight
+                if event.elements is not None:
+                    event = msgspec.structs.replace(event, elements=None)
                 self._queue.append(QueuedBlock(first, weight, event, latest_only))
         self._here.seq = last
         if not self._awake:
             self._wake()
+        return first
 
     def _raise_budget(self, budget_bytes: int) -> None:
         """Raise the budget for full arrays from now on."""

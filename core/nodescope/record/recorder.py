@@ -148,7 +148,7 @@ class Recorder(QueueWriter):
                 levels = self.levels
                 self._record(event, levels.top if levels.uniform else levels.of(event.node))
         elif isinstance(event, NodesFinished):
-            self._put_block(event, latest_only=self.levels.top == "graph")
+            self._block(event)
         elif isinstance(event, NodeStarted | GradientReached):
             pass
         elif isinstance(event, NodeFailed):
@@ -162,8 +162,26 @@ class Recorder(QueueWriter):
 
     def block_level(self) -> Level | None:
         """See `Bus.block_level`."""
-        whole = self.policy is None and self.newest is None
-        return "graph" if self._off else self.levels.of_blocks if whole else None
+        if self._off:
+            return "graph"
+        takes = self.policy is None or self.policy.takes_blocks
+        takes = takes and (self.newest is None or self.levels.top == "summary")
+        return self.levels.of_blocks if takes else None
+
+    def block_bytes(self) -> int:
+        """See `Bus.block_bytes`."""
+        return 0 if self._off or self.newest is None else self.newest.held.most_bytes
+
+    def _block(self, event: NodesFinished) -> None:
+        """Record executions that are told together."""
+        start, policy = _now(), self.policy
+        if policy is not None:
+            policy.admit_block(event)
+        first = self._put_block(event, latest_only=self.levels.top == "graph")
+        if self.newest is not None:
+            self.newest.hold_block(event, first)
+        if policy is not None:
+            policy.took(None, _now() - start)
 
     def _govern(self, event: NodeFinished, policy: Policy) -> None:
         """Record an execution, as far as there is time."""

@@ -89,7 +89,7 @@ class TorchAttachment:
     def rest(self) -> None:
         """Emit nothing until `wake`."""
         if self._road is not None:
-            self._road.end()
+            self._road.rest()
         self._operations.off = self._operations.gradients.off = True
         self._operations.values.gap += 1
         self._leave()

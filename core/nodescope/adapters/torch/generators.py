@@ -23,14 +23,18 @@ class Generators:
     """The states that a run keeps."""
 
     def __init__(self) -> None:
-        self._left = MOST_BYTES
+        self.left = MOST_BYTES
+        """How many bytes of states may still be kept."""
+        self.before = b""
+        """The state before the operator that is told next, which has run already; or ``b""``."""
 
     def state_before(self, signature: Signature, bound: Bound) -> bytes:
         """The state of the generator that an operator is about to draw from.
 
         ``b""`` if it draws nothing, draws on another device, or there is no room.
         """
-        if self._left <= 0 or not draws(plain_name(signature.native), signature.attrs(bound.plain)):
+        before, self.before = self.before, b""
+        if self.left <= 0 or not draws(plain_name(signature.native), signature.attrs(bound.plain)):
             return b""
         tensors = (*bound.inputs, *bound.overwritten)
         if not all(tensor.is_cpu for tensor in tensors):
@@ -48,6 +52,6 @@ class Generators:
         generator = torch.default_generator if generator is None else generator
         if generator.device.type != "cpu":
             return b""
-        state = generator.get_state().numpy().tobytes()
-        self._left -= len(state)
+        state = before or generator.get_state().numpy().tobytes()
+        self.left -= len(state)
         return bytes(state)

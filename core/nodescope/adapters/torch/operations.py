@@ -238,8 +238,8 @@ class Operations:
                 pending.entry.given = bound.plain
                 attrs = None
         if values.journal is not None:
-            if drawn:  # the state is another one each time
-                values.journal.spoil()
+            if drawn and values.journal.item is not None:
+                values.journal.item.draws = True
             self._note_end(values.journal, state, signature, bound, outputs, attrs)
         if drawn:  # of this execution alone: whoever notes attributes for others has done so above
             attrs = {**(node.attrs if attrs is None else attrs), GENERATOR_STATE: drawn}

@@ -19,6 +19,9 @@ import msgspec
 TRACING_NS: Final = 3_500.0
 """The assumed cost of making the events of one execution, until it is measured."""
 
+BLOCK_TRACING_NS: Final = 1_500.0
+"""The same of executions that are told in blocks."""
+
 STEPLESS_TRACING_NS: Final = 8_000.0
 """The same in a program without steps, where each call is looked up by its line."""
 
@@ -50,6 +53,7 @@ class StepCost(msgspec.Struct, frozen=True):
             depends on the machine: they share the interpreter's lock, and maybe a processor.
         fresh: The number of nodes that were defined.
         by_hand_ns: The part of `spent_ns` for nodes whose level a person chose.
+        in_blocks: The number of executions that were told in blocks.
     """
 
     wall_ns: float
@@ -58,6 +62,7 @@ class StepCost(msgspec.Struct, frozen=True):
     written_ns: float = 0.0
     fresh: int = 0
     by_hand_ns: float = 0.0
+    in_blocks: int = 0
 
     def since(self, before: StepCost) -> StepCost:
         """The difference to an earlier moment of the run; no part is longer than the whole."""
@@ -69,6 +74,7 @@ class StepCost(msgspec.Struct, frozen=True):
             min(self.written_ns - before.written_ns, wall_ns),
             self.fresh - before.fresh,
             self.by_hand_ns - before.by_hand_ns,
+            self.in_blocks - before.in_blocks,
         )
 
     @property
@@ -107,11 +113,25 @@ class CostModel:
             "disturbed": deque(maxlen=_WINDOW),
         }
         self._first = StepCost(0.0)
+        self._in_blocks = False
 
     @property
     def reliable(self) -> bool:
         """Whether there are enough observed steps and references to compare."""
         return min(self.references, len(self._steps["observed"])) >= COMPARED
+
+    def begin_blocks(self, cost: StepCost) -> bool:
+        """Whether an observed step is the first that was told in blocks for the most part.
+
+        What observing took until then is forgotten, as it says nothing about what follows.
+        """
+        if self._in_blocks or 2 * BLOCK_TRACING_NS * cost.in_blocks <= cost.tracing_ns:
+            return False
+        self._in_blocks = True
+        self._steps["observed"].clear()
+        self._steps["disturbed"].clear()
+        self.tracing = 1.0
+        return True
 
     def add(self, step: int, kind: Kind, cost: StepCost) -> None:
         """Add a step that has ended."""

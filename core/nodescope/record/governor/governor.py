@@ -16,11 +16,17 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from nodescope.errors import UsageError
-from nodescope.events import Bus, Demand, Level, NodeFinished, StepFinished
+from nodescope.events import Bus, Demand, Level, NodeFinished, NodesFinished, StepFinished
 from nodescope.ir.graph import Node
 from nodescope.record.capture_levels import WITH_ARRAYS
 from nodescope.record.governor import reports
-from nodescope.record.governor.cost_model import STEPLESS_TRACING_NS, TRACING_NS, StepCost
+from nodescope.record.governor.block_counts import BlockCounts
+from nodescope.record.governor.cost_model import (
+    BLOCK_TRACING_NS,
+    STEPLESS_TRACING_NS,
+    TRACING_NS,
+    StepCost,
+)
 from nodescope.record.governor.omissions import NodeCounts
 from nodescope.record.governor.step_sampling import Detail, StepSampling
 from nodescope.record.recorder import Recorder
@@ -74,10 +80,12 @@ class Governor:
         self._bus = bus if bus is not None else Bus()
         self._chosen, self._tell = chosen, tell
         self._counts: dict[int, NodeCounts] = {}
+        self._blocks = BlockCounts()
         # Totals of the run: recording on the program's threads, the part of it for nodes whose
         # level a person chose, and the assumed cost of making events.
         self._spent_ns = self._by_hand_ns = 0
         self._traced_ns = 0.0
+        self._in_blocks = 0
         self._tracing_ns = STEPLESS_TRACING_NS
         self._deciding = threading.RLock()  # a signal handler may begin a step, too
         self._state: _State = "outside"
@@ -108,11 +116,7 @@ class Governor:
             self._stretch_ends()  # before the execution is numbered: messages must not come later
         node, levels = event.node, self._levels
         with self._lock:
-            counts = self._counts.get(node.id)
-            if counts is None:
-                by_hand = levels.by_hand(node)
-                counts = NodeCounts(node, by_hand, by_hand or levels.top)
-                self._counts[node.id] = counts
+            counts = self._counts.get(node.id) or self._counted(node)
             counts.runs += 1
             self._traced_ns += self._tracing_ns
             level = levels.top if levels.uniform else levels.of(node)
@@ -128,6 +132,33 @@ class Governor:
                 self._recorder.skipped(node, counts.unsaid)
                 counts.unsaid = 0
         return level
+
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether executions may be told in blocks now: while all of them are recorded."""
+        return self.detail == "whole"
+
+    def admit_block(self, event: NodesFinished) -> None:
+        """Note executions that are recorded as they are told, within a step."""
+        many = len(event.times)
+        with self._lock:
+            if self._blocks.add(event, many):
+                for node in event.track.nodes:
+                    counts = self._counted(node)
+                    if counts.unsaid:
+                        self._recorder.skipped(node, counts.unsaid)
+                        counts.unsaid = 0
+            self._traced_ns += BLOCK_TRACING_NS * many
+            self._in_blocks += many
+
+    def _counted(self, node: Node) -> NodeCounts:
+        """The counts of a node."""
+        counts = self._counts.get(node.id)
+        if counts is None:
+            by_hand = self._levels.by_hand(node)
+            counts = NodeCounts(node, by_hand, by_hand or self._levels.top)
+            self._counts[node.id] = counts
+        return counts
 
     def took(self, node: Node | None, nanoseconds: int) -> None:
         """Recording an execution took so long."""
@@ -183,7 +214,8 @@ class Governor:
         """Whether the step that begins is not to be observed, and nothing needs to see it."""
         wanted, self._wanted = self._wanted, False
         sampling = self.sampling
-        if sampling.wants(behind=self._recorder.behind) or wanted:
+        learns = self._bus.learns is not None and self._bus.learns()
+        if sampling.wants(behind=self._recorder.behind) or wanted or learns:
             return False
         reason = self._bus.demand.seen_whole
         numbers = (sampling.of_observed, self.limit)
@@ -276,7 +308,9 @@ class Governor:
         """The cost of the run so far."""
         spent_ns, nodes = self._spent_ns + self._bus.watched_ns, len(self._counts)
         written_ns, now = self._recorder.writer_ns(), self._bus.ran_ns()
-        return StepCost(now, spent_ns, self._traced_ns, written_ns, nodes, self._by_hand_ns)
+        return StepCost(
+            now, spent_ns, self._traced_ns, written_ns, nodes, self._by_hand_ns, self._in_blocks
+        )
 
     # ------------------------------------------------------------ what is said
 
@@ -301,6 +335,8 @@ class Governor:
     def governed(self, most_nodes: int = _MOST_NODES) -> Governed:
         """What was left out so far, with so many nodes at most."""
         with self._lock:
+            for node, runs in self._blocks.taken():
+                self._counted(node).runs += runs
             counts = list(self._counts.values())
             left_out = [node.left_out() for node in counts if node.timed or node.counted]
             values = sum(node.values for node in counts)

@@ -127,6 +127,10 @@ class StepSampling:
 
     def observed(self, cost: StepCost) -> None:
         """A step was observed."""
+        tracing = self.model.tracing
+        if self.model.begin_blocks(cost):
+            self._charged_ns += tracing * self._tracing_ns
+            self._tracing_ns = 0.0
         self.outside(cost)
         self._row, self._row_ns = 0, 0.0
         self._step_ended("observed", cost)

@@ -17,6 +17,9 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from nodescope.events import Array
+from nodescope.record.newest.held import ENTRY_BYTES
+from nodescope.record.newest.held import Held as Held
+from nodescope.record.newest.held_block import HeldBlock
 
 STEPS: Final = 2
 """The number of last observed training steps, or observed calls outside of steps, held whole."""
@@ -28,27 +31,6 @@ SHARE_BYTES: Final = 16 << 20
 """Held values larger than this in total are not written at an interval."""
 
 _MOST: Final = 16_384
-_ENTRY_BYTES: Final = 512
-
-
-class Held(NamedTuple):
-    """The outputs of one execution, copied.
-
-    Attributes:
-        outputs: Arrays by value. For arrays of other libraries, their captures, which are resolved
-            before they are written.
-        layouts: Strides of the arrays that are not in C order.
-        attrs: Attributes as in `NodeFinished`, if not recorded yet.
-        summarised: Whether their statistics are recorded, or will be.
-    """
-
-    seq: int
-    step: int
-    outputs: tuple[tuple[int, Any], ...]
-    nbytes: int
-    layouts: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    attrs: dict[str, Any] | None = None
-    summarised: bool = True
 
 
 class Whole(NamedTuple):
@@ -81,7 +63,7 @@ class HeldValues:
         self._give_back = give_back
         # Of steps, and of executions that no outside call holds; in front, older ones still to be
         # checked.
-        self._items: deque[Held] = deque()
+        self._items: deque[Held | HeldBlock] = deque()
         self._steps: deque[int] = deque(maxlen=STEPS)
         # Of calls outside of steps, the newest last; in front, older ones still to be checked.
         self._calls: deque[list[Held]] = deque()
@@ -95,7 +77,7 @@ class HeldValues:
 
     def fits(self, nbytes: int) -> bool:
         """Whether arrays of this size may wait here at all; counted if not."""
-        if nbytes + _ENTRY_BYTES <= self.most_bytes:
+        if nbytes + ENTRY_BYTES <= self.most_bytes:
             return True
         self.too_large += 1
         return False
@@ -118,10 +100,13 @@ class HeldValues:
         while len(calls) > STEPS and (not calls[0] or calls[0][-1].seq <= self.checked):
             self._drop(calls.popleft())
 
-    def add(self, item: Held) -> None:
-        """Hold the outputs of an execution."""
-        (self._calls[-1] if self._calling else self._items).append(item)
-        self.nbytes += item.nbytes + _ENTRY_BYTES
+    def add(self, item: Held | HeldBlock) -> None:
+        """Hold the outputs of an execution, or of several within a step."""
+        if self._calling and isinstance(item, Held):
+            self._calls[-1].append(item)
+        else:
+            self._items.append(item)
+        self.nbytes += item.nbytes + ENTRY_BYTES
         self._count += 1
         while self.nbytes > self.most_bytes or self._count > _MOST:
             if self._items:
@@ -142,7 +127,7 @@ class HeldValues:
             return False
         self._apart.add((value, seq))
         if len(self._apart) > self._most_apart:  # nothing is taken of what has been released
-            outputs = chain(self._items, *self._calls)
+            outputs = [*self._items, *chain(*self._calls)]
             oldest = min([item.seq for item in outputs], default=seq)
             self._apart = {item for item in self._apart if item[1] >= oldest}
             self._most_apart = max(_MOST, 2 * len(self._apart))
@@ -151,10 +136,11 @@ class HeldValues:
     def take(self) -> Whole:
         """Take out the executions of the newest steps and calls, in order."""
         oldest = self._steps[0] if self._steps else 0
+        self._open(lambda item: item.step >= oldest)
         calls = list(self._calls)[-STEPS:]
-        items = [item for item in self._items if item.step >= oldest]
+        newest = [item for item in self._items if isinstance(item, Held) and item.step >= oldest]
         older = [item for item in self._items if item.step < oldest]
-        items = sorted(chain(items, *calls), key=attrgetter("seq"))
+        items = sorted(chain(newest, *calls), key=attrgetter("seq"))
         self._taken = {(value, item.seq) for item in items for value, _ in item.outputs}
         self._taken |= self._apart
         whole = self._whole(items)
@@ -167,9 +153,11 @@ class HeldValues:
 
     def take_between(self, first: int, end: int) -> Whole:
         """Take out the executions with ``first <= seq < end``, in order."""
+        self._open(lambda item: item.seq < end and item.end > first)
         between: list[Held] = []
-        for items in (self._items, *self._calls):
-            inside = [item for item in items if first <= item.seq < end]
+        held: list[deque[Any] | list[Any]] = [self._items, *self._calls]
+        for items in held:
+            inside = [item for item in items if isinstance(item, Held) and first <= item.seq < end]
             if inside:
                 rest = [item for item in items if not first <= item.seq < end]
                 items.clear()
@@ -179,6 +167,23 @@ class HeldValues:
         self._forget(between)
         self._saved |= {(value, item.seq) for item in between for value, _ in item.outputs}
         return self._whole(between)
+
+    def _open(self, wanted: Callable[[HeldBlock], bool]) -> None:
+        """Replace some of the blocks by their executions."""
+        blocks = [item for item in self._items if isinstance(item, HeldBlock) and wanted(item)]
+        if not blocks:
+            return
+        opened: deque[Held | HeldBlock] = deque()
+        for item in self._items:
+            if isinstance(item, HeldBlock) and wanted(item):
+                executions = item.executions()
+                self._forget((item,))
+                self.nbytes += sum([one.nbytes + ENTRY_BYTES for one in executions])
+                self._count += len(executions)
+                opened.extend(executions)
+            else:
+                opened.append(item)
+        self._items = opened
 
     def _whole(self, items: Iterable[Held]) -> Whole:
         """Executions without the values that were kept individually."""
@@ -194,16 +199,18 @@ class HeldValues:
             ]
         return Whole(tuple(items))
 
-    def _forget(self, items: Sequence[Held]) -> None:
+    def _forget(self, items: Sequence[Held | HeldBlock]) -> None:
         """Update the sizes after executions were taken out."""
-        self.nbytes -= sum([item.nbytes + _ENTRY_BYTES for item in items])
+        self.nbytes -= sum([item.nbytes + ENTRY_BYTES for item in items])
         self._count -= len(items)
 
     def _let_go(self) -> None:
         self._drop((self._items.popleft(),))
 
-    def _drop(self, items: Sequence[Held]) -> None:
+    def _drop(self, items: Sequence[Held | HeldBlock]) -> None:
         self._forget(items)
         for item in items:
+            if isinstance(item, HeldBlock):  # its memory belongs to whoever told of it
+                continue
             for _, array in item.outputs:
                 self._give_back(array)

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.events import NodeFinished, StepStarted
+from nodescope.events import NodeFinished, NodesFinished, StepStarted
 from nodescope.record.buffers import Buffers, layouts_of
 from nodescope.record.captures import capture, known_bytes
 from nodescope.record.newest.first_nonfinite import FirstNonfinite, Span
+from nodescope.record.newest.held_block import HeldBlock
 from nodescope.record.newest.held_values import (
     SHARE_BYTES,
     SHARE_NS,
@@ -117,6 +118,18 @@ class NewestValues:
             self.held.add(Held(seq, event.step, tuple(captured), nbytes, (), attrs, not late))
         if not event.step:
             self._share_when_due(event.end_ns)
+
+    def hold_block(self, event: NodesFinished, seq: int) -> None:
+        """Hold the outputs of executions that were told together, the first of which is ``seq``."""
+        block = HeldBlock.of(event, seq)
+        if block is None:
+            return
+        with self._lock:
+            held = self.held
+            large = block.larger_than(held.most_bytes)
+            held.too_large += large
+            held.made_room += block.missing - large
+            held.add(block)
 
     def share(self) -> None:
         """Write the held values of the newest steps."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodescope.record.governor.cost_model import StepCost
+from nodescope.record.governor.cost_model import BLOCK_TRACING_NS, StepCost
 from nodescope.record.governor.step_sampling import Detail, StepSampling
 
 US = 1000.0
@@ -380,3 +380,15 @@ def test_while_the_writer_is_behind_no_stretch_is_recorded_whole() -> None:
     took = StepCost(20_000 * US, 1000 * US)
     assert sampling.stretch(took, "whole", behind=True) == "times"
     assert sampling.stretch(took, "times", behind=False) == "whole"
+
+
+def test_once_steps_are_told_in_blocks_what_they_took_before_is_forgotten() -> None:
+    sampling = StepSampling(2.0)
+    for _ in range(20):
+        sampling.observed(StepCost(100e6, 80e6, 3_500.0 * 1000))
+    before = sampling.cost_ns
+    sampling.observed(StepCost(22e6, 1e6, BLOCK_TRACING_NS * 1000, in_blocks=1000))
+    assert before > 80e6
+    assert sampling.cost_ns < 10e6
+    sampling.observed(StepCost(100e6, 80e6, 3_500.0 * 1000))  # now and then one is not
+    assert sampling.cost_ns < 50e6

@@ -19,10 +19,13 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
+import torch
 
 from nodescope.adapters.torch import places
+from nodescope.adapters.torch.generators import GENERATOR_STATE
+from nodescope.adapters.torch.native_tap.copies import Memory, Pool
 from nodescope.adapters.torch.native_tap.journal import After, StepJournal
-from nodescope.adapters.torch.native_tap.returning import bring_back
+from nodescope.adapters.torch.native_tap.returning import Told, bring_back
 from nodescope.adapters.torch.native_tap.scripts import Scripts
 from nodescope.adapters.torch.native_tap.step_script import StepScript, scripted
 from nodescope.adapters.torch.places import Place
@@ -35,7 +38,10 @@ if TYPE_CHECKING:
     from nodescope.adapters.torch.operations import Operations
 
 VARIABLE: Final = "NODESCOPE_TORCH_FAST"
-
+_MOST_TRIES: Final = 5
+"""The first steps of a run define nodes, the next ones are taken down, then one follows them."""
+_MOSTLY: Final = 0.75
+"""A step that followed a script so far was of its kind, whatever came then."""
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -79,8 +85,15 @@ class FastRoad:
         self.journal: StepJournal | None = None
         self.steps = 0
         self._scripts = Scripts()
-        self._followed = 0  # steps that followed it since Python knew all
-        self._base: int | None = None  # of the last of these
+        self._open = self._gradients = False
+        self._tries = 0  # steps that began observed
+        # A script that a step has followed to its end without Python having been told.
+        self._earlier: StepScript | None = None
+        self._base = self._gap = 0
+        self._epoch: object = None
+        self._lost: StepScript | None = None  # followed by most of the step
+        self._pool = Pool()
+        self._memory: Memory | None = None
         self._known_before = 0
         self._marks: dict[tuple[Any, ...], int] = {}
         self._state: ThreadState | None = None
@@ -91,16 +104,16 @@ class FastRoad:
         bus = self._emitter.bus
         places.tell(self._library)
         follow(self.mark)
-        bus.on_change = self.interrupt
+        bus.on_change, bus.learns = self.interrupt, self.learns
         try:
             yield
         finally:
-            bus.on_change = bus.catch_up = None
+            bus.on_change = bus.catch_up = bus.learns = None
             follow(None)
 
     def give_up(self, error: Exception) -> None:
         """Follow nothing any more."""
-        self._off, self.following = True, None
+        self._off, self.following, self._earlier = True, None, None
         self._emitter.bus.catch_up = None
         self._take_down(None)
         self._library.stop()
@@ -108,47 +121,110 @@ class FastRoad:
 
     # Steps
 
+    @property
+    def away(self) -> bool:
+        """Whether Python does not know everything: of this step, or of the one before it."""
+        return self.following is not None or self._earlier is not None
+
+    @_guarded(False)
+    def learns(self) -> bool:
+        """Whether the step that begins should be observed, so that later ones can follow it."""
+        return not (self._off or self.steps or self._tries >= _MOST_TRIES)
+
     @_guarded()
     def step_begins(self) -> None:
         """A step begins: it follows a script, or is taken down."""
         if self._off:
             return
         level = self._emitter.bus.block_level()
-        before, followed = self.following, False
-        if before is not None:
-            followed = self._library.position() == len(before)
-            self.flush()
-            self._scripts.ended(before if followed else None)
-        elif self.journal is not None:
-            made = scripted(self._library, self.journal, self._operations, self._known_before)
-            self._scripts.ended(None if made is None else self._scripts.add(made))
-            self._take_down(None)
-        else:
-            self._scripts.ended(None)
-        script = self._scripts.next()
+        self._step_ended()
+        self._gradients = torch.is_grad_enabled()
+        script = self._scripts.next(gradients=self._gradients)
         if script is not None and not self._may(script, level):
             script = None
-        self.steps += followed
-        if followed and script is before and script is not None:
-            _, self._base = self._library.stop()
-            self._followed += 1
-            self._follow(script, level)
-            return
-        self.lose()
-        if script is not None and script.fits(self._operations):
-            self._follow(script, level)
+        checked: list[tuple[int, int]] | None = None
+        if script is not None and script is self._earlier:
+            if self._operations.values.gap == self._gap:
+                checked = []
+            elif script.resumes:  # what Python knows is what it has to know
+                checked = script.fits(self._operations)
+        if checked is None:
+            self.lose()
+            checked = None if script is None else script.fits(self._operations)
+        if script is not None and checked is not None:
+            self._follow(script, level, checked)
         elif level is not None:
             self._known_before = self._library.record()
             self._take_down(StepJournal(self._emitter.identity.version))
+        self._open = True
+        self._tries += 1
+
+    @_guarded()
+    def rest(self) -> None:
+        """Nothing is observed for now."""
+        if not self._off:
+            self._step_ended()
+            self._library.stop()
+
+    def _step_ended(self) -> None:
+        """Note what the step was that has ended, if one has."""
+        if not self._open:
+            return
+        self._open = False
+        before, journal = self.following, self.journal
+        was: StepScript | None = None
+        if before is not None:
+            position = self._library.position()
+            if position == len(before):
+                self.flush()
+                _, self._base = self._library.stop()
+                self._earlier, self._gap = before, self._operations.values.gap
+                self._epoch = self._emitter.epoch
+                self._follow_nothing()
+                self.steps += 1
+                was = before
+            else:
+                self.lose()
+        if journal is not None:
+            was = scripted(self._library, journal, self._operations, self._known_before)
+            was = None if was is None else self._scripts.add(was)
+            self._take_down(None)
+        self._scripts.ended(was or self._lost, gradients=self._gradients)
+        self._lost = None
 
     def _may(self, script: StepScript, level: str | None) -> bool:
-        return level is not None and (level != "summary" or script.summarised)
+        bus = self._emitter.bus
+        if level != "summary":
+            return level is not None
+        return script.summarised and script.arrays == (bus.demand.arrays is not False)
 
-    def _follow(self, script: StepScript, level: str | None) -> None:
+    def _follow(
+        self, script: StepScript, level: str | None, checked: list[tuple[int, int]]
+    ) -> None:
+        library, bus = self._library, self._emitter.bus
         self._state = current()
         self.following = script
-        self._emitter.bus.catch_up = self.flush
-        self._library.follow(script.handle, level == "summary")
+        bus.catch_up = self.flush
+        most = bus.block_bytes() if level == "summary" else 0
+        wanted = script.copies.within(most)
+        if wanted is not None:
+            library.keep(script.handle, wanted.tobytes())
+        library.follow(script.handle, level == "summary", self._operations.generators.left, checked)
+        self._renew(script, 0)
+
+    def _renew(self, script: StepScript, item: int) -> None:
+        """Give the observer memory for the copies from an item on."""
+        executions = script.executed[item]
+        room = 0 if executions == len(script.track.nodes) else script.copies.room_from(executions)
+        self._memory = self._pool.take(room) if room else None
+        self._library.hold(self._memory.bytes if self._memory is not None else None)
+
+    def _follow_nothing(self) -> None:
+        self.following = None
+        self._emitter.bus.catch_up = None
+        if self._memory is not None:
+            self._library.hold(None)
+            self._memory = None
 
     def _take_down(self, journal: StepJournal | None) -> None:
         self.journal = journal
@@ -157,21 +233,31 @@ class FastRoad:
     @_guarded()
     def lose(self) -> None:
         """Follow no script any more: Python sees each operator from the next one on."""
-        script, self.following = self.following, None
+        script = self.following or self._earlier
         if script is None:
             return
-        position, base = self._library.stop()
-        self.flush(script)
-        self._emitter.bus.catch_up = None
+        position, base, followed = 0, 0, None
+        if self._earlier is not None:
+            followed = self._base, self._gap
+        if self.following is not None:
+            position, base = self._library.stop()
+            self.flush(script)
+            self._follow_nothing()
+            if position > _MOSTLY * len(script):
+                self._lost = script
+        elif self._epoch is self._emitter.epoch:  # the step goes on as it seems
+            position, base, followed = len(script), self._base, None
+        self._earlier = None
+        told = list(map(Told._make, self._library.tell()))
+        if position == 0:  # the step has come to none
+            told = [one._replace(now=False) for one in told]
         bring_back(
-            self._operations, script, self._library.tell(), position, base,
-            followed=self._base if self._followed else None, state=self._state,
-        )  # fmt: skip
-        self._followed, self._base = 0, None
+            self._operations, script, told, position, base, followed=followed, state=self._state
+        )
 
     @_guarded()
     def end(self) -> None:
-        """The run ends, or goes unobserved."""
+        """The run ends."""
         self.lose()
         self._take_down(None)
         self._library.stop()
@@ -191,24 +277,31 @@ class FastRoad:
         taken = self._library.take() if script is not None else None
         if taken is None or script is None:
             return
-        first, last, notes, statistics, varied = taken
+        first, last, notes, statistics, varied, drawn, begin = taken
         ran = slice(script.executed[first], script.executed[last])
         bus, state = self._emitter.bus, self._state
+        if drawn and drawn[-1][0] >= last:  # Python sees this operator after all
+            self._operations.generators.before = drawn.pop()[1]
         if ran.start == ran.stop or state is None:
             return
         attrs: dict[int, dict[str, Any]] = {}
-        table = None
+        table = elements = None
         if statistics is not None:
             table = np.frombuffer(statistics, dtype=STATISTICS)
             attrs = {at: known for at, known in script.attrs.items() if ran.start <= at < ran.stop}
             for place, given in varied:
                 self._attrs(script, place, given, attrs)
+            if self._memory is not None:
+                elements = script.copies.elements(self._memory, ran.start, ran.stop, begin)
+        for place, drew in drawn:
+            self._drew(script, place, drew, attrs)
         times = script.times(first, last, notes, bus.origin_ns)
         bus.emit(
             NodesFinished(
-                script.track, ran.start, times, self._emitter.step, state.thread, attrs, table
+                script.track, ran.start, times, self._emitter.step, state.thread, attrs, table,
+                elements,
             )
-        )
+        )  # fmt: skip
 
     def _attrs(
         self, script: StepScript, place: int, given: list[tuple[int, Any]],
@@ -226,6 +319,22 @@ class FastRoad:
             attrs[at] = now
         else:
             attrs.pop(at, None)
+
+    def _drew(
+        self, script: StepScript, place: int, state: bytes, attrs: dict[int, dict[str, Any]]
+    ) -> None:
+        """The state from which an operator drew, as an attribute."""
+        self._operations.generators.left -= len(state)
+        at = script.executed[place + 1] - 1
+        attrs[at] = {**attrs.get(at, script.track.nodes[at].attrs), GENERATOR_STATE: state}
+
+    @_guarded()
+    def flushed(self) -> None:
+        """Emit what was noted, on the thread that follows the script."""
+        script = self.following
+        self.flush()
+        if script is not None and self._library.full():
+            self._renew(script, self._library.position())
 
     # Where the program is
 
@@ -254,7 +363,7 @@ class FastRoad:
                 id = script.id_at(slot, geometry_of(tensor), self._library.position())
                 if id:
                     return id
-            self.lose()
+        self.lose()
         return self._operations.values.known(tensor)
 
     @_guarded(False)

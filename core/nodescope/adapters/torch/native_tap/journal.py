@@ -83,11 +83,12 @@ class Item:
         attrs: As emitted with the execution.
         updates: Storages that belong to a parameter, by number.
         pair: For a gradient: ids of the parameter and of the gradient.
+        draws: Whether the state of a generator was recorded with it.
     """
 
     __slots__ = (
-        "after", "attrs", "changes", "entered", "leaves", "linked", "outputs", "pair", "plain",
-        "signature", "updates",
+        "after", "attrs", "changes", "draws", "entered", "leaves", "linked", "outputs", "pair",
+        "plain", "signature", "updates",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -102,6 +103,7 @@ class Item:
         self.updates: list[tuple[int, str]] = []
         self.pair: tuple[int, int] | None = None
         self.after: After | None = None
+        self.draws = False
 
 
 class StepJournal:

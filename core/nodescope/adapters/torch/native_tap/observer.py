@@ -103,7 +103,7 @@ class NativeTap:
         if what == BEGINS:
             if self._begins_step(given):
                 return True
-            if road.following is not None:
+            if road.away:
                 road.lose()
             journal = road.journal
             if journal is not None:
@@ -113,7 +113,7 @@ class NativeTap:
                 self._note_end(journal)
             return call
         if what == FLUSHES:
-            road.flush()
+            road.flushed()
         elif what == ENDED:
             given.start = start
             self._operations.end(given, more, end)

@@ -6,7 +6,7 @@ Invariant: afterwards, all is as if Python had seen every operator.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nodescope.adapters.torch.native_tap.journal import DETACHED, WROTE, Change
 from nodescope.adapters.torch.places import Quiet
@@ -18,63 +18,74 @@ if TYPE_CHECKING:
     from nodescope.adapters.torch.operations import Operations
 
 
+class Told(NamedTuple):
+    """A storage that lives.
+
+    Attributes:
+        slot, number: Its slot in the script, and its number.
+        now: Whether the step has come to it.
+        version: Autograd's, when the script changed it last.
+    """
+
+    slot: int
+    number: int
+    now: bool
+    version: int
+
+
 def bring_back(
-    operations: Operations, script: StepScript, told: Sequence[tuple[int, int, bool]],
-    position: int, base: int, *, followed: int | None, state: ThreadState | None,
+    operations: Operations, script: StepScript, told: Sequence[Told], position: int, base: int, *,
+    followed: tuple[int, int] | None, state: ThreadState | None,
 ) -> None:  # fmt: skip
     """Bring what Python knows to a place of the script.
 
     Args:
         operations: Of the run.
         script: What was followed.
-        told: Slot and number of the storages that live, and whether they are of this step.
+        told: The storages that live.
         position: How many items were followed in this step.
         base: The sequence number of autograd at the step's first item.
-        followed: That of the step before, if it followed the script, too.
+        followed: That of the step before, if it followed the script, too; and `Values.gap` then.
         state: The state of the thread that followed it.
     """
-    _values(operations, script, told, position, followed=followed is not None)
+    _values(operations, script, told, position, None if followed is None else followed[1])
     _counts(operations, script, position)
     if followed is not None:
-        _links(operations, script, len(script), followed)
+        _links(operations, script, len(script), followed[0])
     if position:
         _links(operations, script, position, base)
     if state is current():
         _place(operations, script, position, state)
-    _updates(operations, script, position, {slot: number for slot, number, now in told if now})
+    _updates(operations, script, position, {one.slot: one.number for one in told if one.now})
 
 
 def _values(
-    operations: Operations, script: StepScript, told: Sequence[tuple[int, int, bool]],
-    position: int, *, followed: bool,
+    operations: Operations, script: StepScript, told: Sequence[Told], position: int,
+    earlier_gap: int | None,
 ) -> None:  # fmt: skip
     storages = operations.values.storages
-    now = {slot: number for slot, number, current in told if current}
-    if followed:
+    if earlier_gap is not None:
         earlier = object()
-        before = [(slot, number) for slot, number, current in told if not current]
-        before += [
-            (slot, number)
-            for slot, number in enumerate(script.slots)
-            if number <= script.known_before
-        ]
-        for slot, number in before:
-            memory = storages.numbered(number)
+        for one in told:
+            if one.now and one.number > script.known_before:
+                continue
+            memory = storages.numbered(one.number)
             if memory is not None:
-                for _, change in script.by_slot.get(slot, ()):
-                    _apply(operations, memory, change, earlier)
-    for slot, number in now.items():
-        memory = storages.numbered(number)
+                for _, change in script.by_slot.get(one.slot, ()):
+                    _apply(memory, change, earlier, earlier_gap, one.version)
+    token, gap = operations.emitter.epoch, operations.values.gap
+    for one in told:
+        memory = storages.numbered(one.number) if one.now else None
         if memory is not None:
-            for place, change in script.by_slot.get(slot, ()):
+            for place, change in script.by_slot.get(one.slot, ()):
                 if place < position:
-                    _apply(operations, memory, change, operations.emitter.epoch)
+                    _apply(memory, change, token, gap, one.version)
 
 
-def _apply(operations: Operations, memory: Memory, change: Change, token: object) -> None:
+def _apply(memory: Memory, change: Change, token: object, gap: int, counter: int) -> None:
     if change.kind == WROTE:
         memory.wrote(change.id, change.geometry)
-    known = Known(change.id, memory.version, token, operations.values.gap, -1)
+    known = Known(change.id, memory.version, token, gap, counter)
     if change.kind == DETACHED:
         memory.detached = {**(memory.detached or {}), change.geometry: known}
     else:

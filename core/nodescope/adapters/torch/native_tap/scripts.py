@@ -1,7 +1,7 @@
 """Scripts: the steps that a run has taken down, and which of them the next step may follow.
 
-After the same steps as before, the step comes that came then: a training step, or now and then an
-evaluation. A wrong guess costs time only.
+After the same steps as before, the step comes that came then: one with a full batch, or the last
+one of an epoch. Steps with and without gradients are told apart. A wrong guess costs time only.
 
 Invariant: bounded, however many kinds of steps there are.
 """
@@ -27,8 +27,9 @@ class Scripts:
         self._known: dict[_Kind, StepScript] = {}  # the one that was made last is the last
         self._kinds: dict[tuple[int, ...], _Kind] = {}
         self._count = 0
-        self._past: tuple[_Kind, ...] = ()
-        self._came: dict[tuple[_Kind, ...], _Kind] = {}
+        # Of steps with gradients, and of those without: the latest, and what came after these.
+        self._past: dict[bool, tuple[_Kind, ...]] = {True: (), False: ()}
+        self._came: dict[tuple[bool, tuple[_Kind, ...]], _Came] = {}
 
     def add(self, script: StepScript) -> StepScript:
         """Keep a script; it replaces an earlier one of the same kind."""
@@ -43,16 +44,41 @@ class Scripts:
             self._kinds.pop(self._known.pop(oldest).kind, None)
         return script
 
-    def ended(self, script: StepScript | None) -> None:
+    def ended(self, script: StepScript | None, *, gradients: bool) -> None:
         """Note what the step that has ended was."""
         kind = 0 if script is None else self._kinds.get(script.kind, 0)
-        if len(self._came) < _MOST_CASES or self._past in self._came:
-            self._came[self._past] = kind
-        self._past = (*self._past, kind)[-_LOOKED_BACK:]
+        past = self._past[gradients]
+        came = self._came.get((gradients, past))
+        if came is None:
+            if len(self._came) < _MOST_CASES:
+                self._came[gradients, past] = _Came(kind)
+        elif came.kind == kind:
+            came.missed = False
+        elif came.missed:
+            came.kind, came.missed = kind, False
+        else:
+            came.missed = True
+        self._past[gradients] = (*past, kind)[-_LOOKED_BACK:]
 
-    def next(self) -> StepScript | None:
+    def next(self, *, gradients: bool) -> StepScript | None:
         """The script that the next step is likely to follow, if any."""
-        kind = self._came.get(self._past)
-        if kind is None:
-            kind = self._past[-1] if self._past else 0
-        return self._known.get(kind)
+        past = self._past[gradients]
+        came = self._came.get((gradients, past))
+        if came is not None:
+            return self._known.get(came.kind)
+        kinds = [kind for kind in past[-2:] if kind]  # of two that are new, one is taken down
+        return self._known.get(kinds[-1]) if kinds else None
+
+
+class _Came:
+    """What came after some steps.
+
+    Attributes:
+        kind: What comes mostly.
+        missed: Whether something else came the last time.
+    """
+
+    __slots__ = ("kind", "missed")
+
+    def __init__(self, kind: _Kind) -> None:
+        self.kind, self.missed = kind, False

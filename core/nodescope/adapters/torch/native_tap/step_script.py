@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 
-from nodescope.adapters.torch.native_tap.journal import Change, First, Item, StepJournal
+from nodescope.adapters.torch.native_tap.copies import Copies
+from nodescope.adapters.torch.native_tap.journal import READ, Change, First, Item, StepJournal
+from nodescope.adapters.torch.native_tap.same_elements import same_elements
 from nodescope.adapters.torch.storages import Geometry, Owner
 from nodescope.ir.graph import TensorSpec
 from nodescope.ir.identity import Entry
@@ -46,13 +48,16 @@ class StepScript:
         track: What is executed, in order.
         executed: By item, its first execution on the track; one more at the end.
         owners: Storages older than the step that were emitted as data, with their owners.
+        arrays: What `Demand.arrays` was.
+        resumes: Whether what must be known when the step begins is never changed by it.
     """
 
     def __init__(
         self, handle: Any, slots: Sequence[int], journal: StepJournal, summarised: bool,
-        owners: dict[int, Owner | None], known_before: int,
+        owners: dict[int, Owner | None], known_before: int, *, arrays: bool,
     ) -> None:  # fmt: skip
         self.handle, self.summarised, self.known_before = handle, summarised, known_before
+        self.arrays = arrays
         self.items: list[Item] = journal.items
         self.slots = tuple(slots)
         self.slot_of = {number: slot for slot, number in enumerate(slots)}
@@ -64,11 +69,17 @@ class StepScript:
                 slot = self.slot_of.get(change.number)
                 if slot is not None:
                     self.by_slot.setdefault(slot, []).append((place, change))
+        self.resumes = not any(
+            change.kind != READ
+            for first in self.firsts
+            for _, change in self.by_slot.get(self.slot_of.get(first.number, -1), ())
+        )
         entries = [entered.entry for item in self.items for entered in item.entered]
         self.kind = tuple(entry.node.id for entry in entries)
         self._defined = [(entry, entry.node, entry.values) for entry in entries]
         self.version = journal.version
         self.track = _track(entries)
+        self.copies = Copies(self.track)
         counts = [len(item.entered) for item in self.items]
         self.executed = (0, *itertools.accumulate(counts))
         self._item_of = np.repeat(np.arange(len(counts)), counts)
@@ -89,37 +100,43 @@ class StepScript:
     def __len__(self) -> int:
         return len(self.items)
 
-    def fits(self, operations: Operations) -> bool:
-        """Whether a step that begins now would be taken down as this one was."""
+    def fits(self, operations: Operations) -> list[tuple[int, int]] | None:
+        """Whether a step that begins now would be taken down as this one was.
+
+        Returns:
+            None if not; else slots with the version that autograd must have counted there.
+        """
         emitter, values = operations.emitter, operations.values
         if emitter.identity.version != self.version:
             if any(
                 entry.node is not node or entry.values is not known
                 for entry, node, known in self._defined
             ):
-                return False
+                return None
             self.version = emitter.identity.version
         memory_of = values.storages.by_number
         for number, owner in self.owners.items():
             memory = memory_of(number)
             if memory is None or memory.owner is None:
-                return False
+                return None
             if owner is not None and memory.owner != owner:
-                return False
+                return None
+        checked: list[tuple[int, int]] = []
         for first in self.firsts:
             memory = memory_of(first.number)
             if memory is None or memory.owner is not None:
-                return False
+                return None
             known = None
             if memory.detached is not None and not first.differentiable:
                 known = memory.detached.get(first.geometry)
             known = known or memory.known.get(first.geometry)
             if (
                 known is None or known.id != first.id or known.version != memory.version
-                or known.gap != values.gap
             ):  # fmt: skip
-                return False
-        return True
+                return None
+            if known.gap != values.gap:
+                checked.append((self.slot_of[first.number], known.counter))
+        return checked
 
     def times(self, first: int, last: int, notes: bytes, origin_ns: int) -> np.ndarray[Any, Any]:
         """Start and end of each execution of some items, in nanoseconds since the run began."""
@@ -173,7 +190,7 @@ def scripted(
     recorded = library.recorded()
     if recorded is None or not recorded or len(recorded) != len(journal.items):
         return None
-    told: list[tuple[tuple[int, ...], tuple[int | None, ...]]] = []
+    told: list[tuple[tuple[int, ...], tuple[int | None, ...], bool, bool]] = []
     summarised = True
     entries: set[int] = set()
     owners: dict[int, Owner | None] = {}
@@ -186,7 +203,7 @@ def scripted(
         if not is_operator:
             if item.entered or item.changes:
                 return None
-            told.append(((), ()))
+            told.append(((), (), False, False))
             continue
         if reported != bool(item.entered) or len(item.leaves) != max(len(item.entered) - 1, 0):
             return None
@@ -195,7 +212,7 @@ def scripted(
                 return None
             entries.add(id(entered.entry))
         if not reported:
-            told.append(((), ()))
+            told.append(((), (), False, False))
             continue
         leaves = tuple(_index(inputs, number, geometry) for number, geometry, _ in item.leaves)
         results = tuple(_result(inputs, outputs, output) for output in item.outputs if output != ())
@@ -208,9 +225,11 @@ def scripted(
             return None
         item.linked = after - 1 if item.linked is not None else None
         owners.update((number, owner) for number, _, owner in item.leaves if number <= known_before)
-        told.append((leaves, results))  # type: ignore[arg-type]
+        told.append((leaves, results, item.signature.is_seeded, item.draws))  # type: ignore[arg-type]
     handle, slots = library.make(told)
-    return StepScript(handle, slots, journal, summarised, owners, known_before)
+    library.reuse(handle, *(part.tobytes() for part in same_elements(journal.items, known_before)))
+    arrays = operations.emitter.bus.demand.arrays is not False
+    return StepScript(handle, slots, journal, summarised, owners, known_before, arrays=arrays)
 
 
 def _index(facts: Sequence[Fact], number: int, geometry: Geometry) -> int | None:

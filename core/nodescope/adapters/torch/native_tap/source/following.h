@@ -61,7 +61,7 @@ inline void drop_script(PyObject* capsule) {
   delete (std::shared_ptr<Script>*)PyCapsule_GetPointer(capsule, "script");
 }
 
-// make([(leaves, results), ...]) -> the script of what was recorded, and the slot of each storage
+// make([(leaves, results, may draw random numbers, draws them), ...]) -> the script of what was recorded, and the slot of each storage
 inline PyObject* make(PyObject*, PyObject* told) {
   std::shared_ptr<Script> script;
   std::vector<uint64_t> numbers;
@@ -73,7 +73,10 @@ inline PyObject* make(PyObject*, PyObject* told) {
     }
     for (size_t i = 0; i < raw.size(); i++) {
       PyObject *leaves, *results;
-      if (!PyArg_ParseTuple(PyList_GET_ITEM(told, i), "O!O!", &PyTuple_Type, &leaves, &PyTuple_Type, &results)) return nullptr;
+      int seeded, draws;
+      if (!PyArg_ParseTuple(PyList_GET_ITEM(told, i), "O!O!pp", &PyTuple_Type, &leaves, &PyTuple_Type, &results, &seeded, &draws)) return nullptr;
+      raw[i].seeded = seeded;
+      raw[i].draws = draws;
       for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(leaves); j++) {
         long leaf = PyLong_AsLong(PyTuple_GET_ITEM(leaves, j));
         if (leaf < 0 || size_t(leaf) >= raw[i].inputs.size()) { PyErr_SetString(PyExc_IndexError, "no such input"); return nullptr; }
@@ -95,16 +98,70 @@ inline PyObject* make(PyObject*, PyObject* told) {
   return Py_BuildValue("(NN)", capsule, slots);
 }
 
-// follow(script, with statistics)
+// follow(script, with statistics, bytes of states, [(slot, version), ...])
 inline PyObject* follow(PyObject*, PyObject* arguments) {
-  PyObject* capsule;
+  PyObject *capsule, *slots;
   int with_statistics;
-  if (!PyArg_ParseTuple(arguments, "Op", &capsule, &with_statistics)) return nullptr;
+  long long states;
+  if (!PyArg_ParseTuple(arguments, "OpLO!", &capsule, &with_statistics, &states, &PyList_Type, &slots)) return nullptr;
   auto* script = (std::shared_ptr<Script>*)PyCapsule_GetPointer(capsule, "script");
   if (!script) return nullptr;
-  road().follow(*script, &here(), with_statistics, now());
+  std::vector<std::pair<uint32_t, int64_t>> checked;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(slots); i++) {
+    unsigned slot;
+    long long version;
+    if (!PyArg_ParseTuple(PyList_GET_ITEM(slots, i), "IL", &slot, &version)) return nullptr;
+    checked.push_back({slot, version});
+  }
+  road().follow(*script, &here(), with_statistics, now(), states, checked);
   Py_RETURN_NONE;
 }
+
+// keep(script, bytes of the copy of each output, as 64-bit integers)
+inline PyObject* keep(PyObject*, PyObject* arguments) {
+  PyObject* capsule;
+  Py_buffer bytes;
+  if (!PyArg_ParseTuple(arguments, "Oy*", &capsule, &bytes)) return nullptr;
+  auto* script = (std::shared_ptr<Script>*)PyCapsule_GetPointer(capsule, "script");
+  if (script) road().keep(**script, std::vector<int64_t>((int64_t*)bytes.buf, (int64_t*)bytes.buf + bytes.len / 8));
+  PyBuffer_Release(&bytes);
+  if (!script) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// reuse(script, same, before): by output, which statistics are of the same elements, as 32-bit integers
+inline PyObject* reuse(PyObject*, PyObject* arguments) {
+  PyObject* capsule;
+  Py_buffer same, before;
+  if (!PyArg_ParseTuple(arguments, "Oy*y*", &capsule, &same, &before)) return nullptr;
+  auto* script = (std::shared_ptr<Script>*)PyCapsule_GetPointer(capsule, "script");
+  auto numbers = [](const Py_buffer& bytes) { return std::vector<int32_t>((int32_t*)bytes.buf, (int32_t*)bytes.buf + bytes.len / 4); };
+  if (script) road().reuse(**script, numbers(same), numbers(before));
+  PyBuffer_Release(&same);
+  PyBuffer_Release(&before);
+  if (!script) return nullptr;
+  Py_RETURN_NONE;
+}
+
+// hold(memory or None): where copies are put from now on. Called on the thread that follows a script, or
+// while none is followed.
+inline PyObject* hold(PyObject*, PyObject* memory) {
+  static Py_buffer held{};
+  Py_buffer buffer{}, before;
+  if (memory != Py_None && PyObject_GetBuffer(memory, &buffer, PyBUF_WRITABLE) < 0) return nullptr;
+  {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    road().room() = Room{(char*)buffer.buf, int64_t(buffer.len), 0, 0};
+    road().full = false;
+    before = held;
+    held = buffer;
+  }
+  PyBuffer_Release(&before);
+  Py_RETURN_NONE;
+}
+
+// full() -> whether the next operator has no room for its copies.
+inline PyObject* full(PyObject*, PyObject*) { return PyBool_FromLong(road().full); }
 
 // position() -> how many items of the script were followed
 inline PyObject* position(PyObject*, PyObject*) {
@@ -124,19 +181,21 @@ inline PyObject* interrupt(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// take() -> (first, last, notes, statistics or None, [(item, [(argument, value), ...]), ...]) of what was
-// followed since the last call, or None
+// take() -> (first, last, notes, statistics or None, [(item, [(argument, value), ...]), ...], [(item, state), ...],
+// where its copies begin) of what was followed since the last call, or None
 inline PyObject* take(PyObject*, PyObject*) {
   Road& road = nodescope::road();
   std::vector<Note> notes;
   std::vector<Statistics> statistics;
   std::vector<Varied> varied;
+  std::vector<Drawn> drawn;
   size_t first, last;
+  int64_t from;
   {
     std::lock_guard<std::mutex> guard(storages().lock);
     first = road.taken();
     last = road.position();
-    if (!road.script() || first >= last) Py_RETURN_NONE;
+    if (!road.script() || (first >= last && road.drawn().empty())) Py_RETURN_NONE;
     road.taken() = last;
     notes.assign(road.notes().begin() + first, road.notes().begin() + last);
     auto& items = road.script()->items;
@@ -145,6 +204,9 @@ inline PyObject* take(PyObject*, PyObject*) {
       statistics.assign(road.statistics().begin() + from, road.statistics().begin() + to);
     }
     std::swap(varied, road.varied());
+    std::swap(drawn, road.drawn());
+    from = road.room().taken;
+    road.room().taken = road.room().at;
   }
   road.flushed_ns = now();
   auto bytes = [](const auto& rows) { return PyBytes_FromStringAndSize((const char*)rows.data(), rows.size() * sizeof(rows[0])); };
@@ -156,20 +218,23 @@ inline PyObject* take(PyObject*, PyObject*) {
       return Py_BuildValue("(nN)", Py_ssize_t(plain.argument), object_of(plain.value, argument));
     }));
   });
-  return Py_BuildValue("(nnNNN)", Py_ssize_t(first), Py_ssize_t(last), bytes(notes),
-                       road.with_statistics() ? bytes(statistics) : none(), others);
+  PyObject* states = list_of(drawn, [](const Drawn& one) {
+    return Py_BuildValue("(ny#)", Py_ssize_t(one.position), one.state.data(), Py_ssize_t(one.state.size()));
+  });
+  return Py_BuildValue("(nnNNNNL)", Py_ssize_t(first), Py_ssize_t(last), bytes(notes),
+                       road.with_statistics() ? bytes(statistics) : none(), others, states, (long long)from);
 }
 
-// tell() -> [(slot, number, whether of this step), ...] of storages that live
+// tell() -> [(slot, number, whether of this step, version), ...] of storages that live
 inline PyObject* tell(PyObject*, PyObject*) {
-  struct Told { uint32_t slot; uint64_t number; bool now; };
+  struct Told { uint32_t slot; uint64_t number; bool now; int64_t version; };
   std::vector<Told> all;
   {
     std::lock_guard<std::mutex> guard(storages().lock);
-    road().tell([&](uint32_t slot, uint64_t number, bool now) { all.push_back({slot, number, now}); });
+    road().tell([&](uint32_t slot, uint64_t number, bool now, int64_t version) { all.push_back({slot, number, now, version}); });
   }
   return list_of(all, [](const Told& one) {
-    return Py_BuildValue("(IKO)", one.slot, (unsigned long long)one.number, one.now ? Py_True : Py_False);
+    return Py_BuildValue("(IKOL)", one.slot, (unsigned long long)one.number, one.now ? Py_True : Py_False, (long long)one.version);
   });
 }
 
@@ -201,6 +266,10 @@ inline PyObject* arrived(PyObject*, PyObject* arguments) {
     {"recorded", recorded, METH_NOARGS, "What was recorded."}, \
     {"make", make, METH_O, "Make a script of what was recorded."}, \
     {"follow", follow, METH_VARARGS, "Follow a script."}, \
+    {"keep", keep, METH_VARARGS, "How many bytes of each output are copied."}, \
+    {"reuse", reuse, METH_VARARGS, "Which outputs have the elements of others."}, \
+    {"hold", hold, METH_O, "Where copies are put."}, \
+    {"full", full, METH_NOARGS, "Whether the next operator has no room."}, \
     {"position", position, METH_NOARGS, "How many items of the script were followed."}, \
     {"stop", stop, METH_NOARGS, "Follow it no longer."}, \
     {"interrupt", interrupt, METH_NOARGS, "The next operator is not followed."}, \

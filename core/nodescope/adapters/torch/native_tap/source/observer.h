@@ -255,7 +255,7 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
   if (follows && !failed && road().end(last(call.outputs(), thread.op->returns), thread.start, end)) {
     thread.kept.clear();
     thread.call = nullptr;
-    if (C10_UNLIKELY(end - road().flushed_ns > kFlushedNs)) flush(thread, end);
+    if (C10_UNLIKELY(road().full || end - road().flushed_ns > kFlushedNs)) flush(thread, end);
     return;
   }
   if (follows || thread.reported) {

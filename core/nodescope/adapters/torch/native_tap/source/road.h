@@ -8,6 +8,7 @@
 #pragma once
 #include "script.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/EmptyTensor.h>
 
 #include <atomic>
@@ -16,6 +17,19 @@
 namespace nodescope {
 
 struct Note { int64_t start, end; };
+
+// Of an operator that is not the script's after all, it is the state before it all the same.
+struct Drawn { uint32_t position; std::string state; };
+
+// Where copies of elements are put, see `hold` of following.h.
+struct Room {
+  char* memory = nullptr;
+  int64_t size = 0;
+  int64_t at = 0, taken = 0;          // how much is filled, and how much of that was told
+};
+
+// Of statistics: what the elements were that they are of.
+struct Source { int64_t version = -1; uint64_t print = 0; };
 
 struct Varied { uint32_t position; std::vector<Plain> plain; };
 
@@ -27,6 +41,7 @@ class Road {
   std::atomic<bool> interrupted{false};
   const void* thread = nullptr;       // the one whose operators the script has
   int64_t flushed_ns = 0;             // when notes were taken last
+  bool full = false;                  // the next operator has no room for its copies
 
   // ------------------------------------------------------------ recording
 
@@ -102,15 +117,27 @@ class Road {
 
   // ------------------------------------------------------------ following
 
-  void follow(std::shared_ptr<Script> script, const void* of_thread, bool with_statistics, int64_t now) {
+  // `states` is how many bytes of states of generators may be noted; `checked` are slots with the
+  // version that autograd must have counted there.
+  void follow(std::shared_ptr<Script> script, const void* of_thread, bool with_statistics, int64_t now, int64_t states,
+              const std::vector<std::pair<uint32_t, int64_t>>& checked) {
     std::lock_guard<std::mutex> guard(storages().lock);
     leave();
+    carries_ = script == script_ && position_ == script->items.size() && with_statistics && with_statistics_ && !rested_;
+    rested_ = false;
     if (script != script_) {
+      sources_.assign(script->statistics, {});
       script_ = std::move(script);
       bound_.assign(script_->slots.size(), nullptr);
       notes_.assign(script_->items.size(), {});
+      versions_.assign(script_->slots.size(), -1);
     }
     else std::fill(bound_.begin(), bound_.end(), nullptr);
+    checked_.assign(script_->slots.size(), -1);
+    for (auto& one : checked) if (one.first < checked_.size()) checked_[one.first] = one.second;
+    states_left_ = states;
+    drawn_.clear();
+    full = false;
     with_statistics_ = with_statistics;
     if (with_statistics) statistics_.resize(script_->statistics);
     position_ = taken_ = 0;
@@ -132,6 +159,32 @@ class Road {
     return position_;
   }
 
+  // Nothing is observed for now.
+  void rest() {
+    stop();
+    capturing_ = false;
+    rested_ = true;
+  }
+
+  void reuse(Script& script, std::vector<int32_t> same, std::vector<int32_t> before) {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    script.same = std::move(same);
+    script.before = std::move(before);
+    script.same.resize(script.statistics, -1);
+    script.before.resize(script.statistics, -1);
+  }
+
+  // Say how many bytes of each output are copied.
+  void keep(Script& script, std::vector<int64_t> bytes) {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    script.kept = std::move(bytes);
+    script.kept.resize(script.statistics, 0);
+    for (auto& item : script.items) {
+      item.bytes = 0;
+      for (size_t at = 0; at < item.leaves.size() + item.results.size(); at++) item.bytes += aligned(script.kept[item.statistics + at]);
+    }
+  }
+
   // Whether an operator is the script's next one; then `end` follows.
   bool begin(Operator& op, c10::ArrayRef<const c10::IValue> given, int64_t place) {
     std::vector<c10::IValue> dropped;  // freeing a tensor may need the GIL, so without the lock
@@ -144,22 +197,29 @@ class Road {
     tensors_.clear();
     varies_ = false;
     size_t at = 0;
-    bool same = matches(given, item->inputs, [&](int32_t kind) { return at < item->structure.size() && item->structure[at++] == kind; },
+    held_.assign(given.begin(), given.end());
+    bool same = matches(boxed(held_), item->inputs, [&](int32_t kind) { return at < item->structure.size() && item->structure[at++] == kind; },
                         [&, plain = size_t(0)](uint32_t, const c10::IValue& value) mutable {
       if (plain >= item->plain.size()) return false;
       Same one = compare(item->plain[plain++].value, value);
       varies_ |= one == Same::varied;
       return one != Same::no;
     });
-    if (!same || at != item->structure.size() || (varies_ && !item->reported)) return false;
-    held_.assign(given.begin(), given.end());
-    tensors_.clear();
-    each_part(boxed(held_), [](int32_t) { return true; }, [&](const at::Tensor& tensor) { tensors_.push_back(&tensor); return true; },
-              [](uint32_t, const c10::IValue&) { return true; });
-    if (with_statistics_) {
-      Statistics* to = statistics_.data() + item->statistics;
-      for (uint32_t leaf : item->leaves) if (!summed(*tensors_[leaf], *to++)) { std::swap(held_, dropped); return false; }
+    if (!same || at != item->structure.size() || (varies_ && (!item->reported || item->seeded)) ||
+        (room_.memory && item->bytes > room_.size - room_.at)) {
+      std::swap(held_, dropped);
+      return false;
     }
+    filled_ = room_.at;
+    if (with_statistics_) {
+      uint32_t place = item->statistics;
+      for (uint32_t leaf : item->leaves) {
+        note_version(item->inputs[leaf].slot, *tensors_[leaf]);
+        if (!summed(*tensors_[leaf], place) || !kept(*tensors_[leaf], place++)) { std::swap(held_, dropped); return false; }
+      }
+    }
+    else for (uint32_t leaf : item->leaves) note_version(item->inputs[leaf].slot, *tensors_[leaf]);
+    if (item->draws && with_statistics_ && states_left_ > 0) note_state(given);
     return true;
   }
 
@@ -179,13 +239,21 @@ class Road {
       std::swap(results_, tensors_);
       if (!same) return false;
       if (with_statistics_) {
-        Statistics* to = statistics_.data() + item->statistics + item->leaves.size();
+        uint32_t place = item->statistics + uint32_t(item->leaves.size());
         for (int32_t result : item->results) {
-          bool told = result == kScalar ? summarise_number(returned, *to) :
-                        summed(result >= 0 ? *results_[result] : *tensors_[-1 - result], *to);
+          bool told;
+          if (result == kScalar) told = number(returned, statistics_[place], place);
+          else {
+            const at::Tensor& tensor = result >= 0 ? *results_[result] : *tensors_[-1 - result];
+            told = summed(tensor, place) && kept(tensor, place);
+          }
           if (!told) return false;
-          to++;
+          place++;
         }
+      }
+      for (int32_t result : item->results) {
+        if (result >= 0) note_version(item->outputs[result].slot, *results_[result]);
+        else if (result != kScalar) note_version(item->inputs[-1 - result].slot, *tensors_[-1 - result]);
       }
       if (C10_UNLIKELY(varies_)) {
         Varied varied{uint32_t(position_), {}};
@@ -197,6 +265,12 @@ class Road {
     }
     std::swap(held_, dropped);
     position_++;
+    if (room_.memory) {
+      room_.at = filled_;
+      size_t at = position_;
+      while (at < script_->items.size() && !script_->items[at].op) at++;
+      full = at < script_->items.size() && script_->items[at].bytes > room_.size - room_.at;
+    }
     return true;
   }
 
@@ -235,9 +309,10 @@ class Road {
   const std::vector<Statistics>& statistics() const { return statistics_; }
   bool with_statistics() const { return with_statistics_; }
   std::vector<Varied>& varied() { return varied_; }
+  std::vector<Drawn>& drawn() { return drawn_; }
+  Room& room() { return room_; }
 
-  // told(slot, number) for the storages of this step that live, and older(slot, number) for those of
-  // earlier ones; Python knows these from now on.
+  // told(slot, number, of this step, version) for storages that live; Python knows these from now on.
   template <class Told>
   void tell(Told told) {
     for (auto* addresses : {&older_, &made_})
@@ -245,11 +320,11 @@ class Road {
         auto* known = storages().find(address);
         if (known && !known->reference.expired()) {
           known->told = true;
-          told(known->slot, known->number, known->cycle == cycle_);
+          told(known->slot, known->number, known->cycle == cycle_, known->version);
         }
       }
     for (size_t slot = 0; slot < bound_.size(); slot++)
-      if (bound_[slot] && script_->slots[slot]) told(uint32_t(slot), script_->slots[slot], true);
+      if (script_->slots[slot] && versions_[slot] >= 0) told(uint32_t(slot), script_->slots[slot], bound_[slot] != nullptr, versions_[slot]);
     older_.clear();
     made_.clear();
   }
@@ -318,6 +393,7 @@ class Road {
     uint64_t number = script_->slots[slot];
     auto* known = storages().find(address);
     if (number ? !known || known->number != number : known != nullptr) return false;
+    if (C10_UNLIKELY(checked_[slot] >= 0) && checked_[slot] != version_of(tensor)) return false;
     if (!known) {
       known = &storages().added(tensor, address);
       made_.push_back(address);
@@ -328,22 +404,81 @@ class Road {
     return true;
   }
 
-  static bool summed(const at::Tensor& tensor, Statistics& to) {
+  bool summed(const at::Tensor& tensor, uint32_t place) {
     size_t needed = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size(), tensor.storage_offset());
     if (tensor.numel() && tensor.unsafeGetTensorImpl()->unsafe_storage().nbytes() < needed) return false;  // its memory was freed
-    return summarise(tensor, to);
+    Statistics& to = statistics_[place];
+    Source source{version_of(tensor), print_of(tensor)};
+    int32_t other = place < script_->same.size() ? script_->same[place] : -1;
+    if (other < 0 && carries_ && place < script_->before.size()) other = script_->before[place];
+    bool known = other >= 0 && sources_[other].version == source.version && sources_[other].print == source.print;
+    sources_[place] = source;
+    if (!known) return summarise(tensor, to);
+    if (uint32_t(other) != place) to = statistics_[other];
+    preview(tensor, tensor.numel(), to);
+    return true;
   }
 
-  bool summarise_number(c10::ArrayRef<const c10::IValue> returned, Statistics& to) {
+  // Some of the bytes from the first element to the last, so that a write that autograd does not count is
+  // noticed.
+  static uint64_t print_of(const at::Tensor& tensor) {
+    if (!tensor.numel()) return 0;
+    int64_t last = 0;
+    for (int64_t i = 0; i < tensor.dim(); i++) last += (tensor.size(i) - 1) * tensor.stride(i);
+    int64_t bytes = (last + 1) * int64_t(tensor.element_size()), word = std::min<int64_t>(bytes, 8);
+    const char* data = (const char*)tensor.const_data_ptr();
+    uint64_t print = 1469598103934665603ull;
+    constexpr int64_t kWords = 24;
+    for (int64_t i = 0; i < kWords; i++) {
+      uint64_t bits = 0;
+      std::memcpy(&bits, data + (bytes - word) * i / (kWords - 1), word);
+      print = (print ^ bits) * 1099511628211ull;
+    }
+    return print;
+  }
+
+  // Copy what an output has, if there is room for it in this step.
+  bool kept(const Array& array, uint32_t place) {
+    int64_t bytes = room_.memory && place < script_->kept.size() ? script_->kept[place] : 0;
+    if (!bytes) return true;
+    if (!copy_elements(array, bytes, room_.memory + filled_)) return false;
+    filled_ += aligned(bytes);
+    return true;
+  }
+
+  // A number that was read, as the tensor that it is recorded as.
+  bool number(c10::ArrayRef<const c10::IValue> returned, Statistics& to, uint32_t place) {
     if (returned.size() != 1) return false;
     const auto& value = returned[0];
     float number;
     int64_t integer;
     bool truth;
-    if (value.isDouble()) return summarise(Array{at::kFloat, &(number = float(value.toDouble()))}, to);
-    if (value.isInt()) return summarise(Array{at::kLong, &(integer = value.toInt())}, to);
-    if (value.isBool()) return summarise(Array{at::kBool, &(truth = value.toBool())}, to);
+    auto told = [&](Array array) { return summarise(array, to) && kept(array, place); };
+    if (value.isDouble()) return told(Array{at::kFloat, &(number = float(value.toDouble()))});
+    if (value.isInt()) return told(Array{at::kLong, &(integer = value.toInt())});
+    if (value.isBool()) return told(Array{at::kBool, &(truth = value.toBool())});
     return false;
+  }
+
+  void note_version(uint32_t slot, const at::Tensor& tensor) {
+    int64_t version = versions_[slot] = version_of(tensor);
+    if (script_->slots[slot]) return;
+    if (auto* known = storages().find(bound_[slot])) known->version = version;
+  }
+
+  // The state of the generator that is about to be drawn from.
+  void note_state(c10::ArrayRef<const c10::IValue> given) {
+    at::Generator generator = at::detail::getDefaultCPUGenerator();
+    for (const auto& value : given)
+      if (value.isGenerator() && value.toGenerator().defined()) generator = value.toGenerator();
+    at::DisableRecordFunctionGuard unobserved;
+    at::Tensor state;
+    {
+      std::lock_guard<std::mutex> guard(generator.mutex());
+      state = at::Tensor(generator.unsafeGetGeneratorImpl()->get_state());
+    }
+    drawn_.push_back({uint32_t(position_), std::string((const char*)state.const_data_ptr(), state.nbytes())});
+    states_left_ -= int64_t(state.nbytes());
   }
 
   std::vector<Item> raw_;
@@ -365,6 +500,14 @@ class Road {
   std::vector<Note> notes_;
   std::vector<Statistics> statistics_;
   std::vector<Varied> varied_;
+  std::vector<Drawn> drawn_;
+  int64_t states_left_ = 0;
+  std::vector<int64_t> versions_, checked_;  // by slot; -1 for none
+  Room room_;
+  std::vector<Source> sources_;       // by statistics
+  bool carries_ = false;              // the step before followed the script, too, and nothing came between
+  bool rested_ = false;
+  int64_t filled_ = 0;                // of the room, with what the operator has put there so far
   std::vector<c10::IValue> held_;
   std::vector<const at::Tensor*> tensors_, results_;
 };

@@ -33,6 +33,8 @@ struct Item {
   int64_t node = kNoNode;             // that of the node that is evaluated
   bool reported = false;              // it is a node of nodescope's
   bool sound = true;                  // all that is seen of it can be compared
+  bool seeded = false;                // by its arguments it may draw random numbers
+  bool draws = false;                 // it does: the state of the generator is noted
   std::vector<Fact> inputs, outputs;
   std::vector<int32_t> structure;     // which arguments are tensors, how long lists are
   std::vector<int32_t> returned;      // the same of the results
@@ -42,17 +44,27 @@ struct Item {
   std::vector<uint32_t> leaves;
   std::vector<int32_t> results;
   uint32_t statistics = 0;            // the first of its statistics
+  int64_t bytes = 0;                  // room for copies of what it is recorded with
 };
 
 struct Script {
   std::vector<Item> items;
   std::vector<uint64_t> slots;        // the number of the storage if it is older than the step, or 0
   uint32_t statistics = 0;
+  std::vector<int64_t> kept;          // by statistics: bytes of the copy of the elements, or 0
+  // By statistics, those of the same elements: earlier in the step, and in the step before; or -1.
+  std::vector<int32_t> same, before;
 };
 
+constexpr int64_t kAligned = 64;
+inline int64_t aligned(int64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
+
+constexpr c10::DispatchKeySet kIncomparable = kOdd | c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
+    c10::DispatchKey::ZeroTensor, c10::DispatchKey::Quantized});
 inline bool is_comparable(const at::Tensor& tensor) {
-  return is_plain(tensor) && tensor.is_cpu() && !tensor.is_conj() && !tensor.is_neg() && !tensor._is_zerotensor() &&
-         !tensor.is_quantized() && !tensor.is_inference();
+  auto* impl = tensor.unsafeGetTensorImpl();
+  return !impl->key_set().has_any(kIncomparable) && impl->has_storage() && impl->layout() == at::kStrided && tensor.is_cpu() &&
+         !tensor.is_inference();
 }
 
 inline bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number() && is_plain(tensor) && tensor.is_cpu(); }
@@ -63,6 +75,8 @@ inline bool fits(const Fact& fact, const at::Tensor& tensor) {
          impl->sizes() == c10::IntArrayRef(fact.sizes) && impl->strides() == c10::IntArrayRef(fact.strides) &&
          tensor.requires_grad() == fact.differentiable && is_comparable(tensor);
 }
+
+inline int64_t version_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->version_counter().current_version(); }
 
 inline c10::IValue number_in(const at::Tensor& tensor) {
   const void* data = tensor.const_data_ptr();

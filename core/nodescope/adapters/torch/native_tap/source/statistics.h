@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 
 namespace nodescope {
 
@@ -21,7 +22,7 @@ struct Statistics {
 };
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-#define NODESCOPE_VECTORISED __attribute__((optimize("O3"), target_clones("avx512f", "avx2", "default")))
+#define NODESCOPE_VECTORISED __attribute__((optimize("O3"), target_clones("arch=skylake-avx512", "arch=haswell", "default")))
 #else
 #define NODESCOPE_VECTORISED
 #endif
@@ -67,46 +68,86 @@ inline __attribute__((always_inline)) Totals total_of(const T* block, int many) 
 NODESCOPE_VECTORISED inline Totals total(const float* block, int many) { return total_of(block, many); }
 NODESCOPE_VECTORISED inline Totals total(const double* block, int many) { return total_of(block, many); }
 
-// The bin of each element, and the sum of the squares of the distances from the mean.
+// The bin of each element.
 template <class T>
-inline __attribute__((always_inline)) double placed_of(const T* block, int many, double low, double scale, double mean, int32_t* places) {
+inline __attribute__((always_inline)) void placed_of(const T* block, int many, double low, double scale, uint8_t* places) {
+  for (int i = 0; i < many; i++) {
+    int32_t bin = int32_t((double(block[i]) - low) * scale);
+    places[i] = uint8_t(bin < kBins ? bin : kBins - 1);
+  }
+}
+NODESCOPE_VECTORISED inline void placed(const float* block, int many, double low, double scale, uint8_t* places) {
+  placed_of(block, many, low, scale, places);
+}
+NODESCOPE_VECTORISED inline void placed(const double* block, int many, double low, double scale, uint8_t* places) {
+  placed_of(block, many, low, scale, places);
+}
+
+// The same in single precision, which is wrong only next to the edge of a bin; whether any element is.
+constexpr float kNear = 2e-5f;  // three roundings of a number up to 32 are less
+NODESCOPE_VECTORISED inline bool placed_single(const float* block, int many, float low, float scale, uint8_t* places) {
+  int32_t near = 0;
+  for (int i = 0; i < many; i++) {
+    float at = (block[i] - low) * scale;
+    int32_t nearest = int32_t(at + 0.5f), bin = int32_t(at);
+    float apart = at - float(nearest);
+    near |= int32_t(apart < kNear) & int32_t(apart > -kNear) & int32_t(nearest > 0) & int32_t(nearest < kBins);
+    places[i] = uint8_t(bin < kBins ? bin : kBins - 1);
+  }
+  return near != 0;
+}
+
+constexpr int kTogether = 128;
+inline void placed_fast(const float* block, int many, double low, double scale, uint8_t* places) {
+  for (int i = 0; i < many; i += kTogether) {
+    int part = std::min(kTogether, many - i);
+    if (C10_UNLIKELY(placed_single(block + i, part, float(low), float(scale), places + i))) placed(block + i, part, low, scale, places + i);
+  }
+}
+
+// The sum of the squares of the distances from the mean.
+template <class T>
+inline __attribute__((always_inline)) double centred_of(const T* block, int many, double mean) {
   double squares[kLanes] = {};
   int whole = many - many % kLanes;
   for (int i = 0; i < whole; i += kLanes)
     for (int j = 0; j < kLanes; j++) {
-      double x = block[i + j], apart = x - mean;
+      double apart = double(block[i + j]) - mean;
       squares[j] += apart * apart;
-      int32_t bin = int32_t((x - low) * scale);
-      places[i + j] = bin < kBins ? bin : kBins - 1;
     }
-  for (int i = whole, j = 0; i < many; i++, j++) {
-    double x = block[i], apart = x - mean;
-    squares[j] += apart * apart;
-    int32_t bin = int32_t((x - low) * scale);
-    places[i] = bin < kBins ? bin : kBins - 1;
-  }
+  for (int i = whole, j = 0; i < many; i++, j++) squares[j] += (double(block[i]) - mean) * (double(block[i]) - mean);
   double sum = 0;
   for (double part : squares) sum += part;
   return sum;
 }
-NODESCOPE_VECTORISED inline double placed(const float* block, int many, double low, double scale, double mean, int32_t* places) {
-  return placed_of(block, many, low, scale, mean, places);
-}
-NODESCOPE_VECTORISED inline double placed(const double* block, int many, double low, double scale, double mean, int32_t* places) {
-  return placed_of(block, many, low, scale, mean, places);
-}
+NODESCOPE_VECTORISED inline double centred(const float* block, int many, double mean) { return centred_of(block, many, mean); }
+NODESCOPE_VECTORISED inline double centred(const double* block, int many, double mean) { return centred_of(block, many, mean); }
 
-// Equal neighbours would wait for one counter: they take turns at several.
-constexpr int kTables = 8;
-inline void count_in(uint64_t (*tables)[kBins], const int32_t* places, int many) {
-  int i = 0;
+// Count how often each bin comes. Many are compared with each bin in turn; of few, equal neighbours would
+// wait for one counter, so they take turns at several.
+constexpr int kTables = 4, kWide = 64;
+NODESCOPE_VECTORISED inline void count_many(uint64_t* counts, const uint8_t* places, int many) {
+  for (int bin = 0; bin < kBins; bin++) {
+    uint8_t equal[kWide] = {};
+    for (int i = 0; i < many; i += kWide)
+      for (int j = 0; j < kWide; j++) equal[j] += places[i + j] == bin;
+    int sum = 0;
+    for (int j = 0; j < kWide; j++) sum += equal[j];
+    counts[bin] += sum;
+  }
+}
+static_assert(kBlock / kWide < 256);
+
+inline void count_in(uint64_t* counts, const uint8_t* places, int many) {
+  int i = many >= 8 * kWide ? many - many % kWide : 0;
+  if (i) count_many(counts, places, i);
+  uint32_t tables[kTables][kBins] = {};
   for (; i + kTables <= many; i += kTables) {
-    int32_t at[kTables];
-    std::memcpy(at, places + i, sizeof at);
-    tables[0][at[0]]++; tables[1][at[1]]++; tables[2][at[2]]++; tables[3][at[3]]++;
-    tables[4][at[4]]++; tables[5][at[5]]++; tables[6][at[6]]++; tables[7][at[7]]++;
+    tables[0][places[i]]++; tables[1][places[i + 1]]++; tables[2][places[i + 2]]++; tables[3][places[i + 3]]++;
   }
   for (; i < many; i++) tables[0][places[i]]++;
+  for (auto& table : tables)
+    for (int bin = 0; bin < kBins; bin++) counts[bin] += table[bin];
 }
 
 inline bool is_summarised(at::ScalarType dtype) {
@@ -267,22 +308,76 @@ inline bool summarise(const Array& array, Statistics& to) {
   double mean = to.mean = std::min(std::max(sum / double(to.finite), low), high);
   to.norm = std::sqrt(squares);
   if (low == high) { to.histogram[0] = to.finite; return true; }
-  uint64_t tables[kTables][kBins] = {};
-  double scale = kBins / (high - low), centred = 0;
+  double range = high - low, scale = kBins / range;
+  bool single = range > 1e-30 && range < 1e30;
+  // From the sums, unless digits would be lost.
+  double spread = squares - sum * (sum / double(to.finite));
+  bool apart = !(spread > 1e-3 * squares);
+  double far = 0;
   blocks.each([&](auto* block, int many) {
-    int32_t places[kBlock];
+    uint8_t places[kBlock];
+    auto one = [&](auto* block, int many) {
+      if constexpr (std::is_same_v<decltype(block), const float*>) {
+        if (single) placed_fast(block, many, low, scale, places);
+        else placed(block, many, low, scale, places);
+      }
+      else placed(block, many, low, scale, places);
+      if (C10_UNLIKELY(apart)) far += centred(block, many, mean);
+    };
     if (C10_UNLIKELY(!all_finite)) {
       double kept[kBlock];
       many = keep_finite(block, many, kept, nullptr);
-      centred += placed((const double*)kept, many, low, scale, mean, places);
+      one((const double*)kept, many);
     }
-    else centred += placed(block, many, low, scale, mean, places);
-    count_in(tables, places, many);
+    else one(block, many);
+    count_in(to.histogram, places, many);
   });
-  to.deviation = std::sqrt(centred / double(to.finite));
-  for (auto& table : tables)
-    for (int bin = 0; bin < kBins; bin++) to.histogram[bin] += table[bin];
+  to.deviation = std::sqrt(std::max(apart ? far : spread, 0.0) / double(to.finite));
   return true;
+}
+
+// Copy the elements of an array in the order of its indices.
+template <class T>
+void elements_of(const Array& array, T* to) {
+  c10::SmallVector<int64_t, 6> sizes, strides;
+  for (size_t i = 0; i < array.sizes.size(); i++) {
+    if (array.sizes[i] == 1) continue;
+    if (!sizes.empty() && strides.back() == array.strides[i] * array.sizes[i]) { sizes.back() *= array.sizes[i]; strides.back() = array.strides[i]; }
+    else { sizes.push_back(array.sizes[i]); strides.push_back(array.strides[i]); }
+  }
+  if (sizes.empty()) { sizes.push_back(1); strides.push_back(1); }
+  int inner = int(sizes.size()) - 1;
+  int64_t length = sizes[inner], stride = strides[inner];
+  c10::SmallVector<int64_t, 6> index(sizes.size(), 0);
+  const T* row = (const T*)array.data;
+  for (;;) {
+    if (stride == 1) std::memcpy(to, row, length * sizeof(T));
+    else for (int64_t i = 0; i < length; i++) to[i] = row[i * stride];
+    to += length;
+    int axis = inner - 1;
+    for (; axis >= 0; axis--) {
+      row += strides[axis];
+      if (++index[axis] < sizes[axis]) break;
+      row -= strides[axis] * sizes[axis];
+      index[axis] = 0;
+    }
+    if (axis < 0) return;
+  }
+}
+
+// Copy so many bytes of elements; false if there are not so many.
+inline bool copy_elements(const Array& array, int64_t bytes, char* to) {
+  int64_t size = c10::elementSize(array.dtype), count = 1;
+  for (int64_t length : array.sizes) count *= length;
+  if (count * size != bytes) return false;
+  if (!count) return true;
+  switch (size) {
+    case 1: elements_of(array, (uint8_t*)to); return true;
+    case 2: elements_of(array, (uint16_t*)to); return true;
+    case 4: elements_of(array, (uint32_t*)to); return true;
+    case 8: elements_of(array, (uint64_t*)to); return true;
+    default: return false;
+  }
 }
 
 }  // namespace nodescope

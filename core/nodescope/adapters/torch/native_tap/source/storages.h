@@ -19,6 +19,7 @@ struct KnownStorage {
   bool told = false;    // Python knows the number
   uint32_t slot = 0;    // what it was in the script, see road.h
   uint64_t cycle = 0;   // and when
+  int64_t version = 0;  // autograd's, when the script changed it last
 };
 
 class Storages {

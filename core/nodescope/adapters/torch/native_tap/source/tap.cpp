@@ -30,7 +30,7 @@ PyObject* attach(PyObject*, PyObject* arguments) {
 
 PyObject* detach(PyObject*, PyObject*) {
   on = false;
-  road().stop();
+  road().rest();
   if (handle) at::removeCallback(handle);
   handle = 0;
   here().error.reset();

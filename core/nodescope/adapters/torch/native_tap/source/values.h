@@ -16,11 +16,11 @@
 namespace nodescope {
 
 // Whether a tensor is one place of one storage, and no object of Python's or of a transform.
+constexpr c10::DispatchKeySet kOdd({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
+    c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::NestedTensor});
 inline bool is_plain(const at::Tensor& tensor) {
   auto* impl = tensor.unsafeGetTensorImpl();
-  return impl->has_storage() && impl->layout() == at::kStrided &&
-         !impl->key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
-             c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::NestedTensor}));
+  return !impl->key_set().has_any(kOdd) && impl->has_storage() && impl->layout() == at::kStrided;
 }
 
 // A tensor that has no Python object yet gets none if no gradient flows through it: the object would

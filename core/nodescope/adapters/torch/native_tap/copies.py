@@ -1,0 +1,129 @@
+"""Copies: which outputs of a step are copied for the recorder, and where the copies are.
+
+The recorder keeps the newest ones, as far as there is room. Of a step that is larger, only its end
+would be kept.
+
+Invariant: memory is used again only when nobody refers to what was copied there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope.ir.track import Elements, Track
+from nodescope.record.newest.held import ENTRY_BYTES
+
+CHUNK_BYTES: Final = 8 << 20
+_ALIGNED: Final = 64
+_MOST_FREE: Final = 64 << 20
+
+
+class Memory:
+    """Memory for copies; given back to its pool with the last reference.
+
+    Attributes:
+        bytes: Its bytes, as an array.
+    """
+
+    __slots__ = ("_pool", "bytes")
+
+    def __init__(self, pool: Pool, memory: np.ndarray[Any, Any]) -> None:
+        self.bytes, self._pool = memory, pool
+
+    def __del__(self) -> None:
+        self._pool.give_back(self.bytes)
+
+
+class Pool:
+    """Memory that was used before: fresh memory comes from the system page by page."""
+
+    def __init__(self) -> None:
+        self._free: list[np.ndarray[Any, Any]] = []
+
+    def take(self, nbytes: int) -> Memory:
+        """Memory of so many bytes, or a little more."""
+        for memory in reversed(self._free):
+            if nbytes <= memory.nbytes <= 2 * nbytes:
+                try:
+                    self._free.remove(memory)
+                except ValueError:  # another thread was faster
+                    continue
+                return Memory(self, memory)
+        return Memory(self, np.empty(nbytes, np.uint8))
+
+    def give_back(self, memory: np.ndarray[Any, Any]) -> None:
+        """Keep memory for later; the oldest makes room."""
+        self._free.append(memory)
+        with contextlib.suppress(IndexError):  # another thread was faster
+            while sum([known.nbytes for known in self._free]) > _MOST_FREE:
+                del self._free[0]
+
+
+class Copies:
+    """What is copied of the outputs of a track.
+
+    Args:
+        track: The track.
+
+    Attributes:
+        total: Bytes of the copies of a step, with the space between them.
+    """
+
+    def __init__(self, track: Track) -> None:
+        self._track = track
+        self._most = -1
+        self._made: dict[tuple[int, int, int], tuple[tuple[int, ...], int]] = {}
+        self.total = 0
+
+    def within(self, most_bytes: int) -> np.ndarray[Any, Any] | None:
+        """The bytes to be copied of each output, if so many may be held; None if told before."""
+        if most_bytes == self._most:
+            return None
+        self._most = most_bytes
+        nbytes = np.array([known.nbytes for known in self._track.values], np.int64)
+        fits = nbytes + ENTRY_BYTES <= most_bytes
+        wanted = np.where(fits, nbytes, 0)
+        later = np.cumsum((wanted + ENTRY_BYTES * fits)[::-1])[::-1]
+        self._copied = fits & (later <= most_bytes)
+        wanted[~self._copied] = 0
+        spaced = -(-wanted // _ALIGNED) * _ALIGNED
+        self._starts = np.concatenate([[0], np.cumsum(spaced)])
+        self._nbytes = wanted
+        self.total = int(self._starts[-1])
+        self._largest = self._largest_item(spaced)
+        self._made.clear()
+        return wanted
+
+    def _largest_item(self, spaced: np.ndarray[Any, Any]) -> int:
+        """At most this is needed for one operator, with the data that it reads first."""
+        largest = needed = 0
+        for node, first, end in zip(
+            self._track.nodes, self._track.firsts, self._track.firsts[1:], strict=False
+        ):
+            needed += int(spaced[first:end].sum())
+            largest = max(largest, needed)
+            needed = needed if node.is_leaf else 0
+        return largest
+
+    def room_from(self, execution: int) -> int:
+        """How much memory is needed for the executions from one on, or for the next of them."""
+        left = self.total - int(self._starts[self._track.firsts[execution]])
+        return max(min(left, CHUNK_BYTES), min(left, self._largest))
+
+    def elements(self, memory: Memory, first: int, end: int, begin: int) -> Elements:
+        """The copies of executions, the first of which begins at ``begin`` in the memory."""
+        key = (first, end, begin)
+        made = self._made.get(key)
+        if made is None:
+            outputs = slice(self._track.firsts[first], self._track.firsts[end])
+            starts = self._starts[outputs]
+            at = starts - (starts[0] if len(starts) else 0) + begin
+            places = tuple(np.where(self._copied[outputs], at, -1).tolist())
+            made = places, int(self._nbytes[outputs].sum())
+            if len(self._made) > 64:
+                self._made.clear()
+            self._made[key] = made
+        return Elements(memory.bytes, made[0], made[1], memory)

@@ -1,0 +1,88 @@
+"""Held blocks: outputs of executions that were told together, held as one.
+
+Invariant: what is taken out of a block is a copy, so that the block's memory can be used again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nodescope.events import NodesFinished
+from nodescope.ir.dtypes import as_dtype
+from nodescope.ir.track import Elements, Track, TrackValue
+from nodescope.record.newest.held import ENTRY_BYTES, Held
+
+
+class HeldBlock(NamedTuple):
+    """The outputs of executions that came in one order.
+
+    Attributes:
+        seq, step: Of the first execution.
+        track, first, many: The executions, by their places on the track.
+        elements: The copies.
+        nbytes: Size of the copies.
+        missing: The number of outputs without a copy.
+    """
+
+    seq: int
+    step: int
+    track: Track
+    first: int
+    many: int
+    elements: Elements
+    nbytes: int
+    missing: int
+
+    @classmethod
+    def of(cls, event: NodesFinished, seq: int) -> HeldBlock | None:
+        """The block of an event, the first of whose executions is ``seq``; None without copies."""
+        elements, many = event.elements, len(event.times)
+        if elements is None:
+            return None
+        missing = elements.places.count(-1)
+        return cls(
+            seq, event.step, event.track, event.first, many, elements, elements.nbytes, missing
+        )
+
+    @property
+    def end(self) -> int:
+        """The seq after the last execution."""
+        return self.seq + self.many
+
+    @property
+    def outputs(self) -> tuple[TrackValue, ...]:
+        """The outputs, with and without a copy."""
+        return _values(self.track, self.first, self.many)
+
+    def larger_than(self, nbytes: int) -> int:
+        """How many outputs are too large to be held at all."""
+        if not self.missing:
+            return 0
+        return sum(known.nbytes + ENTRY_BYTES > nbytes for known in self.outputs)
+
+    def executions(self) -> list[Held]:
+        """The executions with a copy of an output, one by one."""
+        firsts, places = self.track.firsts, self.elements.places
+        begin = firsts[self.first]
+        executions: list[Held] = []
+        for nth in range(self.many):
+            of = range(firsts[self.first + nth], firsts[self.first + nth + 1])
+            outputs = tuple(
+                (known.value, self._array(known, places[at - begin]))
+                for at, known in zip(of, self.track.values[of.start : of.stop], strict=True)
+                if places[at - begin] >= 0
+            )
+            if outputs:
+                nbytes = sum(array.nbytes for _, array in outputs)
+                executions.append(Held(self.seq + nth, self.step, outputs, nbytes))
+        return executions
+
+    def _array(self, known: TrackValue, place: int) -> np.ndarray[Any, Any]:
+        memory = self.elements.memory[place : place + known.nbytes]
+        return memory.view(as_dtype(known.dtype)).reshape(known.shape).copy()  # type: ignore[no-any-return]
+
+
+def _values(track: Track, first: int, many: int) -> tuple[TrackValue, ...]:
+    return track.values[track.firsts[first] : track.firsts[first + many]]
