@@ -35,8 +35,8 @@ from nodescope.ir.identity import MOST_RESHAPED
 from nodescope.record import blocks
 from nodescope.record.batch_summary import summary_rows
 from nodescope.record.files.disk_space import Omit
-from nodescope.record.newest.first_nonfinite import FirstNonfinite, NonfiniteKind
 from nodescope.record.newest.held_values import Whole
+from nodescope.record.newest.nonfinite_retention import FirstNonfinite, NonfiniteKind
 from nodescope.record.operand_writers import Operands, OperandWriters
 from nodescope.record.pending_arrays import PendingArrays
 from nodescope.record.queued import QueuedBlock, QueuedExecution, Skipped, Timed, Told

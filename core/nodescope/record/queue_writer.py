@@ -30,8 +30,8 @@ from nodescope.record.buffers import Buffers
 from nodescope.record.captures import resolved
 from nodescope.record.disk_losses import DiskLosses, LossCounts
 from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
-from nodescope.record.newest.first_nonfinite import Span
 from nodescope.record.newest.held_values import Whole
+from nodescope.record.newest.nonfinite_retention import Span
 from nodescope.record.newest.queue_overflow import OverflowQueue
 from nodescope.record.queued import (
     BLOCK_BYTES,

@@ -45,9 +45,9 @@ from nodescope.record.buffers import layouts_of, layouts_of_captured
 from nodescope.record.capture_levels import CaptureLevels, Chosen
 from nodescope.record.captures import capture
 from nodescope.record.failed_inputs import failed_inputs
-from nodescope.record.newest.first_nonfinite import Span
 from nodescope.record.newest.held_values import STEPS, Held, Whole
 from nodescope.record.newest.newest_values import NewestValues
+from nodescope.record.newest.nonfinite_retention import Span
 from nodescope.record.policy import Policy
 from nodescope.record.queue_writer import MIB, RESERVED, QueueWriter, budget_of
 from nodescope.record.queued import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told

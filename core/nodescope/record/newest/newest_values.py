@@ -14,7 +14,6 @@ import numpy as np
 from nodescope.events import NodeFinished, NodesFinished, StepStarted
 from nodescope.record.buffers import Buffers, layouts_of
 from nodescope.record.captures import capture, known_bytes
-from nodescope.record.newest.first_nonfinite import FirstNonfinite, Span
 from nodescope.record.newest.held_block import HeldBlock
 from nodescope.record.newest.held_values import (
     SHARE_BYTES,
@@ -23,6 +22,7 @@ from nodescope.record.newest.held_values import (
     HeldValues,
     Whole,
 )
+from nodescope.record.newest.nonfinite_retention import FirstNonfinite, Span
 from nodescope.record.queued import RECORD_BYTES
 
 

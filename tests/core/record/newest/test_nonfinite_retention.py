@@ -14,7 +14,7 @@ from nodescope.debug.why import why
 from nodescope.events import Array, Level, Loss, StepFinished, StepStarted
 from nodescope.record.governor import governor
 from nodescope.record.governor.step_sampling import StepSampling
-from nodescope.record.newest.first_nonfinite import FirstNonfinite, Span
+from nodescope.record.newest.nonfinite_retention import FirstNonfinite, Span
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.writer import Writer
