@@ -19,7 +19,7 @@ import numpy as np
 
 from nodescope.engine import dispatch_mode
 from nodescope.engine.building import Builder
-from nodescope.engine.execution.replay import replay
+from nodescope.engine.execution.node_by_node import replay
 from nodescope.engine.source import where
 from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import Tensor, make, operand, spec_of

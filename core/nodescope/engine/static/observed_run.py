@@ -24,7 +24,7 @@ from nodescope import ops
 from nodescope.engine import dispatch_mode
 from nodescope.engine.codegen.backend import Kernel, Runner, took
 from nodescope.engine.crosscheck.active import cross_check
-from nodescope.engine.execution.replay import place
+from nodescope.engine.execution.node_by_node import place
 from nodescope.engine.state import State, current
 from nodescope.engine.static.lowering import Lowering
 from nodescope.engine.static.report import costs_of

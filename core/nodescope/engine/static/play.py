@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nodescope.engine import dispatch_mode
-from nodescope.engine.execution.replay import without_kept
+from nodescope.engine.execution.node_by_node import without_kept
 from nodescope.engine.run import apply
 from nodescope.engine.state import State, current
 from nodescope.engine.static.tracing import Traced
