@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _MOST = 1 << 17
 _IMPORTED = (
     "nodescope.api", "nodescope.adapters.numpy_engine", "nodescope.cli.run",
-    "nodescope.cli.serving", "nodescope.cli.server", "nodescope.cli.runs", "nodescope.cli.dap",
+    "nodescope.cli.open_and_serve", "nodescope.cli.server_process", "nodescope.cli.runs", "nodescope.cli.dap",
     "nodescope.cli.terminal",
     "nodescope.cli.terminal_lines", "nodescope.cli.check", "nodescope.cli.compare",
     "nodescope.cli.why", "nodescope.dap.launching", "nodescope.dap.debuggee",
@@ -280,7 +280,7 @@ def _prepared(request: dict[str, Any], fds: list[int]) -> list[str]:
     forked = sys.modules["tests.forked"]
     forked._chosen = True
     forked._opened[:] = [(socket.socket(fileno=client), dict(_ENVIRONMENT))]
-    for name in ("nodescope.cli.server", "nodescope.dap.launching"):
+    for name in ("nodescope.cli.server_process", "nodescope.dap.launching"):
         starts: Any = sys.modules[name]
         starts.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": forked.Popen})
     return list(request["args"])

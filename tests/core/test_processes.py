@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.cli.server import Server
+from nodescope.cli.server_process import Server
 from nodescope.processes import NICE, own_command, own_environment, program_command
 from tests import depth
 
@@ -146,7 +146,7 @@ def test_what_runs_a_program_imports_nothing_before_it(planted: Path) -> None:
     (planted / "program").mkdir()
     script = (planted / "program.py").rename(planted / "program" / "program.py")
     recorded = ("--record", str(planted / "two.nscope"), "--level", "values")
-    done = run(planted, *program_command("nodescope.cli.recorded", *recorded, str(script)))
+    done = run(planted, *program_command("nodescope.cli.recorded_script", *recorded, str(script)))
     assert done.stdout == "done\n"
     spare_python(planted)
     ran = ("run", "--port", "0", "--no-browser", "--exit", str(script))
@@ -160,7 +160,9 @@ def test_a_program_has_pythons_own_path(tmp_path: Path, flags: tuple[str, ...]) 
     script = tmp_path / "script.py"
     script.write_text("import sys, json; print(json.dumps(sys.path))\n")
     plain = run(tmp_path, sys.executable, *flags, str(script), PYTHONPATH="some:.")
-    head, *command = program_command("nodescope.cli.recorded", "--record", "x.nscope", str(script))
+    head, *command = program_command(
+        "nodescope.cli.recorded_script", "--record", "x.nscope", str(script)
+    )
     watched = run(tmp_path, head, *flags, *command, PYTHONPATH="some:.")
     by_module = run(
         tmp_path, sys.executable, *flags, "-m", "nodescope", "run", "--port", "0", "--no-browser",

@@ -24,13 +24,13 @@ SUFFIX = ".nscope"
 # By command, its module and its function there.
 _COMMANDS: Final = {
     "run": ("run", "run"),
-    "open": ("serving", "open_recording"),
+    "open": ("open_and_serve", "open_recording"),
     "runs": ("runs", "runs"),
     "check": ("check", "check"),
     "why": ("why", "tell"),
     "compare": ("compare", "compare"),
     "dap": ("dap", "dap"),
-    "serve": ("serving", "serve"),
+    "serve": ("open_and_serve", "serve"),
     "demo": ("demo", "demo"),
     "export": ("export", "export_recording"),
     "passes": ("passes", "passes"),

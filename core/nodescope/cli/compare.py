@@ -26,11 +26,11 @@ from typing import Any, Final
 import msgspec
 
 from nodescope import api
+from nodescope.cli.open_and_serve import stay
 from nodescope.cli.outermost_calls import Digests, agreed
-from nodescope.cli.recorded import Unobserved
-from nodescope.cli.server import Server
-from nodescope.cli.serving import stay
-from nodescope.cli.timed import Timed
+from nodescope.cli.recorded_script import Unobserved
+from nodescope.cli.server_process import Server
+from nodescope.cli.timed_script import Timed
 from nodescope.compare.result import judge
 from nodescope.compare.timing import WARM_UP, Times, timings
 from nodescope.compare.verdict import Verdict
@@ -142,7 +142,7 @@ def _timed(options: argparse.Namespace, script: Path) -> tuple[Timings | None, U
         for turn in range(PAIRS):
             for side in SIDES:
                 result = Path(folder) / f"{side}-{turn}.json"
-                command = program_command("nodescope.cli.timed", "--result", str(result))
+                command = program_command("nodescope.cli.timed_script", "--result", str(result))
                 command += ["--calls", str(CALLS), "--seconds", str(SECONDS)]
                 status = _wait([*command, str(script), *options.args], side, quiet=True)
                 if status == _INTERRUPTED:
@@ -188,7 +188,7 @@ def _child(
     options: argparse.Namespace, script: Path, side: str, path: Path, timings: Timings | None,
     given: Unobserved | None,
 ) -> int:  # fmt: skip
-    command = program_command("nodescope.cli.recorded", "--record", str(path.absolute()))
+    command = program_command("nodescope.cli.recorded_script", "--record", str(path.absolute()))
     command += ["--label", side, "--level", options.level, "--budget", str(options.budget)]
     if options.steps is not None:
         command += ["--steps", str(options.steps)]

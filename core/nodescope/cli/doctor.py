@@ -14,7 +14,7 @@ from typing import Final
 from nodescope import api, native
 from nodescope.adapters.attached import known_adapters
 from nodescope.adapters.protocol import Adapter, Detailed
-from nodescope.cli.server import has_screen
+from nodescope.cli.server_process import has_screen
 
 PACKAGES: Final = (
     "numpy", "msgspec", "google-re2", "fastapi", "uvicorn", "websockets", "graphviz", "mini-racer",

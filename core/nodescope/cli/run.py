@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 
 from nodescope import api
 from nodescope.cli.script import INTERRUPTED, Ending, find_module, is_child, load, run_script
-from nodescope.cli.server import Server
+from nodescope.cli.server_process import Server
 from nodescope.debug.breakpoints.syntax import parse_breakpoint
 from nodescope.debug.project_settings import ProjectSettings
 from nodescope.debug.report.advice import lines as lines_of_advice

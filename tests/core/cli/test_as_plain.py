@@ -66,7 +66,7 @@ def ran(folder: Path, *command: str) -> tuple[int, bytes, bytes]:
 @pytest.mark.parametrize("name", depth.some(list(PROGRAMS), 3))
 def test_a_program_ends_as_under_plain_python(tmp_path: Path, name: str) -> None:
     (tmp_path / "script.py").write_text(START + PROGRAMS[name] + "\n")
-    recorded = ran(tmp_path, "-m", "nodescope.cli.recorded", "--record", "run.nscope")
+    recorded = ran(tmp_path, "-m", "nodescope.cli.recorded_script", "--record", "run.nscope")
     assert recorded == ran(tmp_path, "-u")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from nodescope.cli.server import _END_S
+from nodescope.cli.server_process import _END_S
 from nodescope.debug.report import advice
 from nodescope.protocol import CONTROLLER_GRACE_S
 from nodescope.record.recording import Recording

@@ -90,7 +90,7 @@ def test_both_forms_are_timed_unobserved_and_the_headline_is_theirs(tmp_path: Pa
 def test_a_long_program_is_cut_off(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(PROGRAM.replace("range(3)", "iter(int, 1)") + "print('never')\n")
-    command = [sys.executable, "-m", "nodescope.cli.timed", "--result", "out.json"]
+    command = [sys.executable, "-m", "nodescope.cli.timed_script", "--result", "out.json"]
     done = subprocess.run(
         [*command, "--calls", "20", "--seconds", "60", "script.py"],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,

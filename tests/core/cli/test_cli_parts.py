@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from nodescope.api import Run
-from nodescope.cli import server
+from nodescope.cli import server_process
 from nodescope.cli.grammar import parser, port, size
 from nodescope.cli.run import Starting, kept_by
 from nodescope.cli.script import MAX_LINE, Tee
@@ -131,8 +131,8 @@ def test_what_a_browser_is_given_is_no_secret(monkeypatch, capfd, tells):
     monkeypatch.setattr("webbrowser.open", addresses.append)
     monkeypatch.setenv("HEADLESS", "0")
     monkeypatch.setenv("DISPLAY", ":0")
-    monkeypatch.setattr(server, "can_tell", lambda: tells)
-    started = server.Server(0)
+    monkeypatch.setattr(server_process, "can_tell", lambda: tells)
+    started = server_process.Server(0)
     try:
         started.show(browser=True, place="#run=1")
         assert f"nodescope: open {started.url}#run=1" in capfd.readouterr().err

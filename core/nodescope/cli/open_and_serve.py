@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from nodescope.cli.server import Server
+from nodescope.cli.server_process import Server
 from nodescope.errors import RecordingError
 from nodescope.link.address import publish, withdraw
 

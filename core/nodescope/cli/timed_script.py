@@ -1,6 +1,6 @@
 """Runs a script unobserved and times its compiled functions; started by ``nodescope compare``.
 
-    python -m nodescope.cli.timed --result FILE --calls N --seconds S script.py [args]
+    python -m nodescope.cli.timed_script --result FILE --calls N --seconds S script.py [args]
 
 Nothing is recorded or observed: only the program itself is measured. Only the outermost call of a
 compiled function is timed, from its call to its return.

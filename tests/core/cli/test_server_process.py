@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
 
-from nodescope.cli import server
+from nodescope.cli import server_process
 from nodescope.protocol import Continue
 from nodescope_server import wire
 from tests.integration.processes import (
@@ -150,14 +150,14 @@ def test_one_that_keeps_dying_is_given_up_in_a_line(
     def command(module: str, *arguments: str, background: bool) -> list[str]:
         return [sys.executable, "-I", "-S", "-c", DYING, *arguments]
 
-    monkeypatch.setattr(server, "own_command", command)
-    monkeypatch.setattr(server, "listening", lambda port: socket.socket())
-    started = server.Server(0)
+    monkeypatch.setattr(server_process, "own_command", command)
+    monkeypatch.setattr(server_process, "listening", lambda port: socket.socket())
+    started = server_process.Server(0)
     started.keep()
     started.wait()
     started.stop()
     lines = capfd.readouterr().err.splitlines()
-    assert len(lines) == server.RESTARTS + 1
+    assert len(lines) == server_process.RESTARTS + 1
     assert all("was restarted; open http://a" in line for line in lines[:-1])
     assert lines[-1] == (
         "nodescope: the server was ended by SIGKILL, 4 times by now, and is not restarted; "
@@ -177,7 +177,7 @@ def test_one_that_is_told_to_end_stays_away(start: Start) -> None:
 def test_a_port_that_somebody_took_is_not_shared(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    started = server.Server(0)
+    started = server_process.Server(0)
     taker = socket.socket()
     taker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
@@ -186,8 +186,8 @@ def test_a_port_that_somebody_took_is_not_shared(
         taker.listen()
         return listening(port)
 
-    listening = server.listening
-    monkeypatch.setattr(server, "listening", taken)
+    listening = server_process.listening
+    monkeypatch.setattr(server_process, "listening", taken)
     try:
         started.keep()
         started.process.kill()

@@ -1,6 +1,6 @@
 """Runs a script and records it, without a debugger: one side of ``nodescope compare``.
 
-    python -m nodescope.cli.recorded OPTIONS script.py [args]
+    python -m nodescope.cli.recorded_script OPTIONS script.py [args]
 
 Invariant: the script runs as under ``nodescope run``; the status is its own, or 2 with one line.
 """
