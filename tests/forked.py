@@ -40,8 +40,8 @@ ROOT = Path(__file__).resolve().parents[1]
 _MOST = 1 << 17
 _IMPORTED = (
     "nodescope.api", "nodescope.adapters.numpy_engine", "nodescope.cli.run",
-    "nodescope.cli.open_and_serve", "nodescope.cli.server_process", "nodescope.cli.runs", "nodescope.cli.dap",
-    "nodescope.cli.terminal",
+    "nodescope.cli.open_and_serve", "nodescope.cli.server_process", "nodescope.cli.runs",
+    "nodescope.cli.dap", "nodescope.cli.terminal",
     "nodescope.cli.terminal_lines", "nodescope.cli.check", "nodescope.cli.compare",
     "nodescope.cli.why", "nodescope.dap.launching", "nodescope.dap.debuggee",
     "nodescope.link.client", "nodescope_server.__main__", "numpy.random", "tests.forked",

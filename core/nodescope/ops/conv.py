@@ -17,7 +17,7 @@ import numpy as np
 from nodescope.errors import ShapeError
 from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
-from nodescope.ops import convolution, register
+from nodescope.ops import convolution_arithmetic, register
 from nodescope.ops.convolution import ConvolutionPlan
 from nodescope.ops.op import Array, Op, Operand, Sample
 from nodescope.ops.windows import (
@@ -180,21 +180,21 @@ def _conv(n: int, x: Array, w: Array, *rest: Array, **attrs: Any) -> Array:
     plan = _plan(x.shape, w.shape, spec.shape[2:], attrs)
     inputs, weights = _prepared(spec.dtype, x, w)
     bias = rest[0].reshape(-1, 1, 1).astype(inputs.dtype, copy=False) if rest else None
-    y = convolution.forward(inputs, weights, plan, bias)
+    y = convolution_arithmetic.forward(inputs, weights, plan, bias)
     return flat(y, n).astype(as_dtype(spec.dtype), copy=False)
 
 
 def _input_grad(n: int, ct: Array, w: Array, *, size: Sizes, **attrs: Any) -> Array:
     spec = _input_grad_infer(n, specs_of(ct, w), {"size": size, **attrs})
     plan = _plan(spec.shape, w.shape, ct.shape[2:], attrs)
-    x = convolution.input_grad(*_prepared(spec.dtype, ct, w), plan)
+    x = convolution_arithmetic.input_grad(*_prepared(spec.dtype, ct, w), plan)
     return flat(x, n).astype(as_dtype(spec.dtype), copy=False)
 
 
 def _weight_grad(n: int, x: Array, ct: Array, *, kernel: Sizes, **attrs: Any) -> Array:
     spec = _weight_grad_infer(n, specs_of(x, ct), {"kernel": kernel, **attrs})
     plan = _plan(x.shape, spec.shape, ct.shape[2:], attrs)
-    w = convolution.weight_grad(*_prepared(spec.dtype, x, ct), plan)
+    w = convolution_arithmetic.weight_grad(*_prepared(spec.dtype, x, ct), plan)
     return flat(w, n).astype(as_dtype(spec.dtype), copy=False)
 
 
@@ -204,7 +204,7 @@ def _transpose(
     all_attrs = {"output_padding": output_padding, **attrs}
     spec = _transpose_infer(n, specs_of(x, w, *rest), all_attrs)
     plan = _plan(spec.shape, w.shape, x.shape[2:], attrs)
-    y = convolution.input_grad(*_prepared(spec.dtype, x, w), plan)
+    y = convolution_arithmetic.input_grad(*_prepared(spec.dtype, x, w), plan)
     return flat(_with_bias(y, rest), n).astype(as_dtype(spec.dtype), copy=False)
 
 

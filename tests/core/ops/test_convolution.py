@@ -45,7 +45,7 @@ def test_values_follow_the_definition(
 
 
 def test_many_images_are_walked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nodescope.ops import convolution
+    from nodescope.ops import convolution_arithmetic
 
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((5, 2, 6, 6)), rng.standard_normal((3, 2, 3, 3))
@@ -56,7 +56,7 @@ def test_many_images_are_walked_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
         ops.RAW.conv2d_input_grad(ct, w, size=(6, 6), **attrs),
         ops.RAW.conv2d_weight_grad(x, ct, kernel=(3, 3), **attrs),
     )
-    monkeypatch.setattr(convolution, "_PART_BYTES", 1)
+    monkeypatch.setattr(convolution_arithmetic, "_PART_BYTES", 1)
     parts = (
         ops.RAW.conv2d(x, w, **attrs),
         ops.RAW.conv2d_input_grad(ct, w, size=(6, 6), **attrs),
