@@ -20,7 +20,7 @@ _NOT_QUICK: Final = {
     "bench", "core/cli", "core/dap", "core/link", "e2e", "integration", "samples", "server",
     "core/test_processes.py", "core/test_refused.py", "core/test_as_unobserved.py",
     "conformance/test_backends.py", "conformance/test_dependence.py", "conformance/test_passes.py",
-    "conformance/test_planted_bugs.py", "core/export/test_apart.py",
+    "conformance/test_planted_bugs.py", "core/export/test_isolated.py",
     "core/debug/gate/test_interrupts.py", "core/debug/watch/test_live_and_recorded.py",
     "core/debug/why/test_why.py",
     "core/engine/autodiff/test_gradients_limits.py", "core/engine/codegen/c",

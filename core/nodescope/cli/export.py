@@ -12,9 +12,9 @@ def export_recording(options: argparse.Namespace) -> int:
     """Write the graph of a recording as a picture."""
     if not options.recording.is_file():
         raise RecordingError(f"no recording {str(options.recording)!r}")
-    from nodescope.export.apart import Limits, export_apart
+    from nodescope.export.isolated import Limits, export_isolated
 
-    export_apart(
+    export_isolated(
         options.recording,
         options.output,
         engine=options.engine,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from nodescope.errors import ExportError, NodescopeError
-from nodescope.export.apart import Limits, export_apart
+from nodescope.export.isolated import Limits, export_isolated
 from nodescope.processes import refused
 
 LIMITS: Final = Limits(memory_bytes=2 << 30, seconds=60.0)
@@ -63,7 +63,7 @@ class Exports:
         try:
             with tempfile.TemporaryDirectory(prefix="nodescope-") as folder:
                 target = Path(folder) / f"graph.{kind}"
-                export_apart(
+                export_isolated(
                     Path(recording),
                     target,
                     engine="dot" if engine == "dot" else "page",

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodescope.errors import ExportError
-from nodescope.export.apart import Limits
+from nodescope.export.isolated import Limits
 from nodescope.ir.dtypes import bfloat16
 from nodescope_server import __version__
 from nodescope_server.http import rest

@@ -55,7 +55,7 @@ class _Said(msgspec.Struct, frozen=True, omit_defaults=True):
     unreadable: bool = False
 
 
-def export_apart(
+def export_isolated(
     recording: Path,
     out: Path,
     *,
@@ -86,7 +86,7 @@ def export_apart(
     """
     at_step = () if step is None else ("--step", str(step))
     command = own_command(
-        "nodescope.export.apart", "--engine", engine, "--theme", theme,
+        "nodescope.export.isolated", "--engine", engine, "--theme", theme,
         "--expand", str(expand), f"--scope={scope}", *at_step,
         "--memory", str(limits.memory_bytes), "--",
         os.path.abspath(recording), os.path.abspath(out),

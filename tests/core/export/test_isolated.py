@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from nodescope.errors import ExportError, RecordingError
-from nodescope.export import apart, export
-from nodescope.export.apart import Limits, export_apart
+from nodescope.export import export, isolated
+from nodescope.export.isolated import Limits, export_isolated
 from nodescope.record.files import descriptors
 from nodescope.record.recorder import Recorder
 from tests.core.record.runs import chain
@@ -31,26 +31,28 @@ def recorded(path: Path, nodes: int) -> Path:
 @pytest.mark.parametrize("suffix", ["svg", "dot"])
 def test_the_picture_is_the_same(tmp_path: Path, suffix: str) -> None:
     path = recorded(tmp_path / "r.nscope", 30)
-    export_apart(path, tmp_path / f"apart.{suffix}", theme="dark")
+    export_isolated(path, tmp_path / f"isolated.{suffix}", theme="dark")
     export(path, tmp_path / f"here.{suffix}", theme="dark")
-    assert (tmp_path / f"apart.{suffix}").read_bytes() == (tmp_path / f"here.{suffix}").read_bytes()
+    assert (tmp_path / f"isolated.{suffix}").read_bytes() == (
+        tmp_path / f"here.{suffix}"
+    ).read_bytes()
 
 
 @pytest.mark.deep
 def test_a_graph_that_takes_too_much_memory_is_an_answer(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope", 20_000)
     with pytest.raises(ExportError, match=r"20,000 nodes takes more than 0\.195 GiB of memory"):
-        export_apart(path, tmp_path / "graph.svg", limits=Limits(200 << 20))
+        export_isolated(path, tmp_path / "graph.svg", limits=Limits(200 << 20))
     assert os.listdir(tmp_path) == ["r.nscope"]
 
 
 def test_one_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = recorded(tmp_path / "r.nscope", 10)
     started: list[subprocess.Popen[bytes]] = []
-    end = apart._end
-    monkeypatch.setattr(apart, "_end", lambda process: (started.append(process), end(process)))
+    end = isolated._end
+    monkeypatch.setattr(isolated, "_end", lambda process: (started.append(process), end(process)))
     with pytest.raises(ExportError, match="takes more than 0 s"):
-        export_apart(path, tmp_path / "graph.svg", limits=Limits(seconds=0))
+        export_isolated(path, tmp_path / "graph.svg", limits=Limits(seconds=0))
     assert started[0].returncode == -signal.SIGKILL
     assert os.listdir(tmp_path) == ["r.nscope"]
 
@@ -61,14 +63,14 @@ def test_it_is_listened_to_whatever_number_its_output_has(tmp_path: Path) -> Non
     assert process.stdout is not None
     with process.stdout:
         assert process.stdout.fileno() >= 1024
-        apart._follow(process, Limits(), lambda text: None)
+        isolated._follow(process, Limits(), lambda text: None)
 
 
 def test_what_it_does_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = recorded(tmp_path / "r.nscope", 10)
-    monkeypatch.setattr(apart, "_TELL_S", 0.0)
+    monkeypatch.setattr(isolated, "_TELL_S", 0.0)
     messages: list[str] = []
-    export_apart(path, tmp_path / "graph.svg", tell=messages.append)
+    export_isolated(path, tmp_path / "graph.svg", tell=messages.append)
     assert messages[0] == "reading the recording, 0 s so far"
 
 
@@ -84,13 +86,13 @@ def test_errors_are_those_of_an_export(
 ) -> None:
     path = recorded(tmp_path / "r.nscope", 3)
     with pytest.raises(kind, match=text):
-        export_apart(path, tmp_path / name)
+        export_isolated(path, tmp_path / name)
 
 
 def test_no_recording_is_an_error_of_the_recording(tmp_path: Path) -> None:
     (tmp_path / "r.nscope").write_bytes(b"junk" * 100)
     with pytest.raises(RecordingError):
-        export_apart(tmp_path / "r.nscope", tmp_path / "graph.svg")
+        export_isolated(tmp_path / "r.nscope", tmp_path / "graph.svg")
 
 
 def test_it_ends_with_who_asked_for_it(tmp_path: Path) -> None:
@@ -99,11 +101,11 @@ def test_it_ends_with_who_asked_for_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "held")
     code = f"""
 import os, sys, threading
-from nodescope.export import apart
-apart.export = lambda *_, **__: open({str(tmp_path / "held")!r}).read()
-sys.argv = ["apart", "--engine", "page", "--theme", "light", "--memory", str(4 << 30),
+from nodescope.export import isolated
+isolated.export = lambda *_, **__: open({str(tmp_path / "held")!r}).read()
+sys.argv = ["isolated", "--engine", "page", "--theme", "light", "--memory", str(4 << 30),
             {str(path)!r}, "x.svg"]
-apart.main()
+isolated.main()
 """
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
