@@ -308,7 +308,7 @@ def test_what_takes_too_long_is_given_up(process: TorchProcess) -> None:
 def test_it_ends_with_its_parent() -> None:
     program = (
         "import os, numpy as np\n"
-        "from nodescope.adapters.torch.rerun.asking import TORCH\n"
+        "from nodescope.adapters.torch.rerun.queries import TORCH\n"
         "TORCH.run('aten::relu', {}, [np.ones(2)])\n"
         "print(TORCH.process._process.pid, flush=True)\n"
         "input()\n"

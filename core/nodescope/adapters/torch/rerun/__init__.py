@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from nodescope.adapters.protocol import Rerun
-from nodescope.adapters.torch.rerun.asking import TORCH
 from nodescope.adapters.torch.rerun.kinds import words
+from nodescope.adapters.torch.rerun.queries import TORCH
 from nodescope.adapters.torch.rerun.reads import element_reads
 from nodescope.adapters.torch.rerun.refusals import plain_name, refusal
 from nodescope.adapters.torch.rerun.written_views import updated

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from nodescope.adapters.torch.rerun import kinds
-from nodescope.adapters.torch.rerun.asking import TORCH
 from nodescope.adapters.torch.rerun.list_reads import list_reads
+from nodescope.adapters.torch.rerun.queries import TORCH
 from nodescope.adapters.torch.rerun.refusals import plain_name
 from nodescope.adapters.torch.rerun.selectors import index_ports, selecting
 from nodescope.adapters.torch.rerun.written_views import sources

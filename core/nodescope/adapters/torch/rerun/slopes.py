@@ -2,7 +2,7 @@
 
 An operator that only moves elements is run on their positions. Any other is differentiated by
 autograd, in double precision: an element matters if its derivative is not zero. Where autograd has
-no derivative, as for most of its own operators, elements are moved a little (`moving`).
+no derivative, as for most of its own operators, elements are moved a little (`perturbation`).
 
 Invariant: nothing is drawn at random; numbers that stand for others are the same each time.
 """
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from nodescope.adapters.torch.rerun.arguments import NotTriedError, call_of
-from nodescope.adapters.torch.rerun.moving import moved_reads
+from nodescope.adapters.torch.rerun.perturbation import moved_reads
 from nodescope.adapters.torch.rerun.wire import Request
 from nodescope.events import Array
 

@@ -42,19 +42,19 @@ def main() -> None:
     try:
         import torch
 
-        from nodescope.adapters.torch.rerun import answering
+        from nodescope.adapters.torch.rerun import answers
     except Exception as error:  # a broken installation, or one of another version
         _send(answers, msgspec.msgpack.encode(Hello(error=last_line(error))), ())
         return
     _send(answers, msgspec.msgpack.encode(Hello(str(torch.__version__))), ())
     while (header := _header()) is not None:
         request = msgspec.msgpack.decode(header, type=Request)
-        tensors = answering.received(request.arrays, _read_into)
+        tensors = answers.received(request.arrays, _read_into)
         try:
-            results: Sequence[Array] = answering.answer(request, tensors)
+            results: Sequence[Array] = answers.answer(request, tensors)
             headers, memories = packed(results)
             reply = Reply(headers)
-        except answering.NotTriedError as error:
+        except answers.NotTriedError as error:
             reply, memories = Reply(error=str(error), refused=True), []
         except MemoryError:
             reply, memories = Reply(error="there is not enough memory"), []

@@ -1,4 +1,4 @@
-"""Moving: the input elements that matter, found by changing them a little.
+"""Perturbation: the input elements that matter, found by changing them a little.
 
 Half of an input is changed at once, and halved again where the result changes. All numbers are
 stand-ins in double precision, so nothing is hidden by rounding.
