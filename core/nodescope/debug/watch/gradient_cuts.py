@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from nodescope.debug.watch.program_graph import ProgramGraph
-from nodescope.debug.watch.syntax import call_at, calls_between, clears_between, within
+from nodescope.debug.watch.program_source import call_at, calls_between, clears_between, within
 from nodescope.ir.graph import Node
 from nodescope.ops.traits import traits_of
 

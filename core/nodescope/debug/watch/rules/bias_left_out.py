@@ -11,9 +11,9 @@ from typing import Final
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.graph_rule import graph_rule
-from nodescope.debug.watch.left_out import bias_and_weight
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Settings, Study, Verdict
+from nodescope.debug.watch.untrained_layers import bias_and_weight
 from nodescope.ir.graph import Node
 
 _LEAST_STEPS: Final = 3

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.program_source import repeats
 from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, count
 from nodescope.debug.watch.rules.training_in_evaluation import evaluates
-from nodescope.debug.watch.syntax import repeats
 from nodescope.ir.graph import Node
 
 

@@ -9,8 +9,8 @@ from typing import Final
 from nodescope.debug.watch import register
 from nodescope.debug.watch.observation import Inapplicable, MissingData, Sight
 from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.program_source import within
 from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, number
-from nodescope.debug.watch.syntax import within
 from nodescope.ir.graph import Node
 from nodescope.record.summary import TensorSummary
 

@@ -9,8 +9,8 @@ from typing import Final
 from nodescope.debug.watch import register
 from nodescope.debug.watch.graph_rule import graph_rule, stateless
 from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.program_source import names_around
 from nodescope.debug.watch.rule import Verdict
-from nodescope.debug.watch.syntax import names_around
 from nodescope.ir.graph import Node
 
 _LAYER_NORM: Final = re.compile(r"(?i)layer_?norm|(^|_)ln(_|\d|$)|rms_?norm")

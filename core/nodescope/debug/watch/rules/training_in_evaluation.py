@@ -11,8 +11,8 @@ import numpy as np
 from nodescope.debug.watch import register
 from nodescope.debug.watch.observation import Inapplicable, MissingData, Sight
 from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.program_source import fate, within
 from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, number
-from nodescope.debug.watch.syntax import fate, within
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 

@@ -8,8 +8,8 @@ from typing import Final
 from nodescope.debug.watch import register
 from nodescope.debug.watch.graph_rule import graph_rule, stateless
 from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.program_source import fate
 from nodescope.debug.watch.rule import Verdict
-from nodescope.debug.watch.syntax import fate
 from nodescope.ir.graph import Node
 
 _OPERATORS: Final = frozenset({"add", "subtract", "multiply", "divide", "matmul", "power",

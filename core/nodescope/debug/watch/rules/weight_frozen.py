@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.left_out import Place, layer_of, place_of
 from nodescope.debug.watch.loss_progress import LossProgress
 from nodescope.debug.watch.observation import Excused, Inapplicable, ObservedContent, Sight
 from nodescope.debug.watch.program_graph import ProgramGraph
@@ -30,6 +29,7 @@ from nodescope.debug.watch.rule import (
     percent,
 )
 from nodescope.debug.watch.suiting import trains_weights
+from nodescope.debug.watch.untrained_layers import Place, layer_of, place_of
 from nodescope.events import Array
 
 # A smaller share of the largest gradient of a weight is nothing.

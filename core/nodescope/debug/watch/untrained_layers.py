@@ -1,4 +1,4 @@
-"""Left-out layers: where a layer stands that no optimizer updates, among those that are trained.
+"""Untrained layers: where a layer that no optimizer updates is among those that are trained.
 
 A body may be frozen before the layers that are trained; so may be a network through which something
 before it is trained. Nobody freezes the last layer alone, as it was drawn at random.

@@ -1,4 +1,4 @@
-"""Syntax: what a line of the user's program does with a result, from its source.
+"""Source of the program: what a line of the user's code does with a result, as rules ask it.
 
 Invariant: says only what is certain; where a name could be read in another way, it is used.
 """
