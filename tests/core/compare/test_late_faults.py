@@ -10,7 +10,7 @@ import pytest
 import nodescope as ns
 from nodescope.compare.verdict import Verdict
 from tests import depth
-from tests.conformance.planted.biting import Biting, plant
+from tests.conformance.planted.late_faults import Biting, plant
 from tests.core.compare.models import PROGRAMS
 from tests.core.compare.programs import judged
 
