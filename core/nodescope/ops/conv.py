@@ -18,7 +18,7 @@ from nodescope.errors import ShapeError
 from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import convolution_arithmetic, register
-from nodescope.ops.convolution import ConvolutionPlan
+from nodescope.ops.convolution_arithmetic import ConvolutionPlan
 from nodescope.ops.op import Array, Op, Operand, Sample
 from nodescope.ops.windows import (
     Sizes,

@@ -42,7 +42,7 @@ import { EmptyState, NextHint } from "@/views/empty_state";
 import { GraphPane, momentOf, type SeenValue } from "@/views/graph/graph_pane";
 import { Inspector } from "@/views/inspector/inspector";
 import { SummaryPanel } from "@/views/inspector/summary_panel";
-import { Kept } from "@/views/kept";
+import { Retention } from "@/views/retention";
 import { type KeyGroup, KeysHelp } from "@/views/keys_help";
 import { LinkBanner, LostRun, NewRunOffer, Notices, RecordingTrouble } from "@/views/notices";
 import { Outline } from "@/views/outline";
@@ -522,7 +522,7 @@ export function App(props: AppProps): JSX.Element {
         </div>
       </section>
 
-      <StatusBar store={store} kept={<Kept store={store} />} onKeys={() => ui.setOverlay("keys")} />
+      <StatusBar store={store} kept={<Retention store={store} />} onKeys={() => ui.setOverlay("keys")} />
       <Show when={ui.overlay() === "palette"}>
         <Palette store={store} ui={ui} commands={commands} go={go} />
       </Show>

@@ -34,7 +34,7 @@ _MOST_TEXT: Final = 2000
 
 def main() -> None:
     """Answer until nobody asks any more."""
-    answers = os.dup(1)  # what PyTorch prints must not come between
+    replies = os.dup(1)  # what PyTorch prints must not come between
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
@@ -44,9 +44,9 @@ def main() -> None:
 
         from nodescope.adapters.torch.rerun import answers
     except Exception as error:  # a broken installation, or one of another version
-        _send(answers, msgspec.msgpack.encode(Hello(error=last_line(error))), ())
+        _send(replies, msgspec.msgpack.encode(Hello(error=last_line(error))), ())
         return
-    _send(answers, msgspec.msgpack.encode(Hello(str(torch.__version__))), ())
+    _send(replies, msgspec.msgpack.encode(Hello(str(torch.__version__))), ())
     while (header := _header()) is not None:
         request = msgspec.msgpack.decode(header, type=Request)
         tensors = answers.received(request.arrays, _read_into)
@@ -61,7 +61,7 @@ def main() -> None:
         except Exception as error:  # whatever PyTorch refuses
             reply, memories = Reply(error=_first_lines(error)), []
         del tensors
-        _send(answers, msgspec.msgpack.encode(reply), memories)
+        _send(replies, msgspec.msgpack.encode(reply), memories)
 
 
 def _first_lines(error: Exception) -> str:

@@ -1,5 +1,5 @@
 /**
- * What is kept of the run, in one line of the status bar, with links to more.
+ * Retention: what is kept of the run, in one line of the status bar, with links to more.
  *
  * Invariant: settings that can be changed while the program runs are buttons, others are commands
  * to copy.
@@ -28,7 +28,7 @@ import {
 } from "@/store/run/keeping";
 import { Icon } from "@/widgets/icon";
 
-export function Kept(props: { readonly store: Store }): JSX.Element {
+export function Retention(props: { readonly store: Store }): JSX.Element {
   const store = props.store;
   const [open, setOpen] = createSignal(false);
   let host!: HTMLSpanElement;
