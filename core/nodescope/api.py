@@ -91,8 +91,8 @@ class Run:
             waiting for a page.
         opened: Patterns of node names: compiled kernels with a matching name, or that cover a
             matching node, are also run node by node for inspection.
-        max_slowdown: Record less of what costs most, so that the run takes at most this many times
-            as long; a number above 1.
+        max_slowdown: Record less, so that the run takes at most this many times as long; a number
+            above 1.
         select: Levels of some nodes, as ``scope:encoder=values``, which are kept whatever they
             cost.
         waits: The program waits for the recording instead of losing any of it.
@@ -488,7 +488,7 @@ def record(
             name, or that cover a matching node, also run node by node, on their real inputs.
             Results do not change.
         max_slowdown: The limit as a multiple of the unobserved time, such as 1.5. To stay below it,
-            less of the costliest nodes is recorded, and what was left out is reported. ``level`` is
+            less is recorded, and whatever was left out is reported. ``level`` is
             then the most that is kept.
         select: Levels of single nodes, as ``"scope:encoder=values"``, exempt from the limit.
 

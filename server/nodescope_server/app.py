@@ -88,7 +88,7 @@ class App(FastAPI):
         try:
             async with asyncio.timeout(FAREWELL_S):
                 await asyncio.sleep(_LOOK_S)  # received messages are on their way to the link
-                while self.link.finishing or not self.stream.told_all():
+                while self.link.finishing or not self.stream.is_up_to_date():
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
             pass  # a page that reads slowly finds the rest in the recording

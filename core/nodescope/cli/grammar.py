@@ -193,9 +193,9 @@ _RUN: Final = (
         "--max-slowdown",
         type=_slowdown,
         metavar="FACTOR",
-        help="keep the run below this multiple of its unobserved time, such as 1.5, by recording "
-        "less of what costs most; --level is then the most that is kept. 2 without --level; 0 for "
-        "no limit, and every element",
+        help="keep the run below this multiple of its unobserved time, such as 1.5, by leaving "
+        "training steps unobserved or recording less; --level is then the most that is kept. 2 "
+        "without --level; 0 for no limit, and every element",
     ),
     option(
         "--select",

@@ -77,7 +77,7 @@ class Recorder(QueueWriter):
         level: The most that is kept of each execution.
         levels: Other levels for scopes or globs over node names, the first match wins.
         chosen: Levels of nodes by predicate, before ``levels``; the first match wins.
-        policy: Records less of what costs most. Without one, everything is recorded.
+        policy: Decides how much is recorded. Without one, everything is.
         newest: Whether to keep the newest steps whole, whatever the level.
         chosen_level: Whether the user chose the level; recorded for display only.
         budget_bytes: Upper limit of full arrays kept; the newest win. None for the default.

@@ -184,21 +184,21 @@ class Recording:
 
     def governed(self, after: int = 0) -> Governed | None:
         """The governor's latest report after a seq; None if there is none."""
-        return self._told("governor", _governed, after)
+        return self._latest("governor", _governed, after)
 
     def advice(self) -> Advice | None:
         """Advice for a run without operations; None if it has any."""
-        return self._told("advice", _advice)
+        return self._latest("advice", _advice)
 
     def timings(self) -> Timings | None:
         """How long compiled functions take unobserved, if that was measured."""
-        return self._told("timing", _timings)
+        return self._latest("timing", _timings)
 
     def keeping(self, after: int = 0) -> Keeping | None:
         """The latest record after a seq of which values are kept; None if there is none."""
-        return self._told("keeping", _keeping, after)
+        return self._latest("keeping", _keeping, after)
 
-    def _told(self, kind: str, reader: Callable[[bytes], T], after: int = 0) -> T | None:
+    def _latest(self, kind: str, reader: Callable[[bytes], T], after: int = 0) -> T | None:
         question = "SELECT data FROM document WHERE kind = ? AND seq > ? ORDER BY row DESC LIMIT 1"
         rows = self._all(question, kind, after)
         return self._read(reader, rows[0][0]) if rows else None

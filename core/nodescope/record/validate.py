@@ -2,7 +2,7 @@
 
 Invariant: opening changes neither the file nor those beside it, and a file's claims about other
 files are not trusted: only the log of the user's own recording is read in place, any other in a
-copy (`copies`).
+copy (`private_copies`).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ Side = tuple[moments.ValueMoment, Array | None]
 
 
 async def compare(run: Run, request: moments.CompareMoments) -> moments.MomentsCompared:
-    """Answer `wire_moments.CompareMoments`.
+    """Answer `diff_messages.CompareMoments`.
 
     Raises:
         RecordingError: The recording cannot be read.
@@ -45,7 +45,7 @@ async def compare(run: Run, request: moments.CompareMoments) -> moments.MomentsC
 
 
 async def attributes(run: Run, request: moments.GetAttributes) -> moments.NodeAttributes:
-    """Answer `wire_moments.GetAttributes`.
+    """Answer `diff_messages.GetAttributes`.
 
     Raises:
         RecordingError: The recording cannot be read.
@@ -71,7 +71,7 @@ async def attributes(run: Run, request: moments.GetAttributes) -> moments.NodeAt
 
 
 async def memory(run: Run, request: moments.GetMemory) -> moments.NodeMemory:
-    """Answer `wire_moments.GetMemory`.
+    """Answer `diff_messages.GetMemory`.
 
     Raises:
         RecordingError: The recording cannot be read.
@@ -86,7 +86,7 @@ async def memory(run: Run, request: moments.GetMemory) -> moments.NodeMemory:
 
 
 async def problems(run: Run) -> moments.ProblemList:
-    """Answer `wire_moments.GetProblems`.
+    """Answer `diff_messages.GetProblems`.
 
     Raises:
         RecordingError: The recording cannot be read.

@@ -115,9 +115,9 @@ class Stream:
         finally:
             self._browsers.discard(browser)
 
-    def told_all(self) -> bool:
+    def is_up_to_date(self) -> bool:
         """Whether every browser is up to date; wakes those that are not."""
-        behind = [browser for browser in self._browsers if not browser.told_all()]
+        behind = [browser for browser in self._browsers if not browser.is_up_to_date()]
         for browser in behind:
             browser.wake(urgent=True)
         return not behind
@@ -155,7 +155,7 @@ class _Browser:
         if urgent:
             self._urgent.set()
 
-    def told_all(self) -> bool:
+    def is_up_to_date(self) -> bool:
         """Whether this page has been sent everything known about the runs that it follows."""
         return all(
             subscription.sent >= subscription.run.committed

@@ -42,12 +42,12 @@ import { EmptyState, NextHint } from "@/views/empty_state";
 import { GraphPane, momentOf, type SeenValue } from "@/views/graph/graph_pane";
 import { Inspector } from "@/views/inspector/inspector";
 import { SummaryPanel } from "@/views/inspector/summary_panel";
-import { Retention } from "@/views/retention";
 import { type KeyGroup, KeysHelp } from "@/views/keys_help";
 import { LinkBanner, LostRun, NewRunOffer, Notices, RecordingTrouble } from "@/views/notices";
 import { Outline } from "@/views/outline";
 import { Palette } from "@/views/palette";
 import { createProblems, Problems, problemCount } from "@/views/problems";
+import { Retention } from "@/views/retention";
 import { RunList, RunSelect } from "@/views/runs";
 import { Scrubber } from "@/views/scrubber";
 import { SearchBox } from "@/views/search_box";
@@ -522,7 +522,11 @@ export function App(props: AppProps): JSX.Element {
         </div>
       </section>
 
-      <StatusBar store={store} kept={<Retention store={store} />} onKeys={() => ui.setOverlay("keys")} />
+      <StatusBar
+        store={store}
+        kept={<Retention store={store} />}
+        onKeys={() => ui.setOverlay("keys")}
+      />
       <Show when={ui.overlay() === "palette"}>
         <Palette store={store} ui={ui} commands={commands} go={go} />
       </Show>

@@ -21,7 +21,7 @@ const MARGIN = 28;
 /** Scopes with more boxes of their own are opened by hand. */
 const MOST_BOXES = 300;
 const BUDGET_MS = 250;
-/** What fills parameters before the first step: it is no part of the model's story. */
+/** Parameter initialisation before the first step, which is not part of the model. */
 const BEFORE_STEPS = "initialisation";
 
 /**

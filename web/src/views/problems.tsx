@@ -94,7 +94,7 @@ export function Problems(props: {
           </p>
         )}
       </Show>
-      <SpreadNote store={props.store} asked={rows().some((row) => row.nan || row.inf)} />
+      <SpreadNote store={props.store} enabled={rows().some((row) => row.nan || row.inf)} />
       <For each={rows()}>
         {(row) => (
           <div class="problem-row" data-testid="problem">
@@ -213,17 +213,17 @@ function problemWords(row: NodeProblem): string {
     .join("\n");
 }
 
-/** What NaN and Inf did in the step shown, in a line or two; not while the program runs. */
 function capitalised(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-function SpreadNote(props: { readonly store: Store; readonly asked: boolean }): JSX.Element {
+/** The spread of NaN and Inf in the step shown, in a line or two; empty while the program runs. */
+function SpreadNote(props: { readonly store: Store; readonly enabled: boolean }): JSX.Element {
   const answer = createQuery(props.store, "spread", (): AskSpread | undefined => {
     const run = props.store.runId();
     // Known problems stay after nodescope has ended.
     const running = props.store.link().kind === "open" && !props.store.recorded();
-    if (!props.asked || run === undefined || running) return undefined;
+    if (!props.enabled || run === undefined || running) return undefined;
     return { type: "ask_spread", run, step: props.store.step() };
   });
   const problems = () => {

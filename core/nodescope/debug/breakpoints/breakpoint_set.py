@@ -85,13 +85,15 @@ def replace_breakpoints(
         message = catalog.fate(breakpoint)
         if not message and not matched and catalog.nodes:
             message = catalog.near(breakpoint)
-        same = previous is not None and _asked(previous.breakpoint) == _asked(breakpoint)
+        same = previous is not None and _hit_condition(previous.breakpoint) == _hit_condition(
+            breakpoint
+        )
         hits = previous.hits if previous is not None and same else 0
         statuses.append(BreakpointStatus(breakpoint, verified=matched, hits=hits, message=message))
     return tuple(statuses), next_id
 
 
-def _asked(breakpoint: Breakpoint) -> Breakpoint:
+def _hit_condition(breakpoint: Breakpoint) -> Breakpoint:
     """The part of a breakpoint that defines its hits: everything except its enabled state and the
     effect of a hit.
     """

@@ -173,12 +173,13 @@ def _visible(state: SessionState) -> tuple[object, ...]:
         (status.breakpoint, status.verified, status.message) for status in state.breakpoints
     )
     watches = tuple(
-        (watch.text, watch.enabled, watch.message, _told(watch.hits)) for watch in state.watches
+        (watch.text, watch.enabled, watch.message, _announced_hits(watch.hits))
+        for watch in state.watches
     )
     return (state.phase, state.stop, breakpoints, state.controllers > 0, watches)
 
 
-def _told(hits: int) -> tuple[int, int]:
+def _announced_hits(hits: int) -> tuple[int, int]:
     """A number that changes with each of the first hits, then whenever their number doubles."""
     return min(hits, 8), hits.bit_length()
 

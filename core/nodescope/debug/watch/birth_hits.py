@@ -1,4 +1,4 @@
-"""Births as hits: what a check tells of NaN and Inf, by what they reached.
+"""Births as hits: how a check reports NaN and Inf, by what they reached.
 
 Invariant: the recording is only read.
 """
@@ -62,13 +62,13 @@ class BirthHits(NamedTuple):
 
 def birth_hits(recording: Recording) -> BirthHits:
     """The births of a run by node. Raises `RecordingError`, if it is damaged."""
-    found = births(recording)
-    harmful = _by_node(found, lambda birth: birth.reached != "")
+    all_births = births(recording)
+    harmful = _by_node(all_births, lambda birth: birth.reached != "")
     harmful.sort(key=lambda item: (item.first.reached == "result", item.first.reached_seq))
-    harmless = _by_node(found, lambda birth: birth.reached == "")
-    told = {item.first.node.id for item in harmful}
+    harmless = _by_node(all_births, lambda birth: birth.reached == "")
+    harmful_nodes = {item.first.node.id for item in harmful}
     return BirthHits(
-        tuple(harmful), tuple(item for item in harmless if item.first.node.id not in told)
+        tuple(harmful), tuple(item for item in harmless if item.first.node.id not in harmful_nodes)
     )
 
 
@@ -99,9 +99,9 @@ def birth_hit(recording: Recording, birth: Birth, watch: int) -> Hit:
     )  # fmt: skip
 
 
-def _by_node(found: list[Birth], chosen: Callable[[Birth], bool]) -> list[NodeBirths]:
+def _by_node(all_births: list[Birth], chosen: Callable[[Birth], bool]) -> list[NodeBirths]:
     nodes: dict[int, NodeBirths] = {}
-    for birth in filter(chosen, found):
+    for birth in filter(chosen, all_births):
         known = nodes.get(birth.node.id)
         first = known.first if known is not None else birth
         times = known.times + 1 if known is not None else 1

@@ -18,25 +18,26 @@ from nodescope.debug.watch.rule import Study, Verdict
 from nodescope.debug.watch.watch import Hit
 
 YOUNG_STEPS: Final = 24
-"""In so many steps a study is asked, whether or not the graph has grown."""
+"""A study runs at the end of each of the first steps, up to this number, even if the graph has not
+grown."""
 
 
 class Studies:
-    """The study of one watch, and what it has said."""
+    """The study of one watch, and the nodes that it has reported."""
 
-    __slots__ = ("_asked", "_judge", "_streaks", "_told", "_version")
+    __slots__ = ("_judge", "_reported", "_runs", "_streaks", "_version")
 
     def __init__(self, judge: Study) -> None:
         self._judge = judge
-        self._asked = 0
+        self._runs = 0
         self._version = -1
-        self._told: set[object] = set()
+        self._reported: set[object] = set()
         self._streaks: Counter[object] = Counter()
 
     @property
     def young(self) -> bool:
-        """Whether it is asked at the end of every step."""
-        return self._asked < YOUNG_STEPS
+        """Whether it runs at the end of every step."""
+        return self._runs < YOUNG_STEPS
 
     def due(self, graph: ProgramGraph, over: bool) -> bool:
         """Whether it is asked now."""
@@ -44,7 +45,7 @@ class Studies:
 
     def verdicts(self, graph: ProgramGraph, over: bool) -> list[Verdict]:
         """What it says now."""
-        self._asked += 1
+        self._runs += 1
         self._version = graph.version
         verdicts = list(self._judge(graph, over))
         for owner, traced in graph.captured.items():
@@ -63,9 +64,9 @@ class Studies:
         if not verdict.text:
             return 0
         self._streaks[node] += 1
-        if node in self._told or self._streaks[node] < patience:
+        if node in self._reported or self._streaks[node] < patience:
             return 0
-        self._told.add(node)
+        self._reported.add(node)
         return self._streaks[node]
 
 

@@ -31,18 +31,18 @@ _MAX_HELD = 10_000
 
 
 class Asking:
-    """Asks watches of a recording. Iterating gives the hits in order of seq; it does so once.
+    """Evaluates watches on a recording. Iterating gives the hits in order of seq, once.
 
     Args:
-        recording: Open, finished or being written; what is committed now is looked at.
-        watches: What is watched for.
-        after, until: Hits of executions in ``(after, until]`` only. What is before is looked at,
-            too, since rules remember.
-        on_fault: Takes one line about a watch that failed and was disabled.
-        patience_s: How long may be looked; what comes later in the recording is said to be left.
+        recording: Open, finished or being written; what is committed now is evaluated.
+        watches: The watches to evaluate.
+        after, until: Hits of executions in ``(after, until]`` only. Earlier ones are evaluated,
+            too, since rules have state.
+        on_fault: Called with one line about a watch that failed and was disabled.
+        patience_s: Time limit; the rest of the recording is reported as not evaluated.
 
     Raises:
-        WatchError: A watch makes no sense.
+        WatchError: A watch is invalid.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Asking:
         evaluator = self._evaluator
         pending: list[Hit] = []
         # Gradients are judged when it is known what they are: till then later hits wait for theirs.
-        for hits, over in self._told():
+        for hits, over in self._hits_by_record():
             pending += (hit for hit in hits if hit.seq > self._after)
             if pending and (over or not evaluator.waits or len(pending) > _MAX_HELD):
                 yield from sorted(pending, key=_by_seq)
@@ -105,7 +105,7 @@ class Asking:
     def _source(self, file: str) -> str:
         return self._recording.source(file) or ""
 
-    def _told(self) -> Iterator[tuple[list[Hit], bool]]:
+    def _hits_by_record(self) -> Iterator[tuple[list[Hit], bool]]:
         """The hits of each record, and whether a step ended with it."""
         recording, evaluator = self._recording, self._evaluator
         ends = (

@@ -1,4 +1,4 @@
-"""Outcome: how it went with a watch: what it was asked, what it found, what it could not judge."""
+"""Outcome: the result of evaluating a watch: evaluations, findings, values it could not judge."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Updates: how much of what became of a weight is from its gradient, its momentum, its decay.
+"""Updates: splits a weight's change into gradient, momentum and decay terms, for the last steps.
 
-The new element of a weight is taken apart into terms: a coefficient times an element of the old
-weight, of a gradient, or of the optimizer's state. So it is done for each of the last steps.
+Each term of the new element is a coefficient times an element of the old weight, of a gradient, or
+of the optimizer's state.
 
-Invariant: reads only, and bounded; what cannot be taken apart is a term of its own.
+Invariant: reads only, and bounded; what cannot be split is a term of its own.
 """
 
 from __future__ import annotations

@@ -324,7 +324,7 @@ class CompiledFunction:
         return Explanation(
             self.name,
             self._calls,
-            tuple(record.said(i + 1) for i, record in enumerate(records)),
+            tuple(record.description(i + 1) for i, record in enumerate(records)),
             self._dynamic.notes(),
         )
 

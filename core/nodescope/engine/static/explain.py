@@ -135,16 +135,16 @@ class Record:
         self.dynamic = dynamic
         self.form = entry.traced.form
         self.recording = entry.traced.recording
-        self._said: Trace | None = None
+        self._description: Trace | None = None
 
     def let_go(self, number: int) -> None:
         """Release the graph, and keep only its description."""
-        self._said, self.entry = explained(number, self), None
+        self._description, self.entry = explained(number, self), None
         self.form = self.form.forgotten(everything=True)
 
-    def said(self, number: int) -> Trace:
+    def description(self, number: int) -> Trace:
         """The description of the trace."""
-        return self._said or explained(number, self)
+        return self._description or explained(number, self)
 
 
 def explained(number: int, record: Record) -> Trace:

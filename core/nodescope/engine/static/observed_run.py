@@ -92,7 +92,7 @@ class Watched:
         """By key of a call: ids of its operands, and the nodes that ran."""
         self.latest: tuple[str, str] | None = None
         """Key and scope of the last call."""
-        self._told: tuple[weakref.ref[Tracer] | None, int] = (None, 0)
+        self._reported: tuple[weakref.ref[Tracer] | None, int] = (None, 0)
         self._calls: tuple[Any, int] = (None, 0)
 
     def run(self, tracer: Tracer, feeds: Sequence[Any]) -> list[Any]:
@@ -119,9 +119,9 @@ class Watched:
         self._calls = (tracer.epoch, count)
         return count
 
-    def told(self, tracer: Tracer) -> int:
+    def report_compilation(self, tracer: Tracer) -> int:
         """Report once what was compiled; return the run's id of the compiled graph."""
-        known, graph = self._told
+        known, graph = self._reported
         if known is None or known() is not tracer:
             lowering = self.lowering
             assert lowering.lowered is not None
@@ -141,7 +141,7 @@ class Watched:
                 tracer.bus.emit(event)
             graph = graph_ids[-1]
             lowering.tell(start, " (its graph is recorded)")
-            self._told = (weakref.ref(tracer), graph)
+            self._reported = (weakref.ref(tracer), graph)
         return graph
 
     def entries(self, node: Node, tracer: Tracer, key: str, base: str) -> list[Entry]:
@@ -245,7 +245,7 @@ class _Run:
         self.watched, self.tracer, self.state = watched, tracer, state
         self.key = f"{watched.key}:{nth}" if nth else watched.key
         self.base = state.scope
-        self.graph = watched.told(tracer)
+        self.graph = watched.report_compilation(tracer)
 
     def run(self, feeds: Sequence[Any]) -> list[Any]:
         state, tracer, watched = self.state, self.tracer, self.watched

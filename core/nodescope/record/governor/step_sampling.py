@@ -19,12 +19,12 @@ SHARE: Final = 0.8
 
 # The same while the run as a whole is above the limit.
 _OWING: Final = 0.25
-# Where every step may be observed, references are measured again after so many steps, and then
-# after twice as many each time.
+# Where every step may be observed, references are measured again after `_SOON` steps, then after
+# twice as many each time, up to `_RARELY`.
 _SOON, _RARELY = 16, 128
-# A series of steps is left out until so many of them were references, or so many in all.
+# A series of unobserved steps ends after `_SERIES` reference steps, or `_LONGEST_SERIES` in total.
 _SERIES, _LONGEST_SERIES = 2, 24
-# A step is a reference after so many unobserved ones, after so much time, or if it is long.
+# A step is a reference after `_SETTLING` unobserved ones, after `_SETTLED_NS`, or if it is long.
 _SETTLING, _SETTLED_NS, _LONG_NS = 2, 5e6, 20e6
 # The assumed costs may be wrong by this factor as long as there is no reference.
 _DOUBT: Final = 4.0

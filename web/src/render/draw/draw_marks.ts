@@ -39,7 +39,7 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
   if (marks.edge !== undefined) drawHoveredEdge(drawing, marks.edge.edge);
   // Again, above these: a line that enters a scope must not cross out its header.
   if (flow >= 0 || marks.edge !== undefined) drawHeaders(drawing, model.boxesIn(drawing.view));
-  // Of the node that stands here, the ring around it tells enough; a second one would show beside it.
+  // The current node already has a ring; a selection ring would appear beside it.
   if (flow !== drawing.current) drawOutline(drawing, flow, "select");
   drawLinked(drawing, marks);
   if (marks.hover !== undefined) drawOutline(drawing, model.boxOf(marks.hover), "hover");

@@ -5,7 +5,7 @@
  * Invariant: pure; a node's hits are sorted newest first.
  */
 
-import type { Asked } from "@/store/debugger/watches";
+import type { WatchQuery } from "@/store/debugger/watches";
 import type { WatchStatus } from "@/wire/types.gen";
 
 export interface MarkedHit {
@@ -25,7 +25,7 @@ export type MarkedNodes = ReadonlyMap<number, Marked>;
 
 export function markedNodes(
   statuses: readonly WatchStatus[],
-  question: Asked | undefined,
+  question: WatchQuery | undefined,
 ): MarkedNodes {
   const hits = new Map<number, MarkedHit[]>();
   const more = new Map<number, Set<string>>();

@@ -12,7 +12,7 @@ import { inWords } from "@/wire/socket";
 import type { RuleInfo, RuleList, WatchAnswer, WatchStatus } from "@/wire/types.gen";
 
 /** A query on the recording, and its answer once it has arrived. */
-export interface Asked {
+export interface WatchQuery {
   readonly text: string;
   readonly answer: WatchAnswer | undefined;
 }
@@ -23,7 +23,7 @@ export interface Watches {
   readonly live: Accessor<boolean>;
   readonly gallery: Accessor<boolean>;
   readonly rules: Accessor<RuleList | undefined>;
-  readonly asked: Accessor<Asked | undefined>;
+  readonly query: Accessor<WatchQuery | undefined>;
   /** Marks on the canvas and in the outline. */
   readonly marked: Accessor<MarkedNodes>;
   /** The content of the text field. */
@@ -82,7 +82,7 @@ export function rulesFound(
 export function createWatches(store: Store, ui: Ui): Watches {
   const [gallery, setGallery] = createSignal(false);
   const [rules, setRules] = createSignal<RuleList | undefined>();
-  const [asked, setAsked] = createSignal<Asked | undefined>();
+  const [query, setQuery] = createSignal<WatchQuery | undefined>();
   const [draft, setDraft] = createSignal("");
   const statuses = createMemo(() => store.session()?.watches ?? []);
   const live = createMemo(() => {
@@ -90,13 +90,13 @@ export function createWatches(store: Store, ui: Ui): Watches {
     return store.model()?.info.state === "live" && (phase === "running" || phase === "stopped");
   });
   const shown = createMemo(() => ui.dockTab() === "watches" && gallery());
-  const marked = createMemo(() => markedNodes(statuses(), asked()));
+  const marked = createMemo(() => markedNodes(statuses(), query()));
   createEffect(
     on(store.runId, (_, before) => {
       if (before === undefined) return;
       batch(() => {
         setRules(undefined);
-        setAsked(undefined);
+        setQuery(undefined);
       });
     }),
   );
@@ -134,14 +134,14 @@ export function createWatches(store: Store, ui: Ui): Watches {
     live,
     gallery,
     rules,
-    asked,
+    query,
     marked,
     draft,
     setDraft,
     setGallery: (open) => {
       batch(() => {
         setGallery(open);
-        if (open) setAsked(undefined);
+        if (open) setQuery(undefined);
       });
     },
     add: async (text) => {
@@ -160,16 +160,16 @@ export function createWatches(store: Store, ui: Ui): Watches {
       const question = { text, answer: undefined };
       batch(() => {
         setGallery(false);
-        setAsked(question);
+        setQuery(question);
       });
       try {
         const body = { type: "ask_watch", run, text } as const;
         const answer = await store.request(body, "watch_answer", ASK_TIMEOUT_MS);
-        if (asked() !== question) return "";
-        setAsked(answer.fault === "" ? { text, answer } : undefined);
+        if (query() !== question) return "";
+        setQuery(answer.fault === "" ? { text, answer } : undefined);
         return answer.fault;
       } catch (error) {
-        if (asked() === question) setAsked(undefined);
+        if (query() === question) setQuery(undefined);
         return inWords(error);
       }
     },
@@ -181,6 +181,6 @@ export function createWatches(store: Store, ui: Ui): Watches {
       ),
     remove: (id) =>
       quietly(statuses().flatMap((status) => (status.id === id ? [] : [status.text]))),
-    closeAnswer: () => void setAsked(undefined),
+    closeAnswer: () => void setQuery(undefined),
   };
 }

@@ -9,11 +9,11 @@
  *   What only holds data is done once it is there, whatever the step.
  * - The *time* of a scope is the sum of its operations' last executions.
  * - A node *is not finite* if it is done and its outputs held NaN or Inf then.
- * - *Problems* count nodes over all that is recorded, and *hits* the times that all which a
- *   breakpoint asks for held: the server and the session say both.
+ * - *Problems* count nodes over the whole recording; *hits* count how often everything that a
+ *   breakpoint requires was true. These come from the server and the session.
  *
  * The graph's layout and drawing count in their own indices (`layout/hierarchy.ts`,
- * `render/live.ts`); a test holds them to these definitions.
+ * `render/draw/execution_overlay.ts`); a test holds them to these definitions.
  *
  * Invariant: pure.
  */

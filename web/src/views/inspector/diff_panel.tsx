@@ -53,7 +53,7 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
         value: props.value,
         one: from.seq,
         other: props.moments.other()?.seq ?? props.store.seq(),
-        ...window.asked(),
+        ...window.request(),
       };
     },
     props.refresh,
@@ -66,7 +66,7 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
   const failure = () => failureOf(answer());
   return (
     <div class="diff" data-testid="diff">
-      <Sides {...props} one={earlier()} found={compared()} />
+      <Sides {...props} one={earlier()} comparison={compared()} />
       <Show when={props.edits.length > 0}>
         <div class="diff-edits">
           <For each={props.edits.slice(-4)}>
@@ -90,7 +90,7 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
         when={earlier() !== undefined}
         fallback={
           <p class="empty">
-            No earlier execution. Press <kbd>M</kbd> to hold this moment as A, then move with the
+            No earlier execution. Press <kbd>M</kbd> to mark this moment as A, then move with the
             slider, <kbd>F8</kbd> or a row of Steps.
           </p>
         }
@@ -99,7 +99,7 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
         <Show when={compared()}>
           {(now) => (
             <Compared
-              found={now()}
+              comparison={now()}
               theme={props.theme}
               onIndex={window.setIndex}
               onWindow={window.moveTo}
@@ -115,7 +115,7 @@ export function DiffPanel(props: DiffPanelProps): JSX.Element {
 function Sides(
   props: DiffPanelProps & {
     readonly one: Moment | undefined;
-    readonly found: MomentsCompared | undefined;
+    readonly comparison: MomentsCompared | undefined;
   },
 ): JSX.Element {
   const other = (): Moment => props.moments.other() ?? props.moments.here();
@@ -141,7 +141,7 @@ function Sides(
                 {momentWords(moment())}
               </button>
               <span class="t3 small ell">
-                {[hasHeld() ? "" : "the previous execution", note(props.found?.one, moment())]
+                {[hasHeld() ? "" : "the previous execution", note(props.comparison?.one, moment())]
                   .filter(Boolean)
                   .join(", ")}
               </span>
@@ -153,7 +153,10 @@ function Sides(
         <b class="moment-b">B</b>
         <span class="ell">{momentWords(other())}</span>
         <span class="t3 small ell">
-          {[props.moments.other() === undefined ? "shown" : "", note(props.found?.other, other())]
+          {[
+            props.moments.other() === undefined ? "shown" : "",
+            note(props.comparison?.other, other()),
+          ]
             .filter(Boolean)
             .join(", ")}
         </span>
@@ -170,7 +173,7 @@ function Sides(
           small
           icon="swap"
           testid="diff-swap"
-          label="Swap: go to A and hold this moment (X)"
+          label="Swap: go to A and mark this moment (X)"
           disabled={!hasHeld()}
           onClick={() => props.moments.swap()}
         />
@@ -188,12 +191,12 @@ function Sides(
 }
 
 function Compared(props: {
-  readonly found: MomentsCompared;
+  readonly comparison: MomentsCompared;
   readonly theme: string;
   onIndex(index: readonly number[]): void;
   onWindow(row: number, col: number): void;
 }): JSX.Element {
-  const measure = () => props.found.measure;
+  const measure = () => props.comparison.measure;
   const facts = (): readonly (readonly [string, string])[] => [
     ["max abs", formatNumber(measure().max_abs)],
     ["max rel", formatNumber(measure().max_rel)],
@@ -208,10 +211,10 @@ function Compared(props: {
   return (
     <>
       <p class="diff-verdict" data-testid="diff-verdict">
-        {verdict(props.found)}
+        {verdict(props.comparison)}
       </p>
-      <Show when={missing(props.found)}>{(text) => <p class="t3 small">{text()}</p>}</Show>
-      <Show when={measure().source !== "none" && !props.found.same}>
+      <Show when={missing(props.comparison)}>{(text) => <p class="t3 small">{text()}</p>}</Show>
+      <Show when={measure().source !== "none" && !props.comparison.same}>
         <dl class="kv wide2" data-testid="diff-facts">
           <For each={facts()}>
             {([name, text]) => (
@@ -222,13 +225,13 @@ function Compared(props: {
             )}
           </For>
         </dl>
-        <Place name="first" pair={props.found.first} />
-        <Place name="largest" pair={props.found.largest} />
+        <Place name="first" pair={props.comparison.first} />
+        <Place name="largest" pair={props.comparison.largest} />
       </Show>
-      <Show when={(props.found.differ ?? 0) > 0 && measure().elements > 1}>
+      <Show when={(props.comparison.differ ?? 0) > 0 && measure().elements > 1}>
         <Gap {...props} />
       </Show>
-      <Show when={!props.found.same && statisticRows(props.found).length > 0}>
+      <Show when={!props.comparison.same && statisticRows(props.comparison).length > 0}>
         <table class="diff-table">
           <thead>
             <tr>
@@ -241,7 +244,7 @@ function Compared(props: {
             </tr>
           </thead>
           <tbody>
-            <For each={statisticRows(props.found)}>
+            <For each={statisticRows(props.comparison)}>
               {(row) => (
                 <tr>
                   <td class="t3">{row.name}</td>
@@ -294,20 +297,20 @@ function Numeral(props: { readonly text: string }): JSX.Element {
 
 /** The differences as a picture, and their distribution. */
 function Gap(props: {
-  readonly found: MomentsCompared;
+  readonly comparison: MomentsCompared;
   readonly theme: string;
   onIndex(index: readonly number[]): void;
   onWindow(row: number, col: number): void;
 }): JSX.Element {
   const window = createMemo(() => {
-    const [row, col, rows, cols] = props.found.window;
+    const [row, col, rows, cols] = props.comparison.window;
     const data =
-      props.found.data.byteLength > 0
-        ? decodeElements(props.found.data, rows * cols)
+      props.comparison.data.byteLength > 0
+        ? decodeElements(props.comparison.data, rows * cols)
         : new Float64Array(0);
     return { row, col, rows, cols, data };
   });
-  const summary = () => props.found.difference;
+  const summary = () => props.comparison.difference;
   /** Zero is the middle of the scale. */
   const range = (): readonly [number, number] | undefined => {
     const { min, max } = summary() ?? { min: null, max: null };
@@ -321,14 +324,18 @@ function Gap(props: {
         <span class="lab">B − A by element</span>
         <span class="sp" />
         <Pager
-          slice={props.found}
+          slice={props.comparison}
           onWindow={props.onWindow}
-          stride={props.found.shape.length < 2 ? VECTOR_WINDOW : WINDOW}
+          stride={props.comparison.shape.length < 2 ? VECTOR_WINDOW : WINDOW}
           quiet={false}
         />
       </div>
-      <Show when={props.found.shape.length > 2}>
-        <IndexChips shape={props.found.shape} index={props.found.index} onChange={props.onIndex} />
+      <Show when={props.comparison.shape.length > 2}>
+        <IndexChips
+          shape={props.comparison.shape}
+          index={props.comparison.index}
+          onChange={props.onIndex}
+        />
       </Show>
       <div class="diff-pictures">
         <HeatMap
@@ -337,8 +344,8 @@ function Gap(props: {
           cols={window().cols}
           row={window().row}
           col={window().col}
-          index={props.found.index}
-          rank={props.found.shape.length}
+          index={props.comparison.index}
+          rank={props.comparison.shape.length}
           range={range()}
           scale="div"
           theme={props.theme}
@@ -354,7 +361,7 @@ function Gap(props: {
                 inf={spread().inf_count}
                 colour="--change"
               />
-              <p class="mi t3">of {formatCount(props.found.measure.elements)}, log count</p>
+              <p class="mi t3">of {formatCount(props.comparison.measure.elements)}, log count</p>
             </div>
           )}
         </Show>

@@ -34,7 +34,7 @@ export function createWindow(store: Store, value: Accessor<number>) {
     setIndex,
     moveTo: (row: number, col: number): void => void setCorner([row, col]),
     /** The corresponding part of a request. */
-    asked() {
+    request() {
       const [row, col] = corner();
       const rank = shapeOf(valueShown(store, value())?.value.spec)?.length ?? 2;
       const size = rank < 2 ? VECTOR_WINDOW : WINDOW;

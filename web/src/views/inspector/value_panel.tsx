@@ -62,7 +62,7 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
         run,
         value: props.value,
         seq: props.store.seq(),
-        ...window.asked(),
+        ...window.request(),
       };
     },
     props.refresh,

@@ -8,28 +8,28 @@ import { For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { foundWords } from "@/store/debugger/watch_marks";
-import type { Asked } from "@/store/debugger/watches";
+import type { WatchQuery } from "@/store/debugger/watches";
 import { IconButton } from "@/widgets/icon";
 import type { WatchAnswer } from "@/wire/types.gen";
 
 export function AnswerPane(props: {
-  readonly asked: Asked;
+  readonly query: WatchQuery;
   visit(node: number, seq: number): void;
   onClose(): void;
 }): JSX.Element {
   return (
     <section class="watch-side" aria-label="Result from the recording" data-testid="watch-answer">
       <header class="watch-side-head">
-        <span class="m ell" title={props.asked.text}>
-          {printable(props.asked.text, 200)}
+        <span class="m ell" title={props.query.text}>
+          {printable(props.query.text, 200)}
         </span>
         <span class="sp" />
         <span class="t2" role="status">
-          {props.asked.answer === undefined ? "Checking…" : words(props.asked.answer)}
+          {props.query.answer === undefined ? "Checking…" : words(props.query.answer)}
         </span>
         <IconButton small icon="close" label="Close the result" onClick={() => props.onClose()} />
       </header>
-      <Show when={props.asked.answer}>
+      <Show when={props.query.answer}>
         {(answer) => (
           <div class="watch-side-body">
             <For each={answer().caveats}>

@@ -32,7 +32,7 @@ export function Watches(props: WatchesProps): JSX.Element {
   // By id: a hit changes a status, and must not replace the field being typed into.
   const ids = () => props.watches.statuses().map((status) => status.id);
   const statusOf = (id: number) => props.watches.statuses().find((status) => status.id === id);
-  const side = () => props.watches.gallery() || props.watches.asked() !== undefined;
+  const side = () => props.watches.gallery() || props.watches.query() !== undefined;
   return (
     <div class="watches" classList={{ split: side() }} data-testid="watches">
       <div class="watch-main">
@@ -72,10 +72,10 @@ export function Watches(props: WatchesProps): JSX.Element {
       <Show when={props.watches.gallery()}>
         <Gallery watches={props.watches} />
       </Show>
-      <Show when={props.watches.asked()}>
+      <Show when={props.watches.query()}>
         {(question) => (
           <AnswerPane
-            asked={question()}
+            query={question()}
             visit={props.visit}
             onClose={() => props.watches.closeAnswer()}
           />

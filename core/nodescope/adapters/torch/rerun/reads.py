@@ -1,9 +1,9 @@
 """Reads: which input elements an element of an ATen operator's output is made from.
 
-Positions are counted in C order. Where PyTorch is needed and cannot say, nothing is said; then the
-reader finds it out by running the node on other numbers, and says that it is not certain.
+Positions are counted in C order. If PyTorch is needed and gives no answer, the result is None; the
+reader then runs the node on other numbers to find out, and marks the answer as uncertain.
 
-Invariant: a list may be too long, and then says so; it is never too short.
+Invariant: a list may be too long, and is then marked so; it is never too short.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ class _Planner:
             name = f"ns_k{len(self.bodies)}"
             known = self.bodies[lines] = Function(name, body.scratch, body.fails), []
         if node is not None:
-            known[1].append(texts.told(node))
+            known[1].append(texts.comment_of(node))
         return replace(known[0], count=body.count)
 
     # Results
@@ -330,7 +330,9 @@ class _Planner:
                 step = plan.steps[i]
                 called = self._called(i, step, self._number(i))
                 run += called
-                commented += [f"/* {texts.told(step.node)} */", *called] if step.node else called
+                commented += (
+                    [f"/* {texts.comment_of(step.node)} */", *called] if step.node else called
+                )
             closing = ["return 0;", "}", ""]
             parts += ["\n", "\n".join(commented + closing)]
             runs.append("\n".join(run + closing))

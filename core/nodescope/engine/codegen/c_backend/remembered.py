@@ -48,7 +48,7 @@ def plan_for(lowered: Lowered) -> KernelPlan:
         except (ValueError, TypeError, LookupError):
             pass  # an invalid file, whatever it is
     plan = plan_of(lowered)
-    toolchain.note(path, sealed(_told(plan)))
+    toolchain.note(path, sealed(_serialised(plan)))
     return plan
 
 
@@ -115,7 +115,7 @@ def _read(path: Path) -> Any:
 # A plan as numbers and texts
 
 
-def _told(plan: KernelPlan) -> tuple[Any, ...]:
+def _serialised(plan: KernelPlan) -> tuple[Any, ...]:
     numbers: dict[Spot, int] = {}
     functions: dict[Function, int] = {}
 

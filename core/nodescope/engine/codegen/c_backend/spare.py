@@ -22,9 +22,11 @@ from nodescope.ops.op import Array
 
 LEAST_BYTES = 1 << 20
 MOST_BYTES = 256 << 20
-_EACH = 3  # arrays of one kind: those held by a loop while it computes the next, and one more
+_MOST_PER_KIND = (
+    3  # arrays of one kind: those held by a loop while it computes the next, and one more
+)
 
-_KEPT: dict[tuple[tuple[int, ...], str], list[Array]] = {}
+_POOL: dict[tuple[tuple[int, ...], str], list[Array]] = {}
 _LOCK = threading.Lock()
 _COUNTED = getattr(sys, "_is_gil_enabled", bool)() or not hasattr(sys, "_is_gil_enabled")
 """Whether reference counts are exact: not without the interpreter lock."""
@@ -34,7 +36,7 @@ def maker(spec: TensorSpec) -> Callable[[], Array]:
     """A function that returns arrays of a shape and dtype with arbitrary contents."""
     shape, dtype = tuple(spec.shape), np.dtype(spec.dtype)
     size = math.prod(shape) * dtype.itemsize
-    if not _COUNTED or not LEAST_BYTES <= size <= MOST_BYTES // _EACH:
+    if not _COUNTED or not LEAST_BYTES <= size <= MOST_BYTES // _MOST_PER_KIND:
         return lambda: np.empty(shape, dtype)
     key = shape, dtype.str
 
@@ -57,7 +59,7 @@ _ALONE = sys.getrefcount(_PROBE[0])
 
 def _free(key: tuple[tuple[int, ...], str]) -> Array | None:
     """An array without other holders, in its original form."""
-    arrays = _KEPT.get(key, [])
+    arrays = _POOL.get(key, [])
     for i in range(len(arrays)):
         if sys.getrefcount(arrays[i]) == _ALONE and not weakref.getweakrefcount(arrays[i]):
             array = arrays[i]
@@ -69,14 +71,14 @@ def _free(key: tuple[tuple[int, ...], str]) -> Array | None:
 
 def _kept(key: tuple[tuple[int, ...], str], size: int) -> Array:
     """A new array, which is kept; others are released for it."""
-    arrays = _KEPT.setdefault(key, [])
-    if len(arrays) >= _EACH:
+    arrays = _POOL.setdefault(key, [])
+    if len(arrays) >= _MOST_PER_KIND:
         del arrays[0]
     while kept_bytes() + size > MOST_BYTES:
-        oldest = next(key_ for key_, pool in _KEPT.items() if pool)
-        del _KEPT[oldest][0]
-        if not _KEPT[oldest] and oldest != key:
-            del _KEPT[oldest]
+        oldest = next(key_ for key_, pool in _POOL.items() if pool)
+        del _POOL[oldest][0]
+        if not _POOL[oldest] and oldest != key:
+            del _POOL[oldest]
     array = np.empty(*key)
     arrays.append(array)
     return array
@@ -84,4 +86,4 @@ def _kept(key: tuple[tuple[int, ...], str], size: int) -> Array:
 
 def kept_bytes() -> int:
     """Total size of kept arrays, in use or not."""
-    return sum(array.nbytes for arrays in _KEPT.values() for array in arrays)
+    return sum(array.nbytes for arrays in _POOL.values() for array in arrays)

@@ -68,7 +68,7 @@ NS_EXPORT i64 ns_call(void *list, char **t) {
 """
 
 
-def told(node: Node) -> str:
+def comment_of(node: Node) -> str:
     """A node as text, safe within a comment."""
     text = f"{node.name}: {node.op}"
     if node.op == "fused":
