@@ -35,7 +35,7 @@ def rows() -> Iterator[Row]:
 
 
 def row(name: str, script: list[str], pairs: int) -> Row:
-    """A script in so many pairs of runs; the first pair, which fills caches, does not count."""
+    """Time a script in pairs of runs; the first pair, which fills caches, does not count."""
     with tempfile.TemporaryDirectory() as folder:
         recording = str(Path(folder) / "bench.nscope")
         took = [
