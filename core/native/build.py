@@ -21,8 +21,8 @@ TARGET = HERE.parent / "nodescope" / "native" / "_core.abi3.so"
 
 def compiler() -> str | None:
     """The C compiler: ``CC``, or the usual ones."""
-    wanted = os.environ.get("CC")
-    names = [wanted] if wanted else ["cc", "gcc", "clang"]
+    compiler = os.environ.get("CC")
+    names = [compiler] if compiler else ["cc", "gcc", "clang"]
     return next(filter(None, map(shutil.which, names)), None)
 
 

@@ -163,11 +163,11 @@ def _user_folders() -> list[str]:
 def _more_folders() -> list[str]:
     """The folder of nodescope itself, and those in ``PYTHONPATH`` that contain a dependency."""
     entries = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
-    wanted = [] if sys.flags.ignore_environment else filter(os.path.isabs, entries)
+    usable = [] if sys.flags.ignore_environment else filter(os.path.isabs, entries)
     current_folder = _folder("")
     return [
         _root(),
-        *(entry for entry in wanted if _is_needed(entry) and _folder(entry) != current_folder),
+        *(entry for entry in usable if _is_needed(entry) and _folder(entry) != current_folder),
     ]
 
 

@@ -98,9 +98,9 @@ class _Server(uvicorn.Server):
         """Run until the end: uvicorn checks ten times a second, a signal ends it at once."""
         self._loop = asyncio.get_running_loop()
         looking = asyncio.ensure_future(super().main_loop())
-        told = asyncio.ensure_future(self._told.wait())
-        await asyncio.wait((looking, told), return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        stopping = asyncio.ensure_future(self._told.wait())
+        await asyncio.wait((looking, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
         if not looking.cancel():
             looking.result()
 

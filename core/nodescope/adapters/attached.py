@@ -60,18 +60,18 @@ class Attached:
     Args:
         adapters: The adapters that may be attached.
         complain: Prints each message to the user.
-        told: Called with each framework once it is observed.
+        on_framework: Called with each framework once it is observed.
     """
 
     def __init__(
         self,
         adapters: Sequence[Adapter],
         complain: Callable[[str], None],
-        told: Callable[[Framework], None] = lambda framework: None,
+        on_framework: Callable[[Framework], None] = lambda framework: None,
     ) -> None:
         self._adapters = tuple(adapters)
         self._complain = complain
-        self._told = told
+        self._on_framework = on_framework
         self._attached: dict[str, Adapter] = {}
         self._stack = ExitStack()
         self._emitter: Emitter | None = None
@@ -145,7 +145,7 @@ class Attached:
             emitter.attachments = (*emitter.attachments, attachment)
             if emitter.resting:
                 attachment.rest()
-            self._told(framework_of(adapter))
+            self._on_framework(framework_of(adapter))
 
 
 class _Finder(MetaPathFinder):
@@ -181,7 +181,7 @@ class _Telling(Loader):
     """A loader that reports when its module has been loaded."""
 
     def __init__(self, loader: Any, callback: Callable[[], None]) -> None:
-        self._loader, self._told = loader, callback
+        self._loader, self._callback = loader, callback
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """As in the wrapped loader."""
@@ -194,6 +194,6 @@ class _Telling(Loader):
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         try:
-            self._told()
+            self._callback()
         except Exception as error:  # a failure here must not break the program's import
             say(f"not attached: {last_line(error)}")

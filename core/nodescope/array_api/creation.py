@@ -36,18 +36,18 @@ def asarray(
             would change when the program writes to the object.
     """
     check_device("asarray", device)
-    wanted = dtype_of(dtype)
+    target = dtype_of(dtype)
     if isinstance(obj, Tensor):
-        if wanted is not None and wanted != obj.dtype:
+        if target is not None and target != obj.dtype:
             if copy is False:
-                raise no_copy("asarray", f"{obj.dtype} is converted to {wanted}")
-            return obj.astype(wanted)
+                raise no_copy("asarray", f"{obj.dtype} is converted to {target}")
+            return obj.astype(target)
         return obj.copy() if copy else obj
     if copy is False and not isinstance(obj, bool | int | float | complex):
         raise no_copy("asarray", "a tensor keeps its own elements")
     if isinstance(obj, list | tuple) and _holds_tensors(obj):
-        return converted(_stacked(obj), wanted)
-    return made(np.array(obj, dtype=wanted))
+        return converted(_stacked(obj), target)
+    return made(np.array(obj, dtype=target))
 
 
 def _holds_tensors(obj: Any) -> bool:
@@ -96,10 +96,10 @@ def ones(shape: Shape, *, dtype: Any = None, device: str | None = None) -> Tenso
 def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """One value everywhere; a scalar tensor keeps its gradient."""
     check_device("full", device)
-    wanted = _shape("full", shape)
+    sizes = _shape("full", shape)
     if isinstance(fill_value, Tensor):
-        return traced("broadcast_to", converted(fill_value, dtype), wanted)
-    return made(np.full(wanted, fill_value, dtype_of(dtype)))
+        return traced("broadcast_to", converted(fill_value, dtype), sizes)
+    return made(np.full(sizes, fill_value, dtype_of(dtype)))
 
 
 def empty_like(x: Tensor, /, *, dtype: Any = None, device: str | None = None) -> Tensor:

@@ -73,15 +73,15 @@ def astype(x: Tensor, dtype: Any, /, *, copy: Any = True, device: str | None = N
         DtypeError: Complex numbers would lose their imaginary parts.
     """
     check_device("astype", device)
-    wanted = _dtype(dtype)
+    target = _dtype(dtype)
     tensor = tensor_of(x)
-    if tensor.dtype.kind == "c" and wanted.kind not in "cb":
+    if tensor.dtype.kind == "c" and target.kind not in "cb":
         raise DtypeError(
-            f"astype: {tensor.dtype} to {wanted} would drop the imaginary part",
+            f"astype: {tensor.dtype} to {target} would drop the imaginary part",
             source=where(),
             hint="take nodescope.real(x) first",
         )
-    return tensor.astype(wanted, copy=copy)
+    return tensor.astype(target, copy=copy)
 
 
 def can_cast(from_: Any, to: Any, /) -> Any:
@@ -134,16 +134,16 @@ def isdtype(dtype: Any, kind: Any) -> Any:
     Raises:
         DtypeError: The kind does not exist.
     """
-    wanted = _dtype(dtype)
+    candidate = _dtype(dtype)
     if isinstance(kind, tuple):
-        return any(isdtype(wanted, kind_) for kind_ in kind)
+        return any(isdtype(candidate, kind_) for kind_ in kind)
     if isinstance(kind, str) and kind in _KINDS:
-        return wanted.kind in _KINDS[kind]
+        return candidate.kind in _KINDS[kind]
     if isinstance(kind, str) and kind not in _NAMES:
         raise DtypeError(
             f"isdtype: {kind!r} is not a dtype kind", source=where(), hint=", ".join(_KINDS)
         )
-    return wanted == _dtype(kind)
+    return candidate == _dtype(kind)
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:

@@ -55,8 +55,8 @@ class PlacedPlane(NamedTuple):
 def placed(shape: tuple[int, ...], plane: Plane) -> PlacedPlane:
     """The position of a plane in an array whose sizes are all known."""
     leading = shape[:-2]
-    wanted = (*plane.index, *(0 for _ in leading))[: len(leading)]
-    pairs = zip(wanted, leading, strict=True)
+    positions = (*plane.index, *(0 for _ in leading))[: len(leading)]
+    pairs = zip(positions, leading, strict=True)
     fixed = tuple(max(0, min(position, size - 1)) for position, size in pairs)
     if not all(leading):  # an axis of length 0 has no index to fix: the slice is empty
         return PlacedPlane(tuple(slice(0, 0) for _ in shape), (0, 0), fixed, (0, 0))

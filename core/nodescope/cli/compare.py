@@ -160,8 +160,8 @@ def _timed(options: argparse.Namespace, script: Path) -> tuple[Timings | None, U
     functions = timings(measured[SIDES[0]], measured[SIDES[1]])
     if not functions:
         say(f"not timed: no compiled function was called more than {WARM_UP + 1} times")
-    given = Unobserved(*(agreed(digests[side]) for side in SIDES))
-    return Timings(functions, PAIRS, WARM_UP, cuts[0] if cuts else ""), given
+    unobserved = Unobserved(*(agreed(digests[side]) for side in SIDES))
+    return Timings(functions, PAIRS, WARM_UP, cuts[0] if cuts else ""), unobserved
 
 
 def _wait(command: list[str], side: str, *, quiet: bool = False) -> int:

@@ -47,7 +47,7 @@ def after_each(
             return plain(self, owner, args, kwargs)
         here.inside = True
         result = None
-        given = before((args, kwargs))
+        context = before((args, kwargs))
         began = time.perf_counter_ns()
         try:
             result = plain(self, owner, args, kwargs)
@@ -55,7 +55,7 @@ def after_each(
         finally:
             ended = time.perf_counter_ns()
             here.inside = False
-            took(self.name, ended - began, result, given)
+            took(self.name, ended - began, result, context)
 
     def end() -> None:
         CompiledFunction._call = plain  # type: ignore[method-assign]

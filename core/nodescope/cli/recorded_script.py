@@ -103,8 +103,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _add(check: CrossCheck, log: CallLog, options: argparse.Namespace, observed: api.Run) -> None:
     if options.unobserved is not None and options.label == COMPILED:
-        given = msgspec.json.decode(options.unobserved.read_bytes(), type=Unobserved)
-        _compare(log, given, check)
+        unobserved = msgspec.json.decode(options.unobserved.read_bytes(), type=Unobserved)
+        _compare(log, unobserved, check)
     if log.calls:
         observed.recorder.add(log)
     checked = check.report()

@@ -51,7 +51,7 @@ End = Callable[[int], None]
 
 def run(options: argparse.Namespace) -> int:
     """Run the script; return its exit status."""
-    given = _Given.of(options)
+    settings = _Given.of(options)
     name, options.spec = options.script.name, None
     if options.module:
         options.script, options.spec = find_module(name)
@@ -59,7 +59,9 @@ def run(options: argparse.Namespace) -> int:
     code = load(script)
     if isinstance(code, Ending):
         return code.status
-    return run_code(options, code, given, name=name, stem=name if options.module else script.stem)
+    return run_code(
+        options, code, settings, name=name, stem=name if options.module else script.stem
+    )
 
 
 class _Given(NamedTuple):

@@ -71,7 +71,7 @@ def in_thread(ident: int) -> str:
     return f", thread {names[0] if names else ident}"
 
 
-def told(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """An error as text: nodescope's with its column, others with their type."""
     if not isinstance(error, NodescopeError):
         return f"that failed: {last_line(error)}"

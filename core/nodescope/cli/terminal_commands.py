@@ -16,6 +16,7 @@ import msgspec
 from nodescope.cli.terminal_asking import (
     check_readable,
     diff_lines,
+    error_line,
     fork_lines,
     in_thread,
     place,
@@ -23,7 +24,6 @@ from nodescope.cli.terminal_asking import (
     shown,
     source_lines,
     times,
-    told,
     whole,
     why_lines,
 )
@@ -121,7 +121,7 @@ class Console:
             return bool(spec.run(self, argument.strip()))
         except Exception as error:
             # Whatever the error, the program is stopped, and the next command is answered again.
-            self._fault(told(error))
+            self._fault(error_line(error))
         return False
 
     def stopped(self, stop: Stop) -> bool:
@@ -144,7 +144,7 @@ class Console:
         try:
             self._show(self._controller.moment)
         except Exception as error:
-            self._fault(told(error))
+            self._fault(error_line(error))
         return False
 
     def complete(self, text: str, line: str) -> list[str]:
@@ -246,8 +246,8 @@ class Console:
             self._say(f"  {name} = {clean(str(plain(name, attribute)))[:200]}")
         facts = scope_facts(self._controller.history.recording, node.scope)
         if facts is not None:
-            given = ", ".join(f"{name}={value}" for name, value in facts.attrs.items())
-            self._say(f"  in {clean(node.scope)}: {clean(f'{facts.kind}({given})')[:400]}")
+            settings = ", ".join(f"{name}={value}" for name, value in facts.attrs.items())
+            self._say(f"  in {clean(node.scope)}: {clean(f'{facts.kind}({settings})')[:400]}")
         memory = live_memory(self._controller.history.recording, at.step)
         if node.id in memory.live and not node.is_leaf:
             self._say(

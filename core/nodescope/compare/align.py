@@ -174,8 +174,8 @@ def _likeliest_base(
 ) -> str:
     """The scope in which most traced nodes are found."""
     counts = Counter(node.op for node in outer)
-    wanted = list(inner)
-    forward = [node for node in wanted if node.phase == "forward" and counts[node.op]]
+    inner_nodes = list(inner)
+    forward = [node for node in inner_nodes if node.phase == "forward" and counts[node.op]]
     candidates: dict[str, None] = {"": None}
     for node in sorted(forward, key=lambda node: counts[node.op])[:3]:
         for other in outer:
@@ -186,7 +186,7 @@ def _likeliest_base(
                 candidates.setdefault(candidate)
 
     def matches(base: str) -> int:
-        keys = Counter(_placed(node, base) for node in wanted)
+        keys = Counter(_placed(node, base) for node in inner_nodes)
         return sum(min(count, len(by_key.get(key, ()))) for key, count in keys.items())
 
     return max(list(candidates)[:_MOST_BASES], key=matches)

@@ -34,15 +34,15 @@ Groups = dict[tuple[str, int], list[tuple[int, LoggedCall]]]
 def first_other_call(eager: CallLog, compiled: CallLog) -> OtherCall | None:
     """The first call, in the order of the eager run, that the compiled run does not repeat."""
     groups, others = _groups(eager), _groups(compiled)
-    found: list[tuple[int, int, OtherCall]] = []
+    differences: list[tuple[int, int, OtherCall]] = []
     for key in dict.fromkeys((*groups, *others)):
         calls, repeated = groups.get(key, []), others.get(key, [])
         if _seen(calls) == _seen(repeated):
             continue
         other = _other(*key, calls, repeated)
         first = (calls or repeated)[0][0]
-        found.append((key[1], first, other))
-    return min(found)[2] if found else None
+        differences.append((key[1], first, other))
+    return min(differences)[2] if differences else None
 
 
 def without_arrays(log: CallLog) -> set[str]:

@@ -203,8 +203,8 @@ def judge(eager: Recording, compiled: Recording) -> tuple[Verdict, str]:
     compiled_functions = functions(compiled)
     checked = cross_checked(compiled)
     checks = checked.functions if checked is not None else ()
-    found = any(check.difference is not None for check in checks)
-    if functions(eager) or not (compiled_functions or found):
+    differs = any(check.difference is not None for check in checks)
+    if functions(eager) or not (compiled_functions or differs):
         names = ("first", "second") if checked is None else ("eager", "compiled")
         notes = _differing(eager, compiled, names)
         return pair_verdict(eager, compiled, notes, checked), ""

@@ -110,9 +110,9 @@ def verdict(
     """
     checks = checked.functions if checked is not None else ()
     calls = sum(check.calls for check in checks)
-    found = [check for check in checks if check.difference is not None]
-    if found:
-        first = min(found, key=lambda check: check.difference.step if check.difference else 0)
+    differing = [check for check in checks if check.difference is not None]
+    if differing:
+        first = min(differing, key=lambda check: check.difference.step if check.difference else 0)
         return _of_check(first, all_sides, calls)
     steps = sorted({step for sides in all_sides for step in reader.of_both(sides.steps)})
     exact = all(check.exact for check in checks)

@@ -92,11 +92,11 @@ def _reshape(self: Tensor, *shape: Any, order: str = "C", copy: bool | None = No
             fastest) or "A".
         copy: Whether the result is a copy; None for a view where NumPy would make one.
     """
-    wanted = as_shape(shape[0] if len(shape) == 1 else shape)
+    sizes = as_shape(shape[0] if len(shape) == 1 else shape)
     if order != "C" or copy is not None:
-        result: Any = np.reshape(self, wanted, order=order, copy=copy)  # type: ignore[call-overload]
+        result: Any = np.reshape(self, sizes, order=order, copy=copy)  # type: ignore[call-overload]
         return result  # type: ignore[no-any-return]
-    return apply(_RESHAPE, (self,), {"shape": wanted})
+    return apply(_RESHAPE, (self,), {"shape": sizes})
 
 
 def _ravel(self: Tensor, order: str = "C") -> Tensor:
@@ -140,16 +140,16 @@ def _astype(
     Raises:
         DtypeError: ``casting`` forbids the conversion, or the dtype is not numeric.
     """
-    wanted = check_dtype(as_dtype(dtype))
-    if casting != "unsafe" and not np.can_cast(self.dtype, wanted, casting):  # type: ignore[arg-type]
+    target = check_dtype(as_dtype(dtype))
+    if casting != "unsafe" and not np.can_cast(self.dtype, target, casting):  # type: ignore[arg-type]
         raise DtypeError(
-            f"astype: {self.dtype} cannot be cast to {wanted} by the rule {casting!r}",
+            f"astype: {self.dtype} cannot be cast to {target} by the rule {casting!r}",
             source=where(),
             hint="omit casting= to convert anyway",
         )
-    if not copy and wanted == self.dtype:
+    if not copy and target == self.dtype:
         return self
-    return apply(_ASTYPE, (self,), {"dtype": wanted.name})
+    return apply(_ASTYPE, (self,), {"dtype": target.name})
 
 
 def _copy(self: Tensor, order: str = "C") -> Tensor:

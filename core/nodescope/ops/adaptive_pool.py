@@ -164,14 +164,14 @@ def _samples(n: int, kind: str, rng: np.random.Generator) -> list[Sample]:
         ((0, 2, 3, 2), (2, 2)),
     ):  # fmt: skip
         x = rng.standard_normal(shape if n == 2 else (*shape[:2], shape[3]))
-        wanted: Sizes = output[2 - n :]
-        ct = rng.standard_normal((*shape[:2], *wanted))
+        sizes: Sizes = output[2 - n :]
+        ct = rng.standard_normal((*shape[:2], *sizes))
         samples.append({
-            "avg": Sample((x,), {"output": wanted}),
-            "max": Sample((x,), {"output": wanted}),
+            "avg": Sample((x,), {"output": sizes}),
+            "max": Sample((x,), {"output": sizes}),
             "avg_grad": Sample((ct,), {"size": x.shape[2:]}),
             "max_grad": Sample((ct, x), {}),
-            "max_pick": Sample((rng.standard_normal(x.shape), x), {"output": wanted}),
+            "max_pick": Sample((rng.standard_normal(x.shape), x), {"output": sizes}),
         }[kind])  # fmt: skip
     return samples
 

@@ -113,7 +113,7 @@ def _inside(
         for i, (value, result) in enumerate(zip(node.outputs, results, strict=True)):
             values[value] = np.asarray(result)
             makers[value] = (call, i)
-    wanted: dict[int, set[int]] = {body.outputs[query.port]: {query.position}}
+    needed: dict[int, set[int]] = {body.outputs[query.port]: {query.position}}
     exact, followed = True, 0
     for node in reversed(body.nodes):
         call = call_of(node)
@@ -125,7 +125,7 @@ def _inside(
         ]
         outs = [values[value] for value in node.outputs]
         for i, value in enumerate(node.outputs):
-            for position in sorted(wanted.pop(value, ())):
+            for position in sorted(needed.pop(value, ())):
                 followed += 1
                 if followed > MOST_INSIDE:
                     return reading.everything(query)
@@ -134,10 +134,10 @@ def _inside(
                 for read in dependence.reads:
                     source = call.args[read.port]
                     if not isinstance(source, Scalar):
-                        wanted.setdefault(source, set()).update(read.at.tolist())
+                        needed.setdefault(source, set()).update(read.at.tolist())
     reads = [
-        Read(i + first, np.array(sorted(wanted[value]), np.int64))
+        Read(i + first, np.array(sorted(needed[value]), np.int64))
         for i, value in enumerate(body.inputs)
-        if wanted.get(value)
+        if needed.get(value)
     ]
     return ElementDependence(tuple(reads), exact)

@@ -83,8 +83,8 @@ def _irfft_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpe
 def _plain(name: str, function: Any, infer: Infer) -> Any:
     def impl(x: Array, n: tuple[int, ...], axes: tuple[int, ...], norm: str) -> Any:
         attrs = {"n": n, "axes": axes, "norm": norm}
-        wanted: Any = infer((TensorSpec(x.shape, x.dtype.name),), attrs)
-        return function(x, n, axes, norm).astype(wanted.dtype, copy=False)
+        spec: Any = infer((TensorSpec(x.shape, x.dtype.name),), attrs)
+        return function(x, n, axes, norm).astype(spec.dtype, copy=False)
 
     return impl
 

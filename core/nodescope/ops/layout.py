@@ -174,9 +174,9 @@ register(
 
 def _expand_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     x, axis = _spec(specs[0]), attrs["axis"]
-    wanted = axis if isinstance(axis, tuple) else (axis,)
-    ndim = len(x.shape) + len(wanted)
-    new = axes("expand_dims", wanted, ndim)
+    new_axes = axis if isinstance(axis, tuple) else (axis,)
+    ndim = len(x.shape) + len(new_axes)
+    new = axes("expand_dims", new_axes, ndim)
     sizes = iter(x.shape)
     return TensorSpec(tuple(1 if i in new else next(sizes) for i in range(ndim)), x.dtype)
 

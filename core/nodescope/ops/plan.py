@@ -122,12 +122,12 @@ def needed(
 ) -> tuple[Node, ...]:
     """The nodes that must run for the outputs, in order; not the producers of fed values."""
     known = set(fed)
-    wanted = {output for output in outputs if output not in known}
+    needed = {output for output in outputs if output not in known}
     waited = set(also)
     needed_nodes: list[Node] = []
     for node in reversed(graph.nodes):
-        if node.id in waited or not wanted.isdisjoint(node.outputs):
+        if node.id in waited or not needed.isdisjoint(node.outputs):
             needed_nodes.append(node)
-            wanted.update(value for value in node.inputs if value not in known)
+            needed.update(value for value in node.inputs if value not in known)
             waited.update(node.control_inputs)
     return tuple(reversed(needed_nodes))

@@ -301,8 +301,8 @@ def _pinv_vjp(F: Any, ct: Any, out: Any, x: Any, rcond: Any) -> Any:
 
 
 def _pinv(a: Array, rcond: Any) -> Array:
-    wanted = dtype("pinv", TensorSpec((), a.dtype.name))
-    return np.linalg.pinv(a, np.asarray(rcond)).astype(wanted, copy=False)
+    target = dtype("pinv", TensorSpec((), a.dtype.name))
+    return np.linalg.pinv(a, np.asarray(rcond)).astype(target, copy=False)
 
 
 def _lstsq_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> tuple[TensorSpec, ...]:

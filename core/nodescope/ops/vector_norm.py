@@ -37,9 +37,9 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
 
 
 def _impl(x: Array, axis: Axis, keepdims: bool) -> Any:
-    wanted = _dtype(x.dtype.name)
+    target = _dtype(x.dtype.name)
     if axis is None and not keepdims:
-        return np.linalg.norm(x.ravel()).astype(wanted, copy=False)
+        return np.linalg.norm(x.ravel()).astype(target, copy=False)
     if isinstance(axis, int):
         return np.linalg.norm(x, axis=axis, keepdims=keepdims)
     if x.dtype.kind not in "fc":

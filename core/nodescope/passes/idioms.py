@@ -37,14 +37,14 @@ class Idiom:
         find: The function from that node to the idiom, or None.
         mixed: Whether its nodes may be of several phases.
         assigns: Whether its nodes may assign.
-        told: Why it is only mentioned in a note, without a kernel; else ``""``.
+        note: Why it gets a note and no kernel; else ``""``.
     """
 
     ops: tuple[str, ...]
     find: Callable[[Finder, Node], IdiomMatch | None]
     mixed: bool = False
     assigns: bool = False
-    told: str = ""
+    note: str = ""
 
 
 IDIOMS = (
@@ -52,7 +52,7 @@ IDIOMS = (
     Idiom(
         ("mean", "sum", "negative"),
         rows.cross_entropy,
-        told="selecting labels with index arrays has no C loop; the rows before it have",
+        note="selecting labels with index arrays has no C loop; the rows before it have",
     ),
     Idiom(("divide",), rows.softmax),
     Idiom(("subtract",), rows.log_softmax),
@@ -103,8 +103,8 @@ def find_idioms(draft: Draft) -> None:
                 match = idiom.find(at, node)
                 if match is None or any(n.id in claimed for n in match.nodes):
                     continue
-                if idiom.told and draft.options.backend == "c":
-                    draft.note(f"{match.name} at {node.name} is not fused: {idiom.told}")
+                if idiom.note and draft.options.backend == "c":
+                    draft.note(f"{match.name} at {node.name} is not fused: {idiom.note}")
                     continue
                 if draft.options.backend != "c":
                     left[match.name] += 1

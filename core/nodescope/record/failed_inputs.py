@@ -35,9 +35,9 @@ def failed_inputs(
     nbytes = sum(array.nbytes for array in arrays.values())
     fits = nbytes <= room
     try:
-        given = [
+        contents = [
             (value, array.copy() if fits else summarise(array)) for value, array in arrays.items()
         ]
     except MemoryError:
         return [], 0
-    return given, RECORD_BYTES * len(given) + (nbytes if fits else 0)
+    return contents, RECORD_BYTES * len(contents) + (nbytes if fits else 0)

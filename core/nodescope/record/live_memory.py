@@ -103,8 +103,8 @@ def _owner(
         if not shares and not (node.dialect == "nodescope" and node.op in _VIEWS):
             return value
         source = 0
-    given = node.inputs[min(source, len(node.inputs) - 1)]
-    return owner.get(given, given)
+    operand = node.inputs[min(source, len(node.inputs) - 1)]
+    return owner.get(operand, operand)
 
 
 def _nbytes(value: Value | None) -> int:

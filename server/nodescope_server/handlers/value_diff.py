@@ -78,9 +78,9 @@ async def memory(run: Run, request: moments.GetMemory) -> moments.NodeMemory:
     """
 
     def read(recording: Recording) -> moments.NodeMemory:
-        found = live_memory(recording, request.step)
-        live = found.live.get(request.node)
-        return moments.NodeMemory(request.node, request.step, live, found.peak, found.peak_node)
+        memory = live_memory(recording, request.step)
+        live = memory.live.get(request.node)
+        return moments.NodeMemory(request.node, request.step, live, memory.peak, memory.peak_node)
 
     return await run.query.call(read)
 

@@ -39,11 +39,11 @@ class Gradients:
 
     def follow(self, tensors: Sequence[Any], ids: Sequence[int]) -> None:
         """Wait for the gradients of the operands of an operation."""
-        wanted = self._emitter.bus.demand.gradients
+        always = self._emitter.bus.demand.gradients
         for tensor, id in zip(tensors, ids, strict=True):
             if id in self._hooked or not tensor.requires_grad:
                 continue
-            if not wanted and id in self._paired:
+            if not always and id in self._paired:
                 continue
             self._hooked.add(id)
             try:

@@ -72,12 +72,12 @@ def _represented(module: Any) -> dict[str, str]:
         text = str(method(module))
     except Exception:
         return {}
-    found: dict[str, str] = {}
+    facts: dict[str, str] = {}
     for part in _parts(text):
         name, sign, value = part.partition("=")
         if sign and name.strip().isidentifier():
-            found[name.strip()] = value.strip()
-    return found
+            facts[name.strip()] = value.strip()
+    return facts
 
 
 def _parts(text: str) -> list[str]:

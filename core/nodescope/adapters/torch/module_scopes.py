@@ -145,10 +145,10 @@ class ModuleScopes:
         return path
 
     def _root_name(self, module: Any) -> str:
-        wanted = name = type(module).__name__
+        class_name = name = type(module).__name__
         number = 1
         while (known := self._roots.get(name)) is not None and known() is not None:
-            name, number = f"{wanted}_{number}", number + 1
+            name, number = f"{class_name}_{number}", number + 1
         self._roots[name] = weakref.ref(module)
         return name
 

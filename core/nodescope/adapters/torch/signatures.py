@@ -303,7 +303,7 @@ class Signature:
         if not bound.written:
             return (), ()
         pairs: list[tuple[int, int]] = []
-        told: set[int] = set()
+        paired: set[int] = set()
         if returned and "tensors" not in self.returns:
             # The number of the first input port by argument.
             ports: dict[int, int] = {}
@@ -320,8 +320,8 @@ class Signature:
             for output, index_of in enumerate(self.returned):
                 if index_of is not None and index_of in ports:
                     pairs.append((output, ports[index_of]))
-                    told.add(ports[index_of])
-        extra = tuple(port for port in bound.written if port not in told)
+                    paired.add(ports[index_of])
+        extra = tuple(port for port in bound.written if port not in paired)
         pairs += [(returned + nth, port) for nth, port in enumerate(extra)]
         return tuple(pairs), extra
 

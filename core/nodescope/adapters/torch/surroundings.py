@@ -64,11 +64,11 @@ def data_loading(emitter: Emitter, operations: Operations) -> Iterator[None]:
 
     @functools.wraps(original)
     def fetch(self: Any) -> Any:
-        asked = time.perf_counter_ns()
+        start_ns = time.perf_counter_ns()
         with Quiet(operations.place):
             batch = original(self)
         try:
-            emitter.fetched(asked)
+            emitter.fetched(start_ns)
         except Exception:  # the program gets its batch
             pass
         return batch

@@ -24,9 +24,9 @@ def in_order(verdicts: Sequence[WatchVerdict], broken_seq: int) -> tuple[WatchVe
     Args:
         broken_seq: Of the birth of NaN or Inf that reached a weight or a loss first, or 0.
     """
-    told = {verdict.rule: verdict for verdict in verdicts if verdict.state == "hit"}
-    births = told.get(BIRTHS)
-    before = _diverged(told.values(), broken_seq)
+    by_rule = {verdict.rule: verdict for verdict in verdicts if verdict.state == "hit"}
+    births = by_rule.get(BIRTHS)
+    before = _diverged(by_rule.values(), broken_seq)
     done = []
     for verdict in verdicts:
         cause = ""
@@ -35,7 +35,7 @@ def in_order(verdicts: Sequence[WatchVerdict], broken_seq: int) -> tuple[WatchVe
                 cause = before.watch
             elif broken_seq and births is not None and before is None and verdict is not births:
                 verdict, cause = _after(verdict, broken_seq, births.watch)
-            cause = cause or _explained(verdict, told)
+            cause = cause or _explained(verdict, by_rule)
         done.append(msgspec.structs.replace(verdict, cause=cause))
     hits = [verdict for verdict in done if verdict.state == "hit"]
     hits.sort(key=lambda verdict: (bool(verdict.cause), _place(verdict)))

@@ -120,11 +120,11 @@ def _verdict(
     elif not outcome.judged:
         state = "unasked"
     name = head(outcome.watch)
-    found = tuple(_value_hits(hit, sources.get(hit.first.node)) for hit in hits[:MOST_KEPT])
+    value_hits = tuple(_value_hits(hit, sources.get(hit.first.node)) for hit in hits[:MOST_KEPT])
     return WatchVerdict(
         name, outcome.watch.rule, get(outcome.watch.rule).about, reasons.get(name, ""), state,
         outcome.values, outcome.looked, sum(hit.times for hit in hits),
-        dict(sorted(outcome.unasked.items())), outcome.fault, found,
+        dict(sorted(outcome.unasked.items())), outcome.fault, value_hits,
         tuple(outcome.shortcomings()), note=outcome.excuses(),
         explained=get(outcome.watch.rule).explains,
     )  # fmt: skip
@@ -138,10 +138,10 @@ def _by_reach(
     verdict: WatchVerdict, outcome: WatchOutcome, born: BirthHits, recording: Recording
 ) -> WatchVerdict:
     """The verdict on NaN and Inf, without those that reached nothing."""
-    found = verdict.found if born.harmful else ()
+    value_hits = verdict.found if born.harmful else ()
     times = verdict.hits if born.harmful else 0
     if verdict.rule == RULE:
-        found = tuple(
+        value_hits = tuple(
             msgspec.structs.replace(
                 _value_hits(
                     ValueHits(birth_hit(recording, item.first, outcome.watch.id)),
@@ -154,9 +154,9 @@ def _by_reach(
         times = sum(item.times for item in born.harmful)
     state: State = verdict.state
     if state in ("hit", "clean"):
-        state = "hit" if found else "clean"
+        state = "hit" if value_hits else "clean"
     note = born.note() if verdict.rule == RULE else verdict.note
-    return msgspec.structs.replace(verdict, found=found, hits=times, state=state, note=note)
+    return msgspec.structs.replace(verdict, found=value_hits, hits=times, state=state, note=note)
 
 
 def _value_hits(hits: ValueHits, source: SourceLocation | None) -> VerdictHit:

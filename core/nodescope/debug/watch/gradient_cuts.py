@@ -96,18 +96,18 @@ def left_graph(graph: ProgramGraph, weight: Node) -> Cut | None:
 
 def _below(graph: ProgramGraph, weight: Node) -> list[Node]:
     """The nodes of the forward pass that are computed from a parameter, in order, up to a cut."""
-    found: dict[int, Node] = {}
+    reached: dict[int, Node] = {}
     todo = list(weight.outputs)
     todo += [value for value in list(graph.specs) if value != weight.outputs[0]
              and graph.held_in(value) == weight.outputs[0]]  # fmt: skip
     while todo:
         for reader in graph.readers(todo.pop(0)):
-            if reader.phase != "forward" or reader.writes or reader.id in found:
+            if reader.phase != "forward" or reader.writes or reader.id in reached:
                 continue
             if reader.outputs and reader.outputs[0] not in graph.gradients:
-                found[reader.id] = reader
+                reached[reader.id] = reader
                 todo += reader.outputs
-    return [found[number] for number in sorted(found)]
+    return [reached[number] for number in sorted(reached)]
 
 
 def _is_explicit(graph: ProgramGraph, node: Node) -> bool:

@@ -151,11 +151,11 @@ class ProgramGraph:
 
     def reaches_loss(self, node: Node) -> bool:
         """Whether a loss is computed from what a node gives, or it is a loss itself."""
-        version, found = self._to_loss
+        version, ids = self._to_loss
         if version != self.version:
-            found = frozenset(self._above(self.losses))
-            self._to_loss = self.version, found
-        return node.id in found
+            ids = frozenset(self._above(self.losses))
+            self._to_loss = self.version, ids
+        return node.id in ids
 
     def above_losses(self, without: int) -> set[int]:
         """Ids of the nodes that losses are computed from, other than through one node."""
@@ -166,16 +166,16 @@ class ProgramGraph:
         return self._above((value,))
 
     def _above(self, values: Iterable[int], without: int = 0) -> set[int]:
-        found: set[int] = set()
+        ids: set[int] = set()
         todo = list(values)
         while todo:
             maker = self.maker(todo.pop())
-            if maker is None or maker.id in found or maker.id == without:
+            if maker is None or maker.id in ids or maker.id == without:
                 continue
-            found.add(maker.id)
+            ids.add(maker.id)
             if not maker.writes:  # what was written to is another step's
                 todo += maker.inputs
-        return found
+        return ids
 
     def leaves(self, value: int) -> list[Node]:
         """The leaves that a value is computed from."""
@@ -211,9 +211,9 @@ class ProgramGraph:
         """The values that a node writes to variables, and what they were before conversions."""
         for value in node.inputs if node.writes else ():
             yield value
-            given = self.given(value)
-            if given is not None:
-                yield from given.outputs
+            maker = self.given(value)
+            if maker is not None:
+                yield from maker.outputs
 
     def tree(self, source: SourceLocation | None) -> ast.Module | None:
         """The syntax tree of a source file; None if it is not known."""

@@ -196,7 +196,7 @@ def repeats(tree: ast.Module, line: int) -> bool:
             continue
         changed = {node.id for node in ast.walk(loop)
                    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}  # fmt: skip
-        given = {
+        arguments = {
             name.id
             for call in ast.walk(loop)
             if isinstance(call, ast.Call) and call.lineno <= line <= (call.end_lineno or 0)
@@ -204,7 +204,7 @@ def repeats(tree: ast.Module, line: int) -> bool:
             for name in ast.walk(argument)
             if isinstance(name, ast.Name)
         }
-        if given and given.isdisjoint(changed):
+        if arguments and arguments.isdisjoint(changed):
             return True
     return False
 

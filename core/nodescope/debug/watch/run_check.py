@@ -69,7 +69,7 @@ class RunCheck:
         self._recommended = recommended
         heads = set(map(head, self._chosen))
         others = [watch for watch in candidates() if head(watch) not in heads]
-        asked = [*self._chosen, *(others if recommended else ())]
+        checked = [*self._chosen, *(others if recommended else ())]
         self._hits = HitCollection()
         self._protect, self._seq_source = protect, seq_source
         self._keep_values = keep_values
@@ -79,7 +79,7 @@ class RunCheck:
         self._begins: deque[int] = deque((0,), maxlen=2)  # seqs of the latest steps
         self._protected = self._spans = 0
         self._watcher = Watcher(
-            [msgspec.structs.replace(watch, id=0) for watch in asked],
+            [msgspec.structs.replace(watch, id=0) for watch in checked],
             on_hit=self._hit, seq_source=seq_source, hold_bytes=_ALL_BYTES,
             held_ns=lambda: bus.held_ns,
         )  # fmt: skip

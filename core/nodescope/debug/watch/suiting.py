@@ -70,9 +70,9 @@ def has_ops(ops: frozenset[str], reason: str) -> Suits:
     """Programs with operations of these kinds in the forward pass."""
 
     def suits(nodes: Sequence[Node]) -> str:
-        found = [node.op for node in nodes if node.op in ops and node.phase == "forward"]
-        if not found:
+        names = [node.op for node in nodes if node.op in ops and node.phase == "forward"]
+        if not names:
             return ""
-        return f"it has {len(found)} {found[0]} node{'s'[: len(found) > 1]}; {reason}"
+        return f"it has {len(names)} {names[0]} node{'s'[: len(names) > 1]}; {reason}"
 
     return suits

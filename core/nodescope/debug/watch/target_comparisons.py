@@ -60,8 +60,8 @@ def target_port(graph: ProgramGraph, node: Node) -> int | None:
     if len(node.inputs) != 2:
         return None
     for port in (1, 0):
-        given = graph.given(node.inputs[port])
-        if given is not None and given.role in ("input", "constant"):
+        maker = graph.given(node.inputs[port])
+        if maker is not None and maker.role in ("input", "constant"):
             leaves = graph.leaves(node.inputs[1 - port])
             return port if any(leaf.is_weight for leaf in leaves) else None
     return None

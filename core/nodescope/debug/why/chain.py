@@ -186,15 +186,15 @@ class Follower:
 
     def raised(self, value: int, execution: Execution) -> Cause:
         """Why an execution gave no value: what it raised, and the input to suspect."""
-        given = raised.inputs_of(self._points, execution)
+        inputs = raised.inputs_of(self._points, execution)
         cause = self._cause(Point(value, execution), "raised", "")
         error = self._points.book.recording.failure(execution.seq) or "an exception"
         words = raised.words_of(error, cause.source)
         return replace(
-            cause, words=f"{words}. {given.reshaped}" if given.reshaped else words,
-            operands=given.operands[:MOST_OPERANDS],
-            others=max(len(given.operands) - MOST_OPERANDS, 0), ranges=given.ranges,
-            causes=() if given.follow is None else (self.follow(*given.follow),),
+            cause, words=f"{words}. {inputs.reshaped}" if inputs.reshaped else words,
+            operands=inputs.operands[:MOST_OPERANDS],
+            others=max(len(inputs.operands) - MOST_OPERANDS, 0), ranges=inputs.ranges,
+            causes=() if inputs.follow is None else (self.follow(*inputs.follow),),
         )  # fmt: skip
 
     def look(self, point: Point, position: int) -> tuple[Cause, list[tuple[Point, int]]]:

@@ -58,8 +58,8 @@ def effect_of(op: str, numbers: Sequence[Any], out: Any, dtype: np.dtype[Any]) -
         )
     if op in COMPARISONS and len(numbers) == 2:
         sign = COMPARISONS[op]
-        told = "true" if bool(result) else "false"
-        return f"{number_text(first)} {sign} {number_text(numbers[1])} is {told}"
+        truth = "true" if bool(result) else "false"
+        return f"{number_text(first)} {sign} {number_text(numbers[1])} is {truth}"
     return ""
 
 

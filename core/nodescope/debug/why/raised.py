@@ -91,9 +91,9 @@ def inputs_of(points: ValueTracer, execution: Execution) -> Given:
     wrong = ""
     if len(arrays) == len(node.inputs):
         names = [book.values.get(value, f"value {value}") for value in node.inputs]
-        given = [array.shape for array in arrays]
+        input_shapes = [array.shape for array in arrays]
         wrong = effects.out_of_range(node.op, arrays) or misfit(
-            node.op, node.family, given, names, node.attrs
+            node.op, node.family, input_shapes, names, node.attrs
         )
     ranges = [wrong, *ranges] if wrong else ranges
     seen.sort(key=lambda entry: entry[0])

@@ -79,11 +79,11 @@ def _convolution(shapes: Sequence[Shape], names: Sequence[str], attrs: Mapping[s
         )
     channels = data[1] if len(data) == len(weight) else data[0]
     groups = attrs.get("groups", 1)
-    wanted = weight[0] if attrs.get("transposed") else weight[1] * groups
-    if channels != wanted:
+    expected = weight[0] if attrs.get("transposed") else weight[1] * groups
+    if channels != expected:
         return (
             f"{names[0]} has {channels} channels ({shape_words(data)}), and {names[1]} is for "
-            f"{wanted} ({shape_words(weight)})"
+            f"{expected} ({shape_words(weight)})"
         )
     padding = attrs.get("padding", 0)
     dilation = attrs.get("dilation", 1)

@@ -177,10 +177,10 @@ def spread(
             passed.append(Passed(node.name, execution.seq, _names(book, sources)))
     flow = flow.with_births([seq for seq, _ in births])
     losses = {row.node for row in recording.losses() if row.step == replay.step}
-    told = [(seq, _with_fate(book, flow, losses, seq, birth)) for seq, birth in births]
+    births_with_fate = [(seq, _with_fate(book, flow, losses, seq, birth)) for seq, birth in births]
     origin = nonfinite_origin(recording)
     first = origin.seq if origin is not None else 0
-    told.sort(
+    births_with_fate.sort(
         key=lambda entry: (entry[0] != first, entry[1].kind == "number", _FATES[entry[1].fate])
     )
     healed = [
@@ -194,7 +194,7 @@ def spread(
         operations,
         touched,
         with_statistics,
-        tuple(birth for _, birth in told),
+        tuple(birth for _, birth in births_with_fate),
         tuple(passed),
         tuple(healed),
     )

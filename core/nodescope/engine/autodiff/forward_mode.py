@@ -107,7 +107,7 @@ def linearize(f: Callable[..., Any], *primals: Tree) -> tuple[Any, Callable[...,
         ]
         again = call.outer and (elsewhere or any(tensor.edge is not None for _, tensor in pairs))
         traced = again or dispatch_mode.observer() is not None
-        wanted = {id(dummy): dummy for dummy in dummies}
+        by_id = {id(dummy): dummy for dummy in dummies}
         reached = {}
         if pairs:
             with dispatch_mode.recording(again):
@@ -116,8 +116,8 @@ def linearize(f: Callable[..., Any], *primals: Tree) -> tuple[Any, Callable[...,
                 ]
             roots = [root for root, _ in pairs]
             reached = pull_many(
-                roots, cts, traced=traced, create_graph=again, keep=True, targets=wanted,
-                skip=aside(behind(roots, lambda tensor: id(tensor) in wanted), wanted),
+                roots, cts, traced=traced, create_graph=again, keep=True, targets=by_id,
+                skip=aside(behind(roots, lambda tensor: id(tensor) in by_id), by_id),
                 conjugate=False,
             )  # fmt: skip
         of = {
@@ -168,11 +168,11 @@ def jvp(f: Callable[..., Any], primals: Sequence[Tree], tangents: Sequence[Tree]
 
 def _tangents(call: DifferentiatedCall, tangents: tuple[Tree, ...]) -> list[Tensor]:
     tangent_leaves, form = flatten(list(tangents))
-    wanted = flatten(call.trees)[1]
-    if form != wanted:
+    primal_form = flatten(call.trees)[1]
+    if form != primal_form:
         raise GradientError(
             f"jvp: the tangents do not have the structure of the primals: "
-            f"{difference(wanted, form)}",
+            f"{difference(primal_form, form)}",
             source=where(),
         )
     checked = []

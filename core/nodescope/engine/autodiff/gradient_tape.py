@@ -198,11 +198,11 @@ class GradientTape:
             cotangents: list[Any] = [None] * len(targets)
         else:
             cotangents, form = flatten(output_gradients)
-            wanted = flatten(target)[1]
-            if form != wanted:
+            target_form = flatten(target)[1]
+            if form != target_form:
                 raise GradientError(
                     "GradientTape: output_gradients does not have the structure of target: "
-                    + difference(wanted, form),
+                    + difference(target_form, form),
                     source=where(),
                 )
         if unconnected_gradients not in ("none", "zero"):
@@ -300,15 +300,15 @@ class GradientTape:
         again = current().transforms > 0 and current().recording
         traced = again or tracer is not None
         with _wanting(self._sources.values()):
-            wanted = {id(source): source for source in sources if self._counts(source)}
+            by_id = {id(source): source for source in sources if self._counts(source)}
             ends = {
                 key: source
-                for key, source in wanted.items()
+                for key, source in by_id.items()
                 if source.edge is LEAF or not self._recorded(source)
             }
-            passed = {key: source for key, source in wanted.items() if key not in ends}
+            passed = {key: source for key, source in by_id.items() if key not in ends}
             reached = behind(roots, lambda tensor: id(tensor) in ends or not self._recorded(tensor))
-            away = aside(reached, wanted, self._recorded)
+            away = aside(reached, by_id, self._recorded)
             pairs = [
                 (root, start(root, _ones(root) if ct is None else ct, traced, "GradientTape"))
                 for root, ct in zip(roots, cotangents, strict=True)

@@ -114,8 +114,8 @@ def _inline(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[Tensor, ...
 def _vjp(
     F: Any, ct: Any, out: Any, pred: Any, *operands: Any, then: Graph, otherwise: Graph
 ) -> list[Any]:
-    wanted = [value.dtype.kind in SMOOTH for value in operands]
-    yes, no = cotangents(then, wanted), cotangents(otherwise, wanted)
+    smooth = [value.dtype.kind in SMOOTH for value in operands]
+    yes, no = cotangents(then, smooth), cotangents(otherwise, smooth)
     reached = tuple(sorted({*yes.reached, *no.reached}))
     if not reached:
         return [None] * (1 + len(operands))
@@ -123,10 +123,10 @@ def _vjp(
         pred,
         *operands,
         *(ct[i] for i in yes.smooth),
-        then=yes.graph if yes.reached == reached else cotangents(then, wanted, reached).graph,
+        then=yes.graph if yes.reached == reached else cotangents(then, smooth, reached).graph,
         otherwise=no.graph
         if no.reached == reached
-        else cotangents(otherwise, wanted, reached).graph,
+        else cotangents(otherwise, smooth, reached).graph,
     )
     cts: list[Any] = [None] * (1 + len(operands))
     for position, gradient in zip(reached, gradients, strict=True):

@@ -85,11 +85,11 @@ def _keeping(attrs: dict[str, Any], inputs: Sequence[Any]) -> dict[str, Any]:
     """The attributes of a scan that also returns the values that its derivative needs."""
     body: Graph = attrs["body"]
     carries, columns = attrs["carries"], attrs["columns"]
-    wanted = [
+    differentiable = [
         value.dtype.kind in SMOOTH and (i < carries or getattr(value, "edge", True) is not None)
         for i, value in enumerate(inputs)
     ]
-    split = pullback(body, wanted)
+    split = pullback(body, differentiable)
     position = {value: i for i, value in enumerate(split.forward.inputs)}
     kept_positions = {
         value: position[value] for value in split.handed if position.get(value, -1) >= carries

@@ -257,11 +257,11 @@ def broken_order(lowered: Lowered) -> tuple[Node, str, tuple[str, ...]] | None:
     by_id = {node.id: node for node in traced.nodes}
     ops = {node.id: node.op for node in final.nodes}
     reads = any(node.op == "read" for node in traced.nodes)
-    wanted = {node.id for node in needed(traced, traced.outputs, traced.inputs)}
+    needed_ids = {node.id for node in needed(traced, traced.outputs, traced.inputs)}
     last, previous = -1, ""
     for node in traced.nodes:
         fate = fates[node.id]
-        if traits_of(node.op).state and node.id in wanted:
+        if traits_of(node.op).state and node.id in needed_ids:
             # Where nothing is read, nobody sees an assignment before the end.
             free = node.op == "assign" and not reads
             into = [i for i in fate.into if ops[i] == node.op or (free and ops[i] == "fused")]

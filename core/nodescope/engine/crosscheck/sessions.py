@@ -142,19 +142,19 @@ def _lowering(program: PreparedRun) -> Lowering:
     """The run as a function that may be compiled: what it fetches and what it waits for."""
     plan = program.plan
     by_id = plan.by_id
-    wanted = dict.fromkeys(plan.outputs)
+    outputs = dict.fromkeys(plan.outputs)
     used = {value for node in plan.nodes for value in node.inputs}
     waited = {control for node in plan.nodes for control in node.control_inputs}
     # What is fetched as an operation; what others wait for is there because of them.
     ends = [n for n in plan.nodes if used.isdisjoint(n.outputs) and n.id not in waited]
     for node in ends:
-        wanted.update(dict.fromkeys(node.outputs))
+        outputs.update(dict.fromkeys(node.outputs))
         if not node.outputs:  # a group: what it waits for
             for control in node.control_inputs:
-                wanted.update(dict.fromkeys(by_id[control].outputs))
+                outputs.update(dict.fromkeys(by_id[control].outputs))
     fetched = [_maker(plan, value) for value in plan.outputs] or [node.name for node in ends]
     shown = ", ".join(fetched[:_MOST_NAMES]) + (", …" if len(fetched) > _MOST_NAMES else "")
-    graph = replace_outputs(plan, tuple(wanted))
+    graph = replace_outputs(plan, tuple(outputs))
     return Lowering(graph, closed(graph, graph.nodes), plan.constants, Wish("numpy"),
                     f"Session.run of {shown}")  # fmt: skip
 

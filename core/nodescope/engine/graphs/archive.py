@@ -298,8 +298,8 @@ def _array(raw: bytes, spec: _Spec) -> Array:
         shape, fortran, dtype = np.lib.format.read_array_header_2_0(buffer)
     else:
         raise GraphError(f"it has version {version} of the npy format")
-    wanted = as_dtype(spec.dtype)
-    stored = np.dtype(np.uint16) if spec.dtype == BFLOAT16 else wanted
+    spec_dtype = as_dtype(spec.dtype)
+    stored = np.dtype(np.uint16) if spec.dtype == BFLOAT16 else spec_dtype
     if dtype.hasobject or dtype.newbyteorder("=") != stored or stored.kind not in "biufc":
         raise GraphError(f"it holds elements of {dtype}, not {spec.dtype}")
     if tuple(shape) != spec.shape or min(spec.shape, default=0) < 0:
@@ -307,7 +307,7 @@ def _array(raw: bytes, spec: _Spec) -> Array:
     size = math.prod(spec.shape)
     if len(raw) - buffer.tell() != size * dtype.itemsize:
         raise GraphError(f"{len(raw) - buffer.tell()} bytes do not match {dtype} {list(shape)}")
-    flat: Array = np.frombuffer(raw, dtype, size, buffer.tell()).astype(stored).view(wanted)
+    flat: Array = np.frombuffer(raw, dtype, size, buffer.tell()).astype(stored).view(spec_dtype)
     return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
 
 

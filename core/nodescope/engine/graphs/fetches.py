@@ -90,7 +90,7 @@ def feed_array(node: Node, value: Value, fed: Any) -> Array:
     subject = f"feed of {node.name!r}"
     made_at = f" (made at {node.source})" if node.source else ""
     spec = value.spec
-    wanted = np.dtype(spec.dtype)
+    spec_dtype = np.dtype(spec.dtype)
     data = fed.data if isinstance(fed, Tensor) else fed
     if isinstance(fed, Tensor) and not isinstance(data, np.ndarray):
         raise UsageError(f"{subject}: a value of a graph cannot be fed", source=where(),
@@ -102,12 +102,12 @@ def feed_array(node: Node, value: Value, fed: Any) -> Array:
             hint="feed an array of that shape, or build the graph for this shape",
         )  # fmt: skip
     plain = not isinstance(data, np.ndarray | np.generic)
-    if not _fits(array, wanted, plain=plain):
+    if not _fits(array, spec_dtype, plain=plain):
         raise DtypeError(
-            f"{subject}{made_at}: its dtype is {wanted.name}, not {array.dtype.name}",
+            f"{subject}{made_at}: its dtype is {spec_dtype.name}, not {array.dtype.name}",
             source=where(), hint="convert the fed array with .astype",
         )  # fmt: skip
-    return np.array(array, wanted)
+    return np.array(array, spec_dtype)
 
 
 def _fits(array: Array, wanted: np.dtype[Any], *, plain: bool) -> bool:

@@ -126,8 +126,8 @@ class Session:
             ShapeError, DtypeError: A feed does not match its tensor.
         """
         self._check_open()
-        wanted = Fetches(self.graph, fetches)
-        return self._run(wanted, self._fed(feed_dict or {}), options or RunOptions())
+        parsed = Fetches(self.graph, fetches)
+        return self._run(parsed, self._fed(feed_dict or {}), options or RunOptions())
 
     def make_callable(
         self, fetches: Any, feed_list: Iterable[Any] = (), options: RunOptions | None = None

@@ -46,8 +46,8 @@ def _like(op: str, fill: Any) -> Callable[..., Any]:
         x = tensor_of(a)
         if dtype is None and shape is None:
             return call(op, x)
-        wanted = x.shape if shape is None else as_shape(shape)
-        return make(np.full(wanted, fill, dtype or x.dtype), kind="constant")
+        sizes = x.shape if shape is None else as_shape(shape)
+        return make(np.full(sizes, fill, dtype or x.dtype), kind="constant")
 
     like.__name__ = op
     return like
@@ -62,11 +62,11 @@ def full_like(
 ) -> Tensor:  # fmt: skip
     """``np.full_like``; a tensor as ``fill_value`` stays in the graph."""
     x = tensor_of(a)
-    wanted = x.shape if shape is None else as_shape(shape)
+    sizes = x.shape if shape is None else as_shape(shape)
     fill_dtype = dtype or x.dtype
     if isinstance(fill_value, Tensor):
-        return call("broadcast_to", fill_value.astype(fill_dtype), shape=wanted)
-    return make(np.full(wanted, fill_value, fill_dtype), kind="constant")
+        return call("broadcast_to", fill_value.astype(fill_dtype), shape=sizes)
+    return make(np.full(sizes, fill_value, fill_dtype), kind="constant")
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:

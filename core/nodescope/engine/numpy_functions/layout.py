@@ -36,12 +36,12 @@ def reshape(
     """``np.reshape``, in C or Fortran order."""
     x = tensor_of(a)
     order = _read_order("np.reshape", x, order, "CFA")
-    wanted = as_shape(newshape if shape is None else shape)
+    sizes = as_shape(newshape if shape is None else shape)
     if order != "F":
-        result = call("reshape", x, shape=wanted)
+        result = call("reshape", x, shape=sizes)
         return apart(result, x) if copy else result
     # In Fortran order, the reversed dimensions are in C order.
-    turned = call("reshape", call("transpose", x, axes=None), shape=wanted[::-1])
+    turned = call("reshape", call("transpose", x, axes=None), shape=sizes[::-1])
     result = call("transpose", turned, axes=None)
     return apart(result, x) if copy else result
 

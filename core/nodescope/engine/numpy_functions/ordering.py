@@ -162,8 +162,8 @@ def unique(
     if axis is None and not (return_index or return_inverse or return_counts):
         return call("unique", x, equal_nan=bool(equal_nan))
     results = call("unique_all", x, axis=axis, equal_nan=bool(equal_nan))
-    wanted = (True, return_index, return_inverse, return_counts)
-    kept = tuple(result for result, want in zip(results, wanted, strict=True) if want)
+    flags = (True, return_index, return_inverse, return_counts)
+    kept = tuple(result for result, want in zip(results, flags, strict=True) if want)
     return kept[0] if len(kept) == 1 else kept
 
 

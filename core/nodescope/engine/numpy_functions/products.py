@@ -267,8 +267,8 @@ def cov(
     if y is not None:
         other = _variables(tensor_of(y), rowvar)
         x = call("concatenate", x, other, axis=0)
-    wanted = np.result_type(x.dtype, np.float64) if dtype is None else np.dtype(dtype)
-    x = x if x.dtype == wanted else x.astype(wanted)
+    target = np.result_type(x.dtype, np.float64) if dtype is None else np.dtype(dtype)
+    x = x if x.dtype == target else x.astype(target)
     ddof = (0 if bias else 1) if ddof is None else ddof
     if fweights is None and aweights is None:
         centred = x - np.mean(x, axis=1, keepdims=True)

@@ -46,8 +46,8 @@ def linspace(
     if axis != 0:
         result = np.moveaxis(result, 0, axis)
     if dtype is not None:
-        wanted = np.dtype(dtype)
-        result = (np.floor(result) if wanted.kind in "iu" else result).astype(wanted)
+        target = np.dtype(dtype)
+        result = (np.floor(result) if target.kind in "iu" else result).astype(target)
     return (result, step) if retstep else result
 
 
@@ -182,8 +182,8 @@ def _full(
 
 def _converted(a: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Tensor:
     tensor = tensor_of(a)
-    wanted = tensor if dtype is None else tensor.astype(dtype, copy=False)
-    return call("copy", wanted) if kwargs.get("copy") and wanted is a else wanted
+    converted = tensor if dtype is None else tensor.astype(dtype, copy=False)
+    return call("copy", converted) if kwargs.get("copy") and converted is a else converted
 
 
 NUMPY: Table = {

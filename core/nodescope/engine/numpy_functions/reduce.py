@@ -45,16 +45,16 @@ def _total(name: str, neutral: int, ufunc: np.ufunc) -> Callable[..., Tensor]:
     ) -> Tensor:  # fmt: skip
         refuse_out(f"np.{name}", out)
         x = tensor_of(a)
-        wanted = None if dtype is None else np.dtype(dtype)
-        if wanted is not None and wanted != x.dtype:
-            x = x.astype(wanted)
+        target = None if dtype is None else np.dtype(dtype)
+        if target is not None and target != x.dtype:
+            x = x.astype(target)
         if where is not True:
             x = masked(x, where, neutral)
         result = call(name, x, axis=as_axis(axis), keepdims=bool(keepdims))
         # Small integers are summed in the platform's word, and wrap around at the end just as on
         # the way.
-        if wanted is not None and result.dtype != wanted:
-            result = result.astype(wanted)
+        if target is not None and result.dtype != target:
+            result = result.astype(target)
         return _started(result, initial, ufunc)
 
     return function

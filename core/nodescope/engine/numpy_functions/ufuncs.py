@@ -176,14 +176,14 @@ def _with_arguments(
     operand_dtypes = [
         operand_.dtype if isinstance(operand_, Tensor) else type(operand_) for operand_ in operands
     ]
-    wanted = None if kwargs.get("dtype") is None else np.dtype(kwargs["dtype"])
-    signature = (*(None,) * ufunc.nin, *(wanted,) * ufunc.nout)
+    result_dtype = None if kwargs.get("dtype") is None else np.dtype(kwargs["dtype"])
+    signature = (*(None,) * ufunc.nin, *(result_dtype,) * ufunc.nout)
     try:
         dtypes = ufunc.resolve_dtypes(
             (*operand_dtypes, *(None,) * ufunc.nout), signature=signature, casting=casting
         )
     except TypeError:
-        given_as = "" if wanted is None else f" with dtype={wanted}"
+        given_as = "" if result_dtype is None else f" with dtype={result_dtype}"
         raise dtype_error(
             f"{name}: cannot be computed{given_as} by the rule casting={casting!r}",
             "convert the operands with .astype",

@@ -75,10 +75,10 @@ def compile(
             hint="use it as @nodescope.compile, or pass the function",
         )  # fmt: skip
     static, donated = _as_names(static_argnames), _as_names(donate)
-    wanted = check_wanted(dynamic)
+    dynamic_sizes = check_wanted(dynamic)
     wish = wish_of(backend, passes, unsafe, memory_bytes)
     known = parameters_of(function)
-    named = wanted if isinstance(wanted, tuple) else ()
+    named = dynamic_sizes if isinstance(dynamic_sizes, tuple) else ()
     if known and not _takes_any(function):
         for argument_name in (*static, *donated, *named):
             if argument_name not in known:
@@ -88,7 +88,7 @@ def compile(
                     source=where(),
                     hint=f"it has {', '.join(known)}",
                 )
-    return CompiledFunction(function, static, donated, wanted, name, wish)
+    return CompiledFunction(function, static, donated, dynamic_sizes, name, wish)
 
 
 def _as_names(names: str | Iterable[str]) -> tuple[str, ...]:

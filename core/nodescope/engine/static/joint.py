@@ -218,10 +218,10 @@ class Joint:
             cotangents = tuple(map(builder.value_of, cts))
         builder.limit = limit
         nodes = tuple(builder.nodes[start:])
-        wanted = tuple(output for output in outputs if output is not None)
-        residuals = _residuals(nodes, wanted, traced)
+        present_outputs = tuple(output for output in outputs if output is not None)
+        residuals = _residuals(nodes, present_outputs, traced)
         graph = Graph(
-            id=builder.id, kind="static", inputs=(*residuals, *cotangents), outputs=wanted,
+            id=builder.id, kind="static", inputs=(*residuals, *cotangents), outputs=present_outputs,
             nodes=(*builder.nodes[: traced.mark], *nodes), values=tuple(builder.values),
             constants=tuple(builder.arrays),
         )  # fmt: skip
@@ -248,8 +248,8 @@ class Joint:
                 try:
                     given_back = iter(watched.run(observer, [*feeds, *cotangents]))
                 except Exception as error:
-                    given = [*kept.values(), *(cotangent.data for cotangent in cotangents)]
-                    if not runs_as_traced(backward_pass.lowering, error, given):
+                    arguments = [*kept.values(), *(cotangent.data for cotangent in cotangents)]
+                    if not runs_as_traced(backward_pass.lowering, error, arguments):
                         raise
                 else:
                     return tuple(
@@ -310,11 +310,11 @@ def _residuals(
     """Values of the function needed by the nodes after it."""
     builder = traced.builder
     last = max((max(node.outputs, default=0) for node in builder.nodes[: traced.mark]), default=0)
-    wanted = set(outputs)
+    needed = set(outputs)
     for node in reversed(nodes):
-        if not wanted.isdisjoint(node.outputs):
-            wanted.update(node.inputs)
-    return tuple(sorted(value for value in wanted if value <= last and value not in builder.arrays))
+        if not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs)
+    return tuple(sorted(value for value in needed if value <= last and value not in builder.arrays))
 
 
 @contextlib.contextmanager

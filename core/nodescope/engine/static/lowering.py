@@ -248,17 +248,17 @@ class Lowering:
             return DEFAULT, backends.get(DEFAULT).build(lowered)
 
     def _chosen(self) -> tuple[backends.Backend, str]:
-        wanted = self.wish.wanted()
-        if wanted == AUTO:
+        name = self.wish.wanted()
+        if name == AUTO:
             fast = backends.get("c")
             missing = fast.missing()
             return (backends.get(DEFAULT), missing) if missing else (fast, "")
-        backend = _backend(wanted, VARIABLE if os.environ.get(VARIABLE) else "compile")
+        backend = _backend(name, VARIABLE if os.environ.get(VARIABLE) else "compile")
         missing = backend.missing()
         if not missing:
             return backend, ""
-        _warn(f"the back end {wanted!r} cannot be used: {missing}; {DEFAULT!r} runs instead")
-        return backends.get(DEFAULT), f"{wanted}: {missing}"
+        _warn(f"the back end {name!r} cannot be used: {missing}; {DEFAULT!r} runs instead")
+        return backends.get(DEFAULT), f"{name}: {missing}"
 
 
 _said: set[str] = set()

@@ -72,11 +72,11 @@ def from_environment() -> None:
         UsageError: The value is not a mode.
     """
     global _fixed
-    wanted = os.environ.get(VARIABLE, "")
-    if wanted and wanted not in get_args(Mode):
-        raise UsageError(f'{VARIABLE}={wanted!r}: the modes are "eager" and "compiled"')
-    if wanted:
-        set_mode(wanted)  # type: ignore[arg-type]
+    mode = os.environ.get(VARIABLE, "")
+    if mode and mode not in get_args(Mode):
+        raise UsageError(f'{VARIABLE}={mode!r}: the modes are "eager" and "compiled"')
+    if mode:
+        set_mode(mode)  # type: ignore[arg-type]
         _fixed = True
 
 

@@ -370,13 +370,13 @@ class _Run:
 
     def _opened(self, step: _Step) -> bool:
         """Whether the inside of a kernel is to be shown."""
-        wanted = self.tracer.bus.demand.opened
+        opened = self.tracer.bus.demand.opened
         node = step.node
-        if not wanted or not (node.op == "fused" or step.call.op.inline is not None):
+        if not opened or not (node.op == "fused" or step.call.op.inline is not None):
             return False
         inside: tuple[Node, ...] = node.attrs["body"].nodes if node.op == "fused" else ()
         named = [self._named(node_) for node_ in (node, *inside)]
-        return any(wants(name) for wants in wanted for name in named)
+        return any(wants(name) for wants in opened for name in named)
 
     def _named(self, node: Node) -> Node:
         """A node with its name as of this call."""

@@ -139,7 +139,7 @@ def _place(
     traced: Traced,
 ) -> None:  # fmt: skip
     """Set the thread's place to where the plain function would be."""
-    wanted = phase or node.phase
+    target_phase = phase or node.phase
     forward = None
     if node.phase == "backward":
         of = stood.get(node.forward) if node.forward is not None else None
@@ -156,6 +156,6 @@ def _place(
         scope = node.scope or base
     else:
         scope = join(base, node.scope).rstrip("/")
-    if scope != state.scope or wanted != state.phase or state.cursor is None:
-        state.scope, state.phase, state.cursor = scope, wanted, None
+    if scope != state.scope or target_phase != state.phase or state.cursor is None:
+        state.scope, state.phase, state.cursor = scope, target_phase, None
     state.forward, state.source = forward, node.source

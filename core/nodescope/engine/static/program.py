@@ -120,11 +120,11 @@ class Program:
         leaves, _ = flatten((args, dict(sorted(kwargs.items()))))
         leaves = [leaf for leaf in leaves if isinstance(leaf, Tensor | np.ndarray | np.generic)]
         if len(leaves) != len(self._arguments):
-            wanted = ", ".join(path for path, _ in self._arguments)
+            paths = ", ".join(path for path, _ in self._arguments)
             raise UsageError(
                 f"{self.name}: the graph takes {len(self._arguments)} arrays, got {len(leaves)}",
                 source=where(),
-                hint=f"give {wanted}",
+                hint=f"give {paths}",
             )
         fed = dict(self.state)
         for (path, value), leaf in zip(self._arguments, leaves, strict=True):

@@ -196,10 +196,10 @@ def traced_sharers(tensor: Tensor, builder: Any) -> list[Tensor]:
         array = builder.arrays.get(value)
         return value if array is None else id(owner(array))
 
-    wanted = root(tensor.data)
+    memory = root(tensor.data)
     # A graph built by hand knows its tensors by name: there, a name stands for its node's value.
     known: dict[int, Tensor] = getattr(builder, "tensors", {})
-    reachable = _reachable(tensor, lambda data: root(data) == wanted, known)
+    reachable = _reachable(tensor, lambda data: root(data) == memory, known)
     return [t for t in reachable if t is not settled(tensor)]
 
 

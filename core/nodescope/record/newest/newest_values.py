@@ -34,7 +34,7 @@ class NewestValues:
         buffers: The buffers of the copies.
         lock: The recorder's lock.
         enqueue: Queues a record to be written, with its weight.
-        told: Called when something was written that is reported to the user.
+        on_report: Called when something was written that is reported to the user.
 
     Attributes:
         held: The held copies.
@@ -44,13 +44,13 @@ class NewestValues:
 
     def __init__(
         self, most_bytes: int, buffers: Buffers, lock: RLock,
-        enqueue: Callable[[Whole, int], None], told: Callable[[], None],
+        enqueue: Callable[[Whole, int], None], on_report: Callable[[], None],
     ) -> None:  # fmt: skip
         self.held = HeldValues(most_bytes, self._give_back)
         self.held.checked = self.held.needed_from = 0
         self.nonfinite_steps: tuple[int, ...] = ()
         self._buffers, self._lock = buffers, lock
-        self._enqueue, self._told = enqueue, told
+        self._enqueue, self._on_report = enqueue, on_report
         self._share_ns = SHARE_NS
 
     def step_begins(self, event: StepStarted) -> None:
@@ -147,7 +147,7 @@ class NewestValues:
                     steps = (*steps, span.step)
         if steps != self.nonfinite_steps:
             self.nonfinite_steps = tuple(sorted({*steps}))
-            self._told()
+            self._on_report()
 
     def _give_back(self, copied: Any) -> None:
         if copied.__class__ is np.ndarray:  # otherwise its library owns the memory
@@ -157,7 +157,7 @@ class NewestValues:
         if now_ns > self._share_ns and self.held.nbytes < SHARE_BYTES:
             self.share()
             self._share_ns = now_ns + SHARE_NS
-            self._told()
+            self._on_report()
 
     def _write(self, whole: Whole) -> bool:
         """Queue held executions to be written; False if there are none."""

@@ -226,5 +226,5 @@ class StepTimes:
         if step <= self._blocks.last:
             place = int(np.searchsorted(blocks[:, LAST], step))
             rows = self._steps(place, place + 1)
-        found = rows[rows[:, FIRST] == step]
-        return stretches(found)[0] if len(found) else (None, None)
+        matching = rows[rows[:, FIRST] == step]
+        return stretches(matching)[0] if len(matching) else (None, None)

@@ -129,7 +129,7 @@ def _missing(
     schema: Any, signature: Signature, attrs: Mapping[str, Any], count: int
 ) -> frozenset[str]:
     """The optional tensors that were not given."""
-    told = {
+    present = {
         argument.name
         for argument in signature.arguments
         if argument.kind == "tensor" and argument.name in attrs
@@ -137,7 +137,7 @@ def _missing(
     optional = [
         declared.name
         for declared in schema.arguments
-        if str(declared.type) == "Optional[Tensor]" and declared.name not in told
+        if str(declared.type) == "Optional[Tensor]" and declared.name not in present
     ]
     if not optional:
         return frozenset()
@@ -147,7 +147,7 @@ def _missing(
         for argument in signature.arguments
         if argument.kind == "tensors"
     )
-    needed = singles - len(told) - len(optional) + listed
+    needed = singles - len(present) - len(optional) + listed
     if count == needed + len(optional):
         return frozenset()
     if count == needed:

@@ -36,7 +36,7 @@ def moved_reads(
     elements = plain[number].reshape(-1)
     by = np.random.default_rng(number).uniform(0.5e-3, 1.5e-3, elements.numel())
     moved = elements + torch.from_numpy(by) * (1 + elements.abs())
-    found: list[int] = []
+    positions: list[int] = []
     waiting = [(0, elements.numel())] if elements.numel() else []
     until = time.monotonic() + MOST_S
     while waiting:
@@ -50,11 +50,11 @@ def moved_reads(
         if torch.equal(_element(request, attrs, trial), before):
             continue
         if end - start == 1:
-            found.append(start)
+            positions.append(start)
         else:
             middle = (start + end) // 2
             waiting += [(middle, end), (start, middle)]
-    return np.array(found, np.int64)
+    return np.array(positions, np.int64)
 
 
 def _element(request: Request, attrs: Mapping[str, Any], tensors: Sequence[Any]) -> Any:

@@ -54,13 +54,13 @@ class Torch:
             key.update(repr((array.dtype.str, array.shape, array.strides)).encode())
             if number in selectors:
                 key.update(array.tobytes())
-        found = self._maps.get(key.digest())
-        if found is None:
-            (found,) = self.process.ask(request, arrays)
-            self._maps[key.digest()] = found
+        places = self._maps.get(key.digest())
+        if places is None:
+            (places,) = self.process.ask(request, arrays)
+            self._maps[key.digest()] = places
             if len(self._maps) > MOST_MAPS:
                 self._maps.popitem(last=False)
-        return found
+        return places
 
     def slopes(
         self, native: str, attrs: dict[str, Any], arrays: Sequence[Array], port: int,

@@ -43,7 +43,7 @@ def places(request: Request, attrs: dict[str, Any], tensors: Sequence[Any]) -> A
     native = request.native
     if native == "aten::_reshape_alias":  # its strides are those of the recorded memory
         native, attrs = "aten::reshape", {"shape": attrs.get("size", ())}
-    found = []
+    slopes = []
     total = sum(tensor.numel() for tensor in tensors)
     for shift in (0, total):
         start = 0
@@ -57,8 +57,8 @@ def places(request: Request, attrs: dict[str, Any], tensors: Sequence[Any]) -> A
             start += tensor.numel()
         with torch.inference_mode():
             outputs = call_of(native, _doubled(attrs), operands).run()
-        found.append(outputs[request.port].to(torch.int64).reshape(-1).numpy())
-    moved: Array = np.where(found[1] - found[0] == total, found[0], -1)
+        slopes.append(outputs[request.port].to(torch.int64).reshape(-1).numpy())
+    moved: Array = np.where(slopes[1] - slopes[0] == total, slopes[0], -1)
     return moved
 
 

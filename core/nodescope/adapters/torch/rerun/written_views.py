@@ -70,19 +70,19 @@ def sources(arrays: Sequence[Array], attrs: dict[str, Any]) -> tuple[Array, Arra
         raise ReplayError("with other sizes than recorded, the views do not fit their memory")
     if total + sum(array.nbytes for array in arrays) > MOST_BYTES:
         raise ReplayError("the views are too large")
-    wanted = own.bytes_of(arrays[0].dtype.itemsize)
-    order = np.argsort(wanted, kind="stable")
-    port = np.full(wanted.size, -1, np.int64)
-    element = np.zeros(wanted.size, np.int64)
+    positions = own.bytes_of(arrays[0].dtype.itemsize)
+    order = np.argsort(positions, kind="stable")
+    port = np.full(positions.size, -1, np.int64)
+    element = np.zeros(positions.size, np.int64)
     for number, (part, array) in enumerate(zip(parts, arrays, strict=True)):
         if array.dtype.itemsize != arrays[0].dtype.itemsize:
             raise ReplayError("the views are of different dtypes")
-        given = part.bytes_of(array.dtype.itemsize)
-        if not given.size:
+        part_positions = part.bytes_of(array.dtype.itemsize)
+        if not part_positions.size:
             continue
-        by_place = np.argsort(given, kind="stable")
-        at = np.searchsorted(given, wanted[order], side="right", sorter=by_place) - 1
-        hit = (at >= 0) & (given[by_place[np.maximum(at, 0)]] == wanted[order])
+        by_place = np.argsort(part_positions, kind="stable")
+        at = np.searchsorted(part_positions, positions[order], side="right", sorter=by_place) - 1
+        hit = (at >= 0) & (part_positions[by_place[np.maximum(at, 0)]] == positions[order])
         port[order[hit]] = number
         element[order[hit]] = by_place[at[hit]]
     if (port < 0).any():

@@ -36,11 +36,11 @@ def open_program(
             _tell(f"{path.name} is drawn and not run")
             return 0
         with unobserved():
-            given = inputs_of(program, file)
-        _tell(given.said)
+            inputs = inputs_of(program, file)
+        _tell(inputs.said)
         if joint:
             _tell("the backward pass begins at the first output; if it is no scalar, at its sum")
-        program.run(*given.args, **given.kwargs)
+        program.run(*inputs.args, **inputs.kwargs)
     except NodescopeError as error:
         say(str(error))
         return 2

@@ -84,13 +84,13 @@ class Program:
     @property
     def graph(self) -> Graph:
         """The graph, by itself: ``static``, or ``backward-joined`` with a loss."""
-        told: list[Event] = []
+        events: list[Event] = []
         bus = Bus()
-        bus.add(_Collected(told))
+        bus.add(_Collected(events))
         self._draw(Emitter(bus))
         nodes: dict[int, Node] = {}
         values: dict[int, Value] = {}
-        for event in told:
+        for event in events:
             if isinstance(event, GraphExtended):
                 nodes.update((node.id, node) for node in event.nodes)
                 values.update((value.id, value) for value in event.values)
@@ -305,8 +305,8 @@ def unobserved() -> contextlib.AbstractContextManager[Any]:
 
 def _attachment() -> TorchAttachment | None:
     emitter = active()
-    found = () if emitter is None else emitter.attachments
-    return next((item for item in found if isinstance(item, TorchAttachment)), None)
+    attachments = () if emitter is None else emitter.attachments
+    return next((item for item in attachments if isinstance(item, TorchAttachment)), None)
 
 
 @contextlib.contextmanager

@@ -82,12 +82,12 @@ def _column(graph: ProgramGraph, reader: Node, shape: tuple[int, ...]) -> Any:
 
 def _forward(graph: ProgramGraph, node: Node) -> list[Node]:
     """What reads a node in the forward pass, past what only adds or drops axes of length one."""
-    found = []
+    readers = []
     for reader in graph.readers(node.outputs[0]):
         if reader.phase == "forward":
             moves = reader.op in ("expand_dims", "squeeze", "reshape", "getitem")
-            found += _forward(graph, reader) if moves else [reader]
-    return found
+            readers += _forward(graph, reader) if moves else [reader]
+    return readers
 
 
 def _of_einsum(reader: Node, value: int, dimensions: int) -> int | None:

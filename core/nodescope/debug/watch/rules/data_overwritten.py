@@ -158,8 +158,8 @@ def _words(batch: _Batch, rows: int, name: str, same: str, passes: int) -> str:
 
 def _one_of(known: list[_Batch], sample: Array) -> _Batch | None:
     """The batch that a sample is, as it was in the pass before; None if it is none or several."""
-    found = [batch for batch in known if _correlation(batch.last, sample) > _ALIKE]
-    return found[0] if len(found) == 1 else None
+    candidates = [batch for batch in known if _correlation(batch.last, sample) > _ALIKE]
+    return candidates[0] if len(candidates) == 1 else None
 
 
 def _suits(nodes: Sequence[Node]) -> str:

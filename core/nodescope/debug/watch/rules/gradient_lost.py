@@ -62,15 +62,15 @@ def _begin(settings: Settings) -> Look:
             size = math.inf
         elif summary.min is not None and summary.max is not None:
             size = max(abs(summary.min), abs(summary.max))
-        given = max((sizes[value] for value in node.inputs if value in sizes), default=None)
+        incoming = max((sizes[value] for value in node.inputs if value in sizes), default=None)
         begins = node.is_leaf or "begins" in traits_of(node.op).effects
-        if given is None and not begins and "gradients" not in sight.roles:
+        if incoming is None and not begins and "gradients" not in sight.roles:
             raise Inapplicable(_OTHER)  # made of values of the forward pass alone
-        summed = node.op in _HANDS_ON and given is not None
-        sizes[sight.value] = max(size, given) if summed and given is not None else size
+        summed = node.op in _HANDS_ON and incoming is not None
+        sizes[sight.value] = max(size, incoming) if summed and incoming is not None else size
         if "weight_gradients" not in sight.roles:
             raise Inapplicable(_OTHER)
-        arrived = size if given is None else max(given, size)
+        arrived = size if incoming is None else max(incoming, size)
         return judge(weights.setdefault(sight.value, _Weight()), sight.step, arrived)
 
     def judge(weight: _Weight, step: int, arrived: float) -> Finding | None:

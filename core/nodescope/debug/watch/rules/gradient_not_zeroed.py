@@ -79,15 +79,15 @@ def _trained(graph: ProgramGraph, value: int) -> bool:
 
 def _updates(graph: ProgramGraph) -> set[int]:
     """The nodes, other than of backward passes, that what is written to parameters is made from."""
-    found: set[int] = set()
+    ids: set[int] = set()
     todo = [node for node in graph.nodes.values() if node.writes and node.phase != "backward"]
     while todo:
         node = todo.pop()
-        if node.id in found or node.phase == "backward" or node.is_leaf:
+        if node.id in ids or node.phase == "backward" or node.is_leaf:
             continue
-        found.add(node.id)
+        ids.add(node.id)
         todo += graph.makers(node)
-    return found
+    return ids
 
 
 def _suits(nodes: Sequence[Node]) -> str:

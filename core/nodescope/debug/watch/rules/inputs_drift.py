@@ -124,7 +124,7 @@ def _begin(settings: Settings) -> Look:
     least, shift = max(settings["num_steps"], 2 * _WINDOWS), settings["shift"]
     courses: dict[tuple[int, int], tuple[_Course, _Course]] = {}
     changing: set[int] = set()  # data in several shapes
-    found: dict[int, Finding] = {}
+    findings: dict[int, Finding] = {}
     matched = MatchedData()
     now: dict[int, _Columns] = {}
     step = aside = steps = 0
@@ -145,7 +145,7 @@ def _begin(settings: Settings) -> Look:
             raise Inapplicable("no data of constant shape have targets that a loss compares")
         if max(seen) < least:
             raise needs_steps(least, max(seen))
-        return found.get(sight.value)
+        return findings.get(sight.value)
 
     def _settle(graph: ProgramGraph) -> None:
         """Take in the step that is over."""
@@ -161,7 +161,7 @@ def _begin(settings: Settings) -> Look:
                 _judge(data, *pair)
 
     def _judge(value: int, data: _Course, target: _Course) -> None:
-        found.pop(value, None)
+        findings.pop(value, None)
         asked_outside = 2 * aside > steps
         drift = None if asked_outside or _moves(target) else _drift(data, shift)
         if drift is None:
@@ -170,7 +170,7 @@ def _begin(settings: Settings) -> Look:
         mark = data.marks[0]
         column *= mark.stride
         which = f"the mean of column {column}" if mark.mean.size > 1 else "their mean"
-        found[value] = Finding(
+        findings[value] = Finding(
             f"the inputs drift: {which} went from {first:.3g} to {last:.3g} over steps "
             f"{data.steps[0]}–{data.steps[-1]} (standard deviation within a batch: {std:.3g}), "
             "while the targets have not changed; are the data shifted or scaled repeatedly, or "

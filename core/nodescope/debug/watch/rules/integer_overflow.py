@@ -146,8 +146,8 @@ def _wraps_on_purpose(node: Node, graph: ProgramGraph) -> bool:
 
 
 def _suits(nodes: Sequence[Node]) -> str:
-    found = [node.name for node in nodes if node.op in _COMPUTE and node.phase == "forward"]
-    return f"{found[0]} would wrap around if its operands were integers" if found else ""
+    names = [node.name for node in nodes if node.op in _COMPUTE and node.phase == "forward"]
+    return f"{names[0]} would wrap around if its operands were integers" if names else ""
 
 
 def _bytes(*numbers: int) -> Array:

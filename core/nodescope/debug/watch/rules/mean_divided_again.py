@@ -95,8 +95,8 @@ def _rows(graph: ProgramGraph, node: Node) -> int | None:
     rows = shape[0]
     # It is a batch only if data has as many rows.
     for leaf in graph.leaves(node.outputs[0]):
-        given = graph.shape(leaf.outputs[0])
-        if leaf.role == "input" and given and given[0] == rows:
+        sizes = graph.shape(leaf.outputs[0])
+        if leaf.role == "input" and sizes and sizes[0] == rows:
             return rows
     return None
 

@@ -142,9 +142,9 @@ def _judge(sight: Sight, marks: list[_Totals]) -> Finding | None:
         for leaf in graph.leaves(sight.node.inputs[1 - target])
         if leaf.role == "input" and leaf.outputs[0] != sight.node.inputs[target]
     ]
-    given = graph.given(sight.node.inputs[target])
+    targets = graph.given(sight.node.inputs[target])
     one = "the shares of the classes" if classes else "the mean"
-    name, source = (_named(given) if given else "the targets"), _named(data[0]) if data else ""
+    name, source = (_named(targets) if targets else "the targets"), _named(data[0]) if data else ""
     return Finding(
         f"over the last half of the run it is {half.mean:.4g}, no better than {answer:.4g} for "
         f"always predicting {one}, and it no longer falls: nothing of {source or 'the inputs'} "

@@ -57,9 +57,9 @@ def _order(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
     rest = list(enumerate(before))
     order = []
     for size in after:
-        found = next(pair for pair in rest if pair[1] == size)
-        rest.remove(found)
-        order.append(found[0])
+        axis = next(pair for pair in rest if pair[1] == size)
+        rest.remove(axis)
+        order.append(axis[0])
     return tuple(order)
 
 

@@ -114,7 +114,7 @@ class MatchedData:
 
 
 def _matched(graph: ProgramGraph, seen: Collection[int]) -> list[tuple[int, int]]:
-    found: dict[tuple[int, int], None] = {}
+    pairs: dict[tuple[int, int], None] = {}
     for node in graph.forward():
         compares = node.family == "loss" or node.op == "subtract"
         if not compares or len(node.inputs) != 2 or not graph.reaches_loss(node):
@@ -127,8 +127,8 @@ def _matched(graph: ProgramGraph, seen: Collection[int]) -> list[tuple[int, int]
                       if leaf.role == "input" and leaf is not target]  # fmt: skip
             data = [value for value in leaves if value in seen]
             if len(data) == 1 and len(leaves) == 1:
-                found[data[0], target.outputs[0]] = None
-    return list(found)
+                pairs[data[0], target.outputs[0]] = None
+    return list(pairs)
 
 
 def _rows(array: Array) -> list[bytes]:

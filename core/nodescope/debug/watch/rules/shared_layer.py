@@ -29,7 +29,7 @@ class _Place(NamedTuple):
 def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
     weights = [node for node in graph.nodes.values() if _is_weight(graph, node)]
     names = {node.name for node in weights}
-    told: set[str] = set()
+    reported: set[str] = set()
     for weight in weights:
         uses = _in_a_row(graph, weight)
         if len(uses) < 2 or not graph.reaches_loss(uses[0]):
@@ -46,9 +46,9 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
             yield Verdict(weight)
             continue
         what = place.path if place is not None and repeated else weight.name
-        if what in told:
+        if what in reported:
             continue
-        told.add(what)
+        reported.add(what)
         where = f" (line {line})" if line else ""
         yield Verdict(
             uses[1],

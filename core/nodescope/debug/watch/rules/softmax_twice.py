@@ -33,11 +33,11 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         if not expects or not node.inputs:
             continue
         source = _past_shapes(graph, node.inputs[0])
-        given = _probabilities(graph, source)
+        activation = _probabilities(graph, source)
         sigmoid = node.op == "bce_with_logits"
-        if given and (given == "sigmoid") == sigmoid and source is not None:
+        if activation and (activation == "sigmoid") == sigmoid and source is not None:
             # Written out, its last operation is a division, whose name would tell nobody anything.
-            name = source.name if source.op == given else f"a hand-written {given}"
+            name = source.name if source.op == activation else f"a hand-written {activation}"
             yield Verdict(node, f"it gets probabilities from {name}{_line(source)}, but {expects}")
         else:
             yield Verdict(node)

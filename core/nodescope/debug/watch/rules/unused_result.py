@@ -38,23 +38,23 @@ def _words(graph: ProgramGraph, node: Node) -> str:
     tree = graph.tree(source)
     if tree is None or source is None or not _is_data(graph, node):
         return ""
-    found = fate(tree, source.line)
-    if found is None or (found.kind != "dropped" and not source.file.endswith(".py")):
+    use = fate(tree, source.line)
+    if use is None or (use.kind != "dropped" and not source.file.endswith(".py")):
         return ""
-    if found.kind == "dropped":
-        if found.calls != node.op and not (not found.calls and node.op in _OPERATORS):
+    if use.kind == "dropped":
+        if use.calls != node.op and not (not use.calls and node.op in _OPERATORS):
             return ""
         return (
             f"the result of {node.op} is discarded, and its input stays as it is; assign it, as "
             f"in x = {node.op}(x)"
         )
-    if found.kind == "unread":
+    if use.kind == "unread":
         return (
-            f"{found.name} is computed and never read; use it where it was meant to be used, "
+            f"{use.name} is computed and never read; use it where it was meant to be used, "
             "such as in the loss, or remove it"
         )
     return (
-        f"{found.name} is reassigned in line {found.line} before it is read; use the first value "
+        f"{use.name} is reassigned in line {use.line} before it is read; use the first value "
         "there, or remove it"
     )
 

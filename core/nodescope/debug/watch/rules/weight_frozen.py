@@ -74,8 +74,8 @@ def _begin(settings: Settings) -> Look:
         if known is None or known[0] != now:
             layer = layer_of(graph, value)
             idle = [weight for weight in sizes if weight not in changed]
-            found = place_of(graph, layer or (value,), changed, idle)
-            known = places[value] = now, layer, found
+            layer_place = place_of(graph, layer or (value,), changed, idle)
+            known = places[value] = now, layer, layer_place
         return known[1], known[2]
 
     def look(sight: Sight) -> Finding | None:

@@ -58,11 +58,11 @@ def missing() -> str:
         return "objects of this Python are smaller than expected"
     at = id(array)
     pair, both = (array, 7), [array, 7]
-    wanted = [id(array), id(7)]
+    addresses = [id(array), id(7)]
     known = (
-        _words(id(pair) + _TUPLE, 2) == wanted
+        _words(id(pair) + _TUPLE, 2) == addresses
         and _words(id(pair) + _HEAD, 1) == _words(id(both) + _HEAD, 1) == [2]
-        and _words(_words(id(both) + _HEAD + _WORD, 1)[0], 2) == wanted
+        and _words(_words(id(both) + _HEAD + _WORD, 1)[0], 2) == addresses
         and _words(at + _HEAD, 1) == [array.ctypes.data]
         and ctypes.c_int.from_address(at + _HEAD + _WORD).value == array.ndim
         and _words(_words(at + _HEAD + 2 * _WORD, 1)[0], 3) == list(array.shape)

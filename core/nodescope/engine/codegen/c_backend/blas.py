@@ -108,9 +108,9 @@ def _test_gemm(function: Any, integer: Any, dtype: str) -> bool:
             _ROWS, _TURNED if first else _PLAIN, _TURNED if second else _PLAIN, m, n, k, 2.0,
             a.ctypes.data, a.shape[1], b.ctypes.data, b.shape[1], 0.5, out.ctypes.data, 8,
         )  # fmt: skip
-        wanted = np.ones((m, 8), dtype)
-        wanted[:, :n] = 2.0 * np.matmul(left[:, :k], right[:, :n]) + 0.5
-        if not np.array_equal(out, wanted):
+        expected = np.ones((m, 8), dtype)
+        expected[:, :n] = 2.0 * np.matmul(left[:, :k], right[:, :n]) + 0.5
+        if not np.array_equal(out, expected):
             return False
     return True
 

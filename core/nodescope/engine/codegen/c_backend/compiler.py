@@ -104,9 +104,9 @@ def processor() -> str:
             text = file.read(16384).decode("ascii", "replace")
     except OSError:
         return f"{platform.machine()} {platform.processor()}"
-    wanted = ("flags", "Features", "vendor_id", "cpu family", "model\t", "CPU ", "isa")
+    fields = ("flags", "Features", "vendor_id", "cpu family", "model\t", "CPU ", "isa")
     first = text.split("\n\n")[0].splitlines()
-    lines = [" ".join(line.split()) for line in first if line.startswith(wanted)]
+    lines = [" ".join(line.split()) for line in first if line.startswith(fields)]
     return f"{platform.machine()}\n" + "\n".join(lines)
 
 

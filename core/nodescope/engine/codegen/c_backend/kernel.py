@@ -52,12 +52,12 @@ def settle(unit: Unit) -> None:
             v = unit.outputs[i] = unit.map("copy", v)
         bases.add(v.base)
     products.fold(unit)
-    wanted = {value.base for value in unit.outputs}
+    needed = {value.base for value in unit.outputs}
     kept = []
     for prim in reversed(unit.prims):
-        if any(out.base in wanted for out in prim.writes):
+        if any(out.base in needed for out in prim.writes):
             kept.append(prim)
-            wanted.update(read.base for read in prim.reads)
+            needed.update(read.base for read in prim.reads)
     unit.prims = kept[::-1]
 
 

@@ -394,13 +394,15 @@ def laid_out(x: Any, spot: Spot) -> Array:
         return np.array(float(x))
     dtype = np.dtype(spot.spec.dtype)
     array = np.asarray(x, dtype)
-    wanted = tuple(s * dtype.itemsize for s in spot.strides)
-    same = all(n == 1 or a == b for n, a, b in zip(array.shape, array.strides, wanted, strict=True))
+    strides = tuple(s * dtype.itemsize for s in spot.strides)
+    same = all(
+        n == 1 or a == b for n, a, b in zip(array.shape, array.strides, strides, strict=True)
+    )
     if same and array.flags.aligned:
         return array
     reach = [(n - 1) * s for n, s in zip(spot.spec.shape, spot.strides, strict=True)]
     low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
     memory = np.empty(max(high - low + 1, 1), dtype)
-    view: Array = np.lib.stride_tricks.as_strided(memory[-low:], spot.spec.shape, wanted)
+    view: Array = np.lib.stride_tricks.as_strided(memory[-low:], spot.spec.shape, strides)
     view[...] = array
     return view

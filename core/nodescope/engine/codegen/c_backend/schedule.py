@@ -51,11 +51,11 @@ class Group:
     def register(self, v: Val) -> Val | None:
         """The register holding a value, under whatever shape, or None."""
         value: Val | None = v
-        wanted = self.aligned(v.shape)
-        while value is not None and wanted is not None:
+        shape = self.aligned(v.shape)
+        while value is not None and shape is not None:
             register_shape = self.registers.get(value)
             if register_shape is not None:
-                fits = all(a in (1, b) for a, b in zip(register_shape, wanted, strict=True))
+                fits = all(a in (1, b) for a, b in zip(register_shape, shape, strict=True))
                 return value if fits else None
             value = value.source
         return None

@@ -18,9 +18,9 @@ LARGE = TensorSpec((1 << 19,), "float32")
 
 @pytest.fixture(autouse=True)
 def _nothing_kept() -> Iterator[None]:
-    spare._KEPT.clear()
+    spare._POOL.clear()
     yield
-    spare._KEPT.clear()
+    spare._POOL.clear()
 
 
 def address(array: Any) -> int:
@@ -49,7 +49,7 @@ def test_what_is_held_stays(hold: Any) -> None:
     array = make()
     where, reference = address(array), hold(array)
     del array
-    arrays = [make() for _ in range(spare._EACH - 1)]
+    arrays = [make() for _ in range(spare._MOST_PER_KIND - 1)]
     assert where not in map(address, arrays)
     assert len(set(map(address, arrays))) == len(arrays)
     del reference
