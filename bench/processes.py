@@ -38,7 +38,7 @@ def measured(
     environment: Mapping[str, str] | None = None,
     limit_s: float = 300.0,
 ) -> Any:
-    """What ``bench.<module>.measured(*args)`` returns in a process with so many threads.
+    """What ``bench.<module>.measured(*args)`` returns in a process with this number of threads.
 
     Raises:
         RuntimeError: The process failed, or took longer than ``limit_s``; the text says which.
@@ -60,7 +60,7 @@ def measured(
 
 
 def confine(threads: int) -> None:
-    """This process: so many threads for each library, on as many cores."""
+    """Limit this process to a number of threads for each library, on as many cores."""
     os.environ.update(dict.fromkeys(VARIABLES, str(threads)))
     os.environ["JAX_PLATFORMS"] = "cpu"
     if threads == 1:

@@ -19,7 +19,7 @@ _BROWSER = "e2e/"
 
 
 def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
-    """The tests in the order for so many workers; as they are for one."""
+    """Reorder tests for ``workers`` workers; unchanged for one."""
     if workers < 2:
         return list(items)
     modules: dict[str, list[pytest.Item]] = {}

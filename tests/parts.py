@@ -32,7 +32,7 @@ def choose(case_by_case: bool) -> None:
 
 
 def in_parts(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make so many tests of all that `parametrize` made of one."""
+    """Combine all cases that `parametrize` made of a test into this number of tests."""
 
     def divided(test: Callable[..., None]) -> Callable[..., None]:
         if _case_by_case:
@@ -66,7 +66,7 @@ def in_parts(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def every(count: int, items: Sequence[Item]) -> list[Sequence[Item]]:
-    """The items in so many parts, for a fixture that is made for each part."""
+    """The items in this number of parts, for a fixture that is made for each part."""
     parts = len(items) if _case_by_case else min(count, len(items))
     return [items[part::parts] for part in range(parts)]
 

@@ -11,7 +11,7 @@
 /* Of what Python calls; nodescope.native refuses a file that was built from other sources. */
 #define REVISION 1
 
-/* Below so many elements, giving up the interpreter's lock costs more than it gains. */
+/* Below this number of elements, giving up the interpreter's lock costs more than it gains. */
 #define GIVES_UP_THE_LOCK 16384
 
 static PyObject *optional(const Summary *summary, double number) {

@@ -311,7 +311,7 @@ int summarise(const Source *source, int bins, Summary *summary) {
     }
     preview(source, summary);
     if (!summary->finite) return 0;
-    /* Which of 0.0 and -0.0 is the extreme depends on the order: it is told without a sign. */
+    /* Which of 0.0 and -0.0 is the extreme depends on the order: it is reported without a sign. */
     double low = summary->low += 0.0, high = summary->high += 0.0;
     double most = fabs(low) > fabs(high) ? fabs(low) : fabs(high);
     if (most != 0.0 && !(most >= LEAST && most < MOST)) return 1;

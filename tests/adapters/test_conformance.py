@@ -147,7 +147,7 @@ def test_the_losses_of_the_steps(case: Case, tmp_path: Path) -> None:
         assert {row.node for row in losses} == {nodes_of(recording)[case.mean].id}
 
 
-def test_what_a_node_writes_is_said(case: Case, tmp_path: Path) -> None:
+def test_what_a_node_writes_is_reported(case: Case, tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     recorded(path, case.write, level="values")
     with Recording.open(path) as recording:
@@ -184,7 +184,7 @@ def test_a_node_that_is_given_other_shapes(case: Case, tmp_path: Path) -> None:
         assert shapes[-1] == (3, 3)
 
 
-def test_what_is_no_array_is_named(distant: Case, tmp_path: Path) -> None:
+def test_anything_but_an_array_is_named(distant: Case, tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     assert distant.opaque is not None
     recorded(path, distant.opaque, level="values", newest=True)

@@ -69,7 +69,9 @@ def test_what_a_page_sees_and_changes(case: Case, live: Live, tmp_path: Path) ->
     assert not watched.go_on().any()
 
 
-def test_what_a_page_cannot_change_is_said(distant: Case, live: Live, tmp_path: Path) -> None:
+def test_values_that_a_page_cannot_change_are_reported(
+    distant: Case, live: Live, tmp_path: Path
+) -> None:
     watched = Watched(live, tmp_path / "run.nscope", distant.view, distant.viewed)
     edit = SetValue(watched.node.outputs[0], "set", 0.0)
     answer = watched.page.ask(wire.Control(watched.run, edit))
@@ -97,7 +99,7 @@ def test_of_a_large_array_the_window_is_fetched(distant: Case, live: Live, tmp_p
     watched.go_on()
 
 
-def test_what_is_no_array_is_said(distant: Case, live: Live, tmp_path: Path) -> None:
+def test_anything_but_an_array_is_reported(distant: Case, live: Live, tmp_path: Path) -> None:
     assert distant.opaque is not None
     watched = Watched(live, tmp_path / "run.nscope", distant.opaque, distant.obscured)
     shown = watched.window()

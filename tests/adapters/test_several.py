@@ -42,7 +42,7 @@ def test_a_run_of_two_libraries_has_the_capabilities_of_each(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("both")
-def test_a_library_that_is_imported_later_is_told_of_then(
+def test_a_library_that_is_imported_later_is_reported_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / f"{LATER}.py").write_text("")

@@ -76,7 +76,7 @@ def test_steps_from_node_to_node(case: Case, tmp_path: Path) -> None:
         np.testing.assert_allclose(seen.controller.inputs()[1].array, WEIGHTS)
 
 
-def test_an_edited_result_is_what_goes_on(case: Case, tmp_path: Path) -> None:
+def test_the_program_continues_with_an_edited_result(case: Case, tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     with debugged(path, lambda: case.loop(1), f"op:{case.product}") as seen:
         assert seen.stop() is not None
@@ -124,7 +124,7 @@ def test_a_view_is_edited_only_where_values_are_replaced(case: Case, tmp_path: P
     assert plain != 0
 
 
-def test_an_edited_gradient_is_what_goes_on(case: Case, tmp_path: Path) -> None:
+def test_the_program_continues_with_an_edited_gradient(case: Case, tmp_path: Path) -> None:
     breakpoint = "op:parameter if size(grad) == 9"
     with debugged(tmp_path / "run.nscope", case.differentiate, breakpoint) as seen:
         stop = seen.stop()
@@ -161,7 +161,7 @@ def test_recommended_watches(case: Case, tmp_path: Path) -> None:
     assert not any("failed" in line for line in seen.said)
 
 
-def test_what_is_no_array_has_no_elements_at_a_stop(distant: Case, tmp_path: Path) -> None:
+def test_an_opaque_value_has_no_elements_at_a_stop(distant: Case, tmp_path: Path) -> None:
     assert distant.opaque is not None
     breakpoints = (f"op:{distant.obscured}", f"op:{distant.obscured} if max(value) > 0")
     with debugged(tmp_path / "run.nscope", distant.opaque, *breakpoints) as seen:

@@ -31,7 +31,7 @@ def test_a_fault_is_named_and_a_correct_program_raises_no_alarm(fault: str) -> N
 @pytest.mark.deep
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("fault", "case"), FAULTS, ids=[fault for fault, _ in FAULTS])
-def test_each_fault_is_told_and_named(fault: str, case: str) -> None:
+def test_each_fault_is_reported_and_named(fault: str, case: str) -> None:
     (row,) = compare_table.compared([(fault, case)])
     assert row.told, str(row)
     assert row.named is (fault not in WITHOUT_PLACE), str(row)

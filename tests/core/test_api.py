@@ -56,7 +56,7 @@ def test_record_inside_a_run_changes_nothing(tmp_path, capfd):
     assert "is already recorded" in capfd.readouterr().err
 
 
-def test_attach_without_a_server_goes_on(tmp_path, monkeypatch, capfd):
+def test_attach_without_a_server_continues(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert ns.attach() is None

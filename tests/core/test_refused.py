@@ -81,7 +81,7 @@ UNSEEN = ("run", "--exit", *STAYS[1:])
         ("process", 0, (*UNSEEN, "compiled.py"), 0, "total 6.09"),
     ],
 )  # fmt: skip
-def test_what_the_system_refuses_is_told_in_a_line(
+def test_what_the_system_refuses_is_reported_in_a_line(
     kind: str, allowed: int, command: tuple[str, ...], status: int, expected: str, tmp_path: Path
 ) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)

@@ -41,7 +41,7 @@ WebSocket.prototype.send = function (data) {
 
 
 @pytest.mark.deep
-def test_a_cut_line_is_said_and_mended_and_nothing_is_missed(
+def test_a_cut_line_is_reported_and_mended_and_nothing_is_missed(
     start: Start, page_of_its_own: Page
 ) -> None:
     page = page_of_its_own
@@ -64,7 +64,7 @@ def test_a_cut_line_is_said_and_mended_and_nothing_is_missed(
     expect(by(page, "state")).to_contain_text("Finished", timeout=60_000)
 
 
-def test_a_page_of_another_version_is_told_so(start: Start, page_of_its_own: Page) -> None:
+def test_a_page_of_another_version_gets_the_reason(start: Start, page_of_its_own: Page) -> None:
     page = page_of_its_own
     page.add_init_script(OTHER_VERSION)
     program = start("run", "--no-browser", SAMPLE, "--epochs", "1")

@@ -100,7 +100,7 @@ def test_breakpoints_of_every_kind(start: Start, page: Page, tmp_path: Path) -> 
     program.expect("step 5 loss")
 
 
-def test_a_value_is_changed_and_the_program_goes_on(
+def test_a_value_is_changed_and_the_program_continues(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
     program = started(start, page, tmp_path, "--break", "net/tanh")

@@ -64,7 +64,7 @@ def script(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.deep
-def test_an_error_of_the_program_is_in_one_step_wherever_it_is_told(
+def test_an_error_of_the_program_is_in_one_step_wherever_it_is_reported(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
     limit = ("--max-slowdown", "1.05")

@@ -135,7 +135,7 @@ def test_the_past_can_be_looked_at(start: Start, page: Page) -> None:
     expect(by(page, "inspector-value")).to_contain_text(latest)
 
 
-def test_a_lost_server_is_said_and_the_program_goes_on(start: Start, page: Page) -> None:
+def test_a_lost_server_is_reported_and_the_program_continues(start: Start, page: Page) -> None:
     program = start("run", "--no-browser", "--exit", SAMPLE, "--epochs", "1")
     page.goto(program.address)
     expect(by(page, "state")).to_contain_text("Stopped")

@@ -110,7 +110,7 @@ def test_an_error_of_the_program_itself_is_shown_where_it_is(
 
 
 @pytest.mark.deep
-def test_steps_that_were_left_out_are_told(start: Start, page: Page, tmp_path: Path) -> None:
+def test_steps_that_were_left_out_are_reported(start: Start, page: Page, tmp_path: Path) -> None:
     program = start(
         "run", "--no-browser", "--no-stop-on-entry", "--max-slowdown", "1.05", SAMPLE,
         "--epochs", "2",

@@ -246,7 +246,7 @@ def test_function_keys_are_the_debuggers_in_a_form_too(
 
 
 @pytest.mark.deep
-def test_branches_of_one_node_are_told_apart(start: Start, page: Page, tmp_path: Path) -> None:
+def test_branches_of_one_node_are_distinguished(start: Start, page: Page, tmp_path: Path) -> None:
     stopped(start, page, tmp_path, "--break", "net/multiply", width=1440)
     page.keyboard.press("F5")
     expect(by(page, "inspector-reason")).to_contain_text("Breakpoint net/multiply")

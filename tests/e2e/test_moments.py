@@ -181,7 +181,7 @@ def test_before_and_after_an_edit(start: Start, page: Page, tmp_path: Path) -> N
 
 
 @pytest.mark.deep
-def test_statistics_alone_are_compared_and_it_is_said(
+def test_statistics_alone_are_compared_and_it_is_reported(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
     page.goto(start("open", "--no-browser", recording(tmp_path, "summary")).address)
@@ -224,7 +224,9 @@ def test_breakpoints_are_found_in_a_recording(start: Start, page: Page, tmp_path
 
 
 @pytest.mark.deep
-def test_a_condition_that_cannot_be_asked_is_said(start: Start, page: Page, tmp_path: Path) -> None:
+def test_a_condition_that_cannot_be_evaluated_is_reported(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
     page.goto(start("open", "--no-browser", recording(tmp_path, "summary")).address)
     expect(by(page, "state")).to_contain_text("Recording")
     page.keyboard.press("Control+F9")
@@ -238,7 +240,7 @@ def test_a_condition_that_cannot_be_asked_is_said(start: Start, page: Page, tmp_
 
 
 @pytest.mark.deep
-def test_a_branch_goes_on_to_the_end(start: Start, page: Page, tmp_path: Path) -> None:
+def test_a_branch_continues_to_the_end(start: Start, page: Page, tmp_path: Path) -> None:
     page.goto(start("open", "--no-browser", recording(tmp_path)).address)
     expect(by(page, "state")).to_contain_text("Recording")
     go_to(page, "net/multiply")

@@ -36,7 +36,7 @@ def server_of(program: Debuggee) -> int:
     return server
 
 
-def test_a_killed_server_is_said_and_comes_back(start: Start, page: Page) -> None:
+def test_a_killed_server_is_reported_and_comes_back(start: Start, page: Page) -> None:
     program = start("run", "--no-browser", "--exit", SAMPLE, "--epochs", "1")
     page.goto(program.address)
     expect(by(page, "state")).to_contain_text("Stopped")
@@ -99,7 +99,7 @@ for k in ns.steps(range(4)):
 
 
 @pytest.mark.deep
-def test_a_full_disk_is_said_as_long_as_it_is_full(
+def test_a_full_disk_is_reported_as_long_as_it_is_full(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
     (tmp_path / "full.py").write_text(FULL)
@@ -149,7 +149,7 @@ for _ in ns.steps(range(10**9)):
 
 
 @pytest.mark.deep
-def test_ctrl_c_leaves_a_page_that_says_how_to_go_on(
+def test_ctrl_c_leaves_a_page_that_says_how_to_continue(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
     (tmp_path / "forever.py").write_text(FOREVER)
@@ -210,7 +210,9 @@ def test_two_pages_follow_one_run(start: Start, page: Page) -> None:
 
 
 @pytest.mark.deep
-def test_a_wrong_condition_is_said_at_its_field(start: Start, page: Page, tmp_path: Path) -> None:
+def test_a_wrong_condition_is_reported_at_its_field(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
     script = tmp_path / "nan.py"
     script.write_text(NAN)
     program = start("run", "--no-browser", script)

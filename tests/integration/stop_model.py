@@ -1,4 +1,4 @@
-"""Where a program has to stop: a plain model, asked of the list of all that happens in it.
+"""A plain model of where a program has to stop, from the list of all its events.
 
 The list is taken while the program runs once with everything told and nothing stopped. The model
 shares no code with the debugger: it says once more, and plainly, what the documentation promises.

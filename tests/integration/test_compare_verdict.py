@@ -118,7 +118,7 @@ for i in ns.steps(range(6)):
 
 
 @pytest.mark.deep
-def test_what_was_fixed_by_tracing_is_told(tmp_path: Path) -> None:
+def test_what_was_fixed_by_tracing_is_reported(tmp_path: Path) -> None:
     script = written(tmp_path, """
 count = itertools.count()
 
@@ -133,7 +133,7 @@ def step(x):
 
 
 @pytest.mark.deep
-def test_an_error_of_the_program_is_no_difference(tmp_path: Path) -> None:
+def test_an_error_of_the_program_is_not_a_difference(tmp_path: Path) -> None:
     script = written(tmp_path, """
 @ns.compile
 def step(x):
@@ -154,7 +154,7 @@ def test_two_recordings_are_judged_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_json_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_json_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     script = written(tmp_path, "@ns.compile\ndef step(x):\n    return x * 2\n" + STEPS)
     ended = nodescope(
         tmp_path, "compare", "--no-timing", "--exit", "--json", "no/where.json", script

@@ -75,7 +75,7 @@ def test_the_bits_are_those_of_a_free_run(compiled: bool, tmp_path: Path) -> Non
     assert inputs & weights
 
 
-def test_what_a_step_takes_from_one_that_was_left_out_is_no_nodes_output(tmp_path: Path) -> None:
+def test_what_a_step_takes_from_one_that_was_left_out_is_not_a_nodes_output(tmp_path: Path) -> None:
     with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1e9) as run:
         run.bus.leaves_out = lambda step: step == 2
         train(compiled=False, steps=3)
@@ -92,7 +92,7 @@ def test_what_a_step_takes_from_one_that_was_left_out_is_no_nodes_output(tmp_pat
     assert "assign" not in sources
 
 
-def test_a_breakpoint_keeps_every_step_and_that_is_said(tmp_path: Path) -> None:
+def test_a_breakpoint_keeps_every_step_and_that_is_reported(tmp_path: Path) -> None:
     lines: list[str] = []
     run = Run(
         tmp_path / "r.nscope", level="timing", debugger=True, max_slowdown=STRICT, say=lines.append,
@@ -208,7 +208,7 @@ def test_calls_that_make_a_tape_are_observed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_call_wanted")
-def test_an_error_in_a_call_that_was_left_out_is_told(tmp_path: Path) -> None:
+def test_an_error_in_a_call_that_was_left_out_is_reported(tmp_path: Path) -> None:
     lines: list[str] = []
     run = Run(tmp_path / "r.nscope", max_slowdown=1000, say=lines.append)
     run.start()

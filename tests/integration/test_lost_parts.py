@@ -80,7 +80,7 @@ def test_a_killed_server_lets_a_paused_run_complete(
     alone(tmp_path)
 
 
-def test_a_closed_page_lets_a_paused_run_go_on(start: Start, new_page: Open) -> None:
+def test_a_closed_page_lets_a_paused_run_continue(start: Start, new_page: Open) -> None:
     program = start(*RECORDED, "script.py", text=TRAIN)
     page = new_page(entered(program))
     standing(page, run_id(page))
@@ -242,7 +242,7 @@ def test_a_page_that_never_reads_does_not_hold_the_program(start: Start, new_pag
     assert program.end() == 0
 
 
-def test_a_server_that_hangs_lets_a_paused_run_go_on(start: Start, new_page: Open) -> None:
+def test_a_server_that_hangs_lets_a_paused_run_continue(start: Start, new_page: Open) -> None:
     program = start(*RECORDED, "script.py", text=TRAIN)
     page = new_page(entered(program))
     standing(page, run_id(page))

@@ -91,12 +91,12 @@ def test_many_lines_are_printed_and_recorded(tmp_path: Path) -> None:
     assert texts == [str(index) for index in range(many)]
 
 
-def test_a_program_without_tensors_is_told(tmp_path: Path) -> None:
+def test_a_program_without_tensors_is_reported(tmp_path: Path) -> None:
     done = both(tmp_path, "print(1)\n")
     assert b"nodescope: nothing to show" in done.stderr
 
 
-def test_text_that_is_no_unicode_ends_no_recording(tmp_path: Path) -> None:
+def test_text_that_is_not_unicode_ends_no_recording(tmp_path: Path) -> None:
     text = "import sys\nprint('\\udcff', file=sys.stderr)\n" + NUMPY + "np.exp(ns.tensor(1.0))\n"
     both(tmp_path, text)
     with Recording.open(tmp_path / "run.nscope") as recording:

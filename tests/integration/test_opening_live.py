@@ -18,7 +18,7 @@ MANY = 400
 
 
 @pytest.mark.parametrize("level", ["graph", "values"])
-def test_it_goes_on_with_its_writer(tmp_path: Path, level: str) -> None:
+def test_it_continues_with_its_writer(tmp_path: Path, level: str) -> None:
     path = tmp_path / "run.nscope"
     recorder = Recorder(path, level=level)  # type: ignore[arg-type]
     with Recording.open(path) as early:
@@ -59,7 +59,7 @@ def test_one_that_has_just_been_made_says_so(tmp_path: Path) -> None:
         Recording.open(bare)
 
 
-def test_what_is_no_recording_is_not_folded(tmp_path: Path) -> None:
+def test_anything_but_a_recording_is_not_folded(tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     path.write_bytes(b"something else")
     log = tmp_path / "run.nscope-wal"

@@ -269,7 +269,7 @@ def test_what_an_operation_raises_stops_once(start: Start, new_page: Open) -> No
     assert program.end() == 1
 
 
-def test_an_exit_is_no_exception(start: Start, new_page: Open) -> None:
+def test_an_exit_is_not_an_exception(start: Start, new_page: Open) -> None:
     program, page, run = begun(start, new_page, "np.exp(x)\nsys.exit(5)\n")
     control(page, run, Continue())
     assert program.end() == 5

@@ -57,6 +57,6 @@ def test_the_documented_way_leads_to_the_culprit(name: str, tmp_path: Path) -> N
     assert proof in outputs[-1]
 
 
-def test_every_program_is_told_of() -> None:
+def test_every_program_is_reported() -> None:
     assert sorted(SECTIONS) == NAMES
     assert len(SECTIONS) == 10

@@ -202,7 +202,7 @@ def broken(draw: st.DrawFn, run: str) -> bytes | str:
     return bytes(frame[:at] if how == "cut" else frame)
 
 
-def test_a_frame_that_is_no_request_is_answered_or_ends_its_connection(
+def test_a_frame_that_is_not_a_request_is_answered_or_ends_its_connection(
     live: Live, run: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     outcomes: set[int | str] = set()
@@ -233,7 +233,7 @@ def test_a_frame_that_is_no_request_is_answered_or_ends_its_connection(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_frame_that_is_no_message_of_a_program_ends_its_connection(
+def test_a_frame_that_is_not_a_message_of_a_program_ends_its_connection(
     live: Live, capfd: pytest.CaptureFixture[str]
 ) -> None:
     kinds = typing.get_args(messages.FromDebuggee)

@@ -162,7 +162,7 @@ def test_it_does_not_start_for_a_parent_that_is_gone() -> None:
         assert process.wait(WAIT_S) == 0
 
 
-def test_a_port_that_is_taken_is_said_and_the_next_is_used() -> None:
+def test_a_port_that_is_taken_is_reported_and_the_next_is_used() -> None:
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
@@ -190,7 +190,7 @@ def test_when_no_port_is_free_it_says_so(
 
 
 @pytest.mark.deep
-def test_a_file_that_is_no_recording_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_recording_is_refused_in_one_line(tmp_path: Path) -> None:
     junk = tmp_path / "junk.nscope"
     junk.write_bytes(b"not a recording" * 100)
     for path in (junk, tmp_path / "none.nscope"):

@@ -20,7 +20,7 @@ from tests.core.record.runs import record
 
 
 def made(path: Path, steps: int, *, index: bool = True) -> Path:
-    """A recording with so many steps, one execution each; step ``s`` starts at seq ``10 s``."""
+    """A recording with a number of steps, one execution each; step ``s`` starts at seq ``10 s``."""
     recorder = Recorder(path, level="timing")
     record(recorder, steps=1)
     assert recorder.close()

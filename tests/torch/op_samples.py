@@ -46,7 +46,7 @@ def samples(
     Args:
         dtypes: The dtypes of the arguments.
         per_op: The number of samples per operator and dtype.
-        part: Which of how many parts: every so many-th operator.
+        part: Which of how many parts: every n-th operator.
     """
     number, count = part
     for op in _database()[number::count]:

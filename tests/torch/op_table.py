@@ -141,7 +141,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--per-op", type=int, default=2)
-    parser.add_argument("--every", type=int, default=1, help="only every so many-th operator")
+    parser.add_argument("--every", type=int, default=1, help="only every n-th operator")
     parser.add_argument("--names", action="store_true", help="list what was not equal")
     options = parser.parse_args()
     result = table(samples(DTYPES, options.per_op, (0, options.every)))

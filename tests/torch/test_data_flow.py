@@ -208,7 +208,7 @@ def test_what_begins_a_step_that_is_left_out_is_the_same_node(tmp_path: Path) ->
     assert names == ["randn"]
 
 
-def test_what_follows_an_initialisation_is_no_part_of_it(tmp_path: Path) -> None:
+def test_what_follows_an_initialisation_is_not_a_part_of_it(tmp_path: Path) -> None:
     def program() -> None:
         nn.Linear(2, 2)
         with ns.name_scope("mine"):

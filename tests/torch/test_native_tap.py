@@ -106,7 +106,7 @@ def test_operators_that_a_script_calls(
     assert "unobserved" not in capsys.readouterr().err
 
 
-def test_an_edit_in_the_forward_pass_goes_on_in_the_backward(tap: str, tmp_path: Path) -> None:
+def test_an_edit_in_the_forward_pass_continues_in_the_backward(tap: str, tmp_path: Path) -> None:
     w = nn.Parameter(torch.ones(3))
 
     def program() -> Any:

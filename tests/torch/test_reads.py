@@ -162,7 +162,7 @@ MOST = 40
 
 
 @pytest.mark.parametrize("name", [*EXACT, *WINNERS])
-def test_elements_that_matter_are_told_and_no_others(tmp_path: Path, name: str) -> None:
+def test_elements_that_matter_are_reported_and_no_others(tmp_path: Path, name: str) -> None:
     path = tmp_path / "run.nscope"
     function = EXACT.get(name) or WINNERS[name]
     recorded(path, lambda: differentiated(function), level="values")

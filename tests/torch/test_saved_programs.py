@@ -134,7 +134,7 @@ def test_members_that_are_no_data_are_refused(
 
 
 @pytest.mark.parametrize("data", [b"", b"PK", b"x" * 1000])
-def test_what_is_no_archive_is_refused_in_words(tmp_path: Path, data: bytes) -> None:
+def test_anything_but_an_archive_is_refused_in_words(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "net.pt2"
     path.write_bytes(data)
     with pytest.raises(GraphError, match="no archive of"):
@@ -195,7 +195,7 @@ def test_a_folder_with_a_saved_program_is_not_imported_from(saved: Path, tmp_pat
         assert not run.executions()
 
 
-def test_a_program_that_is_run_as_a_script_is_told_how(
+def test_a_program_run_as_a_script_gets_advice(
     saved: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["run", str(saved)]) == 2

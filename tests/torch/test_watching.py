@@ -28,7 +28,7 @@ def test_a_watched_model_has_the_name_that_it_was_given(tmp_path: Path) -> None:
     assert {"net/encoder/0/addmm", "net/encoder/0/weight", "Sequential/0/relu"} <= names
 
 
-def test_without_a_run_and_a_server_the_program_goes_on(
+def test_without_a_run_and_a_server_the_program_continues(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     said: list[str] = []
@@ -41,7 +41,7 @@ def test_without_a_run_and_a_server_the_program_goes_on(
     assert line.startswith("not attached: ")
 
 
-def test_what_is_no_model_is_left_alone(tmp_path: Path) -> None:
+def test_anything_but_a_model_is_left_alone(tmp_path: Path) -> None:
     def program() -> Any:
         ns.watch(object(), "net")
         return torch.ones(2) + 1

@@ -67,7 +67,7 @@ class Rerun(Protocol):
     run it in a separate process.
 
     It may also have a method ``refusal(node, attrs, framework)``: why a node cannot be run again,
-    or ``""``; `reads` is asked all the same. ``framework`` is the recorded `Framework`, or None.
+    or ``""``; `reads` is called nevertheless. ``framework`` is the recorded `Framework`, or None.
     """
 
     def operands(self, node: Node, attrs: dict[str, Any], /) -> tuple[int | Scalar, ...]:

@@ -69,7 +69,7 @@ def permute_dims(x: Tensor, /, axes: tuple[int, ...]) -> Tensor:
 
 
 def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
-    """Each element, or slice along ``axis``, so many times.
+    """Repeat each element, or slice along ``axis``, this number of times.
 
     The counts determine the shape, so a graph that is being built refuses a traced ``repeats``.
     """

@@ -1,6 +1,6 @@
 """Which compiled functions ran in a step, in which order and in which scope.
 
-Invariant: pure; told from the nodes of the compiled run, whose scopes begin with that of the call.
+Invariant: pure; uses only the nodes of the compiled run, whose scopes begin with the call's.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def first_other_call(eager: CallLog, compiled: CallLog) -> OtherCall | None:
 
 
 def without_arrays(log: CallLog) -> set[str]:
-    """Functions of whose results nothing can be told."""
+    """Functions whose results cannot be compared."""
     known = {call.function for call in log.calls if call.arrays}
     return {name for i, name in enumerate(log.functions) if i not in known}
 

@@ -123,7 +123,7 @@ def _measured(a: Array, b: Array, kind: str, name: str) -> Measure:
     beyond = np.count_nonzero(error > absolute + relative_tolerance * scale)
     beyond += np.count_nonzero(~finite & ~same)
     relative = np.divide(error, scale, out=np.where(error > 0, 1.0, 0.0), where=scale > 0)
-    # -0.0 == 0.0: equal bits are asked for.
+    # -0.0 == 0.0: equal bits are required.
     signs = kind != "f" or bool((np.signbit(a) == np.signbit(b))[same & ~nans[0]].all())
     return Measure(
         "arrays",

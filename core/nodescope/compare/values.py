@@ -179,7 +179,7 @@ def _most_bytes(spec: Spec) -> int:
 
 
 def sampled(steps: Sequence[int], samples: int) -> tuple[int, ...]:
-    """At most so many of them, evenly; the first and the last among them."""
+    """At most this number of them, evenly spaced, with the first and the last."""
     if len(steps) <= samples:
         return tuple(steps)
     if samples == 1:

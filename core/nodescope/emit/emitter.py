@@ -116,7 +116,7 @@ class Emitter(Steps):
         """The source of ids for captured graphs."""
         self._pairs: dict[int, int] = {}
         self.journal: Journal | None = None
-        """What takes down each call, or None."""
+        """The journal of calls, or None."""
         self._sites: dict[tuple[object, ...], int] = {}
 
     # Counts

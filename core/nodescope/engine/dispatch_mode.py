@@ -129,7 +129,7 @@ def _checked(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
 
 
 def _detached(tensor: Tensor) -> Tensor:
-    """The value of a tensor without its history, by a node of whoever sees every op."""
+    """The value of a tensor without its history, by a node of the observer that sees every op."""
     seen_by = observer()
     if seen_by is None:  # another thread builds a graph
         return alias(tensor)

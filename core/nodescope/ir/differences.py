@@ -112,7 +112,7 @@ class LoggedCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
         function: Position of its name in the log.
         step: The training step.
         given, result: Numbers that are the same for the same bits.
-        arrays: Whether the result holds arrays; else nothing can be told from it.
+        arrays: Whether the result holds arrays; else it cannot be compared.
     """
 
     function: int

@@ -1,6 +1,6 @@
-"""Track: executions of known nodes that come in one order, step after step.
+"""Track: executions of known nodes in a fixed order, step after step.
 
-A library that sees a step follow the one before tells of its executions in columns, by the track
+A library that sees a step repeat the previous one reports its executions in columns, by the track
 that they are on, instead of one by one.
 
 Invariant: frozen, as long as the nodes are defined as they were.

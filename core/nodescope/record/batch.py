@@ -153,7 +153,7 @@ class Batch:
         self._mark(items[-1][0], last)
 
     def block(self, item: QueuedBlock) -> None:
-        """Collect executions that were told in columns."""
+        """Collect executions that were reported in columns."""
         summaries, flags = blocks.summary_rows(item)
         rows = blocks.execution_rows(item, self._times, flags)
         if item.latest_only:

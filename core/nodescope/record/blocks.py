@@ -1,4 +1,4 @@
-"""Blocks: rows of executions that were told in columns, see `nodescope.ir.track`.
+"""Blocks: rows of executions that were reported in columns, see `nodescope.ir.track`.
 
 Invariant: the rows are those that the executions would have given one by one.
 """

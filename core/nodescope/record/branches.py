@@ -33,7 +33,7 @@ from nodescope.record.validate import check_head
 T = TypeVar("T")
 
 _PATIENCE_S = 2.0
-# The seal of a larger file is not renewed: it would make whoever keeps a branch wait.
+# The seal of a larger file is not renewed: keeping a branch would take too long.
 _SEALED_BYTES = 64 << 20
 
 

@@ -1,4 +1,4 @@
-"""Failed inputs: what an operation was given that raised in a step that was not observed.
+"""Failed inputs: the inputs of an operation that raised in an unobserved step.
 
 Invariant: runs on the program's thread and raises nothing; what does not fit is summarised.
 """

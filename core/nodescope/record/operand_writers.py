@@ -19,7 +19,7 @@ UNKNOWN: Final = 0
 
 ENGINE: Final = "nodescope"
 
-# Executions of one value that are told apart, while there are so many values; then fewer.
+# Executions of one value that are distinguished, up to a number of values; beyond it, fewer.
 _MOST_KEPT: Final = 64
 _MANY_VALUES: Final = 4096
 _FEW_KEPT: Final = 8

@@ -13,7 +13,7 @@ NAME = "by hand"
 
 
 def run(steps: int) -> None:
-    """Run the graph in a session, so many steps."""
+    """Run the graph in a session for a number of steps."""
     with ns.Graph().as_default() as graph:
         x = ns.placeholder(np.float32, (4,), name="x")
         total = ns.variable(np.zeros(4, np.float32), name="total")

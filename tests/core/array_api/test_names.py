@@ -62,7 +62,7 @@ def test_nan() -> None:
     assert ns.nan != ns.nan
 
 
-def test_names_load_when_they_are_asked_for() -> None:
+def test_names_load_when_they_are_requested() -> None:
     program = (
         "import sys, nodescope\n"
         "assert 'nodescope.array_api.creation' not in sys.modules\n"

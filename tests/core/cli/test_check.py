@@ -69,7 +69,7 @@ def test_a_clean_program_leaves_nothing(tmp_path: Path) -> None:
     assert {item.tag for case in result.values() for item in case} == {"skipped"}
 
 
-def test_a_clean_recording_is_kept_if_asked_for(tmp_path: Path) -> None:
+def test_a_clean_recording_is_kept_if_requested(tmp_path: Path) -> None:
     done = nodescope(tmp_path, "check", "--keep", "--watch", "nan", "script.py", text=TRAIN)
     assert done.returncode == 0
     (path,) = runs(tmp_path)
@@ -144,7 +144,7 @@ def test_a_program_that_closes_its_output_is_reported_all_the_same(tmp_path: Pat
     assert done.stderr.startswith("script.py ended with status 0")
 
 
-def test_a_recording_is_asked_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_is_checked_later(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run.nscope"
     with ns.record(path), np.errstate(all="ignore"):
         for x in ns.steps([1.0, -1.0]):
@@ -169,7 +169,7 @@ def test_a_recording_is_asked_later(tmp_path: Path, capsys: pytest.CaptureFixtur
         ("timing", "nan", "no watch could be evaluated (the recording holds only timings)\n"),
     ],
 )
-def test_what_could_not_be_asked_at_all_is_not_passed(
+def test_a_watch_that_was_never_evaluated_does_not_pass(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], level: Any, watch: str, why: str
 ) -> None:
     path = tmp_path / "run.nscope"
@@ -181,7 +181,7 @@ def test_what_could_not_be_asked_at_all_is_not_passed(
     assert main(["check", "--watch", watch, "--watch", "inf", str(path)]) == (level == "timing")
 
 
-def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_before_anything_runs(tmp_path: Path) -> None:
     text = "print('ran')"
     done = nodescope(tmp_path, "check", "--watch", "nan; nann", "script.py", text=text)
     assert done.returncode == 2
@@ -229,7 +229,7 @@ def test_xml_holds_whatever_names_hold(tmp_path: Path) -> None:
     assert message.startswith('a<b>&"\ufffd/log ')
 
 
-def test_the_hits_of_a_value_are_told_once_and_counted(tmp_path: Path) -> None:
+def test_the_hits_of_a_value_are_reported_once_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     with ns.record(path), np.errstate(all="ignore"):
         for _ in ns.steps(range(120)):
@@ -255,7 +255,7 @@ for x in ns.steps([1.0, -1.0]):
     assert "script.py:7" in done.stdout
 
 
-def test_a_program_without_operations_is_no_clean_run(tmp_path: Path) -> None:
+def test_a_program_without_operations_is_not_a_clean_run(tmp_path: Path) -> None:
     text = "import numpy as np\nw = np.zeros(3)\nprint(w.sum())\n"
     done = nodescope(tmp_path, "check", "--junit", "r.xml", "script.py", text=text)
     assert done.returncode == 1

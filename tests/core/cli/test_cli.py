@@ -257,7 +257,7 @@ def test_a_server_that_is_stopped_does_not_delay_the_end(tmp_path, programs):
     assert time.monotonic() - start < _END_S  # which it gives a server that ends
 
 
-def test_a_server_that_was_told_to_end_lets_the_stopped_program_go_on(tmp_path, programs):
+def test_a_server_that_is_ended_lets_the_stopped_program_continue(tmp_path, programs):
     (tmp_path / "script.py").write_text(WATCH + TRAIN)
     program = Program(tmp_path, *RUN, "script.py")
     programs.append(program)
@@ -295,7 +295,7 @@ def test_missing_recordings(tmp_path):
         assert "no recording 'no.nscope'" in one_line(done)
 
 
-def test_what_is_no_recording_is_refused_in_one_line(tmp_path):
+def test_anything_but_a_recording_is_refused_in_one_line(tmp_path):
     (tmp_path / "junk.nscope").write_text("junk")
     done = nodescope(tmp_path, "open", "--port", "0", "--no-browser", "junk.nscope")
     assert done.returncode == 2

@@ -129,7 +129,7 @@ def test_two_recordings_in_either_order(tmp_path: Path) -> None:
         (("a.nscope", "b.nscope"), "", "no recording 'a.nscope'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_compared_is_said_in_one_line(
+def test_what_cannot_be_compared_is_reported_in_one_line(
     tmp_path: Path, args: tuple[str, ...], text: str, expected: str
 ) -> None:
     done = nodescope(tmp_path, *UNTIMED, *args, text=text)

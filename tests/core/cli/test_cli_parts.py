@@ -126,7 +126,7 @@ def test_a_slowdown_is_above_one_or_no_limit(text: str, capsys: pytest.CaptureFi
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("tells", [True, False])
-def test_what_a_browser_is_given_is_no_secret(monkeypatch, capfd, tells):
+def test_what_a_browser_is_given_is_not_secret(monkeypatch, capfd, tells):
     addresses: list[str] = []
     monkeypatch.setattr("webbrowser.open", addresses.append)
     monkeypatch.setenv("HEADLESS", "0")
@@ -200,7 +200,7 @@ def test_a_program_that_waits_for_no_page_does_not_wait_for_the_server(
     observed.finish()
 
 
-def test_a_server_that_does_not_start_after_the_end_of_the_program_is_said_in_a_line(
+def test_a_server_that_does_not_start_after_the_end_of_the_program_is_reported_in_a_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     observed = Run(tmp_path / "r.nscope", debugger=True)

@@ -165,7 +165,7 @@ def test_one_that_keeps_dying_is_given_up_in_a_line(
     )
 
 
-def test_one_that_is_told_to_end_stays_away(start: Start) -> None:
+def test_a_server_that_is_ended_is_not_restarted(start: Start) -> None:
     program = start("", *RUN[:-1])
     entered(program)
     program.expect("The page stays open")

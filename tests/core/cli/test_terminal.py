@@ -149,7 +149,7 @@ def test_values_are_changed(tmp_path):
     assert done.returncode == 0
 
 
-def test_several_steps_are_told_once(tmp_path):
+def test_several_steps_are_reported_once(tmp_path):
     done = scripted(tmp_path, "n 3\np step\nn 2\nrb 4\nn 2\nc\nq\n")
     replies = answers(done)
     assert replies[0] == ("n 3", replies[0][1])

@@ -195,7 +195,7 @@ MISTAKES = {
 }
 
 
-def test_mistakes_of_a_file_are_told_with_their_line(tmp_path):
+def test_mistakes_of_a_file_are_reported_with_their_line(tmp_path):
     commands = "# what goes wrong\n\n" + HERE + "\n".join((*MISTAKES, "q"))
     replies = dict(answers(scripted(tmp_path, commands, text=ASSIGN)))
     for line, (command, message) in enumerate(MISTAKES.items(), 5):
@@ -277,7 +277,7 @@ def test_completion_of_each_command(tmp_path):
         assert typed.end() == 0
 
 
-def test_a_line_that_made_no_node_yet_is_no_misspelling(tmp_path):
+def test_a_line_that_made_no_node_yet_is_not_a_misspelling(tmp_path):
     commands = "b script.py:26\nb scirpt.py:7\nq\n"
     replies = [reply for _, reply in answers(scripted(tmp_path, commands, text=ASSIGN))]
     assert replies[0] == [
@@ -286,7 +286,7 @@ def test_a_line_that_made_no_node_yet_is_no_misspelling(tmp_path):
     assert replies[1][0].endswith("so far; did you mean 'script.py:6'?")
 
 
-def test_a_rule_that_is_set_at_the_first_stop_is_asked_of_what_its_node_was_given(tmp_path):
+def test_a_rule_set_at_the_first_stop_sees_the_inputs_of_its_node(tmp_path):
     text = (
         "import numpy as np, nodescope as ns\n"
         "w = ns.parameter(np.array([np.nan, 1.0]), name='w')\n"
@@ -307,7 +307,7 @@ def test_a_rule_that_is_set_at_the_first_stop_is_asked_of_what_its_node_was_give
     assert done.returncode == 0
 
 
-def test_a_part_of_a_fact_is_no_part_of_the_value(tmp_path):
+def test_a_part_of_a_fact_is_not_a_part_of_the_value(tmp_path):
     expressions = ("value.shape[0]", "inputs[1].shape[0]", "w.shape[0]", "value.op[0]")
     commands = ("n", "p value[0].shape", *(f"p {item}" for item in expressions))
     replies = dict(answers(scripted(tmp_path, "\n".join(commands))))
@@ -319,7 +319,7 @@ def test_a_part_of_a_fact_is_no_part_of_the_value(tmp_path):
     assert "does not name an element" in replies["p value[0].shape"][0]
 
 
-def test_what_a_command_does_not_take_is_no_reason_to_run_on(tmp_path):
+def test_an_unknown_argument_does_not_make_the_program_continue(tmp_path):
     replies = answers(scripted(tmp_path, "c 3\nstep * 2\nkill now\nn\n"))
     assert [lines for _, lines in replies[:3]] == [
         [f"commands.txt:{number}: {word} takes no arguments"]
@@ -333,7 +333,7 @@ def test_a_value_that_was_changed_before_the_node_is_shown(tmp_path):
     assert any(line.startswith("  inputs[1] w: ") for line in replies["set w = 3"]), replies
 
 
-def test_rules_are_recommended_where_the_program_stands_not_where_one_looks(tmp_path):
+def test_rules_are_recommended_for_the_current_moment_not_the_viewed_one(tmp_path):
     replies = dict(answers(scripted(tmp_path, "step\nstep\nrb 1000\nrule recommended\n")))
     assert replies["rule recommended"][0].startswith("rule 1: "), replies
 

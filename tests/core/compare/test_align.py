@@ -97,7 +97,7 @@ def at(nodes: list[Node], line: int) -> list[Node]:
     return [msgspec.structs.replace(node, source=source) for node in nodes]
 
 
-def test_another_function_with_the_same_ops_is_no_match() -> None:
+def test_another_function_with_the_same_ops_is_not_a_match() -> None:
     traced = at(chain("exp", "log"), 8)
     eager = [*at(chain("exp", "log", first=11), 5), *at(chain("exp", "log", first=21), 8)]
     result = matched(traced, eager)

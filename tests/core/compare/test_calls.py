@@ -109,7 +109,7 @@ def test_functions_that_run_nothing(tmp_path: Path) -> None:
     assert result.functions[1].fates == {"eliminated": 1}
 
 
-def test_a_name_like_that_of_a_trace_is_told_apart(tmp_path: Path) -> None:
+def test_a_name_like_that_of_a_trace_is_distinguished(tmp_path: Path) -> None:
     def program() -> None:
         twin = ns.compile(lambda x: x * 2, name="f#2")
         f = ns.compile(lambda x: x + 1, name="f")

@@ -93,7 +93,7 @@ def test_a_saved_program_is_checked(tmp_path: Path) -> None:
     ],
     ids=["observed", "unobserved"],
 )
-def test_a_fault_of_one_form_is_told_as_such(fault: Biting, words: str, tmp_path: Path) -> None:
+def test_a_fault_of_one_form_is_reported_as_such(fault: Biting, words: str, tmp_path: Path) -> None:
     verdict = with_fault(tmp_path, "attention", fault)
     assert (verdict.outcome, verdict.step) == ("differs", 4)
     assert verdict.name == "matmul"

@@ -96,7 +96,7 @@ def test_an_error_is_found_where_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", ["values", "summary"])
-def test_steps_that_one_run_lacks_are_left_out_and_told(tmp_path: Path, level: str) -> None:
+def test_steps_that_one_run_lacks_are_left_out_and_reported(tmp_path: Path, level: str) -> None:
     def program() -> None:
         training(steps=2 if ns.get_mode() == "eager" else 5)()
 
@@ -115,7 +115,7 @@ def test_steps_that_one_run_lacks_are_left_out_and_told(tmp_path: Path, level: s
     }
 
 
-def test_a_run_that_failed_is_told(tmp_path: Path) -> None:
+def test_a_run_that_failed_is_reported(tmp_path: Path) -> None:
     def program() -> None:
         training(steps=1)()
         if ns.get_mode() == "compiled":

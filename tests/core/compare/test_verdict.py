@@ -258,7 +258,9 @@ def test_a_correct_program_is_equal(program: Program, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("program", "step", "name"), FIXED, ids=[program.__name__ for program, _, _ in FIXED]
 )
-def test_what_tracing_fixed_is_told(program: Program, step: int, name: str, tmp_path: Path) -> None:
+def test_what_tracing_fixed_is_reported(
+    program: Program, step: int, name: str, tmp_path: Path
+) -> None:
     verdict = judged(tmp_path, lambda: program(tmp_path))
     assert (verdict.outcome, verdict.cause) == ("differs", "trace")
     assert (verdict.step, verdict.name) == (step, name)

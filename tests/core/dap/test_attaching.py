@@ -83,7 +83,7 @@ def test_editors_come_and_go(tmp_path):
         assert list((tmp_path / ".nodescope" / "attach").iterdir()) == []
 
 
-def test_without_a_stop_the_program_runs_until_it_is_asked_for(tmp_path):
+def test_without_a_stop_the_program_runs_until_one_is_requested(tmp_path):
     with waiting(tmp_path, "--no-stop-on-entry") as process, Editor(tmp_path) as editor:
         attach(editor)
         editor.ask("setFunctionBreakpoints", breakpoints=[{"name": "op:tanh"}])

@@ -17,7 +17,7 @@ EDITORS = ("name", "type", "request", "debugServer")
 TEXT = (ROOT / "docs" / "dap.md").read_text()
 
 
-def test_each_attribute_of_a_launch_is_told():
+def test_each_attribute_of_a_launch_is_reported():
     table = TEXT[TEXT.index("## Launching") : TEXT.index("The program has no standard input")]
     assert re.findall(r"^\| `(\w+)`", table, re.M) == list(Launch.__struct_encode_fields__)
 
@@ -29,7 +29,7 @@ def attached_by(configuration: dict[str, object]) -> set[str]:
     return set(configuration)
 
 
-def test_each_attribute_of_an_attachment_is_told():
+def test_each_attribute_of_an_attachment_is_reported():
     table = TEXT[TEXT.index("## Attaching") : TEXT.index("The program keeps its own terminal")]
     assert re.findall(r"^\| `(\w+)`", table, re.M) == list(Attach.__struct_encode_fields__)
 

@@ -89,7 +89,7 @@ def test_wrong_requests_are_refused_one_by_one(tmp_path):
         b"\xff" * 500,
     ],
 )
-def test_what_is_no_message_ends_the_conversation(content):
+def test_anything_but_a_message_ends_the_conversation(content):
     assert Channel(io.BytesIO(content), io.BytesIO()).read() is None
 
 

@@ -90,7 +90,7 @@ def test_another_user_cannot_launch(
     assert capfd.readouterr().err.count("refused a connection from another user") == 2
 
 
-def test_a_port_is_not_opened_where_nobody_can_tell_who_comes(
+def test_a_port_is_not_opened_where_users_cannot_be_identified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner, "TABLES", (tmp_path / "none",) * 2)

@@ -59,7 +59,7 @@ def top(editor: Editor, thread: int) -> Body:
     return editor.ask("stackTrace", threadId=thread)["stackFrames"][0]
 
 
-def test_no_stop_is_lost_and_each_is_told_by_its_thread(tmp_path):
+def test_no_stop_is_lost_and_each_is_reported_by_its_thread(tmp_path):
     with Editor(tmp_path) as editor:
         editor.launch(WORKERS)
         editor.ask("setFunctionBreakpoints", breakpoints=[{"name": "op:exp"}, {"name": "op:tanh"}])
@@ -93,7 +93,7 @@ BARRIER = WORKERS.replace(
 ).replace("def work", "ready = threading.Barrier(2)\n\ndef work")
 
 
-def test_one_goes_on_alone_while_the_other_is_held(tmp_path):
+def test_one_thread_continues_alone_while_the_other_is_held(tmp_path):
     with Editor(tmp_path) as editor:
         editor.launch(BARRIER)
         editor.ask("setFunctionBreakpoints", breakpoints=[{"name": "op:exp"}, {"name": "op:tanh"}])
@@ -133,7 +133,7 @@ def test_another_thread_steps_and_its_frames_are_shown(tmp_path):
         editor.event("terminated")
 
 
-def test_who_goes_alone_and_waits_for_the_others_is_paused_by_asking_twice(tmp_path):
+def test_second_pause_releases_other_threads_when_lone_thread_waits_for_them(tmp_path):
     with Editor(tmp_path) as editor:
         editor.launch(WAITING)
         editor.ask("setFunctionBreakpoints", breakpoints=[{"name": "op:exp"}, {"name": "op:sqrt"}])
@@ -152,7 +152,7 @@ def test_who_goes_alone_and_waits_for_the_others_is_paused_by_asking_twice(tmp_p
         editor.event("terminated")
 
 
-def test_the_end_of_who_goes_alone_pauses_the_others(tmp_path):
+def test_the_end_of_a_lone_thread_pauses_the_others(tmp_path):
     with Editor(tmp_path) as editor:
         editor.launch(BARRIER)
         editor.ask("setFunctionBreakpoints", breakpoints=[{"name": "op:exp"}, {"name": "op:tanh"}])
@@ -169,7 +169,7 @@ def test_the_end_of_who_goes_alone_pauses_the_others(tmp_path):
         assert editor.output("stdout") == "done\n"
 
 
-def test_threads_are_told_of_as_they_come_and_go(tmp_path):
+def test_threads_are_reported_as_they_come_and_go(tmp_path):
     with Editor(tmp_path) as editor:
         editor.launch(WORKERS)
         editor.ask("setFunctionBreakpoints", breakpoints=[{"name": "left/exp"}])

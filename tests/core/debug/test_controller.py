@@ -294,7 +294,7 @@ def test_reverse_continue_to_the_entry_of_a_scope(tmp_path):
         assert [(event.node.name, event.step) for event in reversed(back)] == places
 
 
-def test_what_was_not_recorded_is_said(tmp_path):
+def test_what_was_not_recorded_is_reported(tmp_path):
     specs = ("loss/mean [step 3]", "loss/square [step 9] if max(value) > 30")
     with controlled(tmp_path, train, *specs, level="summary") as (controller, _):
         stopped(controller)

@@ -42,7 +42,7 @@ def test_they_come_back_and_are_readable(tmp_path: Path) -> None:
     assert ProjectSettings(tmp_path / "other.py").load()[0] == (LINE,)
 
 
-def test_what_is_not_understood_is_said_and_the_rest_is_there(tmp_path: Path) -> None:
+def test_what_is_not_understood_is_reported_and_the_rest_is_there(tmp_path: Path) -> None:
     saved = ProjectSettings(tmp_path / "train.py")
     saved.save([LOSS])
     content = json.loads(saved.path.read_text())

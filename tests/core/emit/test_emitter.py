@@ -24,7 +24,7 @@ from nodescope.ir.graph import TensorSpec
 SPEC = TensorSpec((3,), "float64")
 
 
-class Told:
+class EventLog:
     """A probe that keeps everything."""
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def told() -> EventLog:
+    return EventLog()
 
 
 @pytest.fixture
-def emitter(told: Told) -> Emitter:
+def emitter(told: EventLog) -> Emitter:
     bus = Bus()
     bus.add(told)
     return Emitter(bus)
@@ -56,7 +56,9 @@ def called(emitter: Emitter, op: str, *inputs: int, spec: TensorSpec = SPEC) -> 
     return pending
 
 
-def test_a_node_is_defined_once_and_executed_in_every_step(emitter: Emitter, told: Told) -> None:
+def test_a_node_is_defined_once_and_executed_in_every_step(
+    emitter: Emitter, told: EventLog
+) -> None:
     nodes = []
     for _ in range(3):
         emitter.begin_step()
@@ -73,7 +75,7 @@ def test_a_node_is_defined_once_and_executed_in_every_step(emitter: Emitter, tol
     assert (node.op, node.dialect, node.native, node.role) == ("exp", "made-up", "lib.exp", "op")
 
 
-def test_a_result_of_another_shape_is_told(emitter: Emitter, told: Told) -> None:
+def test_a_result_of_another_shape_is_reported(emitter: Emitter, told: EventLog) -> None:
     for length in (3, 5):
         emitter.begin_step()
         pending = called(emitter, "exp", spec=TensorSpec((length,), "float64"))
@@ -83,8 +85,8 @@ def test_a_result_of_another_shape_is_told(emitter: Emitter, told: Told) -> None
     assert second.values[0].id == pending.outputs[0]
 
 
-def test_a_start_is_told_where_it_is_wanted_with_what_was_given(
-    emitter: Emitter, told: Told
+def test_a_start_is_reported_where_it_is_wanted_with_what_was_given(
+    emitter: Emitter, told: EventLog
 ) -> None:
     array = np.arange(3.0)
     emitter.bus.want(told, Demand(starts=True))
@@ -102,15 +104,15 @@ def test_an_edit_is_handed_out_once(emitter: Emitter) -> None:
     assert emitter.finish(pending, (np.zeros(3),)) == {}
 
 
-def test_a_failed_call_is_told_with_its_error(emitter: Emitter, told: Told) -> None:
+def test_a_failed_call_is_reported_with_its_error(emitter: Emitter, told: EventLog) -> None:
     pending = emitter.enter("exp", "op", (), (SPEC,), {}, arrays=(np.zeros(3),))
     emitter.fail(pending, OSError("disk"))
     (failed,) = [event for event in told.events if isinstance(event, NodeFailed)]
     assert (failed.node.op, failed.error) == ("exp", "OSError: disk")
 
 
-def test_a_gradient_pair_is_told_once_and_its_array_where_it_is_wanted(
-    emitter: Emitter, told: Told
+def test_a_gradient_pair_is_reported_once_and_its_array_where_it_is_wanted(
+    emitter: Emitter, told: EventLog
 ) -> None:
     emitter.gradient(1, 2, np.ones(3))
     emitter.gradient(1, 2, np.ones(3))

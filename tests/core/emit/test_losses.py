@@ -159,7 +159,7 @@ def test_two_losses_of_a_step_are_two_curves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_loss_that_is_not_finite_is_said(value: float, tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_is_reported(value: float, tmp_path: Path) -> None:
     def train(w: ns.Tensor, x: float) -> float:
         loss = np.sum(w) * (value if x > 1.45 else 1.0)
         loss.backward()
@@ -173,7 +173,7 @@ def test_a_loss_that_is_not_finite_is_said(value: float, tmp_path: Path) -> None
     assert [point.value is None for point in curve.points] == [False] * 5 + [True] * 2
 
 
-def test_what_is_no_loss_is_not_taken_for_one() -> None:
+def test_anything_but_a_loss_is_not_taken_for_one() -> None:
     finished: list[StepFinished] = []
 
     class Ends:

@@ -32,7 +32,7 @@ def test_updates_stand_under_the_parameter() -> None:
 
 
 @pytest.mark.parametrize("path", ["dense", "recompute/dense"])
-def test_what_is_computed_again_stands_apart_once(path: str) -> None:
+def test_recomputed_nodes_get_their_own_phase_once(path: str) -> None:
     state = at("backward/dense")
     state.forward = 7
     with phases.recompute_phase(state, path):

@@ -11,7 +11,7 @@ from nodescope.errors import UsageError
 @pytest.mark.parametrize(
     ("items", "hint"), [(300, r"ns\.steps\(range\(300\)\)"), (None, "give an iterable")]
 )
-def test_what_is_no_sequence_is_refused_with_a_hint(items: object, hint: str) -> None:
+def test_anything_but_a_sequence_is_refused_with_a_hint(items: object, hint: str) -> None:
     with pytest.raises(UsageError, match=f"cannot iterate over {items}.*{hint}"):
         for _ in ns.steps(items):  # type: ignore[arg-type]
             pass

@@ -29,7 +29,7 @@ class Attachment:
         self.told.append("forked")
 
 
-class Told:
+class EventLog:
     """A probe that keeps the step events it receives."""
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class Told:
         ]
 
 
-def fresh() -> tuple[Steps, Told, Attachment]:
-    bus, told, attachment = Bus(), Told(), Attachment()
+def fresh() -> tuple[Steps, EventLog, Attachment]:
+    bus, told, attachment = Bus(), EventLog(), Attachment()
     bus.add(told)
     steps = Steps(bus, Identity(lambda: 0))
     steps.attachments = (attachment,)

@@ -92,7 +92,7 @@ def test_a_compiled_function_detaches_without_a_kernel() -> None:
     assert "detach" in text
 
 
-def test_unobserved_it_is_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unobserved_it_is_not_an_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     from nodescope import ops
 
     w = ns.parameter(np.ones(3), name="w")
@@ -100,7 +100,7 @@ def test_unobserved_it_is_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert w.detach().data is w.data
 
 
-def test_a_gradient_that_ends_is_told_at_it(tmp_path: Path) -> None:
+def test_a_gradient_that_ends_is_reported_at_it(tmp_path: Path) -> None:
     from nodescope.debug.report.gradient_ends import gradient_end
 
     def program() -> None:

@@ -60,7 +60,7 @@ def test_operators_tell_what_functions_tell() -> None:
     assert shifted(mine, first[0]) == shifted(other, first[1])
 
 
-def test_a_known_node_that_fails_is_told() -> None:
+def test_a_known_node_that_fails_is_reported() -> None:
     x = ns.tensor(np.ones(3))
 
     def program() -> None:
@@ -97,7 +97,7 @@ def test_a_probe_that_fails_late_is_removed_and_the_result_stands() -> None:
     assert events.ran.count("multiply") == 5
 
 
-def test_starts_are_told_as_soon_as_they_are_wanted() -> None:
+def test_starts_are_reported_as_soon_as_they_are_wanted() -> None:
     x, y = ns.tensor([1.0]), ns.tensor([2.0])
     with observed() as events:
         for number in ns.steps(range(3)):

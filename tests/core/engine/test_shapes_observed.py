@@ -89,7 +89,7 @@ def test_steps_alike_tell_nothing_and_run_as_fast_as_they_can() -> None:
     ]
 
 
-def test_a_new_spec_is_told_before_the_execution_that_has_it() -> None:
+def test_a_new_spec_is_reported_before_the_execution_that_has_it() -> None:
     with observed() as events:
         train((4, 3))
     known: dict[int, tuple[int, ...]] = {}
@@ -157,7 +157,9 @@ def test_without_steps_a_loop_tells_its_shapes() -> None:
     assert (3,) in last.values()
 
 
-def test_shapes_that_always_change_are_told_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shapes_that_always_change_are_reported_at_that_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(identity, "MOST_RESHAPED", 3)
     with observed() as events:
         for size in ns.steps(range(1, 9)):

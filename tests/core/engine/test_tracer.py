@@ -138,7 +138,7 @@ def test_adding_to_an_earlier_gradient_belongs_to_the_backward_pass() -> None:
         assert (node.phase, node.scope.split("/")[0]) == ("backward", "backward")
 
 
-def test_a_gradient_pair_is_told_once() -> None:
+def test_a_gradient_pair_is_reported_once() -> None:
     w = parameter()
     with observed() as events:
         for _ in ns.steps(range(3)):
@@ -164,7 +164,7 @@ def test_updates_are_nodes_of_the_optimizer() -> None:
     assert events.ran.count("optimizer/weight/velocity") == 2
 
 
-def test_steps_are_told_and_closed() -> None:
+def test_steps_are_reported_and_closed() -> None:
     with observed() as events:
         ns.tensor(1.0)
         for i in ns.steps(range(5)):
@@ -181,7 +181,7 @@ def test_steps_are_told_and_closed() -> None:
     assert [e.step for e in events.of(NodeFinished)] == [0, 1, 2]
 
 
-def test_a_start_is_told_only_when_wanted_and_with_its_inputs() -> None:
+def test_a_start_is_reported_only_when_wanted_and_with_its_inputs() -> None:
     with observed() as events:
         ns.tensor(1.0) + 1.0
     assert not events.of(NodeStarted)
@@ -197,7 +197,7 @@ def test_a_start_is_told_only_when_wanted_and_with_its_inputs() -> None:
     assert order == one_run * 2 + one_run[:2] + ["GraphExtended", "NodeFinished"]
 
 
-def test_a_failing_node_is_told_and_the_same_exception_goes_on() -> None:
+def test_a_failing_node_is_reported_and_the_same_exception_continues() -> None:
     with observed() as events, pytest.raises(ShapeError) as caught:
         ns.tensor(np.ones((2, 3)), name="a") @ ns.tensor(np.ones((2, 3)), name="b")
     (failed,) = events.of(NodeFailed)

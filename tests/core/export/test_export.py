@@ -144,7 +144,7 @@ def test_folding_by_depth() -> None:
 
 
 def wide(scopes: int, inside: int) -> Graph:
-    """Scopes in a chain, with so many nodes each."""
+    """Scopes in a chain, each with a number of nodes."""
     nodes = [
         Node(
             number + 1,

@@ -66,7 +66,7 @@ def test_it_is_listened_to_whatever_number_its_output_has(tmp_path: Path) -> Non
         isolated._follow(process, Limits(), lambda text: None)
 
 
-def test_what_it_does_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_it_does_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = recorded(tmp_path / "r.nscope", 10)
     monkeypatch.setattr(isolated, "_TELL_S", 0.0)
     messages: list[str] = []
@@ -95,7 +95,7 @@ def test_no_recording_is_an_error_of_the_recording(tmp_path: Path) -> None:
         export_isolated(tmp_path / "r.nscope", tmp_path / "graph.svg")
 
 
-def test_it_ends_with_who_asked_for_it(tmp_path: Path) -> None:
+def test_it_ends_with_who_requested_it(tmp_path: Path) -> None:
     """As where that is killed: standard input is at its end, and the export has not been read."""
     path = recorded(tmp_path / "r.nscope", 3)
     os.mkfifo(tmp_path / "held")

@@ -45,7 +45,7 @@ def test_stepping_passes_over_what_a_graph_is_fed_with() -> None:
     assert not Node(4, "train", "train", "other", role="task").is_leaf
 
 
-def test_a_value_that_is_no_tensor_says_what_it_is() -> None:
+def test_a_value_that_is_not_a_tensor_says_what_it_is() -> None:
     value = Value(1, OpaqueSpec("pandas.DataFrame", 2048), "frame")
     assert (str(value.spec), value.spec.shape) == ("pandas.DataFrame, 2,048 bytes", ())
     with pytest.raises(GraphError, match=r"value frame is not a tensor but pandas\.DataFrame"):

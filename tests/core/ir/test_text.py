@@ -199,7 +199,7 @@ def changed(old: str, new: str) -> str:
         (changed("-0.0", "9" * 5000), r"fewer digits"),
     ],
 )
-def test_what_is_no_graph_is_refused_with_its_place(text: str, message: str) -> None:
+def test_anything_but_a_graph_is_refused_with_its_place(text: str, message: str) -> None:
     with pytest.raises(GraphError, match=message):
         parse_graph(text)
 

@@ -232,7 +232,7 @@ def test_reconnects_and_says_the_newest_again(program):
     second.stop()
 
 
-def test_frameworks_that_come_later_are_said_at_once_and_in_later_hellos(program):
+def test_frameworks_that_come_later_are_reported_at_once_and_in_later_hellos(program):
     first, torch = Server(), Framework("torch", "2.13")
     link = program.link(first)
     link.connect(TIMEOUT_S)
@@ -303,7 +303,7 @@ def test_a_broken_handler_is_an_answer(server, program):
     link.goodbye(0, "")
 
 
-def test_text_that_is_no_unicode_travels_as_escapes(server, program):
+def test_text_that_is_not_unicode_travels_as_escapes(server, program):
     link = program.link(server)
     link.connect(TIMEOUT_S)
     server.next()

@@ -203,7 +203,7 @@ def test_gradients_of_functions_of_several_ops() -> None:
     gradient_is_right(lambda t: np.sum(np.linalg.lstsq(b, t)[1] * np.arange(3.0)), normal(4, 3))
 
 
-def test_where_there_is_no_derivative_nothing_is_invented() -> None:
+def test_without_a_derivative_nothing_is_invented() -> None:
     x = ns.tensor(np.zeros(3), requires_grad=True)
     np.linalg.norm(x).backward()
     assert np.array_equal(x.grad.numpy(), np.zeros(3))

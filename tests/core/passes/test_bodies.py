@@ -77,7 +77,7 @@ def test_results_of_loops_are_nobody_elses_memory(function):
     check(function, [X])
 
 
-def test_what_is_hoisted_is_no_carry():
+def test_what_is_hoisted_is_not_a_carry():
     def function(x):
         return ns.scan(lambda c, row: (np.exp(x), np.exp(x) + c), x, x)[0], np.exp(x)
 

@@ -98,7 +98,7 @@ def test_results_do_not_come_to_share_memory(function, count):
         ("reassociate", lambda x: (x + 1.0) + 2.0),
     ],
 )
-def test_unsafe_rules_wait_to_be_asked_for(rule, function):
+def test_unsafe_rules_wait_to_be_requested(rule, function):
     x = np.linspace(0.5, 2.0, 48, dtype=np.float32).reshape(6, 8)
     without = rules(lowered(function, [x]))
     assert not any(text.endswith(f"/{rule}") for text in without)
@@ -142,7 +142,7 @@ def test_branches_and_loops_are_simplified(sign):
     assert rules(result).count("bodies/inside") == 2
 
 
-def test_nothing_to_do_is_no_change():
+def test_nothing_to_do_is_not_a_change():
     result = lowered(lambda x: np.exp(x) + 1.0, [nasty("float32")])
     clean = [stage for stage in result.stages if passes.get(stage.name).stage < 50]
     assert clean

@@ -79,7 +79,7 @@ def test_no_layers(function: Any) -> None:
     assert "matmul_bias_relu" not in found_in(function, X, W, B)
 
 
-def test_a_product_that_is_used_twice_is_no_layer() -> None:
+def test_a_product_that_is_used_twice_is_not_a_layer() -> None:
     def twice(x: Any, w: Any, b: Any) -> Any:
         product = x @ w
         return ns.relu(product + b), product
@@ -408,7 +408,7 @@ def _count(graph: Any) -> int:
 # For NumPy, and what is said
 
 
-def test_numpy_is_told_what_was_found() -> None:
+def test_numpy_gets_what_was_found() -> None:
     result = lowered(lambda x, w, b: ns.relu(x @ w + b), (X, W, B), ("patterns",))
     assert kernels(result) == {}
     (stage,) = result.stages
@@ -417,7 +417,7 @@ def test_numpy_is_told_what_was_found() -> None:
     )
 
 
-def test_a_path_through_a_node_outside_is_no_kernel() -> None:
+def test_a_path_through_a_node_outside_is_not_a_kernel() -> None:
     def through(x: Any, w: Any) -> Any:
         e = np.exp(x - np.max(x, axis=1, keepdims=True))
         total = np.sum(e, axis=1, keepdims=True)

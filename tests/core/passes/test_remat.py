@@ -68,7 +68,7 @@ def test_it_stops_when_within_the_limit() -> None:
     assert not remat(late_user, X, W, limit=1 << 30).rewrites
 
 
-def test_what_it_bought_is_told() -> None:
+def test_what_it_bought_is_reported() -> None:
     (stage,) = remat(late_user, X, W, limit=100).stages
     (note,) = stage.notes
     assert "values are recomputed: peak " in note

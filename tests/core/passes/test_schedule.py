@@ -75,7 +75,7 @@ def test_one_note_says_what_it_bought() -> None:
     assert stayed == [node.id for node in result.traced.nodes if node.id not in moved]
 
 
-def test_another_order_is_no_fate() -> None:
+def test_another_order_is_not_a_fate() -> None:
     result = lowered_program(char_transformer(), ("schedule",))
     assert result.rewrites
     assert {fate.kind for fate in result.provenance.fates.values()} == {"kept"}

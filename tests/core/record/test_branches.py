@@ -91,7 +91,7 @@ def test_a_run_that_is_being_recorded(tmp_path: Path) -> None:
         assert [node.node.op for node in recording.nodes()][-1] == "exp"
 
 
-def test_what_cannot_be_written_or_read_is_said(
+def test_what_cannot_be_written_or_read_is_reported(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(branches, "_PATIENCE_S", 0.05)

@@ -49,5 +49,5 @@ def test_statistics_are_kept_where_elements_have_no_room() -> None:
     assert whole.tolist() == [1, 1, 1]
 
 
-def test_what_was_asked_for_as_statistics_is_not_reduced() -> None:
+def test_what_was_requested_as_statistics_is_not_reduced() -> None:
     assert capture(finished(Elsewhere(np.arange(1000.0))), "summary", 100)[1:] == (0, 0)

@@ -143,7 +143,7 @@ def test_an_event_says_nothing_but_its_graph() -> None:
     assert (event.owner, event.stage) == ("", "")
 
 
-def test_traces_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_traces_of_one_name_are_distinguished(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run.nscope")
     numbers = itertools.count(1).__next__
     for _ in range(2):

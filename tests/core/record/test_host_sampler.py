@@ -118,7 +118,7 @@ def test_what_a_span_of_compiling_tells_of_is_not_told_twice(file: tuple[str, ..
     assert callable(getattr(CompiledFunction if "compiled.py" in file else Lowering, function))
 
 
-def test_a_line_at_which_nodes_run_is_no_gap() -> None:
+def test_a_line_at_which_nodes_run_is_not_a_gap() -> None:
     bench = Bench()
     for _ in range(6):
         bench.seq += 1
@@ -285,7 +285,7 @@ def test_looking_all_the_time_changes_no_result(
     np.testing.assert_array_equal(plain, sampled)
 
 
-def test_an_instruction_without_a_line_is_told_by_its_functions_first_one() -> None:
+def test_an_instruction_without_a_line_is_reported_by_its_functions_first_one() -> None:
     """Python says None where a frame cleans up, such as at the end of ``with``."""
     code = compile("def work():\n    pass\n", "/home/a/train.py", "exec").co_consts[0]
     frames: Any = [(code, None, 0)]

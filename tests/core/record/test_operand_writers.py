@@ -115,7 +115,7 @@ def test_an_identity_that_is_used_again_is_of_the_last_one() -> None:
     assert list(writers.ran(5, Operands(reader, (101, 901)))) == [(5, 0, 2)]
 
 
-def test_what_is_not_known_is_said_to_be_so() -> None:
+def test_unknowns_are_reported_as_unknown() -> None:
     writers = OperandWriters()
     maker, reader = node(1, outputs=(1,)), node(2, inputs=(1,), outputs=(2,))
     assert list(writers.ran(1, Operands(maker, (100,)))) == []

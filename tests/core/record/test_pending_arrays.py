@@ -168,7 +168,7 @@ def test_a_large_array_is_progress(tmp_path: Path) -> None:
     assert len(seen) >= 8  # it is written in parts
 
 
-def test_what_is_tried_again_is_no_progress(tmp_path: Path) -> None:
+def test_a_retry_is_not_progress(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "r.nscope", budget_bytes=1 << 20)
     seen = []
     for _ in range(3):

@@ -42,7 +42,7 @@ def test_damage_is_skipped_and_the_list_stays_short(
     assert place().stat().st_size < 4000
 
 
-def test_a_folder_that_cannot_be_written_is_no_matter(
+def test_a_folder_that_cannot_be_written_does_not_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()

@@ -121,7 +121,7 @@ def test_a_slice_of_complex_numbers_has_magnitudes_that_are_finite(tmp_path: Pat
         (b"SQLite format 3\x00", "ends after"),
     ],
 )
-def test_what_is_no_recording_is_named(content: bytes, message: str, tmp_path: Path) -> None:
+def test_anything_but_a_recording_is_named(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "x.nscope").write_bytes(content)
     with pytest.raises(RecordingError, match=message):
         Recording.open(tmp_path / "x.nscope")

@@ -71,7 +71,7 @@ def test_each_framework_tells_what_it_can_do(tmp_path: Path) -> None:
     assert recorder.close()
 
 
-def test_an_unknown_size_is_said_to_be_unknown(tmp_path: Path) -> None:
+def test_an_unknown_size_is_reported_as_unknown(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.nscope", level="timing")
     recorder.emit(GraphExtended((ADDMM,), VALUES[1:]))
     assert recorder.close()

@@ -68,7 +68,7 @@ def test_ctrl_c_at_the_end_leaves_the_rest_out(
 
 
 class Writer:
-    """Takes so many looks to end; ``gets_on`` while it writes."""
+    """Ends after a number of checks; ``gets_on`` while it writes."""
 
     def __init__(self, looks: int, gets_on: bool) -> None:
         self.looks, self.gets_on, self.rows = looks, gets_on, 0

@@ -90,7 +90,7 @@ def test_a_step_is_what_it_took_with_its_item_and_without_holds(tmp_path: Path) 
     assert (step.start_ns, step.end_ns) == (0, run.now)
 
 
-def test_what_only_holds_data_is_no_operation(tmp_path: Path) -> None:
+def test_what_only_holds_data_is_not_an_operation(tmp_path: Path) -> None:
     run = Run(tmp_path / "r.nscope").begin().run(LEAF, 3).run(FORWARD, 1).run(LEAF, 2).end()
     assert parts(times(run, tmp_path / "r.nscope").of(1)) == {"forward": 1, "between": 5}
 
@@ -182,7 +182,7 @@ def test_a_node_may_have_any_number(tmp_path: Path) -> None:
     assert stretch.parts[PARTS.index("forward")] == 1 * MS
 
 
-def test_what_runs_after_a_step_is_no_part_of_it(tmp_path: Path) -> None:
+def test_what_runs_after_a_step_is_not_a_part_of_it(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     run = Run(path).begin(5).run(FORWARD, 1).end()
     run.begin(5).run(FORWARD, 2).end()
@@ -210,7 +210,7 @@ def test_what_runs_after_a_step_is_no_part_of_it(tmp_path: Path) -> None:
     assert (took.ran_ns, took.held_ns) == (run.now - 7 * MS, 7 * MS)
 
 
-def test_a_hold_between_steps_is_no_time_after_one(tmp_path: Path) -> None:
+def test_a_hold_between_steps_is_not_time_after_a_step(tmp_path: Path) -> None:
     run = Run(tmp_path / "r.nscope").begin().run(FORWARD, 1).end().pass_(500, "held")
     run.begin().run(FORWARD, 1).end()
     result = times(run, tmp_path / "r.nscope")

@@ -115,7 +115,7 @@ def test_blocks_agree_with_the_quick_road(strided: bool, monkeypatch: pytest.Mon
     assert slow.preview == quick.preview
 
 
-def test_what_is_no_number_has_its_spec_alone() -> None:
+def test_what_is_not_a_number_has_its_spec_alone() -> None:
     result = summarise(np.array(["a", "bc"]))
     assert result.spec.shape == (2,)
     assert result.min is None

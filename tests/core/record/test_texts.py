@@ -29,7 +29,7 @@ KEPT = r"a\udc80\ud800b"
 STEERING = "\x1b]0;owned\x07\u202e\u2066\r\x9b2J"
 
 
-def test_a_program_whose_every_name_is_no_unicode_is_recorded(tmp_path: Path) -> None:
+def test_a_program_without_a_unicode_name_is_recorded(tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/f\xff"))
     folder.mkdir()
     path = folder / f"r{os.fsdecode(bytes([0xFE]))}.nscope"
@@ -54,7 +54,7 @@ def test_a_program_whose_every_name_is_no_unicode_is_recorded(tmp_path: Path) ->
     assert fold(Path(info.recording))
 
 
-def test_what_a_recorder_is_told_is_written_whatever_it_is(tmp_path: Path) -> None:
+def test_whatever_a_recorder_receives_is_written(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.nscope", level="values")
     graph = chain([BROKEN])
     node = msgspec.structs.replace(graph.nodes[0], attrs={BROKEN: [BROKEN, 1 << 70]}, op=BROKEN)
@@ -117,7 +117,7 @@ def test_nothing_of_a_recording_steers_a_terminal(
             assert all(char.isprintable() or char in "\n\t" for char in text), (call, text)
 
 
-def test_what_a_terminal_is_told_has_colours_and_nothing_else() -> None:
+def test_what_a_terminal_shows_has_colours_and_nothing_else() -> None:
     out = io.StringIO()
     terminal = Terminal.__new__(Terminal)
     terminal._out, terminal._color = out, True

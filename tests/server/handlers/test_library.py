@@ -92,7 +92,7 @@ def test_one_is_opened_by_its_id_and_summed_up(listing: Live) -> None:
 
 
 @pytest.mark.parametrize("name", ["0" * 16, "own.nscope", "..%2F..%2Felse.nscope", "own"])
-def test_a_name_is_no_id(listing: Live, name: str) -> None:
+def test_a_name_is_not_an_id(listing: Live, name: str) -> None:
     shelf(listing)
     for method, path in (("POST", f"/api/library/{name}/open"), ("DELETE", f"/api/library/{name}")):
         assert ask(listing, method, path).status_code in (404, 405)

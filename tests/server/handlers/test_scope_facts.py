@@ -11,7 +11,7 @@ from nodescope_server import wire
 from tests.server.support import Live, Page
 
 
-def test_a_page_is_told_which_module_a_scope_is(live: Live, page: Page, tmp_path: Path) -> None:
+def test_a_page_receives_which_module_a_scope_is(live: Live, page: Page, tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     with ns.record(path) as run:
         run.bus.emit(ScopeDescribed("net/layer", "Linear", {"bias": "True"}))

@@ -107,7 +107,7 @@ def test_statistics_are_compared_where_no_elements_are(opened: Callable[..., Ope
     assert "run with --level values" in result.one.reason
 
 
-def test_at_level_timing_it_is_said(opened: Callable[..., Opened]) -> None:
+def test_at_level_timing_it_is_reported(opened: Callable[..., Opened]) -> None:
     result = opened("timing").compare("net/multiply", 1, 2)
     assert (result.measure.source, result.one.step, result.other.step) == ("none", 1, 2)
     assert result.measure.why == "no statistics at one of the moments"
@@ -199,7 +199,7 @@ def test_they_are_checked_as_live_ones_are(opened: Callable[..., Opened]) -> Non
     assert "not connected" in paused.message
 
 
-def test_a_condition_that_cannot_be_asked_is_said(opened: Callable[..., Opened]) -> None:
+def test_a_condition_that_cannot_be_evaluated_is_reported(opened: Callable[..., Opened]) -> None:
     run = opened("summary")
     breakpoints(run.page, run.id, Breakpoint("op", "multiply", condition="max(value) > 0"))
     result = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))

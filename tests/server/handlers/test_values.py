@@ -140,7 +140,7 @@ def test_a_standing_program_is_asked_once(new_program: NewProgram, page: Page) -
         (lambda n: messages.CommandTaken(n), "another request"),
     ],
 )
-def test_a_useless_answer_is_said_to_be_useless(
+def test_a_useless_answer_is_reported_as_useless(
     new_program: NewProgram, page: Page, reply: Callable[[int], Any], reason: str
 ) -> None:
     program = new_program(level="summary")

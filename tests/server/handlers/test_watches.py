@@ -75,7 +75,7 @@ def test_a_recording_is_asked(live: Live, page: Page, tmp_path: Path) -> None:
     assert wrong.hits == ()
 
 
-def test_what_takes_too_long_is_left_and_said(
+def test_an_evaluation_that_takes_too_long_is_left_and_reported(
     live: Live, page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watches, "PATIENCE_S", -1.0)

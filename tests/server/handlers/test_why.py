@@ -99,7 +99,7 @@ def test_the_chain_of_a_nan_with_its_culprit(opened: Callable[..., Opened]) -> N
         ({"seq": -5}, "has not been computed"),
     ],
 )
-def test_what_cannot_be_answered_is_said(
+def test_what_cannot_be_answered_is_reported(
     opened: Callable[..., Opened], change: dict[str, Any], message: str
 ) -> None:
     run = opened(programs.log_of_a_negative)
@@ -187,7 +187,7 @@ def test_a_branch_of_another_step_is_not_forked_from(opened: Callable[..., Opene
     assert "this branch was run in step 1, and the moment is in step 2" in result.message
 
 
-def test_a_branch_goes_on_into_later_steps(opened: Callable[..., Opened]) -> None:
+def test_a_branch_continues_into_later_steps(opened: Callable[..., Opened]) -> None:
     run = opened(training)
     first = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=1)
     assert (first.info.step, first.info.last_step) == (1, 2)
@@ -274,7 +274,7 @@ def test_a_branch_that_comes_out_otherwise_says_so(opened: Callable[..., Opened]
     assert result.changes == first.changes
 
 
-def test_where_the_file_cannot_be_written_it_is_said(
+def test_where_the_file_cannot_be_written_it_is_reported(
     opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = opened(training)

@@ -147,7 +147,7 @@ def test_exports_are_files_to_keep(live: Live, recorded: Program, kind: str, sta
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("kind", ["svg", "dot"])
-def test_a_picture_is_of_the_step_that_was_asked_for(
+def test_a_picture_is_of_the_step_that_was_requested(
     live: Live, program: Program, kind: str
 ) -> None:
     program.step(1)
@@ -265,7 +265,7 @@ def test_nothing_that_is_asked_breaks_the_server(
         assert live.get(item).status_code < 500
 
 
-def test_an_export_beyond_its_limits_is_an_answer_and_the_server_goes_on(
+def test_an_export_beyond_its_limits_is_an_answer_and_the_server_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rest, "Exports", lambda: Exports(Limits(seconds=0.0)))

@@ -18,7 +18,7 @@ from nodescope_server.runs.runs import Runs
 from tests.server.support import Program
 
 
-def test_commands_are_told_in_a_folder_that_is_gone(
+def test_commands_report_a_folder_that_is_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "gone"
@@ -63,7 +63,7 @@ def test_the_log_is_part_of_the_size(new_program: Callable[..., Program], tmp_pa
     assert _size(copy) == overview.glance(copy).nbytes > copy.stat().st_size
 
 
-def test_an_end_that_the_disk_had_no_room_for_is_told_as_the_program_told_it(
+def test_an_end_that_the_disk_had_no_room_for_is_reported_as_the_program_told_it(
     new_program: Callable[..., Program], tmp_path: Path
 ) -> None:
     copy = _left_behind(new_program(connected=False), tmp_path)

@@ -211,7 +211,7 @@ def test_the_first_request_must_be_initialize_of_the_same_protocol(live: Live) -
     page.close()
 
 
-def test_more_browsers_than_are_served_are_told(
+def test_more_browsers_than_are_served_are_reported(
     live: Live, new_page: NewPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(browser, "MAX_BROWSERS", 2)
@@ -231,7 +231,7 @@ def test_more_browsers_than_are_served_are_told(
         wire.GetValue("x" * 100_000, 1),
     ],
 )
-def test_an_unknown_run_is_said_to_be_unknown(page: Page, body: wire.RequestBody) -> None:
+def test_an_unknown_run_is_reported_as_unknown(page: Page, body: wire.RequestBody) -> None:
     answer = page.ask(body)
     assert isinstance(answer, wire.Failed)
     assert answer.message.startswith("there is no run")
@@ -292,7 +292,7 @@ def test_columns_are_little_endian_and_hold_wide_numbers() -> None:
     assert packed.worker == packed.lane == b""
 
 
-def test_workers_and_lanes_are_told_where_there_are_any() -> None:
+def test_workers_and_lanes_are_reported_where_there_are_any() -> None:
     rows = [convert.Execution(seq, 3, 0, 1, 0, 1, 0, 0, lane) for seq, lane in ((1, 0), (2, 7))]
     packed = convert.columns(rows)
     assert np.frombuffer(packed.lane, "<u4").tolist() == [0, 7]

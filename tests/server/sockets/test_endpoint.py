@@ -43,7 +43,7 @@ def test_a_framework_that_is_imported_later_is_told_to_the_page(
     page.wait(wire.RunChanged, lambda item: item.run.frameworks == (torch,))
 
 
-def test_how_the_loss_ended_is_said_of_the_run(program: Program, page: Page) -> None:
+def test_how_the_loss_ended_is_reported_of_the_run(program: Program, page: Page) -> None:
     node = program.define()
     for step, value in enumerate((0.5, np.nan, np.nan), 1):
         program.step(step)
@@ -76,7 +76,7 @@ def test_another_protocol_is_refused_with_both_versions(new_program: NewProgram)
     assert f"protocol {protocol.PROTOCOL_VERSION} (nodescope {__version__})" in answer.reason
 
 
-def test_an_end_is_told_with_everything_before_it(program: Program, page: Page) -> None:
+def test_an_end_is_reported_with_everything_before_it(program: Program, page: Page) -> None:
     page.subscribe(program.run.id)
     node = program.define()
     program.execute(node)
@@ -212,7 +212,7 @@ def test_nonsense_later_ends_only_this_program(new_program: NewProgram, page: Pa
     assert page.records_until(good.commit())
 
 
-def test_answers_that_nobody_asked_for_are_ignored(program: Program, page: Page) -> None:
+def test_answers_that_nobody_requested_are_ignored(program: Program, page: Page) -> None:
     page.subscribe(program.run.id)
     program.send(messages.CommandTaken(12345))
     program.send(messages.LiveValue(12345, False))

@@ -1,5 +1,5 @@
 /**
- * Wide rows of boxes that are alike, such as 64 slices of one tensor, as a grid: several layers take
+ * Wide rows of similar boxes, such as 64 slices of one tensor, as a grid: several layers take
  * the place of one.
  *
  * Invariant: edges still lead from a lower to a higher layer; boxes with other neighbours stay in
@@ -8,7 +8,7 @@
 
 import { type Directed, PIN_NONE, type Ranking } from "@/layout/rank";
 
-/** A row of alike boxes up to this width, in px, is left alone. */
+/** A row of similar boxes up to this width, in px, is not changed. */
 const WIDE = 900;
 /** A grid is about this many times as wide as it is tall. */
 const ASPECT = 2.5;
@@ -22,7 +22,7 @@ export interface BoxSizes {
   readonly layerGap: number;
 }
 
-/** The layers with rows of alike boxes dealt out to further layers. */
+/** The layers, with rows of similar boxes distributed over further layers. */
 export function inGrids(graph: Directed, ranking: Ranking, sizes: BoxSizes): Ranking {
   const rows = new Int32Array(ranking.layers).fill(1);
   const row = new Int32Array(graph.count);

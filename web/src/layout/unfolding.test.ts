@@ -8,7 +8,7 @@ import { unfold } from "@/layout/unfolding";
 
 const VALUES = 100_000;
 
-/** A model of so many blocks, each with so many operations in each of two scopes. */
+/** A model of blocks, each with two scopes of operations. */
 function model(blocks: number, size: number): LayoutNode[] {
   const nodes: LayoutNode[] = [];
   const chain = (scope: string, forward?: number): void => {

@@ -2,7 +2,7 @@
  * Elements as numbers: a table that scrolls over the whole slice and loads windows of it.
  *
  * Invariant: only visible cells exist; cells not loaded yet are requested and shown as dots in the
- * meantime. No number is cut: columns come to rest whole, and one that is cut during scrolling is
+ * meantime. No number is cut: scrolling ends at whole columns, and one that is cut meanwhile is
  * hidden.
  */
 

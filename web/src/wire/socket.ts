@@ -22,7 +22,7 @@ export type Link =
   | { readonly kind: "connecting" }
   | { readonly kind: "open"; readonly server: string }
   | { readonly kind: "lost"; readonly since: number; readonly attempt: number }
-  /** The server was told to end: it does not come back, and there is no wait. */
+  /** The server is ending: it does not come back, and the page does not wait. */
   | { readonly kind: "ended" }
   | { readonly kind: "refused"; readonly message: string }
   | { readonly kind: "skew"; readonly ours: number; readonly theirs: number };
@@ -77,7 +77,7 @@ const LOST = "The connection was lost";
 const OVER = "nodescope has ended, and with it whoever reads the recording";
 const MAX_IN_FLIGHT = 16;
 const REFUSALS = new Set([1002, 1008, 1013]);
-/** Used by a server that is told to end; a killed one sends nothing. */
+/** Sent by a server that ends; a killed one sends nothing. */
 const ENDED = 1012;
 
 interface Pending {

@@ -1,6 +1,6 @@
 """Names: nodescope's names of ATen operators, and their families.
 
-Watch rules, *why* and the picture go by these names; an operator that is not listed keeps its own.
+Watch rules, *why* and the picture use these names; an operator that is not listed keeps its own.
 An operator in place has the name of the one that returns a new tensor; what it writes is in
 `Node.writes`.
 

@@ -241,7 +241,7 @@ class Operations:
             if drawn and values.journal.item is not None:
                 values.journal.item.draws = True
             self._note_end(values.journal, state, signature, bound, outputs, attrs)
-        if drawn:  # of this execution alone: whoever notes attributes for others has done so above
+        if drawn:  # for this execution only: attributes that hold for others were noted above
             attrs = {**(node.attrs if attrs is None else attrs), GENERATOR_STATE: drawn}
         edits = emitter.finish(
             pending, outputs, start, end, specs=None if specs == _specs(pending) else specs,

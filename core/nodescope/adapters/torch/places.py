@@ -55,7 +55,7 @@ class Place(threading.local):
 
 
 native: Any = None
-"""The native tap's library, once it is loaded: it is told of quiet places, too."""
+"""The native tap's library, once it is loaded; it has to know of quiet places, too."""
 
 
 def tell(library: Any) -> None:

@@ -45,7 +45,7 @@ _OVERWRITES: Final = frozenset({
     "aten::random_", "aten::bernoulli_", "aten::exponential_", "aten::geometric_",
     "aten::cauchy_", "aten::log_normal_", "aten::eye_",
 })  # fmt: skip
-# Arguments that are told by the result, or say what is usual.
+# Arguments that follow from the result, or have their usual value.
 _USUAL: Final[dict[str, tuple[Any, ...]]] = {
     "pin_memory": (False,), "device": ("cpu",), "layout": ("strided",),
     "memory_format": ("preserve_format",), "non_blocking": (False,),

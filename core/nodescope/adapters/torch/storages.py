@@ -20,9 +20,9 @@ from nodescope.ir.graph import Role
 Geometry = tuple[int, Any, Any, Any]
 """Where a tensor is in its storage: offset, shape, strides (in elements), dtype."""
 
-# Writes through other views that are told apart; of more, the latest count.
+# Writes through other views that are distinguished; of more, the latest count.
 MOST_WRITES = 64
-# With so many storages, those that were freed are looked for.
+# From this number of storages on, freed ones are collected.
 _LEAST_SWEPT = 4096
 
 

@@ -40,7 +40,7 @@ class Values:
     Attributes:
         storages: The storages of the run.
         gap: The number of stretches that went unobserved so far.
-        journal: What takes down the step, or None.
+        journal: The journal of the step, or None.
     """
 
     def __init__(self, emitter: Emitter) -> None:

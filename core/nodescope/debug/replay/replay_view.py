@@ -35,7 +35,7 @@ class ReplayView(Protocol):
         book: Which execution wrote what.
         step: The training step that is replayed.
         last: The last seq of it.
-        doubted: Seqs of executions whose operands could not be told.
+        doubted: Seqs of executions whose operands are uncertain.
     """
 
     recording: Recording

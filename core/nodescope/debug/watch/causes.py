@@ -1,6 +1,6 @@
 """Causes: which verdicts of a check follow from another one, and which comes first.
 
-Invariant: pure. Nothing is left out: what follows from another verdict is told beneath it.
+Invariant: pure. Nothing is left out: a verdict that follows from another one is listed beneath it.
 """
 
 from __future__ import annotations

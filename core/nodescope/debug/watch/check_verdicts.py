@@ -1,4 +1,4 @@
-"""What a check found, as data.
+"""Check verdicts: the result of a check, as data.
 
 Invariant: a watch that was never evaluated is never called clean.
 """
@@ -14,13 +14,13 @@ from nodescope.ir.graph import SourceLocation
 from nodescope.record.rows import Advice
 
 MOST_KEPT: Final = 100
-"""Values with hits of a watch that are told of; all hits are counted."""
+"""Values with hits of a watch that are listed; all hits are counted."""
 
 State = Literal["clean", "hit", "unasked", "failed"]
 
 
 class VerdictHit(msgspec.Struct, frozen=True):
-    """The hits of a watch on one value; the first of them is told.
+    """The hits of a watch on one value; the first of them is shown.
 
     Attributes:
         node, port: Whose value, and which.
@@ -43,7 +43,7 @@ class VerdictHit(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> str:
-        """How `nodescope why` is asked about it: ``loss/log@3``."""
+        """The target for `nodescope why`: ``loss/log@3``."""
         return f"{self.node}{f':{self.port}' if self.port else ''}@{self.step}"
 
 

@@ -42,7 +42,7 @@ _MAX_WAITING: Final = 10_000
 
 
 class _Entry:
-    """A watch at work."""
+    """A watch with its state."""
 
     __slots__ = ("about", "chosen", "gradients", "judged", "look", "outcome", "rule",
                  "settings", "streaks", "studies", "values")  # fmt: skip
@@ -78,7 +78,7 @@ class _Entry:
         return self.outcome.watch.enabled and not self.outcome.fault
 
     def covers(self, part: _Part, graph: ProgramGraph) -> bool:
-        """Whether it is asked of a value, as far as is known of it."""
+        """Whether it applies to a value, by what is known of the value so far."""
         node, rule, chosen = part.node, self.rule, self.chosen
         exact = chosen.exact and chosen.covers(node)
         if rule.concerns is not None and not (exact or rule.concerns(node, graph)):
@@ -98,7 +98,7 @@ class _Entry:
         return chosen.exact and (not self.gradients or "gradients" in part.roles)
 
     def may_cover(self, node: Node, roles: frozenset[Target]) -> bool:
-        """Whether it would be asked of a value if it turned out to have one of these roles."""
+        """Whether it would apply to a value if that turned out to have one of these roles."""
         named = self.chosen.exact and self.gradients and "gradients" in roles
         if roles.isdisjoint(self.rule.applies) and not named:
             return False
@@ -109,7 +109,7 @@ class _Part:
     """What is known of a value.
 
     Attributes:
-        entries: Who is asked of it.
+        entries: The watches that apply to it.
         waits: Its part in the program may yet show; then all of it is held if `waits_whole`.
         whole, statistics: What is held of it until the next step.
         settled: Its first step is over; nothing more will show.
@@ -143,7 +143,7 @@ class WatchEvaluator:
         hold_bytes: How much may be copied of values, until the next step.
 
     Attributes:
-        covered: Ids of the nodes of which something is wanted. Any other need not be told of.
+        covered: Ids of the nodes that watches cover. Executions of others need not be reported.
         graph: The program's graph so far, for rules about it.
 
     Raises:
@@ -193,7 +193,7 @@ class WatchEvaluator:
         )  # fmt: skip
 
     def losses(self) -> tuple[Node, ...]:
-        """The nodes that give losses, as rules are asked of them; where backward began, first."""
+        """The nodes that rules regard as losses; those where backward passes began come first."""
         parts = [part for part in self._parts.values() if "losses" in part.roles]
         began = self._losses
         parts.sort(key=lambda part: part.value not in began)
@@ -301,7 +301,7 @@ class WatchEvaluator:
         return hits
 
     def _learned(self, part: _Part) -> list[Hit]:
-        """Something new is known of a value: those that now want it are asked of what waits."""
+        """More is known of a value: the watches that now apply evaluate what was held back."""
         before = part.entries
         self._plan(part)
         if part.value not in self._waiting:
@@ -367,7 +367,7 @@ class WatchEvaluator:
         Args:
             outputs: Gives what is known of the value at an output port.
             inputs: Gives what the node was given.
-            only: The watches that are asked, by their ids; None asks all.
+            only: Ids of the watches to evaluate; None for all.
             attrs: The attributes of this execution, where they are not the node's.
         """
         hits: list[Hit] = []
@@ -378,7 +378,7 @@ class WatchEvaluator:
             last = self._last.get(value)
             before = None
             if last is not None:
-                # Once more in the same step: the one before is still that of the step before.
+                # Again in the same step: its predecessor is still the value of the previous step.
                 before = last[1] if last[0].step == step else last[0]
             sight = Sight(
                 node,
@@ -419,7 +419,7 @@ class WatchEvaluator:
 
     @property
     def follows(self) -> bool:
-        """Whether rules about the graph still ask what runs: `graph.ran` is to be kept."""
+        """Whether rules about the graph still need to know what runs: `graph.ran` is kept."""
         return any(
             entry.studies and entry.studies.young and entry.active for entry in self._entries
         )

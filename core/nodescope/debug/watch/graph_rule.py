@@ -1,4 +1,4 @@
-"""Rules about the graph: asked of the whole program at the end of steps, not of each value.
+"""Graph rules: evaluated on the whole program at the end of steps, not on each value.
 
 Such a rule is a `Rule` like any other, in a file of `rules/`, with a `Study` instead of a look.
 

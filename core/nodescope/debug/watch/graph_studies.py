@@ -1,6 +1,6 @@
-"""Studies at work: rules about the graph are asked at the end of steps and of the run.
+"""Graph studies: rules about the graph, evaluated at the end of steps and of the run.
 
-A study is asked in the first steps, and later when the graph has grown. A place is told of once.
+A study runs in the first steps, and later when the graph has grown. A place is reported once.
 
 Invariant: an error in a rule disables its watch and nothing else.
 """
@@ -40,7 +40,7 @@ class Studies:
         return self._runs < YOUNG_STEPS
 
     def due(self, graph: ProgramGraph, over: bool) -> bool:
-        """Whether it is asked now."""
+        """Whether it runs now."""
         return over or self.young or self._version != graph.version
 
     def verdicts(self, graph: ProgramGraph, over: bool) -> list[Verdict]:
@@ -56,7 +56,7 @@ class Studies:
         return verdicts
 
     def tells(self, verdict: Verdict, patience: int) -> int:
-        """If a verdict is a hit, of a place that was not told of: how often it was given; else 0.
+        """How often a verdict was given, if it is a hit at a place not reported yet; else 0.
 
         Nodes of one op and line are one place: loops make many of one line.
         """
@@ -82,7 +82,7 @@ def study(
     """The hits of rules about the graph.
 
     Args:
-        entries: The watches at work.
+        entries: The watches with their state.
         step, seq: Now.
         over: Whether the run is over.
         fault: Takes a watch that failed, on what, in which step, and how.

@@ -1,4 +1,4 @@
-"""Hits as they are told: a finding on a node, with the user's line.
+"""Hits: a finding on a node, with the user's line, as text.
 
 Invariant: pure.
 """

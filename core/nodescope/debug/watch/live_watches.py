@@ -31,7 +31,7 @@ from nodescope.record.compiled_functions import captured_graphs
 from nodescope.record.recording import Recording
 
 EXIT_STATUS: Final = 3  # of a run that a watch ended
-RECENT: Final = 8  # hits of a watch that are told
+RECENT: Final = 8  # hits of a watch that are reported
 
 
 class WatchEnd(SystemExit):
@@ -85,7 +85,7 @@ class LiveWatches:
             self._bus.watched_ns += time.perf_counter_ns() - began
 
     def block_level(self) -> Level | None:
-        """See `Bus.block_level`: watches are asked at each execution."""
+        """See `Bus.block_level`: watches are evaluated at each execution."""
         return None if self._watcher.watches else "graph"
 
     def replace(self, texts: Iterable[str]) -> None:
@@ -134,7 +134,7 @@ class LiveWatches:
             self.replace((*now, *new))
 
     def begin(self, texts: Iterable[str]) -> None:
-        """Add those that a run begins with. ``recommended`` waits till it is known what suits.
+        """Add those that a run begins with. ``recommended`` waits until it is known what suits.
 
         Raises:
             WatchError: One makes no sense; nothing is changed.
@@ -145,9 +145,9 @@ class LiveWatches:
             self._bus.add(FirstStepProbe(self._recommend))
 
     def _catch_up(self, new: frozenset[int]) -> None:
-        """At the first stop, have them asked of what its node was given.
+        """At the first stop, evaluate them on the inputs of its node.
 
-        That was read before the stop, and nobody could watch it. They are asked on the program's
+        These were read before the stop, when no watch could be set. This happens on the program's
         thread, once it goes on.
         """
         stop = self._gate.info.stop

@@ -90,7 +90,7 @@ class Live:
 
     @property
     def _array(self) -> Array:
-        """The elements, fetched when they are asked for first. Raises `MissingData`."""
+        """The elements, fetched at the first access. Raises `MissingData`."""
         return self._given if type(self._given) is np.ndarray else _available(whole, self.held)
 
     def summary(self) -> TensorSummary | None:

@@ -92,7 +92,7 @@ class Asking:
     def _run(self) -> Iterator[Hit]:
         evaluator = self._evaluator
         pending: list[Hit] = []
-        # Gradients are judged when it is known what they are: till then later hits wait for theirs.
+        # Gradients are judged once their owners are known; until then, later hits wait for theirs.
         for hits, over in self._hits_by_record():
             pending += (hit for hit in hits if hit.seq > self._after)
             if pending and (over or not evaluator.waits or len(pending) > _MAX_HELD):

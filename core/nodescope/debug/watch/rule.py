@@ -98,7 +98,7 @@ class Verdict:
 
 Look = Callable[["Sight"], Finding | None]
 Study = Callable[[ProgramGraph, bool], Iterable[Verdict]]
-"""Judges the graph at the end of a step; told whether the run is over."""
+"""Judges the graph at the end of a step; takes whether the run is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ class Rule:
         about: When it gives a hit, in one line.
         begin: Makes the look of one watch, with state of its own. Raises `WatchError` if the
             settings make no sense together.
-        applies: What it is asked of unless a watch names a node.
+        applies: The kinds of values it applies to unless a watch names a node.
         ops: Of these ops only, if any.
         concerns: Of these nodes only, by what the graph shows when they are defined; None is all.
         needs: What it may ask a sight for.
@@ -256,7 +256,7 @@ class Rule:
         lasting: Of a run that is over, a hit counts only if what it found lasted to the end: a
             weight that is idle for some steps is no fault.
         follows: Rules whose hits explain one of this rule, the likeliest first: in a report it is
-            told beneath them.
+            listed beneath them.
         diverges: A hit says that training has diverged, which explains NaN and Inf that come later.
         explains: A hit names the mistake and its place: tracing numbers further would add nothing.
         suits: Why it is recommended for a program of these nodes; ``""`` if it is not. None if that

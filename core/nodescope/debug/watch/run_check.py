@@ -1,7 +1,7 @@
 """Checking a program while it runs: watches are evaluated at each value, with exact state.
 
 So a verdict depends neither on what the recording keeps nor on how fast it is written. Which
-watches suit the program is known at its end: till then, all that may be recommended are evaluated.
+watches suit the program is known at its end; until then, all that may be recommended run.
 
 Invariant: a probe after the recorder; it never stops the program.
 """

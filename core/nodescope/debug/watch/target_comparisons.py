@@ -78,7 +78,7 @@ def comparing(nodes: Sequence[Node], ops: Collection[str], words: str) -> str:
     Args:
         nodes: The program's nodes.
         ops: The operations that compare.
-        words: What is said of the comparison, after its name.
+        words: The text after the comparison's name.
     """
     if not any(node.phase == "backward" for node in nodes):
         return ""

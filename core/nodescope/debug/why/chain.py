@@ -107,7 +107,7 @@ def why(
 def _first_step(book: ExecutionIndex, value: int, which: str | None) -> tuple[int | None, str]:
     """The first step in which a value has NaN or Inf, and a note if later ones have it, too.
 
-    None if there is none and nobody asked for it.
+    None if there is none and it was not asked for.
 
     Raises:
         ReplayError: It never has any.

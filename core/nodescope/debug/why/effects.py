@@ -1,4 +1,4 @@
-"""Effects: what an op did to a number that is not told by its operands: lost, limited, cut off.
+"""Effects: what an op did to a number that its operands do not show: lost, limited, cut off.
 
 Invariant: numbers in, words out; nothing here knows about recordings. ``""`` where nothing of the
 kind happened.

@@ -1,4 +1,4 @@
-"""Flow: which executions of a step have their NaN or Inf from which, and where that ends.
+"""Flow: from which executions others of a step got their NaN or Inf, and where it ends.
 
 Based on the recorded statistics alone, so it is known without any array.
 

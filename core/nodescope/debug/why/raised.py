@@ -1,4 +1,4 @@
-"""An operation that raised: what it said, what it was given, and which input is the one to suspect.
+"""An operation that raised: its message, its inputs, and which input to suspect.
 
 Invariant: reads only; an input that cannot be had is named with the reason.
 """
@@ -41,7 +41,7 @@ class Given(NamedTuple):
 
 
 def words_of(error: str, source: SourceLocation | None) -> str:
-    """What it raised; the line is told beside it."""
+    """What it raised; the line is shown beside it."""
     place = "" if source is None else f" ({source.file}:{source.line})"
     return f"raised {error.replace(place, '') if place else error}"
 

@@ -16,7 +16,7 @@ from nodescope.telling import index_text
 
 _MOST_LINES = 24
 _MOST_ENDS = 3
-# Of a row of nodes that only pass a number on, so many are shown.
+# Of consecutive nodes that only pass a number on, this many are shown.
 _MOST_PASSING = 3
 
 
@@ -63,7 +63,7 @@ def sentence(cause: Cause) -> str:
 
 
 def _update(cause: Cause) -> Cause | None:
-    """What changed a weight, if that is what is asked about."""
+    """What changed a weight, if the question is about one."""
     for link in cause.chain():
         if link.kind == "updated":
             return link

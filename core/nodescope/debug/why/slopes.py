@@ -26,7 +26,7 @@ _LIMITS: Final = frozenset({"maximum", "minimum"})
 
 
 class Step(NamedTuple):
-    """What is said of a node, and what is followed from it.
+    """The explanation of a node, and the operand to follow.
 
     Attributes:
         birth: None if the node only hands on what another one decided.

@@ -133,7 +133,7 @@ def spread(
     """Where NaN and Inf began, spread and ended in a step.
 
     Args:
-        recording: Of level ``summary`` or ``values``; with arrays, births are told by elements.
+        recording: Of level ``summary`` or ``values``; with arrays, births are found by elements.
         step: Which step; the last one if None.
         replay: Of the same recording and step, if there is one already.
 

@@ -27,7 +27,7 @@ _TARGET = re.compile(r"(?P<name>[^\[\]@]+)(\[(?P<index>[^\[\]]*)\])?(@(?P<step>\
 
 @dataclass(frozen=True)
 class Target:
-    """What is asked about.
+    """The target of a question.
 
     Attributes:
         name: Of a node, or of a value (``node:1`` for the second output).
@@ -130,7 +130,7 @@ def positions(array: Array, index: Any, name: str) -> list[int]:
     """Which elements an index means, in C order.
 
     Args:
-        array: What is asked about.
+        array: The value in question.
         index: None for the first NaN, else the first Inf, else the largest; a word of `WHICH`; an
             int or a tuple of ints and slices; or an array of booleans.
         name: For messages.

@@ -1,4 +1,4 @@
-"""The cross-check of this process, if there is one; whoever runs a graph asks here.
+"""The cross-check of this process, if there is one; all code that runs a graph checks here.
 
 Invariant: imports nothing of the engine, so that everything in it may ask.
 """
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 class Checks(Protocol):
-    """What a cross-check is told; see `nodescope.engine.crosscheck.checker.CrossCheck`."""
+    """The interface of a cross-check; see `nodescope.engine.crosscheck.checker.CrossCheck`."""
 
     def call(self, lowering: Any, graph: int, step: int, feeds: Any, observed: Any = None) -> None:
         """A call of a compiled function."""

@@ -50,7 +50,7 @@ _WIDER = 4.0
 
 @dataclass(frozen=True)
 class Range:
-    """Where one output may lie; ``edge``: elements of which nothing is said."""
+    """Where one output may lie; ``edge``: elements that are not judged."""
 
     low: Array
     high: Array

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 # A plan is made while its first run is observed: the second one is what runs from then on.
 _FIRST: Final = 2
-# Kernels of a back end that is not exact are compared one by one in so many calls, then the run.
+# Kernels of an inexact back end are compared one by one in this many calls, then the whole run.
 _ONE_BY_ONE: Final = 3
 ONLY_OBSERVED: Final = "only while it is observed"
 ONLY_UNOBSERVED: Final = "only while nobody observes it"
@@ -289,7 +289,7 @@ class _Function:
                 return self._found(
                     "provenance", wrong.node, rules=wrong.rules,
                     amount=amount_of(wrong.expected, wrong.actual),
-                    detail="another value is said to stand for it",
+                    detail="another value is reported to stand for it",
                 )  # fmt: skip
         return None
 

@@ -216,7 +216,7 @@ def failing_pass(
 
 
 def lost_origin(lowered: Lowered) -> Node | None:
-    """A final node of which no traced one is said to be the origin."""
+    """A final node without an origin among the traced ones."""
     known = {node.id for node in lowered.traced.nodes}
     return next(
         (
@@ -229,7 +229,7 @@ def lost_origin(lowered: Lowered) -> Node | None:
 
 
 def wrong_stand_in(lowered: Lowered, traced: Values, final: Values) -> Blamed | None:
-    """A traced value of which another one is said to stand for it."""
+    """A traced value for which another one is reported to stand."""
     provenance = lowered.provenance
     for node in lowered.traced.nodes:
         for value in node.outputs:

@@ -1,9 +1,9 @@
-"""Attribute bases: on what a function's code reads each attribute, where that can be told.
+"""Attribute bases: on what object a function's code reads each attribute, where that is certain.
 
 ``self.optimizer.step`` reads ``step`` of an optimizer, so an attribute ``step`` of ``self`` is
 another one.
 
-Invariant: what cannot be told for sure is not told.
+Invariant: what is not certain is left out.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ class Governor:
         if self._is_off():
             return False
         with self._deciding:
-            if step > 0 and not self.step:  # nodes are recorded as it was asked for
+            if step > 0 and not self.step:  # nodes are recorded as requested
                 self._stretch_end_ns, self.detail, self._tracing_ns = _NEVER, "whole", TRACING_NS
                 self.demand()
             now = self._close()
@@ -312,7 +312,7 @@ class Governor:
             now, spent_ns, self._traced_ns, written_ns, nodes, self._by_hand_ns, self._in_blocks
         )
 
-    # ------------------------------------------------------------ what is said
+    # ---------------------------------------------------------------- messages
 
     def _say(self, line: str) -> None:
         if self._chosen:
@@ -333,7 +333,7 @@ class Governor:
             self._recorder.enqueue(self.governed(_FEW_NODES))
 
     def governed(self, most_nodes: int = _MOST_NODES) -> Governed:
-        """What was left out so far, with so many nodes at most."""
+        """What was left out so far, for at most this number of nodes."""
         with self._lock:
             for node, runs in self._blocks.taken():
                 self._counted(node).runs += runs

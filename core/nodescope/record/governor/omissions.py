@@ -1,4 +1,4 @@
-"""Omissions: per node, how many executions were recorded with less than was asked for."""
+"""Omissions: per node, how many executions were recorded with less than was requested."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NodeCounts:
     Args:
         node: The node.
         by_hand: The level that a person chose for it, or None.
-        level: The level that was asked for.
+        level: The requested level.
 
     Attributes:
         runs: Executions in all.
@@ -31,7 +31,7 @@ class NodeCounts:
 
     @property
     def values(self) -> int:
-        """The outputs so far whose statistics were asked for."""
+        """The outputs so far whose statistics were requested."""
         return len(self.node.outputs) * self.runs if self.level in WITH_ARRAYS else 0
 
     def left_out(self) -> LeftOut:

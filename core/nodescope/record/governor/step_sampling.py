@@ -35,7 +35,7 @@ _COMPARING, _COMPARING_NS = 32, 50e6
 _FIRST_CALLS: Final = 2
 
 Detail = Literal["whole", "times", "counted"]
-"""How much of a stretch is recorded: what was asked for, the times of executions, or counts."""
+"""How much of a stretch is recorded: what was requested, the times of executions, or counts."""
 
 
 class StepSampling:

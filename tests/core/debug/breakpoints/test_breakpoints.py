@@ -111,7 +111,7 @@ def test_a_gradient_of_a_parameter() -> None:
     assert len(s.logged) == 2
 
 
-def test_nothing_is_asked_of_gradients_without_need() -> None:
+def test_gradients_are_not_requested_without_need() -> None:
     with debugged("net/tanh") as seen:
         assert not seen.bus.demand.gradients
     with debugged("net/tanh if any(grad > 1)") as seen:
@@ -138,7 +138,7 @@ def test_nothing_is_asked_of_gradients_without_need() -> None:
         ("before op:log if value > 3", "known only after"),
     ],
 )
-def test_what_makes_no_sense_is_said(spec: str, expected: str) -> None:
+def test_nonsense_is_reported(spec: str, expected: str) -> None:
     with pytest.raises((BreakpointError, ConditionError), match=f"(?s){expected}"):
         parse_breakpoint(spec)
 

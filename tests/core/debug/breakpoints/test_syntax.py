@@ -71,7 +71,7 @@ def test_what_is_written_is_read_back(
         ("42", "is a number; write a line as train.py:42"),
     ],
 )
-def test_what_is_no_name_is_not_taken_as_one(text: str, message: str) -> None:
+def test_anything_but_a_name_is_not_taken_as_one(text: str, message: str) -> None:
     with pytest.raises(BreakpointError, match=re.escape(message)):
         parse_breakpoint(text)
     assert parse_breakpoint("node:value > 3").target == "value > 3"

@@ -151,7 +151,7 @@ def setting(**how: Any) -> Any:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_the_program_goes_on_with_it(compiled: bool) -> None:
+def test_the_program_continues_with_it(compiled: bool) -> None:
     def program(x: Any) -> Any:
         return np.exp(x * 2.0) + 1.0
 
@@ -167,7 +167,7 @@ def test_the_program_goes_on_with_it(compiled: bool) -> None:
     np.testing.assert_array_equal(run(x).numpy(), plain)
 
 
-def test_what_a_node_took_is_no_other_output_and_that_is_said() -> None:
+def test_an_input_is_not_reported_as_another_output() -> None:
     def change(stop: Stop, gate: Gate) -> Command:
         gate.command(SetValue(gate._catalog.nodes[stop.node].inputs[0], number=0.0))
         return Continue()
@@ -200,7 +200,7 @@ def test_before_a_node_an_edit_needs_no_explanation() -> None:
     assert seen.logged == ["edited: multiply set to 0"]
 
 
-def test_an_operator_between_tensors_goes_on_with_it() -> None:
+def test_an_operator_between_tensors_continues_with_it() -> None:
     a, b = ns.tensor(np.array([1.0, 2.0])), ns.tensor(np.array([3.0, 4.0]))
     results = []
     with debugged("op:add [step 2]", then=setting(how="set", number=10.0, index="1")):

@@ -204,6 +204,6 @@ def test_names_are_known():
     assert compile_condition("step > 1 and value.any()").names == {"step", "value"}
 
 
-def test_what_is_said_is_said_once():
+def test_a_message_is_given_once():
     with pytest.raises(ConditionError, match=r"^the condition yields 2 booleans"):
         compile_condition("value > 1")(Scene(np.array([1.0, 2.0])))

@@ -261,7 +261,7 @@ def test_threads_that_hit_at_once_stop_one_after_the_other():
     assert bench.gate.info.breakpoints[0].hits == 5
 
 
-def test_a_lost_page_lets_the_program_go_on():
+def test_a_lost_page_lets_the_program_continue():
     bench = Bench()
     bench.breaks("op:log")
     thread = bench.program(lambda: bench.finished(LOG))
@@ -274,7 +274,7 @@ def test_a_lost_page_lets_the_program_go_on():
     assert bench.gate.info.phase == "running"
 
 
-def test_a_lost_server_lets_the_program_go_on():
+def test_a_lost_server_lets_the_program_continue():
     bench = Bench(controllers=0, stop_on_entry=True)
     thread = bench.program(lambda: bench.started(MATMUL))
     bench.stopped()
@@ -356,7 +356,7 @@ def test_new_nodes_arm_breakpoints_that_wait_for_them():
     join(thread)
 
 
-def test_bad_conditions_are_disabled_at_run_time_and_the_program_goes_on():
+def test_bad_conditions_are_disabled_at_run_time_and_the_program_continues():
     bench = Bench()
     bench.breaks("op:log if inputs[0] == 0")
     bench.finished(LOG)

@@ -214,7 +214,7 @@ def test_a_listener_gives_no_command() -> None:
     assert bench.faults == []
 
 
-def test_a_forked_child_stands_nowhere() -> None:
+def test_a_forked_child_is_not_stopped_anywhere() -> None:
     bench = Bench()
     bench.breaks("op:log")
     thread = bench.program(lambda: bench.finished(LOG))

@@ -85,7 +85,7 @@ def test_where_a_step_leads(history, start, command: Command, back: bool, end) -
     assert text == f"{'Back at' if back else 'At'} {end[0]}, step {end[1]}"
 
 
-def test_from_where_the_program_stands_before_a_node(history) -> None:
+def test_from_a_stop_before_a_node(history) -> None:
     """The node before it is the last that ran, and not the one before that."""
     tanh = place(history, "net/tanh", 2)
     node = history.node(history.names["net/inner/exp"])
@@ -122,7 +122,7 @@ def test_to_a_breakpoint(history, spec: str, back: bool, end) -> None:
     assert (result and (result.node.name, result.step)) == end, text
 
 
-def test_a_condition_is_asked_of_what_was_recorded(history) -> None:
+def test_a_condition_is_evaluated_on_recorded_values(history) -> None:
     statuses = [BreakpointStatus(parse_breakpoint("op:tanh if min(value) < -0.9"))]
     end = history.recording.last_seq()
     result, text = navigate(history, end, Continue(), back=True, breakpoints=statuses)
@@ -151,7 +151,7 @@ def test_from_before_the_first_node(history, command: Command, end) -> None:
     assert (result.node.name, result.step) == end
 
 
-def test_what_makes_no_sense_is_said(history) -> None:
+def test_nonsense_is_reported(history) -> None:
     with pytest.raises(UsageError, match="cannot move through a recording"):
         navigate(history, 10_000, Detach(), back=True)
     assert navigate(history, 0, StepNode(), back=True) == (None, "nothing is recorded before this")

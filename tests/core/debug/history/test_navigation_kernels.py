@@ -99,7 +99,7 @@ def test_a_merged_node_is_found_at_the_one_that_does_its_work(history: History) 
     assert f"which computes {merged}" in text
 
 
-def test_a_condition_is_asked_of_what_the_kernel_held_if_that_was_recorded(
+def test_a_condition_is_evaluated_inside_a_kernel_if_that_was_recorded(
     history: History,
 ) -> None:
     place, text, _ = go(history, "m/net/tanh if min(value) > 0.995", back=False)

@@ -28,7 +28,7 @@ def training(first: float = 1.0, shift: float = 2.0) -> None:
         optimizer.zero_grad()
 
 
-def test_a_branch_goes_on_where_the_one_before_it_ended(tmp_path: Path) -> None:
+def test_a_branch_continues_where_the_one_before_it_ended(tmp_path: Path) -> None:
     """Its parent was run to the end of the first step, and it to the end of the last."""
     first = recorded(tmp_path / "one.nscope", training)
     for shift in (2.0, 6.0):  # the first of them changes nothing itself
@@ -64,7 +64,7 @@ def test_what_a_branch_does_not_know_its_children_do_not_know(tmp_path: Path) ->
         assert mended.same == ("getitem",)
 
 
-def test_a_node_that_raised_is_no_news_where_it_raises_again(tmp_path: Path) -> None:
+def test_a_node_that_raises_again_is_not_a_change(tmp_path: Path) -> None:
     def program() -> None:
         a = ns.tensor(np.array([[1.0, 2.0], [2.0, 1.0]]), name="a")
         try:

@@ -92,7 +92,7 @@ def test_a_nan_that_was_mended_by_hand_spreads_no_further(tmp_path: Path) -> Non
         assert (result.passed, result.healed) == ((), ())
 
 
-def test_a_fork_after_a_change_by_hand_goes_on_from_it(tmp_path: Path) -> None:
+def test_a_fork_after_a_change_by_hand_continues_from_it(tmp_path: Path) -> None:
     with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
         replay = Replay(recording)
         assert check(replay).differences == ()

@@ -131,7 +131,7 @@ def test_integers_say_what_is_taken(elsewhere: Elsewhere) -> None:
 
 
 @pytest.mark.parametrize("native", ["dice", "mix"])
-def test_else_it_is_everything_and_said_to_be(elsewhere: Elsewhere, native: str) -> None:
+def test_otherwise_it_is_everything_and_reported_as_such(elsewhere: Elsewhere, native: str) -> None:
     inputs = [X] if native == "dice" else [np.ones((2, 40_000)), np.ones((2, 40_000))]
     port = 0 if native == "dice" else 1
     result = made(node_of(native, len(inputs)), inputs, 0, port)
@@ -140,6 +140,6 @@ def test_else_it_is_everything_and_said_to_be(elsewhere: Elsewhere, native: str)
     assert result.note == f"which elements matter to {native} could not be found out"
 
 
-def test_what_it_raises_is_told(elsewhere: Elsewhere) -> None:
+def test_what_it_raises_is_reported(elsewhere: Elsewhere) -> None:
     with pytest.raises(ReplayError, match="net/broken: broken raised ZeroDivisionError"):
         recorded_call(node_of("broken")).run([X])

@@ -22,7 +22,7 @@ for x in batches:
 """
 
 
-def test_a_numpy_program_is_told_which_lines_to_change() -> None:
+def test_a_numpy_program_gets_the_lines_to_change() -> None:
     advice = advise({"numpy"}, Path("folder/plain.py"), PLAIN)
     assert "plain NumPy" in advice.headline
     assert [
@@ -73,7 +73,9 @@ def test_the_array_that_a_loop_changes_is_named_and_the_program_still_runs() -> 
         (set(), PLAIN, {"leaves": 2}, "2 tensors were made, but nothing was computed from them"),
     ],
 )
-def test_what_was_found_is_said(modules: set[str], source: str, more: dict, expected: str) -> None:
+def test_what_was_found_is_reported(
+    modules: set[str], source: str, more: dict, expected: str
+) -> None:
     assert expected in "\n".join(lines(advise(modules, Path("a.py"), source, **more)))
 
 

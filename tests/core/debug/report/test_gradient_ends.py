@@ -42,7 +42,9 @@ def _train(path: Path, cut: Callable[[Any], Any]) -> None:
 @pytest.mark.parametrize(
     ("cut", "by"), [(_detach, "detach"), (_numpy, "numpy"), (_whole, "astype")]
 )
-def test_a_cut_is_told_with_its_line(cut: Callable[[Any], Any], by: str, tmp_path: Path) -> None:
+def test_a_cut_is_reported_with_its_line(
+    cut: Callable[[Any], Any], by: str, tmp_path: Path
+) -> None:
     _train(tmp_path / "run.nscope", cut)
     line = inspect.getsourcelines(cut)[1] + 1
     with Recording.open(tmp_path / "run.nscope") as recording:

@@ -49,7 +49,7 @@ def test_the_first_is_the_earliest_of_the_whole_recording(tmp_path: Path) -> Non
     assert all(item.healed for item in result.values())
 
 
-def test_what_goes_on_to_the_end_is_not_healed(tmp_path: Path) -> None:
+def test_what_continues_to_the_end_is_not_healed(tmp_path: Path) -> None:
     with ns.record(tmp_path / "r.nscope"):
         program({5})
         with np.errstate(all="ignore"):

@@ -74,7 +74,7 @@ def test_step_from_entry_stops_after_that_very_node():
     entry.give(reach(MATMUL)).expect(stopped("step", MATMUL))
 
 
-def test_pause_stops_at_the_next_node_that_is_no_leaf():
+def test_pause_stops_at_the_next_node_that_is_not_a_leaf():
     play(session()).give(Pause()).run(*STEP).expect(stopped("pause", MATMUL))
 
 
@@ -282,7 +282,7 @@ def test_senseless_breakpoints_are_refused_and_change_nothing(wanted, error):
     assert playbook.state is before
 
 
-def test_exceptions_stop_and_go_on():
+def test_exceptions_stop_and_continue():
     failed = play(session()).give(reach(LOG, error="ShapeError: no"))
     failed.expect(stopped("exception", LOG, text="loss/log raises ShapeError: no"))
     failed.give(Continue()).expect(running)

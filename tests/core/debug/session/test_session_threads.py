@@ -52,14 +52,14 @@ def releases(played: play) -> bool:
     return any(isinstance(effect, Release) for effect in played.effects)
 
 
-def test_all_threads_stop_and_go_on_together():
+def test_all_threads_stop_and_continue_together():
     played = stopped()
     assert going(played) == []
     assert going(played.give(Continue(thread=2))) == [1, 2, 3]
     assert releases(played)
 
 
-def test_one_goes_on_alone_until_the_next_stop():
+def test_one_thread_continues_alone_until_the_next_stop():
     played = stopped().give(Continue(thread=2, alone=True))
     assert going(played) == [2]
     played.give(reach(LOG, thread=2))
@@ -69,7 +69,7 @@ def test_one_goes_on_alone_until_the_next_stop():
     assert going(played.give(Continue(alone=True))) == [2]  # the one that stopped
 
 
-def test_more_may_join_it_and_all_be_let_go():
+def test_more_threads_may_join_it_and_all_be_released():
     played = stopped().give(Continue(alone=True), Continue(thread=3, alone=True))
     assert going(played) == [1, 3]
     assert releases(played)
@@ -77,14 +77,14 @@ def test_more_may_join_it_and_all_be_let_go():
     assert releases(played)
 
 
-def test_who_goes_alone_and_comes_to_no_node_is_paused_by_asking_twice():
+def test_second_pause_releases_other_threads_when_lone_thread_reaches_no_node():
     played = stopped().give(Continue(thread=2, alone=True), Pause())
     assert going(played) == [2]
     assert going(played.give(Pause())) == [1, 2, 3]
     assert played.give(reach(ADD)).state.stop is not None
 
 
-def test_the_end_of_the_one_that_goes_alone_pauses_the_others():
+def test_the_end_of_a_lone_thread_pauses_the_others():
     played = stopped().give(Continue(thread=2, alone=True), Tick(1.0))
     assert going(played) == [2]
     assert going(played.give(Tick(1.1, ended=True))) == [1, 2, 3]
@@ -110,7 +110,7 @@ def stepped(command: Command, **standing: str) -> play:
     return stopped().give(breakpoints()).give(Commanded(command, Catalog(()), scopes))
 
 
-def test_a_step_is_of_the_thread_that_is_asked_for():
+def test_a_step_applies_to_the_requested_thread():
     played = stepped(StepNode(thread=2))
     assert going(played) == [1, 2, 3]
     assert played.give(reach(RELU)).state.stop is None

@@ -129,7 +129,7 @@ def test_nothing_is_found_where_nothing_is_wrong(train: str, tmp_path: Path) -> 
     assert all(looked.values())
 
 
-def test_what_was_not_recorded_is_said_and_counted(tmp_path: Path) -> None:
+def test_what_was_not_recorded_is_reported_and_counted(tmp_path: Path) -> None:
     watches = [parse_watch("dead_relu"), parse_watch("nan"), parse_watch("weight_not_changed")]
     watched = Watched(programs.dead_relu, tmp_path / "run.nscope", *watches, level="summary")
     hits, asking = watched.asked()
@@ -160,7 +160,7 @@ def test_statistics_alone_decide_where_they_leave_no_doubt(tmp_path: Path) -> No
     assert not asking.coverage().outcomes[0].unasked
 
 
-def test_nothing_can_be_asked_of_times_alone(tmp_path: Path) -> None:
+def test_no_rule_can_be_evaluated_on_times_alone(tmp_path: Path) -> None:
     watched = Watched(
         programs.nan_loss, tmp_path / "run.nscope", parse_watch("nan"), level="timing"
     )
@@ -243,7 +243,7 @@ def test_what_no_watch_covers_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) 
     assert [hit.node_name for hit in hits] == ["exp"]
 
 
-def test_a_rule_that_fails_is_disabled_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_fails_is_disabled_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     hits: list[Hit] = []
     faults: list[str] = []
     bus = Bus()
@@ -459,7 +459,7 @@ def test_rules_of_other_packages_are_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_what_the_debugger_held_is_no_stall(held: bool, tmp_path: Path) -> None:
+def test_what_the_debugger_held_is_not_a_stall(held: bool, tmp_path: Path) -> None:
     hour = 3600 * 10**9
     bus = Bus()
     hits: list[Hit] = []

@@ -58,7 +58,7 @@ def test_it_stops_at_the_node_that_made_it() -> None:
     assert status.last
 
 
-def test_it_logs_and_goes_on() -> None:
+def test_it_logs_and_continues() -> None:
     with debugged() as seen, np.errstate(all="ignore"):
         watching(seen, "tensor_overflow on op:log -> log")
         program()
@@ -66,7 +66,7 @@ def test_it_logs_and_goes_on() -> None:
     assert [text.startswith("watch 1, tensor_overflow: ") for text in seen.logged] == [True, True]
 
 
-def test_it_marks_and_the_newest_hits_are_told() -> None:
+def test_it_marks_and_the_newest_hits_are_reported() -> None:
     with debugged() as seen, np.errstate(all="ignore"):
         watching(seen, "tensor_overflow on op:log -> mark", "inf on op:log -> log")
         program(14)
@@ -90,7 +90,7 @@ def test_it_ends_the_run() -> None:
     assert len(seen.logged) == 1
 
 
-def test_it_keeps_the_values(tmp_path: Path) -> None:
+def test_a_hit_with_save_keeps_the_values(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.nscope", level="summary")
     with debugged(first=recorder) as seen, np.errstate(all="ignore"):
         watching(
@@ -138,7 +138,7 @@ def test_the_set_is_replaced_and_hits_are_kept() -> None:
     assert len(seen.logged) == 2
 
 
-def test_without_watches_nothing_is_asked() -> None:
+def test_without_watches_nothing_is_evaluated() -> None:
     with debugged() as seen:
         result: Any = watching(seen)
         assert result not in seen.bus.probes

@@ -82,7 +82,7 @@ def nothing_passes() -> None:
         optimizer.step()
 
 
-def test_what_follows_is_told_beneath_its_cause(tmp_path: Path) -> None:
+def test_consequences_are_listed_beneath_their_cause(tmp_path: Path) -> None:
     report = checked(nothing_passes, tmp_path / "run.nscope")
     assert hits(report) == {
         "dead_layer": "", "gradient_lost": "dead_layer", "loss_flat": "dead_layer",
@@ -141,7 +141,7 @@ def test_a_nan_of_a_deliberate_inf_is_a_birth(tmp_path: Path) -> None:
     assert [found.node for found in report.verdicts[0].found] == ["softmax"]
 
 
-def test_watches_that_were_asked_for_tell_all(tmp_path: Path) -> None:
+def test_chosen_watches_report_everything(tmp_path: Path) -> None:
     report = checked(overflow_after_a_mask, tmp_path / "run.nscope", "inf on op:log; nan")
     assert report.verdicts[0].rule == "inf"
     assert report.verdicts[0].hits == 5

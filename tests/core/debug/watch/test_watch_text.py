@@ -253,7 +253,7 @@ def test_any_text_setting_comes_back(text: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_no_text_does_more_than_be_refused(text: str) -> None:
+def test_invalid_text_only_raises(text: str) -> None:
     result: tuple[Watch, ...] = ()
     column = -1
     try:

@@ -46,7 +46,7 @@ class Play:
         return [hit.step for hit in self.hits]
 
 
-def test_once_more_in_the_same_step_is_no_step_before() -> None:
+def test_a_second_value_in_a_step_does_not_replace_the_previous_step() -> None:
     play = Play("weight_not_changed")
     play.ran(WEIGHT, [1.0]).ran(WEIGHT, [1.0])
     assert play.steps == []
@@ -73,7 +73,7 @@ def test_each_value_has_its_own_patience() -> None:
     assert play.steps == []
 
 
-def test_what_is_no_gradient_in_its_first_step_is_not_looked_at_again(
+def test_a_value_without_gradient_in_its_first_step_is_not_checked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play = Play("gradient_exploding")
@@ -144,7 +144,7 @@ def test_a_rule_that_writes_is_refused_and_disabled(monkeypatch: pytest.MonkeyPa
     assert watcher.outcomes[0].looked == 1
 
 
-def test_a_node_that_failed_is_not_asked(tmp_path: Path) -> None:
+def test_a_failed_node_is_not_evaluated(tmp_path: Path) -> None:
     def fails() -> None:
         for step in ns.steps(range(2)):
             x = ns.tensor(np.ones((2, 2)))
@@ -172,7 +172,7 @@ def test_ids_are_given_once() -> None:
     assert len(set(itertools.chain(ids))) == 2
 
 
-def test_what_turns_out_to_be_another_rule_s_is_not_told_as_too_early() -> None:
+def test_a_value_of_another_rule_is_not_reported_as_too_early() -> None:
     """A weight without a gradient, seen often: not ``needs 4 steps, had 3``."""
     play = Play("weight_frozen")
     for step in range(1, 9):
@@ -214,7 +214,7 @@ def test_a_dead_rectifier_is_found_however_it_is_written(tmp_path: Path) -> None
             assert bool(found) == bool(hits), (number, bias)
 
 
-def test_a_margin_that_is_kept_is_no_dead_layer(tmp_path: Path) -> None:
+def test_a_margin_that_is_kept_is_not_a_dead_layer(tmp_path: Path) -> None:
     def hinge() -> None:
         w = ns.parameter(np.full((3, 6), 9.0), name="w")
         for _ in ns.steps(range(9)):

@@ -64,7 +64,7 @@ def test_conversions(number: Any, dtype: Any, words: str) -> None:
 
 
 @given(st.floats(width=32), st.floats(width=32))
-def test_absorbed_is_said_only_of_what_is(number: float, amount: float) -> None:
+def test_only_absorbed_terms_are_called_absorbed(number: float, amount: float) -> None:
     with np.errstate(all="ignore"):
         one, other = F32(number), F32(amount)
         words = absorbed(float(one), float(other), np.dtype(F32))

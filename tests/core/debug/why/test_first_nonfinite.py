@@ -124,7 +124,7 @@ def test_a_loss_that_broke_unobserved_says_so(
     assert "first NaN in step 3, which was not observed; --max" in capsys.readouterr().out
 
 
-def test_what_is_seen_of_it_later_is_told_as_later(tmp_path: Path) -> None:
+def test_what_is_seen_of_it_later_is_reported_as_later(tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     by_hand(path, {3: np.nan, 4: np.nan}, {1, 2, 4, 5}, {4})
     with Recording.open(path) as recording:

@@ -89,7 +89,7 @@ def test_there_are_words_for_everything(
     assert -1 <= result.blame < max(len(numbers), 1)
 
 
-def test_numbers_are_told_in_four_digits() -> None:
+def test_numbers_are_reported_in_four_digits() -> None:
     numbers = [3, True, 0.123456, np.float32(1e10), 1 + 2j, np.int8(4), np.nan, "text"]
     assert [number_text(number) for number in numbers] == [
         "3", "True", "0.1235", "1e+10", "1+2j", "4", "nan", "text",
@@ -107,11 +107,11 @@ def test_numbers_are_told_in_four_digits() -> None:
         (2, 3, ("2", "3")),
     ],
 )
-def test_two_numbers_are_told_apart(first: Any, other: Any, texts: tuple[str, str]) -> None:
+def test_two_numbers_are_distinguished(first: Any, other: Any, texts: tuple[str, str]) -> None:
     assert distinct_texts(first, other) == texts
 
 
 @given(st.floats(), st.floats())
-def test_numbers_that_differ_are_told_apart(one: float, other: float) -> None:
+def test_numbers_that_differ_are_distinguished(one: float, other: float) -> None:
     alike = repr(one) == repr(other)  # also of NaN, whatever its sign; 0.0 is not -0.0
     assert (distinct_texts(one, other)[0] == distinct_texts(one, other)[1]) == alike

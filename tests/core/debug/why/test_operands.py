@@ -79,7 +79,7 @@ def test_the_element_that_is_to_blame(
         assert {item.at for item in chain if item.name == "x"} <= {(at,)}
 
 
-def test_of_a_large_row_the_largest_leads_and_the_own_element_is_told(tmp_path: Path) -> None:
+def test_of_a_large_row_the_largest_leads_and_the_own_element_is_reported(tmp_path: Path) -> None:
     data = -np.arange(1.0, 5001.0) - 1000
     data[3000] = -1.0
     with Recording.open(
@@ -111,5 +111,5 @@ def test_shares_of_terms_whose_sum_overflows(tmp_path: Path) -> None:
         (np.array([3, -3]), None, 0),
     ],
 )
-def test_nan_is_no_extreme_and_magnitudes_do_not_wrap(array: Any, which: Any, at: int) -> None:
+def test_nan_is_not_an_extreme_and_magnitudes_do_not_wrap(array: Any, which: Any, at: int) -> None:
     assert positions(array, which, "x") == [at]

@@ -50,7 +50,7 @@ def test_a_rectifier_leads_to_what_it_was_given(
         assert any((cause.name, cause.number) == ("multiply", -3.0) for cause in chain)
 
 
-def test_a_maximum_of_two_tensors_is_told_as_before(tmp_path: Path) -> None:
+def test_a_maximum_of_two_tensors_is_reported_as_before(tmp_path: Path) -> None:
     with ns.record(tmp_path / "run.nscope", level="values"):
         np.maximum(ns.tensor([-1.0, 2.0]), ns.tensor(np.zeros(2), name="floor"))
     with Recording.open(tmp_path / "run.nscope") as recording:

@@ -111,7 +111,7 @@ def test_without_statistics_it_says_so(tmp_path: Path) -> None:
     assert "no statistics were recorded" in render_spread(result)
 
 
-def test_what_is_made_of_nan_through_finite_numbers_is_no_birth(tmp_path: Path) -> None:
+def test_what_is_made_of_nan_through_finite_numbers_is_not_a_birth(tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     with ns.record(path, level="values"), np.errstate(all="ignore"):
         for low in ns.steps([1.0, -1.0]):

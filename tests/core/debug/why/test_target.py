@@ -38,7 +38,7 @@ def test_what_names_no_element(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["loss[a]", "loss[1.5]", "loss[1:2:3:4]", "loss[__import__]"])
-def test_what_is_no_index(text: str) -> None:
+def test_invalid_indices(text: str) -> None:
     with pytest.raises(ReplayError, match="is not an index"):
         parse_target(text)
 

@@ -94,7 +94,7 @@ def test_momentum_and_decay_have_their_shares(tmp_path: Path) -> None:
     assert "from weight decay" in told
 
 
-def test_an_update_that_is_lost_is_said_to_be(tmp_path: Path) -> None:
+def test_a_lost_update_is_reported_as_lost(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope", training("sgd", False, rate=1e-20))
     with Recording.open(path) as recording:
         told = sentence(why(recording, "w[1, 0]@6").root)
@@ -119,7 +119,7 @@ def test_an_update_that_the_program_writes_itself(tmp_path: Path) -> None:
     )
 
 
-def test_a_running_mean_is_no_update(tmp_path: Path) -> None:
+def test_a_running_mean_is_not_an_update(tmp_path: Path) -> None:
     def program() -> None:
         mean = ns.parameter(np.zeros(2), name="mean")
         for x in ns.steps([1.0, 2.0, 3.0]):

@@ -133,7 +133,7 @@ def test_a_later_step_leads_back_through_the_parameter(tmp_path: Path) -> None:
         assert (result.culprit.name, result.culprit.step) == ("loss/log", 2)
 
 
-def test_a_gradient_is_asked_like_any_value(tmp_path: Path) -> None:
+def test_a_gradient_is_explained_like_any_value(tmp_path: Path) -> None:
     def program() -> None:
         x = ns.tensor(np.array([4.0, 0.0]), requires_grad=True, name="x")
         np.sum(np.sqrt(x)).backward()
@@ -203,7 +203,7 @@ def test_zeros(tmp_path: Path) -> None:
         assert names(result)[1:3] == ["relu", "matmul"]
 
 
-def test_these_nans(tmp_path: Path) -> None:
+def test_named_nans_are_followed(tmp_path: Path) -> None:
     def program() -> None:
         x = ns.tensor(np.array([1.0, -1.0, 0.0, 4.0]), name="x")
         np.sqrt(x) + x / np.abs(x)
@@ -300,7 +300,7 @@ def test_finite_numbers_are_followed_by_share(tmp_path: Path) -> None:
         (np.sum, "sum of 30 terms, the largest"),
     ],
 )
-def test_the_axis_is_said(ask: Callable[..., ns.Tensor], words: str, tmp_path: Path) -> None:
+def test_the_axis_is_reported(ask: Callable[..., ns.Tensor], words: str, tmp_path: Path) -> None:
     data = np.random.default_rng(0).normal(size=(5, 2, 3))
     with run(lambda: ask(ns.tensor(data)), tmp_path) as recording:
         last = [row.value for row in recording.values()][-1]
@@ -451,7 +451,7 @@ def test_an_operand_of_long_ago_is_known(tmp_path: Path) -> None:
         assert check(Replay(recording)).differences == ()
 
 
-def test_operands_that_do_not_give_the_result_are_told(tmp_path: Path) -> None:
+def test_operands_that_do_not_give_the_result_are_reported(tmp_path: Path) -> None:
     """In a file of an earlier release, which does not say which execution wrote an operand."""
     path = recorded(tmp_path / "r.nscope", kept(9))
     database = sqlite3.connect(path)

@@ -85,7 +85,7 @@ def test_what_ran_before_after_or_aside_is_constant() -> None:
     assert tape.gradient(after, p) is None
 
 
-def test_only_a_persistent_tape_is_asked_twice() -> None:
+def test_only_a_persistent_tape_is_used_twice() -> None:
     p = w(2.0)
     with ns.GradientTape() as tape:
         y = p * p

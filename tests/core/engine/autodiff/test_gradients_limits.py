@@ -77,7 +77,7 @@ def test_threads_pull_their_own_graphs_at_once() -> None:
         np.testing.assert_allclose(results[number].numpy(), wanted.numpy(), rtol=1e-12)
 
 
-def test_a_gradient_is_no_array_of_the_users() -> None:
+def test_a_gradient_is_not_an_array_of_the_users() -> None:
     cotangent = np.array([1.0, 2.0])
     x = leaf(1.0, 1.0)
     (x + 0.0).backward(cotangent)

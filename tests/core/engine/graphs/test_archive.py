@@ -407,7 +407,7 @@ def test_a_program_is_called_and_has_its_own_state(tmp_path: Path) -> None:
     lambda w: ns.optim.AdamW([w], lr=0.1, betas=(0.5, 0.75)),
     lambda w: ns.optim.SGD([w], lr=0.1, momentum=0.5, weight_decay=0.01),
 ])  # fmt: skip
-def test_a_training_step_goes_on_as_the_function_does(tmp_path: Path, make: Any) -> None:
+def test_a_training_step_continues_as_the_function_does(tmp_path: Path, make: Any) -> None:
     w = ns.parameter(np.linspace(-1, 1, 3), name="w")
     opt = make(w)
 

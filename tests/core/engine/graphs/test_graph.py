@@ -125,7 +125,7 @@ def test_operations_say_what_they_are() -> None:
         (lambda g: g.get_operation_by_id(7), "from 1 to 1"),
     ],
 )
-def test_what_is_not_there_is_said(find: Any, message: str) -> None:
+def test_what_is_not_there_is_reported(find: Any, message: str) -> None:
     with ns.Graph().as_default() as g:
         ns.constant(1.0, name="alpha")
     with pytest.raises(RegistryError, match=message) as error:
@@ -271,7 +271,7 @@ def test_devices_nest() -> None:
         (lambda: ns.gradients(ns.constant(1), ns.constant(1.0)), NodescopeError, "gradient"),
     ],
 )
-def test_mistakes_are_told_at_the_users_line(build: Any, kind: Any, message: str) -> None:
+def test_mistakes_are_reported_at_the_users_line(build: Any, kind: Any, message: str) -> None:
     with ns.Graph().as_default(), pytest.raises(kind, match=message) as error:
         build()
     assert __file__ in error.value.source

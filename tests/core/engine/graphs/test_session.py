@@ -202,7 +202,7 @@ def test_eager_variables_and_updates() -> None:
         ns.assign_add(w, np.ones(3))
 
 
-def test_random_draws_go_on_from_run_to_run() -> None:
+def test_random_draws_continue_from_run_to_run() -> None:
     rng = ns.random.default_rng(3)
     eager = ns.random.default_rng(3)
     wanted = [eager.standard_normal(4).numpy() for _ in range(4)]

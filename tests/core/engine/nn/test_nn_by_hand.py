@@ -35,7 +35,7 @@ def test_statistics_change_only_where_something_waits_for_the_updates(tmp_path: 
     assert [item.name for item in again] == [update.name for update in updates]
 
 
-def test_a_generator_made_in_a_graph_goes_on_from_run_to_run() -> None:
+def test_a_generator_made_in_a_graph_continues_from_run_to_run() -> None:
     with ns.Graph().as_default() as graph:
         drawn = ns.random.Generator(3).normal(size=(2,))
         dropped = nn.Dropout(0.5, rng=1)(ns.constant(np.ones(8)))

@@ -63,7 +63,7 @@ def trained(model: nn.Module, optimizer: optim.Optimizer, steps: int) -> None:
         lambda model: optim.AdamW(model, lr=0.01),
     ],
 )
-def test_training_goes_on_from_a_saved_state(make: Any) -> None:
+def test_training_continues_from_a_saved_state(make: Any) -> None:
     model = Nested(np.random.default_rng(0))
     optimizer = make(model)
     trained(model, optimizer, 3)

@@ -269,7 +269,7 @@ def test_what_makes_no_tensor_of_tensors_says_what_does() -> None:
     assert np.full(2, total, like=t).requires_grad
 
 
-def test_wrong_arguments_are_told_in_numpys_terms() -> None:
+def test_wrong_arguments_are_reported_in_numpys_terms() -> None:
     x = ns.tensor(A).copy()
     wrong: list[tuple[Any, type[Exception], str]] = [
         (lambda: x.max(foo=1), TypeError, r"^max: it got an unexpected keyword argument 'foo'"),

@@ -245,7 +245,7 @@ def test_donated_arguments_are_let_go() -> None:
 
 
 @pytest.mark.parametrize("backend", ["plain", "numpy", "auto"])
-def test_an_index_outside_is_said_where_arguments_are_donated(backend: str) -> None:
+def test_an_index_outside_is_reported_where_arguments_are_donated(backend: str) -> None:
     @ns.compile(donate="x", backend=backend)
     def picked(x: Any, i: Any) -> Any:
         return (x * 2.0)[i] + x[0]

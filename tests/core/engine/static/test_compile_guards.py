@@ -96,7 +96,7 @@ def test_a_bound_method_that_is_compiled_follows_its_instance() -> None:
     assert [total(np.ones(())).item(), call(np.ones(())).item()] == [13.0, 0.0]
 
 
-def test_an_argument_given_by_name_is_said_to_be() -> None:
+def test_a_keyword_argument_is_reported_as_one() -> None:
     run = ns.compile(lambda x, n, m=1: x * n * m)
     for args, kwargs in (((X, 3), {}), ((X,), {"n": 3}), ((X, 3, 1), {}), ((X, 3), {"m": 1})):
         assert run(*args, **kwargs).tolist() == [3.0, 3.0]
@@ -200,7 +200,7 @@ def note(trainer: Any) -> None:
     trainer.traced += 1
 
 
-def test_a_counter_that_is_called_as_what_an_optimizer_does_is_no_dependency():
+def test_a_counter_that_is_called_as_what_an_optimizer_does_is_not_a_dependency():
     trainer, x = _Trainer(), np.ones((4, 3))
     for trainer.step in range(4):
         trainer.train(x)

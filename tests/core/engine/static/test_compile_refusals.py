@@ -87,7 +87,7 @@ def test_values_that_escape_say_where_they_were_made() -> None:
             use()
 
 
-def test_backward_does_not_go_on_outside() -> None:
+def test_backward_does_not_continue_outside() -> None:
     w = ns.parameter(np.ones(2), name="w")
     h = w * 2.0
 

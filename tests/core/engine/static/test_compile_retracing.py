@@ -223,7 +223,7 @@ def test_an_optimizer_with_other_settings() -> None:
     np.testing.assert_equal(results[0], results[1])
 
 
-def test_many_traces_are_told_once() -> None:
+def test_many_traces_are_reported_once() -> None:
     f = ns.compile(lambda n: ns.tensor(1.0) * n)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -85,7 +85,7 @@ def test_watching_changes_no_bit(backend: str, opened: bool) -> None:
     assert trained(backend=backend) == expected
 
 
-def test_a_run_is_told_what_was_compiled() -> None:
+def test_a_run_receives_what_was_compiled() -> None:
     with observed() as events:
         trained()
     graphs = {event.graph.id: event for event in events.of(GraphCaptured)}
@@ -147,7 +147,7 @@ def test_an_opened_kernel_shows_what_it_covers_on_its_real_inputs() -> None:
     np.testing.assert_array_equal(kernels[0].outputs[0], result)
 
 
-def test_gradients_asked_for_later_run_compiled_too() -> None:
+def test_gradients_requested_later_run_compiled_too() -> None:
     w = ns.parameter(np.full(4, 0.5), name="w")
     f = ns.compile(lambda x: (np.tanh(x * w) * w).sum())
     x = ns.tensor(np.arange(4.0), name="x")
@@ -228,7 +228,7 @@ def _counted(events: Events) -> int:
     return len(events.of(NodeFailed))
 
 
-def test_tracing_and_compiling_are_told_with_the_functions_line() -> None:
+def test_tracing_and_compiling_are_reported_with_the_functions_line() -> None:
     spans: list[HostSpan] = []
 
     class Spans:

@@ -42,7 +42,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG, ids=[repr(options) for options, _ in WRONG])
-def test_what_is_wrong_is_said_at_once(options: dict[str, Any], message: str) -> None:
+def test_what_is_wrong_is_reported_at_once(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         ns.compile(doubled, **options)
 
@@ -65,7 +65,7 @@ def test_lists_of_names_may_be_text_or_any_iterable(options: dict[str, Any]) -> 
         assert f(ns.tensor(np.ones(3))).tolist() == [2.0, 2.0, 2.0]
 
 
-def test_a_wrong_back_end_in_the_environment_is_said_to_be_there(
+def test_the_environment_is_named_for_a_wrong_back_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("NODESCOPE_BACKEND", "AUTO")
@@ -73,7 +73,7 @@ def test_a_wrong_back_end_in_the_environment_is_said_to_be_there(
         ns.compile(doubled)(ns.tensor(np.ones(3)))
 
 
-def test_a_fault_while_it_runs_is_told_once_and_stops_nothing(
+def test_a_fault_while_it_runs_is_reported_once_and_stops_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     f = ns.compile(lambda x: np.exp(x) * 3.0, backend="numpy")

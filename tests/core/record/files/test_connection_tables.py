@@ -39,6 +39,6 @@ def test_more_rows_than_fit_into_the_file_are_refused(guard: QueryGuard) -> None
 
 
 @pytest.mark.parametrize("other", ["NULL", "'text'", "x'00'"])
-def test_what_is_no_integer_is_a_fault_of_the_file(guard: QueryGuard, other: str) -> None:
+def test_anything_but_an_integer_is_a_fault_of_the_file(guard: QueryGuard, other: str) -> None:
     with pytest.raises(sqlite3.DatabaseError, match="should be an integer"):
         guard.table(f"SELECT a, {other} FROM pair WHERE a > ?", (1,), 3)

@@ -55,7 +55,7 @@ def make_room(recorder: Recorder) -> None:
     recorder._writer.connection.execute("PRAGMA max_page_count=1073741823").fetchall()
 
 
-class Told:
+class EventLog:
     """What a recorder says about room; each can be waited for."""
 
     def __init__(self) -> None:
@@ -68,8 +68,8 @@ class Told:
 
 
 @pytest.mark.parametrize("level", ["values", "summary", "graph"])
-def test_it_waits_goes_on_and_counts_what_is_missing(level: str, tmp_path: Path) -> None:
-    path, told = tmp_path / "r.nscope", Told()
+def test_it_waits_continues_and_counts_what_is_missing(level: str, tmp_path: Path) -> None:
+    path, told = tmp_path / "r.nscope", EventLog()
     acknowledged: list[tuple[int, int]] = []
 
     def committed(seq: int) -> None:
@@ -153,7 +153,7 @@ def test_a_log_that_cannot_grow_is_merged_before_anything_is_left_out(merges: bo
 def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(
     late_nodes: int, tmp_path: Path
 ) -> None:
-    path, told, faults = tmp_path / "r.nscope", Told(), []
+    path, told, faults = tmp_path / "r.nscope", EventLog(), []
     recorder = Recorder(path, level="values", on_room=told, on_fault=faults.append)
     recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
     recorder.emit(GRAPH)
@@ -199,7 +199,7 @@ def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(
 
 
 def test_elements_are_left_out_before_executions(tmp_path: Path) -> None:
-    path, told = tmp_path / "r.nscope", Told()
+    path, told = tmp_path / "r.nscope", EventLog()
     recorder = Recorder(path, level="values", on_room=told)
     recorder.emit(GRAPH)
     recorder.emit(finished(GRAPH.nodes[0], np.zeros(20)))
@@ -225,7 +225,7 @@ def test_elements_are_left_out_before_executions(tmp_path: Path) -> None:
 
 
 def test_what_of_the_structure_has_no_room_at_the_end_is_counted(tmp_path: Path) -> None:
-    path, told = tmp_path / "r.nscope", Told()
+    path, told = tmp_path / "r.nscope", EventLog()
     recorder = Recorder(path, level="values", on_room=told)
     recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
     assert recorder.flush(20.0)
@@ -245,7 +245,7 @@ def test_what_of_the_structure_has_no_room_at_the_end_is_counted(tmp_path: Path)
 
 @pytest.mark.deep
 def test_nothing_is_acknowledged_that_has_no_room_at_all(tmp_path: Path) -> None:
-    path, told, faults = tmp_path / "r.nscope", Told(), []
+    path, told, faults = tmp_path / "r.nscope", EventLog(), []
     recorder = Recorder(path, level="values", on_room=told, on_fault=faults.append)
     recorder.emit(GRAPH)
     assert recorder.flush(20.0)

@@ -152,7 +152,7 @@ def test_a_wrong_head_is_put_back(how: str, whole: Path, tmp_path: Path) -> None
     assert result == shown(whole)[1]
 
 
-def test_it_is_said_on_the_command_line(
+def test_it_is_reported_on_the_command_line(
     whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     content = bytearray(whole.read_bytes())
@@ -197,7 +197,7 @@ def test_a_recording_without_a_seal_or_with_a_damaged_one_is_read(
         assert shown(other) == ("", everything)
 
 
-def test_a_branch_that_is_kept_is_no_damage(whole: Path, tmp_path: Path) -> None:
+def test_a_kept_branch_is_not_damage(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.nscope"
     recorder = Recorder(path, level="values")
     graph = chain(["x"])
@@ -290,7 +290,7 @@ def test_a_reader_of_this_process_keeps_its_locks(tmp_path: Path) -> None:
     assert recorder.close()
 
 
-def test_what_is_wrong_is_said_once(whole: Path, tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_once(whole: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.nscope"
     other.write_bytes(whole.read_bytes())
     database = sqlite3.connect(other)

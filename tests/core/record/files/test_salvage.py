@@ -79,7 +79,7 @@ def test_what_is_whole_of_a_cut_recording_is_shown(whole: Path, tmp_path: Path) 
     assert max(shown) > rows // 2
 
 
-def test_it_is_said_wherever_it_is_read(
+def test_it_is_reported_wherever_it_is_read(
     whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cut = tmp_path / "cut.nscope"

@@ -113,7 +113,7 @@ def test_a_journal_that_names_a_file_does_not_cost_it(
     assert list(folder.iterdir()) == []
 
 
-def test_what_is_wrong_is_said_without_a_word_of_the_copy(sent: Path, folder: Path) -> None:
+def test_what_is_wrong_is_reported_without_a_word_of_the_copy(sent: Path, folder: Path) -> None:
     whole = sent.read_bytes()
     sent.write_bytes(whole[: len(whole) // 4])
     with pytest.raises(RecordingError, match=r"^[^,]*/run.nscope is damaged: it was cut") as error:
@@ -246,7 +246,7 @@ def test_a_recording_in_a_folder_that_cannot_be_written(tmp_path: Path, folder: 
 
 @pytest.mark.parametrize("command", ["why", "check", "export", "open"])
 @pytest.mark.parametrize("what", ["fifo", "/dev/zero"])
-def test_what_is_no_file_is_refused_at_once(
+def test_anything_but_a_file_is_refused_at_once(
     command: str, what: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run.nscope"

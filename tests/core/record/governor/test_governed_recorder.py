@@ -375,7 +375,7 @@ def test_what_passes_before_the_program_begins_is_not_the_programs(
     assert 1.4 < result.slowdown < 1.6
 
 
-def test_a_selection_that_covers_no_node_is_told(tmp_path: Path) -> None:
+def test_a_selection_that_covers_no_node_is_reported(tmp_path: Path) -> None:
     lines: list[str] = []
     select = ["scope:wrok=values", "op:tanh=summary", "op:tnah=values", "glob:*=timing"]
     run = Run(tmp_path / "r.nscope", select=select, say=lines.append)

@@ -8,7 +8,7 @@ from nodescope.record.governor.reports import kept, leaving_out, stuck
 from nodescope.record.rows import Governed, Keeping
 
 
-def test_what_is_left_out_from_now_on_is_said_with_its_reason() -> None:
+def test_what_is_left_out_from_now_on_is_reported_with_its_reason() -> None:
     assert leaving_out("a training step", 3.1, 1.5, 0.21) == (
         "a training step takes about 3.1× as long while it is observed, the limit is 1.5×: from "
         "now on about one step in 5 is observed, the others run unobserved"
@@ -19,7 +19,7 @@ def test_what_is_left_out_from_now_on_is_said_with_its_reason() -> None:
     )
 
 
-def test_a_limit_that_cannot_be_kept_is_said_with_its_number() -> None:
+def test_a_limit_that_cannot_be_kept_is_reported_with_its_number() -> None:
     line = (
         "the limit of 1.5× cannot be met: with as little recorded as allowed, a run takes about "
         "2.02× as long"
@@ -52,7 +52,7 @@ def test_the_last_line_says_what_was_kept_by_default() -> None:
     )
 
 
-def test_of_little_time_no_factor_is_told() -> None:
+def test_of_little_time_no_factor_is_reported() -> None:
     keeping = Keeping("summary", limit=2.0, newest_steps=2, chosen=False)
     short = Governed(2.0, 2.53, steps=240, steps_left_out=12, extra_s=0.12)
     assert "; about 0.1 s slower. --level" in kept(keeping, short)

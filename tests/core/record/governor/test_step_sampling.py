@@ -134,7 +134,7 @@ PROGRAMS = [constant, alternating, growing, now_and_then_evaluating]
 
 @pytest.mark.parametrize("plain", PROGRAMS)
 @pytest.mark.parametrize("limit", [1.2, 1.5, 3.0])
-def test_the_limit_is_kept_and_what_is_said_is_true(plain: Wall, limit: float) -> None:
+def test_the_limit_is_kept_and_what_is_reported_is_true(plain: Wall, limit: float) -> None:
     program = Program(limit, plain, tracing=1500 * US, recording=600 * US).run(1500)
     assert program.slowdown <= 1.02 * limit
     assert program.stepping.slowdown == pytest.approx(program.slowdown, rel=0.1)
@@ -166,7 +166,7 @@ def test_far_below_the_limit_hardly_a_step_is_left_out() -> None:
     assert not far.stepping.measured
 
 
-def test_where_no_step_may_be_left_out_the_slowdown_is_said_all_the_same() -> None:
+def test_where_no_step_may_be_left_out_the_slowdown_is_reported_all_the_same() -> None:
     program = Program(1.5, constant, tracing=1500 * US, recording=600 * US)
     program.run(20).run(500, forbid=True)
     assert program.slowdown > 2.5
@@ -189,7 +189,7 @@ def test_a_program_that_grows_dearer_to_observe_is_observed_less() -> None:
     assert program.slowdown < 1.6
 
 
-def test_what_a_busy_writer_takes_from_unobserved_steps_is_told() -> None:
+def test_what_a_busy_writer_takes_from_unobserved_steps_is_reported() -> None:
     stepping, program, total = StepSampling(1.5), 0.0, 0.0
     for number in range(400):
         writing = 500 * US if number % 4 == 0 else 0.0
@@ -256,7 +256,7 @@ def test_what_nobody_would_notice_is_not_saved() -> None:
 
 
 def calls(limit: float, *, plain: float, cost: float, number: int, steps: int = 40) -> StepSampling:
-    """A program whose steps cost nothing, and after them so many calls."""
+    """A program whose steps cost nothing, followed by a number of calls."""
     stepping = StepSampling(limit)
     for _ in range(steps):
         if stepping.wants():

@@ -142,7 +142,7 @@ def test_what_is_known_of_values_kept_apart_is_bounded() -> None:
     assert all(item.outputs == () for item in recent.take().items)
 
 
-def test_everything_can_be_asked_for_while_it_runs(tmp_path: Path) -> None:
+def test_everything_can_be_requested_while_it_runs(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     recorder = Recorder(path, level="timing", newest=True)
     graph = chain(["x", "y"])

@@ -52,7 +52,7 @@ export interface Drawing {
   readonly path: ScenePath | undefined;
   /** Shapes beside edges, if there is room. */
   readonly labels: readonly EdgeLabel[];
-  /** The box of the node that stands here, or of the folded scope around it; -1 for none. */
+  /** The box of the current node, or of the folded scope around it; -1 for none. */
   readonly current: number;
   /** The box of what is selected; -1 for none. */
   readonly selected: number;

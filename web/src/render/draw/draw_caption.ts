@@ -16,7 +16,7 @@ const MARGIN = 12;
  * Draws the caption if there is one; returns its height, in world px.
  *
  * Args:
- *   below: What stands between the view and the caption, in world px.
+ *   below: The distance between the view and the caption, in world px.
  */
 export function drawCaption(drawing: Drawing, caption: string, below: number): number {
   if (caption === "") return 0;

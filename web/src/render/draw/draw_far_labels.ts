@@ -121,7 +121,7 @@ function freeRect(
     .filter((other) => other >= 0 && other !== box && model.scene.kind[other] !== BOX_SCOPE)
     .map((other) => grow(model.rect(other), 5 / zoom));
   const free = (at: Rect) =>
-    // Never over a node that stands here or is selected: its ring would strike the name through.
+    // Never over the current or the selected node: its ring would cross out the name.
     !ringed.some((ring) => overlaps(ring, at)) &&
     (!clear || !model.boxesIn(at).some((other) => other !== box && hasName(drawing, other)));
   for (let line = 0; line < lines; line++) {
@@ -147,7 +147,7 @@ function freeRect(
     if (!placed.some((other) => overlaps(other.rect, corner))) return corner;
   }
   if (!open || far) return undefined;
-  // Nearer, a scope of one node has no room above it: the name stands on the scope's upper border.
+  // Nearer, a scope of one node has no room above it: the name is on the scope's upper border.
   const above = { x, y: own.y - height, width, height };
   const covers = model.boxesIn(above).some((box) => hasName(drawing, box));
   const meets = placed.some((other) => overlaps(other.rect, above));

@@ -10,7 +10,7 @@ import type { RunInfo, SessionInfo } from "@/wire/types.gen";
 
 export interface Situation {
   readonly linked: boolean;
-  /** nodescope was told to end. */
+  /** nodescope is ending. */
   readonly ended?: boolean;
   readonly state: RunInfo["state"] | undefined;
   readonly phase: SessionInfo["phase"] | undefined;

@@ -174,7 +174,7 @@ describe("the history of definitions", () => {
     expect(lastRewiring(history, 3, 13)).toBeUndefined();
   });
 
-  test("keeps so many, and says since when it is complete", () => {
+  test("keeps a limited number, and says since when it is complete", () => {
     const known = [undefined, node(1, "a", { inputs: [0] })];
     const many = Array.from({ length: MAX_REWIRINGS + 5 }, (_, i) =>
       node(1, "a", { inputs: [i % 2 === 0 ? 8 : 9] }),

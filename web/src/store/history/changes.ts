@@ -23,7 +23,7 @@ export interface StepChanges {
   readonly marks: ReadonlyMap<number, ChangeKind>;
   readonly rewired: ReadonlyMap<number, Rewiring>;
   readonly counts: Readonly<Record<ChangeKind, number>>;
-  /** False while the server has not yet said what ran in the step: `skipped` is still to come. */
+  /** False until the server has reported what ran in the step: `skipped` is not complete yet. */
   readonly complete: boolean;
 }
 

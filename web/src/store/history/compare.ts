@@ -1,5 +1,5 @@
 /**
- * An eager run beside a compiled one: who belongs to whom, and what the address keeps of it.
+ * An eager run beside a compiled one: which nodes correspond, and what the address stores.
  *
  * Invariant: pure; built once per function and stage, every question is a look-up.
  */

@@ -299,7 +299,7 @@ export function raisedIn(
   );
 }
 
-/** Whether the moment shown comes after its step: worded alike everywhere. */
+/** Whether the moment shown comes after its step: the same words everywhere. */
 export function standsAfter(store: {
   model(): RunModel | undefined;
   seq(): number | null;
@@ -308,7 +308,7 @@ export function standsAfter(store: {
 }): boolean {
   const model = store.model();
   if (model === undefined) return false;
-  // Between two steps of a program that runs nothing is said.
+  // Nothing between two steps of a running program.
   const running = model.info.state === "live" && store.stop() === undefined;
   const seq = store.seq() ?? (running ? store.live.lastSeq : model.seq);
   const step = stepAt(model.steps, seq);

@@ -2,7 +2,7 @@
  * The comparison: the eager graph and the compiled one side by side, linked by origin.
  *
  * Invariant: what is picked or pointed at on one side is marked on the other; all that the colours
- * say stands in the tables as well.
+ * say is in the tables as well.
  */
 
 import {

@@ -1,7 +1,7 @@
 /**
  * Small parts of the comparison's panels: a name, a fact, a ratio of times in words.
  *
- * Invariant: a number never stands without what it is of; a name takes one line, cut where there
+ * Invariant: a number never appears without its subject; a name takes one line, cut where there
  * is no room, and the whole of it is its title.
  */
 

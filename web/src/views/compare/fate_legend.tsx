@@ -1,7 +1,7 @@
 /**
  * The legend of fates with their counts; one of them can be singled out.
  *
- * Invariant: each colour stands beside its word; what does not occur is not listed.
+ * Invariant: each colour is beside its word; fates that do not occur are not listed.
  */
 
 import { For, type JSX } from "solid-js";

@@ -201,7 +201,7 @@ function Values(props: {
               {steps(shown()?.steps ?? [])}
             </p>
             <Show when={history.state === "ready" && history()}>
-              {(told) => <Errors history={told()} />}
+              {(history) => <Errors history={history()} />}
             </Show>
           </>
         )}
@@ -210,7 +210,7 @@ function Values(props: {
   );
 }
 
-/** The error by step, as bars; all equal is said in words. */
+/** The error by step, as bars; words if all are equal. */
 function Errors(props: { readonly history: ErrorHistory }): JSX.Element {
   const bars = () => errorBars(props.history);
   return (

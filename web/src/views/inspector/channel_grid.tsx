@@ -2,7 +2,7 @@
  * The channels of a tensor side by side: feature maps, heads, images, one small picture each.
  *
  * Invariant: requests a small window of each channel shown, never the whole tensor; all channels on
- * a page are drawn alike, so that they can be compared.
+ * a page are drawn in the same way, so that they can be compared.
  */
 
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";

@@ -118,7 +118,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
           The program was killed or crashed. Everything recorded until then is here.
         </p>
       </Show>
-      {/* Where there is nothing to draw, it stands in the middle. */}
+      {/* If there is nothing to draw, it is in the middle. */}
       <Show when={(props.store.model()?.graph.count ?? 0) > 0 ? sum().advice : null}>
         {(advice) => <AdviceCard advice={advice()} />}
       </Show>

@@ -126,7 +126,7 @@ def _stands_alone(call: Call) -> bool:
 
 def _elements(output: Any) -> Array:
     """What is recorded of a tensor: its elements in its own order, without gaps."""
-    if not isinstance(output, torch.Tensor):  # a gradient that was not asked for
+    if not isinstance(output, torch.Tensor):  # a gradient that was not requested
         return np.empty(0, np.float32)
     try:
         return np.array(host_array(output))

@@ -73,7 +73,7 @@ SELECTORS: Final[dict[str, tuple[int, ...]]] = {
     "repeat_interleave": (1,), "take_along_dim": (1,),
 }  # fmt: skip
 """Operators that only move elements, with the inputs that select. ``index`` and ``index_put`` are
-among them; their selectors are told from the attributes."""
+among them; their selectors follow from the attributes."""
 
 PAIRS: Final[dict[tuple[str, int], tuple[int, int]]] = {
     ("mm", 0): (0, 1), ("bmm", 0): (0, 1), ("mv", 0): (0, 1), ("dot", 0): (0, 1),

@@ -1,7 +1,7 @@
-"""Questions to PyTorch: what an operator gives, which elements it moves where, its derivatives.
+"""Queries to PyTorch: an operator's results, where it moves elements, its derivatives.
 
-Invariant: one process serves all readers; answers about places are kept, as many elements of one
-output are asked for.
+Invariant: one process serves all readers; answers about places are kept, as readers ask about many
+elements of one output.
 """
 
 from __future__ import annotations

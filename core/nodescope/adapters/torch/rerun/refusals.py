@@ -1,4 +1,4 @@
-"""Refusals: recorded nodes that would not give the same again, told by name.
+"""Refusals: recorded nodes that would not give the same result again, by name.
 
 Invariant: data and plain functions; no PyTorch is imported. The process that runs PyTorch checks
 the operator's own tags besides.

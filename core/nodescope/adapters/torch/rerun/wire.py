@@ -43,7 +43,7 @@ class ArrayHeader(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is asked of the process.
+    """A request to the process.
 
     Attributes:
         task: ``run``: the outputs. ``places``: for each element of the output ``port`` the input

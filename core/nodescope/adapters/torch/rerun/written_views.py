@@ -28,7 +28,7 @@ class Place(NamedTuple):
     strides: tuple[int, ...]
 
     def bytes_of(self, size: int) -> Array:
-        """The numbers of the bytes at which its elements begin, for elements of so many bytes."""
+        """The offsets in bytes at which its elements begin, given their size in bytes."""
         at = np.full((), self.offset * size, np.int64)
         for length, stride in zip(self.shape, self.strides, strict=True):
             at = at[..., None] + np.arange(length, dtype=np.int64) * (stride * size)

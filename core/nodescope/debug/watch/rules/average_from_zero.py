@@ -1,6 +1,6 @@
-"""A moving average of weights that began at zero, and is used before that zero is forgotten.
+"""A moving average of weights that was initialised to zero, used while that zero still matters.
 
-After n updates ``a = d * a + (1 - d) * w`` still holds the share ``d ** n`` of what it began with.
+After n updates ``a = d * a + (1 - d) * w`` still holds the share ``d ** n`` of its initial value.
 Averages that began with the weights themselves are zero where those were, as biases often are: so
 nothing counts beside another average of the same kind that did not begin at zero.
 """
@@ -71,7 +71,7 @@ def _begin(settings: Settings) -> Look:
 def _judge(
     sight: Sight, averages: dict[int, _Average], from_weights: set[float], least: float
 ) -> Finding | None:
-    """What is to be said of a node that uses an average in the place of a weight."""
+    """The finding on a node that uses an average in place of a weight."""
     node, graph = sight.node, sight.graph
     place = 0 if node.op == "embedding" else 1
     maker = graph.given(node.inputs[place]) if len(node.inputs) > place else None

@@ -1,4 +1,4 @@
-"""A clip that passes no gradient: from the first step on all of its input is outside of the range.
+"""A clip that passes no gradient: from the first step on, all of its input is outside the range.
 
 Outside of the range the slope of a clip is zero, so what comes before it is not trained.
 """

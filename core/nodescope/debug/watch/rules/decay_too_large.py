@@ -1,8 +1,8 @@
-"""Weight decay that outweighs what is learnt: it takes much of a weight in each step.
+"""Weight decay that outweighs learning: it removes much of a weight in each step.
 
 What a decay takes is known from the graph: an optimizer multiplies the weight by a number just
 below one, or adds a share of it to its gradient. A weight that loses 5% in each step holds little
-of what it learnt 20 steps before. It is a fault only if the losses do not fall.
+of what it learned 20 steps before. It is a fault only if the losses do not fall.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Dropout in evaluation: the model is in training mode, and each of its answers is drawn by chance.
+"""Dropout in evaluation: the model is in training mode, and its predictions are random.
 
-Answers may be drawn on purpose: many for the same inputs, whose spread says how sure the model is,
-or in each step of training, as targets. Neither counts.
+Predictions may be random on purpose: many for the same inputs, whose spread shows how certain the
+model is, or in each step of training, as targets. Neither counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Evaluation on inputs of another scale than training: they were not prepared in the same way."""
+"""Evaluation on inputs of another scale than in training: they were preprocessed differently."""
 
 from __future__ import annotations
 

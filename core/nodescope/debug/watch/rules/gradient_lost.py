@@ -1,8 +1,8 @@
-"""A gradient that is lost on its way to a weight: nothing arrives there, while elsewhere much does.
+"""A gradient that is lost on its way to a weight, while other weights receive theirs.
 
-What arrives is the size of what was summed, not of the sum: the gradient of a bias before a norm or
-a softmax is a sum that cancels, and no fault. It is compared with what arrives at the other weights
-in the same step, so that a network that has converged is silent.
+Its size is that of the terms, not of their sum: the gradient of a bias before a norm or a softmax
+is a sum that cancels, which is no fault. It is compared with the gradients of the other weights in
+the same step, so that a network that has converged is not reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from nodescope.ops.traits import traits_of
 
 _OTHER: Final = "it computes no gradients of weights"
 _BACKWARD: Final = ("backward", "recompute")
-# Ops that only add up, move or convert what they are given: in them alone a sum can cancel.
+# Ops that only add up, move or convert their inputs: only in them can a sum cancel.
 _HANDS_ON: Final = frozenset((
     "add", "subtract", "sum", "mean", "reshape", "transpose", "squeeze", "expand_dims", "swapaxes",
     "moveaxis", "broadcast_to", "concatenate", "stack", "astype", "negative", "copy", "getitem",
@@ -35,7 +35,7 @@ _HANDS_ON: Final = frozenset((
 
 
 class _Weight:
-    """What arrived at a weight."""
+    """The gradients that a weight received."""
 
     __slots__ = ("arrived", "ever", "lost", "seen", "step")
 
@@ -76,7 +76,7 @@ def _begin(settings: Settings) -> Look:
     def judge(weight: _Weight, step: int, arrived: float) -> Finding | None:
         if step != weight.step:
             weight.seen += 1
-            # What arrived elsewhere is known once the step is over.
+            # The gradients of other weights are known once the step is over.
             most = largest.get(weight.step, 0.0)
             if weight.arrived > share * most or most == math.inf:
                 weight.lost = 0

@@ -1,7 +1,7 @@
 """Layers that do nothing: over many examples, hardly any unit leaves the flat part of its function.
 
 Judged over many examples and to the end of the run, not by batch: units of a small network, or of a
-small batch, are idle now and then, and that is no fault.
+small batch, are idle at times, which is no fault.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Integers that wrap around: the exact result is not in the range of the dtype.
+"""Integers that wrap around: the exact result is outside the range of the dtype.
 
 Statistics of the inputs rule it out for nearly all; only where they do not are elements computed.
 Hashes and generators of random numbers wrap around on purpose: they mix bits as well.

@@ -1,4 +1,4 @@
-"""A mean over the batch that is divided by the size of the batch once more."""
+"""A mean over the batch that is divided by the batch size again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A number less the mean over an axis of length one: each is taken from itself, which gives zero.
+"""Subtracting the mean over an axis of length one: each element minus itself is zero.
 
 The first axis is left out: batches of one example are rare, and no fault of the program.
 """

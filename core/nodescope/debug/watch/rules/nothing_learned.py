@@ -1,4 +1,4 @@
-"""A loss that is no better than that of one answer for all, and that no longer falls.
+"""A loss that is no better than that of a constant prediction, and no longer falls.
 
 Always answering with the shares of the labels, or with the mean of the targets, has a loss that
 follows from the targets alone: their entropy, their variance. A model that makes anything of its

@@ -1,4 +1,4 @@
-"""Predictions of quite another size than the targets that a loss compares them with, to the end.
+"""Predictions far larger than the targets that a loss compares them with, to the end of training.
 
 Such as of a recurrence whose state grows with each step: its loss may fall, from 1e16 to 1e13. Or
 targets in millions, which no step of an optimizer comes near to.

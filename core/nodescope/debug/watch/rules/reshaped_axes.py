@@ -64,7 +64,7 @@ def _order(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _means_something(graph: ProgramGraph, node: Node, moves_rows: bool) -> bool:
-    """Whether the order matters: of what is learnt, any order is as good as another.
+    """Whether the order matters: for learned values, any order is as good as another.
 
     But for the rows of the batch, which belong to examples.
     """

@@ -1,4 +1,4 @@
-"""Rows that come back with another row's target: inputs and targets were shuffled apart."""
+"""Rows that come back with another row's target: inputs and targets were shuffled separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A learning rate that is next to nothing long before training ends, or from the beginning on."""
+"""A learning rate that is almost zero long before training ends, or from the start."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def _begin(settings: Settings) -> Look:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether a node may scale what is learnt from by a number."""
+    """Whether a node may scale an update by a number."""
     if len(node.inputs) != 1 or node.phase == "backward":
         return False
     return node.phase == "optimizer" or node.inputs[0] in graph.slopes
 
 
 def _goes_into_a_parameter(sight: Sight) -> bool:
-    """Whether what a node gives is subtracted from a parameter, by Adam's roots if need be."""
+    """Whether a node's result is subtracted from a parameter, perhaps divided by Adam's roots."""
     node, graph = sight.node, sight.graph
     for reader in graph.readers(node.outputs[0]):
         if reader.op == "subtract" and len(reader.inputs) == 2 and graph.updates(reader):

@@ -81,7 +81,7 @@ def _in_a_row(graph: ProgramGraph, weight: Node) -> list[Node]:
 
 
 def _place(name: str) -> _Place | None:
-    """The innermost place in a list that a parameter's name tells of."""
+    """The innermost place in a list that a parameter's name contains."""
     parts = name.split("/")[:-1]
     for depth in range(len(parts), 0, -1):
         match = _PLACE.fullmatch(parts[depth - 1])

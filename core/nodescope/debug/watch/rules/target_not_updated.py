@@ -1,7 +1,7 @@
-"""A target network that is never updated: what is to be learnt stays what was guessed at first.
+"""A target network that is never updated: the model keeps learning its own first guesses.
 
 In temporal-difference learning a target is a reward plus a discounted guess. The guess is made by a
-copy of what is trained, which the program must update now and then.
+copy of what is trained, which the program must update at intervals.
 """
 
 from __future__ import annotations

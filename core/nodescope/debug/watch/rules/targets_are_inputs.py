@@ -1,4 +1,4 @@
-"""Targets that are the inputs: a model of sequences whose targets nobody shifted."""
+"""Targets equal to the inputs: a sequence model whose targets were not shifted."""
 
 from __future__ import annotations
 

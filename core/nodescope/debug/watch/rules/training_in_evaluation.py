@@ -1,4 +1,4 @@
-"""Evaluation in training mode: batch norm goes by the batch that it is given."""
+"""Evaluation in training mode: batch norm uses the batch's own statistics."""
 
 from __future__ import annotations
 

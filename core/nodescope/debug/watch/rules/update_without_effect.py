@@ -108,7 +108,7 @@ def _change(sight: Sight) -> float:
 
 
 def _spacing(size: float, bits: int) -> float:
-    """From a number to the next of a dtype with so many bits in its significand."""
+    """The spacing of numbers of a dtype, by the bits of its significand."""
     return math.ldexp(1.0, math.frexp(size)[1] - bits)
 
 

@@ -36,7 +36,7 @@ from nodescope.events import Array
 _NOTHING: Final = 1e-5
 # Layers before those that are trained are often frozen: so little must a loss fall to blame them.
 _PROBE: Final = 0.3
-# Where so many times more is left out than is trained, a whole network is adapted by a few numbers.
+# If this many times more is left out than trained, a few numbers adapt a whole network.
 _ADAPTED: Final = 4
 _UNKNOWN: Final = "nothing shows whether it is to be trained"
 

@@ -97,7 +97,7 @@ NS_EXPORT void ns_pool(ns_part_t part, char **p, char *w, i64 parts, i64 threads
   pthread_mutex_unlock(&lock);
   ns_work(part, p, w, parts);
   pthread_mutex_lock(&lock);
-  wanted = 0;  /* who comes now comes too late */
+  wanted = 0;  /* threads that wake up from here on find no work */
   while (inside) pthread_cond_wait(&done, &lock);
   taken = 0;
   pthread_mutex_unlock(&lock);

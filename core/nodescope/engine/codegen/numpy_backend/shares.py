@@ -38,7 +38,7 @@ def threads(environ: Mapping[str, str]) -> int:
 
 
 def shares(elements: int) -> int:
-    """How many threads a kernel of so many elements may use."""
+    """How many threads a kernel may use, by its number of elements."""
     return threads(os.environ) if elements >= SHARED_FROM else 1
 
 

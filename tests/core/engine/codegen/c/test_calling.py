@@ -67,7 +67,7 @@ def test_c_reads_python_numbers() -> None:
         assert np.float64(number((None, value))).tobytes() == np.float64(value).tobytes()
 
 
-def test_an_unknown_layout_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_layout_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "_TUPLE", arrays._TUPLE - 8)
     arrays.missing.cache_clear()
     try:

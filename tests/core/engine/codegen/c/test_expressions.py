@@ -222,7 +222,7 @@ def test_c_gives_what_the_impl_gives(op: str) -> None:
 def close(
     case: Case, result: np.ndarray, wanted: np.ndarray, inputs: list[np.ndarray]
 ) -> np.ndarray:
-    """Within so many units of the largest number that is added up on the way."""
+    """Within a number of units of the largest intermediate sum."""
     wide = np.longdouble
     size = np.abs(wanted).astype(wide)
     for array in inputs:
@@ -310,7 +310,7 @@ def test_a_result_does_not_depend_on_its_place(name: str, kind: str) -> None:
     assert same_bits(result, alone).all()
 
 
-def test_what_has_no_c_is_said_so() -> None:
+def test_ops_without_c_are_reported() -> None:
     def has(op: str, *operands: Any, **attrs: Any) -> bool:
         specs = [TensorSpec((2,), value) if isinstance(value, str) else value for value in operands]
         return expression(ops.get(op), specs, attrs) is not None

@@ -128,7 +128,7 @@ def test_a_damaged_plan_is_made_again(harm: str, made: list[KernelPlan]) -> None
     assert path.read_bytes() == content
 
 
-def test_an_attribute_without_a_name_is_no_fault(
+def test_an_attribute_without_a_name_is_not_a_fault(
     made: list[KernelPlan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(value: object, graph: object) -> str:

@@ -269,7 +269,7 @@ def test_a_name_that_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("flag", ["-ffast-math", "-Ofast", "-funsafe-math-optimizations"])
-def test_a_compiler_told_to_be_inexact(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_with_inexact_flags(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NODESCOPE_CC", f"{REAL} {flag}")
     assert flag in unusable()
 
@@ -372,9 +372,7 @@ def privately(reason: str) -> None:
     assert not folder.exists()
 
 
-def test_a_file_stands_where_the_cache_should_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_in_the_place_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NODESCOPE_CACHE", str(tmp_path / "file"))
     privately("cannot be written: (File exists|Not a directory)")
@@ -437,7 +435,7 @@ def test_a_cache_that_is_full(cache: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert not (cache / "full.tmp").exists()
 
 
-def test_reasons_are_said_once_each(recwarn: pytest.WarningsRecorder) -> None:
+def test_reasons_are_reported_once_each(recwarn: pytest.WarningsRecorder) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         for reason in ("first", "second", "first"):
