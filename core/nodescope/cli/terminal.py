@@ -108,12 +108,12 @@ class Terminal:
         return show_at_once(self._out, f"\n{_BUSY}\n")
 
     def _changed(self, info: SessionInfo) -> None:
-        stands = info.stop is not None
-        if stands and not self._held:
+        stopped = info.stop is not None
+        if stopped and not self._held:
             self._stops += 1
-        self._held = stands
+        self._held = stopped
         self._news.put((self._stops, info))
-        if not stands and self._reading:
+        if not stopped and self._reading:
             self._lines.wake()
 
     # ------------------------------------------------------------ the terminal's thread

@@ -94,7 +94,7 @@ def with_origins(function: CompiledFunction, graph_id: int) -> Graph | None:
         return None
     if any(node.origin for node in graph.nodes):
         return graph
-    standing: dict[int, set[int]] = {node.id: {node.id} for node in function.traced.nodes}
+    origins: dict[int, set[int]] = {node.id: {node.id} for node in function.traced.nodes}
     if graph.id != function.traced.id:
         for graph_pass in function.passes:
             for rewrite in graph_pass.rewrites:
@@ -102,15 +102,15 @@ def with_origins(function: CompiledFunction, graph_id: int) -> Graph | None:
                     continue
                 known: set[int] = set()
                 for before in rewrite.before:
-                    known |= standing.get(before, set())
+                    known |= origins.get(before, set())
                 for after in rewrite.after:
-                    standing.setdefault(after, set()).update(known)
+                    origins.setdefault(after, set()).update(known)
             if graph_pass.after == graph.id:
                 break
     return msgspec.structs.replace(
         graph,
         nodes=tuple(
-            msgspec.structs.replace(node, origin=tuple(sorted(standing.get(node.id, ()))))
+            msgspec.structs.replace(node, origin=tuple(sorted(origins.get(node.id, ()))))
             for node in graph.nodes
         ),
     )

@@ -91,7 +91,7 @@ class Debuggee:
         self._stopped_thread = 1
         self._frames = Frames(controller, self._threads)
         self._overflows: list[str] = []
-        self._standing = self._commanded = self._over = self._guest = False
+        self._at_stop = self._commanded = self._over = self._guest = False
         self._first_line = 1
         self._available = dict.fromkeys(DEPENDENT, True)  # as announced by the adapter
 
@@ -298,7 +298,7 @@ class Debuggee:
         """The program's threads."""
         self._tell_threads()
         also = 0
-        if self._standing:
+        if self._at_stop:
             also = self._threads.number(self._controller.moment.thread)
         return {"threads": self._threads.listed(also)}
 
@@ -425,12 +425,12 @@ class Debuggee:
                 change = {**change, "line": change["line"] + self._first_line - 1}
             self._channel.event("breakpoint", {"reason": "changed", "breakpoint": change})
         stop = info.stop
-        if stop is not None and not self._standing:
-            self._standing, self._commanded = True, False
+        if stop is not None and not self._at_stop:
+            self._at_stop, self._commanded = True, False
             self._forget()
             self._stopped(stop)
-        elif stop is None and self._standing:
-            self._standing = False
+        elif stop is None and self._at_stop:
+            self._at_stop = False
             self._forget()
             if not self._commanded and info.phase != "finished":
                 self._channel.event("continued", {"threadId": self._stopped_thread,

@@ -294,7 +294,7 @@ class Controller:
         A thread that waits for something other than a node, such as a lock, continues by itself.
         """
         stack = user_stack(thread)
-        node = self._gate.standing().get(thread)
+        node = self._gate.held_nodes().get(thread)
         if node is None:
             return tuple(ScopeFrame("python", frame.function, frame.file, frame.line, frame.code)
                          for frame in stack)  # fmt: skip
@@ -303,7 +303,7 @@ class Controller:
 
     def held(self, thread: int) -> bool:
         """Whether a thread is held at a node."""
-        return thread in self._gate.standing()
+        return thread in self._gate.held_nodes()
 
     def of_node(self, name: str) -> Moment:
         """The latest execution of a node as seen from the cursor.

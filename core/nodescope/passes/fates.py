@@ -46,7 +46,7 @@ class Provenance:
     def __init__(self, traced: Graph, final: Graph, rewrites: Sequence[Rewrite]) -> None:
         self.traced, self.final, self.rewrites = traced, final, tuple(rewrites)
         self._stands: dict[int, int] = {}
-        standing: dict[int, list[int]] = {node.id: [node.id] for node in traced.nodes}
+        carriers: dict[int, list[int]] = {node.id: [node.id] for node in traced.nodes}
         origins: dict[int, set[int]] = {node.id: {node.id} for node in traced.nodes}
         by: dict[int, list[str]] = {}
         kinds: dict[int, FateKind] = {}
@@ -64,13 +64,13 @@ class Provenance:
             for before in rewrite.before:
                 touched |= stands_for.get(before, set())
             for traced_id in touched:
-                now = standing[traced_id]
+                now = carriers[traced_id]
                 if rewrite.change == "recomputed":
                     now = [*now, *(a for a in rewrite.after if a not in now)]
                 else:
                     kept = [n for n in now if n not in removed]
                     now = [*kept, *(a for a in rewrite.after if a not in kept)]
-                standing[traced_id] = now
+                carriers[traced_id] = now
                 for after in rewrite.after:
                     stands_for.setdefault(after, set()).add(traced_id)
                 by.setdefault(traced_id, []).append(f"{rewrite.pass_name}/{rewrite.rule}")
@@ -83,7 +83,7 @@ class Provenance:
         self._origins = {node.id: tuple(sorted(origins.get(node.id, ()))) for node in final.nodes}
         self.fates: dict[int, Fate] = {}
         for node in traced.nodes:
-            into = tuple(n for n in standing[node.id] if n in alive)
+            into = tuple(n for n in carriers[node.id] if n in alive)
             self.fates[node.id] = Fate(
                 node.id, kinds.get(node.id, "kept"), into, tuple(by.get(node.id, ()))
             )

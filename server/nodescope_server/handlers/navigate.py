@@ -33,16 +33,16 @@ async def move(run: Run, request: wire.Move) -> wire.Moved:
         history.refresh()
         stop = session.stop if session is not None and request.live else None
         node = None if stop is None else history.node(stop.node)
-        standing = None
+        stopped_at = None
         if stop is not None and node is not None:
-            standing = Moment(node, stop.seq, stop.step, stop.thread, stop.when, live=True)
+            stopped_at = Moment(node, stop.seq, stop.step, stop.thread, stop.when, live=True)
         return navigation.navigate(
             history,
             request.seq,
             request.command,
             back=request.back,
             breakpoints=statuses,
-            stands=standing,
+            stopped_at=stopped_at,
         )
 
     moment, text = await run.query.call(ask)

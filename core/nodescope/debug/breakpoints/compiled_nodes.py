@@ -88,21 +88,21 @@ class Compilations:
             base = None if final is None else base_of(node.scope, final.scope, final.phase)
             if final is None or base is None:
                 continue
-            stands: list[Node] = []
+            replacements: list[Node] = []
             inside: list[Node] = []
             first = (node.graph, base) not in self._sites
             self._sites.add((node.graph, base))
             for traced, kind, into, by in compilation.changed():
                 place = _named(traced, base)
                 if final.id in into and place.name != node.name:
-                    (inside if _holds(final, traced) else stands).append(place)
+                    (inside if _holds(final, traced) else replacements).append(place)
                 if first:
                     names = [_named(compilation.nodes[node_id], base).name for node_id in into]
                     runs = any(not compilation.nodes[node_id].is_leaf for node_id in into)
                     if not runs or names != [place.name]:
                         outcomes.append(Became(place, _words(kind, names, by, runs), runs))
-            if stands:
-                self._stands[node.id] = tuple(stands)
+            if replacements:
+                self._stands[node.id] = tuple(replacements)
             if inside:
                 self._inside[node.id] = tuple(inside)
         return tuple(outcomes)

@@ -159,7 +159,7 @@ class Gate:
         self._committing = False
         self._settled = False
         self._live = StoppedValues()
-        self._standing: dict[int, Node] = {}  # the nodes at which threads are held now
+        self._held_nodes: dict[int, Node] = {}  # the nodes at which threads are held now
         # The last (scope, step) of each thread, while scope breakpoints are armed.
         self._places: dict[int, tuple[str, int]] = {}
         # The fast path: while `_calm`, only nodes in these tables are examined.
@@ -398,7 +398,7 @@ class Gate:
             return
         began = self._bus.now_ns()
         if not isinstance(event, GradientReached):
-            self._standing[thread] = event.node
+            self._held_nodes[thread] = event.node
         try:
             while not may_go(self._state, thread):
                 self._session_lock.sleep(lambda: not may_go(self._state, thread), TICK_S)
@@ -408,7 +408,7 @@ class Gate:
                     ended = thread_frames().keys().isdisjoint(alone)
                     self._take(partial(self._give, Tick(self._clock(), ended)))
         finally:
-            self._standing.pop(thread, None)
+            self._held_nodes.pop(thread, None)
             if host_kind:
                 self._tell_held(event, host_kind, began)
         self._say()
@@ -447,8 +447,8 @@ class Gate:
             if isinstance(command, SetValue):
                 event = self._edit(command)
             else:
-                standing = {thread: node.scope for thread, node in self.standing().items()}
-                self._give(Commanded(command, self._catalog, standing))
+                held_scopes = {thread: node.scope for thread, node in self.held_nodes().items()}
+                self._give(Commanded(command, self._catalog, held_scopes))
         if event is not None:
             self._bus.emit(event)
         self._say()
@@ -474,7 +474,7 @@ class Gate:
         description = describe_edit(
             command, maker.name if maker is not None else f"value {command.value}"
         )
-        node = self._standing.get(stop.thread) if stop.when == "after" else None
+        node = self._held_nodes.get(stop.thread) if stop.when == "after" else None
         self._give(Edited(description, unaffected(command.value, node)))
         self._live.change(command.value, changed)
         self._bus.edits.setdefault(stop.thread, {})[command.value] = changed
@@ -500,9 +500,9 @@ class Gate:
         self._session_lock.forked()
         self._state = SessionState(phase="detached")
 
-    def standing(self) -> dict[int, Node]:
+    def held_nodes(self) -> dict[int, Node]:
         """The nodes at which threads are held, by thread."""
-        return dict(self._standing)
+        return dict(self._held_nodes)
 
     def live_value(self, value: int, port: int | None = None) -> AnyArray | None:
         """A value at the current stop, or the array that its node took at ``port``; not a copy.

@@ -152,7 +152,7 @@ def navigate(
     *,
     back: bool,
     breakpoints: Iterable[BreakpointStatus] = (),
-    stands: Moment | None = None,
+    stopped_at: Moment | None = None,
 ) -> tuple[Moment | None, str]:
     """The moment to which a command leads from a moment of the recording, and a one-line message.
 
@@ -165,14 +165,14 @@ def navigate(
         command: A stepping command, or `Continue` for the next breakpoint in that direction.
         back: Whether to go towards the beginning.
         breakpoints: Breakpoints for `Continue`; those that log or are disabled are skipped.
-        stands: Where the program is stopped, if that is the starting point: used in place of
+        stopped_at: Where the program is stopped, if that is the starting point: used in place of
             ``seq``.
 
     Raises:
         UsageError: The command is not valid here.
     """
     leaves = isinstance(command, Continue)  # a breakpoint may be at a leaf
-    at = stands or next(iter(history.backwards(seq + 1, leaves=leaves)), None)
+    at = stopped_at or next(iter(history.backwards(seq + 1, leaves=leaves)), None)
     if at is None:
         first = None if back else next(iter(history.forwards(0, leaves=leaves)), None)
         if first is None:

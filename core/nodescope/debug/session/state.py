@@ -174,12 +174,12 @@ class Commanded(msgspec.Struct, frozen=True):
 
     Attributes:
         catalog: The catalog, which verifies breakpoints.
-        standing: Scope of the node at which each held thread waits, by thread.
+        held_scopes: Scope of the node at which each held thread waits, by thread.
     """
 
     command: Command
     catalog: Catalog
-    standing: Mapping[int, str] = {}
+    held_scopes: Mapping[int, str] = {}
 
 
 class Edited(msgspec.Struct, frozen=True):

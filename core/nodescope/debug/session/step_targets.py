@@ -84,15 +84,15 @@ def alone_of(command: Command, stop: Stop) -> tuple[int, ...]:
     return (stop.thread if command.thread is None else command.thread,)
 
 
-def seen_from(command: Command, stop: Stop, standing: Mapping[int, str]) -> Stop:
+def seen_from(command: Command, stop: Stop, held_scopes: Mapping[int, str]) -> Stop:
     """The stop as if the stepping thread had stopped, at the node where it is held."""
     thread = command.thread if isinstance(command, OfThread) else None
     if thread is None or thread == stop.thread:
         return stop
-    if thread not in standing and not isinstance(command, StepNode):
+    if thread not in held_scopes and not isinstance(command, StepNode):
         raise UsageError("this thread has not reached a node, so it is in no scope",
                          hint="step to its next node")  # fmt: skip
-    return msgspec.structs.replace(stop, thread=thread, scope=standing.get(thread, ""))
+    return msgspec.structs.replace(stop, thread=thread, scope=held_scopes.get(thread, ""))
 
 
 def twin_goal(node: Node) -> Goal:

@@ -190,8 +190,8 @@ def _take(state: SessionState, event: Input) -> Result:
             return _reach(_expire(state, event.now_s), event)
         case Raised():
             return _raised(state, event)
-        case Commanded(command=command, catalog=catalog, standing=standing):
-            return _command(state, command, catalog, standing)
+        case Commanded(command=command, catalog=catalog, held_scopes=held_scopes):
+            return _command(state, command, catalog, held_scopes)
         case GraphKnown(nodes=nodes, became=became):
             statuses = mark_compiled(mark_verified(state.breakpoints, nodes), became)
             return msgspec.structs.replace(state, breakpoints=statuses), ()
@@ -377,7 +377,7 @@ def _disable_failed(state: SessionState, at: NodeReached, effects: list[Effect])
 
 
 def _command(
-    state: SessionState, command: Command, catalog: Catalog, standing: Mapping[int, str]
+    state: SessionState, command: Command, catalog: Catalog, held_scopes: Mapping[int, str]
 ) -> Result:
     if isinstance(command, SetBreakpoints):
         statuses, next_id = replace_breakpoints(
@@ -441,7 +441,7 @@ def _command(
             )
             return after, (Log(text), *resumed)
         return after, resumed
-    seen = seen_from(command, stop, standing)
+    seen = seen_from(command, stop, held_scopes)
     step = step_goal(
         command, name=seen.node_name, scope=seen.scope, step=seen.step, thread=seen.thread
     )

@@ -158,7 +158,7 @@ class LiveWatches:
             leaves = {row.node.outputs[0]: row.node for row in recording.nodes()
                       if row.node.is_leaf}  # fmt: skip
         now = self._bus.now_ns()
-        for thread, node in self._gate.standing().items():
+        for thread, node in self._gate.held_nodes().items():
             for value in dict.fromkeys(node.inputs):
                 array = self._gate.live_value(value)
                 if value in leaves and array is not None:

@@ -61,8 +61,8 @@ def blamed_rewrite(
         if stage.after is stage.before:
             done.extend(stage.rewrites)
             continue
-        stands = {old: new for rewrite in stage.rewrites for old, new in rewrite.values}
-        for old, new in stands.items():
+        successors = {old: new for rewrite in stage.rewrites for old, new in rewrite.values}
+        for old, new in successors.items():
             if old in before:  # a constant that a later pass removes again
                 known.setdefault(new, before[old])
         try:
@@ -72,12 +72,12 @@ def blamed_rewrite(
             so_far = [*done, *stage.rewrites]
             return Blamed(_first_origin(lowered.traced, stage.after, so_far, raising),
                           (stage.name,))  # fmt: skip
-        value = _first_other(stage.before, before, after, stands)
+        value = _first_other(stage.before, before, after, successors)
         outputs = zip(stage.before.outputs, stage.after.outputs, strict=False)
         moved = next((pair for pair in outputs if _differ(before, after, *pair)), None)
         if value is not None or moved is not None:
             origin = _origin(lowered.traced, stage, done, value)
-            at = (value, _followed(stands, value)) if value is not None else moved
+            at = (value, _followed(successors, value)) if value is not None else moved
             assert at is not None
             return Blamed(origin, _rules(stage, value), before.get(at[0]), after.get(at[1]))
         done.extend(stage.rewrites)
@@ -110,14 +110,14 @@ def _first_origin(
 
 
 def _first_other(
-    graph: Graph, before: Values, after: Values, stands: Mapping[int, int]
+    graph: Graph, before: Values, after: Values, successors: Mapping[int, int]
 ) -> int | None:
     """The first value of a graph that is another afterwards, although its operands are not."""
     others: set[int] = set()
     first = None
     for node in _with_bodies(graph):
         for value in node.outputs:
-            if value in before and _differ(before, after, value, _followed(stands, value)):
+            if value in before and _differ(before, after, value, _followed(successors, value)):
                 others.add(value)
                 if others.isdisjoint(node.inputs):
                     return value
@@ -139,9 +139,9 @@ def _differ(before: Values, after: Values, old: int, new: int) -> bool:
     return not same(np.asarray(after[new]), np.asarray(before[old]))
 
 
-def _followed(stands: Mapping[int, int], value: int) -> int:
-    while value in stands:
-        value = stands[value]
+def _followed(successors: Mapping[int, int], value: int) -> int:
+    while value in successors:
+        value = successors[value]
     return value
 
 
@@ -181,11 +181,11 @@ def _origin(
     by_id = {node.id: node for node in traced.nodes}
     maker = next(node for node in _with_bodies(stage.before) if value in node.outputs)
     origins = Provenance(traced, stage.before, done)
-    stands = {node_id for node_id in by_id if maker.id in origins.fates[node_id].into}
+    covered = {node_id for node_id in by_id if maker.id in origins.fates[node_id].into}
     for candidate in traced.nodes:
-        if candidate.id in stands and origins.value(candidate.outputs[0]) == value:
+        if candidate.id in covered and origins.value(candidate.outputs[0]) == value:
             return candidate
-    at = max(stands, default=maker.id)
+    at = max(covered, default=maker.id)
     return by_id.get(maker.id) or by_id.get(at)
 
 

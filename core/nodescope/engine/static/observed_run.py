@@ -80,11 +80,11 @@ class Watched:
         self.constants = lowering.lowered.arrays
         self.by_id = {node.id: node for node in self.graph.nodes}
         self.producers = {value: node for node in self.graph.nodes for value in node.outputs}
-        stands = lowering.lowered.provenance.value
+        replacement_of = lowering.lowered.provenance.value
         self.gradients: dict[int, list[int]] = {}
         for value, gradient in gradients.items():
-            now = stands(gradient)
-            of = stands(value)
+            now = replacement_of(gradient)
+            of = replacement_of(value)
             if now is not None and of is not None:
                 self.gradients.setdefault(now, []).append(of)
         self.forward = forward

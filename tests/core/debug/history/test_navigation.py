@@ -91,7 +91,7 @@ def test_from_a_stop_before_a_node(history) -> None:
     node = history.node(history.names["net/inner/exp"])
     assert node is not None
     stands = Moment(node, tanh, 2, next(iter(history.forwards(0))).thread, "before", live=True)
-    result, _ = navigate(history, tanh, StepNode(), back=True, stands=stands)
+    result, _ = navigate(history, tanh, StepNode(), back=True, stopped_at=stands)
     assert result is not None
     assert (result.node.name, result.step) == ("net/tanh", 2)
 

@@ -115,8 +115,8 @@ def _begin(settings: Settings) -> Look:
         left = progress.left
         if left is None or not changed:
             return None
-        layer, stands = place(sight.graph, value)
-        if stands == "last" and not blank.isdisjoint(layer) and changed.isdisjoint(layer):
+        layer, layer_position = place(sight.graph, value)
+        if layer_position == "last" and not blank.isdisjoint(layer) and changed.isdisjoint(layer):
             return Finding(
                 f"it has not changed in {seen[value]} steps: its gradient is computed, but no "
                 "optimizer updates it; it belongs to the last layer, which keeps its initial "
@@ -125,8 +125,8 @@ def _begin(settings: Settings) -> Look:
                 {"num_steps": seen[value]},
             )
         idle = sum(size for weight, size in elements.items() if weight not in changed)
-        adapts = not stands and idle >= _ADAPTED * (sum(elements.values()) - idle)
-        if adapts or left < 1 - (_PROBE if stands == "before" else least):
+        adapts = not layer_position and idle >= _ADAPTED * (sum(elements.values()) - idle)
+        if adapts or left < 1 - (_PROBE if layer_position == "before" else least):
             raise Excused(
                 "a gradient is computed, but no optimizer updates it, as for a frozen part; the "
                 f"loss fell by {100 * max(1 - left, 0):.3g}% without it"
