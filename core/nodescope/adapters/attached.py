@@ -4,7 +4,7 @@ Adapters are known by name and loaded when they are needed: nodescope's own by t
 by the entry point ``nodescope.adapter``. An adapter is attached when the run begins, or as soon as
 its library has been imported.
 
-Invariant: a failing adapter is reported in one line and left out; the program goes on.
+Invariant: a failing adapter is reported in one line and left out; the program continues.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Calls of compiled functions by the program: how long each took, and what it gave.
+"""Calls of compiled functions by the program: how long each took, and what it returned.
 
 Calls within calls are parts of the outermost one.
 
-Invariant: a call gives what it would give; digests read what they are given.
+Invariant: a call returns what it would return; digests only read arguments and results.
 """
 
 from __future__ import annotations

@@ -474,7 +474,7 @@ class Batch:
         items = []
         arrays = [*self._arrays]
         flags = dict.fromkeys(self._outputs, HAS_SUMMARY)
-        # These hold what a node was given that raised: NaN there is not the node's.
+        # These are inputs of a node that raised: NaN there is not the node's.
         failed = {seq for seq, item in self._outputs.items() if item.flags & FAILED}
         for seq, item in self._outputs.items():
             step = item.timed[2]

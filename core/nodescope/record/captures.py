@@ -66,7 +66,7 @@ def capture(
                     reduced += level == "values"
                 continue
             content = ops.capture(array, level)
-        except Exception:  # raised by the library; the program goes on
+        except Exception:  # raised by the library; the program continues
             lost += 1
             continue
         if content is not None:
@@ -112,7 +112,7 @@ def resolved(content: Any) -> Any:
     """
     if isinstance(content, Captured):
         content = content.resolve()
-    # The recorder reuses memory, so what it was given must not be a view.
+    # The recorder reuses memory, so its input must not be a view.
     if isinstance(content, np.ndarray) and content.base is not None:
         return content.copy()
     return content

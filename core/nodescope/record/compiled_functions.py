@@ -117,7 +117,7 @@ def cross_checked(recording: Recording) -> CrossChecked | None:
 
 
 def called(recording: Recording) -> CallLog | None:
-    """What each call of a compiled function was given and gave; None if that was not logged.
+    """Arguments and results of each call of a compiled function; None if they were not logged.
 
     Raises:
         RecordingError: The recording is damaged.

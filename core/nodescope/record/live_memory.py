@@ -55,7 +55,7 @@ def live_memory(recording: Recording, step: int) -> LiveMemory:
 
 def of_nodes(ran: list[Node], values: dict[int, Value]) -> LiveMemory:
     """The memory of nodes that run one after the other."""
-    owner: dict[int, int] = {}  # by value: the one in whose memory it is
+    owner: dict[int, int] = {}  # by value: the value whose memory it uses
     for node in ran:
         for port, value in enumerate(node.outputs):
             owner[value] = _owner(node, port, value, values, owner)
@@ -93,7 +93,7 @@ def of_nodes(ran: list[Node], values: dict[int, Value]) -> LiveMemory:
 def _owner(
     node: Node, port: int, value: int, values: dict[int, Value], owner: dict[int, int]
 ) -> int:
-    """The value in whose memory an output is: itself, unless it is a view or written in place."""
+    """The value whose memory an output uses: its own, unless it is a view or written in place."""
     if node.is_leaf or not node.inputs:
         return value
     source = dict(node.writes).get(port)

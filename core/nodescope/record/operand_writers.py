@@ -38,7 +38,7 @@ class Operands(NamedTuple):
 
 
 class OperandRow(NamedTuple):
-    """An operand that is not what its node gave last; a row of the table ``operand``.
+    """An operand that is not its node's latest result; a row of the table ``operand``.
 
     Attributes:
         seq, port: Of the execution that read it, and the input's number.
@@ -57,13 +57,13 @@ def noted(ask: Callable[[str], list[tuple[Any, ...]]]) -> dict[tuple[int, int], 
 
 
 class _Written:
-    """The executions that gave a value: by identity of its array, the last one."""
+    """The executions that computed a value: by identity of its array, the last one."""
 
     __slots__ = ("latest", "loose", "seqs")
 
     def __init__(self) -> None:
         self.latest = 0
-        self.loose = False  # what it is now is in an array of unknown identity
+        self.loose = False  # its current content is in an array of unknown identity
         self.seqs: dict[int, int] = {}
 
 
@@ -74,7 +74,7 @@ class OperandWriters:
         self._written: dict[int, _Written] = {}
 
     def ran(self, seq: int, operands: Operands) -> Iterator[OperandRow]:
-        """Take down an execution; its operands that are not what their nodes gave last."""
+        """Note an execution; return its operands that are not their nodes' latest results."""
         node, ids = operands
         if node.dialect != ENGINE:
             return  # other libraries may make a new object of the same array
@@ -88,7 +88,7 @@ class OperandWriters:
             self._loosen(value, seq)
 
     def failed(self, seq: int, operands: Operands) -> Iterator[OperandRow]:
-        """Take down an execution that raised: it read, and gave nothing."""
+        """Note an execution that raised: it read, and returned nothing."""
         node, ids = operands
         if node.dialect == ENGINE and len(ids) == len(node.inputs):
             yield from self._read(seq, node.inputs, ids)
@@ -129,7 +129,7 @@ class OperandWriters:
         seqs[array] = seq
 
     def _loosen(self, value: int, seq: int) -> None:
-        """What a value is now is in an array of unknown identity, which may be that of another."""
+        """Note that a value is now in an array of unknown identity, perhaps another value's."""
         written = self._written.get(value)
         if written is None:
             written = self._written[value] = _Written()

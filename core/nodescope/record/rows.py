@@ -24,7 +24,7 @@ HAS_SUMMARY = 8
 WANTED = 16
 # They were given up because the recorder fell behind; statistics were computed.
 BEHIND = 32
-# Somebody waited for the execution, so its elements are written after it; `WANTED` then comes with
+# A reader waited for the execution, so its elements are written after it; `WANTED` then comes with
 # them.
 LATER = 64
 # Its elements could not be written because the disk was full.

@@ -271,7 +271,7 @@ def _connect(path: Path, real: Path, *, whole: bool) -> OpenedRecording:
             return _open(final, path, size)
         return _of_copy(path, real)  # a change was interrupted, or appears to have been
     # A live writer always has a log that is not empty. Without one the file is final; telling
-    # SQLite so keeps it from looking for files beside it and from leaving its own there. A
+    # So SQLite neither looks for files beside it nor leaves its own there. A
     # recording that nodescope finished has no log: a log beside it came from elsewhere.
     if not _pending(real) or stamped(real):
         problem = (whole and _changed(path, real)) or _cut(path)

@@ -65,7 +65,7 @@ class BackwardPasses:
         place.depth, place.outer, place.differentiated = len(place.modules), None, ()
         try:
             self._begin(roots)
-        except Exception:  # the program's backward pass goes on
+        except Exception:  # the program's backward pass continues
             pass
         try:
             yield

@@ -105,6 +105,6 @@ class Gradients:
                 edits = self._emitter.gradient(id, gradient_id, gradient)
                 if edits:
                     self._values.take(edits, (gradient,), (gradient_id,))
-        except Exception:  # the program's backward pass goes on
+        except Exception:  # the program's backward pass continues
             return 0
         return gradient_id

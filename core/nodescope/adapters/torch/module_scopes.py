@@ -67,7 +67,7 @@ class ModuleScopes:
             return
         try:
             self._called(place, module)
-        except Exception:  # the program's call goes on
+        except Exception:  # the program's call continues
             return
 
     def _called(self, place: Place, module: Any) -> None:

@@ -66,7 +66,7 @@ class OptimizerSteps:
             place.updated, place.optimized = "", optimizer
             place.optimizer = self._emitter.phase("optimizer", path=type(optimizer).__name__)
             place.optimizer.__enter__()
-        except Exception:  # the program's step goes on
+        except Exception:  # the program's step continues
             return
 
     def _describe(self, optimizer: Any) -> None:

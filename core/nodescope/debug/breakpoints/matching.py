@@ -286,7 +286,7 @@ class Catalog:
 
 
 def _likely(target: str, names: set[str]) -> Iterable[str]:
-    """The names whose beginnings and ends are most alike; comparing all would take a second."""
+    """The names with the most similar beginnings and ends; comparing all would take a second."""
     if len(names) <= _MOST_WEIGHED:
         return names
 

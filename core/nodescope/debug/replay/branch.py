@@ -175,7 +175,7 @@ class _Growth:
         self.changes: list[ChangedValue] = []
         self.same: list[str] = []
         self.blocked: list[Blocked] = []
-        # What is another one than where this was forked from, or was not known there.
+        # Values that differ from where this was forked, or were not known there.
         self._changed: set[Key] = set()
         # By id alone: an operand may be of an execution before the latest.
         self._touched = {value for value, _ in (*self.overlay, *self.stuck)}
@@ -183,7 +183,7 @@ class _Growth:
         self._made = 0
 
     def edit(self, value: int, content: Any) -> int:
-        """Set a value; the seq from which on it is another one. Raises `ReplayError`."""
+        """Set a value; return the seq from which on it differs. Raises `ReplayError`."""
         source = self._replay.book.source(value, self._replay.last + 1)
         if source is None:
             raise ReplayError(f"value {value} has not been computed yet at this point")
@@ -208,7 +208,7 @@ class _Growth:
             self._changed.update(self.overlay, self.stuck)
 
     def changed_by_hand(self, edit: EditRow) -> None:
-        """What a person made of a value is not known, if it would have been another value."""
+        """Mark a value as unknown that a person edited, if it would have been different here."""
         replay = self._replay
         before = replay.book.source(edit.value, edit.seq)
         key = (edit.value, edit.seq)
@@ -298,10 +298,10 @@ class _Growth:
             sources = (replay.book.source(value, execution.seq) for value in inputs)
             if any(source and (source.value, source.seq) in self._changed for source in sources):
                 raise
-            return []  # what it took is not known to depend on anything
+            return []  # its inputs are not known to depend on anything
 
     def _left_alone(self, assigned: ValueSource, leaf: ValueSource) -> None:
-        """Raise `ReplayError` if a leaf is not what was given to it: the program changed it."""
+        """Raise `ReplayError` if the program changed a leaf after it was assigned."""
         replay = self._replay
         if not same(replay.written(leaf).array, replay.written(assigned).array):
             name = self._node(leaf.execution).name
@@ -311,7 +311,7 @@ class _Growth:
 
 
 def _happened(replay: ReplayView, start: int, until: int) -> Iterator[Execution | EditRow]:
-    """What ran and what a person changed in ``(start, until]``, in order."""
+    """Executions and edits in ``(start, until]``, in order."""
     edits = (edit for edit in replay.recording.edits(start) if edit.seq <= until)
     ran = replay.recording.executions(start, until)
     return heapq.merge(ran, edits, key=lambda row: row.seq)

@@ -1,4 +1,4 @@
-"""Dialects: who runs a recorded node again, and says which elements it reads.
+"""Dialects: which library runs a recorded node again, and says which elements it reads.
 
 A node is of the dialect of its adapter. nodescope's own engine is one (`engine_dialect`); another
 package names its `Rerun` by the entry point group ``nodescope.rerun``, under its dialect's name.
@@ -39,11 +39,11 @@ _OWN: Final = {
     "torch": "nodescope.adapters.torch.rerun",
 }
 _known: dict[str, Rerun | str] = {}
-"""By dialect: who runs it, or why nobody does."""
+"""By dialect: its `Rerun`, or why there is none."""
 
 
 def register(dialect: str, rerun: Rerun) -> None:
-    """Say who runs the nodes of a dialect again, from now on."""
+    """Register the `Rerun` of a dialect."""
     _known[dialect] = rerun
 
 
@@ -68,7 +68,7 @@ def _loaded(dialect: str) -> Rerun | str:
 
 @dataclass(frozen=True)
 class RecordedCall:
-    """A recorded node with its arguments, as its dialect takes it.
+    """A recorded node with its arguments, in the form of its dialect.
 
     Attributes:
         node: What ran.
@@ -136,7 +136,7 @@ class RecordedCall:
     def reads(
         self, inputs: Sequence[Any], outputs: Sequence[Array], port: int, position: int
     ) -> ElementDependence:
-        """Which elements of its inputs an element of an output is made from.
+        """The input elements that an output element depends on.
 
         Args:
             inputs: What it took, by port, scalars included.
@@ -204,7 +204,7 @@ def recorded_call(
 
 
 def check_restored(node: Node, attrs: dict[str, Any], besides: Sequence[str] = ()) -> None:
-    """Refuse arguments of which only the text was recorded; for `Rerun.operands`.
+    """Refuse arguments that were recorded as text only; for `Rerun.operands`.
 
     Args:
         node, attrs: What is to be run.

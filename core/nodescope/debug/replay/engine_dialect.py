@@ -61,7 +61,7 @@ class EngineRerun:
             raise ReplayError(f"{node.name}: its attributes do not fit its op ({error})") from None
 
     def run(self, node: Node, attrs: dict[str, Any], arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """What the op's impl gives."""
+        """The results of the op's impl."""
         return run_call(_call(node, attrs), arrays)
 
     def reads(

@@ -25,7 +25,7 @@ from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, Execution
 
 Assigns = dict[int, set[tuple[int, int]]]
-"""By the value that is assigned to: the nodes that do so, and what they give."""
+"""By assigned value: the nodes that assign to it, and their results."""
 
 
 class ValueSource(NamedTuple):
@@ -70,7 +70,7 @@ class ExecutionIndex:
         self.values = {row.value.id: row.value.name for row in recording.values()}
         self.last_seq = recording.last_seq()
         self._dropped = recording.dropped().executions > 0
-        # Where steps began that were left out to keep a limit.
+        # Where unobserved steps began.
         self._left_out = [step.start_seq for step in recording.steps() if not step.observed]
         self.edits = {edit.seq: edit for edit in recording.edits()}
         self._edited_at: dict[int, list[int]] = {}
@@ -171,7 +171,7 @@ class ExecutionIndex:
         return source._replace(edited=last) if last > source.seq else source
 
     def sources(self, execution: Execution) -> list[ValueSource]:
-        """Where an execution's inputs came from; of a parameter, what was assigned to it.
+        """Where an execution's inputs came from; for a parameter, its latest assignment.
 
         Raises:
             ReplayError: An input was never written, as far as the recording knows.
@@ -214,7 +214,7 @@ class ExecutionIndex:
         return self.node(number).dialect == ENGINE
 
     def _assigned(self, leaf: Node, execution: Execution) -> list[ValueSource]:
-        """What a leaf holds if nothing but nodes changed it: a value of an earlier execution."""
+        """The content of a leaf if only nodes changed it: a value of an earlier execution."""
         if leaf.role != "parameter" or not leaf.outputs:
             return []
         value = leaf.outputs[0]
@@ -228,7 +228,7 @@ class ExecutionIndex:
         return [] if source is None else [source]
 
     def _assigned_to(self, output: int, wrote: Execution | None) -> int:
-        """What an execution assigned to: the leaf, where that had been assigned to before."""
+        """The leaf that an execution assigned to, and where it was assigned before."""
         while wrote is not None:
             node = self.node(wrote.node, wrote.seq)
             inside = self._kernels_assign.get((node.id, output))

@@ -22,7 +22,7 @@ from nodescope.events import Array
 from nodescope.record.rows import Execution
 
 MOST_ELEMENTS = 1 << 20
-"""Elements of operands and outputs up to which a node is run again to see what it took."""
+"""Elements of operands and outputs up to which a node is run again to find its operands."""
 MOST_BEFORE = 3
 """Executions before the latest one that an operand may be of."""
 MOST_TRIED = 32

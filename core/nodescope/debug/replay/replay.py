@@ -94,7 +94,7 @@ class Replay:
         return self.written(source)
 
     def written(self, source: ValueSource) -> ReplayedValue:
-        """What an execution wrote. Raises `ReplayError`, as `value`."""
+        """The result that an execution wrote. Raises `ReplayError`, as `value`."""
         self._in_time()
         recorded = self.recorded(source)
         if recorded is not None:
@@ -141,7 +141,7 @@ class Replay:
         return self.book.call(execution).run(arrays)
 
     def executions(self, after: int | None = None) -> list[Execution]:
-        """What the step executed up to the replay's moment, in order."""
+        """The executions of the step up to the replay's moment, in order."""
         start = self.first - 1 if after is None else after
         executions = self.recording.executions(max(start, 0), self.last)
         return [execution for execution in executions if execution.step == self.step]
@@ -168,7 +168,7 @@ class Replay:
                 stack.pop()
                 continue
             if not self.book.node(execution.node, execution.seq).is_leaf:
-                self.book.call(execution).check()  # before its inputs are looked for in vain
+                self.book.call(execution).check()  # before searching for its inputs
             waiting = []
             arrays: list[Array] = []
             for source in self._sources(execution):
@@ -189,7 +189,7 @@ class Replay:
         return self._made[target.seq]
 
     def _previewed(self, execution: Execution) -> tuple[Array, ...]:
-        """A leaf's value if its statistics hold all of its elements; else None."""
+        """A leaf's value if its statistics contain all of its elements; else None."""
         node = self.book.node(execution.node, execution.seq)
         if not node.is_leaf or node.inputs:
             return ()

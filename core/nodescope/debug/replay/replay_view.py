@@ -1,4 +1,4 @@
-"""What a replay offers to its parts: to branches, and to the search for operands' sources."""
+"""Replay view: the part of a replay that branches and the search for operands' sources use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captured output: the program's console output, of which the beginning and the end are kept.
+"""Captured output: the beginning and the end of the program's console output.
 
 Invariant: omitted lines are counted and reported where they are missing; a line costs no more than
 a few hundred nanoseconds once the beginning is full.

@@ -14,7 +14,7 @@ from nodescope.record.recording import Recording
 
 
 def gradient_end(recording: Recording, value: int) -> str:
-    """``gradient ends at detach (train.py:12): …``; ``""`` of what is trained, or is no parameter.
+    """``gradient ends at detach (train.py:12): …``; ``""`` if it is trained, or not a parameter.
 
     Args:
         value: The id of the parameter's value.

@@ -35,7 +35,7 @@ class NodeBirths(NamedTuple):
 
 
 class BirthHits(NamedTuple):
-    """What came of the births of a run.
+    """The births of a run, by what they reached.
 
     Attributes:
         harmful: Those that reached something, by node: what reached a weight or a loss first leads.
@@ -52,7 +52,7 @@ class BirthHits(NamedTuple):
         return births[0] if births else None
 
     def note(self) -> str:
-        """That harmless ones were left out; ``""`` if there are none."""
+        """A sentence about harmless births; ``""`` if there are none."""
         if not self.harmless:
             return ""
         names = ", ".join(item.first.node.name for item in self.harmless[:_MOST_NAMED])

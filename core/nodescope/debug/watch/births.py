@@ -1,7 +1,7 @@
-"""Births: where NaN and Inf came about in a run, and what each of them reached.
+"""Births: where NaN and Inf arose in a run, and what each of them reached.
 
 A NaN that a mask takes out again, or a gradient that overflows and is not applied, harms nothing. A
-birth counts if a weight, a loss or a result of the program came to hold what was born.
+birth counts if its NaN or Inf reached a weight, a loss or a result of the program.
 
 Invariant: reads flags of executions only, no elements; the same recording gives the same answer.
 """
@@ -26,11 +26,11 @@ _NONFINITE: Final = HAS_NAN | HAS_INF
 
 
 class Birth(NamedTuple):
-    """A node that made NaN or Inf of what had none.
+    """A node that computed NaN or Inf from operands without any.
 
     Attributes:
         node, seq, step: Which, and when.
-        reached: What came to hold what was born: a weight, a loss for good, or a result that
+        reached: What its NaN or Inf reached: a weight, a loss for good, or a result that
             nothing else reads; ``""`` if it was taken out again, or not applied.
         reached_seq: When, or 0.
     """
@@ -43,7 +43,7 @@ class Birth(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """What a value holds: NaN, or Inf alone; and the births that it comes from, by seq."""
+    """The state of a value: NaN, or Inf alone; and the births that it comes from, by seq."""
 
     nan: bool
     origins: frozenset[int]
@@ -71,7 +71,7 @@ class _Run:
         self._losses: set[int] = set()  # where backward passes began
         self._gradients: set[int] = set()
         self._held: dict[int, _Held] = {}
-        self._variables: dict[int, int] = {}  # by what an update gives: the variable's own value
+        self._variables: dict[int, int] = {}  # by the result of an update: the variable's value
         self._read: set[int] = set()  # values that hold some and that an operation has read
         self._born: dict[int, tuple[Node, int]] = {}
         self._reached: dict[int, tuple[Reached, int]] = {}
@@ -115,7 +115,7 @@ class _Run:
         if node.is_weight:
             self._weights.update(node.outputs)
         for output, port in node.writes:
-            # The second update of a step writes to what the first one gave.
+            # The second update of a step writes to the result of the first one.
             written = node.inputs[port]
             self._variables[node.outputs[output]] = self._variables.get(written, written)
         if node.family == "loss" and node.phase == "forward":
@@ -153,7 +153,7 @@ class _Run:
                 known.setdefault(seq, row.seq)
 
     def _holds(self, node: Node, row: Execution, bad: list[int]) -> _Held:
-        """What the outputs of a node hold."""
+        """The state of a node's outputs."""
         nan = bool(row.flags & HAS_NAN)
         if node.is_leaf:
             known = self._held.get(node.outputs[0]) if node.outputs else None

@@ -19,7 +19,7 @@ _NONFINITE: Final = frozenset({"weight_overflow", "gradient_exploding"})
 
 
 def in_order(verdicts: Sequence[WatchVerdict], broken_seq: int) -> tuple[WatchVerdict, ...]:
-    """The verdicts, each with its cause; those with hits by their first hit, the others as given.
+    """The verdicts, each with its cause; those with hits by their first hit, the others unchanged.
 
     Args:
         broken_seq: Of the birth of NaN or Inf that reached a weight or a loss first, or 0.
@@ -43,7 +43,7 @@ def in_order(verdicts: Sequence[WatchVerdict], broken_seq: int) -> tuple[WatchVe
 
 
 def _place(verdict: WatchVerdict) -> tuple[bool, int]:
-    """What is about losses comes last: it says that something is wrong, not what."""
+    """Verdicts about losses come last: they say that something is wrong, not what."""
     return get(verdict.rule).applies == ("losses",), verdict.found[0].seq
 
 
@@ -62,7 +62,7 @@ def _finite(hit: VerdictHit) -> bool:
 
 
 def _after(verdict: WatchVerdict, seq: int, cause: str) -> tuple[WatchVerdict, str]:
-    """A verdict without what came after a weight or a loss was broken; or all of it, with why."""
+    """A verdict without hits after a weight or a loss was broken; or all of it, with the reason."""
     if get(verdict.rule).applies == ("graph",):
         return verdict, ""
     earlier = tuple(hit for hit in verdict.found if hit.seq < seq)

@@ -130,7 +130,7 @@ def _verdict(
     )  # fmt: skip
 
 
-# Recommended watches of which only what reached something counts.
+# Recommended watches whose hits count only if they reached something.
 _BY_REACH = (RULE, "gradient_exploding")
 
 

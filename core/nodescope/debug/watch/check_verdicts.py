@@ -101,7 +101,7 @@ class WatchVerdict(msgspec.Struct, frozen=True):
 
 
 class CheckReport(msgspec.Struct, frozen=True):
-    """What a check found.
+    """The result of a check.
 
     Attributes:
         program: The script's name.
@@ -138,7 +138,7 @@ class CheckReport(msgspec.Struct, frozen=True):
 
     @property
     def vacuous(self) -> bool:
-        """Whether no watch came to a verdict: there were none, or none could be asked."""
+        """Whether no watch gave a verdict: there were none, or none could be evaluated."""
         return len(self.having("unasked")) == len(self.verdicts)
 
     def having(self, *states: State) -> list[WatchVerdict]:

@@ -1,4 +1,4 @@
-"""Evaluator: which watch applies to which value, and what it finds. Live and recorded alike.
+"""Evaluator: which watch applies to which value, and what it finds; the same live and recorded.
 
 It receives nodes, gradients and executions, in the order of the run. A value whose role in the
 program becomes known only later in its first step (a gradient before `GradientComputed`, a loss
@@ -69,7 +69,7 @@ class _Entry:
         self.outcome.excused.pop(value, None)
 
     def too_early(self, value: int, name: str, reason: str) -> None:
-        """Note that too little of a value was seen so far."""
+        """Note that a value was not seen often enough yet."""
         if value not in self.judged:
             self.outcome.early[value] = (name, reason)
 
@@ -87,7 +87,7 @@ class _Entry:
             return False
         if not self.outcome.watch.select and any(selected.covers(node) for selected in self.about):
             return True
-        # A gradient is also meant by the name of what it is the gradient of.
+        # A gradient is also selected by the name of the value that it belongs to.
         named = chosen.covers(node) or (
             self.gradients and any(chosen.covers(owner) for owner in part.owners)
         )
@@ -106,13 +106,13 @@ class _Entry:
 
 
 class _Part:
-    """What is known of a value.
+    """A value, as far as it is known.
 
     Attributes:
         entries: The watches that apply to it.
-        waits: Its part in the program may yet show; then all of it is held if `waits_whole`.
+        waits: Its role may become known later; until then it is held, whole if `waits_whole`.
         whole, statistics: What is held of it until the next step.
-        settled: Its first step is over; nothing more will show.
+        settled: Its first step is over; its role is final.
     """
 
     __slots__ = (
@@ -138,9 +138,9 @@ class WatchEvaluator:
     """Evaluates watches on executions. Not thread-safe by itself.
 
     Args:
-        watches: What is watched for; ids are given to those without.
+        watches: The watches; those without an id get one.
         on_fault: Takes one line about a watch that was disabled.
-        hold_bytes: How much may be copied of values, until the next step.
+        hold_bytes: Limit of copied values, which are held until the next step.
 
     Attributes:
         covered: Ids of the nodes that watches cover. Executions of others need not be reported.
@@ -162,10 +162,10 @@ class WatchEvaluator:
         self._entries: list[_Entry] = []
         self._parts: dict[int, _Part] = {}
         self._pairs: dict[int, int] = {}  # a value: its gradient
-        self._owned: dict[int, dict[int, None]] = {}  # a gradient: the values that it is of
+        self._owned: dict[int, dict[int, None]] = {}  # a gradient: the values it belongs to
         self._losses: set[int] = set()  # where backward passes began
         self._wanted: set[int] = set()  # values whose gradients are held
-        # The latest sight of a value, and what is left of the one of the step before.
+        # The latest sight of a value, and what is kept of the previous step's.
         self._last: dict[int, tuple[Sight, Sight | None]] = {}
         self._waiting: set[int] = set()
         self.graph = ProgramGraph()
@@ -180,13 +180,13 @@ class WatchEvaluator:
 
     @property
     def outcomes(self) -> tuple[WatchOutcome, ...]:
-        """How it went with each watch so far."""
+        """The results of each watch so far."""
         for entry in self._entries:
             entry.outcome.values = len(entry.values)
         return tuple(entry.outcome for entry in self._entries)
 
     def ongoing(self, watch: int) -> frozenset[int]:
-        """The values of which a watch, by its id, found something when it was asked last."""
+        """The values that a watch, by its id, hit in its last evaluation."""
         return frozenset(
             value for entry in self._entries if entry.outcome.watch.id == watch
             for value in entry.streaks
@@ -205,14 +205,14 @@ class WatchEvaluator:
 
     @property
     def waits(self) -> bool:
-        """Whether a value of this step may still come under a watch."""
+        """Whether a watch may still apply to a value of this step."""
         return bool(self._waiting)
 
     def replace(self, watches: Iterable[Watch]) -> None:
-        """Make these the whole set. A watch that is as it was keeps its state.
+        """Replace the whole set. An unchanged watch keeps its state.
 
         Raises:
-            WatchError: One makes no sense; nothing is changed.
+            WatchError: One is invalid; nothing is changed.
         """
         current = {entry.outcome.watch.id: entry for entry in self._entries}
         pairs = [checked(candidate) for candidate in watches]
@@ -237,7 +237,7 @@ class WatchEvaluator:
         self._plan_all()
 
     def wants(self, node: Node) -> bool:
-        """Whether a watch names this node, or what it is; for kernels, which may cover it."""
+        """Whether a watch names this node or its kind; for kernels, which may cover it."""
         part = _Part(node, 0) if node.outputs else None
         roles = (_roles(part, loss=False) if part is not None else frozenset()) - {"values"}
         for entry in self._entries:
@@ -322,7 +322,7 @@ class WatchEvaluator:
             self._plan(part)
 
     def _plan(self, part: _Part) -> None:
-        """Determine the watches of a value, and what is held of it."""
+        """Determine the watches of a value, and how much of it is held."""
         node = part.node
         owned = self._owned.get(part.value, {})
         part.owners = tuple(self._parts[value].node for value in owned if value in self._parts)
@@ -366,7 +366,7 @@ class WatchEvaluator:
 
         Args:
             outputs: Gives what is known of the value at an output port.
-            inputs: Gives what the node was given.
+            inputs: Returns the inputs of the node.
             only: Ids of the watches to evaluate; None for all.
             attrs: The attributes of this execution, where they are not the node's.
         """
@@ -405,7 +405,7 @@ class WatchEvaluator:
         return hits
 
     def step_finished(self) -> None:
-        """A training step is over: what has not shown its part by now is what it is."""
+        """A training step is over: the roles of its values are final."""
         for value in self._waiting:
             part = self._parts[value]
             part.settled = True
@@ -512,7 +512,7 @@ class WatchEvaluator:
         self._on_fault(f"watch {describe(entry.outcome.watch)} was disabled: {entry.outcome.fault}")
 
 
-# What a value may turn out to be, within its first step.
+# Roles that a value may get within its first step.
 _LATER: Final[dict[str, frozenset[Target]]] = {
     "leaf": frozenset({"gradients", "weight_gradients"}),
     "backward": frozenset({"gradients", "weight_gradients"}),
@@ -522,7 +522,7 @@ _LATER: Final[dict[str, frozenset[Target]]] = {
 
 
 def _is_seed(node: Node) -> bool:
-    """Whether a backward pass begins with what a node gives: given by the program, or one."""
+    """Whether a backward pass begins with a node's result: a gradient from the program, or ones."""
     begins = node.is_leaf or "begins" in traits_of(node.op).effects
     return node.phase == "backward" and begins
 
@@ -550,7 +550,7 @@ def _roles(part: _Part, *, loss: bool) -> frozenset[Target]:
 
 
 def _broken(sight: Sight) -> bool:
-    """Whether there are NaN or Inf, whose places somebody will want to know."""
+    """Whether there are NaN or Inf, whose positions are reported."""
     try:
         return bool(sight.summary.nan_count or sight.summary.inf_count)
     except MissingData:

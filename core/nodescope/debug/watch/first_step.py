@@ -11,7 +11,7 @@ from typing import Final
 from nodescope.events import Event, RunFinished, StepFinished
 
 WORD: Final = "recommended"
-"""What is written in the place of a watch, for all that are recommended."""
+"""The word that stands for all recommended watches."""
 
 
 class FirstStepProbe:

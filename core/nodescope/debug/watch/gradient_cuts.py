@@ -1,7 +1,7 @@
 """Gradient cuts: where the path from a parameter to the loss is cut, in words.
 
 Invariant: reads the graph and the program's source only. What may well be meant, such as what
-stands in a ``no_grad`` block, is no cut.
+is in a ``no_grad`` block, is not a cut.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Cut(NamedTuple):
         node: The node at which it shows.
         words: What is wrong there, and how to mend it.
         by: What cuts: ``detach``, ``numpy``, or an op.
-        line: Where that stands, or 0.
+        line: Its line, or 0.
     """
 
     node: Node
@@ -111,7 +111,7 @@ def _below(graph: ProgramGraph, weight: Node) -> list[Node]:
 
 
 def _is_explicit(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a node stands in a ``no_grad`` block: who writes that wants no gradient."""
+    """Whether a node is in a ``no_grad`` block, where no gradient is intended."""
     tree = graph.tree(node.source)
     return (
         tree is not None and node.source is not None and within(tree, node.source.line, "no_grad")
@@ -147,7 +147,7 @@ def _line(node: Node) -> int:
 
 
 def _left(graph: ProgramGraph, below: list[Node]) -> Cut | None:
-    """Values that left the graph as arrays or numbers, and the data that was made of them."""
+    """Values that left the graph as arrays or numbers, and the data made from them."""
     ends = [node for node in below if not any(
         reader.phase == "forward" for reader in graph.readers(node.outputs[0]))]  # fmt: skip
     return _made_of(graph, ends)

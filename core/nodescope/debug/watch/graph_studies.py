@@ -44,7 +44,7 @@ class Studies:
         return over or self.young or self._version != graph.version
 
     def verdicts(self, graph: ProgramGraph, over: bool) -> list[Verdict]:
-        """What it says now."""
+        """Its verdicts now."""
         self._runs += 1
         self._version = graph.version
         verdicts = list(self._judge(graph, over))

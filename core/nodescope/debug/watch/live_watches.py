@@ -35,7 +35,7 @@ RECENT: Final = 8  # hits of a watch that are reported
 
 
 class WatchEnd(SystemExit):
-    """A watch with the action ``end`` found what it looks for: the run ends here."""
+    """A watch with the action ``end`` was hit: the run ends here."""
 
 
 class LiveWatches:

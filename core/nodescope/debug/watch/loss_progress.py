@@ -28,7 +28,7 @@ class _Course:
 
 
 class LossProgress:
-    """What the losses that a rule has seen did, from the first steps to the latest."""
+    """The course of the losses that a rule has seen, from the first steps to the latest."""
 
     def __init__(self) -> None:
         self._courses: dict[int, _Course] = {}

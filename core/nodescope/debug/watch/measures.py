@@ -62,7 +62,7 @@ def _part_of_mean(magnitudes: Array, total_count: int) -> float:
 
 
 def _abs_mean_bounds(value: ObservedContent) -> tuple[float, float]:
-    """Between what the mean magnitude lies, by the summary alone."""
+    """Bounds of the mean magnitude, from the summary alone."""
     summary = value.summary
     finite_count = value.size - summary.nan_count - summary.inf_count
     if summary.norm is None or summary.mean is None or summary.min is None or summary.max is None:

@@ -30,11 +30,11 @@ _NUMBERS: Final = "biufcV"
 
 
 class MissingData(Exception):
-    """The rule needs what is not there; the text says what."""
+    """The rule needs data that is missing; the text says which."""
 
 
 class NotYet(MissingData):
-    """Too little of a value was seen to judge it; the text says what is needed, and what there was.
+    """A value was not seen often enough to judge it; the text says what is needed, and was there.
 
     It counts only if the value is never judged.
     """
@@ -83,7 +83,7 @@ class Live:
 
     @property
     def held(self) -> HeldArray:
-        """The array, of which nothing may be fetched yet. Raises `MissingData`."""
+        """The array, which may not have been fetched yet. Raises `MissingData`."""
         if not isinstance(self._given, np.ndarray | LazyArray):
             self._given = _available(LazyArray, self._given)
         return self._given
@@ -113,7 +113,7 @@ class Live:
 
 
 def _available(read: Callable[[Any], Any], array: Any) -> Any:
-    """``read(array)``; what a library raises as `MissingData`."""
+    """``read(array)``; errors of a library become `MissingData`."""
     try:
         return read(array)
     except ArrayError as error:
@@ -177,7 +177,7 @@ class ObservedContent:
 
     @property
     def readable(self) -> HeldArray:
-        """The full array, of which nothing may be fetched yet. Raises `MissingData`."""
+        """The full array, which may not have been fetched yet. Raises `MissingData`."""
         held = self.source.held if isinstance(self.source, Live) else None
         if isinstance(held, LazyArray) and held.dtype.kind in _NUMBERS:
             return held
@@ -209,7 +209,7 @@ class ObservedContent:
         return freed
 
     def hold(self, *, whole: bool, statistics: bool, room: int) -> int:
-        """Release the array, but keep what is requested of it; returns the size in bytes."""
+        """Release the array, but keep the requested part; return its size in bytes."""
         source, nbytes = self.source.keep(whole, room) if self.source is not None else (None, 0)
         if statistics and source is None and self._summary is None and self.source is not None:
             self._summary = self.source.summary()
@@ -228,7 +228,7 @@ class Sight(ObservedContent):
         roles: What the value is.
         time_ns: Nanoseconds since the run began, without those that a debugger held it.
         owner: Of a gradient: the name of the node whose value it is the gradient of.
-        inputs: Gives what the node was given, by input port.
+        inputs: Returns the inputs of the node, by port.
         before: The same value in the step before, or None in its first.
         gradient: Gives the latest gradient of the value, or None where none is known.
         written: Whether some node of the program writes to the value.

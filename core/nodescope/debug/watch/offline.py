@@ -75,18 +75,18 @@ class Asking:
         return self._evaluator.watches
 
     def ongoing(self, watch: int) -> frozenset[int]:
-        """The values of which a watch, by its id, found something when it was asked last."""
+        """The values that a watch, by its id, hit in its last evaluation."""
         return self._evaluator.ongoing(watch)
 
     def __iter__(self) -> Iterator[Hit]:
         return self._hits
 
     def first(self) -> Hit | None:
-        """The first hit that was not given yet, or None; what comes after it is not read."""
+        """The first hit that was not returned yet, or None; nothing after it is read."""
         return next(self._hits, None)
 
     def coverage(self) -> Coverage:
-        """What could be judged, of what was read so far."""
+        """What could be judged so far."""
         return Coverage(self._level, self._evaluator.outcomes, self._dropped, self._left)
 
     def _run(self) -> Iterator[Hit]:
@@ -197,7 +197,7 @@ class Coverage(msgspec.Struct, frozen=True):
     left: int = 0
 
     def words(self) -> list[str]:
-        """One line for each watch and reason that kept it from being asked, and what was lost."""
+        """One line for each watch and reason why it could not be evaluated, and what was lost."""
         lines: list[str] = []
         for outcome in self.outcomes:
             name = describe(outcome.watch).partition(" -> ")[0]
@@ -219,7 +219,7 @@ class Coverage(msgspec.Struct, frozen=True):
 
 
 class RecordedContent:
-    """A value as a recording has it. What was read stays readable, so nothing is ever copied."""
+    """A value in a recording. It stays readable, so nothing is ever copied."""
 
     __slots__ = ("_recording", "_seq", "_value")
 

@@ -40,7 +40,7 @@ class WatchOutcome(msgspec.Struct):
     fault: str = ""
 
     def excuses(self) -> str:
-        """What was found and is not counted, in words; or ``""``."""
+        """Findings that are not counted, in words; or ``""``."""
         if not self.excused:
             return ""
         names = [name for name, _ in self.excused.values()]

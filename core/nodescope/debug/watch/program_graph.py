@@ -1,4 +1,4 @@
-"""Program graph: what the nodes of a run are made from and what reads them, as rules see it.
+"""Program graph: the producers and readers of the values of a run, as rules see them.
 
 It is made of definitions, so it is the same live and recorded, and costs nothing at run time.
 
@@ -60,7 +60,7 @@ class ProgramGraph:
         self._readers: dict[int, dict[int, None]] = {}
         self._to_loss: tuple[int, frozenset[int]] = (-1, frozenset())
 
-    # What is known
+    # Definitions
 
     def define(self, node: Node) -> None:
         """Take in a new node, or a new definition of a known one."""
@@ -103,7 +103,7 @@ class ProgramGraph:
     # Questions
 
     def maker(self, value: int) -> Node | None:
-        """The node that gives a value."""
+        """The node that computes a value."""
         return self.nodes.get(self._makers.get(value, 0))
 
     def readers(self, value: int) -> list[Node]:
@@ -142,7 +142,7 @@ class ProgramGraph:
         return value
 
     def given(self, value: int) -> Node | None:
-        """The node whose numbers a value holds, past what only moves, copies or converts them."""
+        """The node whose numbers a value holds, past nodes that only move, copy or convert them."""
         maker, seen = self.maker(value), {value}
         while maker is not None and _hands_on(maker) and maker.inputs[0] not in seen:
             seen.add(maker.inputs[0])
@@ -150,7 +150,7 @@ class ProgramGraph:
         return maker
 
     def reaches_loss(self, node: Node) -> bool:
-        """Whether a loss is computed from what a node gives, or it is a loss itself."""
+        """Whether a loss is computed from a node's result, or the node is a loss itself."""
         version, ids = self._to_loss
         if version != self.version:
             ids = frozenset(self._above(self.losses))
@@ -173,7 +173,7 @@ class ProgramGraph:
             if maker is None or maker.id in ids or maker.id == without:
                 continue
             ids.add(maker.id)
-            if not maker.writes:  # what was written to is another step's
+            if not maker.writes:  # a written value belongs to another step
                 todo += maker.inputs
         return ids
 
@@ -190,7 +190,7 @@ class ProgramGraph:
         return next((node for node in nodes if node.source == traced.source), None)
 
     def updates(self, node: Node) -> bool:
-        """Whether what a node gives is written to a variable, or comes back to the node itself."""
+        """Whether a node's result is written to a variable, or returns to the node itself."""
         todo, seen = [node], {node.id}
         while todo:
             for value in (current := todo.pop()).outputs:
@@ -225,12 +225,12 @@ def _hands_on(node: Node) -> bool:
 
 
 def changes_shape_only(node: Node) -> bool:
-    """Whether a node gives the elements that it is given, in another shape."""
+    """Whether a node returns the elements of its input in another shape."""
     return node.family == "layout" and len(node.inputs) == 1
 
 
 def elementwise(node: Node) -> bool:
-    """Whether each element of the result is made from those at its place."""
+    """Whether each element of the result depends only on those at its position."""
     return node.family in ("elementwise", "activation") and not traits_of(node.op).updates
 
 

@@ -30,7 +30,7 @@ class Fate(NamedTuple):
 
 
 def fate(tree: ast.Module, line: int) -> Fate | None:
-    """The fate of what the statement at a line computes; None where it is or may be used."""
+    """What becomes of the result of the statement at a line; None if it is or may be used."""
     place = _statement(tree, line)
     if place is None:
         return None
@@ -95,7 +95,7 @@ def call_at(tree: ast.Module, line: int, *names: str) -> str:
 
 
 def within(tree: ast.Module, line: int, name: str) -> bool:
-    """Whether a line stands in a ``with`` block, or a function, of such a call: ``no_grad``."""
+    """Whether a line is in a ``with`` block, or a function, of such a call: ``no_grad``."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.With | ast.FunctionDef):
             continue
@@ -185,7 +185,7 @@ def _stores(node: ast.AST, name: str) -> bool:
 
 
 def repeats(tree: ast.Module, line: int) -> bool:
-    """Whether a line stands in a loop whose rounds give its calls the same arguments.
+    """Whether a line is in a loop whose rounds pass the same arguments to its calls.
 
     Loops that train are left out: their rounds differ.
     """

@@ -65,7 +65,7 @@ def recommend(
     values: Iterable[Value] = (),
     actions: tuple[Action, ...] = ("stop",),
 ) -> list[Recommended]:
-    """The recommended watches for a program of these nodes, in order of how much they tell.
+    """The recommended watches for a program of these nodes, the most informative first.
 
     Args:
         nodes: Every node that is known.
@@ -86,7 +86,7 @@ def recommend(
 
 
 def candidates() -> list[Watch]:
-    """Every watch that may be recommended, for a program of which nothing is known yet."""
+    """Every watch that may be recommended, for a program that is not known yet."""
     return [Watch(name) for name, _ in _suits()]
 
 

@@ -14,7 +14,7 @@ _LAYERS: Final = frozenset({"matmul", "conv1d", "conv2d"})
 
 
 def rectifies(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a node is a layer's ReLU; written out, it counts if a layer reads what it gives.
+    """Whether a node is a layer's ReLU; a hand-written one counts if a layer reads its result.
 
     Losses and penalties take maxima, too.
     """
@@ -53,7 +53,7 @@ def _is_above_zero(graph: ProgramGraph, test: int, value: int) -> bool:
 
 
 def _feeds_layer(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a layer with a weight reads what is made of it, element by element."""
+    """Whether a layer with a weight reads its result, perhaps after elementwise operations."""
     todo, seen = [node], {node.id}
     while todo:
         for value in todo.pop().outputs:

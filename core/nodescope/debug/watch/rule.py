@@ -70,7 +70,7 @@ def needs_steps(needed: int, had: int) -> NotYet:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found.
+    """A finding of a rule.
 
     Attributes:
         text: In words, with the numbers; the node's name is added by who reports it.
@@ -83,7 +83,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a rule about the graph says of a node.
+    """The verdict of a graph rule on a node.
 
     Attributes:
         node: Whose first output it is about.
@@ -148,7 +148,7 @@ class Parameter:
         return self.check(float(match[1]) * units.get(unit, 1))
 
     def check(self, setting: Setting) -> Setting:
-        """The setting as the rule takes it.
+        """The setting in the form that the rule takes.
 
         Raises:
             WatchError: It is of another kind, or out of bounds.
@@ -212,7 +212,7 @@ def percent(name: str, default: float | None, about: str) -> Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A case of the conformance suite, and of the documents: what a rule says to what it sees.
+    """A case of the conformance suite, and of the documents: values, and the expected findings.
 
     Attributes:
         steps: What is seen in each step: one array, or arrays by the name of their nodes. A node

@@ -55,7 +55,7 @@ def layer_of(graph: ProgramGraph, weight: int) -> tuple[int, ...]:
 def place_of(
     graph: ProgramGraph, layer: Collection[int], trained: Collection[int], idle: Collection[int]
 ) -> Place:
-    """Where a layer stands.
+    """The position of a layer.
 
     Args:
         layer: The values of its parameters.

@@ -198,7 +198,7 @@ def describe(watch: Watch) -> str:
 def parse_watch(spec: str) -> Watch:
     """Read ``[off] RULE[(NAME=SETTING, ...)] [on SELECTION] [patience N] [-> ACTION, ...]``.
 
-    Settings with spaces, commas or parentheses stand in double quotes. Without actions it stops.
+    Settings with spaces, commas or parentheses are in double quotes. Without actions it stops.
 
     Raises:
         WatchError: It cannot be understood; ``column`` points at the fault.
@@ -358,7 +358,7 @@ class _Reader:
             raise self.error(self.at, "unexpected text after the actions")
         return tuple(actions)
 
-    # What the text is made of.
+    # The tokens of the text.
 
     def content(self, expected: str, pattern: re.Pattern[str] = _BARE) -> str:
         if self.text[self.past_blanks() : self.at + 1] != '"':

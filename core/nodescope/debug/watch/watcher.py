@@ -199,7 +199,7 @@ class Watcher:
             return Live(outputs[port]) if port < len(outputs) else None
 
         def inputs() -> tuple[ObservedContent, ...]:
-            # What was overwritten in place no longer holds what the node was given.
+            # Values that were overwritten in place no longer hold the node's inputs.
             # Of the engine's updates, live and recorded content are judged alike as they are.
             in_place = event.node.writes and event.node.dialect != OWN
             outputs = {id(array) for array in event.outputs} if in_place else set()

@@ -42,7 +42,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Cause:
-    """One element of one value, and how it came to be.
+    """One element of one value, and its origin.
 
     Attributes:
         kind: ``birth`` (NaN, Inf or zero of operands that are none), ``passed`` (on from an

@@ -24,7 +24,7 @@ class Flow:
     """NaN and Inf of one step.
 
     Attributes:
-        origins: By seq of what holds NaN or Inf: the births that it is from.
+        origins: By seq of an execution with NaN or Inf: the births it comes from.
         fed: By seq: the inputs that hold NaN or Inf, of executions that have such.
         healers: By seq of what holds NaN or Inf: the executions that read it and gave none.
         spread: Seqs of what was read by an execution that has NaN or Inf.
@@ -40,11 +40,11 @@ class Flow:
     executions: dict[int, Execution] = field(default_factory=dict)
 
     def reached(self, birth: int) -> list[int]:
-        """What has its NaN or Inf from a birth, in order; the birth itself left out."""
+        """Executions whose NaN or Inf comes from a birth, in order, without the birth itself."""
         return [seq for seq, births in self.origins.items() if birth in births and seq != birth]
 
     def ends(self, birth: int) -> list[int]:
-        """Where what a birth gave ends: nothing with NaN or Inf was made of it."""
+        """Where the NaN or Inf of a birth ends: no result computed from it has any."""
         return [seq for seq in (birth, *self.reached(birth)) if seq not in self.spread]
 
     def is_healed(self, birth: int) -> bool:
@@ -52,7 +52,7 @@ class Flow:
         return all(self.healers.get(seq) for seq in self.ends(birth))
 
     def with_births(self, births: Sequence[int]) -> Flow:
-        """The same, with births that are also fed; found by their elements."""
+        """The same, with births that also have NaN or Inf inputs; found by their elements."""
         born = set(births)
         origins: dict[int, frozenset[int]] = {}
         for seq in sorted(self.origins):
@@ -64,15 +64,15 @@ class Flow:
         return replace(self, origins=origins)
 
     def births(self) -> list[int]:
-        """Everything that something is from, in order."""
+        """All births, in order."""
         return sorted(frozenset().union(*self.origins.values()))
 
 
 def flow_of(book: ExecutionIndex, executions: Sequence[Execution]) -> Flow:
     """The flow of NaN and Inf through executions in order.
 
-    What has NaN or Inf and was given none is a birth; whether one is also born of NaN or Inf takes
-    elements to tell: see `nodescope.debug.why.spread`.
+    An execution with NaN or Inf and without any in its inputs is a birth. Births among those with
+    NaN or Inf inputs are found by elements: see `nodescope.debug.why.spread`.
     """
     flow = Flow()
     for execution in executions:

@@ -19,7 +19,7 @@ Numbers = list[Any] | np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Birth:
-    """How a number came to be.
+    """The origin of a number.
 
     Attributes:
         kind: A short word for it: ``log of a negative``, ``0/0``, ``overflow`` …
@@ -190,7 +190,7 @@ def _inf(op: str, numbers: Numbers, dtype: str, terms: Numbers | None, count: in
         return Birth("arctanh of 1", f"arctanh of {number_text(numbers[0])}", 0, "outside")
     largest = _largest(dtype)
     beyond = f", above the largest {dtype}, {largest}" if largest else ""
-    # What was added says more than what it was made of: the largest factor may be another term's.
+    # Terms say more than their factors: the largest factor may belong to another term.
     weighed = real if terms is None or not len(terms) else [_size(term) for term in terms]
     blame = int(np.argmax([abs(weight) if weight == weight else 0.0 for weight in weighed]))
     if terms is not None and len(terms) > 2:

@@ -200,7 +200,7 @@ def ranked(op: str, candidates: Sequence[Candidate], result: Any) -> list[Candid
         if ranking == "exp":
             return -float(candidate.number), -size
         if op in ("power", "float_power") and not size:
-            return -math.inf, 0.0  # whatever it is of, it is 1
+            return -math.inf, 0.0  # it is 1 whatever the value
         if ranking == "factor" and size:
             return -abs(math.log(size)) if math.isfinite(size) else -math.inf, -size
         return 0.0, -size

@@ -25,7 +25,7 @@ _STATES = ("nan", "inf")
 
 
 class Given(NamedTuple):
-    """What an operation that raised was given.
+    """The inputs of an operation that raised.
 
     Attributes:
         operands: Of each input the element that would be asked about, the suspicious ones first.
@@ -58,7 +58,7 @@ def inputs_of(points: ValueTracer, execution: Execution) -> Given:
     arrays: list[np.ndarray[Any, Any]] = []
     for port, value in enumerate(node.inputs):
         name = book.values.get(value, f"value {value}")
-        # In an unobserved step, the inputs stand under the seq of the execution itself.
+        # In an unobserved step, the inputs are stored under the seq of the execution itself.
         kept = book.recording.array(value, execution.seq)
         source = book.operand(execution, port, value) if kept is None else None
         point = Point(value, execution) if source is None else point_of(source)

@@ -144,7 +144,7 @@ def _operand(operand: Operand) -> str:
 
 
 def born_label(birth: Born, nth: int) -> str:
-    """What a birth is among those of its step, of which the first come first."""
+    """The rank of a birth among those of its step, the first one first."""
     if birth.fate == "healed":
         return "healed"
     if birth.kind == "number":
@@ -170,7 +170,7 @@ def fate_words(birth: Born) -> str:
 
 
 def others_words(births: Sequence[Born]) -> str:
-    """What else was born in the step: ``2 further origins, all of them healed``; or ``""``."""
+    """The other births of the step: ``2 further origins, all of them healed``; or ``""``."""
     others = births[1:]
     if not others:
         return ""

@@ -57,7 +57,7 @@ def _product(one: Shape, other: Shape, name: str, other_name: str) -> str:
 
 
 def _added(shapes: Sequence[Shape], names: Sequence[str], one: int, other: int) -> str:
-    """What is added to a product, such as a bias."""
+    """The term added to a product, such as a bias."""
     if one == 0:
         return ""
     columns = shapes[other][-1] if len(shapes[other]) > 1 else shapes[one][0]

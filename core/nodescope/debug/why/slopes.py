@@ -1,4 +1,4 @@
-"""Slopes of zero: a gradient ends where a function is flat for the number that it was given.
+"""Slopes of zero: a gradient ends where a function is flat at its input.
 
 In a backward pass a ``where`` puts a constant zero in the place of what arrives; who chose that was
 a comparison of the forward pass's number, which is followed here instead of the constant. So is the
@@ -97,7 +97,7 @@ def _of_test(
     if not traced:
         return None
     if op in _LOGICAL and backward:
-        # Such as ``isnan(x) or x > 0``: what was compared tells more, and so comes first.
+        # Such as ``isnan(x) or x > 0``: the comparison is more informative, and so comes first.
         numbers = " and ".join(number_text(candidate.number) for candidate in candidates)
         return Step(f"{op} of {numbers}", None, traced)
     dtype = np.dtype(bool)

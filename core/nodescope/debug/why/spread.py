@@ -39,19 +39,19 @@ _FATES: dict[Fate, int] = {"loss": 0, "weights": 1, "used": 2, "unused": 3, "hea
 
 @dataclass(frozen=True)
 class Born:
-    """A node that made NaN or Inf of operands that were finite.
+    """A node that computed NaN or Inf from finite operands.
 
     Attributes:
         node, seq: Its name, and which execution.
         at: The first such element; None if no array could be had.
         words: How, with the numbers.
-        kind: The same in a short word; ``data`` for what entered so, ``number`` for one that the
-            program wrote down, ``unknown`` without arrays.
+        kind: The same in a short word; ``data`` for input data, ``number`` for a literal of the
+            program, ``unknown`` without arrays.
         ranges: What was in its inputs.
-        reached: How many nodes of the step have it directly or indirectly from here.
+        reached: How many nodes of the step got it directly or indirectly from here.
         source: The user's line.
-        fate: What it reached in its step: the ``loss``; else ``weights``; ``healed`` if nodes that
-            give neither NaN nor Inf read all that came of it; ``used`` or ``unused`` otherwise.
+        fate: What it reached in its step: the ``loss``; else ``weights``; ``healed`` if all readers
+            of its results return neither NaN nor Inf; ``used`` or ``unused`` otherwise.
         ends: Names of the weights, or of the nodes that healed it.
         made_of: Value and seq of the NaN or Inf that its operands were made of, though they are
             finite: a zero may be the count of elements that equal each other, of which NaN has
@@ -73,7 +73,7 @@ class Born:
 
 @dataclass(frozen=True)
 class Passed:
-    """A node that has NaN or Inf from its inputs, or from what these were made of.
+    """A node that got NaN or Inf from its inputs, or from their operands.
 
     Attributes:
         node, seq: Its name, and which execution.
@@ -87,7 +87,7 @@ class Passed:
 
 @dataclass(frozen=True)
 class Healed:
-    """A node that took NaN or Inf, and gave none.
+    """A node that read NaN or Inf, and returned none.
 
     Attributes:
         node, seq: Its name, and which execution.
@@ -288,7 +288,7 @@ def _born(
 
 
 def _made_of(flow: Flow, born: Born) -> ValueSource | None:
-    """What a birth was made of that is NaN or Inf, if that is of this step."""
+    """The NaN or Inf that a birth was computed from, if it is of this step."""
     value, seq = born.made_of or (0, 0)
     execution = flow.executions.get(seq)
     return None if execution is None else ValueSource(value, execution)

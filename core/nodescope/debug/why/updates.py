@@ -23,7 +23,7 @@ from nodescope.debug.why.value_tracing import Opened, ValueTracer
 from nodescope.errors import ReplayError
 
 MOST_STEPS = 16
-"""The last updates of a weight that are looked into."""
+"""The number of latest updates of a weight that are examined."""
 _MOST_DEEP = 64
 _SAME = ("astype", "copy", "positive", "reshape", "identity", "detach", "read")
 
@@ -49,7 +49,7 @@ class Term:
 
     @property
     def amount(self) -> float:
-        """What it adds to the new element."""
+        """Its contribution to the new element."""
         return self.coefficient * self.number
 
 
@@ -150,7 +150,7 @@ def _terms(
 def _followed(
     tracer: ValueTracer, opened: Opened, position: int
 ) -> list[tuple[int, int, float]] | None:
-    """Ports, positions and factors of the operands whose sum an element is; None of other ops."""
+    """Ports, positions and factors of the operands that sum to an element; None for other ops."""
     assert opened.call is not None
     op = opened.node.op
     reads = opened.call.reads(opened.args, opened.outs, opened.port, position).reads
@@ -215,7 +215,7 @@ def words_of(updates: list[Update]) -> str:
 
 
 def _amounts(updates: list[Update]) -> dict[str, float]:
-    """What each source added in all steps together, by its name in words."""
+    """The contribution of each source over all steps, by its name in words."""
     lists: dict[str, list[float]] = {}
     for update in updates:
         for term in update.terms:

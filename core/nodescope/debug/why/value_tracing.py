@@ -178,7 +178,7 @@ class ValueTracer:
         return _opened(node, call, arrays, points, outs, node.outputs.index(point.value))
 
     def _inside(self, point: Point, opened: Opened) -> Point | None:
-        """The value inside of a kernel or branch that the node gives out; None of other nodes."""
+        """The value inside a kernel or branch that the node returns; None for other nodes."""
         assert opened.call is not None
         if opened.node.op not in ("fused", "cond"):
             return None
@@ -229,7 +229,7 @@ class ValueTracer:
         return None if inner is None else (inner, position)
 
     def _round(self, point: Point, opened: Opened, position: int) -> tuple[Point, int] | None:
-        """The value that the last iteration of a while loop gave, or what the loop was given."""
+        """The result of the last iteration of a while loop, or the loop's own input."""
         assert opened.call is not None
         key = (opened.node.id, id(point.frame) if point.frame else point.execution.seq)
         if key not in self._loops:

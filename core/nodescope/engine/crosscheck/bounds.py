@@ -3,7 +3,7 @@
 The reference runs the kernel's nodes with NumPy and disturbs what each node that is not exact gives
 by the bound that is stated for it, up, down and at random. What the kernel's outputs do then is the
 range in which a back end's results must lie; an element that becomes NaN or infinite, or another
-integer, in some of these runs and not in others stands on an edge, and says nothing.
+integer, in some of these runs and not in others is on an edge, and is not judged.
 
 Invariant: nodes that are exact are not disturbed, so that a kernel of such nodes alone has no room.
 """

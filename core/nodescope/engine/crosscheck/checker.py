@@ -79,7 +79,7 @@ class CrossCheck:
             lowering: What was called.
             graph: The run's id of its graph.
             step: The training step.
-            feeds: What it was given: arrays, and Python floats.
+            feeds: Its inputs: arrays, and Python floats.
             observed: What it gave; None if nobody observed it.
         """
         with self._lock:

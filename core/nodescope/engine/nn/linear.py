@@ -141,7 +141,7 @@ class Dropout(Module):
 
 
 def generator_of(rng: Generator | np.random.Generator | int) -> Generator:
-    """A generator of masks from what a layer was given."""
+    """A generator of masks from the argument of a layer."""
     if isinstance(rng, Generator):
         return rng
     return Generator(int(rng.integers(2**63)) if isinstance(rng, np.random.Generator) else rng)

@@ -38,7 +38,7 @@ _NEVER: Final = 1 << 62
 # that is over before anybody notices a delay is observed whole.
 _DEFAULT_SHARE, _UNNOTICED_NS = 0.5, 40e6
 _MOST_NODES: Final = 10_000
-# The nodes of a document that is written while the run goes on, and how often it is.
+# The number of nodes in a document that is written during the run, and how often.
 _FEW_NODES, _TELLING_NS = 100, 2_000_000_000
 # The cost of calling the recorder and of reading the clock, which is not measured.
 _CALL_NS: Final = 300
@@ -99,7 +99,7 @@ class Governor:
     # ------------------------------------------------------------ the policy
 
     def govern(self, recorder: Recorder) -> None:
-        """Decide for a recorder, whose policy this is, before anything reaches it."""
+        """Become the policy of a recorder, before anything reaches it."""
         self._recorder, self._levels, self._lock = recorder, recorder.levels, recorder.lock
         self._bus.leaves_out, self._bus.leaves_out_call = self._leaves_out, self._leaves_out_call
         self.started()
@@ -184,7 +184,7 @@ class Governor:
             self._wanted = not event.observed
 
     def demand(self) -> None:
-        """Say on the bus what the recorder needs; while everything is kept, every step."""
+        """Declare on the bus what the recorder needs; while everything is kept, every step."""
         levels = self._levels
         whole = "recording everything was requested" if levels.everything else ""
         # Nodes that were chosen keep their arrays; a node that has not run yet may be one of them.
@@ -286,12 +286,12 @@ class Governor:
         return off or self._concluded
 
     def _open(self, state: _State, before: StepCost) -> None:
-        """Begin a step, a call, or what is between them; deciding is charged to observing."""
+        """Begin a step, a call, or the time between them; the decision is charged to observing."""
         self._state, self._began = state, self._totals()
         self.sampling.decided(self._began.wall_ns - before.wall_ns)
 
     def _close(self) -> StepCost:
-        """End what was begun; the totals."""
+        """End it; return the totals."""
         now, sampling = self._totals(), self.sampling
         cost = now.since(self._began)
         if self._state == "observed":
@@ -326,7 +326,7 @@ class Governor:
             self._recorder.add(self.governed(_FEW_NODES))
 
     def tell_counts(self) -> None:
-        """Record the counts of steps, if they changed, for somebody who looks."""
+        """Record the counts of steps, if they changed, for a reader who is looking."""
         counts = (self._steps()[0], self.sampling.calls)
         if not self._concluded and counts != self._told_counts:
             self._told_counts = counts
@@ -371,7 +371,7 @@ class Governor:
         return self.sampling.steps + current, self.sampling.left_out + left_out
 
     def conclude(self, error: str = "") -> None:
-        """Say at the end of the run what was left out; once."""
+        """Report at the end of the run what was left out; once."""
         with self._deciding:
             if self._concluded:
                 return
@@ -390,7 +390,7 @@ class Governor:
 
 
 def check_slowdown(limit: float | None) -> None:
-    """Check a limit as a person gives it; None is none.
+    """Check a limit given by a person; None for no limit.
 
     Raises:
         UsageError: The limit is not a number above 1.

@@ -74,7 +74,7 @@ class StepSampling:
         self._dice = random.Random(7)
         self._patience = self._dice.random()
 
-    # ------------------------------------------------------------ what is known
+    # ---------------------------------------------------------------- state
 
     @property
     def measured(self) -> bool:
@@ -120,7 +120,7 @@ class StepSampling:
         return self._share * (self.limit - 1) * self.model.plain_ns
 
     def _left_ns(self, more_ns: float = 0.0) -> float:
-        """What is left of the allowance of the whole run and of so much more of the program."""
+        """The rest of the allowance of the whole run, and of a further stretch of the program."""
         return self._share * (self.limit - 1) * (self.program_ns + more_ns) - self.extra_ns
 
     # ------------------------------------------------------------ what happened

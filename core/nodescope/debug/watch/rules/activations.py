@@ -9,7 +9,7 @@ from nodescope.debug.watch.layer_units import by_unit, unit_finding
 from nodescope.debug.watch.observation import Sight, numbers
 from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, percent, plain
 
-# Between what an activation's results lie.
+# Bounds of an activation's results.
 _BOUNDS = {
     "tanh": (-1.0, 1.0), "sigmoid": (0.0, 1.0), "erf": (-1.0, 1.0), "softsign": (-1.0, 1.0),
     "hardsigmoid": (0.0, 1.0), "relu6": (0.0, 6.0),

@@ -46,7 +46,7 @@ class _Average:
 
 def _begin(settings: Settings) -> Look:
     least = settings["share"] / 100
-    averages: dict[int, _Average] = {}  # by the value that an average gives
+    averages: dict[int, _Average] = {}  # by the value of an average
     from_weights: set[float] = set()  # the decays of averages that did not begin at zero
 
     def look(sight: Sight) -> Finding | None:
@@ -98,7 +98,7 @@ def _judge(
 
 
 def _is_kept_in(graph: ProgramGraph, average: Node, form: _Form, variable: int) -> bool:
-    """Whether an average is kept in a variable: made from what it holds."""
+    """Whether an average is kept in a variable: computed from its content."""
     kept = graph.maker(average.inputs[form.port])
     before = {average.inputs[form.port], *(kept.inputs if kept is not None else ())}
     return graph.held_in(variable) in {graph.held_in(value) for value in before}

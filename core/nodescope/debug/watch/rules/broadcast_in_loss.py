@@ -13,7 +13,7 @@ from nodescope.ir.graph import Node
 
 _LOSSES: Final = frozenset({"mse", "huber", "bce", "bce_with_logits", "kl_div", "l1"})
 _OPS: Final = frozenset({"subtract", "multiply", "add"}) | _LOSSES
-# Who writes x[:, None] has an outer operation in mind.
+# x[:, None] shows that an outer operation is intended.
 _EXPANDS: Final = frozenset({"expand_dims", "getitem", "reshape", "broadcast_to", "repeat"})
 
 
@@ -28,7 +28,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _found(graph: ProgramGraph, node: Node, shapes: list[tuple[int, ...]]) -> Iterable[str]:
-    """What is wrong, if anything."""
+    """The finding, if any."""
     column, row = (0, 1) if len(shapes[0]) == 2 else (1, 0)
     rows = shapes[row][0]
     if len(shapes[row]) != 1 or shapes[column] != (rows, 1) or rows < 2:

@@ -23,8 +23,8 @@ from nodescope.ir.graph import Node
 _LEAST: Final = 32  # elements
 _MOST: Final = 4096  # elements that are compared
 _MOST_BATCHES: Final = 64
-_ALIKE: Final = 0.8  # the correlation of a batch with what it was in the pass before
-_NOISE: Final = 0.3  # of what is added, from pass to pass
+_ALIKE: Final = 0.8  # the correlation of a batch with itself in the previous pass
+_NOISE: Final = 0.3  # of the changes from pass to pass
 _GROWN: Final = 0.5  # of what passes that add up would make
 _SHRUNK: Final = 0.1  # the same numbers, divided again in each pass
 

@@ -24,7 +24,7 @@ _WIDE: Final = 3.0
 
 
 class _Seen:
-    """What a weight was given in training.
+    """The inputs that a weight had in training.
 
     Attributes:
         mean, std, scale: Of the last batch: mean, deviation, root of the mean square.
@@ -109,7 +109,7 @@ def _without_gradient(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether a node gives data to a weight."""
+    """Whether a node applies a weight to data."""
     if len(node.inputs) < 2 or node.phase != "forward":
         return False
     given, weight = graph.given(node.inputs[0]), graph.maker(graph.held_in(node.inputs[1]))

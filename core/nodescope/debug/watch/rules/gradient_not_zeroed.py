@@ -78,7 +78,7 @@ def _trained(graph: ProgramGraph, value: int) -> bool:
 
 
 def _updates(graph: ProgramGraph) -> set[int]:
-    """The nodes, other than of backward passes, that what is written to parameters is made from."""
+    """The nodes outside backward passes from which writes to parameters are computed."""
     ids: set[int] = set()
     todo = [node for node in graph.nodes.values() if node.writes and node.phase != "backward"]
     while todo:

@@ -43,7 +43,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _comes_back(graph: ProgramGraph, node: Node) -> bool:
-    """Whether what a node gives goes into what it is made from: an update written by hand."""
+    """Whether a node's result is written to one of its own operands: an update written by hand."""
     return node.id in graph.above(node.inputs[0])
 
 

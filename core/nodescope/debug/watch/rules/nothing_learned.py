@@ -170,7 +170,7 @@ def _target_of(sight: Sight) -> int:
 
 
 def _taken(sight: Sight) -> _Totals | None:
-    """What a step adds; None where the node does not compare as one of these losses."""
+    """The contribution of a step; None if the node is not a comparison of these losses."""
     node, inputs = sight.node, sight.inputs
     port = target_port(sight.graph, node)
     if port is None or len(inputs) != 2 or node.attrs.get("label_smoothing"):

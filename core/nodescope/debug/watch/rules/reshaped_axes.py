@@ -74,7 +74,7 @@ def _means_something(graph: ProgramGraph, node: Node, moves_rows: bool) -> bool:
 
 
 def _undoes(graph: ProgramGraph, node: Node, after: tuple[int, ...]) -> bool:
-    """Whether it gives back a shape that what it is given had before, or is a table's own order."""
+    """Whether it restores an earlier shape of its input, or a table's own order."""
     maker, deep = graph.maker(node.inputs[0]), 0
     while maker is not None and maker.inputs and deep < _DEEPEST:
         deep += 1

@@ -32,7 +32,7 @@ _MOVES: Final = frozenset({"where", "choose", "roll", "pad", "flip", "cumsum", "
 
 def _begin(settings: Settings) -> Look:
     least = settings["steps"]
-    tokens: dict[int, Array] = {}  # by node that looks them up: what it was given last
+    tokens: dict[int, Array] = {}  # by node that looks them up: its latest input
     equal: dict[tuple[int, int], int] = {}  # by loss and that node: steps; -1 once they differed
     keeps: dict[tuple[int, int], bool] = {}
 
@@ -98,7 +98,7 @@ def _keeps_places(graph: ProgramGraph, loss: Node, place: int, tokens: Array) ->
 
 
 def _in_turn(graph: ProgramGraph, stack: Node, parts: set[int]) -> bool:
-    """Whether what is stacked is made of the first place first, and of others later."""
+    """Whether the stacked values come from the first position first, and from others later."""
     first, last = (graph.above(stack.inputs[port]) & parts for port in (0, -1))
     return bool(first) and first < last
 

@@ -83,7 +83,7 @@ def _begin_value(settings: Settings, largest: list[float]) -> Look:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether what a node gives is kept for the next step."""
+    """Whether a node's result is kept for the next step."""
     if node.phase == "backward":
         return False
     held = graph.maker(graph.held_in(node.outputs[0])) if node.writes else None

@@ -4,7 +4,7 @@ It was written in each step and did not change, although its gradient is none of
 a gradient was computed for it and nothing used it: it was not given to the optimizer. The latter
 may be on purpose, as where only a part of a network is trained; it is a fault where the losses do
 not fall either, or where a layer is the last one, still as it was made, and all before it are
-trained: what is frozen on purpose stands before what is trained, or was trained itself.
+trained: layers frozen on purpose come before trained ones, or were trained themselves.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _POOL = """
 typedef void (*ns_part_t)(char **, char *, i64);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
-static int taken, made, inside, wanted;  /* threads: made, at the loop, and yet to come to it */
+static int taken, made, inside, wanted;  /* threads: created, in the loop, and still to enter it */
 static struct { ns_part_t part; char **p; char *w; i64 parts, next; fenv_t mode; } loop;
 
 static void ns_work(ns_part_t part, char **p, char *w, i64 parts) {
