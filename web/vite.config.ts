@@ -15,6 +15,10 @@ export default defineConfig({
     target: "es2023",
     assetsInlineLimit: 0,
     sourcemap: false,
+    // It comes from this machine: no chunk is waited for on a network.
+    chunkSizeWarningLimit: 800,
+    reportCompressedSize: false,
+    rolldownOptions: { checks: { pluginTimings: false } },
   },
   server: { proxy: { "/api": { target: "http://127.0.0.1:7711", ws: true } } },
   // Each file has a context of its own in threads that are kept: a jsdom for each costs seconds.
