@@ -169,3 +169,18 @@ def test_back_and_forth_through_what_was_recorded(start: Start, page: Page, tmp_
     by(page, "step-back").click()
     expect(by(page, "back-to-live")).to_be_enabled()
     by(page, "step-node").click()
+
+
+@pytest.mark.deep
+def test_each_press_of_a_stepping_key_is_a_step(start: Start, page: Page, tmp_path: Path) -> None:
+    script = tmp_path / "chain.py"
+    script.write_text("import nodescope as ns\nx = ns.tensor([1.0])\n" + 30 * "x = x + 1.0\n")
+    page.goto(start("run", "--no-browser", "--break", "add_1", script).address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    page.keyboard.press("F5")
+    expect(by(page, "inspector-title")).to_have_text("add_1")
+    for _ in range(8):
+        page.keyboard.press("F11")
+    expect(by(page, "inspector-title")).to_have_text("add_9")
+    page.keyboard.press("F11")
+    expect(by(page, "inspector-title")).to_have_text("add_10")

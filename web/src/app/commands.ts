@@ -67,14 +67,28 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     store.model()?.info.state === "live" &&
     store.stop() === undefined &&
     store.cursor().kind === "live";
-  const send = (command: WireCommand) => () => void store.control(command);
+  /** Whether the program was told to step last, not to run on, and at how many stops before. */
+  let stepping = false;
+  let steppedAt = -1;
+  const send = (command: WireCommand) => () => {
+    stepping = false;
+    void store.control(command);
+  };
   const walk = (title: string, keys: string, command: WireCommand): PageCommand => ({
     title,
     keys,
     group: "Debugger",
     enabled: () => can()[command.type === "continue" ? "continue" : "step"] === "",
     why: () => (moving() ? "" : can()[command.type === "continue" ? "continue" : "step"]),
-    run: () => void store.walk(command),
+    later: () =>
+      command.type !== "continue" && stepping && (moving() || store.stops() === steppedAt),
+    run: () => {
+      stepping = command.type !== "continue" && store.cursor().kind === "live";
+      steppedAt = store.stops();
+      void store.walk(command).then((goes) => {
+        stepping &&= goes;
+      });
+    },
   });
   const rewind = (title: string, keys: string, command: WireCommand): PageCommand => ({
     title,

@@ -33,7 +33,7 @@ test("letters typed into a field stay there; the debugger's keys do not", () => 
   });
   const page = {
     ui: { overlay: () => "none" },
-    store: { selection: () => undefined, board: new NoticeBoard() },
+    store: { selection: () => undefined, board: new NoticeBoard(), stops: () => 0 },
   };
   const stop = listen(window, ["F", "F5", "F6"].map(command), page as unknown as CommandScope);
   const field = document.createElement("input");

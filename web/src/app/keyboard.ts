@@ -7,6 +7,7 @@
 
 import type { CommandScope } from "@/app/commands";
 import type { PageCommand } from "@/app/page_command";
+import { StepQueue } from "@/app/step_queue";
 
 const DIRECTIONS = {
   ArrowUp: "up",
@@ -35,6 +36,7 @@ export function listen(
   const byKey = new Map(
     commands.filter((command) => command.keys !== "").map((command) => [command.keys, command]),
   );
+  const queue = new StepQueue(page.store);
   const onKey = (event: KeyboardEvent): void => {
     if (event.altKey || event.defaultPrevented) return;
     const name = keyName(event);
@@ -51,6 +53,8 @@ export function listen(
       // F5 and similar keys must never reach the browser, even if they have no effect now.
       event.preventDefault();
       page.store.board.commanded();
+      if (queue.add(command, event.repeat)) return;
+      queue.clear();
       if (command.enabled()) command.run();
       else if (command.why?.()) page.store.notify("info", `${command.title}: ${command.why()}.`);
       return;
@@ -61,7 +65,10 @@ export function listen(
     graphKey(event, page);
   };
   target.addEventListener("keydown", onKey);
-  return () => target.removeEventListener("keydown", onKey);
+  return () => {
+    target.removeEventListener("keydown", onKey);
+    queue.dispose();
+  };
 }
 
 /** Closes the topmost open overlay; false if none is open. */

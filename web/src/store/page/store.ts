@@ -489,15 +489,16 @@ export class Store {
 
   /**
    * A stepping command, or `continue`: for the program if it is stopped and being viewed, for the
-   * recording if a past moment is shown or the program has ended.
+   * recording if a past moment is shown or the program has ended. Whether the program goes on.
    */
-  async walk(command: Command): Promise<void> {
+  async walk(command: Command): Promise<boolean> {
     const stop = this.cursor().kind === "live" ? this.stop() : undefined;
-    if (stop === undefined) await this.travel(command, false);
     // The forward node ran before its backward node: the program is never run on to the next one.
-    else if (command.type === "step_twin" && this.model()?.graph.nodes[stop.node]?.forward != null)
-      await this.travel(command, true);
-    else await this.control(command);
+    const node = command.type === "step_twin" && this.model()?.graph.nodes[stop?.node ?? -1];
+    const back = node && node.forward != null;
+    if (stop !== undefined && !back) return this.control(command);
+    await this.travel(command, back === true);
+    return false;
   }
 
   /** Moves the page through the recording according to a command. */
