@@ -1,4 +1,4 @@
-"""Block demands: what the probes of a run want of executions that are told together.
+"""Block demands: what the probes of a run want of executions that are reported together.
 
 A probe that takes them says so with methods of its own: ``block_level``, the most that it wants of
 each execution now, or None; ``block_bytes``, how many bytes of the newest outputs.

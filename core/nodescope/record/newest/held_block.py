@@ -1,4 +1,4 @@
-"""Held blocks: outputs of executions that were told together, held as one.
+"""Held blocks: outputs of executions that were reported together, held as one.
 
 Invariant: what is taken out of a block is a copy, so that the block's memory can be used again.
 """

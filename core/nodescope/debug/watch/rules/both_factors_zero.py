@@ -42,9 +42,9 @@ def _begin(settings: Settings) -> Look:
         if not sight.graph.reaches_loss(sight.node):
             return None
         return Finding(
-            f"both factors, {sides[0][0]} and {sides[1][0]}, are zero in each of {zero} steps: the "
-            "gradient of each is the other one, so neither moves; begin one of them with small "
-            "random numbers",
+            f"both factors, {sides[0][0]} and {sides[1][0]}, are zero in each of {zero} steps: "
+            "the gradient of each is the other one, so neither moves; initialise one of them "
+            "with small random numbers",
             {"steps": zero},
         )
 
@@ -64,14 +64,14 @@ def _concerns(node: Node, graph: ProgramGraph) -> bool:
 register(
     Rule(
         "both_factors_zero",
-        "two weights that are multiplied with each other are both zero, and stay so",
+        "two weights that are multiplied together are both zero, and stay zero",
         per_value(_begin),
         ops=_OPS,
         needs=frozenset({"summary", "inputs", "history"}),
-        parameters=(count("num_steps", 5, "so many steps in a row", unit="steps", low=1),),
+        parameters=(count("num_steps", 5, "number of consecutive steps", unit="steps", low=1),),
         lasting=True,
         explains=True,
-        suits=trains_weights("two factors that begin with zero never move"),
+        suits=trains_weights("two factors that are initialised to zero never move"),
         concerns=_concerns,
     )
 )

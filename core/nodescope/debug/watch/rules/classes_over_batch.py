@@ -30,7 +30,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
             yield Verdict(
                 node,
                 f"probabilities are normalised over axis 0, the {rows} rows of the batch, but "
-                f"{labels} says which class each row is of; normalise over the classes (axis=1)",
+                f"{labels} gives the class of each row; normalise over the classes (axis=1)",
             )
         else:
             yield Verdict(node)
@@ -86,14 +86,14 @@ def _suits(nodes: Sequence[Node]) -> str:
         return ""
     for node in nodes:
         if node.op in ("softmax", "log_softmax", "logsumexp", "exp") and node.phase == "forward":
-            return f"{node.name} may give probabilities, which add up over the classes"
+            return f"{node.name} may compute probabilities, which must sum to 1 over the classes"
     return ""
 
 
 register(
     graph_rule(
         "classes_over_batch",
-        "probabilities of classes are normalised over the rows of the batch",
+        "class probabilities are normalised over the rows of the batch",
         stateless(_judge),
         suits=_suits,
     )

@@ -1,4 +1,4 @@
-"""Gradients that are clipped to next to nothing in every step, so that hardly anything is learnt.
+"""Gradients that are clipped to almost nothing in every step, so that hardly anything is learned.
 
 Of an optimizer that divides by the gradients' size the clip takes nothing: its loss falls.
 """
@@ -52,8 +52,8 @@ def _begin(settings: Settings) -> Look:
             return None
         return Finding(
             f"gradients are clipped to {scale:.2g} of their norm, and to less than {factor:g} in "
-            f"each of the last {small[sight.value]} steps; {100 * left:.3g}% of the loss are left: "
-            "clip at a norm that gradients seldom reach",
+            f"each of the last {small[sight.value]} steps; {100 * left:.3g}% of the loss is "
+            "left: clip at a norm that gradients seldom reach",
             {"scale": scale, "left": 100 * left},
         )
 
@@ -80,18 +80,20 @@ def _concerns(node: Node, graph: ProgramGraph) -> bool:
 register(
     Rule(
         "clip_too_small",
-        "gradients are clipped to next to nothing in every step, and the loss hardly falls",
+        "gradients are clipped to almost nothing in every step, and the loss hardly falls",
         _begin,
         ("values", "losses"),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("num_steps", 20, "so many steps in a row", unit="steps", low=1),
-            number("factor", 0.01, "of the norm of gradients, below which little is left", low=0),
-            percent("left", 30, "of the loss must be left at the end"),
+            count("num_steps", 20, "number of consecutive steps", unit="steps", low=1),
+            number(
+                "factor", 0.01, "share of the gradients' norm that counts as almost nothing", low=0
+            ),
+            percent("left", 30, "hit if at least this share of the loss is left at the end"),
         ),
         lasting=True,
         explains=True,
-        suits=trains_weights("gradients may be clipped to next to nothing"),
+        suits=trains_weights("gradients may be clipped to almost nothing"),
         concerns=_concerns,
     )
 )

@@ -1,4 +1,4 @@
-"""Dropout that leaves next to nothing: the share to keep was given as the share to drop."""
+"""Dropout that leaves almost nothing: the share to keep was passed as the share to drop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _study(settings: Settings) -> Study:
 def _suits(nodes: Sequence[Node]) -> str:
     for node in nodes:
         if node.op == "dropout" and node.phase == "forward":
-            return f"{node.name} must leave enough to learn from"
+            return f"{node.name} must leave enough of its input to learn from"
     return ""
 
 
@@ -45,6 +45,6 @@ register(
         "dropout sets nearly all of its input to zero",
         _study,
         suits=_suits,
-        parameters=(percent("share", 90, "hit from this share on"),),
+        parameters=(percent("share", 90, "hit from this share of zeros on"),),
     )
 )

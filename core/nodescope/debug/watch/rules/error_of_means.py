@@ -28,8 +28,8 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         if rows and target_port(graph, error) is not None and _is_only(graph, node):
             yield Verdict(
                 node,
-                f"{size} of the {mean.op} of {rows} errors ({error.name}) is taken, in which those "
-                f"of opposite signs cancel; take the {mean.op} of {size} of each",
+                f"{size} of the {mean.op} of {rows} errors ({error.name}) is taken, in which "
+                f"errors of opposite signs cancel; take the {mean.op} of {size} of each",
                 {"rows": rows},
             )
         else:
@@ -68,7 +68,7 @@ def _suits(nodes: Sequence[Node]) -> str:
         return ""
     for node in nodes:
         if node.op in _MEANS and node.phase == "forward":
-            return f"{node.name} may take the mean of errors before their size"
+            return f"{node.name} may average errors before taking their size"
     return ""
 
 

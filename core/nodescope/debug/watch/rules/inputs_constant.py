@@ -1,4 +1,4 @@
-"""Inputs that are the same in each row and step, while their targets differ: nothing can be learnt.
+"""Inputs that are the same in each row and step, while their targets differ: nothing can be learned.
 
 Such as tokens that are all unknown, a column that was filled with one number, or a buffer of which
 each entry is the same array.
@@ -50,9 +50,9 @@ def _begin(settings: Settings) -> Look:
             return None
         shown = np.array2string(array.reshape(-1)[:3], precision=4, separator=", ")
         return Finding(
-            f"all {spec.shape[0]} rows are alike, and the same in each of {seen[value]} steps "
-            f"(they begin {shown}), while {target.name} varies: nothing of it can be predicted; "
-            "look where the data are made or read",
+            f"all {spec.shape[0]} rows are equal, and the same in each of {seen[value]} steps "
+            f"(they begin {shown}), while {target.name} varies, so it cannot be predicted; check "
+            "how the data are generated or read",
             {"rows": spec.shape[0] or 0, "steps": seen[value]},
         )
 
@@ -90,18 +90,18 @@ def _concerns(node: Node, graph: ProgramGraph) -> bool:
 def _suits(nodes: Sequence[Node]) -> str:
     trains = any(node.phase == "backward" for node in nodes)
     given = any(node.role == "input" for node in nodes)
-    return "it learns from inputs, which must differ" if trains and given else ""
+    return "it learns from inputs, which must vary" if trains and given else ""
 
 
 register(
     Rule(
         "inputs_constant",
-        "inputs are the same in each row and step, while their targets differ",
+        "inputs are the same in every row and step, while their targets differ",
         _begin,
         needs=frozenset({"summary", "values", "history"}),
         parameters=(
-            count("num_steps", 10, "so many steps", unit="steps", low=1),
-            count("rows", 8, "inputs of fewer rows are left alone", low=2),
+            count("num_steps", 10, "number of steps", unit="steps", low=1),
+            count("rows", 8, "inputs with fewer rows are skipped", low=2),
         ),
         lasting=True,
         explains=True,

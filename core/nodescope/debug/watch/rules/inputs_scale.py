@@ -1,4 +1,4 @@
-"""Inputs of quite another size than 1, of which a network learns nothing."""
+"""Inputs far larger or smaller than 1, from which a network learns nothing."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def _begin(settings: Settings) -> Look:
             return None
         small = size < low
         return Finding(
-            f"it is {size:.3g} in root mean square, and {100 * left:.3g}% of the loss are left: "
+            f"it is {size:.3g} in root mean square, and {100 * left:.3g}% of the loss is left: "
             f"inputs this {'small' if small else 'large'} hardly {'move' if small else 'let'} a "
-            f"network{'' if small else ' learn'}; scale them to about 1"
-            f"{', once' if small else ''}",
+            f"network{'' if small else ' learn'}; scale them to about "
+            f"1{', once' if small else ''}",
             {"size": size, "left": 100 * left},
         )
 
@@ -87,7 +87,11 @@ def _suits(nodes: Sequence[Node]) -> str:
     trains = any(node.phase == "backward" for node in nodes)
     layers = any(node.op in _LAYERS for node in nodes)
     given = any(node.role == "input" for node in nodes)
-    return "it has layers, whose inputs should be about 1" if trains and layers and given else ""
+    return (
+        "it has layers, whose inputs should be of size 1 or so"
+        if trains and layers and given
+        else ""
+    )
 
 
 register(
@@ -98,10 +102,10 @@ register(
         ("inputs", "losses"),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("num_steps", 30, "so many steps in a row", unit="steps", low=1),
-            number("low", 0.02, "smaller ones are small", low=0),
-            number("high", 50.0, "larger ones are large", low=0),
-            percent("left", 90, "of the loss must be left"),
+            count("num_steps", 30, "number of consecutive steps", unit="steps", low=1),
+            number("low", 0.02, "inputs below this size are small", low=0),
+            number("high", 50.0, "inputs above this size are large", low=0),
+            percent("left", 90, "hit if at least this share of the loss is left"),
         ),
         lasting=True,
         explains=True,

@@ -1,6 +1,6 @@
-"""A kernel so narrow that no two points are alike: the matrix is the identity, and so learns each.
+"""A kernel so narrow that no two points are similar: its matrix is the identity.
 
-Its exponentials underflow wherever two points differ, and between known points nothing is told.
+Its exponentials underflow wherever two points differ, so nothing is predicted between known points.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _begin(settings: Settings) -> Look:
         shape, summary = sight.spec.shape, sight.summary
         square = len(shape) >= 2 and shape[-1] == shape[-2] and (shape[-1] or 0) >= rows
         if not square or summary.mean is None or not sight.graph.reaches_loss(sight.node):
-            raise Inapplicable("no kernel is made of the distances of points")
+            raise Inapplicable("no kernel is computed from distances of points")
         seen += 1
         size = shape[-1] or 1
         others = summary.mean * size - 1  # the sum of a row without its diagonal
@@ -46,9 +46,9 @@ def _begin(settings: Settings) -> Look:
                 raise needs_steps(steps, seen)
             return None
         return Finding(
-            f"it is the identity: of {size} points none is near any other, the rest of a row adds "
-            f"up to {abs(others):.2g}; what is learnt of one says nothing of others. Make the "
-            "kernel wider, of the size of distances, or scale the points",
+            f"it is the identity: of {size} points none is near another, the rest of a row sums "
+            f"to {abs(others):.2g}; what is learned at one point does not apply to others. Make "
+            "the kernel as wide as the distances, or scale the points",
             {"rest": abs(others)},
         )
 
@@ -69,9 +69,9 @@ register(
         ops=frozenset({"exp"}),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("num_steps", 5, "in so many steps in a row", unit="steps", low=1),
-            count("rows", 8, "points, of which there must be so many", low=2),
-            number("rest", 1e-3, "that all others may add up to, in a row", low=0),
+            count("num_steps", 5, "number of consecutive steps", unit="steps", low=1),
+            count("rows", 8, "number of points required", low=2),
+            number("rest", 1e-3, "hit if all others in a row sum to less than this", low=0),
         ),
         lasting=True,
         explains=True,

@@ -1,4 +1,4 @@
-"""Labels that are all of one class in the whole run, where several are to be told apart."""
+"""Labels that are all of one class in the whole run, where several are to be distinguished."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _begin(settings: Settings) -> Look:
         labels = sight.inputs[1].array
         if node.op in _CLASSES and labels.dtype.kind not in "iu":
             kinds.update((0.0, 1.0))
-            raise Inapplicable("labels are no numbers of classes")
+            raise Inapplicable("labels are not class numbers")
         found = np.unique(labels)
         kinds.update(map(float, found[:2]))
         seen += 1
@@ -50,7 +50,7 @@ def _begin(settings: Settings) -> Look:
         line = f" (line {given.source.line})" if given is not None and given.source else ""
         return Finding(
             f"all of {total} labels of {name}{line} are of class {next(iter(kinds)):g}: there is "
-            "nothing to tell apart; are labels rounded to whole numbers, or never set?",
+            "nothing to distinguish; are labels rounded to whole numbers, or never set?",
             {"class": next(iter(kinds)), "labels": total},
         )
 
@@ -72,19 +72,19 @@ def _joined(graph: ProgramGraph, value: int) -> bool:
 
 
 def _suits(nodes: Sequence[Node]) -> str:
-    return comparing(nodes, _OPS, "has labels, which must be of several classes")
+    return comparing(nodes, _OPS, "has labels, which must contain several classes")
 
 
 register(
     Rule(
         "labels_constant",
-        "all labels are of one class, in the whole run",
+        "all labels of the run are of one class",
         _begin,
         ops=_OPS,
         needs=frozenset({"summary", "inputs", "values", "history"}),
         parameters=(
-            count("examples", 200, "so many labels", low=2),
-            count("num_steps", 10, "in so many steps", unit="steps", low=1),
+            count("examples", 200, "number of labels required", low=2),
+            count("num_steps", 10, "number of steps required", unit="steps", low=1),
         ),
         lasting=True,
         explains=True,

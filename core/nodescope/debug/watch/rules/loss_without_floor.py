@@ -1,4 +1,4 @@
-"""A loss that falls below zero and on, as fast at the end as before: nothing bounds it.
+"""A loss that falls below zero and keeps falling, as fast at the end as before: it is unbounded.
 
 So falls a likelihood whose log-determinant has the wrong sign, or a divergence that is subtracted.
 A loss that has a floor slows down before it. Of several losses that play against each other,
@@ -77,7 +77,7 @@ def _begin(settings: Settings) -> Look:
         if sight.value not in losses:
             raise Inapplicable("no backward pass begins there")
         if len(losses) != 1:
-            raise Inapplicable("several losses play with or against each other")
+            raise Inapplicable("several losses are trained together or against each other")
         if course.seen < least:
             raise needs_steps(least, course.seen)
         if not _runs_away(course.parts(), slower):
@@ -87,9 +87,10 @@ def _begin(settings: Settings) -> Look:
         line = f" (line {term.source.line})" if term is not None and term.source is not None else ""
         by = f", with {term.name}{line}" if term is not None else ""
         return Finding(
-            f"it falls without a floor: from {course.marks[0]:.4g} to {course.marks[-1]:.4g}{by}, "
-            f"in the last eighth of the run by {parts[-2] - parts[-1]:.3g}, no slower than before; "
-            "is a sign wrong, or does a variance shrink to nothing?",
+            f"it falls without a floor: from {course.marks[0]:.4g} to "
+            f"{course.marks[-1]:.4g}{by}, in the last eighth of the run by "
+            f"{parts[-2] - parts[-1]:.3g}, no slower than before; is a sign wrong, or does a "
+            "variance shrink to zero?",
             {"first": course.marks[0], "last": course.marks[-1]},
         )
 
@@ -179,16 +180,18 @@ def _concerns(node: Node, graph: ProgramGraph) -> bool:
 register(
     Rule(
         "loss_without_floor",
-        "a loss falls below zero and on, no slower at the end than before",
+        "a loss falls below zero and keeps falling, as fast at the end as before",
         _begin,
         ("values", "losses"),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("num_steps", 80, "steps to judge by", unit="steps", low=16),
-            number("slower", 0.9, "a fall below this share of the one before slows down", low=0),
+            count("num_steps", 80, "number of steps required", unit="steps", low=16),
+            number(
+                "slower", 0.9, "a fall below this share of the previous one counts as slower", low=0
+            ),
         ),
         lasting=True,
-        suits=trains_weights("a loss that nothing bounds from below falls for ever"),
+        suits=trains_weights("a loss without a lower bound falls forever"),
         concerns=_concerns,
     )
 )

@@ -1,4 +1,4 @@
-"""An optimizer that is made anew for each update: what it gathers over the steps is lost.
+"""An optimizer that is created anew for each update: its state is lost.
 
 Of one that is made for a task of several updates, the state is used.
 """
@@ -30,7 +30,7 @@ def _begin(settings: Settings) -> Look:
             if held is not None and not zero:
                 updates[held.name] = updates.get(held.name, 0) + 1
                 written.add(held.name)
-            raise Inapplicable("no optimizer has a state")
+            raise Inapplicable("no optimizer has state")
         name = node.name
         if name in written:
             fresh[name] = fresh.get(name, 0) + zero
@@ -40,9 +40,8 @@ def _begin(settings: Settings) -> Look:
         if fresh[name] < share * updates[name]:
             return None
         return Finding(
-            f"it was made anew, all zero, after {fresh[name]} of {updates[name]} updates: the "
-            "optimizer is made in every step and forgets what it gathers; make it once, before "
-            "the loop",
+            f"it was reset to zero after {fresh[name]} of {updates[name]} updates: the optimizer "
+            "is created in every step and loses its state; create it once, before the loop",
             {"times": fresh[name]},
         )
 
@@ -66,12 +65,12 @@ def _suits(nodes: Sequence[Node]) -> str:
 register(
     Rule(
         "optimizer_made_anew",
-        "an optimizer is made anew for each update, and forgets what it gathers",
+        "an optimizer is created anew for each update, and loses its state",
         _begin,
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("num_steps", 10, "so many times", unit="steps", low=2),
-            percent("share", 90, "of the updates"),
+            count("num_steps", 10, "number of updates required", unit="steps", low=2),
+            percent("share", 90, "hit if it was new at this share of the updates"),
         ),
         lasting=True,
         explains=True,

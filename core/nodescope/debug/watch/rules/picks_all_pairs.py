@@ -36,9 +36,9 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         if rows is not None and _is_averaged(graph, node):
             yield Verdict(
                 node,
-                f"each of the {rows[0]} rows is given the labels of all {rows[0]}: [:, labels] "
-                f"makes {rows[0]}·{rows[0]} elements; pick one in each row by "
-                "[np.arange(len(labels)), labels]",
+                f"each of the {rows[0]} rows gets the labels of all {rows[0]}: [:, labels] makes "
+                f"{rows[0]}·{rows[0]} elements; select one per row with [np.arange(len(labels)), "
+                "labels]",
                 {"rows": rows[0]},
             )
         else:
@@ -64,14 +64,14 @@ def _suits(nodes: Sequence[Node]) -> str:
         return ""
     for node in nodes:
         if node.op == "getitem" and node.phase == "forward" and len(node.inputs) == 2:
-            return f"{node.name} picks by numbers, perhaps by labels"
+            return f"{node.name} selects by numbers, perhaps labels"
     return ""
 
 
 register(
     graph_rule(
         "picks_all_pairs",
-        "labels pick columns in all rows, where each row has a label of its own",
+        "labels select columns in all rows, although each row has its own label",
         stateless(_judge),
         suits=_suits,
     )

@@ -1,4 +1,4 @@
-"""Rounds of a loop of which only the last one counts: a state that is not carried on.
+"""Rounds of a loop of which only the last one counts: a state that is not carried over.
 
 What the other rounds are given, a part of the data each, reaches no loss.
 """
@@ -38,8 +38,8 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
             yield Verdict(
                 kept[0],
                 f"of {len(nodes)} rounds only the last reaches the loss: what the {len(ends)} "
-                "others compute from their part of the data is dropped; is the state of the round "
-                "before used?",
+                "others compute from their part of the data is discarded; is the state of the "
+                "previous round used?",
                 {"rounds": len(nodes)},
             )
         else:
@@ -64,13 +64,15 @@ def _suits(nodes: Sequence[Node]) -> str:
     if not any(node.phase == "backward" for node in nodes):
         return ""
     parts = sum(node.op == "getitem" and node.phase == "forward" for node in nodes)
-    return f"it takes {parts} parts of data, each of which should count" if parts > 2 else ""
+    return (
+        f"it takes {parts} parts of data, each of which should reach the loss" if parts > 2 else ""
+    )
 
 
 register(
     graph_rule(
         "rounds_unused",
-        "of the rounds of a loop over the data only the last reaches the loss",
+        "only the last round of a loop over the data reaches the loss",
         stateless(_judge),
         suits=_suits,
     )

@@ -1,4 +1,4 @@
-"""A signal that fades from layer to layer, until nothing of the inputs is left: small weights."""
+"""A signal that fades from layer to layer, until almost nothing is left: small weights."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ def _begin(settings: Settings) -> Look:
         if left is None or left < left_ge or not graph.reaches_loss(node):
             return None
         return Finding(
-            f"the signal has faded, from {first[1]:.3g} after {first[0].name} to {size:.3g} here, "
-            f"in each of {faded[node.id]} steps, and {100 * left:.3g}% of the loss are left: the "
-            "weights between are too small; draw them with a deviation of 1 / sqrt(inputs) or more",
+            f"the signal has faded, from {first[1]:.3g} after {first[0].name} to {size:.3g} "
+            f"here, in each of {faded[node.id]} steps, and {100 * left:.3g}% of the loss is "
+            "left: the weights in between are too small; initialise them with a deviation of 1 "
+            "/ sqrt(inputs) or more",
             {"first": first[1], "here": size},
         )
 
@@ -79,18 +80,24 @@ def _concerns(node: Node, graph: ProgramGraph) -> bool:
 register(
     Rule(
         "signal_fades",
-        "what passes the layers fades to nothing, and the loss hardly falls",
+        "the signal fades to almost nothing from layer to layer, and the loss hardly falls",
         _begin,
         ("activations", "losses"),
         needs=frozenset({"summary", "history"}),
         parameters=(
-            count("num_steps", 20, "so many steps in a row", unit="steps", low=1),
-            number("factor", 0.01, "of the size after the first layer", low=0, high=1),
-            percent("left", 95, "of the loss must be left"),
+            count("num_steps", 20, "number of consecutive steps", unit="steps", low=1),
+            number(
+                "factor",
+                0.01,
+                "hit below this share of the size after the first layer",
+                low=0,
+                high=1,
+            ),
+            percent("left", 95, "hit if at least this share of the loss is left"),
         ),
         lasting=True,
         explains=True,
-        suits=trains_weights("of a signal that fades from layer to layer nothing is learnt"),
+        suits=trains_weights("nothing is learned from a signal that fades from layer to layer"),
         concerns=_concerns,
     )
 )

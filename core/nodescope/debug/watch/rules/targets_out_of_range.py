@@ -98,14 +98,14 @@ def _finding(sight: Sight, port: int, bounds: OutputRange, outside: _Beyond) -> 
     name = given.name if given is not None else "its target"
     summary = sight.inputs[port].summary
     if node.op in _CHANCES:
-        what = f"{node.op} takes targets of 0 to 1"
-        mend = "give it labels of 0 and 1"
+        what = f"{node.op} needs targets from 0 to 1"
+        mend = "pass it labels of 0 and 1"
     else:
-        what = f"{bounds.node.name} gives no predictions outside of {_words(bounds)}"
-        mend = f"leave {bounds.node.op} out after the last layer, or scale the targets"
+        what = f"{bounds.node.name} makes no predictions outside {_words(bounds)}"
+        mend = f"remove {bounds.node.op} after the last layer, or scale the targets"
     return Finding(
-        f"{100 * outside.share:.3g}% of {name}, in [{summary.min:.4g}, {summary.max:.4g}], are out "
-        f"of the output's range: {what}; {mend}",
+        f"{100 * outside.share:.3g}% of {name}, in [{summary.min:.4g}, {summary.max:.4g}], are "
+        f"outside the output's range: {what}; {mend}",
         {"outside": 100 * outside.share, "low": bounds.low, "high": bounds.high},
     )
 
@@ -181,18 +181,26 @@ def _concerns(node: Node, graph: ProgramGraph) -> bool:
 
 
 def _suits(nodes: Sequence[Node]) -> str:
-    return comparing(nodes, _OPS, "compares predictions with targets, which must be within reach")
+    return comparing(
+        nodes,
+        _OPS,
+        "compares predictions with targets, which must be within the range of the predictions",
+    )
 
 
 register(
     Rule(
         "targets_out_of_range",
-        "targets are out of the range of the output that is to meet them",
+        "targets are outside the range of the output that predicts them",
         _begin,
         needs=frozenset({"summary", "inputs", "history"}),
         parameters=(
-            count("num_steps", 20, "so many steps in a row", unit="steps", low=1),
-            percent("of_variance", 5, "of the targets' variance must be out of reach"),
+            count("num_steps", 20, "number of consecutive steps", unit="steps", low=1),
+            percent(
+                "of_variance",
+                5,
+                "hit if at least this share of the targets' variance is out of range",
+            ),
         ),
         lasting=True,
         explains=True,

@@ -55,7 +55,7 @@ def _study(settings: Settings) -> Study:
             yield Verdict(
                 node,
                 f"{name}{more} is updated by the optimizer and then overwritten in every step, "
-                f"from {copy.name}, which never changes: what is learnt is undone; assign the "
+                f"from {copy.name}, which never changes, so learning is undone; assign the "
                 "average to the copy",
                 {"weights": len(pairs)},
             )
@@ -99,7 +99,7 @@ def _suits(nodes: Sequence[Node]) -> str:
     optimizes = any(node.phase == "optimizer" and node.writes for node in nodes)
     for node in nodes:
         if optimizes and node.phase == "forward" and node.writes and node.op == "assign":
-            return f"{node.name} writes to what may be a weight, beside its optimizer"
+            return f"{node.name} writes to a possible weight, as its optimizer does"
     return ""
 
 

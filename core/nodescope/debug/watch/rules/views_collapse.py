@@ -1,4 +1,4 @@
-"""Codes of two views that are only drawn together: they become the same for all rows.
+"""Representations of two views that are only pulled together: all rows become the same.
 
 It is judged where nothing else is compared with data, as labels or targets: these keep rows apart.
 """
@@ -35,7 +35,7 @@ def _begin(settings: Settings) -> Look:
         nonlocal first, seen
         shape = sight.spec.shape
         if len(shape) != 2 or (shape[0] or 0) < rows or not _views(sight.graph, sight.node):
-            raise Inapplicable("no codes of two views are compared")
+            raise Inapplicable("no representations of two views are compared")
         seen += 1
         if seen > 1 and not becomes_loss(sight.graph, sight.node):
             return None
@@ -50,8 +50,9 @@ def _begin(settings: Settings) -> Look:
         name = maker.name if maker is not None else "its codes"
         return Finding(
             f"the {shape[0]} rows of {name} have collapsed to one: they differ by {spread:.2g}, "
-            f"where it was {first:.2g} at first. Drawing two views together is met by one answer "
-            "for all; add what keeps the rows apart, as contrasts, a spread, or a predictor",
+            f"where it was {first:.2g} at first. Pulling two views together is solved by a "
+            "constant; add a term that keeps rows apart: contrasts, a variance term, or a "
+            "predictor",
             {"spread": spread, "first": first},
         )
 
@@ -75,21 +76,21 @@ def _suits(nodes: Sequence[Node]) -> str:
         return ""
     for node in nodes:
         if node.op in ("subtract", "mse") and node.phase == "forward" and len(node.inputs) == 2:
-            return f"{node.name} may draw two views together"
+            return f"{node.name} may pull two views together"
     return ""
 
 
 register(
     Rule(
         "views_collapse",
-        "codes of two views are drawn together until they are the same for all rows",
+        "representations of two views are pulled together until all rows are the same",
         per_value(_begin),
         ops=frozenset({"subtract", "mse"}),
         needs=frozenset({"summary", "inputs", "values", "history"}),
         parameters=(
-            count("num_steps", 20, "steps to judge by", unit="steps", low=2),
-            count("rows", 8, "codes of fewer rows are left alone", low=2),
-            percent("left", 5, "of the spread at first"),
+            count("num_steps", 20, "number of steps required", unit="steps", low=2),
+            count("rows", 8, "representations with fewer rows are skipped", low=2),
+            percent("left", 5, "hit below this share of the initial spread"),
         ),
         lasting=True,
         explains=True,
