@@ -2,7 +2,7 @@
 
 Invariant: its token is passed in its environment only. The server ends when its parent ends,
 however that happens, and Ctrl-C in the terminal reaches the parent alone. If the server dies, it is
-restarted on the same port, until it is told to end; nothing waits for that.
+restarted on the same port, until it is asked to end; nothing waits for that.
 """
 
 from __future__ import annotations

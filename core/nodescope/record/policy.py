@@ -29,7 +29,7 @@ class Policy(Protocol):
         """The level at which an execution is recorded; None if it is only counted."""
 
     def admit_block(self, event: NodesFinished) -> None:
-        """Note executions that are recorded as they are told."""
+        """Note executions that are recorded as they come."""
 
     def took(self, node: Node | None, nanoseconds: int) -> None:
         """Account for the time spent on recording an execution, or on work that belongs to no

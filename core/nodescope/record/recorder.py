@@ -173,7 +173,7 @@ class Recorder(QueueWriter):
         return 0 if self._off or self.newest is None else self.newest.held.most_bytes
 
     def _block(self, event: NodesFinished) -> None:
-        """Record executions that are told together."""
+        """Record executions that come together."""
         start, policy = _now(), self.policy
         if policy is not None:
             policy.admit_block(event)

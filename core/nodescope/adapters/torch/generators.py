@@ -26,7 +26,7 @@ class Generators:
         self.left = MOST_BYTES
         """How many bytes of states may still be kept."""
         self.before = b""
-        """The state before the operator that is told next, which has run already; or ``b""``."""
+        """The state before the next reported operator, which has run already; or ``b""``."""
 
     def state_before(self, signature: Signature, bound: Bound) -> bytes:
         """The state of the generator that an operator is about to draw from.

@@ -20,7 +20,7 @@ TRACING_NS: Final = 3_500.0
 """The assumed cost of making the events of one execution, until it is measured."""
 
 BLOCK_TRACING_NS: Final = 1_500.0
-"""The same of executions that are told in blocks."""
+"""The same for executions that come in blocks."""
 
 STEPLESS_TRACING_NS: Final = 8_000.0
 """The same in a program without steps, where each call is looked up by its line."""

@@ -139,7 +139,7 @@ class Governor:
         return self.detail == "whole"
 
     def admit_block(self, event: NodesFinished) -> None:
-        """Note executions that are recorded as they are told, within a step."""
+        """Note executions that are recorded as they come, within a step."""
         many = len(event.times)
         with self._lock:
             if self._blocks.add(event, many):

@@ -1,4 +1,4 @@
-"""Inputs that are the same in each row and step, while their targets differ: nothing can be learned.
+"""Inputs that are the same in every row and step, while their targets differ.
 
 Such as tokens that are all unknown, a column that was filled with one number, or a buffer of which
 each entry is the same array.

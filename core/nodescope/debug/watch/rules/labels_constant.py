@@ -17,7 +17,7 @@ from nodescope.ir.graph import Node
 _CLASSES: Final = frozenset({"cross_entropy", "nll_loss"})
 _BINARY: Final = frozenset({"bce", "bce_with_logits"})
 _OPS: Final = _CLASSES | _BINARY
-# Right answers that are put first by hand: the others are what they are told apart from.
+# Right answers that are put first by hand: the others are their alternatives.
 _JOINS: Final = frozenset({"concatenate", "stack"})
 
 

@@ -69,7 +69,7 @@ class _Totals(NamedTuple):
         return self.loss / self.examples
 
     def of_one_answer(self, classes: bool) -> float | None:
-        """The loss of the best answer that is the same for all; None if that is next to zero."""
+        """The loss of the best constant prediction; None if it is close to zero."""
         shares = self.first / self.examples
         if classes:
             entropy = -float(np.sum(shares * np.log(np.where(shares > 0, shares, 1.0))))

@@ -69,8 +69,8 @@ def _means_something(graph: ProgramGraph, node: Node, moves_rows: bool) -> bool:
     But for the rows of the batch, which belong to examples.
     """
     leaves = graph.leaves(node.inputs[0])
-    learnt = any(leaf.role == "parameter" for leaf in leaves)
-    return any(leaf.role == "input" for leaf in leaves) and (moves_rows or not learnt)
+    learned = any(leaf.role == "parameter" for leaf in leaves)
+    return any(leaf.role == "input" for leaf in leaves) and (moves_rows or not learned)
 
 
 def _undoes(graph: ProgramGraph, node: Node, after: tuple[int, ...]) -> bool:

@@ -35,8 +35,8 @@ def _begin(settings: Settings) -> Look:
         largest = max(largest, rate)
         if not largest and steps >= least:
             return Finding(
-                f"the learning rate is 0 in each of {steps} updates, so nothing is learnt; is it "
-                "divided in whole numbers, or does its warm-up never begin?",
+                f"the learning rate is 0 in each of {steps} updates, so nothing is learned; is it "
+                "computed by integer division, or does its warm-up never begin?",
                 {"rate": 0.0, "largest": 0.0},
             )
         if rate > largest * factor or not largest:

@@ -86,7 +86,7 @@ def _begin(settings: Settings) -> Look:
         finding = _finding(sight, port, bounds, outside)
         if bounds.node is node:
             return finding
-        blamed[bounds.node.id] = finding  # it is told of where the output is bounded
+        blamed[bounds.node.id] = finding  # it is reported where the output is bounded
         return None
 
     return look
