@@ -1,8 +1,8 @@
-"""What `nodescope run` costs as a person sees it: the samples as whole processes, by the clock.
+"""What `nodescope run` costs a user: the samples as whole processes, by the clock.
 
-Server, imports and the end of the recording are among it; `bench.default` leaves these out. Runs
-with and without nodescope take turns. Modules are compiled once, in the pair that does not count,
-as they are where nodescope is installed.
+This includes the server, imports and the end of the recording, unlike `bench.default`. Runs with
+and without nodescope alternate. Modules are compiled once, in the pair that does not count, as in
+an installed nodescope.
 """
 
 from __future__ import annotations

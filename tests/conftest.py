@@ -1,6 +1,6 @@
-"""Shared parts of all tests: the options ``--depth``, ``--each``, ``--planted`` and others.
+"""Shared parts of all tests: the options ``--depth``, ``--no-batching``, ``--planted`` and others.
 
-``--depth`` says how much is run (see `tests.depth`); ``--each`` makes a test of each case (see
+``--depth`` says how much is run (see `tests.depth`); ``--no-batching`` makes a test of each case (see
 `tests.parts`); ``--planted NAME`` puts a fault into the compiler for a whole run; ``--slow-page
 FACTOR`` slows the browser (see `tests.e2e.slowness`); ``--new-interpreters`` is for commands that
 tests start (see `tests.forked`).
@@ -39,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="how much of what is drawn at random is run; deep: all of it, and the marked tests",
     )  # fmt: skip
     parser.addoption(
-        "--each", action="store_true",
+        "--no-batching", action="store_true",
         help="make a test of each case, where one test runs many; see tests/parts",
     )  # fmt: skip
     parser.addoption(
@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "one_in(n): `make test` runs one in n of its cases, `make test-deep` all"
     )
     depth.choose(config.getoption("--depth"))
-    parts.choose(config.getoption("--each"))
+    parts.choose(config.getoption("--no-batching"))
     forked.choose(sys.platform == "linux" and not config.getoption("--new-interpreters"))
     # A shell lets what it starts in the background ignore Ctrl-C, and so would programs of tests.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -2,7 +2,7 @@
 
 Above the `parametrize` of a test, ``@in_parts(8)`` makes eight tests of it, each of which runs
 every eighth case. All cases of a part are run, and each that fails is named, with its traceback.
-``pytest --each`` makes a test of each case again, so that ``-k`` finds one.
+``pytest --no-batching`` makes a test of each case again, so that ``-k`` finds one.
 
 A fixture is made once for a part: what a case leaves in it must not matter to the next.
 
