@@ -1,9 +1,9 @@
 """Shared parts of all tests: the options ``--depth``, ``--no-batching``, ``--planted`` and others.
 
-``--depth`` says how much is run (see `tests.depth`); ``--no-batching`` makes a test of each case (see
-`tests.parts`); ``--planted NAME`` puts a fault into the compiler for a whole run; ``--slow-page
-FACTOR`` slows the browser (see `tests.e2e.slowness`); ``--new-interpreters`` is for commands that
-tests start (see `tests.forked`).
+``--depth`` says how much is run (see `tests.depth`); ``--no-batching`` makes a test of each case
+(see `tests.parts`); ``--planted NAME`` puts a fault into the compiler for a whole run;
+``--slow-page FACTOR`` slows the browser (see `tests.e2e.slowness`); ``--new-interpreters`` is for
+commands that tests start (see `tests.forked`).
 
 Invariant: no test leaves the program's mode other than it found it.
 """
