@@ -50,7 +50,7 @@ def everything() -> list[Watch]:
         params = required(rule)
         for parameter in rule.parameters:
             if parameter.name in ("num_steps", "samples", "threshold_samples"):
-                params[parameter.name] = 2
+                params[parameter.name] = int(max(2, parameter.low))
         if rule.name in ("within", "without"):
             params |= {"first_on": "glob:*weight", "second_on": "glob:backward/*", "steps": 1}
         watches.append(Watch(rule.name, number, params))

@@ -35,11 +35,12 @@ def test_a_classifier_with_tanh(tmp_path: Path) -> None:
     result = recommended(programs.healthy, tmp_path / "run.nscope")
     about_values = [name for name in result if get(name.split()[0]).study is None]
     assert about_values == [
-        "operator_overflow", "weight_overflow", "gradient_exploding", "decay_too_large",
-        "evaluation_inputs", "gradient_lost", "loss_diverging", "loss_flat",
-        "schedule_ends_early", "update_without_effect", "data_overwritten", "inputs_drift",
-        "nothing_learned", "one_class_batches", "rows_change", "saturated_layer",
-        "steps_too_large", "units_identical", "weight_frozen",
+        "operator_overflow", "weight_overflow", "gradient_exploding", "both_factors_zero",
+        "clip_too_small", "decay_too_large", "evaluation_inputs", "gradient_lost", "inputs_scale",
+        "loss_diverging", "loss_flat", "loss_without_floor", "schedule_ends_early", "signal_fades",
+        "update_without_effect", "data_overwritten", "inputs_constant", "inputs_drift",
+        "label_in_inputs", "labels_constant", "nothing_learned", "one_class_batches",
+        "rows_change", "saturated_layer", "steps_too_large", "units_identical", "weight_frozen",
     ]  # fmt: skip
     assert result["weight_overflow"].startswith("it has 4 parameters")
     assert result["saturated_layer"].startswith("it has 1 tanh node;")
