@@ -75,7 +75,7 @@ def _row(name: str, kind: str, answers: list[dict[str, Any]], broken: str) -> Ro
 
 def measured(program: str, backend: str) -> dict[str, Any]:
     """In a process of its own: milliseconds of the first function, and of this one."""
-    (loading, _), _, _ = _first(_small(BACKENDS[backend]))
+    (loading, *_), _, _ = _first(_small(BACKENDS[backend]))
     case: Case = programs.cases(program)[MEASURED[program]]
     contender = case.makers[backend]()
     first, usual, compiled = _first((contender.compiled, contender.inputs))
