@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from nodescope.debug.watch.program_graph import ProgramGraph
-from nodescope.debug.watch.program_source import call_at, calls_between, clears_between, within
+from nodescope.debug.watch.program_source import (
+    call_at,
+    calls_between,
+    calls_together,
+    clears_between,
+    within,
+)
 from nodescope.ir.graph import Node
 from nodescope.ops.traits import traits_of
 
@@ -86,6 +92,25 @@ def cleared(graph: ProgramGraph, weight: Node, step: Node) -> Cut | None:
         f"line {line} clears the gradients, after the backward pass (line {first}) and before "
         f"the step (line {last}); clear them before the backward pass or after the step",
         "zero_grad", line,
+    )  # fmt: skip
+
+
+def copied(graph: ProgramGraph, weight: Node, step: Node) -> Cut | None:
+    """Where the optimizer was given a copy of a parameter, by its name, instead of the parameter.
+
+    The one that is used has a gradient, and the one that the optimizer has does not.
+    """
+    tree = graph.tree(step.source)
+    if tree is None or step.source is None or weight.source is None:
+        return None
+    line = calls_together(tree, "parameter", _CONVERTS)
+    if not line:
+        return None
+    return Cut(
+        weight,
+        f"{weight.name} has a gradient, but the optimizer (line {step.source.line}) was given a "
+        f"copy of it, made in line {line}; give it the parameters that are used",
+        "copy", line,
     )  # fmt: skip
 
 

@@ -86,6 +86,48 @@ def clears_between(tree: ast.Module, first: int, last: int) -> int:
     return max(lines)
 
 
+def calls_together(tree: ast.Module, outer: str, inner: tuple[str, ...]) -> int:
+    """The first line that calls ``outer`` with the result of one of some methods; or 0."""
+    lines = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and _called(node) == outer
+        for given in node.args
+        for part in ast.walk(given)
+        if isinstance(part, ast.Call) and _called(part) in inner
+    ]
+    return min(lines, default=0)
+
+
+def scheduled_factor(tree: ast.Module, line: int) -> tuple[str, int]:
+    """The name that a line multiplies with and that a loop computes anew, and where; or nothing."""
+    factors = {
+        side.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and node.lineno == line
+        for side in (node.left, node.right)
+        if isinstance(side, ast.Name)
+    }
+    for loop in ast.walk(tree):
+        inside = isinstance(loop, ast.For | ast.While) and (
+            loop.lineno <= line <= (loop.end_lineno or 0)
+        )
+        for node in ast.walk(loop) if inside else ():
+            if not isinstance(node, ast.Assign) or not any(map(_computes, ast.walk(node.value))):
+                continue
+            for target in node.targets:
+                if isinstance(target, ast.Name) and target.id in factors:
+                    return target.id, node.lineno
+    return "", 0
+
+
+def _computes(node: ast.AST) -> bool:
+    """Whether an expression makes a number of a step, as schedules do."""
+    if isinstance(node, ast.Call):
+        return _called(node) in ("float", "int", "min", "max", "round")
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv)
+
+
 def call_at(tree: ast.Module, line: int, *names: str) -> str:
     """The name of a method or function so named that a line calls; or ``""``."""
     for node in ast.walk(tree):

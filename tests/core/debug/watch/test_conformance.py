@@ -34,7 +34,8 @@ QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_la
          "nothing_learned", "predictions_far_off", "targets_out_of_range", "loss_without_floor",
          "clip_too_small", "inputs_constant", "labels_constant", "label_in_inputs",
          "optimizer_made_anew", "kernel_is_identity", "both_factors_zero", "signal_fades",
-         "views_collapse", "inputs_scale")  # fmt: skip
+         "views_collapse", "inputs_scale", "sides_equal", "worse_than_mean",
+         "steps_too_small", "rate_negative", "term_stays_zero")  # fmt: skip
 # Their examples are programs, in graph_rules/.
 SHOWN_BY_PROGRAMS = (
     "schedule_ends_early", "evaluation_inputs", "rows_change", "decay_too_large",
@@ -43,7 +44,8 @@ SHOWN_BY_PROGRAMS = (
     "inputs_drift", "dropout_in_evaluation", "targets_out_of_range", "loss_without_floor",
     "clip_too_small", "inputs_constant", "labels_constant", "label_in_inputs",
     "optimizer_made_anew", "kernel_is_identity", "both_factors_zero", "signal_fades",
-    "views_collapse", "inputs_scale",
+    "views_collapse", "inputs_scale", "sides_equal", "worse_than_mean", "steps_too_small",
+    "rate_negative", "term_stays_zero",
 )  # fmt: skip
 # What a rule cannot do without, where nothing is the default.
 REQUIRED: dict[str, dict[str, Setting]] = {

@@ -1,6 +1,7 @@
 """A column of the inputs that equals the label in each row: a model needs nothing but that.
 
-Numbers to be predicted are left alone: an exercise may well ask for one of those that are given.
+Of numbers to be predicted, only the windows of a series are judged, whose columns go on from one
+to the next: an exercise may well ask for one of the numbers that are given.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from nodescope.debug.watch.target_comparisons import (
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 
-_OPS: Final = frozenset({"cross_entropy", "nll_loss", "bce", "bce_with_logits"})
+_CLASSES: Final = frozenset({"cross_entropy", "nll_loss", "bce", "bce_with_logits"})
+_OPS: Final = _CLASSES | {"mse", "huber", "subtract"}
+_SERIES: Final = 0.5  # the least correlation of columns that are moments of a series
 _MOST_COLUMNS: Final = 4096
 
 
@@ -85,6 +88,8 @@ def _compared(held: dict[int, Array], blamed: dict[int, Finding], steps: int, le
             )  # fmt: skip
             before = equal.pop(value, None)
             blamed.pop(value, None)
+            if same is not None and node.op not in _CLASSES and array is not None:
+                same = same & _of_series(array)
             if same is not None and (before is not None or seen == 1):
                 same = same if before is None else same & before
                 if same.any():
@@ -106,6 +111,18 @@ def _compared(held: dict[int, Array], blamed: dict[int, Finding], steps: int, le
         return None
 
     return look
+
+
+def _of_series(array: Array) -> Array:
+    """Which columns go on from the one before, as the first or last moment of a window does."""
+    values = array.astype(np.float64)
+    found = np.zeros(values.shape[1], bool)
+    if values.shape[1] < 3 or not np.isfinite(values).all() or not values.std(axis=0).all():
+        return found
+    for column, beside in ((0, 1), (-1, -2)):
+        alike = np.corrcoef(values[:, column], values[:, beside])[0, 1]
+        found[column] = alike > _SERIES
+    return found
 
 
 def _column(target: Array) -> Array | None:

@@ -5,6 +5,7 @@ The first axis is left out: batches of one example are rare, and no fault of the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from nodescope.debug.watch import register
@@ -16,6 +17,8 @@ from nodescope.ir.graph import Node
 
 def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
     for node in graph.forward():
+        if node.op == "layer_norm" and node.inputs:
+            yield _of_norm(graph, node)
         if node.op != "subtract" or len(node.inputs) != 2:
             continue
         mean = graph.maker(node.inputs[1])
@@ -34,6 +37,19 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         )
 
 
+def _of_norm(graph: ProgramGraph, node: Node) -> Verdict:
+    """What is to be said of a layer norm."""
+    shape, dims = graph.shape(node.inputs[0]), node.attrs.get("dims")
+    if not shape or not isinstance(dims, int) or math.prod(shape[-dims:]) != 1 or shape[0] < 2:
+        return Verdict(node)
+    return Verdict(
+        node,
+        f"a layer norm over one element of {shape}: the mean of one is the element itself, so the "
+        "result is the same for every input; normalise over more features, or leave it out",
+        {"axis": -1},
+    )
+
+
 def _axis(graph: ProgramGraph, mean: Node) -> int | None:
     """The one axis that a mean is taken over, from 1 on; None for the first, several or all."""
     shape, axis = graph.shape(mean.inputs[0]), mean.attrs.get("axis")
@@ -47,6 +63,8 @@ def _axis(graph: ProgramGraph, mean: Node) -> int | None:
 def _suits(nodes: Sequence[Node]) -> str:
     means = {node.outputs[0]: node for node in nodes if node.op == "mean"}
     for node in nodes:
+        if node.op == "layer_norm" and node.phase == "forward":
+            return f"{node.name} subtracts the mean of features, of which there must be several"
         if node.op == "subtract" and len(node.inputs) == 2 and node.phase == "forward":
             mean = means.get(node.inputs[1])
             if mean is not None and mean.inputs[:1] == node.inputs[:1]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.gradient_cuts import Cut, cleared, cut_of, left_graph
+from nodescope.debug.watch.gradient_cuts import Cut, cleared, copied, cut_of, left_graph
 from nodescope.debug.watch.graph_rule import graph_rule
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Settings, Study, Verdict
@@ -48,7 +48,9 @@ def _study(settings: Settings) -> Study:
             if weight.outputs[0] not in reached:
                 cut = cut_of(graph, weight)
             elif weight.name not in updated:
-                cut = cleared(graph, weight, skipped[weight.name]) or left_graph(graph, weight)
+                step = skipped[weight.name]
+                cut = cleared(graph, weight, step) or left_graph(graph, weight)
+                cut = cut or copied(graph, weight, step)
             else:
                 cut = None
             if cut is None:

@@ -12,6 +12,7 @@ from nodescope.debug.watch.watch import Watch
 from tests import depth
 from tests.core.debug.watch.graph_rules import (
     right,
+    right_comparisons,
     right_data,
     right_models,
     right_outcomes,
@@ -20,6 +21,7 @@ from tests.core.debug.watch.graph_rules import (
     right_training,
     right_training_state,
     wrong,
+    wrong_comparisons,
     wrong_data,
     wrong_models,
     wrong_outcomes,
@@ -47,12 +49,12 @@ def _marked() -> set[str]:
 
 
 WRONG = programs(
-    wrong, wrong_data, wrong_models, wrong_outcomes, wrong_paths, wrong_sequences, wrong_training,
-    wrong_training_state,
+    wrong, wrong_comparisons, wrong_data, wrong_models, wrong_outcomes, wrong_paths,
+    wrong_sequences, wrong_training, wrong_training_state,
 )  # fmt: skip
 RIGHT = programs(
-    right, right_data, right_models, right_outcomes, right_paths, right_sequences, right_training,
-    right_training_state,
+    right, right_comparisons, right_data, right_models, right_outcomes, right_paths,
+    right_sequences, right_training, right_training_state,
 )  # fmt: skip
 
 
