@@ -62,6 +62,8 @@ _BEHIND: Final = 8
 # How long the program waits for room until it looks again whether the writer gets on.
 _WAIT_S: Final = 0.1
 _BATCH_ITEMS: Final = 32_768
+# Rows taken from the queue for each taking of its lock, which the program's threads take as well.
+_AT_ONCE: Final = 256
 _BATCH_BYTES: Final = 8 * MIB
 # Elements beyond this size are written after the batch when somebody waits for the batch.
 _SOON_BYTES: Final = MIB // 4
@@ -332,13 +334,19 @@ class QueueWriter:
             last_seq = self._seq
         while queue and count < _BATCH_ITEMS:
             with self.lock:  # `_room` may change what is in the queue
+                many = len(timed)
                 item = queue.popleft()
+                while type(item) is tuple:  # the usual rows, many for each taking of the lock
+                    timed.append(item)  # type: ignore[arg-type]
+                    if not queue or len(timed) - many >= _AT_ONCE:
+                        break
+                    item = queue.popleft()
                 if type(item) is QueuedExecution:
                     self._waiting.taken(item)
-            count += 1
+                count += len(timed) - many
             if type(item) is tuple:
-                timed.append(item)  # type: ignore[arg-type]
                 continue
+            count += 1
             if timed:  # in order, because each row says how often its node had run
                 batch.timed(timed)
                 weight += len(timed) * RECORD_BYTES

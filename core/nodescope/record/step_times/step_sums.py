@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,8 @@ from nodescope.record.step_times.step_rows import Integers
 
 # This many rows are booked at once: NumPy's calls cost more than a few rows do.
 _ROWS: Final = 1 << 13
+# Of a row of the table ``execution``: seq, node, step, start and duration.
+_TIMES: Final = itemgetter(0, 1, 2, 4, 5)
 
 
 class StepSums:
@@ -60,9 +63,10 @@ class StepSums:
         ]
         ledger.take_steps(np.array(steps, dtype=np.int64).reshape(-1, 5))
         if self._executions:
-            numbers = np.fromiter(chain.from_iterable(self._executions), dtype=np.int64)
-            rows = numbers.reshape(len(self._executions), -1)
-            ledger.take_executions(rows[:, [0, 1, 2, 4, 5]])
+            count = len(self._executions)
+            columns = chain.from_iterable(map(_TIMES, self._executions))
+            numbers = np.fromiter(columns, dtype=np.int64, count=5 * count)
+            ledger.take_executions(numbers.reshape(count, 5))
         ledger.take_spans(self._spans)
         ledger.book()
         self._steps, self._executions, self._spans = {}, [], []
