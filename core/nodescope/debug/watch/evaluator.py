@@ -81,9 +81,9 @@ class _Entry:
         """Whether it applies to a value, by what is known of the value so far."""
         node, rule, chosen = part.node, self.rule, self.chosen
         exact = chosen.exact and chosen.covers(node)
-        if rule.concerns is not None and not (exact or rule.concerns(node, graph)):
-            return False
         if rule.ops and node.op not in rule.ops and not exact:
+            return False
+        if rule.concerns is not None and not (exact or rule.concerns(node, graph)):
             return False
         if not self.outcome.watch.select and any(selected.covers(node) for selected in self.about):
             return True

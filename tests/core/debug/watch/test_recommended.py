@@ -37,8 +37,9 @@ def test_a_classifier_with_tanh(tmp_path: Path) -> None:
     assert about_values == [
         "operator_overflow", "weight_overflow", "gradient_exploding", "both_factors_zero",
         "clip_too_small", "decay_too_large", "evaluation_inputs", "gradient_lost", "inputs_scale",
-        "loss_diverging", "loss_flat", "loss_without_floor", "schedule_ends_early", "signal_fades",
-        "update_without_effect", "data_overwritten", "inputs_constant", "inputs_drift",
+        "loss_diverging", "loss_flat", "loss_without_floor", "rate_negative",
+        "schedule_ends_early", "signal_fades", "steps_too_small", "update_without_effect",
+        "data_overwritten", "inputs_constant", "inputs_drift",
         "label_in_inputs", "labels_constant", "nothing_learned", "one_class_batches",
         "rows_change", "saturated_layer", "steps_too_large", "units_identical", "weight_frozen",
     ]  # fmt: skip
