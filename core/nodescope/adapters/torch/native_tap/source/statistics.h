@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
-#include <type_traits>
 
 namespace nodescope {
 
@@ -22,7 +21,7 @@ struct Statistics {
 };
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
-#define NODESCOPE_VECTORISED __attribute__((optimize("O3"), target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#define NODESCOPE_VECTORISED __attribute__((optimize("O3"), target_clones("avx512f", "avx2", "default")))
 #else
 #define NODESCOPE_VECTORISED
 #endif
@@ -83,28 +82,6 @@ NODESCOPE_VECTORISED inline void placed(const double* block, int many, double lo
   placed_of(block, many, low, scale, places);
 }
 
-// The same in single precision, which is wrong only next to the edge of a bin; whether any element is.
-constexpr float kNear = 2e-5f;  // three roundings of a number up to 32 are less
-NODESCOPE_VECTORISED inline bool placed_single(const float* block, int many, float low, float scale, uint8_t* places) {
-  int32_t near = 0;
-  for (int i = 0; i < many; i++) {
-    float at = (block[i] - low) * scale;
-    int32_t nearest = int32_t(at + 0.5f), bin = int32_t(at);
-    float apart = at - float(nearest);
-    near |= int32_t(apart < kNear) & int32_t(apart > -kNear) & int32_t(nearest > 0) & int32_t(nearest < kBins);
-    places[i] = uint8_t(bin < kBins ? bin : kBins - 1);
-  }
-  return near != 0;
-}
-
-constexpr int kTogether = 128;
-inline void placed_fast(const float* block, int many, double low, double scale, uint8_t* places) {
-  for (int i = 0; i < many; i += kTogether) {
-    int part = std::min(kTogether, many - i);
-    if (C10_UNLIKELY(placed_single(block + i, part, float(low), float(scale), places + i))) placed(block + i, part, low, scale, places + i);
-  }
-}
-
 // The sum of the squares of the distances from the mean.
 template <class T>
 inline __attribute__((always_inline)) double centred_of(const T* block, int many, double mean) {
@@ -123,25 +100,11 @@ inline __attribute__((always_inline)) double centred_of(const T* block, int many
 NODESCOPE_VECTORISED inline double centred(const float* block, int many, double mean) { return centred_of(block, many, mean); }
 NODESCOPE_VECTORISED inline double centred(const double* block, int many, double mean) { return centred_of(block, many, mean); }
 
-// Count how often each bin comes. Many are compared with each bin in turn; of few, equal neighbours would
-// wait for one counter, so they take turns at several.
-constexpr int kTables = 4, kWide = 64;
-NODESCOPE_VECTORISED inline void count_many(uint64_t* counts, const uint8_t* places, int many) {
-  for (int bin = 0; bin < kBins; bin++) {
-    uint8_t equal[kWide] = {};
-    for (int i = 0; i < many; i += kWide)
-      for (int j = 0; j < kWide; j++) equal[j] += places[i + j] == bin;
-    int sum = 0;
-    for (int j = 0; j < kWide; j++) sum += equal[j];
-    counts[bin] += sum;
-  }
-}
-static_assert(kBlock / kWide < 256);
-
+// Count how often each bin comes. Equal neighbours would wait for one counter: they take turns at several.
+constexpr int kTables = 4;
 inline void count_in(uint64_t* counts, const uint8_t* places, int many) {
-  int i = many >= 8 * kWide ? many - many % kWide : 0;
-  if (i) count_many(counts, places, i);
   uint32_t tables[kTables][kBins] = {};
+  int i = 0;
   for (; i + kTables <= many; i += kTables) {
     tables[0][places[i]]++; tables[1][places[i + 1]]++; tables[2][places[i + 2]]++; tables[3][places[i + 3]]++;
   }
@@ -308,8 +271,7 @@ inline bool summarise(const Array& array, Statistics& to) {
   double mean = to.mean = std::min(std::max(sum / double(to.finite), low), high);
   to.norm = std::sqrt(squares);
   if (low == high) { to.histogram[0] = to.finite; return true; }
-  double range = high - low, scale = kBins / range;
-  bool single = range > 1e-30 && range < 1e30;
+  double scale = kBins / (high - low);
   // From the sums, unless digits would be lost.
   double spread = squares - sum * (sum / double(to.finite));
   bool apart = !(spread > 1e-3 * squares);
@@ -317,11 +279,7 @@ inline bool summarise(const Array& array, Statistics& to) {
   blocks.each([&](auto* block, int many) {
     uint8_t places[kBlock];
     auto one = [&](auto* block, int many) {
-      if constexpr (std::is_same_v<decltype(block), const float*>) {
-        if (single) placed_fast(block, many, low, scale, places);
-        else placed(block, many, low, scale, places);
-      }
-      else placed(block, many, low, scale, places);
+      placed(block, many, low, scale, places);
       if (C10_UNLIKELY(apart)) far += centred(block, many, mean);
     };
     if (C10_UNLIKELY(!all_finite)) {
