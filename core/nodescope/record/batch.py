@@ -182,7 +182,7 @@ class Batch:
             self._add("call", (seq, encode(item.attrs)))
         if item.node is not None:
             took = self._writers.failed if item.flags & FAILED else self._writers.ran
-            arrays = memoryview(item.arrays).cast("Q")
+            arrays = memoryview(item.arrays).cast("Q").tolist()
             for operand in took(seq, Operands(item.node, arrays)):
                 self._add("operand", (None, *operand))
         if item.place is not None:

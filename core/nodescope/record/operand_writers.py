@@ -9,7 +9,7 @@ Invariant: runs in the recorder's thread only, in the order of the run; bounded 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from nodescope.ir.graph import Node
@@ -73,25 +73,28 @@ class OperandWriters:
     def __init__(self) -> None:
         self._written: dict[int, _Written] = {}
 
-    def ran(self, seq: int, operands: Operands) -> Iterator[OperandRow]:
+    def ran(self, seq: int, operands: Operands) -> Sequence[OperandRow]:
         """Note an execution; return its operands that are not their nodes' latest results."""
         node, ids = operands
         if node.dialect != ENGINE:
-            return  # other libraries may make a new object of the same array
+            return ()  # other libraries may make a new object of the same array
         inputs, outputs = node.inputs, node.outputs
-        if len(ids) == len(inputs) + len(outputs):
-            yield from self._read(seq, inputs, ids)
-            for value, array in zip(outputs, ids[len(inputs) :], strict=True):
-                self._wrote(value, seq, array)
-            return
+        count = len(inputs)
+        if len(ids) == count + len(outputs):
+            rows = self._read(seq, inputs, ids) if count else ()
+            for at, value in enumerate(outputs, count):
+                self._wrote(value, seq, ids[at])
+            return rows
         for value in outputs:
             self._loosen(value, seq)
+        return ()
 
-    def failed(self, seq: int, operands: Operands) -> Iterator[OperandRow]:
+    def failed(self, seq: int, operands: Operands) -> Sequence[OperandRow]:
         """Note an execution that raised: it read, and returned nothing."""
         node, ids = operands
-        if node.dialect == ENGINE and len(ids) == len(node.inputs):
-            yield from self._read(seq, node.inputs, ids)
+        if node.dialect != ENGINE or len(ids) != len(node.inputs):
+            return ()
+        return self._read(seq, node.inputs, ids)
 
     def edited(self, value: int, seq: int) -> None:
         """A person changed a value: it is in an array of unknown identity."""
@@ -104,17 +107,19 @@ class OperandWriters:
         if written is not None and seq is not None:
             written.seqs[now] = seq
 
-    def _read(self, seq: int, inputs: Sequence[int], ids: Sequence[int]) -> Iterator[OperandRow]:
+    def _read(self, seq: int, inputs: Sequence[int], ids: Sequence[int]) -> Sequence[OperandRow]:
+        rows: list[OperandRow] | tuple[()] = ()
+        find = self._written.get
         for port, value in enumerate(inputs):
-            written = self._written.get(value)
+            written = find(value)
             if written is None:
                 continue
             wrote = written.seqs.get(ids[port])
-            if wrote is None:
-                if not written.loose:
-                    yield OperandRow(seq, port, UNKNOWN)
-            elif wrote != written.latest:
-                yield OperandRow(seq, port, wrote)
+            if wrote == written.latest or (wrote is None and written.loose):
+                continue
+            row = OperandRow(seq, port, UNKNOWN if wrote is None else wrote)
+            rows = [*rows, row]
+        return rows
 
     def _wrote(self, value: int, seq: int, array: int) -> None:
         written = self._written.get(value)

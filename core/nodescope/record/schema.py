@@ -174,6 +174,7 @@ def chunk_sum(data: bytes, of_array: int) -> int:
     return zlib.crc32(data, of_array)
 
 
+@lru_cache(1024)
 def shape_text(shape: tuple[Size, ...]) -> str:
     """A shape as stored: ``"32,10"``, ``"?,10"``; ``""`` for a scalar."""
     return ",".join(["?" if size is None else str(size) for size in shape])
