@@ -167,7 +167,7 @@ def test_a_server_that_does_not_start_is_one_line_and_the_program_runs(tmp_path:
         "import sys\n"
         "from nodescope.cli import main, server_process\n"
         "raises = 'raise ImportError(\"uvicorn is broken here\")'\n"
-        "server.own_command = lambda *_, **__: [sys.executable, '-c', raises]\n"
+        "server_process.own_command = lambda *_, **__: [sys.executable, '-c', raises]\n"
         f"sys.exit(main([*{RUN!r}, 'script.py']))\n"
     )
     done = subprocess.run(
