@@ -227,7 +227,7 @@ def scripted(
         owners.update((number, owner) for number, _, owner in item.leaves if number <= known_before)
         told.append((leaves, results, item.signature.is_seeded, item.draws))  # type: ignore[arg-type]
     handle, slots = library.make(told)
-    library.reuse(handle, *(part.tobytes() for part in same_elements(journal.items, known_before)))
+    library.reuse(handle, same_elements(journal.items).tobytes())
     arrays = operations.emitter.bus.demand.arrays is not False
     return StepScript(handle, slots, journal, summarised, owners, known_before, arrays=arrays)
 

@@ -129,16 +129,15 @@ inline PyObject* keep(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-// reuse(script, same, before): by output, which statistics are of the same elements, as 32-bit integers
+// reuse(script, same): by output, which statistics are of the same elements, as 32-bit integers
 inline PyObject* reuse(PyObject*, PyObject* arguments) {
   PyObject* capsule;
-  Py_buffer same, before;
-  if (!PyArg_ParseTuple(arguments, "Oy*y*", &capsule, &same, &before)) return nullptr;
+  Py_buffer same;
+  if (!PyArg_ParseTuple(arguments, "Oy*", &capsule, &same)) return nullptr;
   auto* script = (std::shared_ptr<Script>*)PyCapsule_GetPointer(capsule, "script");
   auto numbers = [](const Py_buffer& bytes) { return std::vector<int32_t>((int32_t*)bytes.buf, (int32_t*)bytes.buf + bytes.len / 4); };
-  if (script) road().reuse(**script, numbers(same), numbers(before));
+  if (script) road().reuse(**script, numbers(same));
   PyBuffer_Release(&same);
-  PyBuffer_Release(&before);
   if (!script) return nullptr;
   Py_RETURN_NONE;
 }

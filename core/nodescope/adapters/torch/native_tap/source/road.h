@@ -123,7 +123,6 @@ class Road {
               const std::vector<std::pair<uint32_t, int64_t>>& checked) {
     std::lock_guard<std::mutex> guard(storages().lock);
     leave();
-    carries_ = script == script_ && position_ == script->items.size() && with_statistics && with_statistics_ && !rested_;
     rested_ = false;
     if (script != script_) {
       sources_.assign(script->statistics, {});
@@ -166,12 +165,10 @@ class Road {
     rested_ = true;
   }
 
-  void reuse(Script& script, std::vector<int32_t> same, std::vector<int32_t> before) {
+  void reuse(Script& script, std::vector<int32_t> same) {
     std::lock_guard<std::mutex> guard(storages().lock);
     script.same = std::move(same);
-    script.before = std::move(before);
     script.same.resize(script.statistics, -1);
-    script.before.resize(script.statistics, -1);
   }
 
   // Say how many bytes of each output are copied.
@@ -410,7 +407,6 @@ class Road {
     Statistics& to = statistics_[place];
     Source source{version_of(tensor), print_of(tensor)};
     int32_t other = place < script_->same.size() ? script_->same[place] : -1;
-    if (other < 0 && carries_ && place < script_->before.size()) other = script_->before[place];
     bool known = other >= 0 && sources_[other].version == source.version && sources_[other].print == source.print;
     sources_[place] = source;
     if (!known) return summarise(tensor, to);
@@ -505,7 +501,6 @@ class Road {
   std::vector<int64_t> versions_, checked_;  // by slot; -1 for none
   Room room_;
   std::vector<Source> sources_;       // by statistics
-  bool carries_ = false;              // the step before followed the script, too, and nothing came between
   bool rested_ = false;
   int64_t filled_ = 0;                // of the room, with what the operator has put there so far
   std::vector<c10::IValue> held_;

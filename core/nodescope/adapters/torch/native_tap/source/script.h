@@ -53,7 +53,7 @@ struct Script {
   uint32_t statistics = 0;
   std::vector<int64_t> kept;          // by statistics: bytes of the copy of the elements, or 0
   // By statistics, those of the same elements: earlier in the step, and in the step before; or -1.
-  std::vector<int32_t> same, before;
+  std::vector<int32_t> same;
 };
 
 constexpr int64_t kAligned = 64;
