@@ -6,9 +6,10 @@ from typing import Final
 
 from tests.diagnosis.cases_data import DATA
 from tests.diagnosis.cases_numbers import NUMBERS
+from tests.diagnosis.cases_outcomes import OUTCOMES
 from tests.diagnosis.cases_right import RIGHT
 from tests.diagnosis.cases_training import TRAINING
 
-BROKEN: Final = (*TRAINING, *NUMBERS, *DATA)
+BROKEN: Final = (*TRAINING, *NUMBERS, *DATA, *OUTCOMES)
 
 __all__ = ["BROKEN", "RIGHT"]

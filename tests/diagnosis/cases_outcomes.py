@@ -1,0 +1,277 @@
+"""Faults in what is wanted, compared and updated: outputs, losses, labels, steps."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.diagnosis.case import LOSS, STILL, Broken
+
+OUTCOMES: Final = (
+    Broken(
+        "rainfall",
+        "ReLU output, negative targets",
+        mend=(("return ns.relu(hidden @ w2 + b2)[:, 0]", "return (hidden @ w2 + b2)[:, 0]"),),
+        goal="loss < 0.3",
+        lines=("return ns.relu(hidden",),
+        about=(LOSS,),
+        words="(?i)relu|range|negative",
+    ),
+    Broken(
+        "salaries",
+        "targets of 1e7 unscaled",
+        mend=(("typical = 1.0", "typical = 5e6"),),
+        goal="relative error < 0.2",
+        lines=("guess = model(", "loss = nn.mse"),
+        about=(LOSS,),
+        words="(?i)scale|large|small|far",
+    ),
+    Broken(
+        "spiral_flow",
+        "log det has the wrong sign",
+        mend=(("+ log_det\n\n\nfor", "- log_det\n\n\nfor"),),
+        goal="spread off by < 0.5",
+        lines=("return np.mean(0.5", "log_det = np.sum", "log_det = log_det"),
+        about=(LOSS,),
+        words="(?i)floor|bound|sign|without",
+    ),
+    Broken(
+        "birds",
+        "log-softmax over the batch",
+        mend=(("axis=0)\n    return", "axis=1)\n    return"),),
+        goal="nll < 0.05",
+        lines=("log_p = ns.log_softmax",),
+        about=(LOSS,),
+        words="(?i)axis|batch|rows",
+    ),
+    Broken(
+        "glacier",
+        "clip norm far too small",
+        mend=(("clip_grad_norm(model, 1e-4)", "clip_grad_norm(model, 1.0)"),),
+        goal="loss < 0.2",
+        lines=("clip_grad_norm(model",),
+        about=(LOSS,),
+        words="(?i)clip",
+    ),
+    Broken(
+        "reviews",
+        "every word is unknown: constant tokens",
+        mend=(("word.capitalize()", "word"),),
+        goal="loss < 0.3",
+        lines=("texts.append", "scores = head("),
+        nodes=("tokens",),
+        about=(LOSS,),
+        words="(?i)const|same|varies|never",
+    ),
+    Broken(
+        "captions",
+        "all pairs are told to be the first",
+        mend=(("np.zeros(24, np.int64)", "np.arange(24)"),),
+        goal="right > 0.7",
+        lines=("loss = nn.cross_entropy",),
+        about=(LOSS,),
+        words="(?i)class|label|target|same|const",
+    ),
+    Broken(
+        "ratings",
+        "both factors start at zero",
+        mend=(("np.zeros((USERS, RANK))", "rng.normal(0, 0.3, (USERS, RANK))"),),
+        goal="loss < 0.5",
+        lines=("tastes = ns.param", "styles = ns.param", "guess = np.sum(tastes"),
+        about=(
+            LOSS,
+            STILL,
+        ),
+        words="(?i)zero",
+    ),
+    Broken(
+        "parity",
+        "the state is made anew in each moment",
+        mend=(('ns.tensor(start, name="state") @ inner', "h @ inner"),),
+        goal="loss < 0.5",
+        lines=("h = np.tanh(x[", "h = ns.tensor(start"),
+        nodes=("state", "tanh.*"),
+        about=(
+            LOSS,
+            "^unused",
+        ),
+    ),
+    Broken(
+        "credit",
+        "a column that holds the answer",
+        mend=(("columns = np.arange(10)", "columns = np.arange(9)"),),
+        goal="right > 0.8",
+        lines=("table[:, 9] = repaid", "scores = net("),
+        nodes=("customers",),
+        about=(LOSS,),
+        words="(?i)column|target|label|answer",
+    ),
+    Broken(
+        "zeroed",
+        "gradients are zeroed before the step",
+        mend=(
+            (
+                "    optimizer.zero_grad()\n    optimizer.step()\n",
+                "    optimizer.step()\n    optimizer.zero_grad()\n",
+            ),
+        ),
+        goal="loss < 0.4",
+        lines=("optimizer.zero_grad()", "optimizer.step()", "loss.backward()"),
+        about=(
+            LOSS,
+            STILL,
+            "no_gradient",
+        ),
+        words="(?i)zero|gradient",
+    ),
+    Broken(
+        "pairs",
+        "chance[:, labels] takes all pairs",
+        mend=(("chance[:, sort[rows]]", "chance[np.arange(50), sort[rows]]"),),
+        goal="right > 0.85",
+        lines=("picked = chance",),
+        nodes=("getitem.*",),
+        about=(LOSS,),
+        words="(?i)pair|50|index|row",
+    ),
+    Broken(
+        "mean_error",
+        "the amount of the mean, not the mean of the amounts",
+        mend=(
+            (
+                'np.abs(np.mean(guess - ns.tensor(height[rows], name="height")))',
+                'np.mean(np.abs(guess - ns.tensor(height[rows], name="height")))',
+            ),
+        ),
+        goal="error < 0.15",
+        lines=("loss = np.abs(np.mean",),
+        about=(LOSS,),
+        words="(?i)mean",
+    ),
+    Broken(
+        "teacher_copy",
+        "the average is written to the student",
+        mend=(("ns.assign(s, 0.99 * t + 0.01 * s)", "ns.assign(t, 0.99 * t + 0.01 * s)"),),
+        goal="loss < 0.35",
+        lines=("ns.assign(s, 0.99",),
+        nodes=("average/.*",),
+        about=(
+            LOSS,
+            STILL,
+        ),
+        words="(?i)overwrit|student|average|again|undo",
+    ),
+    Broken(
+        "kernel_ridge",
+        "a kernel so narrow that it is the identity",
+        mend=(("WIDTH = 0.02", "WIDTH = 25.0"),),
+        goal="error < 3",
+        lines=("WIDTH = ", "return np.exp(-0.5"),
+        nodes=(".*kernel/.*", "kernel/exp"),
+        about=(LOSS,),
+        words="(?i)zero|narrow|underflow|identity",
+    ),
+    Broken(
+        "adapt",
+        "the inner step leaves the graph by .numpy()",
+        mend=(
+            (
+                "ns.tensor(fast.numpy() - 0.1 * step.numpy(), requires_grad=True)",
+                "fast - 0.1 * step",
+            ),
+        ),
+        goal="loss < 0.2",
+        lines=("fast = ns.tensor(fast.numpy()",),
+        about=(
+            LOSS,
+            "no_gradient",
+        ),
+        words="(?i)numpy|leaves",
+    ),
+    Broken(
+        "fresh_optimizer",
+        "the optimizer is made anew in each step",
+        mend=(
+            (
+                "def update(loss):\n    optimizer = ns.optim.SGD(net, lr=0.05, momentum=0.95)\n"
+                "    optimizer",
+                "sgd = ns.optim.SGD(net, lr=0.05, momentum=0.95)\n\n\ndef update(loss):\n    sgd",
+            ),
+        ),
+        goal="loss < 0.2",
+        lines=("optimizer = ns.optim.SGD", "optimizer.minimize(loss)"),
+        about=(
+            LOSS,
+            "optimizer",
+        ),
+        words="(?i)anew|new|state",
+    ),
+    Broken(
+        "smoother",
+        "the input is compared, not the output",
+        mend=(("nn.mse(noisy,", "nn.mse(smooth,"),),
+        goal="off by < 0.15",
+        lines=("smooth = net(noisy)", "fit = nn.mse(noisy"),
+        nodes=("layer_2/add",),
+        about=("^unused",),
+    ),
+    Broken(
+        "housing",
+        "(y / std) - mean",
+        mend=(("rent / rent.std() - rent.mean()", "(rent - rent.mean()) / rent.std()"),),
+        goal="loss < 0.3",
+        lines=("wanted = (rent", "loss = nn.mse(net("),
+        about=(LOSS,),
+        words="(?i)scale|large|small|far",
+    ),
+    Broken(
+        "codes_vae",
+        "the divergence is weighed with 0",
+        mend=(("float(step // (200 * RISE))", "min(1.0, step / RISE)"),),
+        goal="divergence < 4",
+        lines=("beta = float", "loss = rebuilt + beta"),
+        about=(LOSS,),
+        words="(?i)zero|\\b0\\b|weigh",
+    ),
+    Broken(
+        "pupil",
+        "the pupil is the teacher",
+        mend=(("pupil = teacher", "pupil = fresh"),),
+        goal="learnt > 0.5",
+        lines=("pupil = teacher", "loss = nn.mse(pupil", "wanted = teacher(batch)"),
+        about=(
+            LOSS,
+            STILL,
+        ),
+    ),
+    Broken(
+        "valve",
+        "the optimizer has copies",
+        mend=(
+            (
+                'settings = {"w": ns.parameter(w.numpy(), name="w"), '
+                '"b": ns.parameter(b.numpy(), name="b")}',
+                'settings = {"w": w, "b": b}',
+            ),
+        ),
+        goal="loss < 0.35",
+        lines=("settings = {", "optimizer.minimize(loss)", "score = ns.tensor"),
+        nodes=("w.*", "b.*"),
+        about=(
+            LOSS,
+            STILL,
+            "no_gradient",
+        ),
+    ),
+    Broken(
+        "tide_rate",
+        "the schedule takes the step for an angle: rates below zero",
+        mend=(("np.cos(np.pi / 2 * step)", "np.cos(np.pi / 2 * step / STEPS)"),),
+        goal="loss < 0.25",
+        lines=("optimizer.lr = 0.3", "optimizer.minimize(loss)"),
+        about=(
+            LOSS,
+            "rate",
+        ),
+        words="(?i)rate|negative",
+    ),
+)
