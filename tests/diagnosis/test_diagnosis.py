@@ -37,6 +37,7 @@ def programs() -> Iterator[tuple[str, str, str, bool]]:
             yield case.name, case.text, case.goal, True
 
 
+@pytest.mark.timeout(900)  # two hundred programs, all at once
 @pytest.mark.parametrize("quick", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_only_broken_programs_miss_their_goal(quick: bool) -> None:
     names = (*ALWAYS_FOUND, *ALWAYS_SILENT)
