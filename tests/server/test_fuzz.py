@@ -29,6 +29,11 @@ from tests.depth import examples
 from tests.server.support import BEARER, WAIT_S, Live, Page, serving
 from tests.unencrypted import NO_CERTIFICATES
 
+# The server runs in a thread of this process, and may draw a number while an example is drawn.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
+)
+
 LARGE = 1 << 63
 NUMBERS = st.sampled_from(
     [0, 1, -1, 2, 3, 7, 255, 20_001, 2**31, 2**53 + 1, LARGE - 1, LARGE, -LARGE, 2 * LARGE - 1]

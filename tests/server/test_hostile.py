@@ -17,6 +17,11 @@ from nodescope_server import wire
 from tests.depth import examples
 from tests.server.support import BEARER, Live, Page, Program
 
+# The server runs in a thread of this process, and may draw a number while an example is drawn.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
+)
+
 PATHS = ("/api/stream", "/link")
 
 
