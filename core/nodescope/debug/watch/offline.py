@@ -114,7 +114,7 @@ class Asking:
             if row.end_seq is not None and row.observed
         )
         records: Iterable[tuple[int, int, object]] = heapq.merge(
-            ((0, 0, event) for event in (captured_graphs(recording) if evaluator.follows else ())),
+            ((0, 0, event) for event in captured_graphs(recording)),
             ((row.seq, 0, row) for row in recording.nodes()),
             ((row.seq, 1, row) for row in recording.gradients()),
             ((row.seq, 2, row) for row in self._executions()),

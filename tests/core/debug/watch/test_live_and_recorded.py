@@ -73,14 +73,7 @@ def test_live_and_recorded_say_the_same(name: str, tmp_path: Path) -> None:
         assert a.actual == pytest.approx(b.actual, rel=1e-12)
     assert [hit.seq for hit in recorded] == sorted(hit.seq for hit in recorded)
     # How it went is the same, too: what was looked at, what could not be asked, what was found.
-    # A loss within a compiled function is told by its traced graph, which is not read back from a
-    # recording: there this rule finds no backward pass.
-    known = {"loss_without_floor"} if name == "healthy_compiled" else set()
-    live_outcomes, recorded_outcomes = (
-        [outcome for outcome in outcomes if outcome.watch.rule not in known]
-        for outcomes in (watched.watcher.outcomes, asking.coverage().outcomes)
-    )
-    assert live_outcomes == recorded_outcomes
+    assert watched.watcher.outcomes == asking.coverage().outcomes
 
 
 @pytest.mark.one_in(3)
