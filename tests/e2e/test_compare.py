@@ -307,6 +307,6 @@ def test_the_page_opens_where_the_runs_first_differ(start: Start, page: Page) ->
     assert picked() == "flip_1"
     assert fn(page, "f.stages[c.stageIndex()].name") == "simplify"
     # Without a place in the address, too.
+    page.goto("about:blank")
     page.goto(program.address.split("&function")[0])
-    page.reload()
     eventually(page, PICKED, lambda name: name == "flip_1")
