@@ -145,6 +145,7 @@ def test_steps_that_were_left_out_are_reported(start: Start, page: Page, tmp_pat
         rf"step\s*{step}\s*op\s*–\s*/\s*\d+.*unobserved, to stay below 1\.05×", re.S
     )
     expect(by(page, "state")).to_contain_text(unknown)
+    expect(by(page, "as-of")).to_have_text(re.compile(r"as in step \d+"))
     # Nobody saw what ran in it, so nothing is said to have been skipped.
     expect(page.get_by_text(re.compile(r"\d+ skipped"))).to_have_count(0)
 

@@ -114,8 +114,10 @@ def advise(
     if error:
         return Advice(
             f"{headline}: the program ended before its first operation",
-            error,
-            ("The traceback is in the console; nothing was computed on nodescope's tensors yet.",),
+            steps=(
+                f"It raised {error}",
+                "The traceback is in the console; nothing was computed on nodescope's tensors yet.",
+            ),
         )
     if leaves:
         tensors = "1 tensor was made" if leaves == 1 else f"{leaves:,} tensors were made"

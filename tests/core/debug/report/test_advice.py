@@ -69,7 +69,7 @@ def test_the_array_that_a_loop_changes_is_named_and_the_program_still_runs() -> 
         ({"numpy"}, "import numpy as np\nprint(1)", {}, "plain NumPy"),
         (set(), "print(1)", {}, "neither NumPy nor a framework"),
         (set(), "def (", {}, "neither NumPy nor a framework"),
-        (set(), PLAIN, {"error": "KeyError: 'x'"}, "before its first operation"),
+        (set(), PLAIN, {"error": "KeyError: 'x'"}, "It raised KeyError: 'x'"),
         (set(), PLAIN, {"leaves": 2}, "2 tensors were made, but nothing was computed from them"),
     ],
 )

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { NodeColumns } from "@/store/run/columns";
 import {
+  earlierStep,
   earlierWords,
   gradientOf,
   isAfter,
@@ -244,6 +245,21 @@ describe("steps that the governor left out", () => {
     expect(seenWhileRunning(rows, rows[1])).toBe(rows[0]);
     expect(seenWhileRunning(rows, rows[2])).toBe(rows[2]);
     expect(seenWhileRunning(rows.slice(1), rows[1])).toBe(rows[1]);
+  });
+
+  test("the graph shows an earlier step only where the one shown was not observed", () => {
+    const at = (step: number, state: string, stop?: object, seq: number | null = null) =>
+      earlierStep({
+        model: () => ({ steps: rows, info: { state } }) as unknown as RunModel,
+        stop: () => stop,
+        seq: () => seq,
+        step: () => step,
+      });
+    expect(at(2, "finished")).toBe(1);
+    expect(at(3, "finished")).toBeUndefined();
+    expect(at(2, "live")).toBeUndefined(); // steps pass by
+    expect(at(2, "live", {})).toBe(1);
+    expect(at(1, "live", undefined, rows[1]?.start_seq)).toBe(1);
   });
 
   test("keeps what the governor last told while records say nothing new", () => {

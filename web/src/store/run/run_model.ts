@@ -265,6 +265,23 @@ export function seenStep(store: { model(): RunModel | undefined; step(): number 
   return lastObserved(store.model()?.steps ?? [], store.step());
 }
 
+/**
+ * The step whose shapes and times the graph shows in place of those of an unobserved step; none
+ * while the program runs, where steps pass by.
+ */
+export function earlierStep(store: {
+  model(): RunModel | undefined;
+  stop(): unknown;
+  seq(): number | null;
+  step(): number;
+}): number | undefined {
+  const running = store.model()?.info.state === "live" && store.stop() === undefined;
+  if (running && store.seq() === null) return undefined;
+  const step = stepShown(store);
+  const seen = lastObserved(store.model()?.steps ?? [], step);
+  return seen < step ? seen : undefined;
+}
+
 /** A note that the value shown belongs to an earlier step than the one shown, and why. */
 export function earlierWords(
   steps: readonly StepRow[],

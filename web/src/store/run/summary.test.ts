@@ -1,5 +1,15 @@
 import { expect, test } from "vitest";
-import { observedWords, sharesWords, timeWords, unsummed } from "@/store/run/summary";
+import { observedWords, sharesWords, timeWords, unsummed, withoutPlace } from "@/store/run/summary";
+
+test("an error does not say twice where it was raised", () => {
+  const place = { file: "/home/a/vae.py", line: 33 };
+  const error = "ShapeError: inner dimensions differ (/home/a/vae.py:33); the right one needs 192";
+  expect(withoutPlace(error, place)).toBe(
+    "ShapeError: inner dimensions differ; the right one needs 192",
+  );
+  expect(withoutPlace(error, { file: "/home/a/vae.py", line: 34 })).toBe(error);
+  expect(withoutPlace(error, null)).toBe(error);
+});
 
 test("a run that ended with nodescope is no fault of the summary", () => {
   const away = "The server does not answer. is nodescope still running?";

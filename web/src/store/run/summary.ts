@@ -21,6 +21,14 @@ export interface Summing {
   show(shown: boolean): void;
 }
 
+/** An error's text without the place where it was raised, if that is the place shown beside it. */
+export function withoutPlace(
+  error: string,
+  place: { readonly file: string; readonly line: number } | null | undefined,
+): string {
+  return place == null ? error : error.replace(` (${place.file}:${place.line})`, "");
+}
+
 /** The components of the run time, and what is excluded. */
 export function timeWords(sum: Pick<Summary, "time" | "before_ns" | "after_ns">): string {
   const { time, before_ns: before, after_ns: after } = sum;

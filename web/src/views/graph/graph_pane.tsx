@@ -29,7 +29,7 @@ import type { ColourMode, Ui } from "@/store/page/ui";
 import { offers } from "@/store/run/capabilities";
 import { operationsCounted, operationsOf } from "@/store/run/counts";
 import { graphWith } from "@/store/run/past_values";
-import { ranAfterStep, seenStep } from "@/store/run/run_model";
+import { earlierStep, ranAfterStep, seenStep } from "@/store/run/run_model";
 import { parseQuery, search } from "@/store/run/tree";
 import { ChangesChip } from "@/views/graph/changes_chip";
 import { graphModel } from "@/views/graph/graph_model";
@@ -124,6 +124,17 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
     <>
       <div class="head canvas-head">
         <Breadcrumb store={props.store} />
+        <Show when={earlierStep(props.store)}>
+          {(step) => (
+            <span
+              class="t3 small as-of"
+              data-testid="as-of"
+              title="Shapes, times and values in the graph are of the last observed step."
+            >
+              as in step {formatCount(step())}
+            </span>
+          )}
+        </Show>
         <span class="sp" />
         <ChangesChip ui={props.ui} changes={props.changes} after={after()} />
         <span class="t3 small wide">Colour</span>

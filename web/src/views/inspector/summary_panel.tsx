@@ -20,7 +20,14 @@ import type { Store } from "@/store/page/store";
 import type { Item } from "@/store/page/url";
 import { offers } from "@/store/run/capabilities";
 import { costWords, nothingWords, reasonWords, keptWords as whatIsKept } from "@/store/run/keeping";
-import { observedWords, type Summing, sharesWords, timeWords, unsummed } from "@/store/run/summary";
+import {
+  observedWords,
+  type Summing,
+  sharesWords,
+  timeWords,
+  unsummed,
+  withoutPlace,
+} from "@/store/run/summary";
 import { AdviceCard } from "@/widgets/advice";
 import { Sparkline } from "@/widgets/charts";
 import { Icon, IconButton } from "@/widgets/icon";
@@ -103,7 +110,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
       </header>
       <Show when={sum().error !== "" && sum().outcome !== "interrupted"}>
         <div class="sum-error">
-          <b>{printable(sum().error, 500)}</b>
+          <b>{printable(withoutPlace(sum().error, sum().source), 500)}</b>
           <Show when={sum().source}>
             {(at) => (
               <span class="mi t2">
