@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -33,11 +35,11 @@ from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node, ScopeDescribed, Value
 from nodescope.ir.identity import MOST_RESHAPED
 from nodescope.record import blocks
-from nodescope.record.batch_summary import summary_rows
+from nodescope.record.batch_summary import Item, summary_rows
 from nodescope.record.files.disk_space import Omit
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.nonfinite_retention import FirstNonfinite, NonfiniteKind
-from nodescope.record.operand_writers import Operands, OperandWriters
+from nodescope.record.operand_writers import OperandWriters
 from nodescope.record.pending_arrays import PendingArrays
 from nodescope.record.queued import QueuedBlock, QueuedExecution, Skipped, Timed, Told
 from nodescope.record.row_texts import recorded_source, writer_version
@@ -62,6 +64,7 @@ from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
 from nodescope.telling import printable
 
+_SEQ = itemgetter(1)  # of a row of the table `summary`
 _NONFINITE: tuple[tuple[NonfiniteKind, int], ...] = (("nan", HAS_NAN), ("inf", HAS_INF))
 
 # Storage, device and bytes of values that lie where their node ran.
@@ -165,31 +168,39 @@ class Batch:
         self._rows.setdefault("call", []).extend((seq, encode(attrs)) for seq, attrs in item.attrs)
         self._mark(rows[-1][0], int(item.event.times.max()))
 
-    def ran(self, item: QueuedExecution) -> None:
-        """Collect an execution."""
-        seq, node, step, thread, start_ns, end_ns = item.timed
-        times = self._times[node] = self._times.get(node, 0) + 1
-        row = (seq, node, step, thread, start_ns, end_ns - start_ns, item.flags, times)
-        if item.latest_only:
-            self._latest[node] = row
-        else:
-            self._rows["execution"].append(row)
-        if item.outputs:
-            self._outputs[seq] = item
-        if item.error:
-            self._add("failure", (seq, item.error))
-        if item.attrs is not None:
-            self._add("call", (seq, encode(item.attrs)))
-        if item.node is not None:
-            took = self._writers.failed if item.flags & FAILED else self._writers.ran
-            arrays = memoryview(item.arrays).cast("Q").tolist()
-            for operand in took(seq, Operands(item.node, arrays)):
-                self._add("operand", (None, *operand))
-        if item.place is not None:
-            self._add("placed", (seq, *item.place))
-        for value, strides in item.layouts:
-            self._add("layout", (value, seq, shape_text(strides)))
-        self._mark(seq, end_ns)
+    def ran(self, items: Sequence[QueuedExecution]) -> None:
+        """Collect executions in the order of the run."""
+        times, rows, outputs_of = self._times, self._rows["execution"], self._outputs
+        writers, last = self._writers, self._time_ns
+        for item in items:
+            (timed, _weight, flags, outputs, latest_only, _keep, error, layouts, attrs, place,
+             _unresolved, ran, arrays) = item  # fmt: skip
+            seq, node, step, thread, start_ns, end_ns = timed
+            if outputs:
+                outputs_of[seq] = item
+                if not flags & FAILED:  # statistics are then of what it read
+                    flags |= HAS_SUMMARY
+            count = times[node] = times.get(node, 0) + 1
+            row = (seq, node, step, thread, start_ns, end_ns - start_ns, flags, count)
+            if latest_only:
+                self._latest[node] = row
+            else:
+                rows.append(row)
+            if ran is not None:
+                took = writers.failed if flags & FAILED else writers.ran
+                for operand in took(seq, ran, memoryview(arrays).cast("Q").tolist()):
+                    self._add("operand", (None, *operand))
+            if end_ns > last:
+                last = end_ns
+            if attrs is not None:
+                self._add("call", (seq, encode(attrs)))
+            if place is not None:
+                self._add("placed", (seq, *place))
+            if error:
+                self._add("failure", (seq, error))
+            for value, strides in layouts:
+                self._add("layout", (value, seq, shape_text(strides)))
+        self._mark(items[-1].timed[0], last)
 
     def event(self, seq: int, event: Told) -> None:
         """Collect any other event."""
@@ -439,7 +450,11 @@ class Batch:
             new_seqs = {row[0] for row in executions}
             writer.add_flags({seq: flags[seq] for seq in self._late - new_seqs})
         if flags:
-            executions = [(*row[:6], row[6] | flags.get(row[0], 0), row[7]) for row in executions]
+            more = flags.get
+            executions = [
+                (*row[:6], row[6] | more(row[0], 0), row[7]) if row[0] in flags else row
+                for row in executions
+            ]
         writer.insert("value", rows.get("value", ())[defined:])
         self._insert_executions(executions)
         writer.insert("summary", rows.get("summary", ()))
@@ -471,21 +486,24 @@ class Batch:
         """Turn the outputs into rows; return the flags of their executions, by seq, and the full
         arrays.
         """
-        items = []
         arrays = [*self._arrays]
-        flags = dict.fromkeys(self._outputs, HAS_SUMMARY)
-        # These are inputs of a node that raised: NaN there is not the node's.
-        failed = {seq for seq, item in self._outputs.items() if item.flags & FAILED}
+        flags = dict.fromkeys(self._late & self._outputs.keys(), HAS_SUMMARY)
+        items: list[Item] = []
+        failed = []
         for seq, item in self._outputs.items():
             step = item.timed[2]
+            if item.flags & FAILED:
+                failed.append(seq)
+            if not item.keep_arrays:
+                items += [(value, seq, step, content) for value, content in item.outputs]
+                continue
             for value, content in item.outputs:
                 items.append((value, seq, step, content))
-                if item.keep_arrays:
-                    if isinstance(content, TensorSummary):
-                        flags[seq] |= BEHIND
-                    else:
-                        flags[seq] |= wanted_flag
-                        arrays.append((value, seq, content))
+                flag = BEHIND
+                if not isinstance(content, TensorSummary):
+                    flag = wanted_flag
+                    arrays.append((value, seq, content))
+                flags[seq] = flags.get(seq, 0) | flag
         for seq in self._late:
             flags[seq] = flags.get(seq, 0) | wanted_flag
         self._rows["summary"] = self._summed
@@ -493,14 +511,19 @@ class Batch:
             return flags, arrays
         summaries = list(summary_rows(items))
         self._rows["summary"] = [*summaries, *self._summed]
-        for row in sorted(summaries, key=lambda row: row[1]):
-            self._respecify(row)
+        summaries.sort(key=_SEQ)
+        specs = self._specs
         for row in summaries:
-            _value, seq, *_, nan, inf, _zero, _histogram, _preview = row
+            value, seq, _, dtype, shape, *_, nan, inf, _zero, _histogram, _preview = row
+            spec = specs.get(value)
+            if spec is not None and (spec[1] != dtype or spec[2] != shape):
+                self._respecify(value, seq, dtype, shape)
             if nan or inf:
-                flags[seq] |= (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
+                bits = (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
+                flags[seq] = flags.get(seq, 0) | bits
+        # These are inputs of a node that raised: NaN there is not the node's.
         for seq in failed:
-            del flags[seq]
+            flags.pop(seq, None)
         self._note_first(flags)
         return flags, arrays
 
@@ -529,17 +552,13 @@ class Batch:
                 (seq, 0, item.step, 0, 0, 0), 0, 0, outputs, False, True
             )
 
-    def _respecify(self, summary: tuple[Any, ...]) -> None:
-        """Define a value again if its shape or dtype has changed."""
-        value, seq, _step, dtype, shape = summary[:5]
-        spec = self._specs.get(value)
-        if spec is None or spec[1:] == (dtype, shape):
-            return
+    def _respecify(self, value: int, seq: int, dtype: str, shape: str) -> None:
+        """Define a value again: its shape or dtype has changed."""
         times, last = self._reshaped.get(value, (0, 0))
         if times >= MOST_RESHAPED or seq < last:  # a summary may come late
             return
         self._reshaped[value] = (times + 1, seq)
-        self._specs[value] = (spec[0], dtype, shape)
+        self._specs[value] = (self._specs[value][0], dtype, shape)
         producer = self._producers.get(value)
         place = self._places.get(value, _PLACE)
         self._add("value", (None, seq, value, *self._specs[value], producer, *place))

@@ -41,12 +41,14 @@ Row = tuple[Any, ...]
 
 def summary_rows(items: Iterable[Item]) -> Iterator[Row]:
     """Rows of table ``summary``, not in the order of the items."""
+    if native.in_use():
+        yield from map(_alone, items)
+        return
     groups: dict[tuple[tuple[int, ...], Any], list[Item]] = {}
     for item in items:
         content = item[3]
         if (
-            native.in_use()
-            or isinstance(content, TensorSummary)
+            isinstance(content, TensorSummary)
             or not 0 < content.size <= SMALL
             or content.dtype.char not in EXACT_IN_FLOAT64
         ):
@@ -68,8 +70,8 @@ def _alone(item: Item) -> Row:
     if not isinstance(content, TensorSummary):
         statistics = native.statistics(content, BINS, packed=True)
         if statistics is not None:
-            spec = (dtype_name(content.dtype), shape_text(content.shape), content.nbytes)
-            return (value, seq, step, *spec, *statistics)
+            shape, dtype = shape_text(content.shape), dtype_name(content.dtype)
+            return (value, seq, step, dtype, shape, content.nbytes, *statistics)
     summary = content if isinstance(content, TensorSummary) else summarise(content)
     return summary_row(value, seq, step, summary)
 

@@ -25,18 +25,6 @@ _MANY_VALUES: Final = 4096
 _FEW_KEPT: Final = 8
 
 
-class Operands(NamedTuple):
-    """The arrays of an execution.
-
-    Attributes:
-        node: As it ran.
-        ids: Identities of the arrays that it read, then of those that it gave.
-    """
-
-    node: Node
-    ids: Sequence[int]
-
-
 class OperandRow(NamedTuple):
     """An operand that is not its node's latest result; a row of the table ``operand``.
 
@@ -57,14 +45,19 @@ def noted(ask: Callable[[str], list[tuple[Any, ...]]]) -> dict[tuple[int, int], 
 
 
 class _Written:
-    """The executions that computed a value: by identity of its array, the last one."""
+    """The executions that computed a value: by identity of its array, the last one.
 
-    __slots__ = ("latest", "loose", "seqs")
+    Attributes:
+        latest: The seq of the last one.
+        array: The identity of the array in which it gave the value; 0 if not known.
+        earlier: Of other arrays, the last execution that gave the value there.
+    """
+
+    __slots__ = ("array", "earlier", "latest")
 
     def __init__(self) -> None:
-        self.latest = 0
-        self.loose = False  # its current content is in an array of unknown identity
-        self.seqs: dict[int, int] = {}
+        self.latest = self.array = 0
+        self.earlier: dict[int, int] = {}
 
 
 class OperandWriters:
@@ -73,25 +66,33 @@ class OperandWriters:
     def __init__(self) -> None:
         self._written: dict[int, _Written] = {}
 
-    def ran(self, seq: int, operands: Operands) -> Sequence[OperandRow]:
-        """Note an execution; return its operands that are not their nodes' latest results."""
-        node, ids = operands
+    def ran(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:
+        """Note an execution; return its operands that are not their nodes' latest results.
+
+        Args:
+            seq: Of the execution.
+            node: As it ran.
+            ids: Identities of the arrays that it read, then of those that it gave.
+        """
         if node.dialect != ENGINE:
             return ()  # other libraries may make a new object of the same array
         inputs, outputs = node.inputs, node.outputs
         count = len(inputs)
-        if len(ids) == count + len(outputs):
-            rows = self._read(seq, inputs, ids) if count else ()
-            for at, value in enumerate(outputs, count):
-                self._wrote(value, seq, ids[at])
-            return rows
-        for value in outputs:
-            self._loosen(value, seq)
-        return ()
+        if len(ids) != count + len(outputs):
+            for value in outputs:
+                self._loosen(value, seq)
+            return ()
+        rows = self._read(seq, inputs, ids) if count else ()
+        for at, value in enumerate(outputs, count):
+            written, array = self._written.get(value), ids[at]
+            if written is not None and written.array == array:  # the usual case
+                written.latest = seq
+            else:
+                self._wrote(value, seq, array)
+        return rows
 
-    def failed(self, seq: int, operands: Operands) -> Sequence[OperandRow]:
-        """Note an execution that raised: it read, and returned nothing."""
-        node, ids = operands
+    def failed(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:
+        """Note an execution that raised: it read, and returned nothing; see `ran`."""
         if node.dialect != ENGINE or len(ids) != len(node.inputs):
             return ()
         return self._read(seq, node.inputs, ids)
@@ -103,40 +104,45 @@ class OperandWriters:
     def moved(self, value: int, before: int, now: int) -> None:
         """The elements of a value lie in another array from now on; both by identity."""
         written = self._written.get(value)
-        seq = None if written is None else written.seqs.get(before)
-        if written is not None and seq is not None:
-            written.seqs[now] = seq
+        if written is None:
+            return
+        seq = written.latest if written.array == before else written.earlier.get(before)
+        if seq is not None:
+            written.earlier[now] = seq
 
     def _read(self, seq: int, inputs: Sequence[int], ids: Sequence[int]) -> Sequence[OperandRow]:
         rows: list[OperandRow] | tuple[()] = ()
         find = self._written.get
         for port, value in enumerate(inputs):
             written = find(value)
-            if written is None:
+            if written is None or written.array == ids[port]:
                 continue
-            wrote = written.seqs.get(ids[port])
-            if wrote == written.latest or (wrote is None and written.loose):
+            wrote = written.earlier.get(ids[port])
+            if wrote == written.latest or (wrote is None and not written.array):
                 continue
             row = OperandRow(seq, port, UNKNOWN if wrote is None else wrote)
             rows = [*rows, row]
         return rows
 
     def _wrote(self, value: int, seq: int, array: int) -> None:
+        """Note that a value is in another array than before."""
         written = self._written.get(value)
         if written is None:
             written = self._written[value] = _Written()
-        written.latest, written.loose = seq, False
-        seqs = written.seqs
-        if seqs.pop(array, None) is None:
+        earlier = written.earlier
+        earlier.pop(array, None)
+        if written.array:
+            earlier[written.array] = written.latest  # the youngest is the last
+        if len(earlier) >= _FEW_KEPT:
             most = _MOST_KEPT if len(self._written) < _MANY_VALUES else _FEW_KEPT
-            while len(seqs) >= most:
-                del seqs[next(iter(seqs))]
-        seqs[array] = seq
+            while len(earlier) >= most:
+                del earlier[next(iter(earlier))]
+        written.latest, written.array = seq, array
 
     def _loosen(self, value: int, seq: int) -> None:
         """Note that a value is now in an array of unknown identity, perhaps another value's."""
         written = self._written.get(value)
         if written is None:
             written = self._written[value] = _Written()
-        written.latest, written.loose = seq, True
-        written.seqs.clear()
+        written.latest, written.array = seq, 0
+        written.earlier.clear()

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -62,8 +62,10 @@ _BEHIND: Final = 8
 # How long the program waits for room until it looks again whether the writer gets on.
 _WAIT_S: Final = 0.1
 _BATCH_ITEMS: Final = 32_768
-# Rows taken from the queue for each taking of its lock, which the program's threads take as well.
+# Rows taken from the queue for each taking of its lock, which the program's threads take as well;
+# arrays of those taken are not dropped for newer ones any more.
 _AT_ONCE: Final = 256
+_LOT_BYTES: Final = MIB // 2
 _BATCH_BYTES: Final = 8 * MIB
 # Elements beyond this size are written after the batch when somebody waits for the batch.
 _SOON_BYTES: Final = MIB // 4
@@ -329,49 +331,41 @@ class QueueWriter:
             self._writer.protect(*self._to_protect.popleft())
         deadline = time.monotonic() + BATCH_S
         weight = count = outputs = 0
-        timed: list[Timed] = []
         with self.lock:
             last_seq = self._seq
-        while queue and count < _BATCH_ITEMS:
-            with self.lock:  # `_room` may change what is in the queue
-                many = len(timed)
-                item = queue.popleft()
-                while type(item) is tuple:  # the usual rows, many for each taking of the lock
-                    timed.append(item)  # type: ignore[arg-type]
-                    if not queue or len(timed) - many >= _AT_ONCE:
-                        break
-                    item = queue.popleft()
-                if type(item) is QueuedExecution:
-                    self._waiting.taken(item)
-                count += len(timed) - many
-            if type(item) is tuple:
+        while queue and count < _BATCH_ITEMS and outputs <= _BATCH_BYTES:
+            lot = self._taken()
+            count += len(lot)
+            kind = type(lot[0])
+            if kind is tuple:
+                batch.timed(lot)
+                weight += len(lot) * RECORD_BYTES
                 continue
-            count += 1
-            if timed:  # in order, because each row says how often its node had run
-                batch.timed(timed)
-                weight += len(timed) * RECORD_BYTES
-                timed = []
-            weight += item.weight  # type: ignore[union-attr]
-            if type(item) is QueuedExecution:
-                if item.unresolved:
-                    item = self._resolved(item)
-                weight -= self._waiting.freed.pop(item.timed[0], 0)
-                batch.ran(item)
-                outputs += sum([content.nbytes for _, content in item.outputs])
-                if outputs > _BATCH_BYTES or time.monotonic() > deadline:
+            freed = self._waiting.freed
+            for item in lot:
+                weight += item.weight
+            if kind is QueuedExecution:
+                ran: list[QueuedExecution] = lot
+                for place, item in enumerate(ran):
+                    if item.unresolved:
+                        ran[place] = item = self._resolved(item)
+                    if freed:
+                        weight -= freed.pop(item.timed[0], 0)
+                    for _, content in item.outputs:
+                        outputs += content.nbytes
+                batch.ran(ran)
+                if time.monotonic() > deadline:
                     break
-            elif type(item) is QueuedBlock:
-                batch.block(item)
-                outputs += item.weight
+            elif kind is QueuedBlock:
+                batch.block(lot[0])
+                outputs += lot[0].weight
             else:
-                noted: QueuedRecord = item  # type: ignore[assignment]
+                noted: QueuedRecord = lot[0]
                 event = noted.event
                 if isinstance(event, Whole):
                     event = self._resolved_whole(event)
                     outputs += sum(execution.nbytes for execution in event.items)
                 batch.event(noted.seq, event)
-        batch.timed(timed)
-        weight += len(timed) * RECORD_BYTES
         while self._missed:
             batch.missed(self._missed.popleft())
         # Lost records leave gaps, which end when the queue is drained.
@@ -390,6 +384,25 @@ class QueueWriter:
         self._written_ns = time.thread_time_ns()
         self._announce()
         return count
+
+    def _taken(self) -> list[Any]:
+        """Records of one kind from the front of the queue; many if they are executions."""
+        queue = self._queue
+        with self.lock:  # `_make_room` may change what is in the queue
+            lot = [queue.popleft()]
+            kind, left = type(lot[0]), _AT_ONCE - 1
+            if kind is tuple:
+                while left and queue and type(queue[0]) is tuple:
+                    lot.append(queue.popleft())
+                    left -= 1
+            elif kind is QueuedExecution:
+                nbytes = lot[0].weight  # type: ignore[union-attr]
+                while left and nbytes < _LOT_BYTES and queue and type(queue[0]) is kind:
+                    lot.append(queue.popleft())
+                    nbytes += lot[-1].weight  # type: ignore[union-attr]
+                    left -= 1
+                self._waiting.taken(lot[-1])  # type: ignore[arg-type]
+        return lot
 
     def _looked_at(self, spans: Sequence[Span]) -> None:
         """Handle examined values, with the parts of the run to keep whole."""

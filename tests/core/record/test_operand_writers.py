@@ -15,7 +15,7 @@ import nodescope as ns
 from nodescope.debug.replay import ExecutionIndex
 from nodescope.ir.graph import Node
 from nodescope.native import _identities, identities
-from nodescope.record.operand_writers import UNKNOWN, Operands, OperandWriters
+from nodescope.record.operand_writers import UNKNOWN, OperandWriters
 from nodescope.record.recording import Recording
 from tests.depth import examples
 
@@ -98,42 +98,42 @@ def node(id: int, inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()) -
 def test_the_latest_is_not_noted_and_an_earlier_one_is() -> None:
     writers = OperandWriters()
     maker, reader = node(1, outputs=(1,)), node(2, inputs=(1,), outputs=(2,))
-    assert list(writers.ran(1, Operands(maker, (100,)))) == []
-    assert list(writers.ran(2, Operands(reader, (100, 900)))) == []
-    assert list(writers.ran(3, Operands(maker, (101,)))) == []
-    assert list(writers.ran(4, Operands(reader, (100, 901)))) == [(4, 0, 1)]
-    assert list(writers.ran(5, Operands(reader, (101, 900)))) == []
-    assert list(writers.failed(6, Operands(reader, (100,)))) == [(6, 0, 1)]
+    assert list(writers.ran(1, maker, (100,))) == []
+    assert list(writers.ran(2, reader, (100, 900))) == []
+    assert list(writers.ran(3, maker, (101,))) == []
+    assert list(writers.ran(4, reader, (100, 901))) == [(4, 0, 1)]
+    assert list(writers.ran(5, reader, (101, 900))) == []
+    assert list(writers.failed(6, reader, (100,))) == [(6, 0, 1)]
 
 
 def test_an_identity_that_is_used_again_is_of_the_last_one() -> None:
     writers = OperandWriters()
     maker, reader = node(1, outputs=(1,)), node(2, inputs=(1,), outputs=(2,))
     for seq, array in ((1, 100), (2, 101), (3, 100)):
-        assert list(writers.ran(seq, Operands(maker, (array,)))) == []
-    assert list(writers.ran(4, Operands(reader, (100, 900)))) == []
-    assert list(writers.ran(5, Operands(reader, (101, 901)))) == [(5, 0, 2)]
+        assert list(writers.ran(seq, maker, (array,))) == []
+    assert list(writers.ran(4, reader, (100, 900))) == []
+    assert list(writers.ran(5, reader, (101, 901))) == [(5, 0, 2)]
 
 
 def test_unknowns_are_reported_as_unknown() -> None:
     writers = OperandWriters()
     maker, reader = node(1, outputs=(1,)), node(2, inputs=(1,), outputs=(2,))
-    assert list(writers.ran(1, Operands(maker, (100,)))) == []
-    assert list(writers.ran(2, Operands(reader, (555, 900)))) == [(2, 0, UNKNOWN)]
+    assert list(writers.ran(1, maker, (100,))) == []
+    assert list(writers.ran(2, reader, (555, 900))) == [(2, 0, UNKNOWN)]
     writers.moved(1, 100, 555)
-    assert list(writers.ran(3, Operands(reader, (555, 900)))) == []
+    assert list(writers.ran(3, reader, (555, 900))) == []
     writers.edited(1, 4)  # it lies in an array that nobody saw
-    assert list(writers.ran(5, Operands(reader, (777, 900)))) == []
+    assert list(writers.ran(5, reader, (777, 900))) == []
 
 
 def test_it_is_bounded() -> None:
     writers = OperandWriters()
     maker, reader = node(1, outputs=(1,)), node(2, inputs=(1,), outputs=(2,))
     for seq in range(1, 1001):
-        assert list(writers.ran(seq, Operands(maker, (seq,)))) == []
-    assert list(writers.ran(2000, Operands(reader, (1000, 5)))) == []
-    assert list(writers.ran(2001, Operands(reader, (990, 5)))) == [(2001, 0, 990)]
-    assert list(writers.ran(2002, Operands(reader, (1, 5)))) == [(2002, 0, UNKNOWN)]
+        assert list(writers.ran(seq, maker, (seq,))) == []
+    assert list(writers.ran(2000, reader, (1000, 5))) == []
+    assert list(writers.ran(2001, reader, (990, 5))) == [(2001, 0, 990)]
+    assert list(writers.ran(2002, reader, (1, 5))) == [(2002, 0, UNKNOWN)]
 
 
 def test_identities_are_those_of_id() -> None:
