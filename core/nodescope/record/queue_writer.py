@@ -59,6 +59,10 @@ RESERVED: Final = 8
 _ENOUGH_BYTES: Final = MIB
 # The writer is behind if the queue holds more than one part in this many.
 _BEHIND: Final = 8
+# The program gives way to the writer at each execution while more than this part of the queue is
+# full: it holds the interpreter lock so often that the writer would get half of a processor.
+_NEARLY_FULL: Final = 7 / 8
+_GIVES_WAY_S: Final = 1e-4
 # How long the program waits for room until it looks again whether the writer gets on.
 _WAIT_S: Final = 0.1
 _BATCH_ITEMS: Final = 32_768
@@ -112,6 +116,7 @@ class QueueWriter:
         self._lost_structure = 0
         self._budget_bytes = budget_bytes
         self._queue_bytes = queue_bytes
+        self._nearly_full = int(queue_bytes * _NEARLY_FULL)
         # A tuple weighs RECORD_BYTES; other records state their own weight.
         self._queue: deque[Timed | QueuedExecution | QueuedBlock | QueuedRecord] = deque()
         self._buffers = Buffers(queue_bytes - queue_bytes // 4)
@@ -209,6 +214,13 @@ class QueueWriter:
             self._wanted.set()
             with self._progress:
                 self._progress.wait_for(goes_on, timeout=_WAIT_S)
+
+    def _give_way(self) -> None:
+        """Let the writer run for a moment; not if it cannot write, as the program never waits for
+        a disk.
+        """
+        if not (self._off or self._room.stuck or self._forked):
+            time.sleep(_GIVES_WAY_S)
 
     def protect(self, first: int, end: int) -> None:
         """Keep the arrays of the executions with ``first <= seq < end`` from the budget."""

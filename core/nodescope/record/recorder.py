@@ -458,6 +458,8 @@ class Recorder(QueueWriter):
             ran, ids = event.node, identities(event.inputs, event.outputs)
             self._put(row, RECORD_BYTES, latest_only=latest_only, node=ran, arrays=ids, place=place)
             return
+        if self._queued > self._nearly_full:
+            self._give_way()
         with self.lock:
             self._seq = seq = self._seq + 1
             if self._queued + RECORD_BYTES > self._queue_bytes:
@@ -540,6 +542,8 @@ class Recorder(QueueWriter):
         arrays: bytes = b"",
     ) -> None:
         """Number and queue an execution; ``row`` is a `Timed` without its seq."""
+        if self._queued > self._nearly_full:
+            self._give_way()
         with self.lock:
             self._seq = seq = self._seq + 1
             if self._queued + weight > self._queue_bytes and not always:

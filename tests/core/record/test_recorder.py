@@ -24,6 +24,7 @@ from nodescope.events import (
     StepFinished,
     StepStarted,
 )
+from nodescope.record import queue_writer
 from nodescope.record.batch import Batch
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
@@ -110,6 +111,49 @@ def test_overflow_drops_values_first_and_counts(tmp_path: Path) -> None:
         whole = sum(point is not None and point.summary.blob for point in points)
         assert whole < len(kept)
         assert whole + dropped.blobs == 1000
+
+
+def test_the_program_gives_way_to_the_writer_before_anything_is_dropped(tmp_path: Path) -> None:
+    path, go = tmp_path / "r.nscope", threading.Event()
+    recorder = Recorder(path, level="summary", queue_bytes=100_000, on_commit=lambda _: go.wait(60))
+    give_way, times = recorder._give_way, 0
+
+    def gives_way() -> None:
+        nonlocal times
+        times += 1
+        give_way()
+        go.set()
+        assert recorder.flush()
+        go.clear()
+
+    recorder._give_way = gives_way  # type: ignore[method-assign]
+    graph = chain(["x"])
+    recorder.emit(graph)
+    for _ in range(1000):
+        recorder.emit(finished(graph.nodes[0], np.ones(10)))
+    go.set()
+    assert recorder.close(20)
+    assert times > 1
+    with Recording.open(path) as recording:
+        assert recording.dropped() == Dropped()
+        assert len(recording.executions()) == 1000
+
+
+def test_nobody_waits_for_a_disk_that_takes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(tmp_path / "r.nscope", level="summary")
+    slept: list[float] = []
+    monkeypatch.setattr(queue_writer.time, "sleep", slept.append)
+    recorder._give_way()
+    assert len(slept) == 1
+    recorder._room.stuck = True
+    recorder._give_way()
+    recorder._room.stuck = False
+    monkeypatch.undo()
+    assert recorder.close(20)
+    recorder._give_way()  # it has ended: `time.sleep` is not reached
+    assert len(slept) == 1
 
 
 def test_the_budget_keeps_the_newest_arrays(tmp_path: Path) -> None:
