@@ -9,10 +9,11 @@ Invariant: a disturbance of a few steps has no effect.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from operator import itemgetter
 from statistics import fmean, median
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -35,6 +36,7 @@ COMPARED: Final = 12
 """The number of steps of each kind from which on a comparison is reliable."""
 
 _WINDOW: Final = 256
+_AT_LEAST: Final = COMPARED // 2
 _FEW: Final = 3
 _QUANTILES: Final = (0.2, 0.3, 0.7, 0.75, 0.8)  # the median may be of either of two kinds of steps
 _CLEAN: Final = 0.04
@@ -77,6 +79,13 @@ class StepCost(msgspec.Struct, frozen=True):
             self.in_blocks - before.in_blocks,
         )
 
+    def at(self, wall_ns: float) -> StepCost:
+        """The same at a later moment of the run, until which nothing was recorded."""
+        return StepCost(
+            wall_ns, self.spent_ns, self.tracing_ns, self.written_ns, self.fresh, self.by_hand_ns,
+            self.in_blocks,
+        )  # fmt: skip
+
     @property
     def clean(self) -> bool:
         """Whether the writer was idle but for a small share of the time."""
@@ -93,6 +102,18 @@ class StepCost(msgspec.Struct, frozen=True):
         return self.rest_ns if self.clean else max(self.rest_ns - self.written_ns, 0.0)
 
 
+class _Step(NamedTuple):
+    """A step that has ended: its number, its cost, and what that says."""
+
+    number: int
+    rest_ns: float
+    plain_ns: float
+    cost: StepCost
+
+
+_NUMBER: Final = itemgetter(0)
+
+
 class CostModel:
     """Estimates from the steps of a run.
 
@@ -107,7 +128,7 @@ class CostModel:
         self.references = 0
         self.tracing = 1.0
         self.plain_ns = 0.0
-        self._steps: dict[Kind, deque[tuple[int, StepCost]]] = {
+        self._steps: dict[Kind, deque[_Step]] = {
             "observed": deque(maxlen=_WINDOW),
             "reference": deque(maxlen=_WINDOW),
             "disturbed": deque(maxlen=_WINDOW),
@@ -139,11 +160,11 @@ class CostModel:
             self._first = cost
             return
         self.references += kind == "reference"
-        self._steps[kind].append((step, cost))
+        self._steps[kind].append(_Step(step, cost.rest_ns, cost.plain_ns, cost))
 
     def cost_ns(self) -> float:
         """The cost of observing a step now, with its effect on later steps."""
-        recent = [cost for _, cost in self._steps["observed"]][-COMPARED:] or [self._first]
+        recent = [ended.cost for ended in self._steps["observed"]][-COMPARED:] or [self._first]
         spent = median([cost.spent_ns for cost in recent])
         if not self.references:  # `tracing` does not include the writer yet
             spent += median([cost.written_ns for cost in recent])
@@ -153,16 +174,16 @@ class CostModel:
         """Compare the steps of each kind that ran in the same period."""
         observed, references, disturbed = map(self._recent, self._steps)
         if references and observed:
-            plain = [cost.plain_ns for cost in references]
-            extra = _excess((cost.rest_ns for cost in observed), plain)
+            plain = sorted([ended.plain_ns for ended in references])
+            extra = _excess([ended.rest_ns for ended in observed], plain)
             if len(disturbed) >= _FEW:
-                later = _excess((cost.rest_ns for cost in disturbed), plain)
+                later = _excess([ended.rest_ns for ended in disturbed], plain)
                 extra += later * len(disturbed) / len(observed)
-            assumed = median([cost.tracing_ns for cost in observed])
+            assumed = median([ended.cost.tracing_ns for ended in observed])
             if assumed >= 1:  # otherwise there was nothing to observe
                 self.tracing = extra / assumed
-        own = [cost.plain_ns for cost in references[-COMPARED:]]
-        own += [self._own_ns(cost) for cost in observed[-COMPARED:]]
+        own = [ended.plain_ns for ended in references[-COMPARED:]]
+        own += [self._own_ns(ended.cost) for ended in observed[-COMPARED:]]
         self.plain_ns = median(own or [self._own_ns(self._first)])
 
     def _own_ns(self, cost: StepCost) -> float:
@@ -170,20 +191,19 @@ class CostModel:
         own_ns = cost.rest_ns - self.tracing * cost.tracing_ns
         return max(own_ns if self.references else own_ns - cost.written_ns, cost.wall_ns / 50)
 
-    def _recent(self, kind: Kind) -> list[StepCost]:
+    def _recent(self, kind: Kind) -> list[_Step]:
         """The steps of a kind in a period with enough of each to compare, at least a few."""
         kinds = [self._steps[kind] for kind in ("observed", "reference") if self._steps[kind]]
-        since = min((list(steps)[-COMPARED:][0][0] for steps in kinds), default=0)
-        since = max([since, *(steps[0][0] for steps in kinds if len(steps) == _WINDOW)])
-        steps = self._steps[kind]
-        number = max(sum(step >= since for step, _ in steps), COMPARED // 2)
-        return [cost for _, cost in list(steps)[-number:]]
+        since = min((steps[max(len(steps) - COMPARED, 0)].number for steps in kinds), default=0)
+        since = max([since, *(steps[0].number for steps in kinds if len(steps) == _WINDOW)])
+        steps = list(self._steps[kind])
+        return steps[min(bisect_left(steps, since, key=_NUMBER), max(len(steps) - _AT_LEAST, 0)) :]
 
 
-def _excess(times: Iterable[float], plain: Iterable[float]) -> float:
-    """How much longer steps take than references, at least 0."""
-    longer, shorter = sorted(times), sorted(plain)
-    return max(fmean(_at(longer, share) - _at(shorter, share) for share in _QUANTILES), 0.0)
+def _excess(times: list[float], plain: list[float]) -> float:
+    """How much longer steps take than references, at least 0; those are in order."""
+    longer = sorted(times)
+    return max(fmean([_at(longer, share) - _at(plain, share) for share in _QUANTILES]), 0.0)
 
 
 def _at(ordered: list[float], share: float) -> float:

@@ -287,8 +287,9 @@ class Governor:
 
     def _open(self, state: _State, before: StepCost) -> None:
         """Begin a step, a call, or the time between them; the decision is charged to observing."""
-        self._state, self._began = state, self._totals()
-        self.sampling.decided(self._began.wall_ns - before.wall_ns)
+        now_ns = self._bus.ran_ns()
+        self._state, self._began = state, before.at(now_ns)  # only the decision lies in between
+        self.sampling.decided(now_ns - before.wall_ns)
 
     def _close(self) -> StepCost:
         """End it; return the totals."""
