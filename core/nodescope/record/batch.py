@@ -204,6 +204,14 @@ class Batch:
 
     def event(self, seq: int, event: Told) -> None:
         """Collect any other event."""
+        if (
+            event.__class__ is StepStarted
+        ):  # the most frequent ones: of short steps, thousands a second
+            self._step_began(seq, event)
+            return
+        if event.__class__ is StepFinished:
+            self._step_ended(seq, event)
+            return
         time_ns = 0
         if isinstance(event, Whole):
             self._whole(event)
@@ -237,22 +245,6 @@ class Batch:
             self._add("document", (None, seq, "graph", encode(event)))
         elif isinstance(event, GradientComputed):
             self._add("gradient", (seq, event.value, event.gradient))
-        elif isinstance(event, StepStarted):
-            time_ns = event.time_ns
-            self._begun = (event.step, seq, time_ns, None, None, int(event.observed))
-            self._steps[event.step] = self._begun
-            if event.observed:
-                self.nonfinite.step_began(seq, event.step)
-        elif isinstance(event, StepFinished):
-            time_ns = event.time_ns
-            if self._begun[0] == event.step:  # possibly in an earlier batch
-                self._steps[event.step] = (*self._begun[:3], seq, time_ns, self._begun[5])
-            for loss in event.losses:
-                columns = (loss.curve, loss.node, loss.times, loss.value)
-                self._add("loss", (None, seq, event.step, *columns))
-            if event.observed:
-                broken = not all(math.isfinite(loss.value) for loss in event.losses)
-                self.nonfinite.step_ended(seq, broken=broken)
         elif isinstance(event, RunStarted):
             argv = msgspec.json.encode([printable(argument) for argument in event.argv]).decode()
             row = (event.run_id, printable(event.name), argv, event.pid, event.started_unix_ns)
@@ -284,6 +276,24 @@ class Batch:
         elif isinstance(event, Compiled):
             self._add("document", (None, seq, "compiled", encode(event)))
         self._mark(seq, time_ns)
+
+    def _step_began(self, seq: int, event: StepStarted) -> None:
+        self._begun = (event.step, seq, event.time_ns, None, None, int(event.observed))
+        self._steps[event.step] = self._begun
+        if event.observed:
+            self.nonfinite.step_began(seq, event.step)
+        self._mark(seq, event.time_ns)
+
+    def _step_ended(self, seq: int, event: StepFinished) -> None:
+        if self._begun[0] == event.step:  # possibly in an earlier batch
+            self._steps[event.step] = (*self._begun[:3], seq, event.time_ns, self._begun[5])
+        for loss in event.losses:
+            columns = (loss.curve, loss.node, loss.times, loss.value)
+            self._add("loss", (None, seq, event.step, *columns))
+        if event.observed:
+            broken = not all(math.isfinite(loss.value) for loss in event.losses)
+            self.nonfinite.step_ended(seq, broken=broken)
+        self._mark(seq, event.time_ns)
 
     @property
     def step(self) -> int:

@@ -372,12 +372,11 @@ class QueueWriter:
                 batch.block(lot[0])
                 outputs += lot[0].weight
             else:
-                noted: QueuedRecord = lot[0]
-                event = noted.event
-                if isinstance(event, Whole):
-                    event = self._resolved_whole(event)
-                    outputs += sum(execution.nbytes for execution in event.items)
-                batch.event(noted.seq, event)
+                for seq, _, event in lot:
+                    if event.__class__ is Whole:
+                        event = self._resolved_whole(event)
+                        outputs += sum(execution.nbytes for execution in event.items)
+                    batch.event(seq, event)
         while self._missed:
             batch.missed(self._missed.popleft())
         # Lost records leave gaps, which end when the queue is drained.
@@ -398,7 +397,7 @@ class QueueWriter:
         return count
 
     def _taken(self) -> list[Any]:
-        """Records of one kind from the front of the queue; many if they are executions."""
+        """Records of one kind from the front of the queue: many, but of blocks one."""
         queue = self._queue
         with self.lock:  # `_make_room` may change what is in the queue
             lot = [queue.popleft()]
@@ -407,13 +406,14 @@ class QueueWriter:
                 while left and queue and type(queue[0]) is tuple:
                     lot.append(queue.popleft())
                     left -= 1
-            elif kind is QueuedExecution:
+            elif kind is not QueuedBlock:
                 nbytes = lot[0].weight  # type: ignore[union-attr]
                 while left and nbytes < _LOT_BYTES and queue and type(queue[0]) is kind:
                     lot.append(queue.popleft())
                     nbytes += lot[-1].weight  # type: ignore[union-attr]
                     left -= 1
-                self._waiting.taken(lot[-1])  # type: ignore[arg-type]
+                if kind is QueuedExecution:
+                    self._waiting.taken(lot[-1])  # type: ignore[arg-type]
         return lot
 
     def _looked_at(self, spans: Sequence[Span]) -> None:

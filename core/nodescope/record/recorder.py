@@ -583,7 +583,9 @@ class Recorder(QueueWriter):
                 return
             self._queued += weight
             self._queue.append(QueuedRecord(0, weight, event))
-        if weight and not self._awake:
+        # Beside unobserved steps it is written without haste, like these.
+        hasty = not isinstance(event, HostSpan) or event.end_ns >= self._due_unseen_ns
+        if weight and hasty and not self._awake:
             self._wake()
 
     def _unseen(self, event: StepStarted | StepFinished) -> None:

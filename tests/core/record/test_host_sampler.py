@@ -19,7 +19,7 @@ import pytest
 import nodescope as ns
 from nodescope.engine.static.compiled import CompiledFunction
 from nodescope.engine.static.lowering import Lowering
-from nodescope.events import HostSpan
+from nodescope.events import HostSpan, StepStarted
 from nodescope.origins import origin
 from nodescope.record import host_sampler
 from nodescope.record.host_sampler import Frames, Sampler, active_ns, frames_of, place_of
@@ -292,3 +292,19 @@ def test_an_instruction_without_a_line_is_reported_by_its_functions_first_one() 
     place = place_of(frames, observed=True, main=True)
     assert place is not None
     assert (place.file, place.line) == ("/home/a/train.py", 1)
+
+
+def test_a_span_beside_unobserved_steps_hurries_nobody(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.nscope", level="timing")
+    recorder.emit(StepStarted(1, 1_000, observed=False))
+    assert recorder.flush()
+    woken: list[bool] = []
+    recorder._wake = lambda: woken.append(True)  # type: ignore[method-assign]
+    recorder.emit(HostSpan("python", 1, 1, 2_000, 3_000))
+    assert not woken
+    recorder.emit(HostSpan("python", 1, 1, 3_000, 10**9))
+    assert woken
+    del recorder._wake  # type: ignore[method-assign]
+    assert recorder.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        assert len(recording.host(0, 2 * 10**9, 10)) == 2
