@@ -206,7 +206,7 @@ def test_elements_are_left_out_before_executions(tmp_path: Path) -> None:
     assert recorder.flush(20.0)
     fill(recorder, pages=60)
     for number in range(40):
-        recorder.emit(finished(GRAPH.nodes[0], np.full(20_000, number), at=number))
+        recorder.emit(finished(GRAPH.nodes[0], np.full(40_000, number), at=number))
     recorder.emit(RunFinished(0, "", 99))
     recorder.close(20.0)
     assert told.full.is_set()
