@@ -33,7 +33,6 @@ from nodescope.events import (
 from nodescope.ir.attrs import encode
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node, ScopeDescribed, Value
-from nodescope.ir.identity import MOST_RESHAPED
 from nodescope.record import blocks
 from nodescope.record.batch_summary import Item, summary_rows
 from nodescope.record.files.disk_space import Omit
@@ -58,17 +57,16 @@ from nodescope.record.rows import (
     Keeping,
     Timings,
 )
-from nodescope.record.schema import shape_text, spec_columns
+from nodescope.record.schema import shape_text
 from nodescope.record.step_times.step_sums import StepSums
 from nodescope.record.summary import TensorSummary
+from nodescope.record.value_rows import ValueRows
 from nodescope.record.writer import Writer
 from nodescope.telling import printable
 
 _SEQ = itemgetter(1)  # of a row of the table `summary`
 _NONFINITE: tuple[tuple[NonfiniteKind, int], ...] = (("nan", HAS_NAN), ("inf", HAS_INF))
 
-# Storage, device and bytes of values that lie where their node ran.
-_PLACE: tuple[int, str, int | None] = (0, "", None)
 _DOCUMENTS: dict[type, str] = {
     Governed: "governor",
     Advice: "advice",
@@ -109,10 +107,7 @@ class Batch:
         self._writer = writer
         self._level = level
         self._times: dict[int, int] = {}
-        self._producers: dict[int, int] = {}
-        self._specs: dict[int, tuple[str, str, str]] = {}  # name, dtype, shape of each value
-        self._places: dict[int, tuple[int, str, int | None]] = {}  # storage, device and bytes
-        self._reshaped: dict[int, tuple[int, int]] = {}  # times run and latest execution, by value
+        self._values = ValueRows()
         self._known_files: set[str] = set()
         self._time_ns = 0
         self._begun: tuple[Any, ...] = (0,)  # the row of the latest step
@@ -344,7 +339,7 @@ class Batch:
         """
         writer, rows = self._writer, self._rows
         later = later and omit == Omit.NOTHING
-        dropped = _sum(dropped, self.left_out(omit))
+        dropped = dropped.plus(self.left_out(omit))
         defined = len(rows.get("value", ()))  # the arrays after these have summaries only
         writer.begin()
         for table in (*_END, *_STRUCTURE):
@@ -359,7 +354,7 @@ class Batch:
         else:
             arrays = self._executed(defined, UNWRITTEN if omit else LATER if later else WANTED)
         evicted = 0 if later or omit else writer.add_blobs(arrays)
-        dropped = _sum(dropped, Dropped(evicted))
+        dropped = dropped.plus(Dropped(evicted))
         writer.commit(seq, self._time_ns, dropped)
         if self._sums is not None:
             self._sum_times(self._sums, seq, dropped, omit)
@@ -441,7 +436,7 @@ class Batch:
         if omit != Omit.EXECUTIONS:
             flag = UNWRITTEN if omit else WANTED
             writer.add_flags(dict.fromkeys((item[1] for item in arrays), flag))
-        dropped = _sum(dropped, Dropped(lost))
+        dropped = dropped.plus(Dropped(lost))
         writer.commit(seq, self._time_ns, dropped)
         self.written = self.owed.paid(len(arrays))
         return dropped
@@ -522,12 +517,14 @@ class Batch:
         summaries = list(summary_rows(items))
         self._rows["summary"] = [*summaries, *self._summed]
         summaries.sort(key=_SEQ)
-        specs = self._specs
+        specs = self._values.specs
         for row in summaries:
             value, seq, _, dtype, shape, *_, nan, inf, _zero, _histogram, _preview = row
             spec = specs.get(value)
             if spec is not None and (spec[1] != dtype or spec[2] != shape):
-                self._respecify(value, seq, dtype, shape)
+                again = self._values.changed(seq, value, dtype, shape)
+                if again is not None:
+                    self._add("value", again)
             if nan or inf:
                 bits = (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
                 flags[seq] = flags.get(seq, 0) | bits
@@ -562,17 +559,6 @@ class Batch:
                 (seq, 0, item.step, 0, 0, 0), 0, 0, outputs, False, True
             )
 
-    def _respecify(self, value: int, seq: int, dtype: str, shape: str) -> None:
-        """Define a value again: its shape or dtype has changed."""
-        times, last = self._reshaped.get(value, (0, 0))
-        if times >= MOST_RESHAPED or seq < last:  # a summary may come late
-            return
-        self._reshaped[value] = (times + 1, seq)
-        self._specs[value] = (self._specs[value][0], dtype, shape)
-        producer = self._producers.get(value)
-        place = self._places.get(value, _PLACE)
-        self._add("value", (None, seq, value, *self._specs[value], producer, *place))
-
     def _add(self, table: str, row: tuple[Any, ...]) -> None:
         rows = self._rows.get(table)
         if rows is None:
@@ -588,24 +574,13 @@ class Batch:
     def _structure(self, seq: int, nodes: tuple[Node, ...], values: tuple[Value, ...]) -> None:
         self._nodes += nodes
         for node in nodes:
-            for value in node.outputs:
-                self._producers[value] = node.id
+            self._values.produced(node)
             name, scope = printable(node.name), printable(node.scope)
             row = (None, seq, node.id, name, node.op, scope, node.phase, encode(node))
             self._add("node", row)
         self._files(nodes)
         for defined in values:
-            dtype, shape, device, nbytes = spec_columns(defined.spec)
-            spec_text = (printable(defined.name), dtype, shape)
-            place = (defined.storage, device, nbytes)
-            if place != _PLACE:
-                self._places[defined.id] = place
-            previous = self._specs.get(defined.id)
-            if previous is not None and previous != spec_text:
-                self._reshaped[defined.id] = (self._reshaped.get(defined.id, (0, 0))[0] + 1, seq)
-            self._specs[defined.id] = spec_text
-            head = (None, seq, defined.id, *spec_text)
-            self._add("value", (*head, self._producers.get(defined.id), *place))
+            self._add("value", self._values.defined(seq, defined))
 
     def _files(self, nodes: tuple[Node, ...]) -> None:
         for node in nodes:
@@ -619,11 +594,3 @@ class Batch:
         text = recorded_source(file)
         if text:
             self._add("source", (printable(file), text))
-
-
-def _sum(left: Dropped, right: Dropped) -> Dropped:
-    return Dropped(
-        left.blobs + right.blobs,
-        left.summaries + right.summaries,
-        left.executions + right.executions,
-    )

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -41,6 +41,7 @@ from nodescope.record.queued import (
     QueuedRecord,
     Timed,
     Told,
+    first_of,
 )
 from nodescope.record.rows import Dropped, Unwritten
 from nodescope.record.summary import TensorSummary
@@ -66,10 +67,6 @@ _GIVES_WAY_S: Final = 1e-4
 # How long the program waits for room until it looks again whether the writer gets on.
 _WAIT_S: Final = 0.1
 _BATCH_ITEMS: Final = 32_768
-# Rows taken from the queue for each taking of its lock, which the program's threads take as well;
-# arrays of those taken are not dropped for newer ones any more.
-_AT_ONCE: Final = 256
-_LOT_BYTES: Final = MIB // 2
 _BATCH_BYTES: Final = 8 * MIB
 # Elements beyond this size are written after the batch when somebody waits for the batch.
 _SOON_BYTES: Final = MIB // 4
@@ -346,9 +343,12 @@ class QueueWriter:
         with self.lock:
             last_seq = self._seq
         while queue and count < _BATCH_ITEMS and outputs <= _BATCH_BYTES:
-            lot = self._taken()
+            with self.lock:  # `_make_room` may change what is in the queue
+                lot = first_of(queue)
+                kind = type(lot[0])
+                if kind is QueuedExecution:
+                    self._waiting.taken(lot[-1])
             count += len(lot)
-            kind = type(lot[0])
             if kind is tuple:
                 batch.timed(lot)
                 weight += len(lot) * RECORD_BYTES
@@ -396,26 +396,6 @@ class QueueWriter:
         self._announce()
         return count
 
-    def _taken(self) -> list[Any]:
-        """Records of one kind from the front of the queue: many, but of blocks one."""
-        queue = self._queue
-        with self.lock:  # `_make_room` may change what is in the queue
-            lot = [queue.popleft()]
-            kind, left = type(lot[0]), _AT_ONCE - 1
-            if kind is tuple:
-                while left and queue and type(queue[0]) is tuple:
-                    lot.append(queue.popleft())
-                    left -= 1
-            elif kind is not QueuedBlock:
-                nbytes = lot[0].weight  # type: ignore[union-attr]
-                while left and nbytes < _LOT_BYTES and queue and type(queue[0]) is kind:
-                    lot.append(queue.popleft())
-                    nbytes += lot[-1].weight  # type: ignore[union-attr]
-                    left -= 1
-                if kind is QueuedExecution:
-                    self._waiting.taken(lot[-1])  # type: ignore[arg-type]
-        return lot
-
     def _looked_at(self, spans: Sequence[Span]) -> None:
         """Handle examined values, with the parts of the run to keep whole."""
 
@@ -462,12 +442,7 @@ class QueueWriter:
 
         def attempt(omit: Omit) -> Dropped:
             before = self._dropped()
-            after = write(before, omit)
-            return Dropped(
-                after.blobs - before.blobs,
-                after.summaries - before.summaries,
-                after.executions - before.executions,
-            )
+            return write(before, omit).since(before)
 
         self._lose(self._room.write(attempt, self._writer.roll_back, nbytes))
         for copied in self._batch.written:

@@ -5,10 +5,11 @@ Invariant: copies, or arrays that are no longer written to; never the program's 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from nodescope.events import Array, Event, NodesFinished
+from nodescope.events import Array, Event, NodeFinished, NodesFinished
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.record.newest.held_values import Whole
@@ -70,6 +71,9 @@ class Skipped(NamedTuple):
     times: int
 
 
+_AT_ONCE: Final = 256
+_AT_ONCE_BYTES: Final = 1 << 19
+
 Told = Event | Whole | Skipped | Governed | Advice | Timings | CrossChecked | CallLog | Keeping
 """Records other than executions."""
 
@@ -80,3 +84,29 @@ class QueuedRecord(NamedTuple):
     seq: int
     weight: int
     event: Told
+
+
+def first_of(queue: deque[Any]) -> list[Any]:
+    """Take records of one kind from the front of a queue that is not empty, under its lock.
+
+    The lock is one that the program's threads take as well, so it is taken for many records at a
+    time; but once taken, arrays are not dropped for newer ones any more. Blocks come one by one.
+    """
+    lot = [queue.popleft()]
+    kind, left = type(lot[0]), _AT_ONCE - 1
+    if kind is tuple:
+        while left and queue and type(queue[0]) is tuple:
+            lot.append(queue.popleft())
+            left -= 1
+    elif kind is not QueuedBlock:
+        nbytes = lot[0].weight
+        while left and nbytes < _AT_ONCE_BYTES and queue and type(queue[0]) is kind:
+            lot.append(queue.popleft())
+            nbytes += lot[-1].weight
+            left -= 1
+    return lot
+
+
+def place_of(event: NodeFinished) -> tuple[int, int] | None:
+    """The worker and lane of an execution that did not run on one of the program's threads."""
+    return (event.worker, event.lane) if event.worker or event.lane else None

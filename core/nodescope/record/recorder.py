@@ -40,7 +40,7 @@ from nodescope.events import (
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.native import identities
-from nodescope.record import shutdown
+from nodescope.record import queued, shutdown
 from nodescope.record.buffers import layouts_of, layouts_of_captured
 from nodescope.record.capture_levels import CaptureLevels, Chosen
 from nodescope.record.captures import capture
@@ -59,8 +59,7 @@ _ARRAY_BYTES = 160
 _LITTLE_BYTES = 8192
 # The longest that records of unobserved steps stay in the queue if no other record follows.
 _UNSEEN_NS = 250_000_000
-# How many times the writer waits for more records when batches are to be few, since each has a
-# fixed cost.
+# How many times the writer waits for more records where batches are to be few.
 _PATIENCE = 8
 _now = time.perf_counter_ns
 _ndarray = np.ndarray
@@ -444,7 +443,7 @@ class Recorder(QueueWriter):
         layouts = layouts_of(outputs, event.outputs) if level == "values" else ()
         self._put(
             row, weight, 0, kept_outputs, False, level == "values", "", False, layouts, event.attrs,
-            _place(event), False, event.node, identities(event.inputs, event.outputs),
+            queued.place_of(event), False, event.node, identities(event.inputs, event.outputs),
         )  # fmt: skip
         if remembered and self.newest is not None:
             self.newest.remember(event, self._here.seq, copies, late=False)
@@ -454,7 +453,7 @@ class Recorder(QueueWriter):
         node, step, thread = event.node.id, event.step, event.thread
         start_ns, end_ns = event.start_ns, event.end_ns
         if latest_only or event.lane or event.worker or not self._only_times:
-            row, place = (node, step, thread, start_ns, end_ns), _place(event)
+            row, place = (node, step, thread, start_ns, end_ns), queued.place_of(event)
             ran, ids = event.node, identities(event.inputs, event.outputs)
             self._put(row, RECORD_BYTES, latest_only=latest_only, node=ran, arrays=ids, place=place)
             return
@@ -494,7 +493,7 @@ class Recorder(QueueWriter):
         layouts = layouts_of_captured(captured) if keeps else ()
         self._put(
             row, weight, 0, captured, False, keeps, "", False, layouts, event.attrs,
-            _place(event), True,
+            queued.place_of(event), True,
         )  # fmt: skip
         if newest is not None:
             newest.hold(event, self._here.seq, captured, late=False)
@@ -598,8 +597,3 @@ class Recorder(QueueWriter):
         if event.time_ns >= self._due_unseen_ns:
             self._due_unseen_ns = event.time_ns + _UNSEEN_NS
             self._wake()
-
-
-def _place(event: NodeFinished) -> tuple[int, int] | None:
-    """The worker and lane of an execution that did not run on one of the program's threads."""
-    return (event.worker, event.lane) if event.worker or event.lane else None

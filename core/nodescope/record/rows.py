@@ -174,6 +174,22 @@ class Dropped(msgspec.Struct, frozen=True):
     summaries: int = 0
     executions: int = 0
 
+    def plus(self, more: Dropped) -> Dropped:
+        """The counts of both."""
+        return Dropped(
+            self.blobs + more.blobs,
+            self.summaries + more.summaries,
+            self.executions + more.executions,
+        )
+
+    def since(self, before: Dropped) -> Dropped:
+        """The difference to earlier counts."""
+        return Dropped(
+            self.blobs - before.blobs,
+            self.summaries - before.summaries,
+            self.executions - before.executions,
+        )
+
     @property
     def words(self) -> str:
         """A description of the losses and their cause; ``""`` if there are none."""

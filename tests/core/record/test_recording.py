@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nodescope.errors import RecordingError
-from nodescope.record import batch, blobs, writer
+from nodescope.record import blobs, value_rows, writer
 from nodescope.record.files.page_checksums import read_seal
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
@@ -268,7 +268,7 @@ def test_a_value_has_the_shape_of_the_moment(tmp_path: Path) -> None:
 def test_shapes_that_always_change_are_followed_so_far(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch, "MOST_RESHAPED", 3)
+    monkeypatch.setattr(value_rows, "MOST_RESHAPED", 3)
     recorder = Recorder(tmp_path / "r.nscope", level="summary")
     graph = chain(["x"])
     recorder.emit(graph)
