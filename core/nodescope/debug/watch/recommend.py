@@ -35,19 +35,12 @@ def _gradients(nodes: Sequence[Node]) -> str:
     return "it computes gradients; they may overflow" if backward else ""
 
 
-def _validation(nodes: Sequence[Node]) -> str:
-    losses = [node.name for node in nodes if node.family == "loss" and node.phase == "forward"]
-    both = len(losses) > 1 and any("val" in name for name in losses)
-    return "it has training and validation losses" if both else ""
-
-
 # What shows only while a program runs.
 _LATER: Final = frozenset({"gradients", "weight_gradients", "losses", "graph"})
 _TABLE: Final[tuple[tuple[str, Suits], ...]] = (
     ("operator_overflow", _always),
     ("weight_overflow", _weights),
     ("gradient_exploding", _gradients),
-    ("overfit", _validation),
 )
 
 

@@ -39,9 +39,10 @@ def test_a_classifier_with_tanh(tmp_path: Path) -> None:
         "clip_too_small", "decay_too_large", "evaluation_inputs", "gradient_lost", "inputs_scale",
         "loss_diverging", "loss_flat", "loss_without_floor", "rate_negative",
         "schedule_ends_early", "signal_fades", "steps_too_small", "update_without_effect",
-        "data_overwritten", "inputs_constant", "inputs_drift",
+        "batches_repeat", "data_overwritten", "inputs_constant", "inputs_drift",
         "label_in_inputs", "labels_constant", "nothing_learned", "one_class_batches",
-        "rows_change", "saturated_layer", "steps_too_large", "units_identical", "weight_frozen",
+        "rows_change", "saturated_layer", "saturated_start", "steps_too_large", "units_identical",
+        "weight_frozen", "worse_than_chance",
     ]  # fmt: skip
     assert result["weight_overflow"].startswith("it has 4 parameters")
     assert result["saturated_layer"].startswith("it has 1 tanh node;")
@@ -90,7 +91,7 @@ def test_losses_of_validation_are_seen() -> None:
         Node(number, name, "mse", "loss", outputs=(number,))
         for number, name in enumerate(("train/mse", "val/mse"), 1)
     ]
-    assert "overfit" in [item.watch.rule for item in recommend(nodes)]
+    assert "validation_rises" in [item.watch.rule for item in recommend(nodes)]
 
 
 # ---------------------------------------------------------------- the document

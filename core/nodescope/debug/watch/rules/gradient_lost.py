@@ -12,6 +12,7 @@ from typing import Final
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import (
     Example,
     Finding,
@@ -23,6 +24,7 @@ from nodescope.debug.watch.rule import (
     number,
 )
 from nodescope.debug.watch.suiting import computes_gradients
+from nodescope.ir.graph import Node
 from nodescope.ops.traits import traits_of
 
 _OTHER: Final = "it computes no gradients of weights"
@@ -71,9 +73,12 @@ def _begin(settings: Settings) -> Look:
         if "weight_gradients" not in sight.roles:
             raise Inapplicable(_OTHER)
         arrived = size if incoming is None else max(incoming, size)
-        return judge(weights.setdefault(sight.value, _Weight()), sight.step, arrived)
+        weight = weights.setdefault(sight.value, _Weight())
+        return judge(weight, sight.step, arrived, sight.graph, sight.value)
 
-    def judge(weight: _Weight, step: int, arrived: float) -> Finding | None:
+    def judge(
+        weight: _Weight, step: int, arrived: float, graph: ProgramGraph, value: int
+    ) -> Finding | None:
         if step != weight.step:
             weight.seen += 1
             # The gradients of other weights are known once the step is over.
@@ -97,13 +102,46 @@ def _begin(settings: Settings) -> Look:
         elsewhere = (
             f"other weights receive up to {before:.6g}" if before else "nor has any other weight"
         )
+        end = _end(graph, value, sizes, share)
+        where = f"; it ends at {_placed(end)}, whose inputs receive none" if end else ""
         return Finding(
             f"the weight has received no gradient for {weight.lost} steps (at most "
-            f"{arrived:.6g}; {elsewhere})",
+            f"{arrived:.6g}; {elsewhere}){where}",
             {"num_steps": weight.lost, "share_lt": arrived / before if before else 0.0},
         )
 
     return look
+
+
+def _end(graph: ProgramGraph, gradient: int, sizes: dict[int, float], share: float) -> Node | None:
+    """The node at which a gradient ends: it reaches the result, and not what that is made of.
+
+    Args:
+        gradient: The value of the weight's gradient.
+        sizes: By value of a backward pass: of what was summed for it.
+    """
+    weights = [value for value, other in graph.gradients.items() if other == gradient]
+    todo = [weight for weight in weights if graph.held_in(weight) == weight or len(weights) == 1]
+    seen = set(todo)
+    while todo:
+        here = todo.pop(0)
+        for reader in graph.readers(here):
+            if reader.phase != "forward" or not reader.outputs:
+                continue
+            given = reader.outputs[0]
+            arrives = sizes.get(graph.gradients.get(given, 0), 0.0)
+            if given in graph.losses or not math.isfinite(arrives):
+                continue
+            if arrives > 0 and sizes.get(graph.gradients.get(here, 0), 0.0) <= share * arrives:
+                return reader
+            if given not in seen:
+                seen.add(given)
+                todo.append(given)
+    return None
+
+
+def _placed(node: Node) -> str:
+    return f"{node.name} (line {node.source.line})" if node.source is not None else node.name
 
 
 register(
@@ -119,6 +157,7 @@ register(
         ),
         lasting=True,
         follows=(
+            "mask_inverted",
             "mean_of_one",
             "zero_slope",
             "clipped_layer",

@@ -1,7 +1,10 @@
 """Layers that do nothing: over many examples, hardly any unit leaves the flat part of its function.
 
 Judged over many examples and to the end of the run, not by batch: units of a small network, or of a
-small batch, are idle at times, which is no fault.
+small batch, are idle at times, which is no fault. A layer that is called several times, as a critic
+of what is real and what is not, is idle only where it is in all of its calls.
+
+Of the last layer, also a single unit counts: a ReLU after it whose results are all zero.
 """
 
 from __future__ import annotations
@@ -27,9 +30,13 @@ from nodescope.debug.watch.rule import (
     percent,
 )
 from nodescope.debug.watch.suiting import has_ops
+from nodescope.debug.watch.untrained_layers import PRODUCTS
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 
+# Between the product with a weight and the activation of a layer.
+_LAYER: Final = PRODUCTS | {"add", "multiply", "astype", "transpose", "batch_norm", "layer_norm"}
+_OF_RUN: Final = 0.05  # the least share of the steps so far in which an idle unit was idle
 _SQUASHING: Final = frozenset({"tanh", "sigmoid"})
 # Results beyond these are those of inputs where the slope is below 1e-7.
 _BOUNDS: Final = {
@@ -57,22 +64,70 @@ def _concerns(node: Node, graph: ProgramGraph) -> bool:
 
 
 class _Layer:
-    """The last example in which each unit was active, and how many there were."""
+    """The last example and step in which each unit was active, and how many there were."""
 
-    __slots__ = ("active", "examples", "steps")
+    __slots__ = ("active", "examples", "latest", "steps")
 
     def __init__(self, units: int) -> None:
         self.active = np.zeros(units, np.int64)
+        self.latest = np.zeros(units, np.int64)
         self.examples = self.steps = 0
 
     def take(self, active: Array) -> None:
         self.steps += 1
         self.examples += len(active)
-        self.active[active.any(axis=0)] = self.examples
+        some = active.any(axis=0)
+        self.active[some] = self.examples
+        self.latest[some] = self.steps
+
+    def idle(self, examples: int, steps: int) -> Array:
+        """Which units were active in none of as many examples and steps, nor lately in the run."""
+        steps = max(steps, round(_OF_RUN * self.steps))
+        idle: Array = self.active <= self.examples - examples
+        idle &= self.latest <= self.steps - steps
+        return idle
 
 
 def _squashes(graph: ProgramGraph, node: Node) -> bool:
     return node.op in _SQUASHING
+
+
+def _weights(graph: ProgramGraph, node: Node) -> frozenset[int]:
+    """The values of the parameters of the layer before an activation; none if there is no layer."""
+    found: set[int] = set()
+    todo, seen = list(node.inputs), set(node.inputs)
+    while todo:
+        maker = graph.maker(graph.held_in(todo.pop()))
+        if maker is None:
+            continue
+        if maker.role == "parameter":
+            found.add(maker.outputs[0])
+        elif maker.phase == "forward" and (maker.family == "layout" or maker.op in _LAYER):
+            # Of a product, what is multiplied with the weight is another layer's.
+            ports = maker.inputs[1:] if maker.op in PRODUCTS else maker.inputs
+            todo += [value for value in ports if value not in seen]
+            seen.update(ports)
+    return frozenset(found)
+
+
+def _is_last(graph: ProgramGraph, node: Node) -> bool:
+    """Whether an activation follows a layer and no other layer reads its result."""
+    if node.op not in RELUS or not _weights(graph, node):
+        return False
+    shape = graph.shape(node.outputs[0])
+    if shape is None or len(shape) != 2 or not graph.reaches_loss(node):
+        return False
+    todo, seen = [node], {node.id}
+    while todo:
+        for value in todo.pop().outputs:
+            for reader in graph.readers(value):
+                if reader.phase != "forward" or reader.id in seen or not reader.outputs:
+                    continue
+                seen.add(reader.id)
+                if reader.op in PRODUCTS:
+                    return False
+                todo.append(reader)
+    return True
 
 
 def _idle(
@@ -82,6 +137,7 @@ def _idle(
         least, steps = settings["examples"], settings["num_steps"]
         limit = settings["threshold_layer"]
         layers: dict[tuple[int, int], _Layer] = {}
+        calls: dict[tuple[frozenset[int], int], set[int]] = {}  # by weights and units: the values
         progress = LossProgress()
 
         def look(sight: Sight) -> Finding | None:
@@ -94,7 +150,8 @@ def _idle(
                 return None
             array = by_unit(array)
             units = array.shape[1]
-            if units < settings["min_units"]:
+            few = units < settings["min_units"]
+            if few and not _is_last(sight.graph, sight.node):
                 return None
             layer = layers.setdefault((sight.value, units), _Layer(units))
             layer.take(_passes(sight.node.op, array))
@@ -102,10 +159,17 @@ def _idle(
                 raise NotYet(f"needs {steps} steps, had {layer.steps}")
             if layer.examples < least:
                 raise NotYet(f"needs {least} examples, had {layer.examples}")
-            idle = np.flatnonzero(layer.active <= layer.examples - least)
+            is_idle = layer.idle(least, steps)
+            weights = _weights(sight.graph, sight.node)
+            if weights:
+                alike = calls.setdefault((weights, units), set())
+                alike.add(sight.value)
+                for value in alike:
+                    is_idle &= layers[value, units].idle(least, steps)
+            idle = np.flatnonzero(is_idle)
             share = 100 * idle.size / units
             # Without any loss left, nothing has to pass: so do margins that all are kept.
-            if share < limit or progress.left == 0:
+            if share < (100 if few else limit) or progress.left == 0:
                 return None
             return unit_finding(idle, units, share, limit, word)
 

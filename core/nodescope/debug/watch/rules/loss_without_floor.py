@@ -2,7 +2,8 @@
 
 So falls a likelihood whose log-determinant has the wrong sign, or a divergence that is subtracted.
 A loss that has a floor slows down before it. Of several losses that play against each other,
-each may fall without end; they are left alone.
+each may fall without end; they are left alone. So is a likelihood that falls at a constant rate to
+no unlikely depth: its scale may have far to go when the run ends.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.observation import Inapplicable, Sight
+from nodescope.debug.watch.observation import Excused, Inapplicable, Sight
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, count, needs_steps, number
 from nodescope.debug.watch.suiting import trains_weights
@@ -27,6 +28,8 @@ _LATEST: Final = 4  # of the parts, which must fall alike
 _FIRST: Final = 2  # parts that are left out of its range: a loss may begin anywhere
 _OF_LOSS: Final = 0.15  # by what share of its size it must have fallen in these
 _DEPTH: Final = 12
+_FASTER: Final = 1.1  # in the last part than three parts before
+_DEEP: Final = 8.0  # a density of e^8 in each dimension is that of very narrow data
 
 
 class _Course:
@@ -80,9 +83,11 @@ def _begin(settings: Settings) -> Look:
             raise Inapplicable("several losses are trained together or against each other")
         if course.seen < least:
             raise needs_steps(least, course.seen)
-        if not _runs_away(course.parts(), slower):
-            return None
         parts = course.parts()
+        if not _runs_away(parts, slower):
+            return None
+        if not _speeds_up(parts) and parts[-1] > -_DEEP * _terms(sight.graph, sight.value):
+            raise Excused("it falls at a constant rate, as a likelihood whose scale is learned")
         term = _falling(sight.graph, sight.value, courses)
         line = f" (line {term.source.line})" if term is not None and term.source is not None else ""
         by = f", with {term.name}{line}" if term is not None else ""
@@ -119,6 +124,30 @@ def _runs_away(parts: Sequence[float], slower: float) -> bool:
         sum(falls) >= 0.25 * (max(parts[_FIRST:]) - min(parts))
         and sum(falls) >= _OF_LOSS * -parts[-1]
     )  # fmt: skip
+
+
+def _speeds_up(parts: Sequence[float]) -> bool:
+    """Whether a loss falls faster in the last part than some parts before."""
+    falls = [before - after for before, after in pairwise(parts)][-_LATEST:]
+    return falls[-1] >= _FASTER * falls[0]
+
+
+def _terms(graph: ProgramGraph, loss: int) -> float:
+    """How many terms a loss sums up for each example, such as the dimensions of a density."""
+    most, todo, seen = 1.0, [(loss, 1.0)], {loss}
+    while todo:
+        value, terms = todo.pop()
+        maker = graph.maker(value)
+        most = max(most, terms)
+        if maker is None or maker.op not in _TERMS:
+            continue
+        for given in maker.inputs:
+            sizes = [math.prod(graph.shape(end) or ()) for end in (given, value)]
+            ratio = sizes[0] / max(sizes[1], 1) if maker.op == "sum" else 1.0
+            if given not in seen:
+                seen.add(given)
+                todo.append((given, terms * max(ratio, 1.0)))
+    return most
 
 
 def _falling(graph: ProgramGraph, loss: int, courses: dict[int, _Course]) -> Node | None:

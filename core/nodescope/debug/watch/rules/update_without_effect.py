@@ -34,6 +34,7 @@ _BITS: Final = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 # What an optimizer changes a weight by is rounding noise below this share of its largest change.
 _NOISE: Final = 1e-5
+_ONE_WAY: Final = 0.8  # the least share of the size of all means that their sum has
 
 
 def _begin(settings: Settings) -> Look:
@@ -46,6 +47,7 @@ def _begin_value(settings: Settings, largest: list[float]) -> Look:
     first, later = settings["first"], settings["later"]
     seen = lost = 0
     moved = wide = False
+    way = [0.0, 0.0]  # of the updates that were lost: the sum of their means, and of the sizes
 
     def look(sight: Sight) -> Finding | None:
         nonlocal seen, lost, moved, wide
@@ -65,9 +67,13 @@ def _begin_value(settings: Settings, largest: list[float]) -> Look:
         seen += 1
         absorbed = _same(sight.summary, sight.inputs[0].summary)
         lost = lost + 1 if absorbed else 0
+        mean = _mean(sight)
+        way[:] = (way[0] + mean, way[1] + abs(mean)) if absorbed else (0.0, 0.0)
         moved = moved or not absorbed
         if moved and (wide or lost < later):
             return None
+        if moved and abs(way[0]) < _ONE_WAY * way[1]:
+            return None  # updates that cancel are those of a weight that has arrived
         if not moved and lost < first:
             raise needs_steps(first, seen)
         size = sight.summary.max or 0.0
@@ -80,6 +86,13 @@ def _begin_value(settings: Settings, largest: list[float]) -> Look:
         )
 
     return look
+
+
+def _mean(sight: Sight) -> float:
+    """The mean of what was added; 0 if it is not known."""
+    inputs = sight.inputs
+    mean = inputs[1].summary.mean if len(inputs) > 1 and sight.node.op != "assign" else 0.0
+    return mean if mean is not None and math.isfinite(mean) else 0.0
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:

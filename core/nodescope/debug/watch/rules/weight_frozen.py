@@ -104,6 +104,8 @@ def _begin(settings: Settings) -> Look:
         least_size = _NOTHING * max(sizes.values(), default=0.0)
         if gradient is not None and sizes[value] <= least_size:
             return None
+        if sight.written and gradient is None and value in blank:
+            raise Inapplicable(_UNKNOWN)  # zeros stay zeros where a weight is scaled or averaged
         if sight.written:
             return Finding(
                 f"it has not changed in {seen[value]} steps, although it is updated in each: the "
@@ -160,8 +162,10 @@ register(
         examples=(
             Example([{"w": [1.0], "w:assign": [1.0]}] * 4, (3, 4), {"num_steps": 2}, _WRITTEN,
                     about="each step writes what it was"),
-            Example([{"w": [step // 4], "w:assign": [1.0]} for step in range(6)], (4,),
+            Example([{"w": [1 + step // 4], "w:assign": [1.0]} for step in range(6)], (4,),
                     {"num_steps": 3}, _WRITTEN, about="from its first change on it is trained"),
+            Example([{"w": [0.0], "w:assign": [0.0]}] * 4, (), {"num_steps": 2}, _WRITTEN,
+                    about="zeros are averaged, and no gradient was computed for them"),
             Example([[1.0], [1.0], [1.0]], (), {"num_steps": 1},
                     about="nothing shows that it is to be trained"),
         ),

@@ -12,20 +12,24 @@ from nodescope.debug.watch.watch import Watch
 from tests import depth
 from tests.core.debug.watch.graph_rules import (
     right,
+    right_batches,
     right_comparisons,
     right_data,
     right_models,
     right_outcomes,
     right_paths,
+    right_scales,
     right_sequences,
     right_training,
     right_training_state,
     wrong,
+    wrong_batches,
     wrong_comparisons,
     wrong_data,
     wrong_models,
     wrong_outcomes,
     wrong_paths,
+    wrong_scales,
     wrong_sequences,
     wrong_training,
     wrong_training_state,
@@ -49,11 +53,13 @@ def _marked() -> set[str]:
 
 
 WRONG = programs(
-    wrong, wrong_comparisons, wrong_data, wrong_models, wrong_outcomes, wrong_paths,
+    wrong, wrong_batches, wrong_comparisons, wrong_data, wrong_models, wrong_outcomes, wrong_paths,
+    wrong_scales,
     wrong_sequences, wrong_training, wrong_training_state,
 )  # fmt: skip
 RIGHT = programs(
-    right, right_comparisons, right_data, right_models, right_outcomes, right_paths,
+    right, right_batches, right_comparisons, right_data, right_models, right_outcomes, right_paths,
+    right_scales,
     right_sequences, right_training, right_training_state,
 )  # fmt: skip
 
