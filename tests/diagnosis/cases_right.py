@@ -83,4 +83,10 @@ RIGHT: Final = (
     Right("many_to_one", "only the last answer counts", "loss < 0.1"),
     Right("restarts", "rate falls to zero again and again", "loss < 0.2"),
     Right("reptile", "inner optimizers", "loss < 3"),
+    Right("voices", "validation above training, as with any small set", "loss < 0.4"),
+    Right("late_layers", "layers frozen by detach; validation that stays", "loss < 0.8"),
+    Right("tame_slopes", "a power iteration without gradients", "loss < 0.1"),
+    Right("wide_copy", "16-bit weights, rounded from a wider copy", "loss < 0.05"),
+    Right("fine_ruler", "a likelihood that still falls at the end", "nll < -1.5"),
+    Right("missing_words", "a mask that keeps what holds one token", "loss < 1.6"),
 )

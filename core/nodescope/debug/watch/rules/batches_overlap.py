@@ -52,7 +52,7 @@ def _overlaps(tree: ast.Module) -> Iterable[tuple[ast.For, int, str, str]]:
             continue
         sizes = [ast.dump(size) for size in _batch_sizes(tree, loop.iter)]
         index = loop.target.id
-        if not sizes or _changes(loop, index):
+        if not sizes or _changes(loop, index) or _multiplies(loop, index):
             continue
         for node in ast.walk(loop):
             ends = _ends(node)
@@ -94,6 +94,16 @@ def _changes(loop: ast.For, name: str) -> bool:
         isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
         for statement in loop.body
         for node in ast.walk(statement)
+    )
+
+
+def _multiplies(loop: ast.For, name: str) -> bool:
+    """Whether a loop also makes a row of its variable, perhaps in another case."""
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Mult)
+        and any(getattr(part, "id", "") == name for part in (node.left, node.right))
+        for node in ast.walk(loop)
     )
 
 
