@@ -21,6 +21,7 @@ import { fontFaces } from "@/app/font_faces";
 import { listen } from "@/app/keyboard";
 import { createNarrow } from "@/app/narrow";
 import type { GraphView } from "@/render/scene/types";
+import { unbreakable } from "@/store/debugger/abilities";
 import { toggled } from "@/store/debugger/breakpoints";
 import { createWatches } from "@/store/debugger/watches";
 import { createBranches } from "@/store/debugger/what_if";
@@ -114,14 +115,16 @@ export function App(props: AppProps): JSX.Element {
   const toggle = (target: string | undefined, kind: "node" | "scope"): void => {
     if (target === undefined) return;
     if (!store.breakable()) {
-      store.notify("info", store.unbreakable());
+      store.notify("info", unbreakable(store));
       return;
     }
     void store.setBreakpoints(toggled(store.session()?.breakpoints ?? [], target, kind));
   };
   const toggleBreakpoint = (node: number): void =>
     toggle(store.model()?.graph.nodes[node]?.name, "node");
-  const toggleScopeBreakpoint = (path: string): void => toggle(path, "scope");
+  const toggleScopeBreakpoint = (path: string): void =>
+    // A stack is no scope of the program: its first scope is.
+    toggle(store.tree()?.repeats.byPath.get(path)?.first ?? path, "scope");
   const exportSvg = async (what: "screen" | "whole"): Promise<void> => {
     const fonts = await fontFaces();
     const svg = view()?.toSvg(what, { title: pictureTitle(store), fonts });

@@ -9,11 +9,13 @@ import { tabCommands } from "@/app/tab_commands";
 import type { GraphView } from "@/render/scene/types";
 import { type Abilities, abilities } from "@/store/debugger/abilities";
 import { editable, forkable } from "@/store/debugger/editing";
+import { shownMember, stackState } from "@/store/debugger/stacks";
 import type { Watches } from "@/store/debugger/watches";
 import type { StepChanges } from "@/store/history/changes";
 import type { Moments } from "@/store/history/value_diff";
 import type { Reasons } from "@/store/history/why";
 import type { Preferences } from "@/store/page/preferences";
+import { spreadStack, stackAt, turnStack } from "@/store/page/stack_turns";
 import type { Store } from "@/store/page/store";
 import type { Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
@@ -97,6 +99,23 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     enabled: () => can()[command.type === "continue" ? "reverse" : "back"] === "",
     why: () => (moving() ? "" : can()[command.type === "continue" ? "reverse" : "back"]),
     run: () => void store.travel(command, true),
+  });
+  const selectedPath = (): string | undefined => {
+    const item = store.selection();
+    return item?.kind === "scope" ? item.path : selectedName();
+  };
+  const turn = (title: string, keys: string, act: "previous" | "next"): PageCommand => ({
+    title,
+    keys,
+    group: "Graph",
+    enabled: () => stackAt(store, selectedPath()) !== undefined,
+    run: () => {
+      const stack = stackAt(store, selectedPath());
+      if (stack === undefined) return;
+      turnStack(store, stack, act);
+      const item = store.selection();
+      if (item !== undefined) page.view()?.reveal(item);
+    },
   });
   const debug = (title: string, keys: string, what: "pause" | "detach"): PageCommand => ({
     title,
@@ -280,6 +299,18 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       enabled: () => store.selection()?.kind === "scope",
       run: () => inward(page),
     },
+    turn("Show the next of the scopes that are alike", "}", "next"),
+    turn("Show the one before of the scopes that are alike", "{", "previous"),
+    {
+      title: "Show all of the scopes that are alike, or again one",
+      keys: "",
+      group: "Graph",
+      enabled: () => stackAt(store, selectedPath()) !== undefined,
+      run: () => {
+        const stack = stackAt(store, selectedPath());
+        if (stack !== undefined) spreadStack(store, stack);
+      },
+    },
     {
       title: "Open all scopes",
       keys: "",
@@ -380,8 +411,12 @@ function outward({ store, go }: CommandScope): void {
 function inward({ store, go }: CommandScope): void {
   const item = store.selection();
   if (item?.kind !== "scope") return;
-  if (!store.isOpen(item.path)) store.toggleScope(item.path);
-  const first = store.tree()?.scopes.get(item.path)?.children[0];
+  const stack = store.tree()?.repeats.byPath.get(item.path);
+  const folded = stack === undefined || stackState(store.folds().open, stack) === "folded";
+  if (folded && !store.isOpen(item.path)) store.toggleScope(item.path);
+  const entry = store.tree()?.scopes.get(item.path);
+  const shown = entry?.stack && shownMember(store.folds().open, entry.stack);
+  const first = entry?.children.find(({ path }) => path === (shown ?? path));
   if (first === undefined) return;
   go(first.kind === "node" ? { kind: "node", id: first.id } : { kind: "scope", path: first.path });
 }

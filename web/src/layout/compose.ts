@@ -39,11 +39,7 @@ export function composeScene(
   version: number,
 ): Scene {
   const { hierarchy } = layout;
-  const groups = new Set<number>();
-  for (const group of hierarchy.groups) {
-    if (group.index > 0 && (open === "all" || open.has(group.path))) groups.add(group.index);
-  }
-  layout.setOpen(groups);
+  layout.setOpen(open);
   const picture = new Picture(layout);
   const forward = layout.of(0);
   picture.place(forward, 0, 0, -1);
@@ -107,7 +103,8 @@ function counterparts(picture: Picture, backward: number): WantedY {
     if (item < hierarchy.nodes.length) {
       box = picture.boxOf(hierarchy.indexOf.get(hierarchy.nodes[item]!.forward ?? -1) ?? -1);
     } else if (!isPort(item) && !isStub(item)) {
-      const { path } = hierarchy.groups[item - hierarchy.nodes.length]!;
+      const { path: own, stack } = hierarchy.groups[item - hierarchy.nodes.length]!;
+      const path = stack?.first ?? own;
       box = picture.boxOfGroup(hierarchy.groupAt.get(path.slice(prefix)) ?? -1);
     }
     return box < 0 ? Number.NaN : picture.y[box]! + picture.height[box]! / 2;
@@ -197,8 +194,11 @@ class Picture {
     parent: number,
   ): number {
     const kind = this.layout.isOpen(group) ? BOX_SCOPE : BOX_FOLD;
-    const box = this.box(kind, group, x, y, width, height, parent);
+    // Of a stack, the scope that is shown.
+    const one = this.layout.shownOf(group);
+    const box = this.box(kind, one < 0 ? group : one, x, y, width, height, parent);
     this.groupBox[group] = box;
+    if (one >= 0) this.groupBox[one] = box;
     return box;
   }
 

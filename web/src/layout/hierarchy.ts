@@ -6,6 +6,8 @@
  * and stubs wherever it is built (page, worker, export); parents come before their children.
  */
 
+import { findRepeats, type Held, type Repeats, type Stack } from "@/base/repeats";
+import { leafName, parentScope } from "@/base/scopes";
 import { type LayoutNode, type LayoutValue, orderValue } from "@/layout/types";
 
 /** The forward graph, and the two columns beside it. */
@@ -20,6 +22,8 @@ export interface Group {
   readonly parent: number;
   readonly depth: number;
   readonly column: number;
+  /** For a stack of scopes that are alike, which are its groups. */
+  readonly stack: Stack | undefined;
   readonly groups: number[];
   /** Indices of the nodes with their own boxes. */
   readonly nodes: number[];
@@ -49,6 +53,7 @@ export interface Hierarchy {
   readonly indexOf: ReadonlyMap<number, number>;
   readonly groups: readonly Group[];
   readonly groupAt: ReadonlyMap<string, number>;
+  readonly repeats: Repeats;
   readonly groupOf: Int32Array;
   readonly stubs: readonly Stub[];
   /** Leaves written inside each node, by node index. */
@@ -113,6 +118,12 @@ function isParameter(node: LayoutNode): boolean {
   return isLeaf(node) && (node.role === undefined ? node.op !== "tensor" : node.role !== "input");
 }
 
+function heldBy(node: LayoutNode): Held {
+  if (!isLeaf(node)) return undefined;
+  if (node.role === undefined) return node.op === "tensor" ? "data" : "parameter";
+  return node.role === "parameter" || node.role === "buffer" ? "parameter" : "data";
+}
+
 /** Builds the tree. Linear in nodes and edges, times the depth of scopes for edges between them. */
 export function buildHierarchy(
   nodes: readonly LayoutNode[],
@@ -131,16 +142,22 @@ export function buildHierarchy(
   const readers = readersOf(nodes, producerOf);
   const groups: Group[] = [newGroup(0, "", -1, COLUMN_FORWARD)];
   const groupAt = new Map<string, number>([["", 0]]);
-  const groupFor = (path: string): number => {
-    const known = groupAt.get(path);
-    if (known !== undefined) return known;
-    const slash = path.lastIndexOf("/");
-    const parent = groupFor(slash < 0 ? "" : path.slice(0, slash));
+  const repeats = findRepeats(nodes, (index) => heldBy(nodes[index]!));
+  const newGroupIn = (parent: number, path: string, stack: Stack | undefined): number => {
     const index = groups.length;
-    groups.push(newGroup(index, path, parent, columnOf(path), groups[parent]!));
+    groups.push(newGroup(index, path, parent, columnOf(path), stack, groups[parent]!));
     groups[parent]!.groups.push(index);
     groupAt.set(path, index);
     return index;
+  };
+  const groupFor = (path: string): number => {
+    const known = groupAt.get(path);
+    if (known !== undefined) return known;
+    const around = groupFor(parentScope(path));
+    const stack = repeats.stackOf.get(path);
+    if (stack === undefined) return newGroupIn(around, path, undefined);
+    const box = groupAt.get(stack.path) ?? newGroupIn(around, stack.path, stack);
+    return newGroupIn(box, path, undefined);
   };
   const chips = new Map<number, number[]>();
   const host = new Int32Array(nodes.length).fill(-1);
@@ -193,6 +210,7 @@ export function buildHierarchy(
     indexOf,
     groups,
     groupAt,
+    repeats,
     groupOf,
     stubs,
     chips,
@@ -210,15 +228,17 @@ function newGroup(
   path: string,
   parent: number,
   column: number,
+  stack?: Stack,
   above?: Group,
 ): Group {
   return {
     index,
     path,
-    name: path.slice(path.lastIndexOf("/") + 1),
+    name: stack?.name ?? leafName(path),
     parent,
     depth: above === undefined ? 0 : above.depth + 1,
     column,
+    stack,
     groups: [],
     nodes: [],
     stubs: [],

@@ -87,24 +87,28 @@ export type WantedY = (item: number) => number;
 export class NestedLayout {
   private readonly kept = new Map<number, GroupLayout>();
   private open: ReadonlySet<number> = new Set();
+  /** Of each stack of which one scope is shown, that scope. */
+  private shown: ReadonlyMap<number, number> = new Map();
   private column = ONE_COLUMN;
   /** How many groups were laid out since the last `setOpen`; for tests. */
   fresh = 0;
 
   constructor(readonly hierarchy: Hierarchy) {}
 
-  /** Replaces the set of open groups; drops affected results. */
-  setOpen(open: ReadonlySet<number>): void {
+  /** Replaces the set of open groups by their paths; drops affected results. */
+  setOpen(paths: "all" | ReadonlySet<string>): void {
     this.fresh = 0;
+    const { open, shown } = openGroups(this.hierarchy, paths);
     const changed = [...open]
-      .filter((group) => !this.open.has(group))
+      .filter((group) => !this.open.has(group) || this.shown.get(group) !== shown.get(group))
       .concat([...this.open].filter((group) => !open.has(group)));
     const backward = this.hierarchy.groupAt.get("backward") ?? -1;
     if (changed.includes(backward)) this.kept.clear();
     for (const group of changed) {
       for (let at = group; at >= 0; at = this.hierarchy.groups[at]!.parent) this.kept.delete(at);
     }
-    this.open = new Set(open);
+    this.open = open;
+    this.shown = shown;
   }
 
   /** Sets the height, in px, beyond which long chains are cut into columns. */
@@ -130,9 +134,32 @@ export class NestedLayout {
   of(group: number): GroupLayout {
     const kept = this.kept.get(group);
     if (kept !== undefined) return kept;
-    const laidOut = this.lay(group, undefined);
+    const one = this.shownOf(group);
+    const laidOut = one < 0 ? this.lay(group, undefined) : this.oneOf(group, one);
     this.kept.set(group, laidOut);
     return laidOut;
+  }
+
+  /** The only scope of a stack that is shown; -1 if the group is no stack, or all of it is shown. */
+  shownOf(group: number): number {
+    return this.shown.get(group) ?? -1;
+  }
+
+  /** A stack as one of its scopes: values enter and leave it where they do the others. */
+  private oneOf(index: number, one: number): GroupLayout {
+    const { groups, repeats } = this.hierarchy;
+    const laidOut = this.of(one);
+    const ports = new Map<number, number>();
+    for (const { from, to, value } of groups[index]!.segments) {
+      const out = isPort(to);
+      if (!out && !isPort(from)) continue;
+      const key = out ? outPortKey(value) : inPortKey(value);
+      const member = (out ? from : to) - this.hierarchy.nodes.length;
+      const twin = repeats.twinValue(value, groups[member]!.path, groups[one]!.path) ?? -1;
+      const at = laidOut.ports.get(out ? outPortKey(twin) : inPortKey(twin));
+      if (at !== undefined && !ports.has(key)) ports.set(key, at);
+    }
+    return { ...laidOut, ports };
   }
 
   /** Lays out a group so that its items are at desired positions; not cached. */
@@ -184,6 +211,7 @@ export class NestedLayout {
     const result = layoutPacked(input, this.columnFor(group));
     if (result.columns === 1) alignThrough(drawnPorts, edges, at, result);
     const padding = root ? 0 : SCOPE_PADDING;
+    const inStack = hierarchy.groups[group.parent]?.stack !== undefined;
     // Boxes keep clear of the title, where no edge from a port keeps them away.
     const highest = items.reduce(
       (least, key, k) => (isPort(key) ? least : Math.min(least, result.y[k]! - height[k]! / 2)),
@@ -191,7 +219,7 @@ export class NestedLayout {
     );
     const header = root ? 0 : HEADER_HEIGHT + result.top + BELOW_TITLE - highest;
     const footer = root || drawnPorts.length > 0 ? padding / 2 : padding + RAISED_ROOM;
-    const inner = Math.max(result.width, root ? 0 : headerWidth(group) - 2 * padding);
+    const inner = Math.max(result.width, root ? 0 : headerWidth(group, inStack) - 2 * padding);
     const dx = padding + (inner - result.width) / 2;
     const dy = header - result.top;
     const total = inner + 2 * padding;
@@ -289,6 +317,30 @@ export class NestedLayout {
     }
     return { edges: [...bundles.values()], ports };
   }
+}
+
+/**
+ * The open groups. A stack is open if it is in `paths` itself, or any of its scopes is: of one, it
+ * then shows only that.
+ */
+function openGroups(
+  { groups, groupAt }: Hierarchy,
+  paths: "all" | ReadonlySet<string>,
+): { open: ReadonlySet<number>; shown: ReadonlyMap<number, number> } {
+  const open = new Set<number>();
+  const shown = new Map<number, number>();
+  if (paths === "all") return { open: new Set(groups.keys()), shown };
+  for (const path of paths) {
+    const group = groupAt.get(path) ?? 0;
+    if (group > 0) open.add(group);
+  }
+  for (const group of groups) {
+    if (group.stack === undefined || open.has(group.index)) continue;
+    const members = group.groups.filter((member) => open.has(member));
+    if (members.length > 0) open.add(group.index);
+    if (members.length === 1) shown.set(group.index, members[0]!);
+  }
+  return { open, shown };
 }
 
 type Bundle = { -readonly [K in keyof GroupEdge]: GroupEdge[K] } & { largest: number };

@@ -10,6 +10,7 @@ import { type Font, textWidth } from "@/base/fonts_metrics";
 import { clamp } from "@/base/geometry";
 import { formatShape } from "@/base/numbers";
 import { printable } from "@/base/printable";
+import type { Stack } from "@/base/repeats";
 import { COLUMN_BACKWARD, type Group, type Hierarchy } from "@/layout/hierarchy";
 import type { LayoutNode } from "@/layout/types";
 
@@ -27,6 +28,10 @@ export const TIME_ROOM = 52;
 export const HEADER_HEIGHT = 24;
 export const SCOPE_PADDING = 14;
 export const FOLD_HEIGHT = 24;
+/** Of a folded stack, which has a second line. */
+export const STACK_HEIGHT = 40;
+/** On both sides of the count of a folded stack. */
+export const FOLD_PADDING = 5;
 export const PILL_HEIGHT = 22;
 export const LINE_HEIGHT = 13;
 const FOLD_RIGHT_ROOM = 120;
@@ -112,17 +117,35 @@ export function inputSize(hierarchy: Hierarchy, node: number): Size {
   };
 }
 
+/** How many scopes a stack has: `×12`. */
+export function countMark(stack: Stack): string {
+  return `×${stack.members.length}`;
+}
+
+/** The name of a group wherever there is no room for a separate count. */
+export function groupLabel({ name, stack }: Group): string {
+  return stack === undefined ? name : `${name} ${countMark(stack)}`;
+}
+
 export function foldSize(group: Group): Size {
   const nabla = isGradient(group) && group.depth > 1 ? NABLA_WIDTH : 0;
   const name = textWidth(printable(group.name, 60), NAME_FONT);
+  const count =
+    group.stack === undefined
+      ? 0
+      : textWidth(countMark(group.stack), SMALL_MONO) + 2 * FOLD_PADDING + 23;
   return {
-    width: stepped(PILL_INSET + nabla + name + 14 + FOLD_RIGHT_ROOM, 184, 264),
-    height: FOLD_HEIGHT,
+    width: stepped(PILL_INSET + nabla + name + count + 14 + FOLD_RIGHT_ROOM, 184, 296),
+    height: group.stack === undefined ? FOLD_HEIGHT : STACK_HEIGHT,
   };
 }
 
+/** What a scope of a stack has in its header besides: its place, and the controls. */
+const PLACE_ROOM = 110;
+
 /** Least width of an open scope, so that its header fits. */
-export function headerWidth(group: Group): number {
-  const name = textWidth(printable(group.name, 60), SCOPE_FONT);
-  return stepped(PILL_INSET + NABLA_WIDTH + name + 14 + FOLD_RIGHT_ROOM, 160, 280);
+export function headerWidth(group: Group, inStack: boolean): number {
+  const name = textWidth(printable(groupLabel(group), 60), SCOPE_FONT);
+  const width = stepped(PILL_INSET + NABLA_WIDTH + name + 14 + FOLD_RIGHT_ROOM, 160, 280);
+  return width + (inStack ? PLACE_ROOM : 0);
 }

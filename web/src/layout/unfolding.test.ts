@@ -3,7 +3,7 @@ import { composeScene } from "@/layout/compose";
 import { buildHierarchy } from "@/layout/hierarchy";
 import { NestedLayout } from "@/layout/nested";
 import { plainNode } from "@/layout/testing";
-import { BOX_FOLD, type LayoutNode, type Scene } from "@/layout/types";
+import { BOX_NODE, type LayoutNode, type Scene } from "@/layout/types";
 import { unfold } from "@/layout/unfolding";
 
 const VALUES = 100_000;
@@ -13,7 +13,7 @@ function model(blocks: number, size: number): LayoutNode[] {
   const nodes: LayoutNode[] = [];
   const chain = (scope: string, forward?: number): void => {
     const id = nodes.length + 1;
-    const inputs = id === 1 ? [] : [VALUES + id - 1];
+    const inputs = [VALUES + id - 1];
     nodes.push({ ...plainNode(id, VALUES), scope, inputs, forward });
   };
   for (let block = 0; block < blocks; block++) {
@@ -48,21 +48,30 @@ describe("the first picture", () => {
     }
   });
 
-  it("shows the layers of a model rather than one box", () => {
+  it("shows the layers of a model as one of them, with what is in it", () => {
     const layout = layoutOf(model(12, 8));
     const open = unfold(layout, NOTHING, NOTHING, window);
+    const layers = layout.hierarchy.repeats.byPath.get("net/layers/0…")!.members;
+    expect(layers).toHaveLength(12);
+    expect(layers.filter((path) => open.has(path))).toEqual(["net/layers/0"]);
+    expect(open.has("net/layers/0/attention")).toBe(true);
+  });
+
+  it("shows all layers of a small model", () => {
+    const layout = layoutOf(model(4, 1));
+    const open = unfold(layout, NOTHING, NOTHING, { width: 1600, height: 1100 });
     const scene = composeScene(layout, open, 1);
     const { groups } = layout.hierarchy;
-    const folded = [...scene.ref.filter((_, box) => scene.kind[box] === BOX_FOLD)];
-    const layers = folded.filter((ref) => groups[ref]!.path.startsWith("net/layers/"));
-    expect(layers.length).toBeGreaterThanOrEqual(12);
+    const shown = [...scene.ref.filter((_, box) => scene.kind[box] !== BOX_NODE)];
+    const layers = shown.filter((ref) => /^net\/layers\/\d$/.test(groups[ref]!.path));
+    expect(layers).toHaveLength(4);
   });
 
   it("opens the forward pass before the backward one", () => {
     const layout = layoutOf(model(12, 8));
-    const open = unfold(layout, NOTHING, NOTHING, window);
-    expect(open.has("net/layers")).toBe(true);
-    expect(open.has("backward/net/layers")).toBe(false);
+    const open = unfold(layout, NOTHING, NOTHING, { width: 700, height: 560 });
+    expect(open.has("net/layers/0/attention")).toBe(true);
+    expect(open.has("backward/net/layers/11")).toBe(false);
   });
 
   it("does so although the backward pass was open", () => {

@@ -1,8 +1,8 @@
 /**
  * Which scopes are open in the first picture: as many as stay readable in the window.
  *
- * Invariant: the forward pass before the others, breadth first, larger scopes first; what is open by
- * then of the forward pass stays open if it can still be read.
+ * Invariant: the forward pass before the others, breadth first, larger scopes first; of a stack one
+ * scope, unless there is room for all; what is open by then of the forward pass stays open if it can still be read.
  */
 
 import { composeScene } from "@/layout/compose";
@@ -20,6 +20,8 @@ const READABLE = 0.75;
 const MARGIN = 28;
 /** Scopes with more boxes of their own are opened by hand. */
 const MOST_BOXES = 300;
+/** Larger stacks are shown one scope at a time, whatever the room. */
+const MOST_SPREAD = 6;
 const BUDGET_MS = 250;
 /** Parameter initialisation before the first step, which is not part of the model. */
 const BEFORE_STEPS = "initialisation";
@@ -55,19 +57,35 @@ export function unfold(
     while (level.length > 0) {
       const next: Group[] = [];
       for (const group of level) {
-        if (!best.has(group.path)) {
+        const { path, nodes, groups } = shownOf(hierarchy, group, best);
+        if (!best.has(path)) {
           if (performance.now() > end) return best;
-          const more = new Set(best).add(group.path);
-          const boxes = group.nodes.length + group.groups.length;
-          if (boxes > MOST_BOXES || zoomOf(more) < least) continue;
+          const more = new Set(best).add(path);
+          if (nodes.length + groups.length > MOST_BOXES || zoomOf(more) < least) continue;
           best = more;
         }
-        next.push(...children(hierarchy, group));
+        next.push(...children(hierarchy, hierarchy.groups[hierarchy.groupAt.get(path)!]!));
       }
       level = next;
     }
   }
+  // Small stacks of which there is room for all.
+  for (const { stack } of hierarchy.groups) {
+    if (stack === undefined || stack.members.length > MOST_SPREAD) continue;
+    if (!stack.members.some((path) => best.has(path))) continue;
+    if (performance.now() > end) return best;
+    const more = new Set(best).add(stack.path);
+    if (zoomOf(more) >= least) best = more;
+  }
   return best;
+}
+
+/** The scope that is opened for a group: of a stack, the one that is open, or the first. */
+function shownOf(hierarchy: Hierarchy, group: Group, open: ReadonlySet<string>): Group {
+  if (group.stack === undefined) return group;
+  const { members } = group.stack;
+  const path = members.find((member) => open.has(member)) ?? group.stack.first;
+  return hierarchy.groups[hierarchy.groupAt.get(path)!]!;
 }
 
 function isForward(path: string, hierarchy: Hierarchy): boolean {

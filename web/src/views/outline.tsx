@@ -7,6 +7,7 @@
 import { createEffect, createMemo, createSignal, For, type JSX, on, Show } from "solid-js";
 import { formatCount, formatDuration } from "@/base/numbers";
 import { markOf, nodeMarks } from "@/store/debugger/breakpoints";
+import { shownMember, stackState } from "@/store/debugger/stacks";
 import type { MarkedNodes } from "@/store/debugger/watch_marks";
 import {
   CHANGE_KINDS,
@@ -14,12 +15,13 @@ import {
   countsByScope,
   type StepChanges,
 } from "@/store/history/changes";
+import { spreadStack, turnStack } from "@/store/page/stack_turns";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { Ui } from "@/store/page/ui";
 import { flagsOf, isDone, scopeCounts } from "@/store/run/counts";
 import { seenStep } from "@/store/run/run_model";
-import { parseQuery, type Row, search, visibleRows } from "@/store/run/tree";
+import { parseQuery, type Row, search, type TreeEntry, visibleRows } from "@/store/run/tree";
 import { ChangeSign } from "@/widgets/change_sign";
 import { Icon } from "@/widgets/icon";
 import { VirtualList, type VirtualListHandle } from "@/widgets/virtual_list";
@@ -309,6 +311,7 @@ export function Outline(props: OutlineProps): JSX.Element {
               </button>
             </Show>
             <span class="ell tr-name">{row().label}</span>
+            <StackControls store={props.store} entry={row().entry} />
             <span class="sp" />
             <For each={signs()}>
               {([kind, count]) => (
@@ -345,5 +348,73 @@ export function Outline(props: OutlineProps): JSX.Element {
         );
       }}
     />
+  );
+}
+
+/** Of a stack, how many scopes it has, and to show all of them; of the only one shown, its place. */
+function StackControls(props: { readonly store: Store; readonly entry: TreeEntry }): JSX.Element {
+  const stack = () => (props.entry.kind === "scope" ? props.entry.stack : undefined);
+  const around = () => props.store.tree()?.repeats.stackOf.get(props.entry.path);
+  const open = () => props.store.folds().open;
+  const place = () => {
+    const found = around();
+    return found !== undefined && shownMember(open(), found) === props.entry.path
+      ? found
+      : undefined;
+  };
+  const turn = (act: "previous" | "next") => (event: MouseEvent) => {
+    event.stopPropagation();
+    const found = place();
+    if (found !== undefined) turnStack(props.store, found, act);
+  };
+  return (
+    <>
+      <Show when={stack()}>
+        {(found) => (
+          <button
+            type="button"
+            class="tr-count mi"
+            tabindex={-1}
+            data-testid="outline-count"
+            title={
+              stackState(open(), found()) === "all"
+                ? "Show only one of these scopes, which are alike"
+                : `Show all ${found().members.length} of these scopes, which are alike`
+            }
+            onClick={(event) => {
+              event.stopPropagation();
+              spreadStack(props.store, found());
+            }}
+          >
+            ×{found().members.length}
+          </button>
+        )}
+      </Show>
+      <Show when={place()}>
+        {(found) => (
+          <span class="tr-place mi t3">
+            <button
+              type="button"
+              tabindex={-1}
+              aria-label="The one before"
+              title="The one before ({)"
+              onClick={turn("previous")}
+            >
+              <Icon name="left" size={10} />
+            </button>
+            {found().members.indexOf(props.entry.path) + 1}/{found().members.length}
+            <button
+              type="button"
+              tabindex={-1}
+              aria-label="The next one"
+              title="The next one (})"
+              onClick={turn("next")}
+            >
+              <Icon name="right" size={10} />
+            </button>
+          </span>
+        )}
+      </Show>
+    </>
   );
 }

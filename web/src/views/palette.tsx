@@ -57,8 +57,8 @@ export function Palette(props: {
       }
     }
     const graph = props.store.model()?.graph;
-    for (const path of props.store.tree()?.scopes.keys() ?? []) {
-      if (path === "") continue;
+    for (const [path, { stack }] of props.store.tree()?.scopes ?? []) {
+      if (path === "" || stack !== undefined) continue;
       consider(
         { title: path, note: "scope", kind: "scope", run: () => props.go({ kind: "scope", path }) },
         4,

@@ -8,6 +8,7 @@ import { textWidth, truncate, truncateMiddle } from "@/base/fonts_metrics";
 import { printable } from "@/base/printable";
 import {
   detailLines,
+  groupLabel,
   inputText,
   LINE_HEIGHT,
   NABLA_WIDTH,
@@ -24,8 +25,10 @@ import { DIMMED, type Drawing, detailAt, drawChevron, drawNabla } from "@/render
 import { SKIPPED_ALPHA, skipped } from "@/render/draw/draw_changes";
 import { drawFarBoxes } from "@/render/draw/draw_far";
 import { rightText } from "@/render/draw/draw_scopes";
+import { drawCount, drawDifferences } from "@/render/draw/draw_stacks";
 import { formatTime } from "@/render/draw/format";
 import { quietInk, tinted } from "@/render/draw/palette";
+import { stackControls } from "@/render/scene/stack_controls";
 
 /** Where the bar in the family's colour ends, from the left edge of its box. */
 const BAR_END = 4.5;
@@ -185,14 +188,20 @@ function drawFold(drawing: Drawing, box: number): void {
   painter.alpha(currentAlpha(drawing, box));
   const nabla = model.gradientMark(box) ? NABLA_WIDTH : 0;
   if (detailAt(zoom) !== "near") {
-    drawMidName(drawing, box, group.name, ink, nabla > 0);
+    drawMidName(drawing, box, groupLabel(group), ink, nabla > 0);
     return;
   }
   const quiet = quietInk(palette, tint !== undefined && done);
   drawChevron(painter, x + 9, y + 9, false, quiet);
   const right = rightText(drawing, group.index, group.ops, width);
+  const [count] = stackControls(model, box);
   const room =
-    width - PILL_INSET - nabla - 10 - (right === "" ? 0 : textWidth(right, SMALL_MONO) + 10);
+    width -
+    (count === undefined ? 0 : count.rect.width + 7) -
+    PILL_INSET -
+    nabla -
+    10 -
+    (right === "" ? 0 : textWidth(right, SMALL_MONO) + 10);
   if (nabla > 0) drawNabla(painter, x + PILL_INSET, y + 15, ink);
   painter.text(
     x + PILL_INSET + nabla,
@@ -201,6 +210,8 @@ function drawFold(drawing: Drawing, box: number): void {
     NAME_FONT,
     ink,
   );
+  drawCount(drawing, box, ink);
+  drawDifferences(drawing, box, quiet);
   if (right !== "") {
     painter.text(x + width - 9, y + 15, right, SMALL_MONO, quiet, "right");
   }

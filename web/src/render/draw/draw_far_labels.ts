@@ -9,7 +9,7 @@
 import { type Font, textWidth, truncateMiddle } from "@/base/fonts_metrics";
 import { grow, overlaps, type Rect } from "@/base/geometry";
 import { printable } from "@/base/printable";
-import { HEADER_HEIGHT, SCOPE_FONT, SCOPE_PADDING } from "@/layout/sizes";
+import { groupLabel, HEADER_HEIGHT, SCOPE_FONT, SCOPE_PADDING } from "@/layout/sizes";
 import { BOX_FOLD, BOX_SCOPE } from "@/layout/types";
 import { hiddenBySmallScope } from "@/render/draw/box_style";
 import { type Drawing, detailAt } from "@/render/draw/draw";
@@ -54,7 +54,7 @@ export function placeScopeLabels(drawing: Drawing, boxes: readonly number[]): Sc
     const wide = (scene.x[box]! + scene.width[box]! - leftOf(drawing, box)) * zoom - 1;
     const room = depthOf(drawing, box) === 0 ? Math.max(wide, OUTER_ROOM) : wide;
     if (room < LEAST_ROOM) continue;
-    const name = printable(hierarchy.groups[scene.ref[box]!]!.name, 120);
+    const name = printable(groupLabel(hierarchy.groups[scene.ref[box]!]!), 120);
     const text = truncateMiddle(name, font, (room - 2 * PAD) / zoom);
     if (text.length < Math.min(3, name.length)) continue;
     const width = textWidth(text, font) + (2 * PAD) / zoom;

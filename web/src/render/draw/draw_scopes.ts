@@ -7,20 +7,31 @@
 import { textWidth, truncateMiddle } from "@/base/fonts_metrics";
 import { overlaps, type Rect } from "@/base/geometry";
 import { printable } from "@/base/printable";
-import { HEADER_HEIGHT, NABLA_WIDTH, PILL_INSET, SCOPE_FONT, SMALL_MONO } from "@/layout/sizes";
+import {
+  groupLabel,
+  HEADER_HEIGHT,
+  NABLA_WIDTH,
+  PILL_INSET,
+  SCOPE_FONT,
+  SMALL_MONO,
+} from "@/layout/sizes";
 import { BOX_SCOPE } from "@/layout/types";
 import { hiddenBySmallScope, isBlock } from "@/render/draw/box_style";
 import { type Drawing, detailAt, drawChevron, drawNabla } from "@/render/draw/draw";
 import { drawFarStrip } from "@/render/draw/draw_far";
 import { LABELS_BELOW } from "@/render/draw/draw_far_labels";
+import { drawControls, drawPile, drawPlace, placeWidth } from "@/render/draw/draw_stacks";
 import { formatCount, formatTime } from "@/render/draw/format";
+import { CONTROLS_WIDTH } from "@/render/scene/stack_controls";
 
-/** Fill and border of the open scopes in view, parents first. */
+/** Fill and border of the open scopes in view, parents first, and what is behind stacks. */
 export function drawScopes(drawing: Drawing, boxes: readonly number[]): void {
   const { painter, palette, model, live, zoom } = drawing;
   const { scene, hierarchy } = model;
   for (const box of boxes) {
-    if (scene.kind[box] !== BOX_SCOPE || hiddenBySmallScope(drawing, box)) continue;
+    if (!model.isGroup(box) || hiddenBySmallScope(drawing, box)) continue;
+    drawPile(drawing, box);
+    if (scene.kind[box] !== BOX_SCOPE) continue;
     const group = hierarchy.groups[scene.ref[box]!]!;
     const done = live.groupDone[group.index] === 1;
     painter.rect(
@@ -67,25 +78,42 @@ export function drawHeaders(drawing: Drawing, boxes: readonly number[]): void {
     const size = Math.min(HEADER_HEIGHT - 2, Math.max(SCOPE_FONT.size, 10 / zoom));
     const font = { ...SCOPE_FONT, size };
     const right = rightText(drawing, group.index, group.ops, width);
-    const rightWidth = right === "" ? 0 : textWidth(right, SMALL_MONO) + 10;
+    const controls = controlsWidth(drawing, box);
+    const rightWidth = controls + (right === "" ? 0 : textWidth(right, SMALL_MONO) + 10);
+    const place = placeWidth(drawing, box);
     const nabla = model.gradientMark(box) ? NABLA_WIDTH : 0;
     const name = truncateMiddle(
-      printable(group.name, 120),
+      printable(groupLabel(group), 120),
       font,
-      width - PILL_INSET - nabla - rightWidth - 16,
+      width - PILL_INSET - nabla - rightWidth - place - 16,
     );
     // A patch of background, so that an edge entering here does not cross out the text.
-    const end = textWidth(name, font) + nabla;
+    const named = textWidth(name, font) + nabla;
+    const end = named + place;
     const base = y + 12.4 + size * 0.36;
     painter.blocks([x + 6, y + 2, 17 + end, Math.max(20, base - y - 2 + size * 0.24)], fill);
-    if (right !== "") painter.blocks([x + width - rightWidth - 2, y + 4, rightWidth, 17], fill);
+    if (rightWidth > 0) painter.blocks([x + width - rightWidth - 2, y + 4, rightWidth, 17], fill);
     drawChevron(painter, x + 9, y + 10.5, true, palette["text-3"]);
     if (nabla > 0) drawNabla(painter, x + PILL_INSET, base - 0.5, ink);
     painter.text(x + PILL_INSET + nabla, base, name, font, ink);
+    drawPlace(drawing, box, x + PILL_INSET + named + 8, base);
+    drawControls(drawing, box);
     if (right !== "") {
-      painter.text(x + width - 10, y + 16, right, SMALL_MONO, palette["text-3"], "right");
+      painter.text(
+        x + width - 10 - controls,
+        y + 16,
+        right,
+        SMALL_MONO,
+        palette["text-3"],
+        "right",
+      );
     }
   }
+}
+
+function controlsWidth({ model, zoom }: Drawing, box: number): number {
+  const one = detailAt(zoom) === "near" && model.stackAround(box) !== undefined;
+  return one ? CONTROLS_WIDTH : 0;
 }
 
 /** Removes the right part of the header around a box where `over` would cut it. */
@@ -98,7 +126,7 @@ export function clearHeader(drawing: Drawing, box: number, over: Rect): void {
   const right = rightText(drawing, group.index, group.ops, scene.width[scope]!);
   if (right === "") return;
   const width = textWidth(right, SMALL_MONO) + 2;
-  const x = scene.x[scope]! + scene.width[scope]! - 10 - width + 1;
+  const x = scene.x[scope]! + scene.width[scope]! - controlsWidth(drawing, scope) - 9 - width;
   const words: Rect = { x, y: scene.y[scope]! + 6, width, height: 13 };
   if (!overlaps(words, over)) return;
   const fill = palette[SCOPE_FILLS[Math.min(scopeDepth(drawing, scope), 2)]!];

@@ -8,8 +8,9 @@
 import { clamp, type Point } from "@/base/geometry";
 import { HEADER_HEIGHT } from "@/layout/sizes";
 import { BOX_NODE, BOX_SCOPE } from "@/layout/types";
-import type { EdgeHover } from "@/render/draw/draw";
+import { detailAt, type EdgeHover } from "@/render/draw/draw";
 import type { SceneModel } from "@/render/scene/model";
+import { type StackAct, stackControlAt } from "@/render/scene/stack_controls";
 import type { GraphItem } from "@/render/scene/types";
 
 export interface Hit {
@@ -21,6 +22,8 @@ export interface Hit {
   readonly chevron: boolean;
   /** In the strip at the left of a node where breakpoints are set. */
   readonly gutter: boolean;
+  /** On a control of a stack. */
+  readonly stack: StackAct | undefined;
 }
 
 /** Width of the gutter inside a node, and how far it extends to the dot beside it, in px. */
@@ -53,6 +56,7 @@ export function hitTest(model: SceneModel, point: Point): Hit | undefined {
     foldable: group,
     chevron: group && x <= CHEVRON,
     gutter: scene.kind[best] === BOX_NODE && x <= GUTTER_INSIDE,
+    stack: stackControlAt(model, best, point),
   };
 }
 
@@ -84,8 +88,13 @@ export function pointedAt(model: SceneModel, point: Point, zoom: number): Pointe
     hover: item,
     gutter: hit.gutter && item.kind === "node" ? item.id : undefined,
     edge: undefined,
-    cursor: hit.gutter || hit.chevron ? "pointer" : "default",
+    cursor: hit.gutter || hit.chevron || stackActOf(hit, zoom) ? "pointer" : "default",
   };
+}
+
+/** The control of a stack that was hit, if it is drawn. */
+export function stackActOf(hit: Hit, zoom: number): StackAct | undefined {
+  return detailAt(zoom) === "near" ? hit.stack : undefined;
 }
 
 export function samePointed(a: Pointed, b: Pointed): boolean {

@@ -6,7 +6,8 @@
 
 import Flatbush from "flatbush";
 import { overlaps, type Rect } from "@/base/geometry";
-import { COLUMN_BACKWARD, type Hierarchy } from "@/layout/hierarchy";
+import type { Stack } from "@/base/repeats";
+import { COLUMN_BACKWARD, type Group, type Hierarchy } from "@/layout/hierarchy";
 import { isGradient } from "@/layout/sizes";
 import { BOX_FOLD, BOX_SCOPE, type Scene } from "@/layout/types";
 import type { GraphItem } from "@/render/scene/types";
@@ -30,6 +31,13 @@ export class SceneModel {
     for (let box = 0; box < scene.boxes; box++) {
       const target = this.isGroup(box) ? this.groupBox : this.nodeBox;
       if (target[scene.ref[box]!] === -1) target[scene.ref[box]!] = box;
+    }
+    for (const { stack, index, groups } of hierarchy.groups) {
+      if (stack === undefined || this.groupBox[index] !== -1) continue;
+      // One of its scopes stands for the whole.
+      for (const one of groups) {
+        if (this.groupBox[one] !== -1) this.groupBox[index] = this.groupBox[one]!;
+      }
     }
     this.savedBoxes = this.findSaved();
     if (!still) return;
@@ -113,6 +121,19 @@ export class SceneModel {
     return this.isGroup(box)
       ? { kind: "scope", path: this.hierarchy.groups[ref]!.path }
       : { kind: "node", id: this.hierarchy.nodes[ref]!.id };
+  }
+
+  /** The stack that a box is: folded, or with all of its scopes. */
+  stackOf(box: number): Stack | undefined {
+    return this.isGroup(box) ? this.hierarchy.groups[this.scene.ref[box]!]!.stack : undefined;
+  }
+
+  /** The stack of which this box shows one scope; undefined for any other box. */
+  stackAround(box: number): Group | undefined {
+    if (!this.isGroup(box)) return undefined;
+    const { groups } = this.hierarchy;
+    const around = groups[groups[this.scene.ref[box]!]!.parent];
+    return around?.stack !== undefined && this.groupBox[around.index] === box ? around : undefined;
   }
 
   /** Whether the box's name is preceded by `∇`. */

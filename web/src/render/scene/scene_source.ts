@@ -5,7 +5,7 @@
  * one.
  */
 
-import { ancestors } from "@/base/scopes";
+import { ancestors, isWithin, parentScope } from "@/base/scopes";
 import { LayoutClient } from "@/layout/client";
 import { buildHierarchy, type Hierarchy } from "@/layout/hierarchy";
 import type { FirstPicture } from "@/layout/session";
@@ -35,6 +35,25 @@ function withBytes(scene: Scene, hierarchy: Hierarchy): Scene {
       : known,
   );
   return { ...scene, bytes };
+}
+
+/**
+ * The scope that was folded or opened, or that now stands for its stack; undefined if several were.
+ *
+ * Args:
+ *   changed: Paths that are open or folded now and were not before.
+ */
+export function toggledAmong(
+  changed: readonly string[],
+  open: ReadonlySet<string>,
+): string | undefined {
+  if (changed.length === 1) return changed[0];
+  const outer = changed.filter(
+    (path) => !changed.some((other) => other !== path && isWithin(path, other)),
+  );
+  const opened = outer.filter((path) => open.has(path));
+  const siblings = new Set(outer.map(parentScope)).size === 1;
+  return siblings && outer.length === 2 && opened.length === 1 ? opened[0] : undefined;
 }
 
 export class SceneSource {

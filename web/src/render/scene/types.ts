@@ -7,7 +7,9 @@
  */
 
 import type { Family } from "@/base/families";
+import type { Repeats, Stack } from "@/base/repeats";
 import type { Token } from "@/render/draw/design_tokens";
+import type { StackAct } from "@/render/scene/stack_controls";
 
 export type Phase = "forward" | "backward" | "optimizer" | "recompute" | "other";
 
@@ -134,8 +136,11 @@ export type GraphItem =
   | { readonly kind: "scope"; readonly path: string };
 
 export interface GraphViewEvents {
-  select(item: GraphItem | undefined): void;
-  toggleScope(path: string): void;
+  /** `stack`: for the path of a stack. */
+  select(item: GraphItem | undefined, stack: Stack | undefined): void;
+  toggleScope(path: string, stack: Stack | undefined): void;
+  /** Another scope of a stack of scopes that are alike is wanted, or all of them. */
+  turnStack(stack: Stack, act: StackAct, repeats: Repeats): void;
   /** The layout chose which scopes are open, so that the picture is readable in the window. */
   chosen(open: ReadonlySet<string>): void;
   /** The user clicked the breakpoint gutter (left edge) of a node, or pressed F9 on it. */

@@ -42,9 +42,11 @@ import {
   pointedAt,
   sameItem,
   samePointed,
+  stackActOf,
 } from "@/render/scene/hit";
 import type { SceneModel } from "@/render/scene/model";
-import { SceneSource } from "@/render/scene/scene_source";
+import { SceneSource, toggledAmong } from "@/render/scene/scene_source";
+import type { StackAct } from "@/render/scene/stack_controls";
 import type {
   BreakpointMark,
   ColourBy,
@@ -145,7 +147,8 @@ class CanvasGraphView implements GraphView {
 
   setExpanded(open: ReadonlySet<string>): void {
     const changed = this.source.setOpen(open);
-    if (changed.length === 1) this.toggled = { kind: "scope", path: changed[0]! };
+    const toggled = toggledAmong(changed, open);
+    if (toggled !== undefined) this.toggled = { kind: "scope", path: toggled };
   }
 
   setChoosing(choosing: boolean): void {
@@ -378,10 +381,20 @@ class CanvasGraphView implements GraphView {
   private click(point: Point, twice = false): void {
     const hit = this.model && hitTest(this.model, toWorld(this.camera, point));
     const folds = hit?.chevron === true || twice;
-    if (folds && hit?.item.kind === "scope") this.events.toggleScope(hit.item.path);
+    const stack = hit && this.model?.stackOf(hit.box);
+    const act = hit && stackActOf(hit, this.camera.zoom);
+    if (hit !== undefined && act !== undefined) {
+      if (!twice) this.turnStack(hit.box, act);
+    } else if (folds && hit?.item.kind === "scope") this.events.toggleScope(hit.item.path, stack);
     else if (hit?.gutter === true && hit.item.kind === "node") {
       this.events.toggleBreakpoint(hit.item.id);
-    } else this.events.select(hit?.item);
+    } else this.events.select(hit?.item, stack);
+  }
+
+  private turnStack(box: number, act: StackAct): void {
+    const model = this.model!;
+    const stack = model.stackAround(box)?.stack ?? model.stackOf(box);
+    if (stack !== undefined) this.events.turnStack(stack, act, model.hierarchy.repeats);
   }
 
   private centreOn(point: Point): void {

@@ -113,3 +113,13 @@ export function abilities(store: Store): Abilities {
       .length,
   });
 }
+
+/** Why breakpoints cannot be set, as a sentence; "" if they can. */
+export function unbreakable(store: Store): string {
+  if (store.breakable()) return "";
+  const link = store.link().kind;
+  if (link === "ended") return "nodescope has ended; open the run again to set breakpoints.";
+  if (link !== "open") return "The page is not connected.";
+  if (store.model() === undefined) return "No run is open.";
+  return "This run has ended, and nothing was recorded.";
+}

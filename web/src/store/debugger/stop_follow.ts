@@ -4,7 +4,9 @@
  * Invariant: pure; scopes folded by the user stay folded.
  */
 
+import { NO_REPEATS, type Repeats, type Stack } from "@/base/repeats";
 import { ancestors, isWithin } from "@/base/scopes";
+import { foldingStack, opening, stackState } from "@/store/debugger/stacks";
 import type { Item } from "@/store/page/url";
 import type { RunGraph } from "@/store/run/run_model";
 import type { SessionInfo, Stop } from "@/wire/types.gen";
@@ -15,33 +17,63 @@ export interface FoldState {
   readonly shut: ReadonlySet<string>;
 }
 
-export function folded(folds: FoldState, path: string): FoldState {
+export function folded(folds: FoldState, path: string, repeats = NO_REPEATS): FoldState {
+  const stack = repeats.byPath.get(path);
+  const shut = new Set(folds.shut).add(path);
+  if (stack !== undefined) return { open: foldingStack(folds.open, stack), shut };
   const open = new Set(folds.open);
   open.delete(path);
-  return { open, shut: new Set(folds.shut).add(path) };
+  return { open, shut };
 }
 
 /** Opens a scope and all scopes around it. */
-export function unfolded(folds: FoldState, path: string): FoldState {
+export function unfolded(folds: FoldState, path: string, repeats = NO_REPEATS): FoldState {
   const chain = ancestors(path);
   const shut = new Set(folds.shut);
-  for (const ancestor of chain) shut.delete(ancestor);
-  return { open: new Set([...folds.open, ...chain]), shut };
+  for (const ancestor of chain) {
+    shut.delete(ancestor);
+    shut.delete(repeats.stackOf.get(ancestor)?.path ?? "");
+  }
+  return { open: opening(folds.open, chain, repeats), shut };
+}
+
+/**
+ * Opens what is folded and folds what is open.
+ *
+ * Args:
+ *   first: The scope to show of a stack.
+ */
+export function toggledScope(
+  folds: FoldState,
+  path: string,
+  repeats: Repeats,
+  first: (stack: Stack) => string,
+): FoldState {
+  const stack = repeats.byPath.get(path);
+  if (stack === undefined) {
+    return folds.open.has(path) ? folded(folds, path) : unfolded(folds, path, repeats);
+  }
+  return stackState(folds.open, stack) === "folded"
+    ? unfolded(folds, first(stack), repeats)
+    : folded(folds, path, repeats);
 }
 
 export function followStop(
   folds: FoldState,
   stop: Stop,
   graph: RunGraph | undefined,
+  repeats = NO_REPEATS,
 ): { readonly folds: FoldState; readonly selection: Item | undefined } {
   const node = graph?.nodes[stop.node];
   const scope = node?.scope ?? stop.scope;
   const chain = ancestors(scope);
-  const shut = chain.find((path) => folds.shut.has(path));
+  const shut = chain.find(
+    (path) => folds.shut.has(path) || folds.shut.has(repeats.stackOf.get(path)?.path ?? ""),
+  );
   const opened = shut === undefined ? chain : chain.filter((path) => !isWithin(path, shut));
   const open = opened.every((path) => folds.open.has(path))
     ? folds.open
-    : new Set([...folds.open, ...opened]);
+    : opening(folds.open, opened, repeats);
   return {
     folds: open === folds.open ? folds : { open, shut: folds.shut },
     selection: stop.node > 0 ? { kind: "node", id: stop.node } : undefined,

@@ -57,3 +57,7 @@ export class NoticeBoard {
     this.set(this.notices().filter((notice) => notice.id !== id));
   }
 }
+
+export function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}

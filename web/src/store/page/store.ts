@@ -9,16 +9,18 @@
  */
 
 import { type Accessor, batch, createSignal } from "solid-js";
+import { NO_REPEATS, type Repeats } from "@/base/repeats";
 import { type Focus, type FocusAct, focusAfter, NO_FOCUS, subjectOf } from "@/store/debugger/focus";
 import {
   type FoldState,
-  folded,
   followStop,
   sameStop,
+  toggledScope,
   unfolded,
 } from "@/store/debugger/stop_follow";
 import { FirstPicture } from "@/store/page/first_picture";
-import { type Notice, NoticeBoard } from "@/store/page/notices";
+import { type Notice, NoticeBoard, sentence } from "@/store/page/notices";
+import { attended } from "@/store/page/stack_turns";
 import { type Item, type PageAddress, readAddress } from "@/store/page/url";
 import { recordsToCome, STILL_MS } from "@/store/run/arrival";
 import { withoutFalseTimes } from "@/store/run/capabilities";
@@ -282,7 +284,7 @@ export class Store {
     if (this.start?.seq !== undefined) return;
     this.wantedSeq = undefined;
     this.set.cursor({ kind: "live" });
-    const follow = followStop(this.folds(), stop, this.model()?.graph);
+    const follow = followStop(this.folds(), stop, this.model()?.graph, this.repeats());
     this.set.folds(follow.folds);
     if (this.start?.selection === undefined) {
       this.attend({ type: "stopped", item: follow.selection });
@@ -341,16 +343,6 @@ export class Store {
     const model = this.model();
     if (this.link().kind !== "open" || model === undefined) return false;
     return model.info.state === "live" || (model.info.recording !== "" && model.seq > 0);
-  }
-
-  /** Why breakpoints cannot be set, as a sentence; "" if they can. */
-  unbreakable(): string {
-    if (this.breakable()) return "";
-    const link = this.link().kind;
-    if (link === "ended") return "nodescope has ended; open the run again to set breakpoints.";
-    if (link !== "open") return "The page is not connected.";
-    if (this.model() === undefined) return "No run is open.";
-    return "This run has ended, and nothing was recorded.";
   }
 
   /** Why the page went to the moment shown, if by a search. */
@@ -446,10 +438,18 @@ export class Store {
     this.set.focus(focusAfter(this.focus(), act));
   }
 
-  toggleScope(path: string): void {
-    const folds = this.folds();
+  /** Changes by hand what is open. */
+  refold(change: (folds: FoldState, repeats: Repeats) => FoldState): void {
     this.first.end();
-    this.set.folds(folds.open.has(path) ? folded(folds, path) : unfolded(folds, path));
+    this.set.folds(change(this.folds(), this.repeats()));
+  }
+
+  toggleScope(path: string): void {
+    this.refold((now, all) => toggledScope(now, path, all, (stack) => attended(this, stack)));
+  }
+
+  private repeats(): Repeats {
+    return this.tree()?.repeats ?? NO_REPEATS;
   }
 
   /** Opens the scopes around an item, so that it is visible. */
@@ -457,12 +457,11 @@ export class Store {
     const graph = this.model()?.graph;
     const path = item.kind === "scope" ? item.path : (graph?.nodes[item.id]?.name ?? "");
     const cut = path.lastIndexOf("/");
-    if (cut > 0) this.set.folds(unfolded(this.folds(), path.slice(0, cut)));
+    if (cut > 0) this.set.folds(unfolded(this.folds(), path.slice(0, cut), this.repeats()));
   }
 
   setOpen(open: ReadonlySet<string>): void {
-    this.first.end();
-    this.set.folds({ open, shut: new Set() });
+    this.refold(() => ({ open, shut: new Set() }));
   }
 
   async control(command: Command): Promise<boolean> {
@@ -594,7 +593,4 @@ export class Store {
   complain(error: unknown): void {
     this.notify("error", inWords(error));
   }
-}
-function sentence(text: string): string {
-  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }

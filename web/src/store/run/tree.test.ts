@@ -79,6 +79,54 @@ describe("search", () => {
   test("an empty search is none", () => expect(parseQuery("  ")).toBeUndefined());
 });
 
+describe("scopes that are alike", () => {
+  const names = ["x", ...[0, 1, 2, 3].map((at) => `net/block_${at}/tanh`), "out"];
+  const model = update(
+    undefined,
+    snapshot({
+      nodes: names.map((name, i) => node(i + 1, name, { inputs: i === 0 ? [] : [i] })),
+      values: names.map((name, i) => produced(i + 1, name)),
+    }),
+  );
+  if (model === undefined) throw new Error("a snapshot gives a model");
+  const tree = buildTree(model.graph);
+  const rows = (open: readonly string[], matches?: ReadonlySet<number>) =>
+    visibleRows(tree, new Set(open), matches).map(
+      (row) => `${"  ".repeat(row.depth)}${row.label}${row.open ? " open" : ""}`,
+    );
+
+  test("are one row, with all that they hold", () => {
+    expect(rows(["net"])).toEqual(["x", "net open", "  block_0–3", "out"]);
+    expect(tree.scopes.get("net/block_0…")?.members).toEqual([2, 3, 4, 5]);
+    expect([...firstOpen(tree, 48)]).toEqual(["net"]);
+  });
+
+  test("have a row each if all are shown, and one if one is", () => {
+    expect(rows(["net", "net/block_2"]).slice(2)).toEqual([
+      "  block_0–3 open",
+      "    block_2 open",
+      "      tanh",
+      "out",
+    ]);
+    expect(rows(["net", "net/block_0…"]).slice(3)).toEqual([
+      "    block_0",
+      "    block_1",
+      "    block_2",
+      "    block_3",
+      "out",
+    ]);
+  });
+
+  test("have a row if a search finds something in them", () => {
+    expect(rows([], new Set([4]))).toEqual([
+      "net open",
+      "  block_0–3 open",
+      "    block_2 open",
+      "      tanh",
+    ]);
+  });
+});
+
 test("what a longer step adds stands where it flows, and what comes afterwards at the end", () => {
   const names = ["x", "time_0/cell", "time_1/cell", "out/matmul", "backward/out/matmul", "eval/a"];
   const late = ["time_2/cell", "time_3/cell"];
@@ -98,8 +146,9 @@ test("what a longer step adds stands where it flows, and what comes afterwards a
     node_seqs: [90],
   });
   for (const { graph } of [model, update(model, shorter) ?? model]) {
-    expect(visibleRows(buildTree(graph), new Set()).map((row) => row.label)).toEqual([
+    expect(visibleRows(buildTree(graph), new Set(["time_0…"])).map((row) => row.label)).toEqual([
       "x",
+      "time_0–3",
       "time_0",
       "time_1",
       "time_2",

@@ -6,10 +6,13 @@
  */
 
 import { printable } from "@/base/printable";
+import { findRepeats, type Held, type Repeats, type Stack } from "@/base/repeats";
 import { ancestors, leafName, parentScope } from "@/base/scopes";
+import { shownMember, stackState } from "@/store/debugger/stacks";
 import type { NodeColumns } from "@/store/run/columns";
 import type { RunGraph } from "@/store/run/run_model";
 import { orderByFlow } from "@/store/run/tree_order";
+import { isLeaf } from "@/wire/roles";
 import type { Node } from "@/wire/types.gen";
 import { HAS_INF, HAS_NAN } from "@/wire/types.gen";
 
@@ -19,6 +22,8 @@ export interface ScopeEntry {
   readonly children: TreeEntry[];
   /** Ids of all nodes inside, at any depth. */
   readonly members: number[];
+  /** For a stack of scopes that are alike, which are its children. */
+  readonly stack?: Stack;
 }
 
 export interface NodeEntry {
@@ -31,7 +36,9 @@ export type TreeEntry = ScopeEntry | NodeEntry;
 
 export interface Tree {
   readonly root: ScopeEntry;
+  /** Scopes and stacks by path. */
   readonly scopes: ReadonlyMap<string, ScopeEntry>;
+  readonly repeats: Repeats;
 }
 
 export interface Row {
@@ -59,7 +66,28 @@ export function buildTree(graph: RunGraph): Tree {
     for (const path of ancestors(node.scope)) scopeOf(path).members.push(node.id);
   }
   orderByFlow(graph, scopes);
-  return { root, scopes };
+  const repeats = findRepeats(graph.nodes, (index) => heldBy(graph.nodes[index]));
+  for (const stack of repeats.stacks) pile(stack, scopes);
+  return { root, scopes, repeats };
+}
+
+function heldBy(node: Node | undefined): Held {
+  if (node === undefined || !isLeaf(node)) return undefined;
+  return node.role === "parameter" || node.role === "buffer" ? "parameter" : "data";
+}
+
+/** Puts the scopes of a stack into one entry, where the first of them was. */
+function pile(stack: Stack, scopes: Map<string, ScopeEntry>): void {
+  const around = scopes.get(parentScope(stack.path));
+  const children = stack.members.flatMap((path) => scopes.get(path) ?? []);
+  if (around === undefined) return;
+  const members = children.flatMap((child) => child.members);
+  const entry: ScopeEntry = { kind: "scope", path: stack.path, children, members, stack };
+  const inside = new Set<TreeEntry>(children);
+  const at = around.children.findIndex((child) => inside.has(child));
+  const rest = around.children.filter((child) => !inside.has(child));
+  around.children.splice(0, around.children.length, ...rest.toSpliced(at, 0, entry));
+  scopes.set(stack.path, entry);
 }
 
 /** Rows of the open scopes, top to bottom; with `matches`, only these and their scopes. */
@@ -77,9 +105,20 @@ export function visibleRows(
         rows.push({ entry, depth, open: false, label: printable(leafName(entry.path)) });
       } else {
         if (holds !== undefined && !holds.has(entry.path)) continue;
-        const isOpen = holds !== undefined || open.has(entry.path);
-        rows.push({ entry, depth, open: isOpen, label: printable(leafName(entry.path)) });
-        if (isOpen) visit(entry, depth + 1);
+        const { stack } = entry;
+        // Of a stack that shows one scope, only that has a row.
+        const only = stack && holds === undefined ? shownMember(open, stack) : undefined;
+        const isOpen =
+          holds !== undefined ||
+          (stack === undefined ? open.has(entry.path) : stackState(open, stack) !== "folded");
+        const label = printable(stack?.name ?? leafName(entry.path));
+        rows.push({ entry, depth, open: isOpen, label });
+        if (only !== undefined) {
+          visit(
+            { ...entry, children: entry.children.filter(({ path }) => path === only) },
+            depth + 1,
+          );
+        } else if (isOpen) visit(entry, depth + 1);
       }
     }
   };
@@ -173,7 +212,9 @@ export function firstOpen(tree: Tree, limit: number): ReadonlySet<string> {
   while (level.length > 0) {
     const next: TreeEntry[] = [];
     for (const entry of level) {
-      if (entry.kind !== "scope" || visible + entry.children.length > limit) continue;
+      // Of a stack, nothing but its row.
+      if (entry.kind !== "scope" || entry.stack !== undefined) continue;
+      if (visible + entry.children.length > limit) continue;
       open.add(entry.path);
       visible += entry.children.length;
       next.push(...entry.children);

@@ -7,6 +7,7 @@
 
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
+import { unbreakable } from "@/store/debugger/abilities";
 import {
   added,
   changed,
@@ -127,7 +128,7 @@ export function Breakpoints(props: {
                 ? "No breakpoints. Click the left edge of a node, press F9, or Add…"
                 : breakable()
                   ? "No breakpoints. Set some: F5 and R find them in the recording."
-                  : `No breakpoints. ${props.store.unbreakable()}`}
+                  : `No breakpoints. ${unbreakable(props.store)}`}
             </p>
           </Show>
         }

@@ -68,7 +68,10 @@ export function BreakpointForm(props: {
     const graph = props.store.model()?.graph;
     const nodes = (graph?.nodes ?? []).flatMap((node) => (node ? [node] : []));
     if (kind() === "op") return [...new Set(nodes.map((node) => node.op))];
-    if (kind() === "scope") return [...(props.store.tree()?.scopes.keys() ?? [])].filter(Boolean);
+    if (kind() === "scope") {
+      const scopes = [...(props.store.tree()?.scopes ?? [])];
+      return scopes.flatMap(([path, { stack }]) => (path === "" || stack ? [] : [path]));
+    }
     if (kind() === "source") {
       return [
         ...new Set(

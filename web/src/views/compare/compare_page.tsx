@@ -122,11 +122,6 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
     const hovered = counterparts(links, state.hovered(), side);
     return new Set([...counterparts(links, state.picked(), side), ...hovered]);
   };
-  const toggle = (path: string): void => {
-    const next = new Set(open());
-    if (!next.delete(path)) next.add(path);
-    setOpen(next);
-  };
   const fitBoth = (): void => {
     views().eager?.fit();
     views().compiled?.fit();
@@ -249,7 +244,7 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
             linked={linked("eager")}
             pick={state.pick}
             hover={state.setHovered}
-            toggle={toggle}
+            refold={setOpen}
             onView={(view) => setView("eager", view)}
           />
           <SideCanvas
@@ -266,7 +261,7 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
             linked={linked("compiled")}
             pick={state.pick}
             hover={state.setHovered}
-            toggle={toggle}
+            refold={setOpen}
             onView={(view) => setView("compiled", view)}
           />
         </div>

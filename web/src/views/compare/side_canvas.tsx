@@ -16,6 +16,7 @@ import {
 } from "solid-js";
 import type { GraphModel, GraphView, NodeStates, Tints } from "@/render/scene/types";
 import { createGraphView } from "@/render/view/graph_view";
+import { toggledPath, turned } from "@/store/debugger/stacks";
 import type { Picked, Side } from "@/store/history/compare";
 import { IconButton } from "@/widgets/icon";
 
@@ -33,7 +34,8 @@ export interface SideCanvasProps {
   readonly linked: ReadonlySet<number>;
   pick(picked: Picked | undefined): void;
   hover(picked: Picked | undefined): void;
-  toggle(path: string): void;
+  /** Replaces what is open. */
+  refold(open: ReadonlySet<string>): void;
   onView(view: GraphView | undefined): void;
 }
 
@@ -43,12 +45,13 @@ export function SideCanvas(props: SideCanvasProps): JSX.Element {
   const item = (id: number): Picked => ({ side: props.side, id });
   onMount(() => {
     const created = createGraphView(host, {
-      select: (hit) => {
+      select: (hit, stack) => {
         host.focus({ preventScroll: true });
-        if (hit?.kind === "scope") props.toggle(hit.path);
+        if (hit?.kind === "scope") props.refold(toggledPath(props.open, hit.path, stack));
         else props.pick(hit === undefined ? undefined : item(hit.id));
       },
-      toggleScope: (path) => props.toggle(path),
+      toggleScope: (path, stack) => props.refold(toggledPath(props.open, path, stack)),
+      turnStack: (stack, act, repeats) => props.refold(turned(props.open, stack, act, repeats)),
       chosen: () => undefined,
       // There is nothing to stop: the gutter picks as the rest of the node does.
       toggleBreakpoint: (id) => props.pick(item(id)),

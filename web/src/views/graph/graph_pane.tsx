@@ -23,6 +23,7 @@ import { createGraphView } from "@/render/view/graph_view";
 import { nodeMarks } from "@/store/debugger/breakpoints";
 import type { MarkedNodes } from "@/store/debugger/watch_marks";
 import type { StepChanges } from "@/store/history/changes";
+import { spreadStack, turnStack } from "@/store/page/stack_turns";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { ColourMode, Ui } from "@/store/page/ui";
@@ -98,6 +99,8 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
     const created = createGraphView(host, {
       select: (item) => props.store.select(item),
       toggleScope: (path) => props.store.toggleScope(path),
+      turnStack: (stack, act) =>
+        act === "all" ? spreadStack(props.store, stack) : turnStack(props.store, stack, act),
       chosen: (open) => props.store.first.choose(open),
       toggleBreakpoint: (node) => props.toggleBreakpoint(node),
       hover: (item) => setHovered(item?.kind === "node" ? item.id : undefined),
@@ -306,7 +309,11 @@ function Breadcrumb(props: { readonly store: Store }): JSX.Element {
           ? item.path
           : (props.store.model()?.graph.nodes[item.id]?.name ?? "");
     const names = path.split("/").filter(Boolean);
-    return names.map((name, i) => ({ name, path: names.slice(0, i + 1).join("/") }));
+    const scopes = props.store.tree()?.scopes;
+    return names.map((last, i) => {
+      const path = names.slice(0, i + 1).join("/");
+      return { name: scopes?.get(path)?.stack?.name ?? last, path };
+    });
   });
   return (
     <nav class="crumbs ell" aria-label="Selection">

@@ -7,18 +7,71 @@
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, formatDuration, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
+import type { Stack } from "@/base/repeats";
 import { leafName } from "@/base/scopes";
 import { createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { Item } from "@/store/page/url";
-import { scopeCounts } from "@/store/run/counts";
+import { flagsOf, scopeCounts } from "@/store/run/counts";
 import { familyColour } from "@/store/run/node_text";
 import { seenStep } from "@/store/run/run_model";
-import type { GetScope } from "@/wire/types.gen";
+import { type GetScope, HAS_INF, HAS_NAN } from "@/wire/types.gen";
 
 /** Names and texts that are longer together get a line, not half of one. */
 const BROAD = 18;
+
+/** The scopes of a stack: how long each took, and what is not finite in it. */
+function Members(props: {
+  readonly store: Store;
+  readonly stack: Stack;
+  go(item: Item): void;
+}): JSX.Element {
+  const beat = throttled(() => props.store.tick(), 250);
+  const rows = createMemo(() => {
+    beat();
+    const { store } = props;
+    const nodes = store.model()?.graph.nodes;
+    const columns = store.shown();
+    const step = seenStep(store);
+    return props.stack.members.map((path) => {
+      const ids = store.tree()?.scopes.get(path)?.members ?? [];
+      const flags = ids.reduce((all, id) => all | flagsOf(nodes?.[id], columns, step), 0);
+      const { ns } = scopeCounts(store.model()?.graph, ids, columns, step);
+      return { path, flags, ns };
+    });
+  });
+  const most = () => Math.max(1, ...rows().map(({ ns }) => ns));
+  return (
+    <section class="sec" data-testid="stack-members">
+      <div class="h">
+        <span class="lab">One by one</span>
+      </div>
+      <For each={rows()}>
+        {({ path, flags, ns }) => (
+          <button
+            type="button"
+            class="share named"
+            onClick={() => {
+              props.store.disclose({ kind: "scope", path: `${path}/` });
+              props.go({ kind: "scope", path });
+            }}
+          >
+            <span class="share-name ell">{printable(leafName(path))}</span>
+            <span class="share-bar">
+              <span class="grey" style={{ width: `${(ns / most()) * 100}%` }} />
+            </span>
+            <span class="mi">
+              {(flags & HAS_NAN) !== 0 ? <b class="nan">NaN </b> : ""}
+              {(flags & HAS_INF) !== 0 ? <b class="inf">Inf </b> : ""}
+              {formatDuration(ns)}
+            </span>
+          </button>
+        )}
+      </For>
+    </section>
+  );
+}
 
 export interface ScopeInspectorProps {
   readonly store: Store;
@@ -28,7 +81,11 @@ export interface ScopeInspectorProps {
 
 export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
   const beat = throttled(() => props.store.tick(), 250);
-  const members = createMemo(() => props.store.tree()?.scopes.get(props.path)?.members ?? []);
+  const entry = () => props.store.tree()?.scopes.get(props.path);
+  const members = createMemo(() => entry()?.members ?? []);
+  const stack = () => entry()?.stack;
+  /** The scope whose facts hold for all. */
+  const scope = () => stack()?.first ?? props.path;
   const facts = createMemo(() => {
     beat();
     const { store } = props;
@@ -43,11 +100,11 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
   });
   const answer = createQuery(props.store, "scope_facts", (): GetScope | undefined => {
     const run = props.store.runId();
-    return run === undefined ? undefined : { type: "get_scope", run, scope: props.path };
+    return run === undefined ? undefined : { type: "get_scope", run, scope: scope() };
   });
   const known = createMemo(() => {
     const now = answer();
-    return now.kind === "ready" && now.value.scope === props.path && now.value.kind !== ""
+    return now.kind === "ready" && now.value.scope === scope() && now.value.kind !== ""
       ? now.value
       : undefined;
   });
@@ -57,14 +114,16 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
         <div class="insp-names">
           <div class="row insp-first">
             <h2 class="ell" data-testid="inspector-title">
-              {printable(leafName(props.path))}
+              {printable(stack()?.name ?? leafName(props.path))}
             </h2>
             <span class="insp-family t3" data-testid="scope-kind">
-              {printable(known()?.kind ?? "scope")}, {plural(facts().operations.length, "op")}
+              {printable(known()?.kind ?? "scope")}
+              {stack() === undefined ? "" : ` ×${stack()?.members.length}`},{" "}
+              {plural(facts().operations.length, "op")}
             </span>
           </div>
-          <div class="mi t3 ell" title={props.path}>
-            {props.path}
+          <div class="mi t3 ell" title={scope()}>
+            {stack() === undefined ? props.path : `alike, from ${scope()}`}
           </div>
         </div>
       </header>
@@ -99,6 +158,9 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
           </div>
           <div class="scalar m">{formatDuration(facts().ns)}</div>
         </section>
+        <Show when={stack()}>
+          {(found) => <Members store={props.store} stack={found()} go={props.go} />}
+        </Show>
         <section class="sec">
           <div class="h">
             <span class="lab">By family</span>
@@ -134,7 +196,11 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
                 onClick={() => props.go({ kind: "node", id })}
               >
                 <span class="ell input-name">
-                  {props.store.model()?.graph.nodes[id]?.name.slice(props.path.length + 1)}
+                  {props.store
+                    .model()
+                    ?.graph.nodes[id]?.name.slice(
+                      stack() === undefined ? props.path.length + 1 : 0,
+                    )}
                 </span>
                 <span class="mi">{formatDuration(durationOf(id))}</span>
               </button>
