@@ -71,7 +71,7 @@ describe("the first picture", () => {
     const layout = layoutOf(model(12, 8));
     const open = unfold(layout, NOTHING, NOTHING, { width: 700, height: 560 });
     expect(open.has("net/layers/0/attention")).toBe(true);
-    expect(open.has("backward/net/layers/11")).toBe(false);
+    expect(open.has("backward/net/layers/11/mlp")).toBe(false);
   });
 
   it("does so although the backward pass was open", () => {
