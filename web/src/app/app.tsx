@@ -20,6 +20,7 @@ import { pageCommands } from "@/app/commands";
 import { fontFaces } from "@/app/font_faces";
 import { listen } from "@/app/keyboard";
 import { createNarrow } from "@/app/narrow";
+import { isSection } from "@/base/sections";
 import type { GraphView } from "@/render/scene/types";
 import { unbreakable } from "@/store/debugger/abilities";
 import { toggled } from "@/store/debugger/breakpoints";
@@ -122,9 +123,13 @@ export function App(props: AppProps): JSX.Element {
   };
   const toggleBreakpoint = (node: number): void =>
     toggle(store.model()?.graph.nodes[node]?.name, "node");
-  const toggleScopeBreakpoint = (path: string): void =>
+  const toggleScopeBreakpoint = (path: string): void => {
     // A stack is no scope of the program: its first scope is.
-    toggle(store.tree()?.repeats.byPath.get(path)?.first ?? path, "scope");
+    const scope = store.tree()?.repeats.byPath.get(path)?.first ?? path;
+    if (isSection(scope))
+      store.notify("info", "The program has no such scope: choose a node in it.");
+    else toggle(scope, "scope");
+  };
   const exportSvg = async (what: "screen" | "whole"): Promise<void> => {
     const fonts = await fontFaces();
     const svg = view()?.toSvg(what, { title: pictureTitle(store), fonts });

@@ -102,7 +102,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
   });
   const selectedPath = (): string | undefined => {
     const item = store.selection();
-    return item?.kind === "scope" ? item.path : selectedName();
+    return item?.kind === "node" ? store.tree()?.scopeOf(item.id) : item?.path;
   };
   const turn = (title: string, keys: string, act: "previous" | "next"): PageCommand => ({
     title,
@@ -310,6 +310,13 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
         const stack = stackAt(store, selectedPath());
         if (stack !== undefined) spreadStack(store, stack);
       },
+    },
+    {
+      title: "Divide long stretches without scopes into sections, or no longer",
+      keys: "",
+      group: "Graph",
+      enabled: ALWAYS,
+      run: () => store.resection(),
     },
     {
       title: "Open all scopes",

@@ -198,18 +198,24 @@ function readBy(tree: ScopeTree, item: number): readonly number[] {
 function classify(tree: ScopeTree): Int32Array {
   const classes = new Int32Array(tree.scopes.length);
   const known = new Map<string, number>();
+  const ops = new Map<string, number>();
+  const opOf = (op: string): number => {
+    const number = ops.get(op) ?? ops.size;
+    if (number === ops.size) ops.set(op, number);
+    return number;
+  };
   // Inner scopes come after those around them.
   for (let index = tree.scopes.length - 1; index > 0; index--) {
     const scope = tree.scopes[index]!;
     const ordinals = new Map<number, number>();
-    const parts: string[] = [];
+    let text = "";
     for (const item of scope.items) {
-      parts.push(item < 0 ? `#${classes[-1 - item]}` : JSON.stringify(tree.nodes[item]!.op));
+      text += item < 0 ? `;#${classes[-1 - item]}` : `;${opOf(tree.nodes[item]!.op)}`;
       for (const value of readBy(tree, item)) {
         const producer = tree.producer.get(value);
         if (producer !== undefined && holds(tree, scope, producer)) {
           const port = tree.nodes[producer]!.outputs.indexOf(value);
-          parts.push(`${tree.place[producer]! - scope.start}.${port}`);
+          text += ` ${tree.place[producer]! - scope.start}.${port}`;
           continue;
         }
         let ordinal = ordinals.get(value);
@@ -218,12 +224,10 @@ function classify(tree: ScopeTree): Int32Array {
           ordinals.set(value, ordinal);
         }
         const parameter = producer !== undefined && tree.held(producer) === "parameter";
-        parts.push(`${parameter ? "p" : "v"}${ordinal}`);
+        text += `${parameter ? " p" : " v"}${ordinal}`;
       }
-      parts.push(";");
     }
     scope.outside = [...ordinals.keys()];
-    const text = parts.join(" ");
     const same = known.get(text);
     classes[index] = same ?? known.size + 1;
     if (same === undefined) known.set(text, known.size + 1);

@@ -29,7 +29,8 @@ const MODEL = update(
 );
 if (MODEL === undefined) throw new Error("a snapshot gives a model");
 const GRAPH = MODEL.graph;
-const { repeats } = buildTree(GRAPH);
+const TREE = buildTree(GRAPH);
+const { repeats } = TREE;
 const NONE: Stack = { path: "", name: "", first: "", members: [] };
 const BLOCKS = repeats.stacks.find(({ first }) => first === "b_0") ?? NONE;
 const FOLDED = { open: new Set<string>(), shut: new Set<string>() };
@@ -91,14 +92,14 @@ describe("a stop in a scope that is not shown", () => {
 
   it("shows that scope in the place of the other", () => {
     const folds = { open: new Set(["b_0", "b_0/out"]), shut: new Set<string>() };
-    const { folds: after } = followStop(folds, stop, GRAPH, repeats);
+    const { folds: after } = followStop(folds, stop, GRAPH, TREE);
     expect([...after.open]).toEqual(["b_3", "b_3/out"]);
-    expect(followStop(after, stop, GRAPH, repeats).folds).toBe(after);
+    expect(followStop(after, stop, GRAPH, TREE).folds).toBe(after);
   });
 
   it("leaves a stack folded that was folded by hand, until it is opened", () => {
     const shut = { open: new Set<string>(), shut: new Set(["b_0…"]) };
-    expect([...followStop(shut, stop, GRAPH, repeats).folds.open]).toEqual([]);
+    expect([...followStop(shut, stop, GRAPH, TREE).folds.open]).toEqual([]);
     expect([...unfolded(shut, "b_1", repeats).shut]).toEqual([]);
   });
 });

@@ -9,6 +9,7 @@ import { ancestors, isWithin } from "@/base/scopes";
 import { foldingStack, opening, stackState } from "@/store/debugger/stacks";
 import type { Item } from "@/store/page/url";
 import type { RunGraph } from "@/store/run/run_model";
+import type { Tree } from "@/store/run/tree";
 import type { SessionInfo, Stop } from "@/wire/types.gen";
 
 export interface FoldState {
@@ -62,10 +63,11 @@ export function followStop(
   folds: FoldState,
   stop: Stop,
   graph: RunGraph | undefined,
-  repeats = NO_REPEATS,
+  tree?: Pick<Tree, "repeats" | "scopeOf">,
 ): { readonly folds: FoldState; readonly selection: Item | undefined } {
   const node = graph?.nodes[stop.node];
-  const scope = node?.scope ?? stop.scope;
+  const scope = (node && (tree?.scopeOf(node.id) ?? node.scope)) ?? stop.scope;
+  const repeats = tree?.repeats ?? NO_REPEATS;
   const chain = ancestors(scope);
   const shut = chain.find(
     (path) => folds.shut.has(path) || folds.shut.has(repeats.stackOf.get(path)?.path ?? ""),

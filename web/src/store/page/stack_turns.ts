@@ -29,14 +29,13 @@ export interface StackedPage {
 
 /** The scope to show first: of the stop, the selection or an alarm, or else the first one. */
 export function attended(page: StackedPage, stack: Stack): string {
-  const nodes = page.model()?.graph.nodes ?? [];
   const item = page.selection();
   const scopes = [
-    nodes[page.stop()?.node ?? -1]?.scope,
-    item?.kind === "node" ? nodes[item.id]?.scope : item?.path,
+    page.tree()?.scopeOf(page.stop()?.node ?? 0),
+    item?.kind === "node" ? page.tree()?.scopeOf(item.id) : item?.path,
   ];
   for (const scope of scopes) {
-    const around = stack.members.find((path) => scope !== undefined && isWithin(scope, path));
+    const around = stack.members.find((path) => scope && isWithin(scope, path));
     if (around !== undefined) return around;
   }
   const { flags } = page.shown();

@@ -10,6 +10,7 @@
 
 import { type Accessor, batch, createSignal } from "solid-js";
 import { NO_REPEATS, type Repeats } from "@/base/repeats";
+import { parentScope } from "@/base/scopes";
 import { type Focus, type FocusAct, focusAfter, NO_FOCUS, subjectOf } from "@/store/debugger/focus";
 import {
   type FoldState,
@@ -99,6 +100,7 @@ export class Store {
   private ended: string | undefined;
   private wire: Requests | undefined;
   private treeOf: RunModel["graph"] | undefined;
+  private sectioned = true;
   /** The address's request; undefined once the first run has arrived. */
   private start: PageAddress | undefined;
   private wantedSeq: number | undefined;
@@ -226,7 +228,7 @@ export class Store {
     if (model === undefined) return;
     if (model.graph !== this.treeOf) {
       this.treeOf = model.graph;
-      const tree = buildTree(model.graph);
+      const tree = buildTree(model.graph, this.sectioned);
       this.set.tree(tree);
       if (model.graph.count > 0) this.first.begin(tree);
       this.live.reserve(model.graph.nodes.length);
@@ -284,7 +286,7 @@ export class Store {
     if (this.start?.seq !== undefined) return;
     this.wantedSeq = undefined;
     this.set.cursor({ kind: "live" });
-    const follow = followStop(this.folds(), stop, this.model()?.graph, this.repeats());
+    const follow = followStop(this.folds(), stop, this.model()?.graph, this.tree());
     this.set.folds(follow.folds);
     if (this.start?.selection === undefined) {
       this.attend({ type: "stopped", item: follow.selection });
@@ -441,23 +443,24 @@ export class Store {
   /** Changes by hand what is open. */
   refold(change: (folds: FoldState, repeats: Repeats) => FoldState): void {
     this.first.end();
-    this.set.folds(change(this.folds(), this.repeats()));
+    this.set.folds(change(this.folds(), this.tree()?.repeats ?? NO_REPEATS));
   }
 
   toggleScope(path: string): void {
     this.refold((now, all) => toggledScope(now, path, all, (stack) => attended(this, stack)));
   }
 
-  private repeats(): Repeats {
-    return this.tree()?.repeats ?? NO_REPEATS;
+  /** Divides large scopes without structure into sections, or no longer. */
+  resection(): void {
+    this.sectioned = !this.sectioned;
+    if (this.treeOf !== undefined) this.set.tree(buildTree(this.treeOf, this.sectioned));
   }
 
   /** Opens the scopes around an item, so that it is visible. */
   disclose(item: Item): void {
-    const graph = this.model()?.graph;
-    const path = item.kind === "scope" ? item.path : (graph?.nodes[item.id]?.name ?? "");
-    const cut = path.lastIndexOf("/");
-    if (cut > 0) this.set.folds(unfolded(this.folds(), path.slice(0, cut), this.repeats()));
+    const own = item.kind === "node" ? this.tree()?.scopeOf(item.id) : undefined;
+    const scope = item.kind === "scope" ? parentScope(item.path) : (own ?? "");
+    if (scope !== "") this.set.folds(unfolded(this.folds(), scope, this.tree()?.repeats));
   }
 
   setOpen(open: ReadonlySet<string>): void {

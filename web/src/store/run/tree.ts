@@ -8,6 +8,7 @@
 import { printable } from "@/base/printable";
 import { findRepeats, type Held, type Repeats, type Stack } from "@/base/repeats";
 import { ancestors, leafName, parentScope } from "@/base/scopes";
+import { sectionScopes } from "@/base/sections";
 import { shownMember, stackState } from "@/store/debugger/stacks";
 import type { NodeColumns } from "@/store/run/columns";
 import type { RunGraph } from "@/store/run/run_model";
@@ -36,6 +37,10 @@ export type TreeEntry = ScopeEntry | NodeEntry;
 
 export interface Tree {
   readonly root: ScopeEntry;
+  /** Scopes by node id, with the sections of those without structure; undefined if there are none. */
+  readonly sections: readonly (string | undefined)[] | undefined;
+  /** The scope of a node, "" at the top. */
+  scopeOf(id: number): string;
   /** Scopes and stacks by path. */
   readonly scopes: ReadonlyMap<string, ScopeEntry>;
   readonly repeats: Repeats;
@@ -48,7 +53,12 @@ export interface Row {
   readonly label: string;
 }
 
-export function buildTree(graph: RunGraph): Tree {
+/** Args: sectioned: Whether large scopes without structure are divided into sections. */
+export function buildTree(given: RunGraph, sectioned = true): Tree {
+  const holds = (index: number): Held => heldBy(given.nodes[index]);
+  const scopesOf = sectioned ? sectionScopes(given.nodes, holds) : [];
+  const divided = scopesOf.some((scope, id) => scope !== given.nodes[id]?.scope);
+  const graph = divided ? inSections(given, scopesOf) : given;
   const root: ScopeEntry = { kind: "scope", path: "", children: [], members: [] };
   const scopes = new Map<string, ScopeEntry>([["", root]]);
   const scopeOf = (path: string): ScopeEntry => {
@@ -66,9 +76,24 @@ export function buildTree(graph: RunGraph): Tree {
     for (const path of ancestors(node.scope)) scopeOf(path).members.push(node.id);
   }
   orderByFlow(graph, scopes);
-  const repeats = findRepeats(graph.nodes, (index) => heldBy(graph.nodes[index]));
+  const repeats = findRepeats(graph.nodes, holds);
   for (const stack of repeats.stacks) pile(stack, scopes);
-  return { root, scopes, repeats };
+  return {
+    root,
+    scopes,
+    repeats,
+    sections: divided ? scopesOf : undefined,
+    scopeOf: (id) => graph.nodes[id]?.scope ?? "",
+  };
+}
+
+function inSections(graph: RunGraph, scopes: readonly (string | undefined)[]): RunGraph {
+  const nodes = graph.nodes.map((node, id) =>
+    node === undefined || node.scope === scopes[id]
+      ? node
+      : { ...node, scope: scopes[id] ?? node.scope },
+  );
+  return { ...graph, nodes };
 }
 
 function heldBy(node: Node | undefined): Held {

@@ -9,9 +9,11 @@ import { familyOf } from "@/render/draw/palette";
 import type { GraphModel, GraphNode, GraphValue } from "@/render/scene/types";
 import { detail } from "@/store/run/node_text";
 import type { RunGraph } from "@/store/run/run_model";
+import type { Tree } from "@/store/run/tree";
 import { specFields } from "@/wire/spec";
 
-export function graphModel(graph: RunGraph): GraphModel {
+/** Args: sections: The scopes of nodes, by id, where they are not their own. */
+export function graphModel(graph: RunGraph, sections?: Tree["sections"]): GraphModel {
   const nodes: GraphNode[] = [];
   for (const node of graph.nodes) {
     if (node === undefined) continue;
@@ -22,7 +24,7 @@ export function graphModel(graph: RunGraph): GraphModel {
       op: node.op,
       family: familyOf(node),
       role: node.role,
-      scope: node.scope,
+      scope: sections?.[node.id] ?? node.scope,
       phase: node.phase,
       inputs: node.inputs,
       outputs: node.outputs,
@@ -35,5 +37,15 @@ export function graphModel(graph: RunGraph): GraphModel {
   for (const { value } of graph.values.values()) {
     values.set(value.id, { id: value.id, ...specFields(value.spec) });
   }
-  return { nodes, values, version: graph.version, structure: graph.nodes };
+  return { nodes, values, version: graph.version, structure: structureOf(graph, sections) };
+}
+
+const divided = new WeakMap<object, object>();
+
+/** The same object for the same nodes, another one for them in sections. */
+function structureOf({ nodes }: RunGraph, sections: Tree["sections"]): object {
+  if (sections === undefined) return nodes;
+  const known = divided.get(nodes) ?? {};
+  divided.set(nodes, known);
+  return known;
 }

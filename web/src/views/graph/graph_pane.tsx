@@ -214,7 +214,7 @@ function Feed(
   createEffect(() => view.setChoosing(store.first.choosing()));
   createEffect(() => {
     const graph = model();
-    if (graph !== undefined) view.setGraph(graphModel(graph));
+    if (graph !== undefined) view.setGraph(graphModel(graph, store.tree()?.sections));
     else view.setGraph({ nodes: [], values: new Map(), version: 0 });
   });
   createEffect(() => view.setExpanded(store.folds().open));

@@ -9,6 +9,7 @@ import { formatCount, formatDuration, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import type { Stack } from "@/base/repeats";
 import { leafName } from "@/base/scopes";
+import { isSection } from "@/base/sections";
 import { createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
@@ -100,7 +101,9 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
   });
   const answer = createQuery(props.store, "scope_facts", (): GetScope | undefined => {
     const run = props.store.runId();
-    return run === undefined ? undefined : { type: "get_scope", run, scope: scope() };
+    return run === undefined || isSection(scope())
+      ? undefined
+      : { type: "get_scope", run, scope: scope() };
   });
   const known = createMemo(() => {
     const now = answer();
@@ -123,7 +126,11 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
             </span>
           </div>
           <div class="mi t3 ell" title={scope()}>
-            {stack() === undefined ? props.path : `alike, from ${scope()}`}
+            {isSection(scope())
+              ? "Grouped by nodescope: the program has no scope here"
+              : stack() === undefined
+                ? props.path
+                : `alike, from ${scope()}`}
           </div>
         </div>
       </header>
