@@ -34,7 +34,8 @@ export const STACK_HEIGHT = 40;
 export const FOLD_PADDING = 5;
 export const PILL_HEIGHT = 22;
 export const LINE_HEIGHT = 13;
-const FOLD_RIGHT_ROOM = 120;
+/** What is written at the right of a folded scope. */
+export const FOLD_RIGHT_ROOM = 120;
 
 export interface Size {
   readonly width: number;
@@ -135,7 +136,11 @@ export function foldSize(group: Group): Size {
       ? 0
       : textWidth(countMark(group.stack), SMALL_MONO) + 2 * FOLD_PADDING + 23;
   return {
-    width: stepped(PILL_INSET + nabla + name + count + 14 + FOLD_RIGHT_ROOM, 184, 296),
+    width: stepped(
+      PILL_INSET + nabla + name + count + 14 + FOLD_RIGHT_ROOM,
+      184,
+      group.stack ? 344 : 264,
+    ),
     height: group.stack === undefined ? FOLD_HEIGHT : STACK_HEIGHT,
   };
 }

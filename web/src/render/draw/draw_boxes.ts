@@ -195,13 +195,11 @@ function drawFold(drawing: Drawing, box: number): void {
   drawChevron(painter, x + 9, y + 9, false, quiet);
   const right = rightText(drawing, group.index, group.ops, width);
   const [count] = stackControls(model, box);
-  const room =
-    width -
-    (count === undefined ? 0 : count.rect.width + 7) -
-    PILL_INSET -
-    nabla -
-    10 -
-    (right === "" ? 0 : textWidth(right, SMALL_MONO) + 10);
+  const end =
+    count === undefined
+      ? width - 10 - (right === "" ? 0 : textWidth(right, SMALL_MONO) + 10)
+      : count.rect.x - x - 6;
+  const room = end - PILL_INSET - nabla;
   if (nabla > 0) drawNabla(painter, x + PILL_INSET, y + 15, ink);
   painter.text(
     x + PILL_INSET + nabla,

@@ -9,6 +9,7 @@ import type { Point, Rect } from "@/base/geometry";
 import {
   countMark,
   FOLD_PADDING,
+  FOLD_RIGHT_ROOM,
   NABLA_WIDTH,
   NAME_FONT,
   PILL_INSET,
@@ -43,7 +44,7 @@ export function stackControls(model: SceneModel, box: number): readonly StackCon
   if (!stack) return [];
   const mark = textWidth(countMark(stack), SMALL_MONO) + 2 * FOLD_PADDING;
   const name = textWidth(stack.name, NAME_FONT) + (model.gradientMark(box) ? NABLA_WIDTH : 0);
-  const left = Math.min(x + PILL_INSET + name + 7, x + width - mark - INSET);
+  const left = Math.min(x + PILL_INSET + name + 7, x + width - FOLD_RIGHT_ROOM - mark - INSET);
   return [{ act: "all", rect: { x: left, y: y + 4, width: mark, height: 15 } }];
 }
 
