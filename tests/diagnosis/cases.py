@@ -8,8 +8,9 @@ from tests.diagnosis.cases_data import DATA
 from tests.diagnosis.cases_numbers import NUMBERS
 from tests.diagnosis.cases_outcomes import OUTCOMES
 from tests.diagnosis.cases_right import RIGHT
+from tests.diagnosis.cases_structure import STRUCTURE
 from tests.diagnosis.cases_training import TRAINING
 
-BROKEN: Final = (*TRAINING, *NUMBERS, *DATA, *OUTCOMES)
+BROKEN: Final = (*TRAINING, *NUMBERS, *DATA, *OUTCOMES, *STRUCTURE)
 
 __all__ = ["BROKEN", "RIGHT"]

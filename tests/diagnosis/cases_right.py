@@ -89,4 +89,10 @@ RIGHT: Final = (
     Right("wide_copy", "16-bit weights, rounded from a wider copy", "loss < 0.05"),
     Right("fine_ruler", "a likelihood that still falls at the end", "nll < -1.5"),
     Right("missing_words", "a mask that keeps what holds one token", "loss < 1.6"),
+    Right("random_features", "a first layer that stays as it was drawn", "loss < 0.01"),
+    Right("minimax_game", "one player climbs: the payoff spirals", "residual < 0.01"),
+    Right("masked_pointer", "minus infinity in the scores of a pointer", "accuracy > 0.97"),
+    Right("sparse_code", "19 of 20 values are exactly zero", "loss < 0.004"),
+    Right("accumulate", "gradients of four batches are added up", "loss < 0.4"),
+    Right("newton_root", "values stand still for most steps", "residual < 0.000001"),
 )

@@ -29,6 +29,21 @@ class Fate(NamedTuple):
     calls: str = ""
 
 
+class OverwrittenRound(NamedTuple):
+    """An assignment in a loop that each round overwrites: nothing in the loop reads the name.
+
+    Attributes:
+        name: The name.
+        line, end: Of the assignment: its first line and its last.
+        loop: The line of the loop.
+    """
+
+    name: str
+    line: int
+    end: int
+    loop: int
+
+
 def fate(tree: ast.Module, line: int) -> Fate | None:
     """What becomes of the result of the statement at a line; None if it is or may be used."""
     place = _statement(tree, line)
@@ -63,6 +78,30 @@ def fate(tree: ast.Module, line: int) -> Fate | None:
         if not isinstance(later, ast.Assign | ast.Expr | ast.AnnAssign):
             return None  # it may leave the block
     return None
+
+
+def overwritten_rounds(tree: ast.Module) -> list[OverwrittenRound]:
+    """Loops that call what they run over, as layers, and keep the last result only."""
+    rounds = []
+    for loop in ast.walk(tree):
+        if not isinstance(loop, ast.For):
+            continue
+        items = {node.id for node in ast.walk(loop.target) if isinstance(node, ast.Name)}
+        for statement in loop.body:
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            if not isinstance(target, ast.Name) or not isinstance(statement, ast.Assign):
+                continue
+            called = any(
+                isinstance(name, ast.Name) and name.id in items
+                for call in ast.walk(statement.value)
+                if isinstance(call, ast.Call)
+                for name in ast.walk(call.func)
+            )
+            read = any(_reads(node, target.id) for part in loop.body for node in ast.walk(part))
+            if called and not read and not _hidden(tree, target.id):
+                end = statement.end_lineno or statement.lineno
+                rounds.append(OverwrittenRound(target.id, statement.lineno, end, loop.lineno))
+    return rounds
 
 
 def calls_between(tree: ast.Module, first: int, last: int, *names: str) -> int:
@@ -151,6 +190,18 @@ def within(tree: ast.Module, line: int, name: str) -> bool:
                 if name in (getattr(inner, "attr", ""), getattr(inner, "id", "")):
                     return True
     return False
+
+
+def block_around(tree: ast.Module, line: int, name: str) -> range:
+    """The lines of the smallest ``with`` block or function, around a line, of such a call."""
+    blocks = [
+        range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.With | ast.FunctionDef)
+        and node.lineno <= line <= (node.end_lineno or 0)
+        and within(tree, node.lineno, name)
+    ]
+    return min(blocks, key=len, default=range(line, line + 1))
 
 
 def names_around(tree: ast.Module, line: int) -> list[str]:

@@ -41,8 +41,8 @@ def test_a_classifier_with_tanh(tmp_path: Path) -> None:
         "schedule_ends_early", "signal_fades", "steps_too_small", "update_without_effect",
         "batches_repeat", "data_overwritten", "inputs_constant", "inputs_drift",
         "label_in_inputs", "labels_constant", "nothing_learned", "one_class_batches",
-        "rows_change", "saturated_layer", "saturated_start", "steps_too_large", "units_identical",
-        "weight_frozen", "worse_than_chance",
+        "rows_change", "saturated_layer", "saturated_start", "self_among_candidates",
+        "steps_too_large", "units_identical", "weight_frozen", "worse_than_chance",
     ]  # fmt: skip
     assert result["weight_overflow"].startswith("it has 4 parameters")
     assert result["saturated_layer"].startswith("it has 1 tanh node;")

@@ -16,7 +16,7 @@ import numpy as np
 from nodescope.debug.watch import register
 from nodescope.debug.watch.observation import Sight, numbers
 from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, count
-from nodescope.debug.watch.rules.rows_change import MatchedData
+from nodescope.debug.watch.rules.rows_change import MatchedData, data_of, is_data
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 
@@ -163,10 +163,8 @@ def _one_of(known: list[_Batch], sample: Array) -> _Batch | None:
 
 
 def _suits(nodes: Sequence[Node]) -> str:
-    data = [node.name for node in nodes if node.role == "input" and node.phase == "forward"]
-    if len(data) < 2 or not any(node.phase == "backward" for node in nodes):
-        return ""
-    return f"{data[0]} is training data, which must not be modified"
+    data = data_of(nodes)
+    return f"{data[0]} is training data, which must not be modified" if data else ""
 
 
 register(
@@ -174,10 +172,10 @@ register(
         "data_overwritten",
         "data come back changed a little more in each pass: they are modified in place",
         _begin,
-        ("inputs",),
         needs=frozenset({"values", "history"}),
         parameters=(count("passes", 6, "number of times that rows must come back changed", low=2),),
         explains=True,
         suits=_suits,
+        concerns=is_data,
     )
 )

@@ -10,30 +10,33 @@ from collections.abc import Sequence
 
 from nodescope.debug.watch import register
 from nodescope.debug.watch.observation import Inapplicable, Sight
-from nodescope.debug.watch.program_source import repeats
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.program_source import block_around, repeats
 from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, count
-from nodescope.debug.watch.rules.training_in_evaluation import evaluates
-from nodescope.ir.graph import Node
+from nodescope.debug.watch.rules.training_in_evaluation import data_given, evaluates
+from nodescope.ir.graph import Node, SourceLocation
 
 
 def _begin(settings: Settings) -> Look:
     least = settings["num_steps"]
     trained: set[int] = set()  # steps
     evaluated: set[int] = set()
+    often: dict[tuple[SourceLocation | None, ...], bool] = {}
 
     def look(sight: Sight) -> Finding | None:
         node, graph = sight.node, sight.graph
         if graph.reaches_loss(node):
             trained.add(sight.step)
             return None
-        if not evaluates(graph, node) or node.source is None:
+        if not evaluates(graph, node):
             return None
         evaluated.add(sight.step)
         if len(trained) < least:
             raise Inapplicable("no model with dropout is trained and then evaluated")
-        tree = graph.tree(node.source)
-        drawn = tree is not None and repeats(tree, node.source.line)
-        if drawn or 2 * len(evaluated) > len(trained):
+        place = node.source, *(leaf.source for leaf in data_given(graph, node))
+        if place not in often:
+            often[place] = _is_drawn_often(graph, node)
+        if often[place] or 2 * len(evaluated) > len(trained):
             return None
         share = float(sight.attrs.get("p", 0.0))
         if not share:
@@ -45,6 +48,23 @@ def _begin(settings: Settings) -> Look:
         )
 
     return look
+
+
+def _is_drawn_often(graph: ProgramGraph, node: Node) -> bool:
+    """Whether the same data go through a node many times, in a loop.
+
+    The loop is not around the node's line if that is in the model's own code: it is near the data.
+    """
+    tree, source = graph.tree(node.source), node.source
+    if tree is not None and source is not None and repeats(tree, source.line):
+        return True
+    for leaf in data_given(graph, node):
+        tree, source = graph.tree(leaf.source), leaf.source
+        if tree is None or source is None:
+            continue
+        if any(repeats(tree, line) for line in block_around(tree, source.line, "no_grad")):
+            return True
+    return False
 
 
 def _suits(nodes: Sequence[Node]) -> str:

@@ -25,7 +25,7 @@ from nodescope.debug.watch.rule import (
     needs_steps,
     number,
 )
-from nodescope.debug.watch.rules.rows_change import MatchedData
+from nodescope.debug.watch.rules.rows_change import MatchedData, data_of, is_data
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 
@@ -194,10 +194,8 @@ def _is_asked_aside(graph: ProgramGraph, value: int) -> bool:
 
 
 def _suits(nodes: Sequence[Node]) -> str:
-    data = [node.name for node in nodes if node.role == "input" and node.phase == "forward"]
-    if len(data) < 2 or not any(node.phase == "backward" for node in nodes):
-        return ""
-    return f"{data[0]} is its data, whose mean should not drift from step to step"
+    data = data_of(nodes)
+    return f"{data[0]} is its data, whose mean should not drift from step to step" if data else ""
 
 
 register(
@@ -205,7 +203,6 @@ register(
         "inputs_drift",
         "the mean of the inputs drifts from step to step, while that of their targets does not",
         _begin,
-        ("inputs",),
         needs=frozenset({"summary", "values", "history"}),
         parameters=(
             count("num_steps", 40, "number of steps required", unit="steps", low=1),
@@ -216,5 +213,6 @@ register(
         lasting=True,
         explains=True,
         suits=_suits,
+        concerns=is_data,
     )
 )

@@ -16,6 +16,7 @@ from nodescope.events import Array
 from nodescope.ir.graph import Node
 
 _NEEDS: Final[frozenset[Need]] = frozenset({"values", "history"})
+DATA_ROLES: Final = ("input", "constant")
 _MOST_ROWS: Final = 1 << 16
 _MOST_BYTES: Final = 16 << 20
 _FEW: Final = 4
@@ -123,12 +124,28 @@ def _matched(graph: ProgramGraph, seen: Collection[int]) -> list[tuple[int, int]
             target = graph.given(node.inputs[port])
             if target is None or target.outputs[0] not in seen:
                 continue
-            leaves = [leaf.outputs[0] for leaf in graph.leaves(node.inputs[1 - port])
-                      if leaf.role == "input" and leaf is not target]  # fmt: skip
+            above = [leaf for leaf in graph.leaves(node.inputs[1 - port]) if leaf is not target]
+            leaves = [leaf.outputs[0] for leaf in above if leaf.role == "input"]
+            leaves = leaves or [leaf.outputs[0] for leaf in above if leaf.role == "constant"]
             data = [value for value in leaves if value in seen]
             if len(data) == 1 and len(leaves) == 1:
                 pairs[data[0], target.outputs[0]] = None
     return list(pairs)
+
+
+def is_data(node: Node, graph: ProgramGraph) -> bool:
+    """Whether a node holds data of the program; arrays that an operation is given are constants."""
+    return node.role in DATA_ROLES and node.phase == "forward"
+
+
+def data_of(nodes: Sequence[Node]) -> list[str]:
+    """Names of the data of a program that is trained on two or more, an input first; or nothing."""
+    if not any(node.phase == "backward" for node in nodes):
+        return []
+    data = [node for node in nodes if node.role in DATA_ROLES and node.phase == "forward"]
+    if len(data) < 2 or not any(node.role == "input" for node in data):
+        return []
+    return [node.name for node in sorted(data, key=lambda node: node.role != "input")]
 
 
 def _rows(array: Array) -> list[bytes]:
@@ -143,10 +160,8 @@ def _numbers_rows(targets: Array) -> bool:
 
 
 def _suits(nodes: Sequence[Node]) -> str:
-    data = [node.name for node in nodes if node.role == "input" and node.phase == "forward"]
-    if len(data) < 2 or not any(node.phase == "backward" for node in nodes):
-        return ""
-    return f"{data[0]} and {data[1]} are its data, whose rows must stay paired"
+    data = data_of(nodes)
+    return f"{data[0]} and {data[1]} are its data, whose rows must stay paired" if data else ""
 
 
 register(
@@ -155,10 +170,10 @@ register(
         "rows of the data come back with the targets of other rows: the two are shuffled "
         "separately",
         _begin,
-        ("inputs",),
         needs=_NEEDS,
         parameters=(count("rows", 32, "number of rows that must have come back", low=4),),
         explains=True,
         suits=_suits,
+        concerns=is_data,
     )
 )

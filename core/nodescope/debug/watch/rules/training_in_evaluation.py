@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -18,23 +19,27 @@ from nodescope.ir.graph import Node
 
 _SURE: Final = 3.0  # standard errors of a mean
 _KEEP: Final = frozenset({"append", "extend", "print"})
+# So few rows say nothing of a variance, if batches of training have so many times as many.
+_FEW: Final = 4
+_TIMES: Final = 4
 
 
 class _Trained:
     """Means and variances of the channels, averaged over the batches of training."""
 
     def __init__(self) -> None:
-        self.batches = 0
+        self.batches = self.rows = 0
         self.mean: Array = np.zeros(0)
         self.variance: Array = np.zeros(0)
 
-    def take(self, mean: Array, variance: Array) -> None:
+    def take(self, mean: Array, variance: Array, rows: int) -> None:
         share = max(1 / (self.batches + 1), 0.1)  # as of the last ten batches or so
         if mean.shape != self.mean.shape:
             self.mean, self.variance = mean, variance
         self.mean = self.mean + share * (mean - self.mean)
         self.variance = self.variance + share * (variance - self.variance)
         self.batches += 1
+        self.rows = max(self.rows, rows)
 
 
 def _begin(settings: Settings) -> Look:
@@ -59,21 +64,27 @@ def _begin(settings: Settings) -> Look:
         if not (np.isfinite(mean).all() and np.isfinite(variance).all()):
             return None
         weight = graph.held_in(node.inputs[1])
-        if not evaluates(graph, node):
-            trained.setdefault(weight, _Trained()).take(mean, variance)
+        if graph.reaches_loss(node) or not evaluates(graph, node):
+            trained.setdefault(weight, _Trained()).take(mean, variance, x[:, 0].size)
             return None
         before = trained.get(weight)
-        if before is None or graph.reaches_loss(node) or before.mean.shape != mean.shape:
+        if before is None or before.mean.shape != mean.shape:
             return None
         apart = np.abs(mean - before.mean) / np.sqrt(before.variance + 1e-12)
         away = math.sqrt(float(np.mean(np.minimum(apart, 10.0) ** 2)))
-        rows = len(x)
-        if not away > max(shift, _SURE / math.sqrt(rows)):
+        rows, averaged = len(x), x[:, 0].size
+        few = averaged <= _FEW and averaged * _TIMES <= before.rows
+        if not few and not away > max(shift, _SURE / math.sqrt(rows)):
             return None
+        than = (
+            f"instead of {before.rows} as in training"
+            if few
+            else f"whose mean is {away:.2g} standard deviations from that in training"
+        )
         return Finding(
-            "evaluated in training mode: it normalises with the mean and variance of these "
-            f"{rows} rows, whose mean is {away:.2g} standard deviations from that in training; "
-            "call eval() on the model before evaluating, so that it uses its running statistics",
+            f"evaluated in training mode: it normalises with the mean and variance of these "
+            f"{rows} row{'s'[: rows > 1]}, {than}; call eval() on the model before evaluating, so "
+            "that it uses its running statistics",
             {"shift": away, "rows": rows},
         )
 
@@ -83,12 +94,29 @@ def _begin(settings: Settings) -> Look:
 def evaluates(graph: ProgramGraph, node: Node) -> bool:
     """Whether a node runs without gradients, and its result is kept.
 
-    What is dropped was run to renew the running statistics.
+    The program's line of a node may be in the model's own code; then that of its data counts. What
+    is dropped was run to renew the running statistics.
     """
-    tree = graph.tree(node.source)
-    if tree is None or node.source is None or not within(tree, node.source.line, "no_grad"):
+    return any(map(_is_kept_aside, *_places(graph, node)))
+
+
+def data_given(graph: ProgramGraph, node: Node) -> list[Node]:
+    """The data that a node is computed from."""
+    return [leaf for leaf in graph.leaves(node.outputs[0]) if leaf.role == "input"]
+
+
+def _places(graph: ProgramGraph, node: Node) -> tuple[list[ast.Module | None], list[int]]:
+    """The lines that may say how a node is run, with the trees of their files."""
+    places = [node, *data_given(graph, node)]
+    sources = [place.source for place in places if place.source is not None]
+    return [graph.tree(source) for source in sources], [source.line for source in sources]
+
+
+def _is_kept_aside(tree: ast.Module | None, line: int) -> bool:
+    """Whether a line is in a ``no_grad`` block, and what it makes is not dropped."""
+    if tree is None or not within(tree, line, "no_grad"):
         return False
-    kept = fate(tree, node.source.line)
+    kept = fate(tree, line)
     return kept is None or kept.kind != "dropped" or kept.calls in _KEEP
 
 

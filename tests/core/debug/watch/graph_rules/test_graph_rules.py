@@ -19,6 +19,7 @@ from tests.core.debug.watch.graph_rules import (
     right_outcomes,
     right_paths,
     right_scales,
+    right_scores,
     right_sequences,
     right_training,
     right_training_state,
@@ -30,6 +31,7 @@ from tests.core.debug.watch.graph_rules import (
     wrong_outcomes,
     wrong_paths,
     wrong_scales,
+    wrong_scores,
     wrong_sequences,
     wrong_training,
     wrong_training_state,
@@ -54,13 +56,11 @@ def _marked() -> set[str]:
 
 WRONG = programs(
     wrong, wrong_batches, wrong_comparisons, wrong_data, wrong_models, wrong_outcomes, wrong_paths,
-    wrong_scales,
-    wrong_sequences, wrong_training, wrong_training_state,
+    wrong_scales, wrong_scores, wrong_sequences, wrong_training, wrong_training_state,
 )  # fmt: skip
 RIGHT = programs(
     right, right_batches, right_comparisons, right_data, right_models, right_outcomes, right_paths,
-    right_scales,
-    right_sequences, right_training, right_training_state,
+    right_scales, right_scores, right_sequences, right_training, right_training_state,
 )  # fmt: skip
 
 
