@@ -206,6 +206,7 @@ def without_a_tape(program: list[Step]) -> None:
             _same(results, expected)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("programs", ["with_a_tape", "without_a_tape"])
 def test_programs_that_write(programs: str) -> None:
     # In a process of its own: who shares memory is looked for among all objects, and a process that

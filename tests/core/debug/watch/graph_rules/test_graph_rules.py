@@ -68,8 +68,8 @@ RULES = [rule for rule in all_rules() if rule.study is not None or rule.name in 
 NAMES = [rule.name for rule in RULES]
 
 
-@pytest.mark.one_in(4)
-@in_parts(4)
+@pytest.mark.one_in(8)
+@in_parts(8)
 @pytest.mark.parametrize("program", WRONG, ids=lambda program: program.__name__)
 def test_what_is_wrong_is_found_where_it_is(program: Program, tmp_path: Path) -> None:
     judged = judge(program, tmp_path / "run.nscope", NAMES)
@@ -82,7 +82,7 @@ def test_what_is_wrong_is_found_where_it_is(program: Program, tmp_path: Path) ->
         assert hit.text.count("\n") == 0
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @in_parts(4)
 @pytest.mark.parametrize("program", depth.some(RIGHT, 3), ids=lambda program: program.__name__)
 def test_what_is_right_is_left_alone(program: Program, tmp_path: Path) -> None:
