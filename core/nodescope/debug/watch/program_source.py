@@ -289,10 +289,13 @@ def repeats(tree: ast.Module, line: int) -> bool:
             continue
         changed = {node.id for node in ast.walk(loop)
                    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}  # fmt: skip
+        once = set(_before_the_rounds(loop))
         arguments = {
             name.id
             for call in ast.walk(loop)
-            if isinstance(call, ast.Call) and call.lineno <= line <= (call.end_lineno or 0)
+            if isinstance(call, ast.Call)
+            and call.lineno <= line <= (call.end_lineno or 0)
+            and call not in once
             for argument in call.args
             for name in ast.walk(argument)
             if isinstance(name, ast.Name)
@@ -302,5 +305,14 @@ def repeats(tree: ast.Module, line: int) -> bool:
     return False
 
 
+def _before_the_rounds(loop: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a loop that run once: what it runs over."""
+    if isinstance(loop, ast.For):
+        yield from ast.walk(loop.iter)
+    elif isinstance(loop, _COMPREHENSIONS):
+        yield from ast.walk(loop.generators[0].iter)
+
+
 _TRAINS = ("step", "minimize", "backward")
-_LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LOOPS = (ast.For, ast.While, *_COMPREHENSIONS)

@@ -18,7 +18,6 @@ from nodescope.debug.watch.rules.weight_frozen import digest
 from nodescope.debug.watch.target_comparisons import becomes_loss
 from nodescope.ir.graph import Node
 
-_DATA: Final = ("input", "constant")
 _PICKS: Final = frozenset({
     "integers", "randint", "choice", "permutation", "permuted", "shuffle", "sample", "randperm",
 })  # fmt: skip
@@ -179,8 +178,8 @@ def _called(call: ast.Call) -> str:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether it is data."""
-    return node.phase == "forward" and node.role in _DATA
+    """Whether it is data; a constant of the same line is not what the line draws."""
+    return node.phase == "forward" and node.role == "input"
 
 
 def _suits(nodes: Sequence[Node]) -> str:
