@@ -46,7 +46,7 @@ test-samples: setup browser .make/test  ## Train every sample to its end, eager 
 	$(BIN)/python -m pytest --depth deep -m deep tests/e2e/test_compare.py
 
 test-torch: page browser .make/env-torch  ## PyTorch observed, and compared with the engine, in a venv of its own
-	.venv-torch/bin/python -m pytest -n $(TEST_WORKERS) --dist worksteal tests/torch tests/adapters
+	OMP_NUM_THREADS=1 .venv-torch/bin/python -m pytest -n $(TEST_WORKERS) --dist worksteal tests/torch tests/adapters
 
 test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
 	.venv-jax/bin/python -m pytest --timeout 600 -o faulthandler_timeout=900 tests/jax
