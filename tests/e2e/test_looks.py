@@ -504,3 +504,37 @@ def test_the_state_of_a_run_without_operations_is_whole(
         page.set_viewport_size({"width": width, "height": 800})
         eventually(page, CUT_TEXTS, [], ".lcd-state")
     expect(by(page, "summary")).to_contain_text("Nothing: no operation was observed.")
+
+
+@pytest.mark.deep
+def test_a_search_walks_through_its_matches_and_names_what_it_cannot_read(
+    start: Start, page: Page
+) -> None:
+    page.goto(start("run", "--no-browser", SAMPLE, "--epochs", "1").address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    page.keyboard.press("F8")
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
+    page.keyboard.press("/")
+    expect(by(page, "search-words")).to_contain_text("shape:")
+    page.keyboard.type("op:matmul -phase:backward")
+    expect(by(page, "search-words")).to_have_count(0)
+    count = by(page, "search-count")
+    # The program is stopped at one of them.
+    expect(count).to_have_text(re.compile(r"^1 / \d$"))
+    matches = int(count.inner_text()[-1])
+    assert matches >= 2
+    page.keyboard.press("Enter")
+    expect(count).to_have_text(f"2 / {matches}")
+    page.keyboard.press("Shift+F3")
+    expect(count).to_have_text(f"1 / {matches}")
+    expect(by(page, "inspector-title")).to_contain_text("matmul")
+    page.keyboard.type(" slow:soon")
+    expect(by(page, "search-error")).to_have_text(
+        "slow: takes a count (10), a share (5%) or a time (1ms), not soon."
+    )
+    page.keyboard.press("Escape")
+    expect(by(page, "search-error")).to_have_count(0)
+    page.keyboard.type("slow:3")
+    expect(count).to_have_text("3")
+    page.keyboard.press("ArrowDown")
+    expect(by(page, "outline")).to_be_focused()

@@ -31,6 +31,7 @@ import { createMoments } from "@/store/history/value_diff";
 import { createReasons } from "@/store/history/why";
 import { createNewRun } from "@/store/page/new_run";
 import { PANES, type Pane, type Preferences } from "@/store/page/preferences";
+import { createSearching } from "@/store/page/searching";
 import type { Store } from "@/store/page/store";
 import type { DockTab, OutlineTab, Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
@@ -87,6 +88,7 @@ export function App(props: AppProps): JSX.Element {
   const changes = createChanges(store);
   const reasons = createReasons(store, ui);
   const branches = createBranches(store, ui);
+  const searching = createSearching(store, ui);
   const newRun = createNewRun(store);
   const watches = createWatches(store, ui);
   const moments = createMoments(store, ui);
@@ -148,6 +150,7 @@ export function App(props: AppProps): JSX.Element {
     moments,
     view,
     changes,
+    searching,
     go,
     toggleBreakpoint,
     toggleScopeBreakpoint,
@@ -341,8 +344,8 @@ export function App(props: AppProps): JSX.Element {
         <Switch>
           <Match when={ui.outlineTab() === "outline"}>
             <SearchBox
-              store={store}
               ui={ui}
+              searching={searching}
               go={go}
               ref={(field) => {
                 searchField = field;
@@ -353,6 +356,7 @@ export function App(props: AppProps): JSX.Element {
               ui={ui}
               changes={ui.showChanges() || ui.peekChanges() ? changes() : undefined}
               marked={watches.marked()}
+              matches={searching.result()?.ids}
               toggleBreakpoint={toggleBreakpoint}
               toggleScopeBreakpoint={toggleScopeBreakpoint}
               reveal={(row) =>
@@ -385,6 +389,7 @@ export function App(props: AppProps): JSX.Element {
           slice={slice()}
           changes={changes()}
           marked={watches.marked()}
+          matches={searching.result()?.ids}
           path={reasons.path() ?? branches.cone()}
           notes={
             <>

@@ -7,6 +7,7 @@ import type { Watches } from "@/store/debugger/watches";
 import { createMoments, type Moments } from "@/store/history/value_diff";
 import { createReasons } from "@/store/history/why";
 import type { Preferences } from "@/store/page/preferences";
+import { createSearching } from "@/store/page/searching";
 import { type Requests, Store } from "@/store/page/store";
 import { createUi, type Ui } from "@/store/page/ui";
 import {
@@ -72,6 +73,7 @@ beforeEach(() => {
       store,
       ui,
       moments,
+      searching: createSearching(store, ui),
       reasons,
       watches: {} as Watches,
       preferences: {} as Preferences,

@@ -15,6 +15,7 @@ import type { StepChanges } from "@/store/history/changes";
 import type { Moments } from "@/store/history/value_diff";
 import type { Reasons } from "@/store/history/why";
 import type { Preferences } from "@/store/page/preferences";
+import type { Searching } from "@/store/page/searching";
 import { spreadStack, stackAt, turnStack } from "@/store/page/stack_turns";
 import type { Store } from "@/store/page/store";
 import type { Ui } from "@/store/page/ui";
@@ -31,6 +32,7 @@ export interface CommandScope {
   readonly reasons: Reasons;
   readonly watches: Watches;
   readonly moments: Moments;
+  readonly searching: Searching;
   view(): GraphView | undefined;
   /** The changes of the step shown; undefined if there are none. */
   changes(): StepChanges | undefined;
@@ -115,6 +117,17 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       turnStack(store, stack, act);
       const item = store.selection();
       if (item !== undefined) page.view()?.reveal(item);
+    },
+  });
+  const match = (title: string, keys: string, direction: 1 | -1): PageCommand => ({
+    title,
+    keys,
+    group: "Page",
+    enabled: () => (page.searching.result()?.ids.size ?? 0) > 0,
+    why: () => (ui.search().trim() === "" ? "nothing is searched" : "nothing matches"),
+    run: () => {
+      const id = page.searching.next(direction);
+      if (id !== undefined) page.go({ kind: "node", id });
     },
   });
   const debug = (title: string, keys: string, what: "pause" | "detach"): PageCommand => ({
@@ -339,6 +352,8 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       enabled: ALWAYS,
       run: () => page.focusSearch(),
     },
+    match("Go to the next match of the search", "F3", 1),
+    match("Go to the match before", "⇧F3", -1),
     {
       title: "Find a node or a command",
       keys: "Ctrl K",

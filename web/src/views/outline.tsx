@@ -21,7 +21,7 @@ import { throttled } from "@/store/page/throttled";
 import type { Ui } from "@/store/page/ui";
 import { flagsOf, isDone, scopeCounts } from "@/store/run/counts";
 import { seenStep } from "@/store/run/run_model";
-import { parseQuery, type Row, search, type TreeEntry, visibleRows } from "@/store/run/tree";
+import { type Row, type TreeEntry, visibleRows } from "@/store/run/tree";
 import { ChangeSign } from "@/widgets/change_sign";
 import { Icon } from "@/widgets/icon";
 import { VirtualList, type VirtualListHandle } from "@/widgets/virtual_list";
@@ -34,6 +34,8 @@ export interface OutlineProps {
   readonly changes: StepChanges | undefined;
   /** Hits of watches, by node. */
   readonly marked: MarkedNodes;
+  /** Ids of the nodes that a search found; undefined = no search. */
+  readonly matches: ReadonlySet<number> | undefined;
   toggleBreakpoint(node: number): void;
   toggleScopeBreakpoint(path: string): void;
   /** Brings an item into view on the canvas. */
@@ -47,17 +49,10 @@ export function Outline(props: OutlineProps): JSX.Element {
   let list: VirtualListHandle | undefined;
   const [focused, setFocused] = createSignal(false);
   const beat = throttled(props.store.tick, 120);
-  const matches = createMemo(() => {
-    const query = parseQuery(props.ui.search());
-    const graph = props.store.model()?.graph;
-    if (query === undefined || graph === undefined) return undefined;
-    beat();
-    return search(graph, props.store.shown(), query);
-  });
   const rows = createMemo(() => {
     const tree = props.store.tree();
     if (!props.store.first.there()) return [];
-    return tree === undefined ? [] : visibleRows(tree, props.store.folds().open, matches());
+    return tree === undefined ? [] : visibleRows(tree, props.store.folds().open, props.matches);
   });
   const marks = createMemo(() => {
     const model = props.store.model();
@@ -178,7 +173,7 @@ export function Outline(props: OutlineProps): JSX.Element {
       empty={
         <p class="empty">
           {props.ui.search() !== ""
-            ? "Nothing matches. Try op:matmul, nan:true or part of a name."
+            ? "Nothing matches. Try op:matmul, nan:true or a part of a name."
             : props.store.model()?.info.state === "live"
               ? "No operation has run yet."
               : "No nodes ran."}

@@ -1,16 +1,7 @@
 import { describe, expect, test } from "vitest";
-import { NodeColumns } from "@/store/run/columns";
 import { type RunGraph, update } from "@/store/run/run_model";
-import {
-  buildTree,
-  firstMatch,
-  firstOpen,
-  parseQuery,
-  search,
-  visibleRows,
-} from "@/store/run/tree";
-import { decodeExecutions } from "@/wire/decode";
-import { columns, node, produced, records, snapshot } from "@/wire/fixtures";
+import { buildTree, firstOpen, visibleRows } from "@/store/run/tree";
+import { node, produced, records, snapshot } from "@/wire/fixtures";
 
 function graphOf(...names: readonly string[]): RunGraph {
   const model = update(undefined, snapshot({ nodes: names.map((name, i) => node(i + 1, name)) }));
@@ -25,12 +16,6 @@ function labels(open: readonly string[], matches?: ReadonlySet<number>): readonl
     (row) => `${"  ".repeat(row.depth)}${row.label}`,
   );
 }
-
-test("the first match is the node of that name, else the one made first", () => {
-  expect(firstMatch(GRAPH, new Set([4, 2]), "matmul")).toBe(2);
-  expect(firstMatch(GRAPH, new Set([2, 4]), " net/b/matmul ")).toBe(4);
-  expect(firstMatch(GRAPH, new Set(), "loss/mean")).toBeUndefined();
-});
 
 describe("rows", () => {
   test("only open scopes cost any", () => {
@@ -47,36 +32,6 @@ describe("rows", () => {
     expect([...firstOpen(buildTree(GRAPH), 99)]).toEqual(["net", "loss", "net/a", "net/b"]);
     expect([...firstOpen(buildTree(GRAPH), 3)]).toEqual([]);
   });
-});
-
-describe("search", () => {
-  const states = new NodeColumns();
-  states.apply(
-    decodeExecutions(
-      columns([
-        { seq: 1, node: 2, flags: 1 },
-        { seq: 2, node: 3, flags: 2 },
-      ]),
-    ),
-  );
-  test.each([
-    ["matmul", [2, 4]],
-    ["op:matmul scope:net/b", [4]],
-    ["nan:true", [2]],
-    ["inf:true", [3]],
-    ["nan:false op:matmul", [4]],
-    ["net/*/tanh", [3]],
-    ["NET a", [2, 3, 4]],
-    ["[", []],
-    ["family:element", [1, 2, 3, 4, 5]],
-    ["phase:backward", []],
-    ["net/a*", [2, 3]],
-  ])("%s finds %j", (text, ids) => {
-    const query = parseQuery(text);
-    expect(query && [...search(GRAPH, states, query)]).toEqual(ids);
-  });
-
-  test("an empty search is none", () => expect(parseQuery("  ")).toBeUndefined());
 });
 
 describe("scopes that are alike", () => {

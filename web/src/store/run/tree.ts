@@ -1,5 +1,5 @@
 /**
- * The outline: scopes and nodes as a tree, its visible rows, and searches over it.
+ * The outline: scopes and nodes as a tree, and its visible rows.
  *
  * Invariant: pure; children are in order of first execution, or of the data flow where that
  * differs; only open scopes have rows.
@@ -10,12 +10,10 @@ import { findRepeats, type Held, type Repeats, type Stack } from "@/base/repeats
 import { ancestors, leafName, parentScope } from "@/base/scopes";
 import { sectionScopes } from "@/base/sections";
 import { shownMember, stackState } from "@/store/debugger/stacks";
-import type { NodeColumns } from "@/store/run/columns";
 import type { RunGraph } from "@/store/run/run_model";
 import { orderByFlow } from "@/store/run/tree_order";
 import { isLeaf } from "@/wire/roles";
 import type { Node } from "@/wire/types.gen";
-import { HAS_INF, HAS_NAN } from "@/wire/types.gen";
 
 export interface ScopeEntry {
   readonly kind: "scope";
@@ -157,76 +155,6 @@ function holders(tree: Tree, matches: ReadonlySet<number>): ReadonlySet<string> 
     if (scope.members.some((id) => matches.has(id))) paths.add(scope.path);
   }
   return paths;
-}
-
-/** A search: plain words over names, and `op:`, `scope:`, `family:`, `phase:`, `nan:`, `inf:`. */
-export interface Query {
-  readonly words: readonly ((node: Node, columns: NodeColumns) => boolean)[];
-}
-
-/** Parses a search; undefined for an empty one. */
-export function parseQuery(text: string): Query | undefined {
-  const parts = text.trim().toLowerCase().split(/\s+/).filter(Boolean);
-  if (parts.length === 0) return undefined;
-  return { words: parts.map(word) };
-}
-
-function word(part: string): (node: Node, columns: NodeColumns) => boolean {
-  const cut = part.indexOf(":");
-  const key = part.slice(0, Math.max(0, cut));
-  const wanted = part.slice(cut + 1);
-  const flag = (bit: number) => (node: Node, columns: NodeColumns) =>
-    (((columns.flags[node.id] ?? 0) & bit) !== 0) === (wanted !== "false");
-  switch (key) {
-    case "op":
-      return (node) => like(node.op, wanted);
-    case "family":
-      return (node) => like(node.family, wanted);
-    case "phase":
-      return (node) => like(node.phase, wanted);
-    case "scope":
-      return (node) => like(node.scope, wanted);
-    case "nan":
-      return flag(HAS_NAN);
-    case "inf":
-      return flag(HAS_INF);
-    default:
-      return (node) => like(node.name, part);
-  }
-}
-
-function like(text: string, wanted: string): boolean {
-  const lower = text.toLowerCase();
-  if (!wanted.includes("*")) return lower.includes(wanted);
-  // Matches literally piece by piece; a user's pattern never becomes a regular expression.
-  let at = 0;
-  for (const [index, piece] of wanted.split("*").entries()) {
-    const foundAt = lower.indexOf(piece, at);
-    if (foundAt < 0 || (index === 0 && foundAt !== 0)) return false;
-    at = foundAt + piece.length;
-  }
-  return (
-    wanted.endsWith("*") || at === lower.length || lower.endsWith(wanted.split("*").at(-1) ?? "")
-  );
-}
-
-export function search(graph: RunGraph, columns: NodeColumns, query: Query): ReadonlySet<number> {
-  const paths = new Set<number>();
-  for (const node of graph.nodes) {
-    if (node !== undefined && query.words.every((test) => test(node, columns))) paths.add(node.id);
-  }
-  return paths;
-}
-
-/** Of the nodes found, the one with exactly this name, else the oldest. */
-export function firstMatch(
-  graph: RunGraph,
-  matches: ReadonlySet<number>,
-  text: string,
-): number | undefined {
-  const exact = graph.byName.get(text.trim());
-  if (exact !== undefined && matches.has(exact)) return exact;
-  return graph.nodes.find((node) => node !== undefined && matches.has(node.id))?.id;
 }
 
 /** Scopes open at first: breadth first, as long as at most `limit` rows are visible. */

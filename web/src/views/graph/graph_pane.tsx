@@ -25,13 +25,11 @@ import type { MarkedNodes } from "@/store/debugger/watch_marks";
 import type { StepChanges } from "@/store/history/changes";
 import { spreadStack, turnStack } from "@/store/page/stack_turns";
 import type { Store } from "@/store/page/store";
-import { throttled } from "@/store/page/throttled";
 import type { ColourMode, Ui } from "@/store/page/ui";
 import { offers } from "@/store/run/capabilities";
 import { operationsCounted, operationsOf } from "@/store/run/counts";
 import { graphWith } from "@/store/run/past_values";
 import { earlierStep, ranAfterStep, seenStep } from "@/store/run/run_model";
-import { parseQuery, search } from "@/store/run/tree";
 import { ChangesChip } from "@/views/graph/changes_chip";
 import { graphModel } from "@/views/graph/graph_model";
 import { Legend } from "@/views/graph/legend";
@@ -64,6 +62,8 @@ export interface GraphPaneProps {
   readonly path: GraphPath | undefined;
   /** Hits of watches, by node. */
   readonly marked: MarkedNodes;
+  /** Nodes that a search found, dimming the others; undefined = no search. */
+  readonly matches: ReadonlySet<number> | undefined;
   /** Overlays on the graph, above the legend. */
   readonly notes?: JSX.Element;
   toggleBreakpoint(node: number): void;
@@ -76,6 +76,8 @@ const COLOURINGS: readonly { readonly id: ColourBy; readonly title: string }[] =
   { id: "memory", title: "Memory" },
   { id: "finite", title: "Finite" },
 ];
+
+const DIM_MS = 40;
 
 function colourings(store: Store): typeof COLOURINGS {
   return offers(store, "timing") ? COLOURINGS : COLOURINGS.filter(({ id }) => id !== "time");
@@ -262,14 +264,11 @@ function Feed(
       { defer: true },
     ),
   );
-  const beat = throttled(store.tick, 200);
+  // The outline answers each key at once; the picture follows in a frame of its own.
   createEffect(() => {
-    const query = parseQuery(ui.search());
-    const graph = model();
-    if (query !== undefined) beat();
-    view.setMatches(
-      query === undefined || graph === undefined ? undefined : search(graph, store.shown(), query),
-    );
+    const { matches } = props;
+    const later = setTimeout(() => view.setMatches(matches), DIM_MS);
+    onCleanup(() => clearTimeout(later));
   });
   // At another moment, it would be another number.
   const seen = () => (props.slice?.seq === momentOf(store) ? props.slice : undefined);

@@ -1,0 +1,68 @@
+import { createRoot } from "solid-js";
+import { beforeEach, expect, test } from "vitest";
+import { createSearching, type Searching } from "@/store/page/searching";
+import { Store } from "@/store/page/store";
+import { createUi, type Ui } from "@/store/page/ui";
+import { columns, node, RUN, records, runInfo, snapshot } from "@/wire/fixtures";
+import { HAS_NAN } from "@/wire/types.gen";
+
+const NAMES = ["b/log", "a/log", "b/log_1", "c/exp"];
+let store: Store;
+let ui: Ui;
+let searching: Searching;
+
+beforeEach(() =>
+  createRoot(() => {
+    store = new Store();
+    ui = createUi(undefined);
+    searching = createSearching(store, ui);
+    store.runsChanged([runInfo()]);
+    const nodes = NAMES.map((name, i) => node(i + 1, name, { outputs: [] }));
+    store.receive([snapshot({ run: runInfo({ id: RUN }), nodes })]);
+  }),
+);
+
+function go(direction: 1 | -1 = 1): number | undefined {
+  const id = searching.next(direction);
+  if (id !== undefined) store.select({ kind: "node", id });
+  return id;
+}
+
+test("goes from match to match in the graph's order, and around", () => {
+  ui.setSearch("log");
+  expect([go(), go(), go(), go()]).toEqual([1, 3, 2, 1]);
+  expect(searching.place()).toBe(1);
+  expect([go(-1), go(-1)]).toEqual([2, 3]);
+  expect(searching.place()).toBe(2);
+});
+
+test("begins at the node of exactly that name, wherever the selection is", () => {
+  store.select({ kind: "node", id: 3 });
+  ui.setSearch(" b/log ");
+  expect(go()).toBe(1);
+  expect(go()).toBe(3);
+});
+
+test("goes on from the selected node", () => {
+  store.select({ kind: "node", id: 3 });
+  ui.setSearch("log");
+  expect(go()).toBe(2);
+});
+
+test("selects nothing by itself, and finds nothing where nothing matches", () => {
+  ui.setSearch("log");
+  expect(store.selection()).toBeUndefined();
+  ui.setSearch("tanh");
+  expect(searching.result()?.ids.size).toBe(0);
+  expect(go()).toBeUndefined();
+  ui.setSearch("");
+  expect(searching.result()).toBeUndefined();
+});
+
+test("finds a NaN of an execution that comes later", async () => {
+  ui.setSearch("nan:");
+  expect([...(searching.result()?.ids ?? [])]).toEqual([]);
+  const executions = columns([{ seq: 9, node: 4, step: 0, flags: HAS_NAN }]);
+  store.receive([records({ seq: 9, executions })]);
+  await expect.poll(() => [...(searching.result()?.ids ?? [])]).toEqual([4]);
+});
