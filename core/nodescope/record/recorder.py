@@ -146,6 +146,8 @@ class Recorder(QueueWriter):
             else:
                 levels = self.levels
                 self._record(event, levels.top if levels.uniform else levels.of(event.node))
+        elif event.__class__ is StepStarted or event.__class__ is StepFinished:
+            self._step(event)
         elif isinstance(event, NodesFinished):
             self._block(event)
         elif isinstance(event, NodeStarted | GradientReached):
@@ -154,8 +156,6 @@ class Recorder(QueueWriter):
             self._failed(event)
         elif isinstance(event, HostSpan | ArrayMoved):
             self._aside(event, RECORD_BYTES)
-        elif isinstance(event, StepStarted | StepFinished):
-            self._step(event)
         else:
             self._other(event)
 

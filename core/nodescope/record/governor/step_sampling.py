@@ -31,6 +31,8 @@ _DOUBT: Final = 4.0
 _MOST_SAVED: Final = 3.0
 # Steps are compared at the end of each of the first ones, and then in these intervals.
 _COMPARING, _COMPARING_NS = 32, 50e6
+# The most steps for which one decision is made, and the longest that they may take.
+_MOST_TOGETHER, _TOGETHER_NS = 16, 50e6
 # The calls outside of steps that are observed after each step in any case.
 _FIRST_CALLS: Final = 2
 
@@ -217,6 +219,17 @@ class StepSampling:
             return False
         # Not at regular intervals: every second step of a program may be of another kind.
         return not near or self.saved_ns >= cost * (1 + self._patience)
+
+    def left_out_for_certain(self) -> int:
+        """How many of the steps after one that is left out are left out as well, whatever happens
+        in them: the allowance cannot suffice earlier. Only a few, and none of long steps.
+        """
+        gain_ns, plain_ns = self._allowed_ns, self.model.plain_ns
+        cost = self.cost_ns
+        if plain_ns <= 0 or cost < gain_ns or self.extra_ns + cost < self._unnoticed_ns:
+            return 0
+        missing_ns = cost * (1 + self._patience) - self.saved_ns
+        return max(int(min(missing_ns / gain_ns - 1, _MOST_TOGETHER, _TOGETHER_NS / plain_ns)), 0)
 
     def wants_call(self) -> bool:
         """Whether a call outside of steps that begins is observed."""

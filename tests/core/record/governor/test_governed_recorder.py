@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from nodescope.events import (
     Bus,
     Event,
     Level,
+    Loss,
     NodeFinished,
     RunStarted,
     StepFinished,
@@ -419,6 +421,47 @@ def test_levels_are_chosen_without_a_governor_too(tmp_path: Path) -> None:
             assert sum(row.node == key for row in rows) == (3 if inside else 1)
             at = recording.latest_at(node.outputs[0])
             assert (at is not None and at.summary.blob) == inside
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, None])
+def test_one_decision_for_several_short_steps(
+    broken: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    governor = Governor(1.2, tell=str, bus=clock)
+    recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
+    governor.govern(recorder)
+    clock.add(recorder)
+    decided: list[int] = []
+    wants = governor.sampling.wants
+
+    def counting(*, behind: bool = False) -> bool:
+        decided.append(governor.step)
+        return wants(behind=behind)
+
+    monkeypatch.setattr(governor.sampling, "wants", counting)
+    left_out: list[bool] = []
+    recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
+    for step in range(1, 501):
+        left_out.append(clock.leave_out(step))
+        clock.emit(StepStarted(step, clock.now, not left_out[-1]))
+        clock.now += 1_000_000
+        if not left_out[-1]:
+            clock.now += 8_000_000
+            governor.took(None, 8_000_000)
+        loss = 1.0 if step != 400 or broken is None else broken
+        clock.emit(StepFinished(step, clock.now, not left_out[-1], (Loss(1, loss, 1, 0),)))
+        governor.tell_counts()
+    assert recorder.close()
+    assert len(decided) < 300  # one for each observed step, and one for several others
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        governed = recording.governed()
+    assert governed is not None
+    assert (governed.steps, governed.steps_left_out) == (500, sum(left_out))
+    assert 1.1 < governed.slowdown < 1.25
+    # After the first loss that is not finite comes an observed step, whatever was decided.
+    assert left_out[399]
+    assert left_out[400] == (broken is None)
 
 
 def test_a_stop_finds_how_many_steps_are_observed_so_far(tmp_path: Path) -> None:

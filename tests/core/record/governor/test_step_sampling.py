@@ -229,6 +229,26 @@ def test_what_is_allowed_ahead_is_never_spent(
         program.run(1)
 
 
+@pytest.mark.parametrize("limit", [1.2, 1.5, 3.0])
+@pytest.mark.parametrize("step_ns", [1_000 * US, 60_000 * US])
+def test_steps_that_are_left_out_for_certain_would_be_left_out(
+    limit: float, step_ns: float
+) -> None:
+    program = Program(limit, lambda _: step_ns, tracing=9 * step_ns, recording=3 * step_ns)
+    stepping, certain, together = program.stepping, 0, 0
+    for _ in range(1500):
+        seen = len(program.observed)
+        program.run(1)
+        if len(program.observed) > seen:
+            assert certain == 0
+        elif certain:
+            certain -= 1
+            together += 1
+        else:
+            certain = stepping.left_out_for_certain()
+    assert (together > 700) == (step_ns < 50e6)  # each long step gets a decision of its own
+
+
 def test_while_the_writer_is_behind_no_step_that_costs_much_is_observed() -> None:
     stepping = StepSampling(2.0, share=0.65, unnoticed_ns=100e6)
     assert stepping.wants(behind=True)  # the first is
