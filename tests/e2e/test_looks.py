@@ -538,3 +538,32 @@ def test_a_search_walks_through_its_matches_and_names_what_it_cannot_read(
     expect(count).to_have_text("3")
     page.keyboard.press("ArrowDown")
     expect(by(page, "outline")).to_be_focused()
+
+
+@pytest.mark.deep
+def test_inputs_and_paths_are_traced_by_keys_alone(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    stopped(start, page, tmp_path, "--break", "loss/sum")
+    page.keyboard.press("F5")
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint loss/sum")
+    page.keyboard.press("i")
+    expect(by(page, "trace")).to_contain_text("Inputs of loss/sum: 1 operation")
+    expect(by(page, "trace-depth")).to_have_text("1 deep")
+    page.keyboard.press("i")
+    expect(by(page, "trace-depth")).to_contain_text("2 deep")
+    by(page, "trace-all").click()
+    expect(by(page, "trace-depth")).to_have_text("all")
+    expect(by(page, "trace-words")).to_contain_text("1 parameter")
+    page.keyboard.press("F3")
+    expect(by(page, "inspector-title")).not_to_have_text("sum")
+    first = by(page, "inspector-title").inner_text()
+    page.keyboard.press("j")
+    expect(by(page, "trace-words")).to_contain_text("select the other end and press J")
+    page.keyboard.press("c")
+    expect(by(page, "inspector-title")).to_have_text("sum")
+    page.keyboard.press("j")
+    expect(by(page, "trace")).to_contain_text(f"Paths {first} to loss/sum")
+    expect(by(page, "trace-words")).to_contain_text("the shortest path has")
+    page.keyboard.press("Escape")
+    expect(by(page, "trace")).to_have_count(0)

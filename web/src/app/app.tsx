@@ -33,6 +33,7 @@ import { createNewRun } from "@/store/page/new_run";
 import { PANES, type Pane, type Preferences } from "@/store/page/preferences";
 import { createSearching } from "@/store/page/searching";
 import type { Store } from "@/store/page/store";
+import { createTracing } from "@/store/page/tracing";
 import type { DockTab, OutlineTab, Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
 import { offers } from "@/store/run/capabilities";
@@ -43,6 +44,7 @@ import { Console, CopyConsole } from "@/views/console";
 import { DebuggerBar } from "@/views/debugger_bar";
 import { EmptyState, NextHint } from "@/views/empty_state";
 import { GraphPane, momentOf, type SeenValue } from "@/views/graph/graph_pane";
+import { TraceChip } from "@/views/graph/trace_chip";
 import { Inspector } from "@/views/inspector/inspector";
 import { SummaryPanel } from "@/views/inspector/summary_panel";
 import { type KeyGroup, KeysHelp } from "@/views/keys_help";
@@ -89,6 +91,7 @@ export function App(props: AppProps): JSX.Element {
   const reasons = createReasons(store, ui);
   const branches = createBranches(store, ui);
   const searching = createSearching(store, ui);
+  const tracing = createTracing(store);
   const newRun = createNewRun(store);
   const watches = createWatches(store, ui);
   const moments = createMoments(store, ui);
@@ -151,6 +154,7 @@ export function App(props: AppProps): JSX.Element {
     view,
     changes,
     searching,
+    tracing,
     go,
     toggleBreakpoint,
     toggleScopeBreakpoint,
@@ -389,8 +393,10 @@ export function App(props: AppProps): JSX.Element {
           slice={slice()}
           changes={changes()}
           marked={watches.marked()}
-          matches={searching.result()?.ids}
+          matches={searching.result()?.ids ?? tracing.shown()?.ids}
+          trace={tracing.shown()?.path}
           path={reasons.path() ?? branches.cone()}
+          head={<TraceChip tracing={tracing} />}
           notes={
             <>
               <NextHint store={store} />

@@ -9,6 +9,7 @@ import { createReasons } from "@/store/history/why";
 import type { Preferences } from "@/store/page/preferences";
 import { createSearching } from "@/store/page/searching";
 import { type Requests, Store } from "@/store/page/store";
+import { createTracing } from "@/store/page/tracing";
 import { createUi, type Ui } from "@/store/page/ui";
 import {
   columns,
@@ -74,6 +75,7 @@ beforeEach(() => {
       ui,
       moments,
       searching: createSearching(store, ui),
+      tracing: createTracing(store),
       reasons,
       watches: {} as Watches,
       preferences: {} as Preferences,

@@ -4,6 +4,7 @@
  * Invariant: each key is bound once.
  */
 
+import { movingCommands } from "@/app/moving_commands";
 import type { PageCommand } from "@/app/page_command";
 import { tabCommands } from "@/app/tab_commands";
 import type { GraphView } from "@/render/scene/types";
@@ -18,6 +19,7 @@ import type { Preferences } from "@/store/page/preferences";
 import type { Searching } from "@/store/page/searching";
 import { spreadStack, stackAt, turnStack } from "@/store/page/stack_turns";
 import type { Store } from "@/store/page/store";
+import type { Tracing } from "@/store/page/tracing";
 import type { Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
 import { offers } from "@/store/run/capabilities";
@@ -33,6 +35,7 @@ export interface CommandScope {
   readonly watches: Watches;
   readonly moments: Moments;
   readonly searching: Searching;
+  readonly tracing: Tracing;
   view(): GraphView | undefined;
   /** The changes of the step shown; undefined if there are none. */
   changes(): StepChanges | undefined;
@@ -117,17 +120,6 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       turnStack(store, stack, act);
       const item = store.selection();
       if (item !== undefined) page.view()?.reveal(item);
-    },
-  });
-  const match = (title: string, keys: string, direction: 1 | -1): PageCommand => ({
-    title,
-    keys,
-    group: "Page",
-    enabled: () => (page.searching.result()?.ids.size ?? 0) > 0,
-    why: () => (ui.search().trim() === "" ? "nothing is searched" : "nothing matches"),
-    run: () => {
-      const id = page.searching.next(direction);
-      if (id !== undefined) page.go({ kind: "node", id });
     },
   });
   const debug = (title: string, keys: string, what: "pause" | "detach"): PageCommand => ({
@@ -324,6 +316,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
         if (stack !== undefined) spreadStack(store, stack);
       },
     },
+    ...movingCommands(page),
     {
       title: "Divide long stretches without scopes into sections, or no longer",
       keys: "",
@@ -352,8 +345,6 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       enabled: ALWAYS,
       run: () => page.focusSearch(),
     },
-    match("Go to the next match of the search", "F3", 1),
-    match("Go to the match before", "⇧F3", -1),
     {
       title: "Find a node or a command",
       keys: "Ctrl K",

@@ -72,12 +72,13 @@ export function listen(
 }
 
 /** Closes the topmost open overlay; false if none is open. */
-function closeOne({ ui, watches }: CommandScope): boolean {
+function closeOne({ ui, watches, tracing }: CommandScope): boolean {
   if (ui.overlay() !== "none") ui.setOverlay("none");
   else if (ui.editing()) ui.setEditing(false);
   else if (ui.adding()) ui.setAdding(false);
   else if (watches.gallery()) watches.setGallery(false);
   else if (ui.outlineOpen()) ui.setOutlineOpen(false);
+  else if (tracing.shown() !== undefined) tracing.end();
   else return false;
   return true;
 }

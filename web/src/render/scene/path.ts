@@ -50,7 +50,9 @@ export function scenePath(model: SceneModel, path: GraphPath): ScenePath {
   for (const [id, text] of path.nodes) {
     const box = boxOf(id);
     if (box < 0) continue;
-    texts.set(box, [...(texts.get(box) ?? []), text]);
+    const known = texts.get(box);
+    if (known === undefined) texts.set(box, [text]);
+    else known.push(text);
     tones.set(box, worse(tones.get(box), toneOf(id)));
   }
   const guilty = path.culprit === undefined ? -1 : boxOf(path.culprit);
@@ -65,7 +67,9 @@ export function scenePath(model: SceneModel, path: GraphPath): ScenePath {
     const node = hierarchy.indexOf.get(from) ?? -1;
     const box = boxOf(to);
     if (node < 0 || box < 0) continue;
-    readers.set(node, [...(readers.get(node) ?? []), box]);
+    const known = readers.get(node);
+    if (known === undefined) readers.set(node, [box]);
+    else known.push(box);
     between.set(`${boxOf(from)} ${box}`, toneOf(from));
   }
   const edges = new Map<number, PathTone>();
@@ -92,10 +96,12 @@ function worse(first: PathTone | undefined, other: PathTone): PathTone {
       : first;
 }
 
-/** `2`, `2–5`, `≠`: the common label of the nodes behind one box. */
+/** `2`, `2–5`, `≠`, `≠3`: the common label of the nodes behind one box. */
 function joined(texts: readonly string[]): string {
   const first = texts[0] ?? "";
   const last = texts.at(-1) ?? first;
   if (texts.length === 1) return first;
+  // Nodes at the same distance have the same number, to which no count can be added.
+  if (first === last && /^\d+$/.test(first)) return first;
   return first === last ? `${first}${texts.length}` : `${first}–${last}`;
 }

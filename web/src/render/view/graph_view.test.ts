@@ -386,6 +386,12 @@ describe("a path", () => {
     expect([...shownPath.edges.keys()].map((edge) => ends(folded, edge))).toEqual([
       [2, folded.nodeBox[3]],
     ]);
+    const equal = (sign: string) => new Map([2, 3].map((id) => [id, sign]));
+    const signOf = (nodes: ReadonlyMap<number, string>) =>
+      scenePath(folded, { ...path, nodes }).boxes.get(scope)?.text;
+    expect(signOf(equal("≠"))).toBe("≠2");
+    // Two nodes three steps away are not thirty-two.
+    expect(signOf(equal("3"))).toBe("3");
   });
 });
 

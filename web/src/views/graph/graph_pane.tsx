@@ -60,10 +60,14 @@ export interface GraphPaneProps {
   readonly changes: StepChanges | undefined;
   /** A chain of causes, or the dependents of an edit. */
   readonly path: GraphPath | undefined;
+  /** A trace, in place of it. */
+  readonly trace: GraphPath | undefined;
   /** Hits of watches, by node. */
   readonly marked: MarkedNodes;
-  /** Nodes that a search found, dimming the others; undefined = no search. */
+  /** Nodes that a search or a trace found, dimming the others; undefined = neither. */
   readonly matches: ReadonlySet<number> | undefined;
+  /** A line above the graph. */
+  readonly head?: JSX.Element;
   /** Overlays on the graph, above the legend. */
   readonly notes?: JSX.Element;
   toggleBreakpoint(node: number): void;
@@ -166,6 +170,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       </div>
       <div class="canvas-area">
         <div class="graph-column">
+          {props.head}
           <div class="graph-room">
             <div class="graph-host" ref={host} data-testid="graph" />
             {props.notes}
@@ -177,7 +182,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
               mode={colouring(props.store, props.ui)}
               store={props.store}
               changes={marked()}
-              path={props.path}
+              path={props.trace === undefined ? props.path : undefined}
             />
           </Show>
         </div>
@@ -255,7 +260,7 @@ function Feed(
   createEffect(on([mark, store.stops], ([now]) => view.setCurrent(now, true)));
   createEffect(() => view.setSelection(store.selection()));
   createEffect(() => view.setChanges(props.changed));
-  createEffect(() => view.setPath(props.path));
+  createEffect(() => view.setPath(props.trace ?? props.path));
   createEffect(() => view.setColourBy(colouring(store, ui)));
   createEffect(
     on(

@@ -1,0 +1,65 @@
+/**
+ * Commands that move through the graph: matches of a search, and traces.
+ *
+ * Invariant: each has a key, or a name in the palette.
+ */
+
+import type { CommandScope } from "@/app/commands";
+import type { PageCommand } from "@/app/page_command";
+
+export function movingCommands(page: CommandScope): readonly PageCommand[] {
+  const { store, ui } = page;
+  const selected = (): boolean => store.selection() !== undefined;
+  const why = (): string => (selected() ? "" : "nothing is selected");
+  const searched = (): boolean => ui.search().trim() !== "";
+  const match = (title: string, keys: string, direction: 1 | -1): PageCommand => ({
+    title,
+    keys,
+    group: "Graph",
+    enabled: () =>
+      searched()
+        ? (page.searching.result()?.ids.size ?? 0) > 0
+        : (page.tracing.shown()?.ids.size ?? 0) > 0,
+    why: () => (searched() ? "nothing matches" : "nothing is searched or traced"),
+    run: () => {
+      const id = (searched() ? page.searching : page.tracing).next(direction);
+      if (id !== undefined) page.go({ kind: "node", id });
+    },
+  });
+  const trace = (
+    title: string,
+    keys: string,
+    kind: "inputs" | "outputs",
+    depth?: number,
+  ): PageCommand => ({
+    title,
+    keys,
+    group: "Graph",
+    enabled: selected,
+    why,
+    run: () => page.tracing.trace(kind, depth),
+  });
+  return [
+    match("Go to the next match of the search, or node of the trace", "F3", 1),
+    match("Go to the match or the node before", "⇧F3", -1),
+    trace("Trace the inputs of the selection, each time one step further", "I", "inputs"),
+    trace("Trace the outputs of the selection, each time one step further", "U", "outputs"),
+    trace("Trace all inputs of the selection", "", "inputs", Number.POSITIVE_INFINITY),
+    trace("Trace all outputs of the selection", "", "outputs", Number.POSITIVE_INFINITY),
+    {
+      title: "Mark one end of paths; at another node, show all paths between the two",
+      keys: "J",
+      group: "Graph",
+      enabled: selected,
+      why,
+      run: () => page.tracing.join(),
+    },
+    {
+      title: "End the trace",
+      keys: "",
+      group: "Graph",
+      enabled: () => page.tracing.shown() !== undefined,
+      run: () => page.tracing.end(),
+    },
+  ];
+}
