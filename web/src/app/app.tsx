@@ -36,6 +36,7 @@ import type { Store } from "@/store/page/store";
 import { createTracing } from "@/store/page/tracing";
 import type { DockTab, OutlineTab, Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
+import { createZoomFolds } from "@/store/page/zoom_folds";
 import { offers } from "@/store/run/capabilities";
 import { pictureTitle } from "@/store/run/picture_title";
 import { createSummary } from "@/store/run/summary";
@@ -92,6 +93,7 @@ export function App(props: AppProps): JSX.Element {
   const branches = createBranches(store, ui);
   const searching = createSearching(store, ui);
   const tracing = createTracing(store);
+  const zoomFolds = createZoomFolds(store, preferences.zoomOpens);
   const newRun = createNewRun(store);
   const watches = createWatches(store, ui);
   const moments = createMoments(store, ui);
@@ -404,6 +406,7 @@ export function App(props: AppProps): JSX.Element {
             </>
           }
           toggleBreakpoint={toggleBreakpoint}
+          zoomed={zoomFolds.zoomed}
           onView={(made) => {
             setView(() => made);
             props.onView(made);

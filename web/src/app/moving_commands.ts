@@ -1,5 +1,5 @@
 /**
- * Commands that move through the graph: matches of a search, and traces.
+ * Commands that move through the graph: matches of a search, traces, what the wheel opens.
  *
  * Invariant: each has a key, or a name in the palette.
  */
@@ -53,6 +53,22 @@ export function movingCommands(page: CommandScope): readonly PageCommand[] {
       enabled: selected,
       why,
       run: () => page.tracing.join(),
+    },
+    {
+      title: "Open scopes by zooming in on them, or no longer",
+      keys: "",
+      group: "Graph",
+      enabled: () => true,
+      run: () => {
+        const opens = !page.preferences.zoomOpens();
+        page.preferences.setZoomOpens(opens);
+        store.notify(
+          "ok",
+          opens
+            ? "Zooming in on a folded scope opens it; zooming out folds it again."
+            : "Zooming opens and folds nothing.",
+        );
+      },
     },
     {
       title: "End the trace",

@@ -7,7 +7,7 @@
 
 import { clamp, type Point } from "@/base/geometry";
 import { HEADER_HEIGHT } from "@/layout/sizes";
-import { BOX_NODE, BOX_SCOPE } from "@/layout/types";
+import { BOX_FOLD, BOX_NODE, BOX_SCOPE } from "@/layout/types";
 import { detailAt, type EdgeHover } from "@/render/draw/draw";
 import type { SceneModel } from "@/render/scene/model";
 import { type StackAct, stackControlAt } from "@/render/scene/stack_controls";
@@ -58,6 +58,13 @@ export function hitTest(model: SceneModel, point: Point): Hit | undefined {
     gutter: scene.kind[best] === BOX_NODE && x <= GUTTER_INSIDE,
     stack: stackControlAt(model, best, point),
   };
+}
+
+/** The path of the folded scope or stack at a point. */
+export function foldAt(model: SceneModel, point: Point): string | undefined {
+  const hit = hitTest(model, point);
+  if (hit === undefined || model.scene.kind[hit.box] !== BOX_FOLD) return undefined;
+  return hit.item.kind === "scope" ? hit.item.path : undefined;
 }
 
 /** The item under the pointer, as far as it is drawn. */

@@ -148,6 +148,8 @@ export interface GraphViewEvents {
   hover(item: GraphItem | undefined): void;
   /** The camera moved; `zoom` 1 = 100 %. */
   camera(zoom: number): void;
+  /** The user zoomed by hand; `into`: the folded scope or stack under the pointer, if inwards. */
+  zoomed?(zoom: number, into: string | undefined): void;
   /** The top of the colour scale changed, in ns or bytes: the largest amount of a drawn box. */
   scale(most: number): void;
   /** A layout has begun or finished. */

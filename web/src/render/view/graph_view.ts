@@ -35,6 +35,7 @@ import { LABELS_BELOW } from "@/render/draw/draw_far_labels";
 import { type LiveState, liveState } from "@/render/draw/execution_overlay";
 import { readPalette } from "@/render/draw/palette";
 import {
+  foldAt,
   hitTest,
   NOWHERE,
   neighbourOf,
@@ -123,7 +124,7 @@ class CanvasGraphView implements GraphView {
     this.ends.push(
       listenToPointer(host, {
         pan: (dx, dy) => this.pan(dx, dy),
-        zoom: (anchor, factor) => this.zoomAround(anchor, this.camera.zoom * factor),
+        zoom: (anchor, factor) => this.zoomAround(anchor, factor),
         hover: (point) => this.pointAt(point),
         click: (point) => this.click(point),
         doubleClick: (point) => this.click(point, true),
@@ -360,10 +361,14 @@ class CanvasGraphView implements GraphView {
     this.setCamera({ x: this.camera.x - dx / zoom, y: this.camera.y - dy / zoom, zoom });
   }
 
-  private zoomAround(anchor: Point, zoom: number): void {
+  private zoomAround(anchor: Point, factor: number): void {
     this.touched = true;
     this.whole = false;
-    this.setCamera(zoomAt(this.camera, anchor, zoom));
+    this.setCamera(zoomAt(this.camera, anchor, this.camera.zoom * factor));
+    // What opens while the last scope opened is still to come was not under the pointer.
+    if (this.model === undefined || !this.settled()) return;
+    const into = factor > 1 ? foldAt(this.model, toWorld(this.camera, anchor)) : undefined;
+    if (factor < 1 || into !== undefined) this.events.zoomed?.(this.camera.zoom, into);
   }
 
   private pointAt(point: Point | undefined): void {

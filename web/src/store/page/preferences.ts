@@ -1,5 +1,6 @@
 /**
- * Preferences that the page remembers between visits: theme and pane sizes, in localStorage.
+ * Preferences that the page remembers between visits: theme, pane sizes and what
+ * the wheel does, in localStorage.
  *
  * Invariant: a browser without storage (or with invalid content in it) gets the defaults.
  */
@@ -29,6 +30,9 @@ export interface Preferences {
   /** Size in px that the user gave a pane; undefined = the theme's own. */
   size(pane: Pane): number | undefined;
   setSize(pane: Pane, px: number | undefined): void;
+  /** Whether zooming in opens the scope under the pointer. */
+  readonly zoomOpens: Accessor<boolean>;
+  setZoomOpens(opens: boolean): void;
 }
 
 export function createPreferences(
@@ -42,8 +46,14 @@ export function createPreferences(
   const [sizes, setSizes] = createSignal<Readonly<Partial<Record<Pane, number>>>>(
     parseSizes(read(storage, "nodescope.panes")),
   );
+  const [zoomOpens, setZoomOpens] = createSignal(read(storage, "nodescope.zoom") !== "still");
   return {
     theme,
+    zoomOpens,
+    setZoomOpens(opens) {
+      setZoomOpens(opens);
+      write(storage, "nodescope.zoom", opens ? "opens" : "still");
+    },
     setTheme(next) {
       setTheme(next);
       write(storage, "nodescope.theme", next);

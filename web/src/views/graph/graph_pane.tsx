@@ -71,6 +71,7 @@ export interface GraphPaneProps {
   /** Overlays on the graph, above the legend. */
   readonly notes?: JSX.Element;
   toggleBreakpoint(node: number): void;
+  zoomed(zoom: number, into: string | undefined): void;
   onView(view: GraphView | undefined): void;
 }
 
@@ -111,6 +112,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       toggleBreakpoint: (node) => props.toggleBreakpoint(node),
       hover: (item) => setHovered(item?.kind === "node" ? item.id : undefined),
       camera: (zoom) => props.ui.setZoom(zoom),
+      zoomed: (zoom, into) => props.zoomed(zoom, into),
       scale: setMost,
       layout: (busy) => {
         props.ui.setLayoutBusy(busy);

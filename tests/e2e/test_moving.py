@@ -1,0 +1,113 @@
+"""Moving about in the graph: searches, traces, what the wheel opens, views that are kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import SAMPLE, Debuggee
+from tests.e2e.test_first_flow import by
+from tests.e2e.test_looks import stopped
+from tests.e2e.waiting import eventually
+
+Start = Callable[..., Debuggee]
+
+
+@pytest.mark.deep
+def test_a_search_walks_through_its_matches_and_names_what_it_cannot_read(
+    start: Start, page: Page
+) -> None:
+    page.goto(start("run", "--no-browser", SAMPLE, "--epochs", "1").address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    page.keyboard.press("F8")
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
+    page.keyboard.press("/")
+    expect(by(page, "search-words")).to_contain_text("shape:")
+    page.keyboard.type("op:matmul -phase:backward")
+    expect(by(page, "search-words")).to_have_count(0)
+    count = by(page, "search-count")
+    # The program is stopped at one of them.
+    expect(count).to_have_text(re.compile(r"^1 / \d$"))
+    matches = int(count.inner_text()[-1])
+    assert matches >= 2
+    page.keyboard.press("Enter")
+    expect(count).to_have_text(f"2 / {matches}")
+    page.keyboard.press("Shift+F3")
+    expect(count).to_have_text(f"1 / {matches}")
+    expect(by(page, "inspector-title")).to_contain_text("matmul")
+    page.keyboard.type(" slow:soon")
+    expect(by(page, "search-error")).to_have_text(
+        "slow: takes a count (10), a share (5%) or a time (1ms), not soon."
+    )
+    page.keyboard.press("Escape")
+    expect(by(page, "search-error")).to_have_count(0)
+    page.keyboard.type("slow:3")
+    expect(count).to_have_text("3")
+    page.keyboard.press("ArrowDown")
+    expect(by(page, "outline")).to_be_focused()
+
+
+@pytest.mark.deep
+def test_inputs_and_paths_are_traced_by_keys_alone(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    stopped(start, page, tmp_path, "--break", "loss/sum")
+    page.keyboard.press("F5")
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint loss/sum")
+    page.keyboard.press("i")
+    expect(by(page, "trace")).to_contain_text("Inputs of loss/sum: 1 operation")
+    expect(by(page, "trace-depth")).to_have_text("1 deep")
+    page.keyboard.press("i")
+    expect(by(page, "trace-depth")).to_contain_text("2 deep")
+    by(page, "trace-all").click()
+    expect(by(page, "trace-depth")).to_have_text("all")
+    expect(by(page, "trace-words")).to_contain_text("1 parameter")
+    page.keyboard.press("F3")
+    expect(by(page, "inspector-title")).not_to_have_text("sum")
+    first = by(page, "inspector-title").inner_text()
+    page.keyboard.press("j")
+    expect(by(page, "trace-words")).to_contain_text("select the other end and press J")
+    page.keyboard.press("c")
+    expect(by(page, "inspector-title")).to_have_text("sum")
+    page.keyboard.press("j")
+    expect(by(page, "trace")).to_contain_text(f"Paths {first} to loss/sum")
+    expect(by(page, "trace-words")).to_contain_text("the shortest path has")
+    page.keyboard.press("Escape")
+    expect(by(page, "trace")).to_have_count(0)
+
+
+OPEN_IN_OUTLINE = """name => document.querySelector(
+  `[data-testid=outline-row][data-name="${name}"]`)?.getAttribute("aria-expanded")"""
+
+
+@pytest.mark.deep
+def test_the_wheel_opens_a_folded_scope_and_folds_it_again(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    stopped(start, page, tmp_path, "--break", "loss/sum")
+    page.keyboard.press("F5")
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint loss/sum")
+    command = "Fold all scopes"
+    page.keyboard.press("Control+k")
+    page.keyboard.type(command)
+    page.keyboard.press("Enter")
+    eventually(page, OPEN_IN_OUTLINE, "false", "net")
+
+    def wheel(by_px: int, times: int) -> None:
+        box = page.evaluate("window.__nodescope.view.boundsOf({kind: 'scope', path: 'net'})")
+        canvas = by(page, "graph").bounding_box()
+        assert box is not None
+        assert canvas is not None
+        x = canvas["x"] + box["x"] + box["width"] / 2
+        page.mouse.move(x, canvas["y"] + box["y"] + 8)
+        for _ in range(times):
+            page.mouse.wheel(0, by_px)
+
+    wheel(-200, 5)
+    eventually(page, OPEN_IN_OUTLINE, "true", "net")
+    wheel(200, 6)
+    eventually(page, OPEN_IN_OUTLINE, "false", "net")
