@@ -1,4 +1,4 @@
-"""``nodescope export``: the graph of a recording as a picture."""
+"""``nodescope export``: the graph of a recording in another format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nodescope.telling import say, show
 
 
 def export_recording(options: argparse.Namespace) -> int:
-    """Write the graph of a recording as a picture."""
+    """Write the graph of a recording in another format."""
     if not options.recording.is_file():
         raise RecordingError(f"no recording {str(options.recording)!r}")
     from nodescope.export.isolated import Limits, export_isolated
@@ -22,6 +22,7 @@ def export_recording(options: argparse.Namespace) -> int:
         expand="all" if options.all else "fit" if options.depth is None else options.depth,
         scope=options.scope,
         step=options.step,
+        format=options.format,
         limits=Limits(seconds=options.time_limit),
         tell=say,
     )

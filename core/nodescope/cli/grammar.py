@@ -384,7 +384,16 @@ _DAP: Final = (
 
 _EXPORT: Final = (
     option("recording", type=path),
-    option("-o", "--output", type=path, required=True, metavar="FILE"),
+    option(
+        "-o",
+        "--output",
+        type=path,
+        required=True,
+        metavar="FILE",
+        help="its ending names the format: .svg .png .pdf .html, .dot .mmd, .json (Model "
+        "Explorer), .trace.json (Perfetto, Chrome), .csv",
+    ),
+    option("--format", metavar="NAME", help="the format, whatever the ending"),
     option(
         "--engine", choices=("page", "dot"), default="page", help="whose layout: dot is Graphviz's"
     ),
@@ -436,7 +445,7 @@ COMMANDS: Final = (
     CliCommand("serve", "wait for programs that call ns.attach()", SERVING),
     CliCommand("dap", "serve an editor over the Debug Adapter Protocol", _DAP),
     CliCommand("demo", "debug the bundled training program"),
-    CliCommand("export", "write the graph as SVG or DOT", _EXPORT),
+    CliCommand("export", "write the graph as a picture, a table or a trace", _EXPORT),
     CliCommand("passes", "list the compiler passes and their rules"),
     CliCommand("docs", "print the guides", _DOCS),
     CliCommand("doctor", "show what is installed", _DOCTOR),

@@ -14,9 +14,10 @@ import tempfile
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from nodescope.errors import ExportError
+from nodescope.export.folding import Expand
 from nodescope.export.words import visible
 from nodescope.ir.graph import Graph
 from nodescope.record.graphs import end_of, graph_of
@@ -25,6 +26,8 @@ from nodescope.registry import Registry, did_you_mean
 
 Engine = Literal["page", "dot"]
 Theme = Literal["light", "dark"]
+FORMATS: Final = ("dot", "svg", "mermaid", "model_explorer", "trace", "table", "page", "raster")
+"""The modules of nodescope's own formats."""
 
 
 class ExportOptions(NamedTuple):
@@ -32,15 +35,15 @@ class ExportOptions(NamedTuple):
 
     Attributes:
         engine: The layout engine: the page's own code, or Graphviz.
-        expand: The number of levels of open scopes; ``"fit"`` opens what fits, as the page does at
-            first, ``"all"`` opens every scope.
+        expand: The number of levels of open scopes, or their paths; ``"fit"`` opens what fits, as
+            the page does at first, ``"all"`` opens every scope.
         scope: Only the contents of this scope are drawn; ``""``: everything.
         step: The graph is drawn as of the end of this training step; None: its latest state.
     """
 
     engine: Engine = "page"
     theme: Theme = "light"
-    expand: Literal["all", "fit"] | int = "fit"
+    expand: Expand = "fit"
     scope: str = ""
     step: int | None = None
 
@@ -74,7 +77,7 @@ def export(
     *,
     engine: Engine | None = None,
     theme: Theme = "light",
-    expand: Literal["all", "fit"] | int = "fit",
+    expand: Expand = "fit",
     scope: str = "",
     step: int | None = None,
     format: str | None = None,
@@ -124,18 +127,20 @@ def _choose(out: Path, name: str | None) -> Exporter:
             hint = did_you_mean(name, exporters) or f"one of {', '.join(exporters)}"
             raise ExportError(f"no export format named {name!r}", hint=hint)
         return exporters.get(name)
-    suffix = out.suffix.lower()
     by_suffix = {exporters.get(name).suffix: exporters.get(name) for name in exporters}
-    if suffix in by_suffix:
-        return by_suffix[suffix]
-    suffixes = list(by_suffix)
+    # The longest first: `.trace.json` is more than `.json`.
+    suffixes = sorted(by_suffix, key=len, reverse=True)
+    for ending in suffixes:
+        if out.name.lower().endswith(ending):
+            return by_suffix[ending]
+    suffix = out.suffix.lower()
     hint = did_you_mean(suffix, suffixes) or f"use one of {', '.join(suffixes)}, or --format"
     kind = f"suffix {suffix!r}" if suffix else "file without a suffix"
     raise ExportError(f"no export format for the {kind} of {out.name!r}", hint=hint)
 
 
 def _load() -> None:
-    for name in ("dot", "svg"):
+    for name in FORMATS:
         importlib.import_module(f"nodescope.export.{name}")
     for entry in entry_points(group="nodescope.exporter"):
         try:

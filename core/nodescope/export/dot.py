@@ -10,12 +10,11 @@ from typing import NamedTuple
 import graphviz
 
 from nodescope.export import ExportOptions, Theme, exporter, graph_and_title
-from nodescope.export.folding import hidden_in, opened, within
+from nodescope.export.boxes import boxes_of, edge_words, fold_words
+from nodescope.export.folding import opened, within
 from nodescope.export.words import detail, label, visible
-from nodescope.ir.graph import Graph, Node, OpaqueSpec, Spec
-from nodescope.ir.scopes import ancestors
+from nodescope.ir.graph import Graph, Node
 from nodescope.record.recording import Recording
-from nodescope.telling import shape_words
 
 FAMILIES: dict[Theme, dict[str, str]] = {
     "light": {
@@ -116,39 +115,12 @@ def text(plain: str) -> str:
     return str(graphviz.escape(guarded.replace("&", "&amp;")))
 
 
-class _Edge(NamedTuple):
-    source: str
-    target: str
-    crossing: str
-    """The two phases, if the edge joins different ones; otherwise empty."""
-    control: bool
-
-
 class _Drawing:
     def __init__(self, graph: Graph, shown: frozenset[str], theme: Theme) -> None:
-        self.graph = graph
         self.families = FAMILIES[theme]
         self.tones = _TONES[theme]
-        self.scopes: dict[str, list[str]] = {}
-        self.nodes: dict[str, list[Node]] = {}
-        self.folded: dict[str, list[Node]] = {}
-        self.boxes: dict[int, str] = {}  # by node, the name of the box drawn for it
-        numbers: dict[str, int] = {}
-        for node in graph.nodes:
-            above = ""
-            for path in ancestors(node.scope):
-                if path not in numbers:
-                    numbers[path] = len(numbers) + 1
-                    self.scopes.setdefault(above, []).append(path)
-                above = path
-            hidden = hidden_in(node, shown)
-            if hidden:
-                self.boxes[node.id] = f"s{numbers[hidden]}"
-                self.folded.setdefault(hidden, []).append(node)
-            else:
-                self.boxes[node.id] = f"n{node.id}"
-                self.nodes.setdefault(node.scope, []).append(node)
-        self.many = len(set(self.boxes.values())) > MANY
+        self.boxes = boxes_of(graph, shown)
+        self.many = self.boxes.total > MANY
 
     def dot(self, title: str) -> graphviz.Digraph:
         tones = self.tones
@@ -186,14 +158,14 @@ class _Drawing:
             },
         )
         self._fill(dot, "", [0])
-        self._draw_edges(dot, self._edges())
+        self._draw_edges(dot)
         return dot
 
     def _fill(self, dot: graphviz.Digraph, scope: str, count: list[int]) -> None:
-        for node in self.nodes.get(scope, ()):
+        for node in self.boxes.nodes.get(scope, ()):
             self._node(dot, node)
-        for child in self.scopes.get(scope, ()):
-            if child in self.folded:
+        for child in self.boxes.scopes.get(scope, ()):
+            if child in self.boxes.folded:
                 self._fold(dot, child)
                 continue
             count[0] += 1
@@ -224,12 +196,11 @@ class _Drawing:
         dot.node(f"n{node.id}", caption, color=colour, tooltip=text(visible(node.name)))
 
     def _fold(self, dot: graphviz.Digraph, scope: str) -> None:
-        nodes = self.folded[scope]
-        ops = sum(not node.is_leaf for node in nodes)
+        nodes = self.boxes.folded[scope]
         name = text(visible(scope.rpartition("/")[2]))
         dot.node(
-            self.boxes[nodes[0].id],
-            f"{name}\\n{ops:,} op{'' if ops == 1 else 's'}",
+            self.boxes.names[nodes[0].id],
+            f"{name}\\n{fold_words(nodes)}",
             style="rounded,filled",
             peripheries="2",
             color=self.tones.border,
@@ -237,30 +208,8 @@ class _Drawing:
             tooltip=text(visible(scope)),
         )
 
-    def _edges(self) -> dict[_Edge, list[int]]:
-        """The edges: the boxes that they join, with the values that they carry."""
-        produced = {value: node.id for node in self.graph.nodes for value in node.outputs}
-        nodes = {node.id: node for node in self.graph.nodes}
-        edges: dict[_Edge, list[int]] = {}
-        for node in self.graph.nodes:
-            target = self.boxes[node.id]
-            for value in node.inputs:
-                source = produced.get(value)
-                if source is None or self.boxes[source] == target:
-                    continue
-                # Edges of values saved for the backward pass would pull the forward spine apart.
-                phases = (nodes[source].phase, node.phase)
-                crossing = ">".join(phases) if phases[0] != phases[1] else ""
-                values = edges.setdefault(_Edge(self.boxes[source], target, crossing, False), [])
-                if value not in values or not target.startswith("s"):
-                    values.append(value)
-            for control in node.control_inputs:
-                if control in nodes and self.boxes[control] != target:
-                    edges.setdefault(_Edge(self.boxes[control], target, "", True), [])
-        return edges
-
-    def _draw_edges(self, dot: graphviz.Digraph, edges: dict[_Edge, list[int]]) -> None:
-        specs = {value.id: value.spec for value in self.graph.values}
+    def _draw_edges(self, dot: graphviz.Digraph) -> None:
+        edges, specs = self.boxes.edges, self.boxes.specs
         crossing = {edge for edge in edges if edge.crossing}
         if len(crossing) > FEW:
             # The backward pass saves nearly everything: one line stands for all of it, from the
@@ -275,16 +224,8 @@ class _Drawing:
             elif self.many:
                 dot.edge(edge.source, edge.target)
             elif len(values) > 1 and len(set(values)) > 1:
-                dot.edge(edge.source, edge.target, label=f"{len(values)} values")
+                dot.edge(edge.source, edge.target, label=edge_words(values, specs))
             else:
-                spec = specs.get(values[0])
-                shape = _carried(spec) if spec else ""
+                shape = edge_words(values[:1], specs)
                 for _ in values:
                     dot.edge(edge.source, edge.target, label=text(shape) if shape else None)
-
-
-def _carried(spec: Spec) -> str:
-    """The label of an edge: a shape, or the class of a value that is not a tensor."""
-    if isinstance(spec, OpaqueSpec):
-        return visible(spec.type)
-    return shape_words(spec.shape) if spec.shape else ""

@@ -14,8 +14,10 @@ from nodescope.ir.graph import Graph, Node
 from nodescope.ir.scopes import ancestors, is_within
 from nodescope.registry import did_you_mean
 
-Expand = Literal["all", "fit"] | int
-"""The number of levels of open scopes; ``"fit"`` opens what fits, ``"all"`` every scope."""
+Expand = Literal["all", "fit"] | int | frozenset[str]
+"""The number of levels of open scopes, or their paths; ``"fit"`` opens what fits, ``"all"`` every
+scope.
+"""
 
 FIRST_ROWS = 48
 """``"fit"`` opens scopes level by level while at most this many nodes and scopes are shown."""
@@ -32,6 +34,8 @@ def opened(graph: Graph, expand: Expand, scope: str = "") -> frozenset[str]:
     if expand == "all":
         return frozenset(tree) - {""}
     around = {scope, *ancestors(scope)} - {""} if scope else set()
+    if isinstance(expand, frozenset):
+        return frozenset(around | (expand & set(tree)))
     if expand != "fit":
         deepest = expand + (scope.count("/") + 1 if scope else 0)
         return frozenset(around | {path for path in tree if path and path.count("/") < deepest})

@@ -19,12 +19,13 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
 
 import msgspec
 
 from nodescope.errors import ExportError, NodescopeError, RecordingError
 from nodescope.export import Engine, Theme, export
+from nodescope.export.folding import Expand
 from nodescope.processes import own_command, own_environment, refused
 from nodescope.record.recording import Recording
 
@@ -61,9 +62,10 @@ def export_isolated(
     *,
     engine: Engine = "page",
     theme: Theme = "light",
-    expand: Literal["all", "fit"] | int = "fit",
+    expand: Expand = "fit",
     scope: str = "",
     step: int | None = None,
+    format: str | None = None,
     limits: Limits = Limits(),  # noqa: B008 (a constant)
     tell: Callable[[str], None] = lambda text: None,
 ) -> None:
@@ -71,12 +73,13 @@ def export_isolated(
 
     Args:
         recording: The recording's file.
-        out: Its suffix names the format.
+        out: Its suffix names the format, if ``format`` does not.
         engine: The layout engine.
         theme: The colours.
         expand: Which scopes are open, as in `ExportOptions`.
         scope: Only the contents of this scope are drawn; ``""``: everything.
         step: The training step at whose end the graph is drawn; None: its latest state.
+        format: The name of the format; None: by the suffix.
         limits: The limits of the export.
         tell: Called every two seconds with the current activity and its duration in seconds.
 
@@ -85,9 +88,13 @@ def export_isolated(
         RecordingError: The recording cannot be read.
     """
     at_step = () if step is None else ("--step", str(step))
+    named = () if format is None else ("--format", format)
+    paths = sorted(expand) if isinstance(expand, frozenset) else ()
+    opened = [f"--open={path}" for path in paths]
+    depth = "listed" if isinstance(expand, frozenset) else str(expand)
     command = own_command(
         "nodescope.export.isolated", "--engine", engine, "--theme", theme,
-        "--expand", str(expand), f"--scope={scope}", *at_step,
+        "--expand", depth, *opened, f"--scope={scope}", *at_step, *named,
         "--memory", str(limits.memory_bytes), "--",
         os.path.abspath(recording), os.path.abspath(out),
     )  # fmt: skip
@@ -176,7 +183,9 @@ def main() -> int:
     parser.add_argument("--engine", required=True)
     parser.add_argument("--theme", required=True)
     parser.add_argument("--expand", default="fit")
+    parser.add_argument("--open", action="append", default=[])
     parser.add_argument("--scope", default="")
+    parser.add_argument("--format", default=None)
     parser.add_argument("--step", type=int, default=None)
     parser.add_argument("--memory", type=int, required=True)
     parser.add_argument("recording", type=Path)
@@ -193,9 +202,10 @@ def main() -> int:
             options.out,
             engine=options.engine,
             theme=options.theme,
-            expand=int(options.expand) if options.expand.isdecimal() else options.expand,
+            expand=_expand(options.expand, options.open),
             scope=options.scope,
             step=options.step,
+            format=options.format,
         )
     except NodescopeError as error:
         unreadable = isinstance(error, RecordingError)
@@ -203,6 +213,12 @@ def main() -> int:
     except MemoryError:
         return -signal.SIGABRT
     return 0
+
+
+def _expand(depth: str, paths: list[str]) -> Expand:
+    if depth == "listed":
+        return frozenset(paths)
+    return int(depth) if depth.isdecimal() else "all" if depth == "all" else "fit"
 
 
 def _limit(memory_bytes: int) -> None:

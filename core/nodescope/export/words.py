@@ -18,6 +18,8 @@ def visible(text: str, *, most: int = _LONGEST) -> str:
     """Text for a picture: control and direction characters become code points, long text is cut."""
     if len(text) > most:
         text = f"{text[: most - 1]}…"
+    if text.isprintable():  # as nearly all text is: none of the categories below
+        return text
     # Cc, Cf, Cs: controls, format characters such as RTL override, lone surrogates.
     # Cn holds U+FFFE and U+FFFF, which XML forbids; Zl and Zp are line breaks.
     hidden = {"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"}

@@ -77,7 +77,7 @@ def test_what_it_does_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("name", "kind", "text"),
     [
-        ("graph.png", ExportError, "no export format"),
+        ("graph.gif", ExportError, "no export format"),
         ("none/graph.svg", ExportError, "cannot write"),
     ],
 )
