@@ -17,7 +17,7 @@ from nodescope.engine.numpy_functions import refused, ufuncs
 from nodescope.engine.numpy_functions.writing import into
 from nodescope.engine.run import apply
 from nodescope.engine.source import where
-from nodescope.engine.tensor import NO_ATTRS, Tensor, operand, weak
+from nodescope.engine.tensor import NO_ATTRS, Tensor, operand, operands
 from nodescope.errors import UnsupportedError
 from nodescope.ops.op import Op
 from nodescope.registry import did_you_mean
@@ -38,13 +38,13 @@ def bound(op: Op) -> Callable[..., Tensor]:
                 inputs, attrs = bind(*args, **kwargs)
             except TypeError as error:
                 raise _wrong_arguments(op.name, error) from None
-        operands = tuple(operand(value) for value in inputs)
-        for value, operand_ in zip(inputs, operands, strict=True):
-            if operand_ is None:
-                raise UnsupportedError(
-                    f"{op.name}: cannot take a {type(value).__name__}", source=where()
-                )
-        return apply(op, weak(operands), attrs)
+        given = operands(inputs)
+        if given is None:
+            wrong = next(value for value in inputs if operand(value) is None)
+            raise UnsupportedError(
+                f"{op.name}: cannot take a {type(wrong).__name__}", source=where()
+            )
+        return apply(op, given, attrs)
 
     function.__name__ = function.__qualname__ = op.name
     return function
@@ -53,10 +53,8 @@ def bound(op: Op) -> Callable[..., Tensor]:
 def _array_ufunc(self: Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
     op = UFUNCS.get(ufunc)
     if method == "__call__" and op is not None and not kwargs:
-        operands = tuple(value if value.__class__ is Tensor else operand(value) for value in inputs)
-        if None in [operand_ if operand_ is None else 0 for operand_ in operands]:
-            return NotImplemented
-        return apply(op, weak(operands), NO_ATTRS)
+        given = operands(inputs)
+        return NotImplemented if given is None else apply(op, given, NO_ATTRS)
     return ufuncs.called(op, ufunc, method, inputs, kwargs, _not_traced)
 
 

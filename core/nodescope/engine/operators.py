@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine.run import apply, binary, operator_of, operators
+from nodescope.engine.run import NUMBERS, apply, binary, operator_of, operators
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, check_dtype, operand
 from nodescope.errors import DtypeError, IndexTypeError, NodescopeError, UnsupportedError
@@ -28,6 +28,15 @@ _RESHAPE, _ASTYPE, _COPY = ops.get("reshape"), ops.get("astype"), ops.get("copy"
 
 
 def _getitem(self: Tensor, index: Any) -> Tensor:
+    kind = index.__class__
+    if kind is int or (kind is slice and _is_plain(index)):
+        return apply(_GETITEM, (self,), {"index": (index,)})
+    if kind is tuple:
+        for item in index:
+            if item.__class__ is not int and not (item.__class__ is slice and _is_plain(item)):
+                break
+        else:
+            return apply(_GETITEM, (self,), {"index": index})
     template, arrays = index_template(index)
     return apply(_GETITEM, (self, *arrays), {"index": template})
 
@@ -39,16 +48,23 @@ def index_template(index: Any) -> tuple[tuple[Any, ...], list[Tensor]]:
     return tuple(_index_item(item, arrays) for item in items), arrays
 
 
+def _is_plain(index: slice) -> bool:
+    """Whether the bounds of a slice are Python's ints, or None."""
+    for bound in (index.start, index.stop, index.step):
+        if bound is not None and bound.__class__ is not int:
+            return False
+    return True
+
+
 def _index_item(item: Any, arrays: list[Tensor]) -> Any:
     if item is None or item is Ellipsis or item.__class__ is int:
+        return item
+    if item.__class__ is slice and _is_plain(item):
         return item
     if isinstance(item, int) and not isinstance(item, bool):
         return int(item)
     if isinstance(item, slice):
-        bounds = (item.start, item.stop, item.step)
-        if all(bound is None or bound.__class__ is int for bound in bounds):
-            return item
-        return slice(*map(_bound, bounds))
+        return slice(*map(_bound, (item.start, item.stop, item.step)))
     if isinstance(item, np.integer):
         return int(item)
     if isinstance(item, bool | list | tuple):
@@ -158,7 +174,12 @@ def _copy(self: Tensor, order: str = "C") -> Tensor:
 
 
 def _right(op: Op) -> Callable[[Tensor, Any], Tensor]:
-    return lambda self, other: binary(op, other, self)
+    def operator(self: Tensor, other: Any) -> Tensor:
+        if other.__class__ in NUMBERS and self.data.dtype.kind != "V":
+            return apply(op, (other, self), NO_ATTRS)
+        return binary(op, other, self)  # type: ignore[no-any-return]
+
+    return operator
 
 
 def _unary(op: Op) -> Callable[[Tensor], Tensor]:

@@ -43,6 +43,9 @@ _slow: Run | None = None
 # Set during an unobserved step: receives an op that raised, with its inputs, attributes and error.
 _on_raise: Callable[[Op, tuple[Any, ...], Attrs, Exception], None] | None = None
 
+NUMBERS = frozenset((int, float))
+"""Numbers that are operands as they are; beside bfloat16, see `nodescope.engine.tensor.weak`."""
+
 operators: dict[str, Op] = {}
 """The binary operators that are methods of `Tensor`, by method name."""
 
@@ -84,7 +87,7 @@ def run(op: Op, inputs: tuple[Any, ...], attrs: Attrs, recording: bool) -> Tenso
         else:
             arrays.append(value)
     try:
-        data = op.impl(*arrays, **attrs)
+        data = op.impl(*arrays, **attrs) if attrs else op.impl(*arrays)
     except Exception as error:
         raise _raised(op, inputs, attrs, error) from cause(error)
     if data.__class__ is not _ndarray:
@@ -196,6 +199,8 @@ def operator_of(op: Op) -> Callable[[Tensor, Any], Tensor]:
             else:
                 result.edge = None
             return result
+        if other.__class__ in NUMBERS and self.data.dtype.kind != "V":
+            return apply(op, (self, other), NO_ATTRS)
         return binary(op, self, other)  # type: ignore[no-any-return]
 
     return operator

@@ -11,7 +11,7 @@ are added to the class by `engine.operators`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -476,11 +476,28 @@ def listed(data: Any, dtype: Any = None) -> Array:
         ) from None
 
 
+def operands(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The operands for values of any kind, see `operand` and `weak`; None if one has none."""
+    given = []
+    for value in inputs:
+        if value.__class__ is not Tensor:
+            value = operand(value)
+            if value is None:
+                return None
+        given.append(value)
+    return weak(tuple(given))
+
+
 def weak(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Python floats beside bfloat16 as bfloat16 constants; NumPy would make both float32.
 
     Ops called by the user pass through here; gradient rules do not, and so keep precision.
     """
+    for value in inputs:
+        if value.__class__ is float:
+            break
+    else:
+        return inputs
     dtype = None
     for value in inputs:
         if value.__class__ is Tensor and value.data.dtype.kind == "V":

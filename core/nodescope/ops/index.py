@@ -28,7 +28,7 @@ def _fill(index: Index, arrays: tuple[Array, ...]) -> Index:
 
 
 def _getitem(x: Array, *arrays: Array, index: Index) -> Array:
-    return x[_fill(index, arrays)]
+    return x[_fill(index, arrays) if arrays else index]
 
 
 def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
@@ -114,7 +114,7 @@ def _index_add(ct: Array, *arrays: Array, index: Index, shape: tuple[int, ...]) 
         np.add.at(total, _fill(index, arrays), ct)
     else:
         # Slices and masks name each element once: plain assignment is exact and much faster.
-        total[_fill(index, arrays)] = ct
+        total[_fill(index, arrays) if arrays else index] = ct
         if arrays:
             total += 0  # as by adding: no zero is negative
     return total

@@ -14,6 +14,7 @@ import numpy as np
 from nodescope.errors import DtypeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
+from nodescope.ops.dtypes import name_of
 from nodescope.ops.op import Array, Infer, Op, Operand, Rule, Sample, one_per_input
 from nodescope.ops.rules import backwards, products_before, restore
 from nodescope.ops.shapes import Axis, axes, count, reduced
@@ -43,6 +44,27 @@ def _bind_ddof(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     inputs, attrs = _bind(a, axis, dtype, out, keepdims)
     return inputs, {**attrs, "ddof": ddof}
+
+
+_add: Any = np.add.reduce
+
+
+def _reducing(ufunc: np.ufunc, dtype: Any = None) -> Callable[..., Any]:
+    """What `numpy.sum` and others compute, without the way there, which takes as long."""
+    reduce: Any = ufunc.reduce
+
+    def impl(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+        return reduce(x, axis, dtype, None, keepdims)
+
+    return impl
+
+
+def _mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """`numpy.mean`; for the usual dtypes by the same two calls."""
+    if x.__class__ is not np.ndarray or x.dtype.char not in "fd" or not x.size:
+        return np.mean(x, axis=axis, keepdims=keepdims)
+    total = np.asarray(_add(x, axis, None, None, keepdims))
+    return np.true_divide(total, np.intp(x.size // total.size), out=total, casting="unsafe")
 
 
 def as_axis(axis: Any) -> Axis:
@@ -157,7 +179,7 @@ def _prod_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> 
 
 def _extreme_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool) -> Any:
     # Ties share the cotangent, so that the sum over the elements is exact.
-    hit = F.astype(F.equal(x, restore(F, out, x.shape, axis, keepdims)), dtype=x.dtype.name)
+    hit = F.astype(F.equal(x, restore(F, out, x.shape, axis, keepdims)), dtype=name_of(x.dtype))
     share = F.divide(hit, F.sum(hit, axis=axis, keepdims=True))
     return F.multiply(restore(F, ct, x.shape, axis, keepdims), share)
 
@@ -209,21 +231,21 @@ def _floats_only(name: str) -> Callable[[np.dtype[Any]], Any]:
     return dtype
 
 
-_reduction("sum", np.sum, _sum_vjp, _summed, (np.sum,))
-_reduction("prod", np.prod, _prod_vjp, _summed, (np.prod,), samples=_zeros_too)
-_reduction("mean", np.mean, _mean_vjp, _averaged, (np.mean,))
+_reduction("sum", _reducing(np.add), _sum_vjp, _summed, (np.sum,))
+_reduction("prod", _reducing(np.multiply), _prod_vjp, _summed, (np.prod,), samples=_zeros_too)
+_reduction("mean", _mean, _mean_vjp, _averaged, (np.mean,))
 _reduction(
-    "max", np.max, _extreme_vjp, lambda d: d, (np.max, np.amax), _bind_no_dtype,
+    "max", _reducing(np.maximum), _extreme_vjp, lambda d: d, (np.max, np.amax), _bind_no_dtype,
     nonempty=True, smooth=False,
 )  # fmt: skip
 _reduction(
-    "min", np.min, _extreme_vjp, lambda d: d, (np.min, np.amin), _bind_no_dtype,
+    "min", _reducing(np.minimum), _extreme_vjp, lambda d: d, (np.min, np.amin), _bind_no_dtype,
     nonempty=True, smooth=False,
 )  # fmt: skip
 _reduction("var", np.var, _var_vjp, _spread_of, (np.var,), _bind_ddof, ddof=0)
 _reduction("std", np.std, _std_vjp, _spread_of, (np.std,), _bind_ddof, ddof=0)
-_reduction("any", np.any, None, lambda d: bool, (np.any,), _bind_no_dtype)
-_reduction("all", np.all, None, lambda d: bool, (np.all,), _bind_no_dtype)
+_reduction("any", _reducing(np.logical_or, bool), None, lambda d: bool, (np.any,), _bind_no_dtype)
+_reduction("all", _reducing(np.logical_and, bool), None, lambda d: bool, (np.all,), _bind_no_dtype)
 _reduction(
     "logsumexp", _logsumexp, _logsumexp_vjp, _floats_only("logsumexp"), (), _bind_no_dtype,
     nonempty=True,

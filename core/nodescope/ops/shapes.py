@@ -5,6 +5,7 @@ Invariant: pure functions of specs; they agree exactly with NumPy, including siz
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -136,4 +137,6 @@ def reduced(
 
 def count(shape: tuple[int, ...], axis: Axis) -> int:
     """The number of elements that one output element of a reduction depends on."""
-    return int(np.prod([shape[i] for i in axes("reduction", axis, len(shape))], dtype=np.int64))
+    return math.prod(
+        shape if axis is None else [shape[i] for i in axes("reduction", axis, len(shape))]
+    )

@@ -39,6 +39,12 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
         create_graph=create_graph,
         keep=retain_graph or create_graph,
     )
+    if not traced:
+        for leaf, ct in gradients.values():
+            before = leaf.grad
+            array = separate(np.asarray(ct), seen) if before is None else np.add(before.data, ct)
+            leaf.grad = make(np.asarray(array))
+        return
     tracer = dispatch_mode.observer()
     # Adding to the gradient of an earlier backward pass is part of this one.
     place = contextlib.nullcontext(_nowhere) if tracer is None else tracer.backward()
@@ -46,13 +52,7 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
         for leaf, ct in gradients.values():
             differentiate(leaf)
             before = leaf.grad
-            if before is None:
-                total = separate(ct if traced else np.asarray(ct), seen)
-                total = total if traced else make(total)
-            elif traced:
-                total = before + ct
-            else:
-                total = make(np.asarray(np.add(before.data, ct)))
+            total = separate(ct, seen) if before is None else before + ct
             leaf.grad = total
             if tracer is not None:
                 tracer.pair(leaf, total)
@@ -89,7 +89,7 @@ def start(
                 source=where(),
                 hint="reduce it to a scalar, or pass gradient=",
             )
-        return None if traced else np.ones((), root.dtype)
+        return None if traced else np.array(1, root.dtype)
     seed = operand(gradient)
     if seed.__class__ is not Tensor:
         seed = make(np.array(gradient, root.dtype))

@@ -23,7 +23,7 @@ from nodescope.engine.numpy_functions.base import (
 )
 from nodescope.engine.numpy_functions.layout import ravel, reshape
 from nodescope.engine.operators import index_template
-from nodescope.engine.tensor import Tensor, operand
+from nodescope.engine.tensor import Tensor, operand, operands
 from nodescope.ops.shapes import axes
 
 
@@ -168,9 +168,9 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
         return call("nonzero", tensor_of(condition))
     if x is None or y is None:
         raise shape_error("np.where: takes one argument or three")
-    parts = [operand(operand_) for operand_ in (condition, x, y)]
-    if None in [part if part is None else 0 for part in parts]:
-        parts = [tensor_of(operand_) for operand_ in (condition, x, y)]
+    parts = operands((condition, x, y))
+    if parts is None:
+        parts = tuple(tensor_of(part) for part in (condition, x, y))
     return call("where", *parts)
 
 

@@ -36,7 +36,7 @@ def _parts(
     arrays: Any, dtype: Any, out: Any, name: str, casting: Any = "same_kind"
 ) -> list[Tensor]:
     refuse_out(f"np.{name}", out)
-    tensors = [tensor_of(array) for array in arrays]
+    tensors = [array if array.__class__ is Tensor else tensor_of(array) for array in arrays]
     if not tensors:
         raise shape_error(f"np.{name}: needs at least one array")
     if dtype is None:
