@@ -37,6 +37,10 @@ test("problems stay when nodescope ends", async () => {
   store.runsChanged([runInfo()]);
   store.receive([snapshot({ seq: 9, nodes: [node(2, "log")], node_seqs: [1] })]);
   await settled();
+  // The server has the first picture to send before.
+  expect(problems()).toBeUndefined();
+  store.first.arrived();
+  await settled();
   expect(problems()?.rows).toEqual([PROBLEM]);
 
   answers = () => Promise.reject(new LineError("nodescope has ended"));

@@ -70,14 +70,20 @@ export const NO_REPEATS: Repeats = {
   operations: () => [],
 };
 
-/** Linear in nodes and edges, times the depth of scopes for edges between them. */
+/**
+ * Linear in nodes and edges, times the depth of scopes for edges between them.
+ *
+ * Args:
+ *   known: The stacks, if they have been found before.
+ */
 export function findRepeats(
   nodes: readonly (ScopedNode | undefined)[],
   held: (index: number) => Held,
+  known?: readonly Stack[],
 ): Repeats {
+  if (known?.length === 0) return NO_REPEATS;
   const tree = scopeTree(nodes, held);
-  const classes = classify(tree);
-  const stacks = tree.scopes.flatMap((scope) => stacksIn(tree, scope, classes));
+  const stacks = known ?? stacksAmong(tree);
   if (stacks.length === 0) return NO_REPEATS;
   const stackOf = new Map(
     stacks.flatMap((stack) => stack.members.map((path) => [path, stack] as const)),
@@ -92,7 +98,7 @@ export function findRepeats(
       const b = scopeAt(to);
       const producer = tree.producer.get(value);
       if (producer === undefined || !holds(tree, a, producer)) {
-        return b.outside[a.outside.indexOf(value)];
+        return outsideOf(tree, b)[outsideOf(tree, a).indexOf(value)];
       }
       const twin = tree.order[tree.place[producer]! - a.start + b.start];
       return nodes[twin ?? -1]?.outputs[nodes[producer]!.outputs.indexOf(value)];
@@ -109,6 +115,11 @@ export function findRepeats(
   };
 }
 
+function stacksAmong(tree: ScopeTree): Stack[] {
+  const classes = classify(tree);
+  return tree.scopes.flatMap((scope) => stacksIn(tree, scope, classes));
+}
+
 interface Scope {
   readonly path: string;
   readonly index: number;
@@ -117,8 +128,8 @@ interface Scope {
   /** Its operations are `order[start]` to `order[end - 1]`. */
   start: number;
   end: number;
-  /** Values that its operations read from outside, in the order of first use. */
-  outside: number[];
+  /** Values that its operations read from outside, in the order of first use, if looked at. */
+  outside: readonly number[] | undefined;
 }
 
 interface ScopeTree {
@@ -146,18 +157,20 @@ function scopeTree(
     const known = at.get(path);
     if (known !== undefined) return scopes[known]!;
     const around = path === "" ? undefined : scopeFor(parentScope(path));
-    const scope = { path, index: scopes.length, items: [], start: 0, end: 0, outside: [] };
+    const scope = { path, index: scopes.length, items: [], start: 0, end: 0, outside: undefined };
     at.set(path, scope.index);
     scopes.push(scope);
     around?.items.push(-1 - scope.index);
     return scope;
   };
   const producer = new Map<number, number>();
-  scopeFor("");
+  let last = scopeFor("");
   nodes.forEach((node, index) => {
     if (node === undefined) return;
     for (const value of node.outputs) if (!producer.has(value)) producer.set(value, index);
-    if (held(index) === undefined) scopeFor(node.scope).items.push(index);
+    if (held(index) !== undefined) return;
+    if (node.scope !== last.path) last = scopeFor(node.scope);
+    last.items.push(index);
   });
   const order: number[] = [];
   const place = new Int32Array(nodes.length).fill(-1);
@@ -188,7 +201,20 @@ function holds(tree: ScopeTree, scope: Scope, node: number): boolean {
 
 /** The values that an item reads: of a scope, those from outside of it. */
 function readBy(tree: ScopeTree, item: number): readonly number[] {
-  return item < 0 ? tree.scopes[-1 - item]!.outside : tree.nodes[item]!.inputs;
+  return item < 0 ? outsideOf(tree, tree.scopes[-1 - item]!) : tree.nodes[item]!.inputs;
+}
+
+function outsideOf(tree: ScopeTree, scope: Scope): readonly number[] {
+  if (scope.outside !== undefined) return scope.outside;
+  const values = new Set<number>();
+  for (let at = scope.start; at < scope.end; at++) {
+    for (const value of tree.nodes[tree.order[at]!]!.inputs) {
+      const producer = tree.producer.get(value);
+      if (producer === undefined || !holds(tree, scope, producer)) values.add(value);
+    }
+  }
+  scope.outside = [...values];
+  return scope.outside;
 }
 
 /**

@@ -4,13 +4,13 @@
  * Invariant: at most one request is running and one waiting (the newest); scenes arrive in order.
  */
 
+import type { Stack } from "@/base/repeats";
+import { packed } from "@/layout/posted";
 import {
   type FirstPicture,
   type LayoutReply,
   type LayoutRequest,
   LayoutSession,
-  plainNode,
-  plainValue,
 } from "@/layout/session";
 import type { LayoutNode, LayoutValue, Scene } from "@/layout/types";
 
@@ -42,13 +42,14 @@ export class LayoutClient {
     this.engine = (allowWorker ? this.startWorker() : undefined) ?? this.inPlace();
   }
 
-  setGraph(nodes: readonly LayoutNode[], values: Iterable<LayoutValue>, version: number): void {
-    this.graph = {
-      kind: "graph",
-      version,
-      nodes: nodes.map(plainNode),
-      values: Array.from(values, plainValue),
-    };
+  /** `stacks`: those of the graph, if they are known. */
+  setGraph(
+    nodes: readonly LayoutNode[],
+    values: ReadonlyMap<number, LayoutValue>,
+    version: number,
+    stacks?: readonly Stack[],
+  ): void {
+    this.graph = { kind: "graph", version, graph: packed(nodes, values), stacks };
     this.engine.post(this.graph);
   }
 

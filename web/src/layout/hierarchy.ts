@@ -124,10 +124,21 @@ function heldBy(node: LayoutNode): Held {
   return node.role === "parameter" || node.role === "buffer" ? "parameter" : "data";
 }
 
-/** Builds the tree. Linear in nodes and edges, times the depth of scopes for edges between them. */
+/** Args: stacks: Those of the nodes, if they are known. */
+export function repeatsOf(nodes: readonly LayoutNode[], stacks?: readonly Stack[]): Repeats {
+  return findRepeats(nodes, (index) => heldBy(nodes[index]!), stacks);
+}
+
+/**
+ * Builds the tree. Linear in nodes and edges, times the depth of scopes for edges between them.
+ *
+ * Args:
+ *   repeats: Those of the nodes, if they are known.
+ */
 export function buildHierarchy(
   nodes: readonly LayoutNode[],
   values: ReadonlyMap<number, LayoutValue>,
+  repeats: Repeats = repeatsOf(nodes),
 ): Hierarchy {
   const indexOf = new Map(nodes.map((node, index) => [node.id, index]));
   const producerOf = new Map<number, number>();
@@ -138,11 +149,15 @@ export function buildHierarchy(
     const slash = scope.indexOf("/");
     return COLUMN_NAMES.get(slash < 0 ? scope : scope.slice(0, slash)) ?? COLUMN_FORWARD;
   };
-  const column = Int32Array.from(nodes, (node) => columnOf(node.scope));
+  const columns = new Map<string, number>();
+  const column = Int32Array.from(nodes, ({ scope }) => {
+    const known = columns.get(scope) ?? columnOf(scope);
+    columns.set(scope, known);
+    return known;
+  });
   const readers = readersOf(nodes, producerOf);
   const groups: Group[] = [newGroup(0, "", -1, COLUMN_FORWARD)];
   const groupAt = new Map<string, number>([["", 0]]);
-  const repeats = findRepeats(nodes, (index) => heldBy(nodes[index]!));
   const newGroupIn = (parent: number, path: string, stack: Stack | undefined): number => {
     const index = groups.length;
     groups.push(newGroup(index, path, parent, columnOf(path), stack, groups[parent]!));

@@ -4,18 +4,21 @@
  * Invariant: a scene belongs to the version of the graph that it names.
  */
 
+import type { Stack } from "@/base/repeats";
 import { composeScene } from "@/layout/compose";
-import { buildHierarchy } from "@/layout/hierarchy";
+import { buildHierarchy, repeatsOf } from "@/layout/hierarchy";
 import { NestedLayout } from "@/layout/nested";
-import type { LayoutNode, LayoutValue, Scene } from "@/layout/types";
+import { type PostedGraph, unpacked } from "@/layout/posted";
+import type { Scene } from "@/layout/types";
 import { unfold, type Window } from "@/layout/unfolding";
 
 export type LayoutRequest =
   | {
       readonly kind: "graph";
       readonly version: number;
-      readonly nodes: readonly LayoutNode[];
-      readonly values: readonly LayoutValue[];
+      readonly graph: PostedGraph;
+      /** The stacks of scopes that are alike, if they are known. */
+      readonly stacks: readonly Stack[] | undefined;
     }
   | {
       readonly kind: "layout";
@@ -48,8 +51,9 @@ export class LayoutSession {
 
   handle(request: LayoutRequest): LayoutReply | undefined {
     if (request.kind === "graph") {
-      const values = new Map(request.values.map((value) => [value.id, value]));
-      this.layout = new NestedLayout(buildHierarchy(request.nodes, values));
+      const { nodes, values } = unpacked(request.graph);
+      const repeats = repeatsOf(nodes, request.stacks);
+      this.layout = new NestedLayout(buildHierarchy(nodes, values, repeats));
       this.version = request.version;
       return undefined;
     }
@@ -67,26 +71,4 @@ export class LayoutSession {
       return { kind: "failed", ticket, message: `The graph could not be laid out: ${message}` };
     }
   }
-}
-
-/** A node with only the fields that the layout reads: a store's proxies cannot be posted. */
-export function plainNode(node: LayoutNode): LayoutNode {
-  return {
-    id: node.id,
-    label: node.label,
-    op: node.op,
-    family: node.family,
-    role: node.role,
-    scope: node.scope,
-    phase: node.phase,
-    inputs: [...node.inputs],
-    outputs: [...node.outputs],
-    detail: node.detail,
-    forward: node.forward,
-    control: node.control === undefined ? undefined : [...node.control],
-  };
-}
-
-export function plainValue(value: LayoutValue): LayoutValue {
-  return { id: value.id, shape: [...value.shape], bytes: value.bytes, type: value.type };
 }

@@ -8,6 +8,7 @@ import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { inWords } from "@/store/history/why";
+import { pictured } from "@/store/page/first_picture";
 import { answered, createQuery } from "@/store/page/query";
 import { lossEnding, outcomeOf } from "@/store/page/recordings_list";
 import type { Store } from "@/store/page/store";
@@ -28,7 +29,7 @@ export function createProblems(store: Store): () => ProblemList | undefined {
     "problems",
     (): GetProblems | undefined => {
       const run = store.runId();
-      const readable = (store.model()?.seq ?? 0) > 0;
+      const readable = pictured(store) && (store.model()?.seq ?? 0) > 0;
       return run === undefined || !readable ? undefined : { type: "get_problems", run };
     },
     beat,

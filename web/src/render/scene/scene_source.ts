@@ -94,7 +94,8 @@ export class SceneSource {
         (before.nodes.length > 0 && graph.nodes[0]?.name !== before.nodes[0]?.name));
     this.graph = graph;
     if (another) this.chosenFor = 0;
-    if (another || !this.started) this.layOut();
+    const none = before === undefined || before.nodes.length === 0;
+    if (another || none || !this.started) this.layOut();
     else if (this.growth === undefined) {
       this.growth = setTimeout(() => this.layOut(), GROWTH_MS);
       this.listener.busy();
@@ -143,19 +144,21 @@ export class SceneSource {
     if (graph === undefined) return;
     this.started = true;
     this.version++;
-    this.hierarchies.set(this.version, buildHierarchy(graph.nodes, graph.values));
-    this.client.setGraph(graph.nodes, graph.values.values(), this.version);
+    const { nodes, values, repeats } = graph;
+    this.client.setGraph(nodes, values, this.version, repeats?.stacks);
     const count = graph.nodes.length;
     const first = count > GROWN * this.chosenFor ? this.first?.() : undefined;
     if (first !== undefined) this.chosenFor = count;
     this.client.request(this.open, first);
+    // While the worker works.
+    this.hierarchies.set(this.version, buildHierarchy(nodes, values, repeats));
   }
 
   /** Other shapes in the same picture: nothing moves. */
   private respecify(graph: GraphModel): void {
     const scene = this.shown;
     if (scene === undefined || !this.hierarchies.has(this.version)) return;
-    const hierarchy = buildHierarchy(graph.nodes, graph.values);
+    const hierarchy = buildHierarchy(graph.nodes, graph.values, graph.repeats);
     this.hierarchies.set(this.version, hierarchy);
     if (scene.version !== this.version) return;
     this.listener.respecified(new SceneModel(hierarchy, withBytes(scene, hierarchy)));

@@ -55,6 +55,8 @@ export interface GraphModel {
   readonly version: number;
   /** Unchanged while only shapes and dtypes change; without it, `nodes` tells. */
   readonly structure?: object;
+  /** Scopes that are alike, if that is known; operations by their places in `nodes`. */
+  readonly repeats?: Repeats | undefined;
 }
 
 /** Bits of `NodeStates.flags`, as on the wire. */

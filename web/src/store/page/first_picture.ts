@@ -11,8 +11,20 @@ import { type Accessor, createSignal } from "solid-js";
 import { firstOpen, type Tree } from "@/store/run/tree";
 
 const GUESSED_ROWS = 48;
-/** The outline waits so long for the picture. */
+/** The outline waits so long for the picture, and so much longer for each node. */
 const LONGEST_WAIT_MS = 1500;
+const WAIT_PER_NODE_MS = 0.05;
+
+/**
+ * Whether there is a picture, or nothing to draw: only then is the server asked for what reads
+ * through the whole recording.
+ */
+export function pictured(store: {
+  readonly first: FirstPicture;
+  model(): { readonly graph: { readonly count: number } } | undefined;
+}): boolean {
+  return store.first.there() || store.model()?.graph.count === 0;
+}
 
 export class FirstPicture {
   /** Whether the layout may choose. */
@@ -47,7 +59,8 @@ export class FirstPicture {
   begin(tree: Tree): void {
     if (this.begun || !this.choosing()) return;
     this.begun = true;
-    setTimeout(() => this.arrived(), LONGEST_WAIT_MS);
+    const wait = LONGEST_WAIT_MS + WAIT_PER_NODE_MS * tree.root.members.length;
+    setTimeout(() => this.arrived(), wait);
     this.open(firstOpen(tree, GUESSED_ROWS), false);
   }
 

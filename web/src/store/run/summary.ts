@@ -6,6 +6,7 @@
 
 import { type Accessor, createEffect, createSignal, on, onCleanup } from "solid-js";
 import { formatCount, formatDuration } from "@/base/numbers";
+import { pictured } from "@/store/page/first_picture";
 import type { Store } from "@/store/page/store";
 import { get } from "@/wire/rest";
 import { inWords, type Link } from "@/wire/socket";
@@ -86,7 +87,8 @@ export function createSummary(store: Store): Summing {
   // The last report comes before a run is announced as ended, so it is requested once for each end.
   const question = (): string => {
     const info = store.model()?.info;
-    return info === undefined || !over() ? "" : `${info.id} ${info.state}`;
+    const wanted = info !== undefined && over() && pictured(store);
+    return wanted ? `${info.id} ${info.state}` : "";
   };
   createEffect(
     on(question, (now, before) => {

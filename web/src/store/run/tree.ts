@@ -53,7 +53,8 @@ export interface Row {
 
 /** Args: sectioned: Whether large scopes without structure are divided into sections. */
 export function buildTree(given: RunGraph, sectioned = true): Tree {
-  const holds = (index: number): Held => heldBy(given.nodes[index]);
+  const held = given.nodes.map(heldBy);
+  const holds = (index: number): Held => held[index];
   const scopesOf = sectioned ? sectionScopes(given.nodes, holds) : [];
   const divided = scopesOf.some((scope, id) => scope !== given.nodes[id]?.scope);
   const graph = divided ? inSections(given, scopesOf) : given;
@@ -67,11 +68,17 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
     scopeOf(parentScope(path)).children.push(scope);
     return scope;
   };
+  /** Those around the last node, from outside in: the next one is often in the same. */
+  let around = [root];
+  let inner = root;
   for (const node of graph.nodes) {
     if (node === undefined) continue;
-    scopeOf(node.scope).children.push({ kind: "node", id: node.id, path: node.name });
-    root.members.push(node.id);
-    for (const path of ancestors(node.scope)) scopeOf(path).members.push(node.id);
+    if (inner.path !== node.scope) {
+      around = [root, ...ancestors(node.scope).map(scopeOf)];
+      inner = scopeOf(node.scope);
+    }
+    inner.children.push({ kind: "node", id: node.id, path: node.name });
+    for (const scope of around) scope.members.push(node.id);
   }
   orderByFlow(graph, scopes);
   const repeats = findRepeats(graph.nodes, holds);

@@ -30,7 +30,7 @@ test("the drawing counts as the rest of the page does", () => {
   const shown = new NodeColumns();
   shown.apply(decodeExecutions(executions));
   const tree = buildTree(graph);
-  const drawn = graphModel(graph);
+  const drawn = graphModel(graph, tree);
   const hierarchy = buildHierarchy(drawn.nodes, drawn.values);
   for (const step of [1, 2]) {
     const live = liveState(hierarchy, shown, step);

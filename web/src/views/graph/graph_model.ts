@@ -4,6 +4,7 @@
  * Invariant: pure; the same graph gives the same model.
  */
 
+import type { Repeats } from "@/base/repeats";
 import { leafName } from "@/base/scopes";
 import { familyOf } from "@/render/draw/palette";
 import type { GraphModel, GraphNode, GraphValue } from "@/render/scene/types";
@@ -12,8 +13,9 @@ import type { RunGraph } from "@/store/run/run_model";
 import type { Tree } from "@/store/run/tree";
 import { specFields } from "@/wire/spec";
 
-/** Args: sections: The scopes of nodes, by id, where they are not their own. */
-export function graphModel(graph: RunGraph, sections?: Tree["sections"]): GraphModel {
+/** Args: tree: That of the graph, for the scopes of nodes and for which of these are alike. */
+export function graphModel(graph: RunGraph, tree?: Pick<Tree, "sections" | "repeats">): GraphModel {
+  const sections = tree?.sections;
   const nodes: GraphNode[] = [];
   for (const node of graph.nodes) {
     if (node === undefined) continue;
@@ -37,7 +39,25 @@ export function graphModel(graph: RunGraph, sections?: Tree["sections"]): GraphM
   for (const { value } of graph.values.values()) {
     values.set(value.id, { id: value.id, ...specFields(value.spec) });
   }
-  return { nodes, values, version: graph.version, structure: structureOf(graph, sections) };
+  return {
+    nodes,
+    values,
+    version: graph.version,
+    structure: structureOf(graph, sections),
+    repeats: tree && drawnRepeats(tree.repeats, nodes, graph.nodes.length),
+  };
+}
+
+/** The outline's repeats, with operations by their places in `nodes` instead of by id. */
+function drawnRepeats(repeats: Repeats, nodes: readonly GraphNode[], ids: number): Repeats {
+  const place = new Int32Array(ids).fill(-1);
+  nodes.forEach(({ id }, at) => {
+    place[id] = at;
+  });
+  return {
+    ...repeats,
+    operations: (member) => repeats.operations(member).map((id) => place[id] ?? -1),
+  };
 }
 
 const divided = new WeakMap<object, object>();

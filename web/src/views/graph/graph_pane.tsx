@@ -223,7 +223,7 @@ function Feed(
   createEffect(() => view.setChoosing(store.first.choosing()));
   createEffect(() => {
     const graph = model();
-    if (graph !== undefined) view.setGraph(graphModel(graph, store.tree()?.sections));
+    if (graph !== undefined) view.setGraph(graphModel(graph, store.tree()));
     else view.setGraph({ nodes: [], values: new Map(), version: 0 });
   });
   createEffect(() => view.setExpanded(store.folds().open));
