@@ -1,12 +1,14 @@
 """What `nodescope run` costs PyTorch programs without options: training, each in its own process.
 
 The figure is the time on the clock from the first step to the end of the recording, beside the same
-program alone. The server and the page are left out. Needs PyTorch:
+program alone. The server and the page are left out. Beside it are `torch.profiler` and DebugMode,
+without options, as well. Needs PyTorch:
 ``.venv-torch/bin/python -m bench torch_default``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import statistics
@@ -15,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +27,7 @@ from nodescope.cli.run import kept_by
 
 PROGRAMS: Final = {"gpt2 tiny": 200, "resnet18, evaluated": 40, "mlp, dropout": 1500}
 """With the number of steps."""
+OBSERVERS: Final = ("nodescope run", "torch.profiler", "DebugMode")
 PAIRS: Final = 3
 _ROOT: Final = Path(__file__).resolve().parents[1]
 
@@ -34,7 +38,8 @@ def rows() -> Iterator[Row]:
         yield Row("a PyTorch program", "plain", None, detail="PyTorch is not installed")
         return
     for name in PROGRAMS:
-        pairs = [(_run(name, watched=False), _run(name, watched=True)) for _ in range(PAIRS)]
+        runs = [{way: _run(name, way) for way in ("alone", *OBSERVERS)} for _ in range(PAIRS)]
+        pairs = [(ways["alone"], ways["nodescope run"]) for ways in runs]
         wall = statistics.median(seen["wall"] / free["wall"] for free, seen in pairs)
         cpu = statistics.median(seen["cpu"] / free["cpu"] for free, seen in pairs)
         seen = pairs[-1][1]
@@ -44,10 +49,13 @@ def rows() -> Iterator[Row]:
             detail=f"processor time of all threads {cpu:.2f}; {pairs[0][0]['wall']:.2f} s alone; "
             f"{seen['observed']} of {seen['steps']} steps observed, {seen['fast']} of them in C++",
         )  # fmt: skip
+        for other in OBSERVERS[1:]:
+            ratios = [ways[other]["wall"] / ways["alone"]["wall"] for ways in runs]
+            yield Row(f"{name}, {other} without options", "plain", statistics.median(ratios))
 
 
-def _run(name: str, *, watched: bool) -> dict[str, Any]:
-    call = [sys.executable, "-m", "bench.torch_default", json.dumps([name, watched])]
+def _run(name: str, way: str) -> dict[str, Any]:
+    call = [sys.executable, "-m", "bench.torch_default", json.dumps([name, way])]
     done = subprocess.run(call, check=True, capture_output=True, text=True, cwd=_ROOT)
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
@@ -107,7 +115,20 @@ def _program(name: str) -> None:
             model.train()
 
 
-def _measure(name: str, watched: bool) -> dict[str, Any]:
+def _peer(way: str) -> AbstractContextManager[Any]:
+    """The observer of that name, if it is none of nodescope's."""
+    import torch
+
+    if way == "torch.profiler":
+        return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    if way == "DebugMode":
+        from torch.utils._debug_mode import DebugMode
+
+        return DebugMode()  # type: ignore[no-any-return, no-untyped-call, unused-ignore]
+    return contextlib.nullcontext()
+
+
+def _measure(name: str, way: str) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(1)
@@ -116,7 +137,7 @@ def _measure(name: str, watched: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         run: Any = None
         roads: list[Any] = []
-        if watched:
+        if way == "nodescope run":
             import os
 
             from nodescope.adapters.torch.native_tap import choosing, fast_road
@@ -135,7 +156,8 @@ def _measure(name: str, watched: bool) -> dict[str, Any]:
                       **kept_by(None, None))  # fmt: skip
             run.start()
         start, cpu = time.perf_counter(), time.process_time()
-        _program(name)
+        with _peer(way):
+            _program(name)
         figures["trained"] = time.perf_counter() - start
         if run is not None:
             governed = run.recorder.policy.governed()

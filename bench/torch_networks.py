@@ -6,7 +6,7 @@ Invariant: imported only where PyTorch is installed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import nn
@@ -100,25 +100,42 @@ def gpt2_model() -> nn.Module:
     return _Gpt2(256, 64, 64, 4, 2)
 
 
-def gpt2() -> Callable[[], None]:
+class Training(NamedTuple):
+    """A network, and a step that trains it.
+
+    Attributes:
+        model, inputs: The network, and what it is called with.
+        step: A step.
+    """
+
+    model: nn.Module
+    inputs: Any
+    step: Callable[[], None]
+
+
+def gpt2() -> Training:
     """Two layers, width 64, 8 rows of 64 words."""
     model, words = gpt2_model(), torch.randint(0, 256, (8, 64))
-    return _step(model, lambda: F.cross_entropy(model(words).flatten(0, 1), words.flatten()))
+
+    def loss() -> Any:
+        return F.cross_entropy(model(words).flatten(0, 1), words.flatten())
+
+    return Training(model, words, _step(model, loss))
 
 
-def resnet18() -> Callable[[], None]:
+def resnet18() -> Training:
     """ResNet-18 for pictures of 32 x 32, 4 at a time."""
     model, x, y = resnet18_model(), torch.randn(4, 3, 32, 32), torch.randint(0, 10, (4,))
-    return _step(model, lambda: F.cross_entropy(model(x), y))
+    return Training(model, x, _step(model, lambda: F.cross_entropy(model(x), y)))
 
 
-def mlp() -> Callable[[], None]:
+def mlp() -> Training:
     """Three layers, width 64, 32 rows."""
     model = nn.Sequential(
         nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
     )
     x, y = torch.randn(32, 32), torch.randint(0, 10, (32,))
-    return _step(model, lambda: F.cross_entropy(model(x), y))
+    return Training(model, x, _step(model, lambda: F.cross_entropy(model(x), y)))
 
 
 NETWORKS: Final = {"gpt2 tiny": gpt2, "resnet18": resnet18, "mlp": mlp}

@@ -1,13 +1,15 @@
 """What observing PyTorch costs: training steps of three networks under either tap, per level.
 
 The figures are processor time of the program's thread, everything from tap to recording included.
-Beside them is PyTorch's profiler with shapes and stacks. Needs PyTorch:
-``.venv-torch/bin/python -m bench torch_tap``.
+Beside them are PyTorch's profiler with shapes and stacks, its DebugMode with modules and stacks,
+and TorchLens, which records a forward pass, beside that alone. Needs PyTorch, and TorchLens for
+its rows (``pip install torchlens``): ``.venv-torch/bin/python -m bench torch_tap``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import os
 import statistics
@@ -25,6 +27,9 @@ ROUNDS: Final = 9
 WARM: Final = 5
 """Steps before the first that is timed: the first ones of a run are seen operator by operator."""
 TAPS: Final = ("native", "python")
+PEERS: Final = {
+    "profiler": "torch.profiler, shapes and stacks", "debug": "DebugMode, modules and stacks",
+}  # fmt: skip
 LEVELS_MEASURED: Final[tuple[Level, ...]] = ("graph", "timing", "summary", "values")
 _LIMITS: Final = {
     ("gpt2 tiny", "native", "timing"): (1.25, 1.15),
@@ -48,7 +53,9 @@ def rows() -> Iterator[Row]:
     os.environ[choosing.VARIABLE] = "native"
     choice = choosing.choose()
     for name, make in NETWORKS.items():
-        yield from _network(name, make(), choice.library is not None, choice.reason)
+        training = make()
+        yield from _network(name, training.step, choice.library is not None, choice.reason)
+        yield _torchlens(name, training.model, training.inputs)
 
 
 def _network(name: str, step: Callable[[], object], native: bool, reason: str) -> Iterator[Row]:
@@ -59,14 +66,14 @@ def _network(name: str, step: Callable[[], object], native: bool, reason: str) -
             for tap in taps
             for level in LEVELS_MEASURED
         }
-        within["profiler"] = _profiler
+        within["profiler"], within["debug"] = _profiler, _debug_mode
         contenders = {"plain": step, **dict.fromkeys(within, step)}
         times = paired_times(contenders, rounds=ROUNDS, within=within, budget_s=0.1, warm=WARM)
     plain = times["plain"]
     peers = [f"{tap} {level}" for level in LEVELS_MEASURED for tap in TAPS]
-    for contender in [*peers, "profiler"]:
+    for contender in [*peers, *PEERS]:
         tap, _, level = contender.partition(" ")
-        label = f"{tap} tap, {level}" if level else "torch.profiler, shapes and stacks"
+        label = f"{tap} tap, {level}" if level else PEERS[contender]
         if contender not in times:
             yield Row(f"{name}, {label}", "plain", None, detail=reason)
             continue
@@ -99,3 +106,31 @@ def _profiler() -> Any:
     return torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True, with_stack=True
     )
+
+
+def _debug_mode() -> Any:
+    from torch.utils._debug_mode import DebugMode
+
+    return DebugMode(record_nn_module=True, record_ids=True, record_stack_trace=True)
+
+
+def _torchlens(name: str, model: Any, inputs: Any) -> Row:
+    """A forward pass under TorchLens, which puts hooks of its own into the model."""
+    label = f"{name}, TorchLens, forward"
+    try:
+        torchlens = importlib.import_module("torchlens")
+    except ImportError:
+        return Row(label, "plain forward", None, detail="TorchLens is not installed")
+    import torch
+
+    trace = getattr(torchlens, "trace", None) or torchlens.log_forward_pass
+    with torch.no_grad():
+        times = paired_times(
+            {"plain": lambda: model(inputs), "traced": lambda: trace(model, [inputs])},
+            rounds=min(ROUNDS, 3), budget_s=0,
+        )  # fmt: skip
+    pairs = list(zip(times["traced"].own, times["plain"].own, strict=True))
+    return Row(
+        label, "plain forward", statistics.median(a / b for a, b in pairs),
+        detail=f"plain {statistics.median(times['plain'].own) * 1e3:.2f} ms",
+    )  # fmt: skip
