@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import torch
 from playwright.sync_api import Page, expect
 
 from tests.e2e.conftest import ROOT, Debuggee
 from tests.e2e.test_first_flow import by
+from tests.torch.static_programs import Classifier
 
 Start = Callable[..., Debuggee]
 GPT = ROOT / "samples" / "torch" / "gpt.py"
@@ -21,6 +24,46 @@ def look(page: Page, name: str) -> None:
     page.keyboard.press("Control+k")
     page.keyboard.type(name)
     page.keyboard.press("Enter")
+
+
+@pytest.mark.timeout(600)
+def test_an_exported_program_is_stepped_and_changed(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    saved = tmp_path / "net.pt2"
+    torch.export.save(torch.export.export(Classifier().eval(), (torch.randn(4, 6),)), saved)
+    program = start("open", "--no-browser", "--exit", "--joint", saved)
+    page.goto(program.address)
+    expect(by(page, "state")).to_contain_text("Stopped")
+    expect(by(page, "mode")).to_have_text("exported")
+    # The whole graph is there before anything has run.
+    look(page, "Classifier/softmax")
+    expect(by(page, "inspector-title")).to_contain_text("softmax")
+    by(page, "breakpoint-new").click()
+    by(page, "breakpoint-target").fill("op:softmax_backward")
+    by(page, "breakpoint-target").press("Enter")
+    expect(by(page, "breakpoint-row")).to_have_count(1)
+    by(page, "continue").click()
+    expect(by(page, "inspector-reason")).to_contain_text("softmax_backward")
+
+    # back to the forward pass, and what would be if
+    look(page, "Classifier/body/addmm")
+    page.keyboard.press("e")
+    by(page, "edit-how").select_option("scale")
+    by(page, "edit-number").fill("0.5")
+    by(page, "edit-what-if").click()
+    expect(by(page, "branch-words")).to_contain_text(re.compile(r"\d nodes changed"))
+    page.keyboard.press("Escape")
+    by(page, "step-back").click()
+    expect(by(page, "state")).to_contain_text("In the past")
+    by(page, "back-to-live").click()
+    expect(by(page, "back-to-live")).to_be_disabled()
+    by(page, "step-node").click()
+    expect(by(page, "state")).to_contain_text(re.compile("Stopped.*backward", re.S))
+    by(page, "breakpoint-remove").click()
+    by(page, "continue").click()
+    expect(by(page, "state")).to_contain_text("Finished")
 
 
 @pytest.mark.timeout(600)

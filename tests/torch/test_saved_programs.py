@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import subprocess
@@ -200,3 +201,34 @@ def test_a_program_run_as_a_script_gets_advice(
 ) -> None:
     assert main(["run", str(saved)]) == 2
     assert "nodescope open" in capsys.readouterr().err
+
+
+def test_with_trust_it_is_opened_whatever_it_holds(saved: Path, tmp_path: Path) -> None:
+    """What is more than data is PyTorch's to load."""
+
+    class Arguments:
+        def __reduce__(self) -> Any:
+            return (eval, ("print('unpickled') or {}",))
+
+    def swap(part: str, data: bytes) -> bytes:
+        if not part.startswith("data/sample_inputs"):
+            return data
+        args, _ = torch.load(io.BytesIO(data), weights_only=False)
+        written = io.BytesIO()
+        torch.save((args, Arguments()), written)
+        return written.getvalue()
+
+    path = changed(saved, tmp_path / "net.pt2", swap)
+    with pytest.raises(GraphError, match="pickled"):
+        ns.torch.load(path)
+    commands = tmp_path / "commands"
+    commands.write_text("c\n")
+    ended = subprocess.run(
+        [sys.executable, "-m", "nodescope", "open", str(path), "--trust", "--cli", "-x",
+         str(commands), "--record", str(tmp_path / "run.nscope")],
+        capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert "unpickled" in ended.stdout
+    with Recording.open(tmp_path / "run.nscope") as run:
+        assert len(run.executions()) > 30

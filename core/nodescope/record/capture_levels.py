@@ -80,8 +80,9 @@ class CaptureLevels:
         return None
 
     def keep_whole(self, *, everything: bool, nodes: frozenset[int]) -> None:
-        """From now on, keep every element: of all nodes or of some."""
-        self.everything, self.watched, self.uniform = everything, nodes, False
+        """From now on, keep every element: of all nodes or of some, or of none any more."""
+        self.everything, self.watched = everything, nodes
+        self.uniform = not (everything or nodes or self._by_scope or self._chosen)
 
     def forget(self, nodes: Iterable[Node]) -> None:
         """Forget nodes that were redefined."""

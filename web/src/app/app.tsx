@@ -77,6 +77,13 @@ export interface AppProps {
   onView(view: GraphView | undefined): void;
 }
 
+/** How the program of the run computes, with what that means. */
+const MODES = {
+  compiled: "Compiled functions ran as graphs; each kernel lists the nodes it covers",
+  eager: "Eager: each call runs immediately",
+  exported: "Exported: the whole graph was read from the file; it runs node by node",
+} as const;
+
 export function App(props: AppProps): JSX.Element {
   const { store, ui, preferences } = props;
   const [view, setView] = createSignal<GraphView | undefined>();
@@ -88,6 +95,10 @@ export function App(props: AppProps): JSX.Element {
   const compiled = createMemo(() =>
     (store.model()?.graph.nodes ?? []).some((node) => (node?.graph ?? 0) > 0),
   );
+  const mode = () => {
+    if (compiled()) return "compiled";
+    return store.model()?.info.name.endsWith(".pt2") === true ? "exported" : "eager";
+  };
   const changes = createChanges(store);
   const reasons = createReasons(store, ui);
   const branches = createBranches(store, ui);
@@ -285,13 +296,10 @@ export function App(props: AppProps): JSX.Element {
         <RunSelect store={store} />
         <span
           class="seg mode wide"
-          title={
-            compiled()
-              ? "Compiled functions ran as graphs; each kernel lists the nodes it covers"
-              : "Eager: each call runs immediately"
-          }
+          title={MODES[mode()]}
+          data-testid="mode"
         >
-          <span class="on">{compiled() ? "compiled" : "eager"}</span>
+          <span class="on">{mode()}</span>
         </span>
         <span class="vr wide" aria-hidden="true" />
         <DebuggerBar store={store} />
