@@ -71,7 +71,9 @@ def optimizer_phase(state: ThreadState, path: str) -> Iterator[None]:
 def recompute_phase(state: ThreadState, path: str) -> Iterator[None]:
     """Make the nodes inside recomputed nodes under ``recompute/<path>``."""
     saved = (state.scope, state.phase, state.cursor, state.forward)
-    path = path.removeprefix("recompute").lstrip("/")
+    for outer in ("recompute", "backward"):  # a recomputation belongs to what is computed again
+        if path == outer or path.startswith(outer + "/"):
+            path = path.removeprefix(outer).lstrip("/")
     state.scope, state.phase = join("recompute", path).rstrip("/"), "recompute"
     state.cursor = state.forward = None
     _moved(state)

@@ -18,6 +18,7 @@ from nodescope.adapters.torch.native_tap.observer import NativeTap
 from nodescope.adapters.torch.operations import Operations
 from nodescope.adapters.torch.optimizer_steps import OptimizerSteps
 from nodescope.adapters.torch.places import Place
+from nodescope.adapters.torch.recomputations import Recomputations
 from nodescope.adapters.torch.surroundings import data_loading, function_scopes, thread_starts
 from nodescope.adapters.torch.tap import Tap
 from nodescope.emit.emitter import Emitter
@@ -37,6 +38,7 @@ class TorchAttachment:
         self._modules = ModuleScopes(emitter, self._operations, self._resume)
         self._optimizers = OptimizerSteps(emitter, self._operations)
         self._backward = BackwardPasses(emitter, self._operations)
+        self._recomputations = Recomputations(emitter, self._operations)
         self._ended = False
         choice = choose()
         if choice.told:
@@ -61,6 +63,7 @@ class TorchAttachment:
             stack.enter_context(self._modules.hooked())
             stack.enter_context(self._optimizers.hooked())
             stack.enter_context(self._backward.followed())
+            stack.enter_context(self._recomputations.followed())
             stack.enter_context(data_loading(self._emitter, operations))
             stack.enter_context(function_scopes(self._emitter, operations))
             stack.enter_context(thread_starts(self._enter, self._leave))

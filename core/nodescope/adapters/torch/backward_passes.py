@@ -60,6 +60,7 @@ class BackwardPasses:
         operations = self._operations
         place, state = operations.place, current()
         depth, outer, differentiated = place.depth, place.outer, place.differentiated
+        recomputed, place.recomputed = place.recomputed, None
         saved = (state.scope, state.phase, state.cursor, state.forward)
         place.backward += 1
         place.depth, place.outer, place.differentiated = len(place.modules), None, ()
@@ -71,6 +72,7 @@ class BackwardPasses:
             yield
         finally:
             place.backward -= 1
+            place.recomputed = recomputed
             place.depth, place.outer, place.differentiated = depth, outer, differentiated
             state.scope, state.phase, state.cursor, state.forward = saved
             if operations.road is not None:
@@ -90,6 +92,7 @@ class BackwardPasses:
                 self._emitter.backward_begins(id, root.detach())
         if operations.off:
             return
+        operations.place.unclaimed.clear()  # of the forward pass
         node = self._emitter.node_of(id) if id else None
         scope = "" if node is None else node.scope
         state.phase, state.cursor = "backward", None

@@ -27,11 +27,16 @@ from torch.utils._python_dispatch import (
     _pop_mode,
     _push_mode,
 )
+from torch.utils.checkpoint import CheckpointFunction, _CheckpointFrame, _recomputation_hook
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 __all__ = [
+    "CheckpointFunction",
+    "CheckpointedRegion",
     "FakeTensor",
+    "RecomputationHook",
     "TorchDispatchMode",
+    "add_last_hook",
     "autograd_node",
     "compiling_callback",
     "constant_of",
@@ -39,6 +44,7 @@ __all__ = [
     "data_loader_iterator",
     "fake_mode_of",
     "flat_inputs",
+    "has_last_hook",
     "hint_of",
     "is_composite",
     "is_zero_tensor",
@@ -49,6 +55,7 @@ __all__ = [
     "push_mode",
     "register_optimizer_step_post_hook",
     "register_optimizer_step_pre_hook",
+    "remove_last_hook",
     "schema_of",
     "sequence_number",
     "sequence_of",
@@ -69,6 +76,38 @@ current_mode: Final[Callable[[], Any]] = _get_current_dispatch_mode
 pop_mode: Final[Callable[[], Any]] = _pop_mode
 push_mode: Final[Callable[[Any], None]] = _push_mode
 data_loader_iterator: Final = _BaseDataLoaderIter
+
+CheckpointedRegion: Final = _CheckpointFrame
+"""What a checkpoint without reentrant backward keeps."""
+
+RecomputationHook: Final = _recomputation_hook
+"""The context in which such a checkpoint computes again, given a reference to the region."""
+
+_LAST: Final = "nodescope"
+
+
+def add_last_hook(module: Any, hook: Callable[..., Any]) -> bool:
+    """Have a hook called after a module's own forward hooks, also if something raises.
+
+    Returns:
+        Whether that was done: if the module has hooks of its own.
+    """
+    if not module._forward_hooks:
+        return False
+    module._forward_hooks[_LAST] = hook
+    module._forward_hooks_always_called[_LAST] = True
+    return True
+
+
+def has_last_hook(module: Any) -> bool:
+    """Whether a module has a hook of `add_last_hook`."""
+    return _LAST in module._forward_hooks
+
+
+def remove_last_hook(module: Any) -> None:
+    """Remove the hook of `add_last_hook`."""
+    module._forward_hooks.pop(_LAST, None)
+    module._forward_hooks_always_called.pop(_LAST, None)
 
 
 def schema_of(function: Any) -> Any:

@@ -1,5 +1,7 @@
 """Module scopes: each call of a module is a scope, named by its path in the outermost module.
 
+What a module's own forward hooks compute belongs to its call.
+
 The path of a parameter or buffer is that of its module, with its name there.
 
 Invariant: the hooks return None and keep no module alive.
@@ -17,8 +19,14 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
+from torch.nn.parameter import is_lazy
 
-from nodescope.adapters.torch.compat import autograd_node
+from nodescope.adapters.torch.compat import (
+    add_last_hook,
+    autograd_node,
+    has_last_hook,
+    remove_last_hook,
+)
 from nodescope.adapters.torch.module_facts import settings_of, type_name
 from nodescope.adapters.torch.places import Place, Quiet
 from nodescope.adapters.torch.storages import Owner
@@ -29,6 +37,18 @@ from nodescope.ir.graph import ScopeDescribed
 
 if TYPE_CHECKING:
     from nodescope.adapters.torch.operations import Operations
+
+
+_running: list[ModuleScopes] = []
+
+
+def _leaves(module: Any, args: Any, output: Any) -> None:
+    """The last forward hook of a module; a function of its own, so that the module can be copied
+    and saved meanwhile.
+    """
+    remove_last_hook(module)
+    for scopes in _running:
+        scopes.left(module)
 
 
 class ModuleScopes:
@@ -42,6 +62,8 @@ class ModuleScopes:
         self._roots: dict[str, weakref.ref[Any]] = {}
         self._calls: dict[tuple[str, str], int] = {}
         self._token: object = None
+        # Modules whose parameters are made when they are called first.
+        self._lazy: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
@@ -50,14 +72,18 @@ class ModuleScopes:
             register_module_forward_pre_hook(self._enter),
             register_module_forward_hook(self._leave, always_call=True),
         )
+        _running.append(self)
         try:
             yield
         finally:
+            _running.remove(self)
             for hook in hooks:
                 hook.remove()
             modules = self._operations.place.modules
             while modules:  # Ctrl-C in a module calls no hook
-                modules.pop()[2].__exit__(None, None, None)
+                module, _, scope = modules.pop()
+                remove_last_hook(module)
+                scope.__exit__(None, None, None)
 
     def _enter(self, module: Any, args: Any) -> None:
         if torch.compiler.is_compiling():  # Dynamo traces the hooks of all modules
@@ -82,13 +108,16 @@ class ModuleScopes:
             self._operations.restore(place, state)
         path = self.path(module, place)
         outer = place.modules[-1][1] if place.modules else ""
+        again = recomputing and len(place.modules) == place.depth
+        if again and place.recomputed is not None:
+            outer = place.recomputed.module
         inside = (
             path.removeprefix(outer + "/")
             if outer and path.startswith(outer + "/")
             else (path.rpartition("/")[2] if outer else path)
         )
         contexts = contextlib.ExitStack()
-        if recomputing and len(place.modules) == place.depth:
+        if again and place.recomputed is None:
             contexts.enter_context(self._emitter.phase("recompute", path=path.rpartition("/")[0]))
             inside = path.rpartition("/")[2]
         elif state.phase == "optimizer" and not place.modules:
@@ -96,10 +125,18 @@ class ModuleScopes:
             state.scope = ""
         contexts.enter_context(self._emitter.scope(inside, self._call(state.scope, inside)))
         place.modules.append((module, path, contexts))
+        add_last_hook(module, _leaves)
 
     def _leave(self, module: Any, args: Any, output: Any) -> None:
-        if torch.compiler.is_compiling():
-            return
+        if not torch.compiler.is_compiling() and not has_last_hook(module):
+            self.left(module)
+
+    def left(self, module: Any) -> None:
+        """Leave the scope of a module's call."""
+        if self._lazy and module in self._lazy:
+            self._lazy.discard(module)
+            with Quiet(self._operations.place):
+                self._own(module, self._paths.get(module, ""))
         modules = self._operations.place.modules
         # A module that was entered while nothing was emitted has no scope.
         if any(entered is module for entered, _, _ in modules):
@@ -154,7 +191,6 @@ class ModuleScopes:
 
     def _name(self, module: Any, path: str) -> None:
         operations, emit = self._operations, self._emitter.bus.emit
-        values = operations.values
         if operations.road is not None:
             operations.road.lose()  # whose a tensor is may change what it is
         with Quiet(operations.place):
@@ -163,7 +199,15 @@ class ModuleScopes:
                 if child not in self._paths:
                     self._paths[child] = child_path
                     emit(ScopeDescribed(child_path, type_name(child), settings_of(child)))
-                for label, parameter in child.named_parameters(recurse=False):
-                    values.own(parameter, Owner("parameter", child_path, label))
-                for label, buffer in child.named_buffers(recurse=False):
-                    values.own(buffer, Owner("buffer", child_path, label))
+                if any(map(is_lazy, child.parameters(recurse=False))):
+                    self._lazy.add(child)
+                else:
+                    self._own(child, child_path)
+
+    def _own(self, module: Any, path: str) -> None:
+        """Note whose the parameters and buffers of a module are."""
+        own = self._operations.values.own
+        for label, parameter in module.named_parameters(recurse=False):
+            own(parameter, Owner("parameter", path, label))
+        for label, buffer in module.named_buffers(recurse=False):
+            own(buffer, Owner("buffer", path, label))

@@ -172,12 +172,19 @@ class Operations:
         except Exception as fault:
             self._fault(fault)
 
-    def end(self, call: Call, result: Any, end: int) -> None:
-        """Emit that an operation has run; may return late."""
+    def end(self, call: Call, result: Any, end: int, saved: Sequence[Any] = ()) -> None:
+        """Emit that an operation has run; may return late.
+
+        Args:
+            call, result: The call, and what it returned.
+            end: When it ended, by `time.perf_counter_ns`.
+            saved: Tensors that it has overwritten, each followed by autograd's copy of what was
+                there before.
+        """
         try:
             self._finish(
                 call.signature, call.bound, call.ids, result, call.pending, call.state, call.start,
-                end, call.drawn,
+                end, call.drawn, saved,
             )  # fmt: skip
             self._leave_initialisation(call.state)
         except Exception as error:
@@ -186,6 +193,7 @@ class Operations:
     def _finish(
         self, signature: Signature, bound: Bound, ids: tuple[int, ...], result: Any,
         pending: Pending | None, state: ThreadState, start: int, end: int, drawn: bytes,
+        saved: Sequence[Any],
     ) -> None:  # fmt: skip
         emitter, values = self.emitter, self.values
         outputs = signature.results(result)
@@ -218,7 +226,11 @@ class Operations:
             for tensor, id in zip(outputs, made, strict=False):
                 if isinstance(tensor, torch.Tensor):
                     values.made(tensor, id, viewed=viewed, detached=detached)
-        self._link(state, pending)
+        for overwritten, copy in zip(saved[::2], saved[1::2], strict=True):
+            for tensor, id in zip(bound.inputs, ids, strict=True):
+                if tensor is overwritten:  # the copy is the value that the tensor had
+                    values.made(copy, id)
+        self._link(state, pending, len(saved) // 2)
         if state.phase == "optimizer" and self.place.updated and not writes:
             for tensor in outputs:
                 memory = (
@@ -240,7 +252,7 @@ class Operations:
         if values.journal is not None:
             if drawn and values.journal.item is not None:
                 values.journal.item.draws = True
-            self._note_end(values.journal, state, signature, bound, outputs, attrs)
+            self._note_end(values.journal, state, signature, bound, outputs, attrs, len(saved) // 2)
         if drawn:  # for this execution only: attributes that hold for others were noted above
             attrs = {**(node.attrs if attrs is None else attrs), GENERATOR_STATE: drawn}
         edits = emitter.finish(
@@ -254,13 +266,13 @@ class Operations:
 
     def _note_end(
         self, journal: StepJournal, state: ThreadState, signature: Signature, bound: Bound,
-        outputs: Sequence[Any], attrs: dict[str, Any] | None,
+        outputs: Sequence[Any], attrs: dict[str, Any] | None, saved: int,
     ) -> None:  # fmt: skip
         item = journal.item
         if item is None:
             return
         item.signature, item.plain, item.attrs = signature, bound.plain, attrs
-        item.linked = 0 if state.phase != "optimizer" else None
+        item.linked, item.saved = (0 if state.phase != "optimizer" else None), saved
         for tensor in outputs:
             if signature.is_read:
                 item.outputs.append(None)
@@ -345,7 +357,7 @@ class Operations:
         """Set scope and phase of the thread; whether the operation is a node."""
         place = self.place
         node = autograd_node()
-        if node is None or len(place.modules) > place.depth:
+        if node is None or len(place.modules) > place.depth or place.recomputed is not None:
             if place.outer is not None:
                 self.restore(place, state)
             if signature.is_detach:
@@ -423,7 +435,7 @@ class Operations:
     def _updated(self, serials: Sequence[int]) -> str:
         return next((self.updates[serial] for serial in serials if serial in self.updates), "")
 
-    def _link(self, state: ThreadState, pending: Pending) -> None:
+    def _link(self, state: ThreadState, pending: Pending, saved: int) -> None:
         """Note the forward node of the autograd node that was just made.
 
         It is the latest, unless an operation inside took that one: an operation in place makes its
@@ -431,11 +443,20 @@ class Operations:
         """
         if state.phase == "optimizer":
             return
-        self.link_at(sequence_number() - 1, pending.node.id, pending.node.scope)
+        self.link_at(sequence_number() - 1, pending.node.id, pending.node.scope, saved)
 
-    def link_at(self, latest: int, node: int, scope: str) -> None:
-        """Note that a forward node has run, and the number of the latest autograd node."""
+    def link_at(self, latest: int, node: int, scope: str, saved: int = 0) -> None:
+        """Note that a forward node has run.
+
+        Args:
+            latest: The number of the latest autograd node.
+            node, scope: Which it is, and where.
+            saved: How many nodes before the latest are its, too: of copies that autograd made.
+        """
         place, links = self.place, self._links
+        for number in range(latest - saved, latest):
+            links.setdefault(number, (node, scope))
+            place.sequence = max(place.sequence, number)
         if latest - place.sequence > 1:
             place.unclaimed += range(place.sequence + 1, latest)
             del place.unclaimed[:-_MOST_UNCLAIMED]

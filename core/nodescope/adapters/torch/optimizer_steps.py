@@ -1,11 +1,14 @@
 """Optimizer steps: the phase ``optimizer``, whose scopes are the updated parameters' paths.
 
+A step that a gradient scaler skips, as gradients overflowed, ends a training step all the same.
+
 Invariant: the hooks return None.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +36,7 @@ class OptimizerSteps:
         self._emitter = emitter
         self._operations = operations
         self._described: set[str] = set()
+        self._count = 0
         operations.owners = self._owners
 
     @contextlib.contextmanager
@@ -42,9 +46,21 @@ class OptimizerSteps:
             register_optimizer_step_pre_hook(self._begins),
             register_optimizer_step_post_hook(self._ended),
         )
+        original = torch.amp.GradScaler.step
+
+        @functools.wraps(original)
+        def scaled(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+            count = self._count
+            result = original(scaler, *args, **kwargs)
+            if self._count == count:  # skipped
+                self._ended(None, args, kwargs)
+            return result
+
+        torch.amp.GradScaler.step = scaled
         try:
             yield
         finally:
+            torch.amp.GradScaler.step = original
             for hook in hooks:
                 hook.remove()
 
@@ -81,6 +97,7 @@ class OptimizerSteps:
     def _ended(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._operations.place.quiet or torch.compiler.is_compiling():
             return
+        self._count += 1
         try:
             self._leave()
             self._emitter.optimizer_stepped()

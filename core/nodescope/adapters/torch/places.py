@@ -7,9 +7,18 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nodescope.emit.state import ThreadState
+
+
+class Recomputed(NamedTuple):
+    """What a checkpoint computes again: its scope in the forward pass, and the path of the module
+    that it was in.
+    """
+
+    scope: str
+    module: str
 
 
 class Place(threading.local):
@@ -21,6 +30,7 @@ class Place(threading.local):
             context of its scope.
         depth: How many of them there were when the backward pass began.
         backward: How many backward passes the thread is in.
+        recomputed: What a checkpoint computes again in the backward pass, or None.
         outer: What the thread's state was before an operation of a backward pass set it, or None.
         differentiated: The sequence number of the autograd node that the state was set for.
         optimizer: The context of the optimizer's step that the thread is in.
@@ -40,6 +50,7 @@ class Place(threading.local):
         self.modules: list[tuple[Any, str, AbstractContextManager[Any]]] = []
         self.depth = 0
         self.backward = 0
+        self.recomputed: Recomputed | None = None
         self.outer: Any = None
         self.differentiated: tuple[Any, ...] = ()
         self.optimizer: AbstractContextManager[None] | None = None

@@ -38,6 +38,8 @@ _UNSEEN: Final = frozenset({
     "aten::lift_fresh", "aten::lift", "aten::empty", "aten::empty_like", "aten::empty_strided",
     "aten::empty_permuted", "aten::new_empty", "aten::new_empty_strided", "aten::resize_",
     "aten::set_", "aten::_resize_output_",
+    # `as_subclass` gives the result a Python object of its own: no other may exist.
+    "aten::alias",
 })  # fmt: skip
 # Operators in place that do not read what they overwrite; so are all arguments called ``out``.
 _OVERWRITES: Final = frozenset({

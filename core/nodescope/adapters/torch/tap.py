@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nodescope.adapters.torch.operations import Operations
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_WITHOUT_SHAPES = (FakeTensor, torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)
 
 
 class Tap(TorchDispatchMode):  # type: ignore[misc]
@@ -54,7 +55,7 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
         if operations.off or operations.place.quiet or not isinstance(func, torch._ops.OpOverload):
             return func(*args, **(kwargs or {}))
         for kind in types:
-            if kind not in _PLAIN and issubclass(kind, FakeTensor):
+            if kind not in _PLAIN and issubclass(kind, _WITHOUT_SHAPES):
                 return func(*args, **(kwargs or {}))
         caller = sys._getframe(1)
         instruction = (caller.f_code, caller.f_lasti)

@@ -129,7 +129,7 @@ class Values:
                 whole is not None
                 and whole.version == memory.version
                 and whole.gap == self.gap
-                and whole.token is self._emitter.epoch
+                and (memory.owner is not None or whole.token is self._emitter.epoch)
                 and geometry_of(viewed) != geometry
             ):
                 return
@@ -215,16 +215,21 @@ class Values:
             since, before = known.version, [(known.id, geometry)]
         else:
             since = 0
-            if memory.known:
-                at, other = max(memory.known.items(), key=lambda item: item[0][1].numel())
+            alike = [item for item in memory.known.items() if item[0][3] == geometry[3]]
+            if alike:
+                at, other = max(alike, key=lambda item: item[0][1].numel())
                 since, before = other.version, [(other.id, at)]
         writes: list[Write] = [write for write in memory.writes if write.version > since]
         parts = before + [(write.id, write.geometry) for write in writes]
-        attrs: dict[str, Any] = {
-            "places": tuple((at[0], tuple(at[1]), tuple(at[2])) for _, at in parts),
-            "place": (geometry[0], tuple(geometry[1]), tuple(geometry[2])),
-        }
-        arrays = tuple(tensor.detach().as_strided(at[1], at[2], at[0]) for _, at in parts)
+        attrs: dict[str, Any] = {}
+        if all(at[3] == geometry[3] for _, at in parts):
+            attrs = {
+                "places": tuple((at[0], tuple(at[1]), tuple(at[2])) for _, at in parts),
+                "place": (geometry[0], tuple(geometry[1]), tuple(geometry[2])),
+            }
+        elif memory.owner is not None:  # as when a copy of the module was made, byte by byte
+            return self._leaf(tensor, memory, geometry)
+        arrays = tuple(_seen_at(tensor, at) for _, at in parts)
         pending = self._emitter.enter(
             "updated_view", "op", tuple(id for id, _ in parts), (spec_of(tensor),), attrs,
             arrays=arrays, dialect=DIALECT, family="layout", device=str(tensor.device),
@@ -237,6 +242,17 @@ class Values:
         if edits:
             self.take(edits, (tensor,), (id,))
         return id
+
+
+def _seen_at(tensor: Any, geometry: Geometry) -> Any:
+    """The elements at a place of a tensor's memory, as another tensor there has them."""
+    offset, shape, strides, dtype = geometry
+    if dtype == geometry_of(tensor)[3]:
+        return tensor.detach().as_strided(shape, strides, offset)
+    conjugated = isinstance(dtype, tuple)
+    plain = torch.empty(0, dtype=dtype[0] if conjugated else dtype, device=tensor.device)
+    plain.set_(tensor.untyped_storage(), offset, tuple(shape), tuple(strides))
+    return plain.conj() if conjugated else plain
 
 
 def builtin_id(tensor: Any) -> int:

@@ -80,6 +80,7 @@ class Item:
         outputs: Storage and place of each output; None for a number, ``()`` for nothing.
         linked: The number that the next autograd node got after it, counted from the step's first;
             None if no node of autograd can be its.
+        saved: How many copies of what it has overwritten autograd keeps.
         attrs: As emitted with the execution.
         updates: Storages that belong to a parameter, by number.
         pair: For a gradient: ids of the parameter and of the gradient.
@@ -88,7 +89,7 @@ class Item:
 
     __slots__ = (
         "after", "attrs", "changes", "draws", "entered", "leaves", "linked", "outputs", "pair",
-        "plain", "signature", "updates",
+        "plain", "saved", "signature", "updates",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -98,6 +99,7 @@ class Item:
         self.leaves: list[tuple[int, Geometry, Owner | None]] = []
         self.outputs: list[tuple[int, Geometry] | tuple[()] | None] = []
         self.linked: int | None = None
+        self.saved = 0
         self.changes: list[Change] = []
         self.attrs: dict[str, Any] | None = None
         self.updates: list[tuple[int, str]] = []

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from nodescope.adapters.torch.compat import (
@@ -72,7 +72,10 @@ class NativeTap:
         self._library.forked()
 
     @never_compiled
-    def _called(self, what: int, given: Any, more: Any, start: int = 0, end: int = 0) -> Any:
+    def _called(
+        self, what: int, given: Any, more: Any, start: int = 0, end: int = 0,
+        saved: Sequence[Any] = (),
+    ) -> Any:  # fmt: skip
         """What the observer calls.
 
         One function for all, so that the frames of an operator's beginning and end differ by an
@@ -85,6 +88,8 @@ class NativeTap:
             more: Its arguments; when it has ended, its result; when it raised, what was detached in
                 it.
             start, end: When it began and ended, by `time.perf_counter_ns`.
+            saved: Tensors that it has overwritten, each followed by the copy of what was there
+                before, which autograd keeps for the backward pass.
 
         Returns:
             When it begins: the call, or None if it is not a node. True if a step begins with it: it
@@ -93,12 +98,13 @@ class NativeTap:
         caller = sys._getframe().f_back or sys._getframe()  # threads of C++ have no other frame
         instruction = (caller.f_code, caller.f_lasti)
         if compiling_callback() is not None:
-            return _apart(self._do, what, given, more, start, end, instruction)
-        return self._do(what, given, more, start, end, instruction)
+            return _apart(self._do, what, given, more, start, end, saved, instruction)
+        return self._do(what, given, more, start, end, saved, instruction)
 
     def _do(
-        self, what: int, given: Any, more: Any, start: int, end: int, instruction: Instruction
-    ) -> Any:
+        self, what: int, given: Any, more: Any, start: int, end: int, saved: Sequence[Any],
+        instruction: Instruction,
+    ) -> Any:  # fmt: skip
         road = self._road
         if what == BEGINS:
             if self._begins_step(given):
@@ -116,7 +122,7 @@ class NativeTap:
             road.flushed()
         elif what == ENDED:
             given.start = start
-            self._operations.end(given, more, end)
+            self._operations.end(given, more, end, saved)
             if road.journal is not None:
                 self._note_end(road.journal)
         else:

@@ -108,7 +108,7 @@ def _links(operations: Operations, script: StepScript, position: int, base: int)
     for item in script.items[:position]:
         if item.after is not None and item.entered and item.linked is not None:
             node = item.entered[-1].entry.node
-            operations.link_at(base + item.linked, node.id, node.scope)
+            operations.link_at(base + item.linked, node.id, node.scope, item.saved)
 
 
 def _place(operations: Operations, script: StepScript, position: int, state: ThreadState) -> None:

@@ -63,6 +63,9 @@ struct Thread {
   int64_t start = 0;
   int raising = 0;                // exceptions under way when it began
   std::vector<at::Tensor> kept;   // what was detached within it: hooks keep results so for the backward pass
+  const void* saving = nullptr;   // a copy that autograd makes within it, of what it overwrites
+  at::Tensor copied;              // what is copied
+  std::vector<c10::IValue> saved; // what was, each followed by its copy
   uint64_t attached = 0;
   int64_t place = 0;              // where the program is, by Python's number
   int quiet = 0;                  // above 0, operators are not the program's
@@ -167,6 +170,40 @@ inline void captured(Thread& thread, c10::ArrayRef<const c10::IValue> returned) 
   road().captured(std::move(thread.item), returned);
 }
 
+// An operator in place whose derivative needs what it overwrites: autograd keeps a copy of that.
+inline void saving(Thread& thread, const at::RecordFunction& call) {
+  if (thread.saving || c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradFunctionality)) return;
+  auto inputs = last(call.inputs(), 2);
+  if (inputs.size() != 2 || !inputs[0].isTensor()) return;
+  thread.saving = &call;
+  thread.copied = inputs[0].toTensor();
+}
+
+inline void saved(Thread& thread, const at::RecordFunction& call) {
+  auto outputs = last(call.outputs(), 1);
+  if (outputs.size() == 1 && outputs[0].isTensor()) {
+    thread.saved.emplace_back(thread.copied);
+    thread.saved.push_back(outputs[0]);
+  }
+  thread.saving = nullptr;
+  thread.copied.reset();
+}
+
+// The results of a call, and the copies that autograd made within it.
+inline std::vector<c10::IValue> with_saved(const Thread& thread, c10::ArrayRef<const c10::IValue> returned) {
+  std::vector<c10::IValue> all(returned.begin(), returned.end());
+  for (size_t i = 1; i < thread.saved.size(); i += 2) all.push_back(thread.saved[i]);
+  return all;
+}
+
+inline void over(Thread& thread) {
+  thread.kept.clear();
+  thread.saved.clear();
+  thread.saving = nullptr;
+  thread.copied.reset();
+  thread.call = nullptr;
+}
+
 inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& call) {
   if (!on.load(std::memory_order_relaxed)) return nullptr;
   Thread& thread = here();
@@ -184,6 +221,7 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
   }
   if (thread.call) {
     if (C10_UNLIKELY(std::strcmp(call.name(), "aten::detach") == 0)) thread.kept.push_back(call.inputs().back().toTensor());
+    else if (C10_UNLIKELY(std::strcmp(call.name(), "aten::clone") == 0)) saving(thread, call);
     return nullptr;
   }
   if (at::in_parallel_region()) return nullptr;
@@ -247,14 +285,20 @@ inline void flush(Thread& thread, int64_t now) {
 
 inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
   Thread& thread = here();
-  if (thread.call != &call) return;
+  if (thread.call != &call) {
+    if (C10_UNLIKELY(thread.saving == &call)) saved(thread, call);
+    return;
+  }
   int64_t end = now();
   bool failed = std::uncaught_exceptions() > thread.raising;
   bool follows = thread.follows;
   thread.follows = false;
-  if (follows && !failed && road().end(last(call.outputs(), thread.op->returns), thread.start, end)) {
-    thread.kept.clear();
-    thread.call = nullptr;
+  auto returned = last(call.outputs(), thread.op->returns);
+  std::vector<c10::IValue> all;  // with copies that autograd made
+  if (C10_UNLIKELY(!thread.saved.empty())) all = with_saved(thread, returned);
+  auto seen = all.empty() ? returned : boxed(all);
+  if (follows && !failed && road().end(seen, thread.start, end)) {
+    over(thread);
     if (C10_UNLIKELY(road().full || end - road().flushed_ns > kFlushedNs)) flush(thread, end);
     return;
   }
@@ -273,7 +317,7 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
         }
         if (thread.captures) {
           if (failed) road().spoil();
-          else captured(thread, last(call.outputs(), thread.op->returns));
+          else captured(thread, seen);
         }
         if (!reported) {}
         else if (failed) {
@@ -282,8 +326,10 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
             Py_DECREF(kept);
           }
         }
-        else if (PyObject* result = result_of(last(call.outputs(), thread.op->returns))) {
-          Py_XDECREF(PyObject_CallFunction(functions.called, "iOOLL", has_ended, reported, result, (long long)thread.start, (long long)end));
+        else if (PyObject* result = result_of(returned)) {
+          PyObject* copies = list_of(thread.saved, [](const c10::IValue& value) { return object_of(value); });
+          if (copies) Py_XDECREF(PyObject_CallFunction(functions.called, "iOOLLO", has_ended, reported, result, (long long)thread.start, (long long)end, copies));
+          Py_XDECREF(copies);
           Py_DECREF(result);
         }
         Py_CLEAR(reported);  // lets go of the operands while nothing is observed
@@ -295,8 +341,7 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
     thread.reported = nullptr;
     if (follows) road().held();
   }
-  thread.kept.clear();
-  thread.call = nullptr;
+  over(thread);
 }
 
 }  // namespace nodescope
