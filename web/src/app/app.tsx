@@ -294,11 +294,7 @@ export function App(props: AppProps): JSX.Element {
         </button>
         <span class="vr" aria-hidden="true" />
         <RunSelect store={store} />
-        <span
-          class="seg mode wide"
-          title={MODES[mode()]}
-          data-testid="mode"
-        >
+        <span class="seg mode wide" title={MODES[mode()]} data-testid="mode">
           <span class="on">{mode()}</span>
         </span>
         <span class="vr wide" aria-hidden="true" />
