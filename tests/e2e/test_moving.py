@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -111,3 +112,55 @@ def test_the_wheel_opens_a_folded_scope_and_folds_it_again(
     eventually(page, OPEN_IN_OUTLINE, "true", "net")
     wheel(200, 6)
     eventually(page, OPEN_IN_OUTLINE, "false", "net")
+
+
+@pytest.mark.deep
+def test_views_are_kept_and_gone_back_to(start: Start, page: Page, tmp_path: Path) -> None:
+    stopped(start, page, tmp_path, "--break", "loss/sum")
+    page.keyboard.press("F5")
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint loss/sum")
+    title = by(page, "inspector-title")
+    page.keyboard.press("v")
+    expect(by(page, "bookmark-name")).to_be_focused()
+    page.keyboard.type("the 1st loss")
+    page.keyboard.press("Enter")
+    expect(by(page, "bookmark")).to_have_text("1the 1st loss")
+    page.keyboard.press("Escape")
+    expect(by(page, "bookmarks")).to_have_count(0)
+    page.locator('[data-testid="outline-row"][data-name="w"]').click()
+    expect(title).to_have_text("w")
+    page.keyboard.press("Alt+ArrowLeft")
+    expect(title).to_have_text("sum")
+    page.keyboard.press("Alt+ArrowRight")
+    expect(title).to_have_text("w")
+    page.keyboard.press("v")
+    page.keyboard.press("1")
+    expect(title).to_have_text("sum")
+    expect(by(page, "bookmarks")).to_have_count(0)
+
+
+@pytest.mark.deep
+def test_the_address_holds_camera_and_colouring(start: Start, page: Page, tmp_path: Path) -> None:
+    stopped(start, page, tmp_path, "--break", "loss/sum")
+    page.keyboard.press("F5")
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint loss/sum")
+    page.get_by_role("radio", name="Memory").click()
+    canvas = by(page, "graph").bounding_box()
+    assert canvas is not None
+    page.mouse.move(canvas["x"] + 200, canvas["y"] + 120)
+    page.mouse.wheel(0, -300)
+    zoom = page.locator(".zoom")
+    expect(zoom).not_to_have_text("100 %")
+    eventually(page, "location.hash.includes('&at=1.6') && /colour=memory/.test(location)", True)
+    read = "JSON.stringify(window.__nodescope.view.boundsOf({kind: 'scope', path: 'net'}))"
+    where = page.evaluate(f"JSON.parse({read})")
+    said = zoom.inner_text()
+    page.reload()
+    expect(zoom).to_have_text(said)
+    expect(page.get_by_role("radio", name="Memory")).to_be_checked()
+
+    def near(text: str) -> bool:
+        now = json.loads(text or "null")
+        return now is not None and all(abs(now[key] - where[key]) < 3 for key in ("x", "y"))
+
+    eventually(page, read, near)

@@ -9,11 +9,18 @@ import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { Ui } from "@/store/page/ui";
 import { writeAddress } from "@/store/page/url";
+import type { Looking } from "@/store/page/views";
 
 const WRITE_MS = 300;
 
 /** Writes only while `active`: a comparison writes its own address. */
-export function followAddress(store: Store, ui: Ui, active: () => boolean): void {
+export function followAddress(
+  store: Store,
+  ui: Ui,
+  view: () => Looking | undefined,
+  active: () => boolean,
+): void {
+  const placed = throttled(ui.placed, WRITE_MS);
   const text = () => {
     const cursor = store.cursor();
     return writeAddress({
@@ -23,6 +30,8 @@ export function followAddress(store: Store, ui: Ui, active: () => boolean): void
       seq: cursor.kind === "past" ? cursor.seq : undefined,
       tab: ui.dockTab() === "timeline" ? undefined : ui.dockTab(),
       changes: ui.showChanges(),
+      at: placed() > 0 ? view()?.viewpoint() : undefined,
+      colour: ui.colourBy() === "family" ? undefined : ui.colourBy(),
     });
   };
   // Browsers limit how often an address may change.

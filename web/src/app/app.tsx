@@ -36,6 +36,7 @@ import type { Store } from "@/store/page/store";
 import { createTracing } from "@/store/page/tracing";
 import type { DockTab, OutlineTab, Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
+import { createViews } from "@/store/page/views";
 import { createZoomFolds } from "@/store/page/zoom_folds";
 import { offers } from "@/store/run/capabilities";
 import { pictureTitle } from "@/store/run/picture_title";
@@ -112,7 +113,9 @@ export function App(props: AppProps): JSX.Element {
   let root!: HTMLDivElement;
   let searchField!: HTMLInputElement;
 
+  const views = createViews(store, ui, view, globalThis.localStorage);
   const go = (item: Item): void => {
+    views.mark();
     store.disclose(item);
     store.select(item);
     view()?.reveal(item);
@@ -168,6 +171,7 @@ export function App(props: AppProps): JSX.Element {
     changes,
     searching,
     tracing,
+    views,
     go,
     toggleBreakpoint,
     toggleScopeBreakpoint,
@@ -369,6 +373,7 @@ export function App(props: AppProps): JSX.Element {
               matches={searching.result()?.ids}
               toggleBreakpoint={toggleBreakpoint}
               toggleScopeBreakpoint={toggleScopeBreakpoint}
+              leave={views.mark}
               reveal={(row) =>
                 view()?.reveal(
                   row.entry.kind === "node"
@@ -400,6 +405,7 @@ export function App(props: AppProps): JSX.Element {
           changes={changes()}
           marked={watches.marked()}
           matches={searching.result()?.ids ?? tracing.shown()?.ids}
+          views={views}
           trace={tracing.shown()?.path}
           path={reasons.path() ?? branches.cone()}
           head={<TraceChip tracing={tracing} />}

@@ -11,6 +11,7 @@ import { createSearching } from "@/store/page/searching";
 import { type Requests, Store } from "@/store/page/store";
 import { createTracing } from "@/store/page/tracing";
 import { createUi, type Ui } from "@/store/page/ui";
+import { createViews } from "@/store/page/views";
 import {
   columns,
   node,
@@ -76,6 +77,7 @@ beforeEach(() => {
       moments,
       searching: createSearching(store, ui),
       tracing: createTracing(store),
+      views: createViews(store, ui, () => undefined, undefined),
       reasons,
       watches: {} as Watches,
       preferences: {} as Preferences,

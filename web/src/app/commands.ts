@@ -22,6 +22,7 @@ import type { Store } from "@/store/page/store";
 import type { Tracing } from "@/store/page/tracing";
 import type { Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
+import type { Views } from "@/store/page/views";
 import { offers } from "@/store/run/capabilities";
 import { flagsOf } from "@/store/run/counts";
 import { seenStep } from "@/store/run/run_model";
@@ -36,6 +37,7 @@ export interface CommandScope {
   readonly moments: Moments;
   readonly searching: Searching;
   readonly tracing: Tracing;
+  readonly views: Views;
   view(): GraphView | undefined;
   /** The changes of the step shown; undefined if there are none. */
   changes(): StepChanges | undefined;

@@ -13,6 +13,8 @@ test("keys are named as they are shown", () => {
   expect(keyName(key("F11", { shiftKey: true }))).toBe("⇧F11");
   expect(keyName(key("k", { metaKey: true }))).toBe("Ctrl K");
   expect(keyName(key("?", { shiftKey: true }))).toBe("?");
+  expect(keyName(key("ArrowLeft", { altKey: true }))).toBe("Alt ←");
+  expect(keyName(key("f", { altKey: true }))).toBe("Alt ");
 });
 
 test("a key is bound once", () => {

@@ -16,10 +16,14 @@ const DIRECTIONS = {
   ArrowRight: "right",
 } as const;
 
+const ARROWS: Readonly<Record<string, string>> = { ArrowLeft: "←", ArrowRight: "→" };
+
 /** A key in the command table's notation: `⇧F11`, `Ctrl K`, `F`, `/`. */
 export function keyName(
-  event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey">,
+  event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey" | "altKey">,
 ): string {
+  // Nothing else has Alt: its letters are the browser's menus, or other characters.
+  if (event.altKey) return `Alt ${ARROWS[event.key] ?? ""}`;
   const single = event.key.length === 1;
   const key = single ? event.key.toUpperCase() : event.key;
   const control = event.ctrlKey || event.metaKey ? "Ctrl " : "";
@@ -38,7 +42,7 @@ export function listen(
   );
   const queue = new StepQueue(page.store);
   const onKey = (event: KeyboardEvent): void => {
-    if (event.altKey || event.defaultPrevented) return;
+    if (event.defaultPrevented) return;
     const name = keyName(event);
     const element = event.target instanceof HTMLElement ? event.target : undefined;
     const typing =
@@ -59,6 +63,7 @@ export function listen(
       else if (command.why?.()) page.store.notify("info", `${command.title}: ${command.why()}.`);
       return;
     }
+    if (event.altKey) return;
     if (event.key === "Escape" && closeOne(page)) return;
     if (element?.closest("[role=tablist], [role=separator], input") != null) return;
     if (event.ctrlKey || event.metaKey) return;
@@ -78,6 +83,7 @@ function closeOne({ ui, watches, tracing }: CommandScope): boolean {
   else if (ui.adding()) ui.setAdding(false);
   else if (watches.gallery()) watches.setGallery(false);
   else if (ui.outlineOpen()) ui.setOutlineOpen(false);
+  else if (ui.bookmarks()) ui.setBookmarks(false);
   else if (tracing.shown() !== undefined) tracing.end();
   else return false;
   return true;

@@ -54,8 +54,9 @@ function streamAddress(): string {
 
 function main(): void {
   const address = readAddress(location.hash);
+  let { at } = address;
   const store = new Store(address);
-  const ui = createUi(address.tab, address.changes);
+  const ui = createUi(address.tab, address.changes, address.colour);
   const preferences = createPreferences(
     globalThis.localStorage,
     matchMedia("(prefers-color-scheme: light)").matches,
@@ -101,7 +102,14 @@ function main(): void {
   const compared = readCompare(location.hash);
   let comparing = compared !== undefined;
   let starting = false;
-  createRoot(() => followAddress(store, ui, () => !comparing && !starting));
+  createRoot(() =>
+    followAddress(
+      store,
+      ui,
+      () => hook.view,
+      () => !comparing && !starting,
+    ),
+  );
   render(
     () => (
       <Root
@@ -120,6 +128,9 @@ function main(): void {
         retry={() => wire.retryNow()}
         onView={(view) => {
           hook.view = view;
+          // The address says where to look at first; a later canvas begins anew.
+          if (at !== undefined) view?.setViewpoint(at);
+          if (view !== undefined) at = undefined;
         }}
       />
     ),

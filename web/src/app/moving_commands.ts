@@ -1,5 +1,6 @@
 /**
- * Commands that move through the graph: matches of a search, traces, what the wheel opens.
+ * Commands that move through the graph: matches of a search, traces, views, what the
+ * wheel opens.
  *
  * Invariant: each has a key, or a name in the palette.
  */
@@ -39,6 +40,13 @@ export function movingCommands(page: CommandScope): readonly PageCommand[] {
     why,
     run: () => page.tracing.trace(kind, depth),
   });
+  const view = (title: string, keys: string, direction: "back" | "forward"): PageCommand => ({
+    title,
+    keys,
+    group: "Graph",
+    enabled: () => page.views.canGo()[direction],
+    run: () => page.views.go(direction),
+  });
   return [
     match("Go to the next match of the search, or node of the trace", "F3", 1),
     match("Go to the match or the node before", "⇧F3", -1),
@@ -69,6 +77,15 @@ export function movingCommands(page: CommandScope): readonly PageCommand[] {
             : "Zooming opens and folds nothing.",
         );
       },
+    },
+    view("Back to the last view", "Alt ←", "back"),
+    view("Forward to the next view", "Alt →", "forward"),
+    {
+      title: "Bookmarks: keep this view, or go to a kept one",
+      keys: "V",
+      group: "Graph",
+      enabled: () => store.model() !== undefined,
+      run: () => void ui.setBookmarks(!ui.bookmarks()),
     },
     {
       title: "End the trace",

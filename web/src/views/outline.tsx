@@ -38,6 +38,8 @@ export interface OutlineProps {
   readonly matches: ReadonlySet<number> | undefined;
   toggleBreakpoint(node: number): void;
   toggleScopeBreakpoint(path: string): void;
+  /** Called before another item is selected. */
+  leave(): void;
   /** Brings an item into view on the canvas. */
   reveal(row: Row): void;
 }
@@ -89,6 +91,7 @@ export function Outline(props: OutlineProps): JSX.Element {
   }
 
   const pick = (row: Row): void => {
+    props.leave();
     props.store.select(
       row.entry.kind === "node"
         ? { kind: "node", id: row.entry.id }
@@ -104,6 +107,7 @@ export function Outline(props: OutlineProps): JSX.Element {
   );
 
   const keys = (event: KeyboardEvent): void => {
+    if (event.altKey) return;
     const at = selectedIndex();
     const row = rows()[at];
     const go = (index: number): void => {

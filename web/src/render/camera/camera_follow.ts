@@ -5,18 +5,21 @@
  * itself only while the user has never moved it, or to follow the program.
  */
 
-import { contains, overlaps, type Point, type Rect } from "@/base/geometry";
+import { clamp, contains, overlaps, type Point, type Rect } from "@/base/geometry";
 import { BOX_SCOPE } from "@/layout/types";
 import {
   type Camera,
+  centred,
   fitted,
   fittedWhole,
+  LEAST_ZOOM,
+  MOST_ZOOM,
   revealing,
   seen,
   type Viewport,
 } from "@/render/camera/camera";
 import type { SceneModel } from "@/render/scene/model";
-import type { GraphItem } from "@/render/scene/types";
+import type { GraphItem, Viewpoint } from "@/render/scene/types";
 
 export function sceneBounds(model: SceneModel): Rect {
   const { left, top, right, bottom } = model.scene;
@@ -77,6 +80,32 @@ export function anchorItem(
     best = box;
   }
   return best < 0 ? undefined : model.itemOf(best);
+}
+
+/** Where the camera looks, in terms that outlast the layout. */
+export function viewpointOf(
+  model: SceneModel,
+  camera: Camera,
+  view: Viewport,
+): Viewpoint | undefined {
+  const item = anchorItem(model, camera, view);
+  const box = item === undefined ? -1 : model.boxOf(item);
+  if (item === undefined || box < 0) return undefined;
+  const sight = seen(camera, view);
+  return {
+    item,
+    dx: sight.x + sight.width / 2 - model.scene.x[box]!,
+    dy: sight.y + sight.height / 2 - model.scene.y[box]!,
+    zoom: camera.zoom,
+  };
+}
+
+/** The camera that looks there; undefined if the item is not in the graph. */
+export function cameraAt(model: SceneModel, at: Viewpoint, view: Viewport): Camera | undefined {
+  const box = model.boxOf(at.item);
+  if (box < 0) return undefined;
+  const zoom = clamp(at.zoom, LEAST_ZOOM, MOST_ZOOM);
+  return centred({ x: model.scene.x[box]! + at.dx, y: model.scene.y[box]! + at.dy }, zoom, view);
 }
 
 /** The camera for a new scene. */

@@ -137,6 +137,14 @@ export type GraphItem =
   | { readonly kind: "node"; readonly id: number }
   | { readonly kind: "scope"; readonly path: string };
 
+/** Where the camera looks: at an item, from whose corner the middle of the view is this far away. */
+export interface Viewpoint {
+  readonly item: GraphItem;
+  readonly dx: number;
+  readonly dy: number;
+  readonly zoom: number;
+}
+
 export interface GraphViewEvents {
   /** `stack`: for the path of a stack. */
   select(item: GraphItem | undefined, stack: Stack | undefined): void;
@@ -148,8 +156,8 @@ export interface GraphViewEvents {
   /** The user clicked the breakpoint gutter (left edge) of a node, or pressed F9 on it. */
   toggleBreakpoint(node: number): void;
   hover(item: GraphItem | undefined): void;
-  /** The camera moved; `zoom` 1 = 100 %. */
-  camera(zoom: number): void;
+  /** The camera moved, last by hand if `byHand`; `zoom` 1 = 100 %. */
+  camera(zoom: number, byHand: boolean): void;
   /** The user zoomed by hand; `into`: the folded scope or stack under the pointer, if inwards. */
   zoomed?(zoom: number, into: string | undefined): void;
   /** The top of the colour scale changed, in ns or bytes: the largest amount of a drawn box. */
@@ -195,6 +203,10 @@ export interface GraphView {
   /** Shows the whole graph, also while it grows, until the camera is moved. */
   fit(): void;
   reveal(item: GraphItem): void;
+  /** Where the camera looks; undefined while there is nothing to see. */
+  viewpoint(): Viewpoint | undefined;
+  /** Looks there once the graph is laid out, if the item is part of it. */
+  setViewpoint(at: Viewpoint): void;
   zoomBy(factor: number): void;
   zoomTo(zoom: number): void;
   /** Arrow keys: the neighbour along edges, undefined if none. */

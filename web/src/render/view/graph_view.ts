@@ -20,6 +20,7 @@ import {
   zoomAt,
 } from "@/render/camera/camera";
 import {
+  cameraAt,
   cameraFor,
   focusRect,
   inSight,
@@ -27,6 +28,7 @@ import {
   resizedCamera,
   sceneBounds,
   steadyPoint,
+  viewpointOf,
 } from "@/render/camera/camera_follow";
 import { Motion } from "@/render/camera/motion";
 import type { Drawing, EdgeLabel } from "@/render/draw/draw";
@@ -61,6 +63,7 @@ import type {
   NodeBadge,
   NodeStates,
   Tints,
+  Viewpoint,
   WatchMarks,
 } from "@/render/scene/types";
 import { loadFonts, Screen } from "@/render/view/canvas_layers";
@@ -94,11 +97,15 @@ class CanvasGraphView implements GraphView {
   private unfitted = false;
   private toggled: GraphItem | undefined;
   private wanted: GraphItem | undefined;
+  /** Where to look once the graph is laid out. */
+  private wantedView: Viewpoint | undefined;
+  /** Where it looks since, until it is moved: a pane that gets its size later moves nothing. */
+  private placedView: Viewpoint | undefined;
   private pointed: Pointed = NOWHERE;
   private lastView: Viewport;
   private dirty = { still: true, overlay: true, overview: true };
   private frame = 0;
-  private reportedZoom = -1;
+  private reported: Camera | undefined;
   private reportedMost = 0;
   private disposed = false;
 
@@ -191,7 +198,7 @@ class CanvasGraphView implements GraphView {
     const wanted = this.wanted === undefined ? -1 : model.boxOf(this.wanted);
     if (wanted >= 0) to = revealing(to, model.rect(wanted), this.stage.view);
     if (this.wanted !== undefined && model.ownBox(this.wanted) >= 0) this.wanted = undefined;
-    this.motion.rearrange(model, before, to);
+    this.motion.rearrange(model, before, this.lookedAt() ?? to);
     this.events.layout(false, ms);
     this.redraw();
   }
@@ -271,6 +278,7 @@ class CanvasGraphView implements GraphView {
     if (this.model === undefined) return;
     this.whole = true;
     this.touched = false;
+    this.wantedView = this.placedView = undefined;
     this.moveTo(this.fitting(this.model));
   }
 
@@ -293,9 +301,34 @@ class CanvasGraphView implements GraphView {
     else this.wanted = undefined;
     if (box < 0 || this.stage.view.width === 0) return;
     const to = revealing(this.camera, this.model!.rect(box), this.stage.view);
+    this.placedView = undefined;
     if (to.x !== this.camera.x || to.y !== this.camera.y || to.zoom !== this.camera.zoom) {
       this.moveTo(to);
     }
+  }
+
+  viewpoint(): Viewpoint | undefined {
+    const { model, stage } = this;
+    if (model === undefined || stage.view.width === 0) return undefined;
+    return viewpointOf(model, this.camera, stage.view);
+  }
+
+  setViewpoint(at: Viewpoint): void {
+    this.wantedView = at;
+    const camera = this.lookedAt();
+    if (camera !== undefined) this.moveTo(camera);
+  }
+
+  /** The camera that was asked for, once it can be had. */
+  private lookedAt(): Camera | undefined {
+    const { model, wantedView, stage } = this;
+    if (wantedView === undefined || model === undefined || !this.settled()) return undefined;
+    const camera = stage.view.width === 0 ? undefined : cameraAt(model, wantedView, stage.view);
+    if (camera === undefined) return undefined;
+    this.touch();
+    this.placedView = wantedView;
+    this.wanted = undefined;
+    return camera;
   }
 
   zoomBy(factor: number): void {
@@ -303,8 +336,7 @@ class CanvasGraphView implements GraphView {
   }
 
   zoomTo(zoom: number): void {
-    this.touched = true;
-    this.whole = false;
+    this.touch();
     this.moveTo(zoomAt(this.camera, this.steady, zoom));
   }
 
@@ -356,14 +388,12 @@ class CanvasGraphView implements GraphView {
 
   private pan(dx: number, dy: number): void {
     const { zoom } = this.camera;
-    this.touched = true;
-    this.whole = false;
+    this.touch();
     this.setCamera({ x: this.camera.x - dx / zoom, y: this.camera.y - dy / zoom, zoom });
   }
 
   private zoomAround(anchor: Point, factor: number): void {
-    this.touched = true;
-    this.whole = false;
+    this.touch();
     this.setCamera(zoomAt(this.camera, anchor, this.camera.zoom * factor));
     // What opens while the last scope opened is still to come was not under the pointer.
     if (this.model === undefined || !this.settled()) return;
@@ -402,12 +432,18 @@ class CanvasGraphView implements GraphView {
     if (stack !== undefined) this.events.turnStack(stack, act, model.hierarchy.repeats);
   }
 
+  /** The camera is moved by hand, and no longer follows the whole graph. */
+  private touch(): void {
+    this.touched = true;
+    this.whole = false;
+    this.wantedView = this.placedView = undefined;
+  }
+
   private centreOn(point: Point): void {
     if (this.model === undefined) return;
     const { left, right, top, bottom } = this.model.scene;
     const { zoom } = this.camera;
-    this.touched = true;
-    this.whole = false;
+    this.touch();
     this.setCamera({
       x: clamp(point.x, left, right) - this.stage.view.width / zoom / 2,
       y: clamp(point.y, top, bottom) - this.stage.view.height / zoom / 2,
@@ -442,7 +478,9 @@ class CanvasGraphView implements GraphView {
       lastView,
       stage: { view },
     } = this;
-    if (model !== undefined && view.width > 0) {
+    const placed = this.placedView && model && cameraAt(model, this.placedView, view);
+    if (placed !== undefined) this.motion.jump(placed);
+    else if (model !== undefined && view.width > 0) {
       this.motion.jump(
         resizedCamera(camera, model, lastView, view, {
           fit: this.unfitted || !this.touched,
@@ -506,9 +544,9 @@ class CanvasGraphView implements GraphView {
       this.reportedMost = drawing.heatMost;
       this.events.scale(drawing.heatMost);
     }
-    if (camera.zoom !== this.reportedZoom) {
-      this.reportedZoom = camera.zoom;
-      this.events.camera(camera.zoom);
+    if (camera !== this.reported) {
+      this.reported = camera;
+      this.events.camera(camera.zoom, this.touched);
     }
     if (moving) this.redraw();
   }

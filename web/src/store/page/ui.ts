@@ -11,7 +11,8 @@ export type InspectorTab = "value" | "gradient" | "inputs" | "steps" | "diff" | 
 /** `breakpoints` is a tab only if there is no room for it beside the others. */
 export type DockTab = "timeline" | "console" | "problems" | "watches" | "branches" | "breakpoints";
 export type Overlay = "none" | "palette" | "keys";
-export type ColourMode = "family" | "time" | "memory" | "finite";
+export const COLOUR_MODES = ["family", "time", "memory", "finite"] as const;
+export type ColourMode = (typeof COLOUR_MODES)[number];
 export type ValueForm = "picture" | "numbers";
 
 const DOCK_TABS: readonly DockTab[] = [
@@ -37,6 +38,10 @@ interface UiState {
   valueForm: ValueForm;
   search: string;
   zoom: number;
+  /** Grows as the user moves the camera; 0 while it follows the graph. */
+  placed: number;
+  /** Whether the list of kept views is open. */
+  bookmarks: boolean;
   layoutBusy: boolean;
   outlineOpen: boolean;
   /** Whether a step's changes are shown: until turned off, and while the pointer requests it. */
@@ -52,18 +57,22 @@ interface UiState {
 
 export type Ui = Signals<UiState> & Setters<UiState>;
 
-export function createUi(tab: string | undefined, changes = false): Ui {
+export function createUi(tab: string | undefined, changes = false, colour = "family"): Ui {
   const [outlineTab, setOutlineTab] = createSignal<OutlineTab>("outline");
   const [inspectorTab, setInspectorTab] = createSignal<InspectorTab>("value");
   const [dockTab, setDockTab] = createSignal<DockTab>(
     DOCK_TABS.find((candidate) => candidate === tab) ?? "timeline",
   );
   const [overlay, setOverlay] = createSignal<Overlay>("none");
-  const [colourBy, setColourBy] = createSignal<ColourMode>("family");
+  const [colourBy, setColourBy] = createSignal<ColourMode>(
+    COLOUR_MODES.find((mode) => mode === colour) ?? "family",
+  );
   const [smallForm, setSmallForm] = createSignal<ValueForm>("numbers");
   const [valueForm, setValueForm] = createSignal<ValueForm>("picture");
   const [search, setSearch] = createSignal("");
   const [zoom, setZoom] = createSignal(1);
+  const [placed, setPlaced] = createSignal(0);
+  const [bookmarks, setBookmarks] = createSignal(false);
   const [layoutBusy, setLayoutBusy] = createSignal(false);
   const [outlineOpen, setOutlineOpen] = createSignal(false);
   const [showChanges, setShowChanges] = createSignal(changes);
@@ -90,6 +99,10 @@ export function createUi(tab: string | undefined, changes = false): Ui {
     setSearch,
     zoom,
     setZoom,
+    placed,
+    setPlaced,
+    bookmarks,
+    setBookmarks,
     layoutBusy,
     setLayoutBusy,
     outlineOpen,

@@ -1,5 +1,5 @@
 /**
- * The content of the page's address: run, selection, open scopes, moment, tabs.
+ * The content of the page's address: run, selection, open scopes, moment, camera, colouring, tabs.
  *
  * Invariant: reading a written address gives the same state; invalid parts are ignored, and no part
  * is ever shown unescaped or run.
@@ -10,6 +10,14 @@ export type Item =
   | { readonly kind: "node"; readonly id: number }
   | { readonly kind: "scope"; readonly path: string };
 
+/** Where the camera looks: at an item, from whose corner the middle of the view is this far away. */
+export interface Viewpoint {
+  readonly item: Item;
+  readonly dx: number;
+  readonly dy: number;
+  readonly zoom: number;
+}
+
 export interface PageAddress {
   readonly run: string | undefined;
   readonly selection: Item | undefined;
@@ -19,6 +27,10 @@ export interface PageAddress {
   readonly tab: string | undefined;
   /** Whether a step's changes are shown. */
   readonly changes: boolean;
+  /** Where the camera looks, if the user has moved it. */
+  readonly at: Viewpoint | undefined;
+  /** What the graph is coloured by, if not as ever. */
+  readonly colour: string | undefined;
 }
 
 const MAX_OPEN = 200;
@@ -35,6 +47,8 @@ export function writeAddress(address: PageAddress): string {
   if (address.seq !== undefined) parts.set("seq", String(address.seq));
   if (address.tab !== undefined) parts.set("tab", address.tab);
   if (address.changes) parts.set("changes", "1");
+  if (address.colour !== undefined) parts.set("colour", address.colour);
+  if (address.at !== undefined) parts.set("at", writeViewpoint(address.at));
   return parts.toString();
 }
 
@@ -56,6 +70,8 @@ export function readAddress(hash: string): PageAddress {
     seq: whole(parts.get("seq")),
     tab: parts.get("tab") ?? undefined,
     changes: parts.get("changes") === "1",
+    at: readViewpoint(parts.get("at") ?? ""),
+    colour: parts.get("colour") ?? undefined,
   };
 }
 
@@ -69,4 +85,19 @@ function escapePath(path: string): string {
 
 function unescapePath(text: string): string {
   return text.replaceAll("%2C", ",").replaceAll("%25", "%");
+}
+
+/** `0.85,120,-30,n12`: zoom, offset in the graph, node by id (`n`) or scope by path (`s`). */
+function writeViewpoint({ item, dx, dy, zoom }: Viewpoint): string {
+  const named = item.kind === "node" ? `n${item.id}` : `s${item.path}`;
+  return `${Number(zoom.toPrecision(3))},${Math.round(dx)},${Math.round(dy)},${named}`;
+}
+
+function readViewpoint(text: string): Viewpoint | undefined {
+  const [, zoom, dx, dy, kind, name = ""] =
+    /^(\d{0,4}(?:\.\d{1,6})?),(-?\d{1,8}),(-?\d{1,8}),([ns])(.+)$/s.exec(text) ?? [];
+  const id = whole(name);
+  if (!(Number(zoom) > 0) || (kind === "n" && id === undefined)) return undefined;
+  const item: Item = kind === "n" ? { kind: "node", id: id ?? 0 } : { kind: "scope", path: name };
+  return { item, dx: Number(dx), dy: Number(dy), zoom: Number(zoom) };
 }

@@ -26,10 +26,13 @@ import type { StepChanges } from "@/store/history/changes";
 import { spreadStack, turnStack } from "@/store/page/stack_turns";
 import type { Store } from "@/store/page/store";
 import type { ColourMode, Ui } from "@/store/page/ui";
+import type { Item } from "@/store/page/url";
+import type { Views } from "@/store/page/views";
 import { offers } from "@/store/run/capabilities";
 import { operationsCounted, operationsOf } from "@/store/run/counts";
 import { graphWith } from "@/store/run/past_values";
 import { earlierStep, ranAfterStep, seenStep } from "@/store/run/run_model";
+import { Bookmarks } from "@/views/graph/bookmarks";
 import { ChangesChip } from "@/views/graph/changes_chip";
 import { graphModel } from "@/views/graph/graph_model";
 import { Legend } from "@/views/graph/legend";
@@ -66,6 +69,7 @@ export interface GraphPaneProps {
   readonly marked: MarkedNodes;
   /** Nodes that a search or a trace found, dimming the others; undefined = neither. */
   readonly matches: ReadonlySet<number> | undefined;
+  readonly views: Views;
   /** A line above the graph. */
   readonly head?: JSX.Element;
   /** Overlays on the graph, above the legend. */
@@ -104,14 +108,20 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
     props.ui.showChanges() || props.ui.peekChanges() ? props.changes : undefined;
   onMount(() => {
     const created = createGraphView(host, {
-      select: (item) => props.store.select(item),
+      select: (item) => {
+        props.views.mark();
+        props.store.select(item);
+      },
       toggleScope: (path) => props.store.toggleScope(path),
       turnStack: (stack, act) =>
         act === "all" ? spreadStack(props.store, stack) : turnStack(props.store, stack, act),
       chosen: (open) => props.store.first.choose(open),
       toggleBreakpoint: (node) => props.toggleBreakpoint(node),
       hover: (item) => setHovered(item?.kind === "node" ? item.id : undefined),
-      camera: (zoom) => props.ui.setZoom(zoom),
+      camera: (zoom, byHand) => {
+        props.ui.setZoom(zoom);
+        props.ui.setPlaced(byHand ? props.ui.placed() + 1 : 0);
+      },
       zoomed: (zoom, into) => props.zoomed(zoom, into),
       scale: setMost,
       layout: (busy) => {
@@ -134,7 +144,31 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
   return (
     <>
       <div class="head canvas-head">
-        <Breadcrumb store={props.store} />
+        <span class="trail" role="group" aria-label="Views">
+          <IconButton
+            small
+            icon="left"
+            label="Back to the last view (Alt ←)"
+            testid="view-back"
+            disabled={!props.views.canGo().back}
+            onClick={() => props.views.go("back")}
+          />
+          <IconButton
+            small
+            icon="right"
+            label="Forward to the next view (Alt →)"
+            testid="view-forward"
+            disabled={!props.views.canGo().forward}
+            onClick={() => props.views.go("forward")}
+          />
+        </span>
+        <Breadcrumb
+          store={props.store}
+          select={(item) => {
+            props.views.mark();
+            props.store.select(item);
+          }}
+        />
         <Show when={earlierStep(props.store)}>
           {(step) => (
             <span
@@ -163,6 +197,17 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         >
           {Math.round(props.ui.zoom() * 100)} %
         </button>
+        <span class="bookmarks-place">
+          <IconButton
+            icon="hold"
+            label="Bookmarks of views (V)"
+            testid="bookmarks-open"
+            onClick={() => props.ui.setBookmarks(!props.ui.bookmarks())}
+          />
+          <Show when={props.ui.bookmarks()}>
+            <Bookmarks views={props.views} onClose={() => props.ui.setBookmarks(false)} />
+          </Show>
+        </span>
         <IconButton
           icon="fit"
           label="Fit the whole graph (F)"
@@ -305,7 +350,7 @@ function badge(mark: CurrentMark | undefined, seen: SeenValue | undefined): Node
   };
 }
 
-function Breadcrumb(props: { readonly store: Store }): JSX.Element {
+function Breadcrumb(props: { readonly store: Store; select(item: Item): void }): JSX.Element {
   const parts = createMemo(() => {
     const item = props.store.selection();
     const path =
@@ -335,7 +380,7 @@ function Breadcrumb(props: { readonly store: Store }): JSX.Element {
                 type="button"
                 class="t3"
                 title={part.path}
-                onClick={() => props.store.select({ kind: "scope", path: part.path })}
+                onClick={() => props.select({ kind: "scope", path: part.path })}
               >
                 {part.name}
               </button>
