@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -206,6 +207,36 @@ def test_what_begins_a_step_that_is_left_out_is_the_same_node(tmp_path: Path) ->
     with Recording.open(tmp_path / "run.nscope") as recording:
         names = [row.node.name for row in recording.nodes() if row.node.op == "randn"]
     assert names == ["randn"]
+
+
+class Failing(nn.Module):
+    """A module within others that raises for negative inputs."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if float(x.max()) < 0:
+            raise ValueError("negative")
+        return nn.functional.relu(x)
+
+
+def test_a_call_of_a_model_is_one_step_however_many_modules_it_has(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Sequential(Failing(), nn.Linear(4, 1)))
+    other = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    run = Run(tmp_path / "run.nscope", max_slowdown=1e9)
+    run.start()
+    run.bus.leaves_out = lambda step: step % 3 > 0  # two of three go unobserved
+    try:
+        with torch.no_grad():
+            for _ in range(6):
+                model(torch.ones(2, 3))
+                with pytest.raises(ValueError, match="negative"):
+                    model[1](-torch.ones(2, 4))
+                other(torch.ones(2, 3))
+    finally:
+        run.finish()
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        steps = recording.steps()
+    assert [step.step for step in steps] == list(range(1, 19))
+    assert sum(step.observed for step in steps) == 6
 
 
 def test_what_follows_an_initialisation_is_not_a_part_of_it(tmp_path: Path) -> None:

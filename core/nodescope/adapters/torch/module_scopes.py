@@ -79,7 +79,8 @@ class ModuleScopes:
             _running.remove(self)
             for hook in hooks:
                 hook.remove()
-            modules = self._operations.place.modules
+            place = self._operations.place
+            place.unobserved, modules = None, place.modules
             while modules:  # Ctrl-C in a module calls no hook
                 module, _, scope = modules.pop()
                 remove_last_hook(module)
@@ -98,9 +99,12 @@ class ModuleScopes:
 
     def _called(self, place: Place, module: Any) -> None:
         recomputing = autograd_node() is not None
+        if place.unobserved is not None and place.unobserved is not module:
+            return  # unless that module was left without a word, by Ctrl-C
         if not place.modules and not recomputing and not place.backward:
             self._emitter.root_called(whole=not torch.is_grad_enabled())
             self._resume(place)
+            place.unobserved = module if self._operations.off else None
         if self._operations.off:
             return
         state = current()
@@ -133,11 +137,14 @@ class ModuleScopes:
 
     def left(self, module: Any) -> None:
         """Leave the scope of a module's call."""
+        place = self._operations.place
         if self._lazy and module in self._lazy:
             self._lazy.discard(module)
-            with Quiet(self._operations.place):
+            with Quiet(place):
                 self._own(module, self._paths.get(module, ""))
-        modules = self._operations.place.modules
+        if place.unobserved is module:
+            place.unobserved = None
+        modules = place.modules
         # A module that was entered while nothing was emitted has no scope.
         if any(entered is module for entered, _, _ in modules):
             while modules:

@@ -28,6 +28,8 @@ class Place(threading.local):
         quiet: Above 0: operations are run without being emitted.
         modules: The modules whose forward pass the thread is in, outermost first, each with the
             context of its scope.
+        unobserved: The outermost module whose call the thread is in while nothing is emitted: it
+            has no scope, and neither have the modules that it calls. None otherwise.
         depth: How many of them there were when the backward pass began.
         backward: How many backward passes the thread is in.
         recomputed: What a checkpoint computes again in the backward pass, or None.
@@ -48,6 +50,7 @@ class Place(threading.local):
     def __init__(self) -> None:
         self.quiet = 0
         self.modules: list[tuple[Any, str, AbstractContextManager[Any]]] = []
+        self.unobserved: Any = None
         self.depth = 0
         self.backward = 0
         self.recomputed: Recomputed | None = None
