@@ -5,7 +5,8 @@ Invariant: no other file of the adapter uses a private name of PyTorch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
@@ -16,6 +17,7 @@ from torch._C._dynamo.eval_frame import (
     set_code_exec_strategy,
 )
 from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.nn.modules import module as modules
 from torch.optim.optimizer import (
     register_optimizer_step_post_hook,
     register_optimizer_step_pre_hook,
@@ -45,6 +47,7 @@ __all__ = [
     "fake_mode_of",
     "flat_inputs",
     "has_last_hook",
+    "hidden_hooks",
     "hint_of",
     "is_composite",
     "is_zero_tensor",
@@ -82,6 +85,23 @@ CheckpointedRegion: Final = _CheckpointFrame
 
 RecomputationHook: Final = _recomputation_hook
 """The context in which such a checkpoint computes again, given a reference to the region."""
+
+
+@contextlib.contextmanager
+def hidden_hooks(*hooks: Any) -> Iterator[None]:
+    """Have the hooks of all modules with these handles not counted, where PyTorch warns that it
+    calls such hooks once more than the program may expect.
+    """
+    kinds = ("backward_pre", "backward", "forward_pre", "forward")
+    tables = [getattr(modules, f"_global_{kind}_hooks") for kind in kinds]
+    original = modules._has_any_global_hook
+    ours = {hook.id for hook in hooks}
+    modules._has_any_global_hook = lambda: any(set(table) - ours for table in tables)
+    try:
+        yield
+    finally:
+        modules._has_any_global_hook = original
+
 
 _LAST: Final = "nodescope"
 

@@ -25,6 +25,7 @@ from nodescope.adapters.torch.compat import (
     add_last_hook,
     autograd_node,
     has_last_hook,
+    hidden_hooks,
     remove_last_hook,
 )
 from nodescope.adapters.torch.module_facts import settings_of, type_name
@@ -74,7 +75,8 @@ class ModuleScopes:
         )
         _running.append(self)
         try:
-            yield
+            with hidden_hooks(*hooks):
+                yield
         finally:
             _running.remove(self)
             for hook in hooks:
