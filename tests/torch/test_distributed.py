@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from nodescope.cli import main
 from tests.torch.observing import Recording, nodes_of
 
 PROGRAM = """
@@ -38,7 +41,7 @@ def train(folder: Path, *command: str) -> tuple[list[str], str]:
     return [(folder / f"rank{rank}.txt").read_text() for rank in (0, 1)], done.stderr
 
 
-def test_each_process_is_recorded(tmp_path: Path) -> None:
+def test_each_process_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     plain, _ = train(tmp_path, "train.py")
     observed, said = train(
@@ -54,3 +57,6 @@ def test_each_process_is_recorded(tmp_path: Path) -> None:
             nodes = nodes_of(recording)
             assert "DistributedDataParallel/module/addmm" in nodes
             assert len(recording.losses()) == 3
+    # Opened together, the first difference is named: each process draws numbers of its own.
+    main(["compare", "--no-browser", "--exit", *map(str, recordings)])
+    assert "initialisation/uniform_ (train.py:" in "".join(capsys.readouterr())
