@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import argparse
 
-from nodescope.errors import RecordingError
 from nodescope.telling import say, show
 
 
 def export_recording(options: argparse.Namespace) -> int:
-    """Write the graph of a recording in another format."""
-    if not options.recording.is_file():
-        raise RecordingError(f"no recording {str(options.recording)!r}")
+    """Write the graph of a recording, or of a graph file, in another format."""
+    from nodescope.cli.graph_file import as_recording
     from nodescope.export.isolated import Limits, export_isolated
 
-    export_isolated(
-        options.recording,
-        options.output,
-        engine=options.engine,
-        theme=options.theme,
-        expand="all" if options.all else "fit" if options.depth is None else options.depth,
-        scope=options.scope,
-        step=options.step,
-        format=options.format,
-        limits=Limits(seconds=options.time_limit),
-        tell=say,
-    )
+    with as_recording(options.recording) as recording:
+        export_isolated(
+            recording,
+            options.output,
+            engine=options.engine,
+            theme=options.theme,
+            expand="all" if options.all else "fit" if options.depth is None else options.depth,
+            scope=options.scope,
+            step=options.step,
+            format=options.format,
+            limits=Limits(seconds=options.time_limit),
+            tell=say,
+        )
     show(f"wrote {options.output}")
     return 0

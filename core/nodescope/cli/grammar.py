@@ -251,8 +251,9 @@ _OPEN: Final = (
         "recording",
         type=path,
         nargs="?",
-        help="a recording, or a program saved by torch.export (.pt2), which is run under the "
-        "debugger; without it, the list of recordings",
+        help="a recording; a graph file (.onnx, .pb, .pbtxt, .dot, Model Explorer's .json, "
+        ".nsgraph), which is only shown; or a program saved by torch.export (.pt2), which is run "
+        "under the debugger; without it, the list of recordings",
     ),
     *SERVING,
     option(
@@ -437,7 +438,7 @@ _DOCTOR: Final = (option("--port", type=port, default=7711, help=argparse.SUPPRE
 
 COMMANDS: Final = (
     CliCommand("run", "run a script under the debugger", _RUN),
-    CliCommand("open", "open a recording, or run a saved program", _OPEN),
+    CliCommand("open", "open a recording or graph file, or run a saved program", _OPEN),
     CliCommand("runs", "list recordings", _RUNS),
     CliCommand("check", "run a script under watches, for CI", _CHECK),
     CliCommand("why", "where an element, NaN and Inf come from", _WHY),

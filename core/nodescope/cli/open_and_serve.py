@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from nodescope.cli.server_process import Server
-from nodescope.errors import RecordingError
 from nodescope.link.address import publish, withdraw
 
 PROGRAM: Final = ".pt2"
@@ -16,7 +15,9 @@ PROGRAM: Final = ".pt2"
 
 
 def open_recording(options: argparse.Namespace) -> int:
-    """Serve a recording, or the list of all recordings, until Ctrl-C; run a saved program."""
+    """Serve a recording, a graph file, or the list of all recordings, until Ctrl-C; run a saved
+    program.
+    """
     path: Path | None = options.recording
     if path is not None and path.suffix == PROGRAM:
         from nodescope.cli.saved_program import open_program
@@ -24,9 +25,10 @@ def open_recording(options: argparse.Namespace) -> int:
         return open_program(options)
     if path is None:
         return stay(Server(options.port), browser=not options.no_browser, place="#runs")
-    if not path.is_file():
-        raise RecordingError(f"no recording {str(path)!r}")
-    return stay(Server(options.port, (path.absolute(),)), browser=not options.no_browser)
+    from nodescope.cli.graph_file import as_recording
+
+    with as_recording(path, options.record) as recording:
+        return stay(Server(options.port, (recording,)), browser=not options.no_browser)
 
 
 def serve(options: argparse.Namespace) -> int:
