@@ -9,13 +9,16 @@
 import {
   COLUMN_BACKWARD,
   COLUMN_OPTIMIZER,
+  farOf,
   type Hierarchy,
+  isFar,
   isPort,
   isStub,
   stubOf,
 } from "@/layout/hierarchy";
 import { type GroupLayout, NestedLayout, type WantedY } from "@/layout/nested";
 import {
+  BOX_FAR,
   BOX_FOLD,
   BOX_INPUT,
   BOX_NODE,
@@ -214,6 +217,9 @@ class Picture {
       const height = laid.itemHeight[k]!;
       if (isPort(key)) {
         boxes.set(key, parent);
+      } else if (isFar(key)) {
+        const node = laid.far[farOf(key)]!;
+        boxes.set(key, this.box(BOX_FAR, node, left, top, width, height, parent));
       } else if (isStub(key)) {
         const { node } = hierarchy.stubs[stubOf(key)]!;
         boxes.set(key, this.box(BOX_STUB, node, left, top, width, height, parent));

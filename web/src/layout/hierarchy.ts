@@ -105,6 +105,21 @@ export function stubOf(key: number): number {
   return key - STUBS;
 }
 
+const FARS = STUBS + 2 ** 38;
+
+/** The key of the stub for a far producer in a scope, by its number there. */
+export function farKey(far: number): number {
+  return FARS + far;
+}
+
+export function isFar(key: number): boolean {
+  return key >= FARS && key < PORTS;
+}
+
+export function farOf(key: number): number {
+  return key - FARS;
+}
+
 const COLUMN_NAMES: ReadonlyMap<string, number> = new Map([
   ["backward", COLUMN_BACKWARD],
   ["optimizer", COLUMN_OPTIMIZER],

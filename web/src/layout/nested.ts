@@ -6,13 +6,17 @@
  * between scopes meet at ports in the borders, whose positions the inner layout determines.
  */
 
+import { farReads } from "@/layout/far";
 import {
   COLUMN_BACKWARD,
   COLUMN_OPTIMIZER,
+  farKey,
+  farOf,
   type Group,
   groupKey,
   type Hierarchy,
   inPortKey,
+  isFar,
   isOutPort,
   isPort,
   isStub,
@@ -24,6 +28,7 @@ import type { LayeredInput, LayeredResult } from "@/layout/layered";
 import { layoutPacked } from "@/layout/packed";
 import { PIN_FIRST, PIN_LAST } from "@/layout/rank";
 import {
+  farSize,
   foldSize,
   HEADER_HEIGHT,
   headerWidth,
@@ -48,6 +53,8 @@ export interface GroupLayout {
   /** Where values cross the border, from the centre, by port key. */
   readonly ports: ReadonlyMap<number, number>;
   readonly edges: readonly GroupEdge[];
+  /** The producers for which stubs stand, by the stubs' numbers. */
+  readonly far: readonly number[];
   readonly route: Pick<LayeredResult, "start" | "points" | "shared" | "reversed">;
   /** Offset of the route's origin. */
   readonly dx: number;
@@ -177,9 +184,10 @@ export class NestedLayout {
     const group = hierarchy.groups[index]!;
     const root = index === 0;
     const items = [...group.nodes, ...this.childGroups(group), ...group.stubs.map(stubKey)];
-    const { edges, ports } = this.bundleEdges(group, items);
+    const { edges: lines, ports } = this.bundleEdges(group, items);
+    const { edges, far } = withStubs(lines, (key) => this.itemSize(key).height);
     const drawnPorts = [...new Set(ports.values())];
-    items.push(...drawnPorts);
+    items.push(...far.map((_, k) => farKey(k)), ...drawnPorts);
     const at = new Map(items.map((key, k) => [key, k]));
     const count = items.length;
     const width = new Float64Array(count);
@@ -187,11 +195,11 @@ export class NestedLayout {
     const pin = new Uint8Array(count);
     const spread = new Uint8Array(count);
     items.forEach((key, k) => {
-      const size = this.itemSize(key);
+      const size = isFar(key) ? farSize(hierarchy, far[farOf(key)]!) : this.itemSize(key);
       width[k] = size.width;
       height[k] = size.height;
       if (isPort(key)) pin[k] = isOutPort(key) ? PIN_LAST : PIN_FIRST;
-      spread[k] = isPort(key) || this.openGroup(key) >= 0 ? 0 : 1;
+      spread[k] = isPort(key) || isFar(key) || this.openGroup(key) >= 0 ? 0 : 1;
     });
     const input: LayeredInput = {
       width,
@@ -226,6 +234,7 @@ export class NestedLayout {
     const bottom = result.bottom - result.top + header + footer;
     const x = Float64Array.from(items, (_, k) => result.x[k]! - width[k]! / 2 + dx);
     const y = Float64Array.from(items, (_, k) => result.y[k]! - height[k]! / 2 + dy);
+    nearReaders(items, edges, y, height, result, dy, group.column === COLUMN_BACKWARD);
     stretchPorts(items, edges, at, result, dy, bottom, group.column === COLUMN_BACKWARD);
     return {
       width: total,
@@ -239,6 +248,7 @@ export class NestedLayout {
         [...ports].map(([key, port]) => [key, result.x[at.get(port)!]! + dx - total / 2]),
       ),
       edges,
+      far,
       route: result,
       dx,
       dy,
@@ -317,6 +327,23 @@ export class NestedLayout {
     }
     return { edges: [...bundles.values()], ports };
   }
+}
+
+/** The edges, those from far producers from stubs; and the producers of these. */
+function withStubs(
+  lines: readonly GroupEdge[],
+  heightOf: (key: number) => number,
+): {
+  readonly edges: readonly GroupEdge[];
+  readonly far: readonly number[];
+} {
+  const replaced = farReads(lines, isPort, heightOf);
+  if (replaced.size === 0) return { edges: lines, far: [] };
+  const far: number[] = [];
+  const edges = lines.map((line, at) =>
+    replaced.has(at) ? { ...line, from: farKey(far.push(line.producer) - 1), leave: 0 } : line,
+  );
+  return { edges, far };
 }
 
 /**
@@ -400,6 +427,30 @@ function alignThrough(
     if (edge.to !== exit || end === result.start[k]) return;
     result.points[2 * (end - 1)] = x;
     result.points[2 * (end - 2)] = x;
+  });
+}
+
+/** Moves stubs for far producers, in the height of their rank, to the side of their readers. */
+function nearReaders(
+  items: readonly number[],
+  edges: readonly GroupEdge[],
+  y: Float64Array,
+  height: Float64Array,
+  result: LayeredResult,
+  dy: number,
+  upward: boolean,
+): void {
+  const at = new Map(items.flatMap((key, k) => (isFar(key) ? [[key, k] as const] : [])));
+  if (at.size === 0) return;
+  edges.forEach((edge, k) => {
+    const item = at.get(edge.from);
+    const begin = result.start[k]!;
+    if (item === undefined || result.start[k + 1]! - begin < 3) return;
+    const end = result.points[2 * begin + 3]!;
+    const straight = result.points[2 * begin] === result.points[2 * begin + 2];
+    if (!straight || upward === result.points[2 * begin + 1]! < end) return;
+    y[item] = end + dy - (upward ? 0 : height[item]!);
+    result.points[2 * begin + 1] = end;
   });
 }
 

@@ -118,6 +118,15 @@ export function inputSize(hierarchy: Hierarchy, node: number): Size {
   };
 }
 
+/** What stands for a far producer has its name alone. */
+export function farSize(hierarchy: Hierarchy, node: number): Size {
+  const name = textWidth(leafName(hierarchy.nodes[node]!), NAME_FONT);
+  return { width: stepped(FAR_ROOM + name, 48, 160), height: 18 };
+}
+
+/** Beside the name: the arrow, and the ends. */
+const FAR_ROOM = 28;
+
 /** How many scopes a stack has: `×12`. */
 export function countMark(stack: Stack): string {
   return `×${stack.members.length}`;

@@ -41,6 +41,8 @@ export const BOX_SCOPE = 2;
 export const BOX_INPUT = 3;
 /** One of several drawings of a parameter that several scopes read. */
 export const BOX_STUB = 4;
+/** Stands for the producer of a value beside a reader far from it, in place of a line. */
+export const BOX_FAR = 5;
 
 export const EDGE_BACK = 1;
 /** Ends at the border of an open scope, where another edge takes over. */
@@ -66,7 +68,7 @@ export interface Scene {
   readonly version: number;
   readonly boxes: number;
   readonly kind: Uint8Array;
-  /** Index of the node (BOX_NODE, BOX_INPUT, BOX_STUB) or of the group in the hierarchy. */
+  /** Index of the node (BOX_NODE, BOX_INPUT, BOX_STUB, BOX_FAR) or of the group in the hierarchy. */
   readonly ref: Int32Array;
   /** The open scope around it, -1 at the top. Parents come before their children. */
   readonly parent: Int32Array;

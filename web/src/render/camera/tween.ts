@@ -6,7 +6,7 @@
  */
 
 import { ease, lerp } from "@/base/geometry";
-import { BOX_STUB, type Scene } from "@/layout/types";
+import { BOX_FAR, BOX_STUB, type Scene } from "@/layout/types";
 import { between, type Camera } from "@/render/camera/camera";
 import { SceneModel } from "@/render/scene/model";
 
@@ -118,7 +118,7 @@ type Offset = readonly [number, number];
 /** The same item's box in the previous scene, whatever its indices were there. */
 function counterpart(model: SceneModel, before: SceneModel, box: number): number {
   const { scene, hierarchy } = model;
-  if (scene.kind[box] === BOX_STUB) return -1;
+  if (scene.kind[box] === BOX_STUB || scene.kind[box] === BOX_FAR) return -1;
   const ref = scene.ref[box]!;
   if (model.isGroup(box)) {
     const group = before.hierarchy.groupAt.get(hierarchy.groups[ref]!.path);

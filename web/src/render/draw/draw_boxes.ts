@@ -19,11 +19,12 @@ import {
   SMALL_MONO,
   TITLE_FONT,
 } from "@/layout/sizes";
-import { BOX_FOLD, BOX_INPUT, BOX_NODE, BOX_SCOPE, BOX_STUB } from "@/layout/types";
+import { BOX_FAR, BOX_FOLD, BOX_INPUT, BOX_NODE, BOX_SCOPE, BOX_STUB } from "@/layout/types";
 import { foldColour, hiddenBySmallScope, nodeColour, stripOf } from "@/render/draw/box_style";
 import { DIMMED, type Drawing, detailAt, drawChevron, drawNabla } from "@/render/draw/draw";
 import { SKIPPED_ALPHA, skipped } from "@/render/draw/draw_changes";
 import { drawFarBoxes } from "@/render/draw/draw_far";
+import { drawFarStub } from "@/render/draw/draw_far_reads";
 import { rightText } from "@/render/draw/draw_scopes";
 import { drawCount, drawDifferences } from "@/render/draw/draw_stacks";
 import { formatTime } from "@/render/draw/format";
@@ -47,6 +48,7 @@ export function drawBoxes(drawing: Drawing, boxes: readonly number[]): void {
     painter.alpha(currentAlpha(drawing, box));
     if (kind === BOX_FOLD) drawFold(drawing, box);
     else if (kind === BOX_INPUT || kind === BOX_STUB) drawInput(drawing, box);
+    else if (kind === BOX_FAR) drawFarStub(drawing, box);
     else drawNode(drawing, box);
   }
   painter.alpha(1);

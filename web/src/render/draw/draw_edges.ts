@@ -10,6 +10,7 @@ import { COLUMN_BACKWARD } from "@/layout/hierarchy";
 import { SMALL_MONO, SMALL_SANS, shapeText } from "@/layout/sizes";
 import { BOX_SCOPE, EDGE_BACK, isOrder, LINK_SEED } from "@/layout/types";
 import { type Drawing, detailAt, type EdgeLabel } from "@/render/draw/draw";
+import { drawFarEnds } from "@/render/draw/draw_far_reads";
 import { isNotFinite } from "@/render/draw/execution_overlay";
 import { formatBytes } from "@/render/draw/format";
 import type { Route, Stroke } from "@/render/paint/painter";
@@ -101,7 +102,9 @@ export function drawEdges(drawing: Drawing): void {
   }
   painter.alpha(1);
   drawLinks(drawing);
-  if (detailAt(zoom) === "near") drawStubs(drawing);
+  if (detailAt(zoom) !== "near") return;
+  drawStubs(drawing);
+  drawFarEnds(drawing);
 }
 
 const STUB_LENGTH = 10;

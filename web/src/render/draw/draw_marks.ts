@@ -15,7 +15,7 @@ import {
   SMALL_MONO,
   TITLE_FONT,
 } from "@/layout/sizes";
-import { BOX_FOLD, BOX_NODE, BOX_SCOPE, EDGE_OUT_OF_SCOPE } from "@/layout/types";
+import { BOX_FAR, BOX_FOLD, BOX_NODE, BOX_SCOPE, EDGE_OUT_OF_SCOPE } from "@/layout/types";
 import { nodeColour } from "@/render/draw/box_style";
 import {
   type Drawing,
@@ -26,6 +26,7 @@ import {
   type Marks,
 } from "@/render/draw/draw";
 import { coversBox, drawSaved, edgeRoute, edgeWidth, edgeWords } from "@/render/draw/draw_edges";
+import { drawFarLines } from "@/render/draw/draw_far_reads";
 import { clearHeader, drawHeaders } from "@/render/draw/draw_scopes";
 import { drawWatches } from "@/render/draw/draw_watches";
 import { FAILED, HAS_NAN, isNotFinite } from "@/render/draw/execution_overlay";
@@ -42,7 +43,11 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
   // The current node already has a ring; a selection ring would appear beside it.
   if (flow !== drawing.current) drawOutline(drawing, flow, "select");
   drawLinked(drawing, marks);
-  if (marks.hover !== undefined) drawOutline(drawing, model.boxOf(marks.hover), "hover");
+  if (marks.hover !== undefined) {
+    drawOutline(drawing, model.boxOf(marks.hover), "hover");
+    const { hover } = marks;
+    if (hover.kind === "node") drawFarLines(drawing, model.hierarchy.indexOf.get(hover.id) ?? -1);
+  }
   drawCurrent(drawing, marks);
   drawNotFinite(drawing);
   drawWatches(drawing, marks);
@@ -138,12 +143,17 @@ function drawFlow(drawing: Drawing, marks: Marks, box: number): void {
       colour: palette.select,
       width: Math.max(edgeWidth(scene.bytes[edge]!), 1.5, 1 / zoom),
     });
+    if (target === box && scene.kind[source] === BOX_FAR) {
+      drawFarLines(drawing, scene.ref[source]!, [source]);
+    }
     const ends = source === box || target === box;
     if (ends && !labelled.has(edge) && detailAt(zoom) === "near") {
       drawEdgeLabel(drawing, edge, target === box, labels);
     }
   }
-  if (node >= 0) drawSaved(drawing, node);
+  if (node < 0) return;
+  drawSaved(drawing, node);
+  drawFarLines(drawing, node);
 }
 
 function columnOf(drawing: Drawing, node: number): number {

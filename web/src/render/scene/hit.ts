@@ -7,7 +7,7 @@
 
 import { clamp, type Point } from "@/base/geometry";
 import { HEADER_HEIGHT } from "@/layout/sizes";
-import { BOX_FOLD, BOX_NODE, BOX_SCOPE } from "@/layout/types";
+import { BOX_FAR, BOX_FOLD, BOX_NODE, BOX_SCOPE } from "@/layout/types";
 import { detailAt, type EdgeHover } from "@/render/draw/draw";
 import type { SceneModel } from "@/render/scene/model";
 import { type StackAct, stackControlAt } from "@/render/scene/stack_controls";
@@ -195,7 +195,7 @@ export function neighbourOf(
     if (best >= 0) return best;
   }
   for (let other = 0; other < scene.boxes; other++) {
-    if (scene.kind[other] === BOX_SCOPE) continue;
+    if (scene.kind[other] === BOX_SCOPE || scene.kind[other] === BOX_FAR) continue;
     const [dx, dy] = distance(other);
     const along = (vertical ? dy : dx) * sign;
     const across = Math.abs(vertical ? dx : dy);
@@ -204,13 +204,20 @@ export function neighbourOf(
   return best;
 }
 
+/** The box at the beginning of an edge: not the stub for its producer, but that itself. */
+function sourceOf(model: SceneModel, edge: number): number {
+  const { scene } = model;
+  const source = scene.source[edge]!;
+  return scene.kind[source] === BOX_FAR ? model.visibleBox(scene.ref[source]!) : source;
+}
+
 /** Boxes joined to `box` by an edge, through the borders of scopes. */
 function connected(model: SceneModel, box: number): number[] {
   const { scene } = model;
   const joined: number[] = [];
   const values = new Map<number, boolean>();
   for (let edge = 0; edge < scene.edges; edge++) {
-    const source = scene.source[edge]!;
+    const source = sourceOf(model, edge);
     const target = scene.target[edge]!;
     if (source !== box && target !== box) continue;
     const other = source === box ? target : source;
@@ -221,7 +228,7 @@ function connected(model: SceneModel, box: number): number[] {
   for (let edge = 0; edge < scene.edges; edge++) {
     const down = values.get(scene.value[edge]!);
     if (down === undefined) continue;
-    const end = down ? scene.target[edge]! : scene.source[edge]!;
+    const end = down ? scene.target[edge]! : sourceOf(model, edge);
     if (scene.kind[end] !== BOX_SCOPE) joined.push(end);
   }
   return joined;

@@ -9,7 +9,7 @@ import { overlaps, type Rect } from "@/base/geometry";
 import type { Stack } from "@/base/repeats";
 import { COLUMN_BACKWARD, type Group, type Hierarchy } from "@/layout/hierarchy";
 import { isGradient } from "@/layout/sizes";
-import { BOX_FOLD, BOX_SCOPE, type Scene } from "@/layout/types";
+import { BOX_FAR, BOX_FOLD, BOX_SCOPE, type Scene } from "@/layout/types";
 import type { GraphItem } from "@/render/scene/types";
 
 export class SceneModel {
@@ -18,6 +18,8 @@ export class SceneModel {
   readonly groupBox: Int32Array;
   /** Forward nodes whose values the backward column reads. */
   readonly savedBoxes: readonly number[];
+  /** Boxes that stand for a node beside its far readers, by node index. */
+  readonly farBoxes: ReadonlyMap<number, readonly number[]>;
   private readonly boxes: Flatbush | undefined;
   private readonly routes: Flatbush | undefined;
 
@@ -28,10 +30,17 @@ export class SceneModel {
   ) {
     this.nodeBox = new Int32Array(hierarchy.nodes.length).fill(-1);
     this.groupBox = new Int32Array(hierarchy.groups.length).fill(-1);
+    const farBoxes = new Map<number, number[]>();
     for (let box = 0; box < scene.boxes; box++) {
+      const ref = scene.ref[box]!;
+      if (scene.kind[box] === BOX_FAR) {
+        farBoxes.set(ref, [...(farBoxes.get(ref) ?? []), box]);
+        continue;
+      }
       const target = this.isGroup(box) ? this.groupBox : this.nodeBox;
-      if (target[scene.ref[box]!] === -1) target[scene.ref[box]!] = box;
+      if (target[ref] === -1) target[ref] = box;
     }
+    this.farBoxes = farBoxes;
     for (const { stack, index, groups } of hierarchy.groups) {
       if (stack === undefined || this.groupBox[index] !== -1) continue;
       // One of its scopes stands for the whole.

@@ -8,6 +8,7 @@
 import { clamp, overlaps, type Point, type Rect } from "@/base/geometry";
 import { ancestors, parentScope } from "@/base/scopes";
 import type { FirstPicture } from "@/layout/session";
+import { BOX_FAR } from "@/layout/types";
 import {
   type Camera,
   fitted,
@@ -423,7 +424,11 @@ class CanvasGraphView implements GraphView {
     } else if (folds && hit?.item.kind === "scope") this.events.toggleScope(hit.item.path, stack);
     else if (hit?.gutter === true && hit.item.kind === "node") {
       this.events.toggleBreakpoint(hit.item.id);
-    } else this.events.select(hit?.item, stack);
+    } else {
+      this.events.select(hit?.item, stack);
+      // From the stub beside a reader to what it stands for.
+      if (hit !== undefined && this.model?.scene.kind[hit.box] === BOX_FAR) this.reveal(hit.item);
+    }
   }
 
   private turnStack(box: number, act: StackAct): void {
