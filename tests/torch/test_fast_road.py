@@ -141,6 +141,7 @@ def test_a_run_without_options_takes_it(
 ) -> None:
     """The newest values are kept whole, and steps are left out now and then."""
     monkeypatch.setattr(StepSampling, "wants", lambda self, behind=False: self.steps % 4 != 3)
+    monkeypatch.setattr(StepSampling, "left_out_for_certain", lambda self: 0)
     monkeypatch.setattr(fast_road.FastRoad, "learns", lambda self: False)
     monkeypatch.setattr(newest_values, "SHARE_NS", 1 << 60)  # nothing depends on times
     for name in ("_STRETCH_NS", "_TELLING_NS"):
