@@ -34,6 +34,30 @@ describe("rows", () => {
   });
 });
 
+describe("weights", () => {
+  const nodes = [
+    node(1, "fc/weight", { role: "parameter", op: "parameter", outputs: [1] }),
+    node(2, "head/weight", { role: "parameter", op: "parameter", outputs: [2] }),
+    node(3, "encoder/fc/matmul", { inputs: [1], outputs: [3] }),
+    node(4, "head/matmul", { inputs: [3, 2], outputs: [4] }),
+    node(5, "again/head/matmul", { inputs: [4, 2], outputs: [5] }),
+  ];
+  const model = update(undefined, snapshot({ nodes }));
+  if (model === undefined) throw new Error("a snapshot gives a model");
+  const tree = buildTree(model.graph);
+
+  test("stand where their layer runs, if nothing runs in the scope of their name", () => {
+    const open = new Set(["encoder", "encoder/fc", "head", "again"]);
+    const rows = visibleRows(tree, open).map((row) => `${"  ".repeat(row.depth)}${row.label}`);
+    expect(rows).toEqual([
+      ...["encoder", "  fc", "    weight", "    matmul"],
+      ...["head", "  weight", "  matmul", "again", "  head"],
+    ]);
+    expect(tree.scopes.has("fc")).toBe(false);
+    expect(tree.scopes.get("encoder")?.members).toEqual([1, 3]);
+  });
+});
+
 describe("scopes that are alike", () => {
   const names = ["x", ...[0, 1, 2, 3].map((at) => `net/block_${at}/tanh`), "out"];
   const model = update(

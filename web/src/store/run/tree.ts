@@ -71,14 +71,16 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
   /** Those around the last node, from outside in: the next one is often in the same. */
   let around = [root];
   let inner = root;
+  const moved = scopesOfReaders(graph.nodes);
   for (const node of graph.nodes) {
     if (node === undefined) continue;
-    if (inner.path !== node.scope) {
-      around = [root, ...ancestors(node.scope).map(scopeOf)];
-      inner = scopeOf(node.scope);
+    const scope = moved.get(node.id) ?? node.scope;
+    if (inner.path !== scope) {
+      around = [root, ...ancestors(scope).map(scopeOf)];
+      inner = scopeOf(scope);
     }
     inner.children.push({ kind: "node", id: node.id, path: node.name });
-    for (const scope of around) scope.members.push(node.id);
+    for (const outer of around) outer.members.push(node.id);
   }
   orderByFlow(graph, scopes);
   const repeats = findRepeats(graph.nodes, holds);
@@ -90,6 +92,33 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
     sections: divided ? scopesOf : undefined,
     scopeOf: (id) => graph.nodes[id]?.scope ?? "",
   };
+}
+
+/**
+ * The scopes of weights whose layer runs elsewhere: `fc/weight` is read in `loss/encoder/fc`, and
+ * nothing runs in `fc`. Like in the picture, it stands where it is read.
+ */
+function scopesOfReaders(nodes: readonly (Node | undefined)[]): ReadonlyMap<number, string> {
+  const computing = new Set<string>();
+  const weights = new Map<number, Node>();
+  for (const node of nodes) {
+    if (node === undefined) continue;
+    if (!isLeaf(node)) computing.add(node.scope);
+    else if (heldBy(node) === "parameter" && node.scope !== "") {
+      for (const value of node.outputs) weights.set(value, node);
+    }
+  }
+  const moved = new Map<number, string>();
+  if (weights.size === 0) return moved;
+  for (const node of nodes) {
+    if (node === undefined || node.phase !== "forward" || isLeaf(node)) continue;
+    for (const input of node.inputs) {
+      const weight = weights.get(input);
+      if (weight === undefined || computing.has(weight.scope) || moved.has(weight.id)) continue;
+      if (node.scope.endsWith(`/${weight.scope}`)) moved.set(weight.id, node.scope);
+    }
+  }
+  return moved;
 }
 
 function inSections(graph: RunGraph, scopes: readonly (string | undefined)[]): RunGraph {
@@ -110,7 +139,7 @@ function heldBy(node: Node | undefined): Held {
 function pile(stack: Stack, scopes: Map<string, ScopeEntry>): void {
   const around = scopes.get(parentScope(stack.path));
   const children = stack.members.flatMap((path) => scopes.get(path) ?? []);
-  if (around === undefined) return;
+  if (around === undefined || children.length === 0) return;
   const members = children.flatMap((child) => child.members);
   const entry: ScopeEntry = { kind: "scope", path: stack.path, children, members, stack };
   const inside = new Set<TreeEntry>(children);
