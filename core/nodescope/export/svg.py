@@ -190,6 +190,7 @@ def page_input(graph: Graph, title: str, options: ExportOptions) -> dict[str, An
         "open": "all"
         if options.expand == "all"
         else sorted(visible(name, most=1000) for name in shown),
+        "levels": options.expand if isinstance(options.expand, int) else None,
         "fonts": font_faces(),
         "theme": options.theme,
         "title": title,

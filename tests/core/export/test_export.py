@@ -141,6 +141,10 @@ def test_any_name_is_one_quoted_label(name: str) -> None:
 def test_folding_by_depth() -> None:
     assert page_input(small(), "t", ExportOptions(expand=1))["open"] == ["net"]
     assert page_input(small(), "t", ExportOptions(expand="all"))["open"] == "all"
+    levels = [
+        page_input(small(), "t", ExportOptions(expand=e))["levels"] for e in (1, "fit", "all")
+    ]
+    assert levels == [1, None, None]
 
 
 def wide(scopes: int, inside: int) -> Graph:

@@ -133,7 +133,8 @@ function isParameter(node: LayoutNode): boolean {
   return isLeaf(node) && (node.role === undefined ? node.op !== "tensor" : node.role !== "input");
 }
 
-function heldBy(node: LayoutNode): Held {
+/** What a node holds that computes nothing. */
+export function heldBy(node: LayoutNode): Held {
   if (!isLeaf(node)) return undefined;
   if (node.role === undefined) return node.op === "tensor" ? "data" : "parameter";
   return node.role === "parameter" || node.role === "buffer" ? "parameter" : "data";

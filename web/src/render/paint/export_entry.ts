@@ -4,8 +4,10 @@
  * Invariant: the same layout and drawing code as on screen; input is JSON, output is SVG text.
  */
 
+import { ancestors } from "@/base/scopes";
+import { sectionScopes } from "@/base/sections";
 import { composeScene } from "@/layout/compose";
-import { buildHierarchy } from "@/layout/hierarchy";
+import { buildHierarchy, heldBy } from "@/layout/hierarchy";
 import { NestedLayout } from "@/layout/nested";
 import { placeLabels } from "@/render/draw/draw_edges";
 import { liveState } from "@/render/draw/execution_overlay";
@@ -18,6 +20,8 @@ interface ExportInput {
   readonly nodes: readonly GraphNode[];
   readonly values: readonly GraphValue[];
   readonly open: "all" | readonly string[];
+  /** Sections that lie in fewer scopes than this are open, too; null: none, unless all are. */
+  readonly levels: number | null;
   readonly theme: Theme;
   readonly title: string;
   /** CSS that contains the fonts themselves; may be empty. */
@@ -29,11 +33,11 @@ const MARGIN = 32;
 /** SVG of a graph given as JSON (`ExportInput`); throws a one-line Error on other input. */
 export function renderSvg(json: string): string {
   const input = parseInput(json);
-  const hierarchy = buildHierarchy(
-    input.nodes,
-    new Map(input.values.map((value) => [value.id, value])),
-  );
-  const open = input.open === "all" ? "all" : new Set(input.open);
+  const { nodes, sections } = inSections(input.nodes);
+  const hierarchy = buildHierarchy(nodes, new Map(input.values.map((value) => [value.id, value])));
+  const levels = input.levels ?? 0;
+  const opened = sections.filter((path) => path.split("/").length <= levels);
+  const open = input.open === "all" ? "all" : new Set([...input.open, ...opened]);
   const model = new SceneModel(hierarchy, composeScene(new NestedLayout(hierarchy), open, 1));
   const { left, top, right, bottom } = model.scene;
   return drawSvg(
@@ -75,6 +79,22 @@ export function renderSvg(json: string): string {
   );
 }
 
+/** The nodes in the sections in which the page shows them, and the paths of these. */
+function inSections(nodes: readonly GraphNode[]): {
+  readonly nodes: readonly GraphNode[];
+  readonly sections: readonly string[];
+} {
+  const scopes = sectionScopes(nodes, (index) => heldBy(nodes[index]!));
+  const sections = new Set<string>();
+  const divided = nodes.map((node, at) => {
+    const scope = scopes[at] ?? node.scope;
+    if (scope === node.scope) return node;
+    for (const path of ancestors(scope)) if (path.length > node.scope.length) sections.add(path);
+    return { ...node, scope };
+  });
+  return { nodes: divided, sections: [...sections] };
+}
+
 function parseInput(json: string): ExportInput {
   const input = JSON.parse(json) as Partial<ExportInput>;
   if (!Array.isArray(input.nodes) || !Array.isArray(input.values)) {
@@ -86,6 +106,7 @@ function parseInput(json: string): ExportInput {
     nodes: nodes.map((node) => ({ ...node, forward: node.forward ?? undefined })),
     values,
     open: input.open ?? "all",
+    levels: input.levels ?? null,
     theme: input.theme === "dark" ? "dark" : "light",
     title: typeof input.title === "string" ? input.title : "nodescope graph",
     fonts: typeof input.fonts === "string" ? input.fonts : "",
