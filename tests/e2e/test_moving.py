@@ -164,3 +164,32 @@ def test_the_address_holds_camera_and_colouring(start: Start, page: Page, tmp_pa
         return now is not None and all(abs(now[key] - where[key]) < 3 for key in ("x", "y"))
 
     eventually(page, read, near)
+
+
+DROP = """([name, text]) => {
+  const files = new DataTransfer();
+  files.items.add(new File([text], name));
+  const init = { bubbles: true, cancelable: true, dataTransfer: files };
+  const room = document.querySelector(".graph-room");
+  for (const type of ["dragover", "drop"]) room.dispatchEvent(new DragEvent(type, init));
+}"""
+
+
+@pytest.mark.deep
+def test_the_graph_is_coloured_by_zeros_gradients_and_a_file(
+    start: Start, page: Page, tmp_path: Path
+) -> None:
+    stopped(start, page, tmp_path, "--break", "loss/sum")
+    page.keyboard.press("F5")
+    expect(by(page, "inspector-reason")).to_contain_text("Breakpoint loss/sum")
+    page.get_by_role("radio", name="Zeros").click()
+    expect(by(page, "legend")).to_contain_text("Zeros in the outputs")
+    expect(by(page, "legend-selected")).to_have_text("selected 0 %")
+    page.get_by_role("radio", name="Gradient").click()
+    expect(by(page, "legend")).to_contain_text("No gradient is known at this moment.")
+    page.evaluate(DROP, ["cost.json", '{"results": {"loss/sum": {"value": 2.5}, "no": 1}}'])
+    expect(by(page, "legend")).to_contain_text("cost.json")
+    expect(by(page, "legend")).to_contain_text("1 name not in this graph")
+    expect(by(page, "legend-selected")).to_have_text("selected 2.500")
+    page.evaluate(DROP, ["bad.json", "[]"])
+    expect(page.locator(".notice.error")).to_contain_text("bad.json: It is no node data")

@@ -47,6 +47,7 @@ from nodescope.record.rows import (
 )
 from nodescope.record.run_row import run_info
 from nodescope.record.schema import EXECUTION, HOST, RAN_LAST, SUMMARY, summary_of, value_spec
+from nodescope.record.statistics_table import StatisticsTable
 from nodescope.record.step_table import StepTable
 from nodescope.record.validate import OpenedRecording, connect, damaged
 from nodescope.telling import path_of
@@ -83,6 +84,7 @@ class Recording:
         self._tables: frozenset[str] | None = None
         self.step_table = StepTable(self._all, self._table, self._has)
         self.loss_table = LossTable(self._all)
+        self.statistics = StatisticsTable(self._all)
         self.schema = opened.schema
         before = opened.schema == schema_1.VERSION
         self._node = schema_1.decode_node if before else attrs.decode_node

@@ -1,4 +1,4 @@
-"""Value differences: one value at two moments, and a node's attributes at one.
+"""Value differences: one value at two moments; attributes, memory and statistics at one.
 
 Invariant: all elements are compared if both are available, otherwise statistics; the answer says
 which, and what is missing.
@@ -7,6 +7,7 @@ which, and what is missing.
 from __future__ import annotations
 
 import asyncio
+import math
 
 import numpy as np
 
@@ -81,6 +82,28 @@ async def memory(run: Run, request: moments.GetMemory) -> moments.NodeMemory:
         memory = live_memory(recording, request.step)
         live = memory.live.get(request.node)
         return moments.NodeMemory(request.node, request.step, live, memory.peak, memory.peak_node)
+
+    return await run.query.call(read)
+
+
+async def statistics(run: Run, request: moments.GetStatistics) -> moments.Statistics:
+    """Answer `diff_messages.GetStatistics`.
+
+    Raises:
+        RecordingError: The recording cannot be read.
+    """
+
+    def read(recording: Recording) -> moments.Statistics:
+        seq = recording.last_seq() if request.seq is None else request.seq
+        rows = recording.statistics.at(seq)
+        norms = [math.nan if row.norm is None else row.norm for row in rows]
+        return moments.Statistics(
+            count=len(rows),
+            values=np.array([row.value for row in rows], dtype="<u4").tobytes(),
+            elements=np.array([row.elements for row in rows], dtype="<f8").tobytes(),
+            zeros=np.array([row.zeros for row in rows], dtype="<f8").tobytes(),
+            norms=np.array(norms, dtype="<f8").tobytes(),
+        )
 
     return await run.query.call(read)
 

@@ -345,6 +345,8 @@ class _Browser:
                 return await value_diff.attributes(run, body)
             case diff_messages.GetMemory():
                 return await value_diff.memory(run, body)
+            case diff_messages.GetStatistics():
+                return await value_diff.statistics(run, body)
             case timeline_messages.GetStepTimes():
                 return await step_times.step_times(run, body)
             case diff_messages.GetProblems():

@@ -152,6 +152,30 @@ class NodeMemory(msgspec.Struct, frozen=True, tag="node_memory"):
     peak_node: int
 
 
+class GetStatistics(msgspec.Struct, frozen=True, tag="get_statistics"):
+    """Get statistics of all values at a moment; None for the latest."""
+
+    run: str
+    seq: int | None = None
+
+
+class Statistics(msgspec.Struct, frozen=True, tag="statistics"):
+    """Statistics of all values for which there are any, in columns of one entry per value.
+
+    Attributes:
+        count: Number of values.
+        values: uint32, their ids.
+        elements, zeros: float64, numbers of elements and of those that are zero.
+        norms: float64, Euclidean norms of the finite elements; NaN without any.
+    """
+
+    count: int
+    values: bytes
+    elements: bytes
+    zeros: bytes
+    norms: bytes
+
+
 class NodeAttributes(msgspec.Struct, frozen=True, tag="node_attributes"):
     """The attributes of a node's op at a moment.
 
@@ -167,5 +191,5 @@ class NodeAttributes(msgspec.Struct, frozen=True, tag="node_attributes"):
     changed: dict[str, Any] = {}
 
 
-Requests = CompareMoments | GetAttributes | GetMemory | GetProblems
-Answers = MomentsCompared | NodeAttributes | NodeMemory | ProblemList
+Requests = CompareMoments | GetAttributes | GetMemory | GetStatistics | GetProblems
+Answers = MomentsCompared | NodeAttributes | NodeMemory | Statistics | ProblemList

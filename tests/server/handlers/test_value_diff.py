@@ -163,6 +163,27 @@ def test_memory_is_that_of_the_step(opened: Callable[..., Opened]) -> None:
     assert run.page.ask(wm.GetMemory(run.id, node, 999)).live is None
 
 
+def test_statistics_are_those_of_the_moment(opened: Callable[..., Opened]) -> None:
+    run = opened("summary")
+
+    def at(step: int | None) -> dict[int, tuple[float, float, float]]:
+        found = run.page.ask(wm.GetStatistics(run.id, None if step is None else run.last[step]))
+        ids = np.frombuffer(found.values, "<u4")
+        columns = (found.elements, found.zeros, found.norms)
+        rows = np.stack([np.frombuffer(column, "<f8") for column in columns], axis=1)
+        assert len(rows) == found.count
+        return {int(value): tuple(row) for value, row in zip(ids, rows, strict=True)}
+
+    doubled, largest = run.values["net/multiply"], run.values["net/argmax"]
+    assert at(1)[doubled] == pytest.approx((8, 0, np.sqrt(240)))
+    assert at(2)[doubled] == pytest.approx((8, 0, np.sqrt(2 * (4 + 25 + 36 + 4))))
+    # The finite elements alone.
+    assert at(None)[doubled] == pytest.approx((8, 0, np.sqrt(2 * (4 + 25))))
+    assert at(1)[largest] == pytest.approx((2, 0, np.sqrt(18)))
+    assert at(2)[largest][:2] == (2, 0)
+    assert run.page.ask(wm.GetStatistics(run.id, 0)).count == 0
+
+
 def breakpoints(page: Page, run: str, *wanted: Breakpoint) -> Any:
     return page.ask(wire.Control(run, SetBreakpoints(wanted)))
 

@@ -30,6 +30,7 @@ import { createChanges } from "@/store/history/changes_query";
 import { createMoments } from "@/store/history/value_diff";
 import { createReasons } from "@/store/history/why";
 import { createNewRun } from "@/store/page/new_run";
+import { createOverlays } from "@/store/page/overlays";
 import { PANES, type Pane, type Preferences } from "@/store/page/preferences";
 import { createSearching } from "@/store/page/searching";
 import type { Store } from "@/store/page/store";
@@ -113,6 +114,7 @@ export function App(props: AppProps): JSX.Element {
   let root!: HTMLDivElement;
   let searchField!: HTMLInputElement;
 
+  const overlays = createOverlays(store, ui);
   const views = createViews(store, ui, view, globalThis.localStorage);
   const go = (item: Item): void => {
     views.mark();
@@ -172,6 +174,7 @@ export function App(props: AppProps): JSX.Element {
     searching,
     tracing,
     views,
+    overlays,
     go,
     toggleBreakpoint,
     toggleScopeBreakpoint,
@@ -406,6 +409,7 @@ export function App(props: AppProps): JSX.Element {
           marked={watches.marked()}
           matches={searching.result()?.ids ?? tracing.shown()?.ids}
           views={views}
+          overlays={overlays}
           trace={tracing.shown()?.path}
           path={reasons.path() ?? branches.cone()}
           head={<TraceChip tracing={tracing} />}

@@ -6,6 +6,7 @@ import { commandFitness } from "@/base/synonyms";
 import type { Watches } from "@/store/debugger/watches";
 import { createMoments, type Moments } from "@/store/history/value_diff";
 import { createReasons } from "@/store/history/why";
+import { createOverlays } from "@/store/page/overlays";
 import type { Preferences } from "@/store/page/preferences";
 import { createSearching } from "@/store/page/searching";
 import { type Requests, Store } from "@/store/page/store";
@@ -77,6 +78,7 @@ beforeEach(() => {
       moments,
       searching: createSearching(store, ui),
       tracing: createTracing(store),
+      overlays: createOverlays(store, ui),
       views: createViews(store, ui, () => undefined, undefined),
       reasons,
       watches: {} as Watches,

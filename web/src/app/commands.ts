@@ -15,6 +15,7 @@ import type { Watches } from "@/store/debugger/watches";
 import type { StepChanges } from "@/store/history/changes";
 import type { Moments } from "@/store/history/value_diff";
 import type { Reasons } from "@/store/history/why";
+import type { Overlays } from "@/store/page/overlays";
 import type { Preferences } from "@/store/page/preferences";
 import type { Searching } from "@/store/page/searching";
 import { spreadStack, stackAt, turnStack } from "@/store/page/stack_turns";
@@ -38,6 +39,7 @@ export interface CommandScope {
   readonly searching: Searching;
   readonly tracing: Tracing;
   readonly views: Views;
+  readonly overlays: Overlays;
   view(): GraphView | undefined;
   /** The changes of the step shown; undefined if there are none. */
   changes(): StepChanges | undefined;

@@ -88,6 +88,22 @@ export function movingCommands(page: CommandScope): readonly PageCommand[] {
       run: () => void ui.setBookmarks(!ui.bookmarks()),
     },
     {
+      title: "Colour by numbers of a JSON file (node data)",
+      keys: "",
+      group: "Graph",
+      enabled: () => store.model() !== undefined,
+      run: () => {
+        const field = document.createElement("input");
+        field.type = "file";
+        field.accept = ".json,application/json";
+        field.onchange = () => {
+          const file = field.files?.[0];
+          void file?.text().then((text) => page.overlays.take(file.name, text));
+        };
+        field.click();
+      },
+    },
+    {
       title: "End the trace",
       keys: "",
       group: "Graph",

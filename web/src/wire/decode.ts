@@ -68,3 +68,8 @@ export function decodeElements(data: Uint8Array, count: number): Float64Array {
 export function numbersOf(data: Uint8Array, count: number): Float64Array {
   return new Float64Array(bytesOf(data, "numbers", count * 8));
 }
+
+/** A column of ids, uint32. */
+export function idsOf(data: Uint8Array, count: number): Uint32Array {
+  return new Uint32Array(bytesOf(data, "ids", count * 4));
+}

@@ -474,6 +474,13 @@ export interface GetMemory {
   readonly step: number;
 }
 
+/** Get statistics of all values at a moment; None for the latest. */
+export interface GetStatistics {
+  readonly type: "get_statistics";
+  readonly run: string;
+  readonly seq?: number | null;
+}
+
 /** Get the nodes that produced NaN or Inf or raised, in the whole recording. */
 export interface GetProblems {
   readonly type: "get_problems";
@@ -1345,6 +1352,24 @@ export interface NodeMemory {
   readonly live: number | null;
   readonly peak: number;
   readonly peak_node: number;
+}
+
+/**
+ * Statistics of all values for which there are any, in columns of one entry per value.
+ *
+ * Attributes:
+ *     count: Number of values.
+ *     values: uint32, their ids.
+ *     elements, zeros: float64, numbers of elements and of those that are zero.
+ *     norms: float64, Euclidean norms of the finite elements; NaN without any.
+ */
+export interface Statistics {
+  readonly type: "statistics";
+  readonly count: number;
+  readonly values: Uint8Array;
+  readonly elements: Uint8Array;
+  readonly zeros: Uint8Array;
+  readonly norms: Uint8Array;
 }
 
 /**
@@ -2631,6 +2656,7 @@ export type RequestBody =
   | CompareMoments
   | GetAttributes
   | GetMemory
+  | GetStatistics
   | GetProblems
   | GetStepTimes;
 
@@ -2655,6 +2681,7 @@ export type ResponseBody =
   | MomentsCompared
   | NodeAttributes
   | NodeMemory
+  | Statistics
   | ProblemList
   | StepTimes
   | Failed;

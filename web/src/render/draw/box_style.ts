@@ -7,6 +7,7 @@
 
 import { FAMILIES } from "@/base/families";
 import { BOX_FOLD, BOX_NODE } from "@/layout/types";
+import { amountColour, groupAmounts } from "@/render/draw/amounts";
 import type { Drawing } from "@/render/draw/draw";
 import {
   FAILED,
@@ -29,7 +30,7 @@ const BLOCK_HEIGHT = 28;
 /** Input of a box's colour; drawings and the overview provide it. */
 export type Coloured = Pick<
   Drawing,
-  "palette" | "model" | "live" | "colourBy" | "tints" | "heatMost"
+  "palette" | "model" | "live" | "colourBy" | "tints" | "amounts" | "heatMost"
 >;
 
 function byAmount({ colourBy }: Coloured): boolean {
@@ -58,6 +59,10 @@ export function nodeColour(drawing: Coloured, node: number): string {
     const token = drawing.tints.get(model.hierarchy.nodes[node]!.id);
     return token === undefined ? palette["text-off"] : palette[token];
   }
+  if (colourBy === "amount") {
+    const value = drawing.amounts.values.get(model.hierarchy.nodes[node]!.id);
+    return amountColour(palette, drawing.amounts, value);
+  }
   if (byAmount(drawing)) {
     return heatColour(drawing, nodeAmount(model.hierarchy, live, node, colourBy));
   }
@@ -66,7 +71,11 @@ export function nodeColour(drawing: Coloured, node: number): string {
 
 /** The single colour of a folded scope, in modes in which it has one. */
 export function foldColour(drawing: Coloured, group: number): string | undefined {
-  const { live, colourBy } = drawing;
+  const { live, colourBy, amounts } = drawing;
+  if (colourBy === "amount") {
+    const value = groupAmounts(drawing.model.hierarchy, amounts)[group];
+    return amountColour(drawing.palette, amounts, value);
+  }
   if (byAmount(drawing)) return heatColour(drawing, groupAmount(live, group, colourBy));
   if (colourBy !== "finite") return undefined;
   return finiteColour(drawing, live.groupFlags[group]!, live.groupDone[group] === 1);

@@ -12,6 +12,7 @@ import type { SceneChanges } from "@/render/scene/changes";
 import type { SceneModel } from "@/render/scene/model";
 import type { ScenePath } from "@/render/scene/path";
 import type {
+  Amounts,
   BreakpointMark,
   ColourBy,
   CurrentMark,
@@ -42,6 +43,7 @@ export interface Drawing {
   readonly zoom: number;
   readonly colourBy: ColourBy;
   readonly tints: Tints;
+  readonly amounts: Amounts;
   /** The top of the scale of colours by time or memory, in ns or bytes. */
   readonly heatMost: number;
   /** Boxes that match a search; undefined = no search. */

@@ -15,6 +15,7 @@ import { literalPalette, quietInk, sequential, tinted } from "@/render/draw/pale
 import type { Painter } from "@/render/paint/painter";
 import { SceneModel } from "@/render/scene/model";
 import type { ColourBy, GraphNode } from "@/render/scene/types";
+import { NO_AMOUNTS } from "@/render/scene/types";
 import { node } from "@/render/testing";
 
 const PALETTE = literalPalette("dark");
@@ -44,6 +45,7 @@ function drawingOf(model: SceneModel, zoom: number, colourBy: ColourBy): Drawing
     zoom,
     colourBy,
     tints: new Map(),
+    amounts: NO_AMOUNTS,
     matches: undefined,
     changes: undefined,
     path: undefined,

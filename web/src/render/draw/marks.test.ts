@@ -15,6 +15,7 @@ import { drawOverlay, drawStill } from "@/render/paint/picture";
 import { SceneModel } from "@/render/scene/model";
 import { scenePath } from "@/render/scene/path";
 import type { GraphNode } from "@/render/scene/types";
+import { NO_AMOUNTS } from "@/render/scene/types";
 import { node } from "@/render/testing";
 
 type Call = readonly [name: string, ...args: unknown[]];
@@ -50,6 +51,7 @@ function painted(nodes: readonly GraphNode[], stoppedAt: number | undefined, onP
     zoom: 1,
     colourBy: "family",
     tints: new Map(),
+    amounts: NO_AMOUNTS,
     heatMost: 0,
     matches: undefined,
     changes: undefined,

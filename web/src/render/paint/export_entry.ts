@@ -15,6 +15,7 @@ import { literalPalette, type Theme } from "@/render/draw/palette";
 import { drawSvg } from "@/render/paint/picture";
 import { SceneModel } from "@/render/scene/model";
 import type { GraphNode, GraphValue } from "@/render/scene/types";
+import { NO_AMOUNTS } from "@/render/scene/types";
 
 interface ExportInput {
   readonly nodes: readonly GraphNode[];
@@ -54,6 +55,7 @@ export function renderSvg(json: string): string {
       zoom: 1,
       colourBy: "family",
       tints: new Map(),
+      amounts: NO_AMOUNTS,
       heatMost: 0,
       matches: undefined,
       changes: undefined,

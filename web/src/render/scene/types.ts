@@ -77,7 +77,24 @@ export interface NodeStates {
 }
 
 export type BreakpointMark = "enabled" | "disabled" | "unverified";
-export type ColourBy = "family" | "time" | "memory" | "finite" | "tint";
+export type ColourBy = "family" | "time" | "memory" | "finite" | "tint" | "amount";
+
+/** Numbers for `ColourBy` "amount", whose meaning the canvas does not know. */
+export interface Amounts {
+  /** By node id; nodes without one are drawn as off. */
+  readonly values: ReadonlyMap<number, number>;
+  /** For means, by node id; 1 if left out. */
+  readonly weights?: ReadonlyMap<number, number> | undefined;
+  /** What a folded scope has of the numbers in it. */
+  readonly join: "mean" | "norm" | "largest";
+  /** The ends of the scale: linear from `least`, or, without it, three decades below `most`. */
+  readonly least: number | undefined;
+  readonly most: number;
+  /** Colours of their own. */
+  colour?: ((value: number) => string | undefined) | undefined;
+}
+
+export const NO_AMOUNTS: Amounts = { values: new Map(), join: "mean", least: 0, most: 0 };
 
 /** A token by node id: colours whose meaning the canvas does not know. */
 export type Tints = ReadonlyMap<number, Token>;
@@ -192,6 +209,8 @@ export interface GraphView {
   setMatches(ids: ReadonlySet<number> | undefined): void;
   /** The colours for `ColourBy` "tint"; nodes without one are drawn as off. */
   setTints(tints: Tints): void;
+  /** The numbers for `ColourBy` "amount". */
+  setAmounts(amounts: Amounts): void;
   /** Nodes outlined as related to an item selected or pointed at elsewhere. */
   setLinked(ids: ReadonlySet<number>): void;
   /** Shows the changes made by a step; undefined = none. */

@@ -52,6 +52,7 @@ import type { SceneModel } from "@/render/scene/model";
 import { SceneSource, toggledAmong } from "@/render/scene/scene_source";
 import type { StackAct } from "@/render/scene/stack_controls";
 import type {
+  Amounts,
   BreakpointMark,
   ColourBy,
   CurrentMark,
@@ -246,6 +247,10 @@ class CanvasGraphView implements GraphView {
 
   setTints(tints: Tints): void {
     this.set({ tints }, "still", "overview");
+  }
+
+  setAmounts(amounts: Amounts): void {
+    this.set({ amounts }, "still", "overview");
   }
 
   setLinked(ids: ReadonlySet<number>): void {

@@ -140,8 +140,8 @@ export class OverviewPanel {
 }
 
 function colouredBy(drawing: Coloured): BoxesKey {
-  const { model, live, palette, colourBy, tints, heatMost } = drawing;
-  return [model, live, palette, colourBy, tints, heatMost];
+  const { model, live, palette, colourBy, tints, amounts, heatMost } = drawing;
+  return [model, live, palette, colourBy, tints, amounts, heatMost];
 }
 
 function sameKey(a: BoxesKey, b: BoxesKey): boolean {

@@ -18,6 +18,7 @@ import { NOWHERE, type Pointed } from "@/render/scene/hit";
 import { SceneModel } from "@/render/scene/model";
 import { type ScenePath, scenePath } from "@/render/scene/path";
 import type {
+  Amounts,
   BreakpointMark,
   ColourBy,
   CurrentMark,
@@ -29,6 +30,7 @@ import type {
   Tints,
   WatchMarks,
 } from "@/render/scene/types";
+import { NO_AMOUNTS } from "@/render/scene/types";
 
 export interface Look {
   readonly palette: Palette;
@@ -41,6 +43,7 @@ export interface Look {
   readonly selection: GraphItem | undefined;
   readonly colourBy: ColourBy;
   readonly tints: Tints;
+  readonly amounts: Amounts;
   readonly linked: ReadonlySet<number>;
   readonly matchIds: ReadonlySet<number> | undefined;
   readonly changes: GraphChanges | undefined;
@@ -59,6 +62,7 @@ export function plainLook(palette: Palette): Look {
     selection: undefined,
     colourBy: "family",
     tints: new Map(),
+    amounts: NO_AMOUNTS,
     linked: new Set(),
     matchIds: undefined,
     changes: undefined,
@@ -109,6 +113,7 @@ export function drawingOf(
     labels: place.labels,
     colourBy: look.colourBy,
     tints: look.tints,
+    amounts: look.amounts,
     zoom,
     view: seen(place.camera, place.view),
     current,

@@ -11,7 +11,15 @@ export type InspectorTab = "value" | "gradient" | "inputs" | "steps" | "diff" | 
 /** `breakpoints` is a tab only if there is no room for it beside the others. */
 export type DockTab = "timeline" | "console" | "problems" | "watches" | "branches" | "breakpoints";
 export type Overlay = "none" | "palette" | "keys";
-export const COLOUR_MODES = ["family", "time", "memory", "finite"] as const;
+export const COLOUR_MODES = [
+  "family",
+  "time",
+  "memory",
+  "finite",
+  "zeros",
+  "gradient",
+  "file",
+] as const;
 export type ColourMode = (typeof COLOUR_MODES)[number];
 export type ValueForm = "picture" | "numbers";
 

@@ -23,6 +23,7 @@ import { createGraphView } from "@/render/view/graph_view";
 import { nodeMarks } from "@/store/debugger/breakpoints";
 import type { MarkedNodes } from "@/store/debugger/watch_marks";
 import type { StepChanges } from "@/store/history/changes";
+import type { Overlays } from "@/store/page/overlays";
 import { spreadStack, turnStack } from "@/store/page/stack_turns";
 import type { Store } from "@/store/page/store";
 import type { ColourMode, Ui } from "@/store/page/ui";
@@ -70,6 +71,7 @@ export interface GraphPaneProps {
   /** Nodes that a search or a trace found, dimming the others; undefined = neither. */
   readonly matches: ReadonlySet<number> | undefined;
   readonly views: Views;
+  readonly overlays: Overlays;
   /** A line above the graph. */
   readonly head?: JSX.Element;
   /** Overlays on the graph, above the legend. */
@@ -79,22 +81,28 @@ export interface GraphPaneProps {
   onView(view: GraphView | undefined): void;
 }
 
-const COLOURINGS: readonly { readonly id: ColourBy; readonly title: string }[] = [
+const COLOURINGS: readonly { readonly id: ColourMode; readonly title: string }[] = [
   { id: "family", title: "Op family" },
   { id: "time", title: "Time" },
   { id: "memory", title: "Memory" },
   { id: "finite", title: "Finite" },
+  { id: "zeros", title: "Zeros" },
+  { id: "gradient", title: "Gradient" },
+  { id: "file", title: "File" },
 ];
 
 const DIM_MS = 40;
 
-function colourings(store: Store): typeof COLOURINGS {
-  return offers(store, "timing") ? COLOURINGS : COLOURINGS.filter(({ id }) => id !== "time");
+/** Whether the run has data for a colouring. */
+function coloured(store: Store, overlays: Overlays, mode: ColourMode): boolean {
+  if (mode === "time") return offers(store, "timing");
+  if (mode === "gradient") return offers(store, "gradients");
+  return mode !== "file" || overlays.file() !== undefined;
 }
 
-/** The chosen colouring, if the run has data for it. */
-function colouring(store: Store, ui: Ui): ColourMode {
-  return ui.colourBy() === "time" && !offers(store, "timing") ? "family" : ui.colourBy();
+/** The chosen colouring, if there is data for it. */
+function colouring({ store, ui, overlays }: GraphPaneProps): ColourMode {
+  return coloured(store, overlays, ui.colourBy()) ? ui.colourBy() : "family";
 }
 
 export function GraphPane(props: GraphPaneProps): JSX.Element {
@@ -185,8 +193,8 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         <span class="t3 small wide">Colour</span>
         <Segmented
           label="Colour by"
-          options={colourings(props.store)}
-          active={colouring(props.store, props.ui)}
+          options={COLOURINGS.filter(({ id }) => coloured(props.store, props.overlays, id))}
+          active={colouring(props)}
           onSelect={props.ui.setColourBy}
         />
         <button
@@ -218,7 +226,21 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       <div class="canvas-area">
         <div class="graph-column">
           {props.head}
-          <div class="graph-room">
+          <div
+            class="graph-room"
+            onDragOver={(event) => {
+              if (event.dataTransfer?.types.includes("Files")) event.preventDefault();
+            }}
+            onDrop={(event) => {
+              const file = [...(event.dataTransfer?.files ?? [])].find(({ name }) =>
+                name.toLowerCase().endsWith(".json"),
+              );
+              if (file === undefined) return;
+              event.preventDefault();
+              event.stopPropagation();
+              void file.text().then((text) => props.overlays.take(file.name, text));
+            }}
+          >
             <div class="graph-host" ref={host} data-testid="graph" />
             {props.notes}
           </div>
@@ -226,7 +248,8 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
             <Legend
               most={most()}
               watched={props.marked.size > 0}
-              mode={colouring(props.store, props.ui)}
+              mode={colouring(props)}
+              overlays={props.overlays}
               store={props.store}
               changes={marked()}
               path={props.trace === undefined ? props.path : undefined}
@@ -258,7 +281,7 @@ function Feed(
     readonly changed: StepChanges | undefined;
   },
 ): JSX.Element {
-  const { store, ui } = props;
+  const { store } = props;
   const view = props.view;
   const past = createMemo(() => store.cursor().kind === "past");
   const model = createMemo(() => {
@@ -308,7 +331,12 @@ function Feed(
   createEffect(() => view.setSelection(store.selection()));
   createEffect(() => view.setChanges(props.changed));
   createEffect(() => view.setPath(props.trace ?? props.path));
-  createEffect(() => view.setColourBy(colouring(store, ui)));
+  createEffect(() => {
+    const mode = colouring(props);
+    const numbers = props.overlays.shown()?.numbers;
+    if (numbers !== undefined) view.setAmounts(numbers);
+    view.setColourBy(canvasColour(mode));
+  });
   createEffect(
     on(
       () => props.theme,
@@ -329,6 +357,10 @@ function Feed(
     view.setBadge(node > 0 ? raisedBadge(node) : badge(mark(), seen()));
   });
   return undefined;
+}
+
+function canvasColour(mode: ColourMode): ColourBy {
+  return mode === "zeros" || mode === "gradient" || mode === "file" ? "amount" : mode;
 }
 
 function raisedBadge(node: number): NodeBadge {

@@ -8,10 +8,12 @@ import { createMemo, For, type JSX, Show } from "solid-js";
 import { formatBytes, formatDuration, plural } from "@/base/numbers";
 import { familyOf } from "@/render/draw/palette";
 import { pathKey } from "@/render/scene/path";
-import type { ColourBy, GraphPath } from "@/render/scene/types";
+import type { GraphPath } from "@/render/scene/types";
 import type { StepChanges } from "@/store/history/changes";
+import type { Overlays } from "@/store/page/overlays";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
+import type { ColourMode } from "@/store/page/ui";
 import { notFinite } from "@/store/run/counts";
 import { familyColour } from "@/store/run/node_text";
 import { seenStep } from "@/store/run/run_model";
@@ -19,7 +21,8 @@ import { ChangesKey } from "@/views/graph/changes_chip";
 import { isLeaf } from "@/wire/roles";
 
 export function Legend(props: {
-  readonly mode: ColourBy;
+  readonly mode: ColourMode;
+  readonly overlays: Overlays;
   readonly store: Store;
   /** Marks on the canvas. */
   readonly changes: StepChanges | undefined;
@@ -43,6 +46,7 @@ export function Legend(props: {
   const backward = createMemo(() =>
     (props.store.model()?.graph.nodes ?? []).some((node) => node?.phase === "backward"),
   );
+  const selected = () => props.overlays.of(props.store.selection());
   const beat = throttled(() => props.store.tick(), 500);
   const amount = (size: number) =>
     props.mode === "time" ? formatDuration(size) : formatBytes(Math.ceil(size));
@@ -74,6 +78,31 @@ export function Legend(props: {
             </div>
             <div class="t3">logarithmic · a folded scope shows its total</div>
           </Group>
+        </Show>
+        <Show when={props.overlays.shown()}>
+          {(overlay) => (
+            <Group title={overlay().title}>
+              <Show when={overlay().numbers.values.size > 0}>
+                <div class="mi" data-testid="legend-numbers">
+                  {overlay().numbers.least === undefined ? "≤ " : ""}
+                  {overlay().format(overlay().numbers.least ?? overlay().numbers.most / 1000)}
+                  <Show when={overlay().numbers.colour === undefined} fallback=" – ">
+                    <span class="legend-scale" />
+                  </Show>
+                  {overlay().format(overlay().numbers.most)}
+                </div>
+                <div class="t3">a folded scope: {overlay().folded}</div>
+              </Show>
+              <Show when={selected() !== undefined}>
+                <div class="mi" data-testid="legend-selected">
+                  <span class="t3">selected</span> {overlay().format(selected() ?? 0)}
+                </div>
+              </Show>
+              <Show when={overlay().note !== ""}>
+                <div class="t3">{overlay().note}</div>
+              </Show>
+            </Group>
+          )}
         </Show>
         <Show when={props.mode === "finite"}>
           <Group title="Values">
