@@ -460,10 +460,7 @@ class Bus:
         return None if None in levels else max((*levels, LEVELS[0]), key=LEVELS.index)
 
     def block_bytes(self) -> int:
-        """How many bytes of the newest outputs probes want with `NodesFinished`; 0 for none.
-
-        A probe that wants some has a method ``block_bytes``.
-        """
+        """How many bytes of the newest outputs probes want with `NodesFinished`; 0 for none."""
         return block_bytes(self.probes)
 
     def _changed(self) -> None:

@@ -16,6 +16,7 @@ from nodescope.record.governor import governor
 from nodescope.record.governor.step_sampling import StepSampling
 from nodescope.record.newest import newest_values
 from nodescope.record.newest.held_values import HeldValues
+from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from tests.adapters.driving import recorded
 from tests.torch import step_programs
@@ -188,3 +189,32 @@ def _less(original: Callable[..., None], most_bytes: int) -> Callable[..., None]
         original(self, most_bytes, give_back)
 
     return init
+
+
+@pytest.mark.parametrize("newest", [False, True])
+def test_elements_of_a_node_that_is_viewed_are_kept(
+    newest: bool, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """In the steps that follow another, too: without Python, and as operator by operator."""
+    monkeypatch.setattr(newest_values, "SHARE_NS", 1 << 62)
+    begun = Recorder.__init__
+
+    def viewed(self: Recorder, *given: Any, **options: Any) -> None:
+        begun(self, *given, **options)
+        self.keep_whole(everything=False, nodes=frozenset(range(20, 40)))
+
+    monkeypatch.setattr(Recorder, "__init__", viewed)
+    options: dict[str, Any] = {"newest": True} if newest else {"level": "summary"}
+    ways = [
+        _run(step_programs.sgd, tmp_path / f"{fast}.nscope", monkeypatch, fast=fast, **options)
+        for fast in (False, True)
+    ]
+    assert ways[1][2] >= 2
+    kept = []
+    for (_, contents, _), fast in zip(ways, (False, True), strict=True):
+        with Recording.open(tmp_path / f"{fast}.nscope") as recording:
+            ran = {row.seq: (row.node, row.step) for row in recording.executions()}
+        kept.append({(*ran[seq], value): rest for seq, value, *rest in contents["blobs"]
+                     if 20 <= ran[seq][0] < 40})  # fmt: skip
+    assert {step for _, step, _ in kept[0]} >= set(range(1, step_programs.STEPS + 1))
+    assert kept[0] == kept[1]

@@ -1,7 +1,8 @@
 """Block demands: what the probes of a run want of executions that are reported together.
 
 A probe that takes them says so with methods of its own: ``block_level``, the most that it wants of
-each execution now, or None; ``block_bytes``, how many bytes of the newest outputs.
+each execution now, or None; ``block_bytes``, how many bytes of the newest outputs;
+``block_nodes``, the nodes of which it wants every output.
 """
 
 from __future__ import annotations
@@ -26,3 +27,13 @@ def block_bytes(probes: Iterable[object]) -> int:
         asked: Callable[[], int] | None = getattr(probe, "block_bytes", None)
         most = max(most, asked() if asked is not None else 0)
     return most
+
+
+def block_nodes(probes: Iterable[object]) -> frozenset[int]:
+    """The nodes of which any of them wants every output."""
+    nodes: frozenset[int] = frozenset()
+    for probe in probes:
+        asked: Callable[[], frozenset[int]] | None = getattr(probe, "block_nodes", None)
+        if asked is not None:
+            nodes |= asked()
+    return nodes

@@ -57,8 +57,12 @@ class CaptureLevels:
 
     @property
     def of_blocks(self) -> Level | None:
-        """The level of all nodes, if it is the same and none at which elements are kept."""
-        return self.top if self.uniform and self.top != "values" else None
+        """The level of all nodes, if it is the same and none at which elements are kept; those of
+        nodes being viewed are kept beside it.
+        """
+        if self.everything or self._by_scope or self._chosen or self.top == "values":
+            return None
+        return None if self.watched and self.top != "summary" else self.top
 
     def of(self, node: Node) -> Level:
         """The current level of a node."""

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from nodescope.events import Array, Event, NodeFinished, NodesFinished
+from nodescope.events import Array, Event, Logged, NodeFinished, NodesFinished, ValueEdited
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.record.newest.held_values import Whole
@@ -62,6 +62,16 @@ class QueuedBlock(NamedTuple):
         """Attributes of executions, by seq, where they differ from the node's."""
         before = self.seq - self.event.first
         return [(before + place, attrs) for place, attrs in self.event.attrs.items()]
+
+
+def weight_of(event: Event) -> int:
+    """The weight of an event that is no execution."""
+    weight = 2 * RECORD_BYTES
+    if isinstance(event, Logged):
+        weight += 4 * len(event.text)
+    elif isinstance(event, ValueEdited):
+        weight += event.array.nbytes
+    return weight
 
 
 class Skipped(NamedTuple):

@@ -35,7 +35,6 @@ from nodescope.events import (
     RunStarted,
     StepFinished,
     StepStarted,
-    ValueEdited,
 )
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
@@ -45,6 +44,7 @@ from nodescope.record.buffers import layouts_of, layouts_of_captured
 from nodescope.record.capture_levels import CaptureLevels, Chosen
 from nodescope.record.captures import capture
 from nodescope.record.failed_inputs import failed_inputs
+from nodescope.record.newest.held_block import executions_of
 from nodescope.record.newest.held_values import STEPS, Held, Whole
 from nodescope.record.newest.newest_values import NewestValues
 from nodescope.record.newest.nonfinite_retention import Span
@@ -171,6 +171,10 @@ class Recorder(QueueWriter):
         """See `Bus.block_bytes`."""
         return 0 if self._off or self.newest is None else self.newest.held.most_bytes
 
+    def block_nodes(self) -> frozenset[int]:
+        """See `nodescope.ir.block_demands`."""
+        return frozenset() if self._off else self.levels.watched
+
     def _block(self, event: NodesFinished) -> None:
         """Record executions that come together."""
         start, policy = _now(), self.policy
@@ -178,7 +182,10 @@ class Recorder(QueueWriter):
             policy.admit_block(event)
         first = self._put_block(event, latest_only=self.levels.top == "graph")
         if self.newest is not None:
-            self.newest.hold_block(event, first)
+            self.newest.hold_block(event, first, self.levels.watched)
+        viewed = executions_of(self.levels.watched, event, first)
+        if viewed:
+            self._note(Whole(viewed), sum(item.nbytes for item in viewed), always=False)
         if policy is not None:
             policy.took(None, _now() - start)
 
@@ -211,12 +218,7 @@ class Recorder(QueueWriter):
 
     def _other(self, event: Event) -> None:
         """Record an event that is neither an execution nor a step."""
-        weight = 2 * RECORD_BYTES
-        if isinstance(event, Logged):
-            weight += 4 * len(event.text)
-        elif isinstance(event, ValueEdited):
-            weight += event.array.nbytes
-        elif isinstance(event, GraphExtended):
+        if isinstance(event, GraphExtended):
             self.levels.forget(event.nodes)
             leaves = sum(defined.is_leaf for defined in event.nodes)
             self.leaves += leaves
@@ -225,7 +227,7 @@ class Recorder(QueueWriter):
             self.policy.started()
         elif self.policy is not None and isinstance(event, RunFinished):
             self.policy.conclude(event.error)
-        self._note(event, weight, always=not isinstance(event, Logged))
+        self._note(event, queued.weight_of(event), always=not isinstance(event, Logged))
         if isinstance(event, RunStarted):
             self._told = None
             self._tell_keeping()
@@ -265,9 +267,8 @@ class Recorder(QueueWriter):
                 return
         if self.newest is not None and not self.newest.held.kept(value, seq):
             return
-        item = Held(
-            seq, step, ((value, array.copy()),), array.nbytes, summarised=level == "summary"
-        )
+        outputs = ((value, array.copy()),)
+        item = Held(seq, step, outputs, array.nbytes, summarised=level == "summary")
         self._note(Whole((item,)), array.nbytes + RECORD_BYTES, always=False)
 
     def keep_whole(self, *, everything: bool, nodes: frozenset[int]) -> None:

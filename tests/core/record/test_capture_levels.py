@@ -10,10 +10,15 @@ def test_all_are_at_one_level_again_once_nothing_is_kept_whole() -> None:
     assert levels.of_blocks == "summary"
     levels.keep_whole(everything=False, nodes=frozenset({3}))
     assert not levels.uniform
+    assert levels.of_blocks == "summary"  # and the elements of that node
+    levels.keep_whole(everything=True, nodes=frozenset())
     assert levels.of_blocks is None
     levels.keep_whole(everything=False, nodes=frozenset())
     assert levels.uniform
     assert levels.of_blocks == "summary"
+    times = CaptureLevels("timing", None, (), None)
+    times.keep_whole(everything=False, nodes=frozenset({3}))
+    assert times.of_blocks is None
     by_scope = CaptureLevels("summary", {"net/*": "values"}, (), None)
     by_scope.keep_whole(everything=False, nodes=frozenset())
     assert not by_scope.uniform

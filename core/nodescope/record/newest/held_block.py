@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from nodescope.events import NodesFinished
@@ -36,12 +37,22 @@ class HeldBlock(NamedTuple):
     missing: int
 
     @classmethod
-    def of(cls, event: NodesFinished, seq: int) -> HeldBlock | None:
-        """The block of an event, the first of whose executions is ``seq``; None without copies."""
+    def of(
+        cls, event: NodesFinished, seq: int, without: frozenset[int] = frozenset()
+    ) -> HeldBlock | None:
+        """The block of an event; None without copies.
+
+        Args:
+            event: Executions that were reported together.
+            seq: Of the first of them.
+            without: Nodes whose outputs are none of the block's, as they are kept anyway.
+        """
         elements, many = event.elements, len(event.times)
         if elements is None:
             return None
         missing = elements.places.count(-1)
+        if without:
+            elements = _without(event, elements, without)
         return cls(
             seq, event.step, event.track, event.first, many, elements, elements.nbytes, missing
         )
@@ -62,12 +73,14 @@ class HeldBlock(NamedTuple):
             return 0
         return sum(known.nbytes + ENTRY_BYTES > nbytes for known in self.outputs)
 
-    def executions(self) -> list[Held]:
-        """The executions with a copy of an output, one by one."""
+    def executions(self, nodes: frozenset[int] | None = None) -> list[Held]:
+        """The executions with a copy of an output, one by one: of all nodes, or of some."""
         firsts, places = self.track.firsts, self.elements.places
         begin = firsts[self.first]
         executions: list[Held] = []
         for nth in range(self.many):
+            if nodes is not None and self.track.nodes[self.first + nth].id not in nodes:
+                continue
             of = range(firsts[self.first + nth], firsts[self.first + nth + 1])
             outputs = tuple(
                 (known.value, self._array(known, places[at - begin]))
@@ -82,6 +95,25 @@ class HeldBlock(NamedTuple):
     def _array(self, known: TrackValue, place: int) -> np.ndarray[Any, Any]:
         memory = self.elements.memory[place : place + known.nbytes]
         return memory.view(as_dtype(known.dtype)).reshape(known.shape).copy()  # type: ignore[no-any-return]
+
+
+def executions_of(nodes: frozenset[int], event: NodesFinished, seq: int) -> tuple[Held, ...]:
+    """The executions of some nodes with a copy of an output; ``seq`` is the event's first."""
+    block = HeldBlock.of(event, seq) if nodes else None
+    return () if block is None else tuple(block.executions(nodes))
+
+
+def _without(event: NodesFinished, elements: Elements, nodes: frozenset[int]) -> Elements:
+    """The copies but those of some nodes."""
+    firsts, places, nbytes = event.track.firsts, list(elements.places), elements.nbytes
+    begin = firsts[event.first]
+    for at in range(event.first, event.first + len(event.times)):
+        if event.track.nodes[at].id in nodes:
+            for output in range(firsts[at], firsts[at + 1]):
+                if places[output - begin] >= 0:
+                    nbytes -= event.track.values[output].nbytes
+                places[output - begin] = -1
+    return msgspec.structs.replace(elements, places=tuple(places), nbytes=nbytes)
 
 
 def _values(track: Track, first: int, many: int) -> tuple[TrackValue, ...]:

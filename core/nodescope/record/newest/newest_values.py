@@ -119,9 +119,11 @@ class NewestValues:
         if not event.step:
             self._share_when_due(event.end_ns)
 
-    def hold_block(self, event: NodesFinished, seq: int) -> None:
-        """Hold the outputs of executions that were told together, the first of which is ``seq``."""
-        block = HeldBlock.of(event, seq)
+    def hold_block(self, event: NodesFinished, seq: int, viewed: frozenset[int]) -> None:
+        """Hold the outputs of executions that were told together, the first of which is ``seq``;
+        those of nodes that are being viewed are written at once.
+        """
+        block = HeldBlock.of(event, seq, viewed)
         if block is None:
             return
         with self._lock:

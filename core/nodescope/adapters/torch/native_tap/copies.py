@@ -74,21 +74,39 @@ class Copies:
 
     def __init__(self, track: Track) -> None:
         self._track = track
-        self._most = -1
+        self._told: tuple[int, frozenset[int]] | None = None
+        self._nodes = np.repeat(
+            np.array([node.id for node in track.nodes], np.int64), np.diff(track.firsts)
+        )
+        self._nbytes_of = np.array([known.nbytes for known in track.values], np.int64)
         self._made: dict[tuple[int, int, int], tuple[tuple[int, ...], int]] = {}
         self.total = 0
 
-    def within(self, most_bytes: int) -> np.ndarray[Any, Any] | None:
-        """The bytes to be copied of each output, if so many may be held; None if told before."""
-        if most_bytes == self._most:
+    def holds(self, most_bytes: int, nodes: frozenset[int]) -> bool:
+        """Whether each output of some nodes is held, if so many bytes of all nodes may be."""
+        if not nodes or not most_bytes:
+            return True
+        viewed = np.isin(self._nodes, list(nodes))
+        return not (self._nbytes_of[viewed] + ENTRY_BYTES > most_bytes).any()
+
+    def within(self, most_bytes: int, nodes: frozenset[int]) -> np.ndarray[Any, Any] | None:
+        """The bytes to be copied of each output; None if told before.
+
+        Args:
+            most_bytes: How many bytes of the newest outputs may be held.
+            nodes: The nodes of which every output is copied.
+        """
+        if (most_bytes, nodes) == self._told:
             return None
-        self._most = most_bytes
-        nbytes = np.array([known.nbytes for known in self._track.values], np.int64)
+        self._told = most_bytes, nodes
+        nbytes = self._nbytes_of
         fits = nbytes + ENTRY_BYTES <= most_bytes
         wanted = np.where(fits, nbytes, 0)
         later = np.cumsum((wanted + ENTRY_BYTES * fits)[::-1])[::-1]
         self._copied = fits & (later <= most_bytes)
-        wanted[~self._copied] = 0
+        if nodes:
+            self._copied |= np.isin(self._nodes, list(nodes))
+        wanted = np.where(self._copied, nbytes, 0)
         spaced = -(-wanted // _ALIGNED) * _ALIGNED
         self._starts = np.concatenate([[0], np.cumsum(spaced)])
         self._nbytes = wanted

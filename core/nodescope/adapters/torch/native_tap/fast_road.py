@@ -32,6 +32,7 @@ from nodescope.adapters.torch.places import Place
 from nodescope.adapters.torch.storages import geometry_of
 from nodescope.emit.state import ThreadState, current, follow
 from nodescope.events import NodesFinished
+from nodescope.ir.block_demands import block_nodes
 from nodescope.record.blocks import STATISTICS
 
 if TYPE_CHECKING:
@@ -196,6 +197,8 @@ class FastRoad:
         bus = self._emitter.bus
         if level != "summary":
             return level is not None
+        if not script.copies.holds(bus.block_bytes(), block_nodes(bus.probes)):
+            return False
         return script.summarised and script.arrays == (bus.demand.arrays is not False)
 
     def _follow(
@@ -206,7 +209,10 @@ class FastRoad:
         self.following = script
         bus.catch_up = self.flush
         most = bus.block_bytes() if level == "summary" else 0
-        wanted = script.copies.within(most)
+        viewed: frozenset[int] = frozenset()
+        if level == "summary":
+            viewed = block_nodes(bus.probes)
+        wanted = script.copies.within(most, viewed)
         if wanted is not None:
             library.keep(script.handle, wanted.tobytes())
         library.follow(script.handle, level == "summary", self._operations.generators.left, checked)
