@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 from nodescope.errors import NodescopeError
 from nodescope.processes import refused
 from nodescope_server import __version__
+from nodescope_server.handlers.dropped_files import DroppedFiles
 from nodescope_server.handlers.library import RecordingLibrary, UnknownEntryError
 from nodescope_server.http import compare, rest, start_page
 from nodescope_server.http.guard import Guard, Secrets
@@ -68,6 +69,7 @@ class App(FastAPI):
         self.keys = Secrets(config.bearer)
         self.runs = Runs()
         self.library = RecordingLibrary(self.runs, config.folder, waits=config.waits)
+        self.dropped = DroppedFiles(self.runs)
         self.link: Link
         self.stream: Stream
         super().__init__(
@@ -125,7 +127,7 @@ def create_app(config: Config) -> App:
 
     app.include_router(rest.routes(app.runs, app.keys))
     app.include_router(compare.routes(app.runs))
-    app.include_router(start_page.routes(app.runs, app.library))
+    app.include_router(start_page.routes(app.runs, app.library, app.dropped))
     if (config.page / "index.html").is_file():
         app.mount("/", _Page(directory=config.page, html=True))
     else:
@@ -165,6 +167,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             await app.runs.close()
     except TimeoutError:
         pass  # a long query is running; the files are only read, so nothing is lost
+    app.dropped.close()
 
 
 async def _on_nodescope_error(request: Request, error: Exception) -> Response:

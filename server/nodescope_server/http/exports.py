@@ -11,15 +11,44 @@ import asyncio
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from nodescope.errors import ExportError, NodescopeError
+from nodescope.export import Theme
+from nodescope.export.folding import Expand
 from nodescope.export.isolated import Limits, export_isolated
 from nodescope.processes import refused
 
 LIMITS: Final = Limits(memory_bytes=2 << 30, seconds=60.0)
 AT_ONCE: Final = 2
 MAX_WAITING: Final = 8
+
+
+FORMATS: Final = {
+    "svg": (".svg", "image/svg+xml"),
+    "html": (".html", "text/html"),
+    "png": (".png", "image/png"),
+    "pdf": (".pdf", "application/pdf"),
+    "dot": (".dot", "text/vnd.graphviz"),
+    "mermaid": (".mmd", "text/plain"),
+    "model-explorer": (".json", "application/json"),
+    "perfetto": (".trace.json", "application/json"),
+    "csv": (".csv", "text/csv"),
+}
+"""By format: the ending of its files, and their media type."""
+
+
+class Selection(NamedTuple):
+    """What is exported, and how it looks; as in `nodescope.export.ExportOptions`."""
+
+    engine: str = "page"
+    step: int | None = None
+    theme: Theme = "light"
+    expand: Expand = "fit"
+    scope: str = ""
+
+
+LATEST: Final = Selection()
 
 
 class Exports:
@@ -34,12 +63,8 @@ class Exports:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="nodescope-export")
         self._requests = 0
 
-    async def render(
-        self, recording: str, kind: str, engine: str, step: int | None = None
-    ) -> bytes:
-        """The graph of a recording as ``svg`` or ``dot``, laid out by ``page`` or ``dot``.
-
-        The graph is drawn as of the end of a training ``step``, or by default in its latest state.
+    async def render(self, recording: str, kind: str, selection: Selection = LATEST) -> bytes:
+        """The graph of a recording in one of the `FORMATS`.
 
         Raises:
             ExportError: The export failed, exceeded a limit, or too many were requested; the hint
@@ -54,20 +79,24 @@ class Exports:
         try:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(
-                self._threads, self._render, recording, kind, engine, step
+                self._threads, self._render, recording, kind, selection
             )
         finally:
             self._requests -= 1
 
-    def _render(self, recording: str, kind: str, engine: str, step: int | None) -> bytes:
+    def _render(self, recording: str, kind: str, selection: Selection) -> bytes:
         try:
             with tempfile.TemporaryDirectory(prefix="nodescope-") as folder:
-                target = Path(folder) / f"graph.{kind}"
+                target = Path(folder) / f"graph{FORMATS[kind][0]}"
                 export_isolated(
                     Path(recording),
                     target,
-                    engine="dot" if engine == "dot" else "page",
-                    step=step,
+                    engine="dot" if selection.engine == "dot" else "page",
+                    step=selection.step,
+                    theme=selection.theme,
+                    expand=selection.expand,
+                    scope=selection.scope,
+                    format=kind,
                     limits=self._limits,
                 )
                 return target.read_bytes()

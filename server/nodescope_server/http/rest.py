@@ -13,11 +13,13 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from nodescope import protocol
 from nodescope.events import Array
+from nodescope.export import Theme
+from nodescope.export.folding import Expand
 from nodescope.ir.graph import Node, OpaqueSpec, TensorSpec
 from nodescope.protocol import RunInfo, SessionInfo
 from nodescope.record.graphs import defined, end_of
@@ -27,7 +29,7 @@ from nodescope.record.summary import TensorSummary
 from nodescope_server import __version__, wire
 from nodescope_server.handlers import values
 from nodescope_server.http import compare, start_page
-from nodescope_server.http.exports import Exports
+from nodescope_server.http.exports import FORMATS, Exports, Selection
 from nodescope_server.http.guard import Secrets
 from nodescope_server.http.openapi import LARGEST, Id, RunId, answers
 from nodescope_server.http.pages import Json, Problem
@@ -256,10 +258,34 @@ class _Handlers:
         engine: Annotated[str, Query(pattern="^(page|dot)$")] = "page",
         step: Step = None,
     ) -> Response:
-        return await _export(self._exports, self._runs.get(run), "svg", engine, step)
+        selection = Selection(engine, step)
+        return await _export(self._exports, self._runs.get(run), "svg", selection)
 
     async def export_dot(self, run: RunId, step: Step = None) -> Response:
-        return await _export(self._exports, self._runs.get(run), "dot", "dot", step)
+        return await _export(self._exports, self._runs.get(run), "dot", Selection("dot", step))
+
+    async def export(
+        self,
+        run: RunId,
+        form: Annotated[str, Path(pattern=f"^({'|'.join(FORMATS)})$")],
+        engine: Annotated[str, Query(pattern="^(page|dot)$")] = "page",
+        step: Step = None,
+        theme: Annotated[str, Query(pattern="^(light|dark)$")] = "light",
+        expand: Annotated[
+            str,
+            Query(pattern="^(fit|all|listed|[0-9]{1,3})$", description="Levels; listed: open."),
+        ] = "fit",
+        scope: Annotated[str, Query(max_length=4096)] = "",
+        open: Annotated[list[str] | None, Query(description="Paths of open scopes.")] = None,
+    ) -> Response:
+        levels: Expand = "all" if expand == "all" else "fit"
+        if expand == "listed":
+            levels = frozenset(path.replace("\0", "") for path in open or ())
+        elif expand.isdecimal():
+            levels = int(expand)
+        shade: Theme = "dark" if theme == "dark" else "light"
+        selection = Selection(engine, step, shade, levels, scope.replace("\0", ""))
+        return await _export(self._exports, self._runs.get(run), form, selection)
 
     async def mint(self, request: Request) -> Json:
         host = request.headers["host"]  # exact: the guard has checked it
@@ -344,6 +370,13 @@ ROUTES: Final = (
         _Handlers.export_dot,
         "The graph for Graphviz",
         _file("text/vnd.graphviz", 404, 409),
+    ),
+    Route(
+        "GET",
+        "/runs/{run}/export/{form}",
+        _Handlers.export,
+        "The graph in another format",
+        _file("application/octet-stream", 404, 409),
     ),
     Route(
         "POST",
@@ -434,11 +467,11 @@ def _npy(array: Array) -> bytes:
     return buffer.getvalue()
 
 
-async def _export(exports: Exports, run: Run, kind: str, engine: str, step: int | None) -> Response:
-    data = await exports.render(run.info.recording, kind, engine, step)
-    media = "image/svg+xml" if kind == "svg" else "text/vnd.graphviz"
-    name = run.info.id if step is None else f"{run.info.id}-step-{step}"
-    return _attachment(data, media, f"{name}.{kind}")
+async def _export(exports: Exports, run: Run, kind: str, selection: Selection) -> Response:
+    data = await exports.render(run.info.recording, kind, selection)
+    suffix, media = FORMATS[kind]
+    step = "" if selection.step is None else f"-step-{selection.step}"
+    return _attachment(data, media, f"{run.info.id}{step}{suffix}")
 
 
 def _attachment(data: bytes, media: str, name: str) -> Response:

@@ -1,6 +1,7 @@
 """REST for the start page and the end of a run: recordings that can be opened, and run summaries.
 
-Invariant: a recording is identified by its id in the list, never by a path.
+Invariant: a recording is identified by its id in the list, never by a path; a file that is sent has
+a name for people only.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from pathlib import Path as FilePath
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Query, Request
 
 from nodescope.debug.report.run_summary import Summary, summarise_run
 from nodescope.protocol import RunInfo
 from nodescope.record.overview import log_size, outcome_of, still_runs
+from nodescope_server.handlers.dropped_files import DroppedFiles
 from nodescope_server.handlers.library import RecordingLibrary, Shelf
 from nodescope_server.http.openapi import RunId, answers
 from nodescope_server.http.pages import Json
@@ -60,13 +62,17 @@ class RunSummary(msgspec.Struct, frozen=True):
 TYPES = (Shelf, OpenedRun, DeletedRecording, RunSummary)
 
 
-def routes(runs: Runs, library: RecordingLibrary) -> APIRouter:
+def routes(runs: Runs, library: RecordingLibrary, dropped: DroppedFiles) -> APIRouter:
     """The routes for these runs and recordings."""
     api = APIRouter(prefix="/api")
 
     @api.get("/library", summary="Recordings that can be opened", **answers(Shelf))
     async def shelf() -> Json:
         return Json(await library.shelf())
+
+    @api.post("/library", summary="Open a file that is sent", **answers(OpenedRun, 409))
+    async def add(request: Request, name: Annotated[str, Query(max_length=1000)] = "") -> Json:
+        return Json(OpenedRun(await dropped.add(name, request.stream())))
 
     @api.post("/library/{entry}/open", summary="Open a recording", **answers(OpenedRun, 404, 409))
     async def open_recording(entry: EntryId) -> Json:

@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodescope.errors import ExportError
+from nodescope.export import export, exporters
 from nodescope.export.isolated import Limits
 from nodescope.ir.dtypes import bfloat16
 from nodescope_server import __version__
 from nodescope_server.http import rest
-from nodescope_server.http.exports import AT_ONCE, MAX_WAITING, Exports
+from nodescope_server.http.exports import AT_ONCE, FORMATS, MAX_WAITING, Exports, Selection
 from tests.depth import examples
 from tests.parts import in_parts
 from tests.server.support import WAIT_S, Live, Page, Program, serving
@@ -37,6 +38,7 @@ ROUTES = (
     "/api/runs/{run}/summary",
     "/api/runs/{run}/export.svg",
     "/api/runs/{run}/export.dot",
+    "/api/runs/{run}/export/mermaid",
     "/api/runs/{run}/functions",
     "/api/runs/{run}/captured/1",
     "/api/compare?eager={run}&compiled={run}",
@@ -143,6 +145,25 @@ def test_exports_are_files_to_keep(live: Live, recorded: Program, kind: str, sta
     assert answer.status_code == 200, answer.text
     assert f'filename="{recorded.run.id}.{kind}"' in answer.headers["content-disposition"]
     assert starts in answer.text[:500]
+
+
+def test_the_exports_of_the_server_are_those_of_the_command() -> None:
+    with pytest.raises(ExportError):
+        export("none.nscope", "none.unknown")
+    suffixes = {name: suffix for name, (suffix, _) in FORMATS.items()}
+    assert suffixes == {name: exporters.get(name).suffix for name in exporters}
+
+
+def test_an_export_takes_scopes_and_a_theme(live: Live, recorded: Program) -> None:
+    path = f"/api/runs/{recorded.run.id}/export/mermaid"
+    query = {"theme": "dark", "expand": "listed", "open": ["net", "a\0b", "gone"]}
+    answer = live.get(path, params=query)
+    assert answer.status_code == 200, answer.text
+    assert "theme: dark" in answer.text
+    assert f'filename="{recorded.run.id}.mmd"' in answer.headers["content-disposition"]
+    assert live.get(path, params={"expand": "1", "scope": "none"}).status_code == 409
+    assert live.get(path, params={"expand": "x"}).status_code == 422
+    assert live.get(path.replace("mermaid", "exe")).status_code == 422
 
 
 @pytest.mark.one_in(2)
@@ -287,14 +308,14 @@ def test_exports_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
     running: list[str] = []
 
-    def render(self: Exports, recording: str, kind: str, engine: str, step: int | None) -> bytes:
+    def render(self: Exports, recording: str, kind: str, selection: Selection) -> bytes:
         running.append(recording)
         assert released.wait(WAIT_S)
         return b""
 
     async def ask() -> list[bytes | BaseException]:
         exports = Exports()
-        requests = [exports.render("x", "svg", "page") for _ in range(AT_ONCE + MAX_WAITING + 1)]
+        requests = [exports.render("x", "svg") for _ in range(AT_ONCE + MAX_WAITING + 1)]
         *tasks, late = [asyncio.ensure_future(item) for item in requests]
         with pytest.raises(ExportError, match="try again later"):
             await late

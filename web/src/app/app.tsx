@@ -17,6 +17,7 @@ import {
   Switch,
 } from "solid-js";
 import { pageCommands } from "@/app/commands";
+import { fileName, save } from "@/app/exports";
 import { fontFaces } from "@/app/font_faces";
 import { listen } from "@/app/keyboard";
 import { createNarrow } from "@/app/narrow";
@@ -157,8 +158,8 @@ export function App(props: AppProps): JSX.Element {
     const fonts = await fontFaces();
     const svg = view()?.toSvg(what, { title: pictureTitle(store), fonts });
     if (svg === undefined) return;
-    const name = (store.model()?.info.name ?? "graph").replace(/\.py$/, "");
-    save(`${name}.svg`, svg);
+    const name = fileName(store);
+    save(`${name}.svg`, new Blob([svg], { type: "image/svg+xml" }));
     const words = what === "screen" ? "the visible graph" : "the whole graph";
     store.notify("ok", `${name}.svg saved: ${words}.`);
   };
@@ -571,14 +572,4 @@ export function App(props: AppProps): JSX.Element {
       </Show>
     </div>
   );
-}
-
-function save(name: string, text: string): void {
-  const address = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
-  const link = document.createElement("a");
-  link.href = address;
-  link.download = name;
-  link.click();
-  // Once begun, the download holds the blob itself.
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }

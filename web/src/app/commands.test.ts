@@ -301,7 +301,7 @@ describe("the palette finds a command by what people call it", () => {
     ["diff", "Compare this moment with A, or with the previous execution"],
     ["monitor", "Show the watches"],
     ["zoom", "Fit the graph"],
-    ["save", "Export the whole graph as SVG"],
+    ["save", "Export as PNG"],
     ["dark mode", "Light or dark theme"],
     ["dark", "Light or dark theme"],
     ["hotkeys", "Show the keyboard shortcuts"],

@@ -4,6 +4,7 @@
  * Invariant: each key is bound once.
  */
 
+import { exportCommands } from "@/app/exports";
 import { movingCommands } from "@/app/moving_commands";
 import type { PageCommand } from "@/app/page_command";
 import { tabCommands } from "@/app/tab_commands";
@@ -378,6 +379,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       enabled: ALWAYS,
       run: () => void page.exportSvg("whole"),
     },
+    ...exportCommands(page),
     {
       title: "All runs and recordings",
       keys: "",

@@ -28,6 +28,27 @@ export async function send<T>(method: "POST" | "DELETE", path: string): Promise<
   return ask<T>(addressOf(path), method);
 }
 
+/** The file at `api/<path>`, for a download; a list is a parameter for each of its elements. */
+export async function getFile(
+  path: string,
+  query: Readonly<Record<string, string | readonly string[]>>,
+): Promise<Blob> {
+  const address = addressOf(path);
+  const pairs = Object.entries(query).flatMap(([key, value]) =>
+    (typeof value === "string" ? [value] : value).map((text) => [key, text]),
+  );
+  address.search = new URLSearchParams(pairs).toString();
+  return (await reply(address, { method: "GET" })).blob();
+}
+
+/** POSTs a file to `api/<path>`. */
+export async function sendFile<T>(path: string, name: string, file: Blob): Promise<T> {
+  const address = addressOf(path);
+  address.search = new URLSearchParams({ name }).toString();
+  const headers = { "Content-Type": "application/octet-stream" };
+  return (await (await reply(address, { method: "POST", body: file, headers })).json()) as T;
+}
+
 function addressOf(path: string): URL {
   const address = new URL(`api/${path}`, document.baseURI);
   address.hash = "";
@@ -36,14 +57,18 @@ function addressOf(path: string): URL {
 }
 
 async function ask<T>(address: URL, method: string): Promise<T> {
-  let reply: Response;
+  return (await (await reply(address, { method })).json()) as T;
+}
+
+/** The server's answer, if it is no problem. */
+async function reply(address: URL, request: RequestInit): Promise<Response> {
+  let answer: Response;
   try {
-    reply = await fetch(address, { method });
+    answer = await fetch(address, request);
   } catch {
     throw new RequestError("The server does not answer", "is nodescope still running?");
   }
-  const body: unknown = await reply.json().catch(() => undefined);
-  if (reply.ok && body !== undefined) return body as T;
-  const problem = (body ?? {}) as Problem;
-  throw new RequestError(problem.error ?? `The server answered ${reply.status}`, problem.hint);
+  if (answer.ok) return answer;
+  const problem = ((await answer.json().catch(() => undefined)) ?? {}) as Problem;
+  throw new RequestError(problem.error ?? `The server answered ${answer.status}`, problem.hint);
 }

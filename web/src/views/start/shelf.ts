@@ -14,7 +14,7 @@ import {
   sorted,
   type Which,
 } from "@/store/page/recordings_list";
-import { get, send } from "@/wire/rest";
+import { get, send, sendFile } from "@/wire/rest";
 import { inWords } from "@/wire/socket";
 import type { DeletedRecording, Entry, FunctionList, OpenedRun, Shelf } from "@/wire/types.gen";
 
@@ -48,6 +48,8 @@ export interface ShelfState {
   /** Opens a recording; returns the run's id. */
   open(entry: Entry): Promise<string | undefined>;
   /** Opens the two marked recordings; returns the eager run's id, then the compiled one's. */
+  /** Opens a file that the user chose or dropped; returns the run's id. */
+  take(file: File): Promise<string | undefined>;
   compare(): Promise<readonly [string, string] | undefined>;
   askToDelete(): void;
   keep(): void;
@@ -159,6 +161,8 @@ export function createShelf(stir: Accessor<unknown>): ShelfState {
     },
     focus: setFocused,
     open: (entry) => doing(() => opened(entry)),
+    take: (file) =>
+      doing(async () => (await sendFile<OpenedRun>("library", file.name, file)).run.id),
     compare: () =>
       doing(async () => {
         const [left, right] = chosen();

@@ -30,6 +30,7 @@ import {
   type Which,
 } from "@/store/page/recordings_list";
 import type { Store } from "@/store/page/store";
+import { Begin } from "@/views/start/begin";
 import { createShelf, GROUPS, type ShelfState } from "@/views/start/shelf";
 import { Segmented } from "@/widgets/controls";
 import { Icon, IconButton } from "@/widgets/icon";
@@ -74,6 +75,12 @@ export function StartPage(props: StartPageProps): JSX.Element {
     const both = await state.compare();
     if (both !== undefined) props.openComparison(both[0], both[1]);
   };
+  const [over, setOver] = createSignal(false);
+  const take = async (file: File | undefined): Promise<void> => {
+    setOver(false);
+    const run = file === undefined ? undefined : await state.take(file);
+    if (run !== undefined) props.openRun(run);
+  };
   const move = (by: number): void => {
     const rows = state.rows();
     const at = rows.findIndex((row) => row.id === state.focused());
@@ -117,7 +124,23 @@ export function StartPage(props: StartPageProps): JSX.Element {
   const total = () => state.shelf()?.entries.length ?? 0;
 
   return (
-    <div class="start" data-testid="start">
+    <div
+      class="start"
+      classList={{ dropping: over() }}
+      data-testid="start"
+      onDragOver={(event) => {
+        if (!event.dataTransfer?.types.includes("Files")) return;
+        event.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave={(event) => {
+        if (!event.currentTarget.contains(event.relatedTarget as Node | null)) setOver(false);
+      }}
+      onDrop={(event) => {
+        event.preventDefault();
+        void take(event.dataTransfer?.files[0]);
+      }}
+    >
       <header class="top">
         <div class="brand">
           <Logo />
@@ -225,7 +248,14 @@ export function StartPage(props: StartPageProps): JSX.Element {
             </Show>
           </div>
           <Show when={state.shelf()}>
-            {(shelf) => <Begin waits={shelf().waits} first={total() === 0} />}
+            {(shelf) => (
+              <Begin
+                waits={shelf().waits}
+                first={total() === 0}
+                busy={state.busy()}
+                take={(file) => void take(file)}
+              />
+            )}
           </Show>
         </div>
       </main>
@@ -445,77 +475,5 @@ function Row(props: {
       </span>
       <span class="start-num m">{formatBytes(glance()?.nbytes ?? 0)}</span>
     </div>
-  );
-}
-
-/** How to begin a run; in full while there is none. */
-function Begin(props: { readonly waits: boolean; readonly first: boolean }): JSX.Element {
-  return (
-    <section class="start-begin" classList={{ first: props.first }} data-testid="start-begin">
-      <h2>{props.first ? "No run yet" : "Start another run"}</h2>
-      <dl>
-        <div>
-          <dt>
-            <Typed text="nodescope run train.py" />
-          </dt>
-          <dd>a script with its arguments, under the debugger</dd>
-        </div>
-        <Show
-          when={props.waits}
-          fallback={
-            <div>
-              <dt>
-                <Typed text="nodescope serve" />
-              </dt>
-              <dd>waits for programs and notebooks that call ns.attach()</dd>
-            </div>
-          }
-        >
-          <div>
-            <dt>
-              <Typed text="import nodescope as ns; ns.attach()" />
-            </dt>
-            <dd>
-              in a program or a notebook: this server waits for it, and the run appears here
-              automatically
-            </dd>
-          </div>
-        </Show>
-        <Show when={props.first}>
-          <div>
-            <dt>
-              <Typed text="nodescope demo" />
-            </dt>
-            <dd>a small network that learns handwritten digits</dd>
-          </div>
-          <div>
-            <dt>
-              <Typed text="nodescope open run.nscope" />
-            </dt>
-            <dd>a recording from anywhere</dd>
-          </div>
-        </Show>
-      </dl>
-    </section>
-  );
-}
-
-function Typed(props: { readonly text: string }): JSX.Element {
-  const [copied, setCopied] = createSignal(false);
-  return (
-    <button
-      type="button"
-      class="typed m"
-      title="Copy"
-      onClick={() =>
-        void navigator.clipboard?.writeText(props.text).then(
-          () => setCopied(true),
-          () => setCopied(false),
-        )
-      }
-    >
-      {props.text}
-      <span class="typed-copied t3">{copied() ? "copied" : <Icon name="copy" size={12} />}</span>
-    </button>
   );
 }
