@@ -139,10 +139,10 @@ class Recorder(QueueWriter):
         if self._off:
             return
         if event.__class__ is NodeFinished:
-            if self.policy is not None:
-                self._govern(event, self.policy)
-            elif self._only_times:
+            if self._only_times:
                 self._record_times(event)
+            elif self.policy is not None:
+                self._govern(event, self.policy)
             else:
                 levels = self.levels
                 self._record(event, levels.top if levels.uniform else levels.of(event.node))
@@ -400,13 +400,15 @@ class Recorder(QueueWriter):
 
     def _record(self, event: NodeFinished, level: Level) -> None:
         """Number an execution and queue its record."""
+        row = (event.node.id, event.step, event.thread, event.start_ns, event.end_ns)
         if level == "timing" or level == "graph":
-            self._record_times(event, latest_only=level == "graph")
+            place, ids = queued.place_of(event), identities(event.inputs, event.outputs)
+            latest, ran = level == "graph", event.node
+            self._put(row, RECORD_BYTES, latest_only=latest, node=ran, arrays=ids, place=place)
             if self.newest is not None:
                 self.newest.remember(event, self._here.seq, None, late=True)
             return
         outputs = event.node.outputs
-        row = (event.node.id, event.step, event.thread, event.start_ns, event.end_ns)
         remembered = level == "summary" and self.newest is not None
         weight = RECORD_BYTES
         for array in event.outputs:
@@ -449,15 +451,13 @@ class Recorder(QueueWriter):
         if remembered and self.newest is not None:
             self.newest.remember(event, self._here.seq, copies, late=False)
 
-    def _record_times(self, event: NodeFinished, *, latest_only: bool = False) -> None:
+    def _record_times(self, event: NodeFinished) -> None:
         """Number an execution and queue its times; `_put` is inlined, as each nanosecond counts."""
+        if event.lane or event.worker:
+            self._record(event, "timing")
+            return
         node, step, thread = event.node.id, event.step, event.thread
         start_ns, end_ns = event.start_ns, event.end_ns
-        if latest_only or event.lane or event.worker or not self._only_times:
-            row, place = (node, step, thread, start_ns, end_ns), queued.place_of(event)
-            ran, ids = event.node, identities(event.inputs, event.outputs)
-            self._put(row, RECORD_BYTES, latest_only=latest_only, node=ran, arrays=ids, place=place)
-            return
         if self._queued > self._nearly_full:
             self._give_way()
         with self.lock:

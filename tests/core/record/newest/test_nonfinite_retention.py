@@ -159,6 +159,9 @@ class _Rarely(StepSampling):
     def wants(self, *, behind: bool = False) -> bool:
         return self.steps % 10 == 0
 
+    def left_out_for_certain(self) -> int:
+        return 0
+
 
 def test_after_a_loss_that_nobody_saw_break_the_next_step_is_observed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
