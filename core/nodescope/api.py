@@ -297,6 +297,7 @@ class Run:
                 step=lambda: (self.step, not self.emitter.resting), threads=self.recorder.threads,
             )  # fmt: skip
             self._sampler.start()
+            self.emitter.on_rest = self._sampler.rest
         info, first = self.info, framework_of(self._adapters.first)
         self.bus.emit(
             RunStarted(info.id, info.name, info.argv, info.pid, self._started_unix_ns, first)

@@ -62,6 +62,7 @@ class Steps:
         step_open: Whether a step is running.
         attachments: The adapters' attachments, informed when observation rests.
         resting: Whether observation rests.
+        on_rest: Called with that when it changes; or None.
         losses: The losses of this step.
     """
 
@@ -75,6 +76,7 @@ class Steps:
         self.observed = True
         self.step_open = False
         self.resting = False
+        self.on_rest: Callable[[bool], None] | None = None
         self.attachments: tuple[Attachment, ...] = ()
         self.losses = Losses()
         self.lock = threading.RLock()  # reentrant: signal handlers may compute here
@@ -232,14 +234,20 @@ class Steps:
             bus.leave_out_call(ended)
 
     def _rest(self) -> None:
-        self.resting = True
+        self._set_resting(True)
         for attachment in self.attachments:
             attachment.rest()
 
     def _wake(self) -> None:
-        self.resting = False
+        self._set_resting(False)
         for attachment in self.attachments:
             attachment.wake()
+
+    def _set_resting(self, resting: bool) -> None:
+        if resting != self.resting:
+            self.resting = resting
+            if self.on_rest is not None:
+                self.on_rest(resting)
 
     def _tell_left_out(self, start_ns: int) -> None:
         """Emit that a call was left out."""

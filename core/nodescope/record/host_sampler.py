@@ -30,6 +30,9 @@ from nodescope.origins import OURS, origin
 from nodescope.thread_frames import thread_frames_once
 
 INTERVAL_S: Final = 0.008
+# The same while steps go unobserved, of which only long waits for data are named: to wake up takes
+# the interpreter's lock from the program, and a processor's caches.
+RESTING_INTERVAL_S: Final = 0.05
 _LEAST_SAMPLES: Final = 2
 _MOST_BLUR_NS: Final = int(INTERVAL_S * 1e9)
 # A thread that was running or ready for less than this share of a stretch counts as waiting.
@@ -125,7 +128,8 @@ class Sampler:
         self._main = threading.main_thread().ident or 0
         self._stretches: dict[int, _Stretch] = {}
         self._before_ns = now_ns()
-        self._ended = threading.Event()
+        self._ended = self._resting = self._naps = False
+        self._soon = threading.Event()  # the program is observed again, or has ended
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -137,7 +141,8 @@ class Sampler:
 
     def stop(self) -> None:
         """Stop sampling, and emit open stretches. May be called again."""
-        self._ended.set()
+        self._ended = True
+        self._soon.set()
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -145,12 +150,24 @@ class Sampler:
         for ident, stretch in tuple(self._stretches.items()):
             self._close(ident, stretch.last_ns)
 
+    def rest(self, resting: bool) -> None:
+        """Sample rarely from now on, or often again."""
+        self._resting = resting
+        if self._naps and not resting:
+            self._naps = False  # woken up at most once in each of the shorter intervals
+            self._soon.set()
+
     def forked(self) -> None:
         """Handle a fork in the child, where the sampling thread does not exist."""
         self._thread = None
 
     def _work(self) -> None:
-        while not self._ended.wait(INTERVAL_S):
+        while not self._ended:
+            self._naps = self._resting
+            if self._soon.wait(RESTING_INTERVAL_S if self._naps else INTERVAL_S):
+                self._soon.clear()
+                if self._ended or self._soon.wait(INTERVAL_S):
+                    return
             try:
                 self.look()
             except Exception:  # a failed sample is not worth an error

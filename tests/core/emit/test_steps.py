@@ -98,6 +98,17 @@ def test_an_unobserved_step_lets_the_library_rest_until_the_next() -> None:
     assert [observed for what, _, observed in told.steps if what == "began"] == [True, False, True]
 
 
+def test_whoever_wants_to_know_hears_once_that_observation_rests() -> None:
+    steps, _, _ = fresh()
+    rests: list[bool] = []
+    steps.on_rest = rests.append
+    steps.bus.leaves_out = lambda step: step in (2, 3, 5)
+    for _ in range(5):
+        steps.begin_step()
+    steps.end_of_steps()
+    assert rests == [True, False, True, False]
+
+
 def test_what_follows_unobserved_steps_is_observed() -> None:
     steps, _, attachment = fresh()
     asked: list[int] = []

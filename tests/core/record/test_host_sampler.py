@@ -308,3 +308,30 @@ def test_a_span_beside_unobserved_steps_hurries_nobody(tmp_path: Path) -> None:
     assert recorder.close()
     with Recording.open(tmp_path / "r.nscope") as recording:
         assert len(recording.host(0, 2 * 10**9, 10)) == 2
+
+
+def test_while_steps_go_unobserved_it_rests_and_wakes_up_for_the_next_observed_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host_sampler, "RESTING_INTERVAL_S", 3600.0)
+    looked = threading.Event()
+
+    def frames(_: int) -> Frames:
+        looked.set()
+        return []
+
+    sampler = Sampler(
+        lambda _: None, now_ns=time.perf_counter_ns, seq=lambda: 0, step=lambda: (1, False),
+        threads=set(), frames=frames, processor=lambda _: 0,
+    )  # fmt: skip
+    sampler.rest(True)
+    sampler.start()
+    thread = sampler._thread
+    assert thread is not None
+    assert not looked.is_set()
+    sampler.rest(False)
+    assert looked.wait(60)
+    sampler.rest(True)
+    sampler.stop()  # ends the rest
+    thread.join(60)
+    assert not thread.is_alive()
