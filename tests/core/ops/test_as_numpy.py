@@ -37,7 +37,7 @@ def identical(ours: Any, theirs: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
-@settings(max_examples=examples(400))
+@settings(max_examples=examples(160))
 @given(x=arrays(), data=st.data())
 def test_reductions_are_numpys(name: str, x: Any, data: st.DataObject) -> None:
     axis = data.draw(st.none() | hnp.valid_tuple_axes(x.ndim, min_size=1) if x.ndim else st.none())
@@ -53,7 +53,7 @@ def test_a_mean_of_nothing_is_nan_with_numpys_warning(shape: tuple[int, ...]) ->
         assert np.isnan(ops.get("mean").impl(np.zeros(shape), axis=None, keepdims=False))
 
 
-@settings(max_examples=examples(800))
+@settings(max_examples=examples(320))
 @given(x=arrays(), data=st.data())
 def test_broadcasting_is_numpys(x: Any, data: st.DataObject) -> None:
     shape = data.draw(hnp.broadcastable_shapes(x.shape, max_dims=4, max_side=5))

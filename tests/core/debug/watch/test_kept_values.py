@@ -47,7 +47,9 @@ def test_weights_and_losses_are_whole_in_every_step(
         assert ran >= STEPS
         assert kept >= weights if not said else 2 <= kept < weights
         losses, computed = recording.kept_of(values["mse"])
-        assert losses == computed == STEPS
+        # Without room, the first loss may go before its pass has told that it is one.
+        assert computed == STEPS
+        assert losses >= STEPS - bool(said)
         report = checking.report(recording)
     lines = [line for line in words(report).splitlines() if line.startswith("kept:")]
     assert len(lines) == bool(said)
