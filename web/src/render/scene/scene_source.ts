@@ -64,6 +64,9 @@ export class SceneSource {
   private first: (() => FirstPicture | undefined) | undefined;
   /** The nodes of the graph for which the layout chose last. */
   private chosenFor = 0;
+  /** Whether the layout is choosing what is open, and whether other scopes were opened since. */
+  private awaitsChoice = false;
+  private postponed = false;
   private version = 0;
   private shown: Scene | undefined;
   private started = false;
@@ -118,7 +121,9 @@ export class SceneSource {
       .concat([...this.open].filter((path) => !open.has(path)));
     if (changed.length === 0) return changed;
     this.open = new Set(open);
-    if (this.started) this.client.request(this.open);
+    // What the layout is choosing takes the place of a guess made meanwhile.
+    if (this.awaitsChoice && this.first !== undefined) this.postponed = true;
+    else if (this.started) this.client.request(this.open);
     return changed;
   }
 
@@ -149,6 +154,8 @@ export class SceneSource {
     const count = graph.nodes.length;
     const first = count > GROWN * this.chosenFor ? this.first?.() : undefined;
     if (first !== undefined) this.chosenFor = count;
+    this.awaitsChoice = first !== undefined;
+    this.postponed = false;
     this.client.request(this.open, first);
     // While the worker works.
     this.hierarchies.set(this.version, buildHierarchy(nodes, values, repeats));
@@ -171,10 +178,12 @@ export class SceneSource {
       if (version < scene.version) this.hierarchies.delete(version);
     }
     this.shown = scene;
+    const { postponed } = this;
+    this.awaitsChoice = this.postponed = false;
     if (chosen !== undefined && this.first !== undefined) {
       this.open = chosen;
       this.listener.chosen(chosen);
-    }
+    } else if (postponed) this.client.request(this.open);
     this.listener.scene(new SceneModel(hierarchy, withBytes(scene, hierarchy)), ms);
   }
 }

@@ -1,0 +1,58 @@
+import { describe, expect, it } from "vitest";
+import { SceneSource } from "@/render/scene/scene_source";
+import { node } from "@/render/testing";
+
+const NODES = ["a", "b"].flatMap((scope, at) =>
+  [1, 2].map((number) => {
+    const id = 2 * at + number;
+    return node(id, { scope, inputs: id > 1 ? [99 + id] : [] });
+  }),
+);
+const GRAPH = { nodes: NODES, values: new Map(), version: 1 };
+
+function source() {
+  const chosen: ReadonlySet<string>[] = [];
+  const boxes: number[] = [];
+  const made = new SceneSource({
+    scene: (model) => boxes.push(model.scene.boxes),
+    chosen: (open) => chosen.push(open),
+    respecified: () => undefined,
+    busy: () => undefined,
+  });
+  return { made, chosen, boxes };
+}
+
+describe("the first picture", () => {
+  it("is the layout's choice, whatever was guessed while it chose", async () => {
+    const { made, chosen, boxes } = source();
+    made.setFirst(() => ({ window: { width: 1000, height: 800 }, kept: [] }));
+    made.setGraph(GRAPH);
+    made.setOpen(new Set());
+    made.setOpen(new Set(["a"]));
+    await expect.poll(() => made.settled).toBe(true);
+    expect(chosen).toEqual([new Set(["a", "b"])]);
+    expect(boxes).toHaveLength(1);
+  });
+
+  it("is what a person opens meanwhile, who ends the choice", async () => {
+    const { made, chosen, boxes } = source();
+    made.setFirst(() => ({ window: { width: 1000, height: 800 }, kept: [] }));
+    made.setGraph(GRAPH);
+    made.setFirst(undefined);
+    made.setOpen(new Set(["a"]));
+    await expect.poll(() => made.settled).toBe(true);
+    expect(chosen).toEqual([]);
+    expect(boxes).toHaveLength(2);
+    expect(boxes[1]).toBeLessThan(boxes[0] ?? 0);
+  });
+
+  it("is what was opened, if the layout chooses nothing", async () => {
+    const { made, chosen, boxes } = source();
+    made.setFirst(() => undefined);
+    made.setGraph(GRAPH);
+    made.setOpen(new Set(["a"]));
+    await expect.poll(() => made.settled).toBe(true);
+    expect(chosen).toEqual([]);
+    expect(boxes).toHaveLength(2);
+  });
+});
