@@ -1,4 +1,4 @@
-"""Scopes that are alike: a stack is opened, turned and spread by the keyboard, and by the mouse."""
+"""Scopes that are alike: a search opens one of a stack, and the keyboard turns it."""
 
 from __future__ import annotations
 
