@@ -1,4 +1,4 @@
-"""Programs written in NumPy's functions, on small tensors, beside the same in PyTorch and JAX.
+"""Programs written in NumPy's functions, on small tensors, beside the same in PyTorch.
 
 On 3 x 3 and 8 x 16 numbers hardly anything but the way to each function shows. Forward alone, with
 the tape on, and with the backward pass.
@@ -136,7 +136,7 @@ PROGRAMS: Final = {
 
 
 def rows() -> Iterator[Row]:
-    """Each program beside PyTorch's eager mode; NumPy's and JAX's own figures stand beside."""
+    """Each program beside PyTorch's eager mode; NumPy's own figures stand beside."""
     for name, program in PROGRAMS.items():
         rng = np.random.default_rng(3)
         arrays = [rng.standard_normal(shape).astype(np.float32) * 0.5 for shape in program.shapes]

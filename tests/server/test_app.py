@@ -72,9 +72,9 @@ def test_no_route_and_no_verb_is_open(app: App) -> None:
             assert ask(app, verb, path, Cookie=cookie, Origin="http://evil").status_code == 403
             if verb not in ("GET", "HEAD"):
                 assert ask(app, verb, path, Cookie=cookie).status_code == 403
-                # Nothing can be changed from a page, not even from the own one.
+                # Nothing can be changed from a page, not even from the own one,
                 answer = ask(app, verb, path, Cookie=cookie, Origin=own)
-                # A file that is sent is opened here; this one is empty.
+                # but that it may send a file to be opened; this one is empty.
                 sent = path == "/api/library" and verb == "POST"
                 assert answer.status_code in ((409,) if sent else (403, 404, 405)), (verb, path)
 

@@ -14,6 +14,7 @@ import msgspec
 from nodescope.errors import GraphError
 from nodescope.graph_files.families import family_of
 from nodescope.ir.graph import Graph, Node, OpaqueSpec, Role, Spec, Value
+from nodescope.ir.order import in_order
 from nodescope.ir.scopes import ancestors, join
 
 MOST_NODES: Final = 1_000_000
@@ -132,30 +133,17 @@ class Draft:
             self.nodes[key].scope = _common(scopes)
 
     def _sorted(self) -> list[DraftNode]:
-        order = {key: place for place, key in enumerate(self.nodes)}
-        users: dict[str, list[str]] = {}
-        waiting: dict[str, int] = {}
-        for node in self.nodes.values():
-            sources = {key for key, _ in node.inputs} | set(node.controls)
-            waiting[node.key] = len(sources)
-            for key in sources:
-                users.setdefault(key, []).append(node.key)
-        ready = [key for key in reversed(order) if not waiting[key]]
-        done: list[str] = []
-        while ready:
-            key = ready.pop()
-            done.append(key)
-            freed = []
-            for user in users.get(key, ()):
-                waiting[user] -= 1
-                if not waiting[user]:
-                    freed.append(user)
-            ready += sorted(freed, key=order.__getitem__, reverse=True)
-        if len(done) < len(order):
-            self.note(f"{len(order) - len(done):,} nodes are on a cycle, or behind one")
-            placed = set(done)
-            done += [key for key in order if key not in placed]
-        return [self.nodes[key] for key in done]
+        drafts = list(self.nodes.values())
+        places = {node.key: place for place, node in enumerate(drafts)}
+        needs = {
+            place: {places[key] for key in (*(key for key, _ in node.inputs), *node.controls)}
+            for place, node in enumerate(drafts)
+        }
+        done = in_order(needs)
+        if len(done) < len(drafts):
+            self.note(f"{len(drafts) - len(done):,} nodes are on a cycle, or behind one")
+            done += sorted(set(places.values()) - set(done))
+        return [drafts[place] for place in done]
 
     def _built(self, drafts: list[DraftNode]) -> Graph:
         numbers = {node.key: number for number, node in enumerate(drafts, 1)}

@@ -7,6 +7,7 @@ run; topological order where the graph has no cycle.
 from __future__ import annotations
 
 from nodescope.ir.graph import Graph, Node, Value
+from nodescope.ir.order import in_order
 from nodescope.record.recording import MAX_SEQ, Recording
 from nodescope.record.rows import ValueRow
 
@@ -69,21 +70,6 @@ def _sorted(nodes: dict[int, Node], produced: dict[int, int]) -> list[Node]:
         }
         for node in nodes.values()
     }
-    users: dict[int, list[int]] = {}
-    for node, sources in needs.items():
-        for source in sources:
-            users.setdefault(source, []).append(node)
-    waiting = {node: len(sources) for node, sources in needs.items()}
-    ready = sorted((node for node, count in waiting.items() if not count), reverse=True)
-    done: list[int] = []
-    while ready:
-        current = ready.pop()
-        done.append(current)
-        freed = []
-        for user in users.get(current, ()):
-            waiting[user] -= 1
-            if not waiting[user]:
-                freed.append(user)
-        ready.extend(sorted(freed, reverse=True))
+    done = in_order(needs)
     placed = set(done)
     return [nodes[number] for number in (*done, *sorted(set(nodes) - placed))]
