@@ -46,6 +46,7 @@ BANNERS = """
 """
 
 
+@pytest.mark.deep
 def test_a_killed_server_is_reported_and_comes_back(start: Start, page: Page) -> None:
     program = start("run", "--no-browser", "--exit", SAMPLE, "--epochs", "1")
     page.goto(program.address)

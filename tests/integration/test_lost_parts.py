@@ -242,6 +242,7 @@ def test_a_page_that_never_reads_does_not_hold_the_program(start: Start, new_pag
     assert program.end() == 0
 
 
+@pytest.mark.deep
 def test_a_server_that_hangs_lets_a_paused_run_continue(start: Start, new_page: Open) -> None:
     program = start(*RECORDED, "script.py", text=TRAIN)
     page = new_page(entered(program))

@@ -161,6 +161,7 @@ def test_no_arguments_show_the_help(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.deep
 def test_a_server_that_does_not_start_is_one_line_and_the_program_runs(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(TRAIN)
     broken = (

@@ -78,6 +78,7 @@ def test_a_record_that_an_exception_without_words_leaves(tmp_path: Path) -> None
     assert error_output.endswith(b"Unprintable: <exception str() failed>\n")
 
 
+@pytest.mark.deep
 def test_a_forked_child_that_runs_to_the_end_leaves_the_check_to_its_parent(tmp_path: Path) -> None:
     text = START + "child = os.fork()\nif child:\n    print(os.waitpid(child, 0)[1] >> 8)\n"
     done = nodescope(tmp_path, "check", "--watch", "nan", "script.py", text=text)

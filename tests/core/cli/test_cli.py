@@ -257,6 +257,7 @@ def test_a_server_that_is_stopped_does_not_delay_the_end(tmp_path, programs):
     assert time.monotonic() - start < _END_S  # which it gives a server that ends
 
 
+@pytest.mark.deep
 def test_a_server_that_is_ended_lets_the_stopped_program_continue(tmp_path, programs):
     (tmp_path / "script.py").write_text(WATCH + TRAIN)
     program = Program(tmp_path, *RUN, "script.py")

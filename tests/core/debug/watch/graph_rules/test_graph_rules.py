@@ -82,8 +82,8 @@ def test_what_is_wrong_is_found_where_it_is(program: Program, tmp_path: Path) ->
         assert hit.text.count("\n") == 0
 
 
-@pytest.mark.one_in(4)
-@in_parts(4)
+@pytest.mark.one_in(8)
+@in_parts(8)
 @pytest.mark.parametrize("program", depth.some(RIGHT, 3), ids=lambda program: program.__name__)
 def test_what_is_right_is_left_alone(program: Program, tmp_path: Path) -> None:
     judged = judge(program, tmp_path / "run.nscope", NAMES)

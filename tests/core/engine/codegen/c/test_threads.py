@@ -124,6 +124,7 @@ def test_forked_children_make_threads_of_their_own(monkeypatch: pytest.MonkeyPat
     assert _in_child(0) == wanted
 
 
+@pytest.mark.deep
 def test_one_thread_means_none() -> None:
     # In a process of its own, where nothing else has made any.
     script = """

@@ -282,6 +282,7 @@ def test_a_compiler_that_fails(fake: Callable[[str], None]) -> None:
     assert "one;" not in reason  # the last lines only
 
 
+@pytest.mark.deep
 def test_a_compiler_that_hangs(
     fake: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
