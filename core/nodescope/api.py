@@ -52,6 +52,7 @@ from nodescope.protocol import (
     RunInfo,
     SessionInfo,
 )
+from nodescope.ranks import rank_of
 from nodescope.record.backpressure import QUEUE_BYTES, Backpressure
 from nodescope.record.governor.governor import Governor, check_slowdown
 from nodescope.record.host_sampler import Sampler
@@ -157,7 +158,7 @@ class Run:
             governor.govern(self.recorder)
         self._adapters = Attached(known_adapters(self._say), self._say, self._observes)
         self.info = RunInfo(
-            id=secrets.token_hex(8), name=telling.printable(name or interactive.program_name()),
+            id=secrets.token_hex(8), name=telling.printable(_run_name(name)),
             argv=tuple(map(telling.printable, argv or sys.argv)), pid=os.getpid(),
             started_unix_ns=self._started_unix_ns, level=level,
             recording=str(Path(recording).absolute()),
@@ -444,6 +445,11 @@ def attach(
     atexit.register(_finish_at_exit, run)
     run.uncaught.begin_main()
     return run
+
+
+def _run_name(given: str) -> str:
+    rank, name = rank_of(os.environ), given or interactive.program_name()
+    return name if rank is None else f"{name}, {rank.words}"
 
 
 def watch(model: Any, name: str = "", *, level: Level = "summary") -> Run | None:

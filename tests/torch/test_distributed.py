@@ -52,8 +52,10 @@ def test_each_process_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "unobserved:" not in said
     recordings = sorted((tmp_path / ".nodescope" / "runs").glob("*.nscope"))
     assert len(recordings) == 2
-    for path in recordings:
+    for rank, path in enumerate(recordings):
+        assert path.name.startswith(f"train-rank{rank}-")
         with Recording.open(path) as recording:
+            assert recording.run().name == f"train.py, rank {rank} of 2"
             nodes = nodes_of(recording)
             assert "DistributedDataParallel/module/addmm" in nodes
             assert len(recording.losses()) == 3

@@ -12,12 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodescope.errors import RecordingError
+from nodescope.ranks import rank_of
 
 
 def recording_path(stem: str, say: Callable[[str], None]) -> Path:
     """A fresh path for a recording: in ``.nodescope/runs`` here, or else in the temporary
-    folder.
+    folder. Of several processes of one program, the name gives the rank.
     """
+    rank = rank_of(os.environ)
+    stem = stem if rank is None else f"{stem}-rank{rank.number}"
     name = f"{stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     home = Path(".nodescope")
     try:
