@@ -90,6 +90,42 @@ def test_the_step_that_follows_knows_what_was_overwritten(
     assert ways[1][2] >= 2
 
 
+@pytest.mark.parametrize("optimized", [False, True])
+def test_steps_of_a_program_without_modules(optimized: bool, tmp_path: Path) -> None:
+    """The first step begins where gradients do, not after the first update."""
+
+    def program() -> list[float]:
+        torch.manual_seed(0)
+        inputs, targets = torch.randn(8, 3), torch.randn(8)
+        w = torch.zeros(3, requires_grad=True)
+        optimizer = torch.optim.SGD([w], 0.1) if optimized else None
+        for _ in range(4):
+            loss = (inputs @ w - targets).square().mean()
+            loss.backward()
+            if optimizer is not None:
+                optimizer.step()
+            else:
+                with torch.no_grad():
+                    assert w.grad is not None
+                    w -= 0.1 * w.grad
+            w.grad = None
+        return w.tolist()
+
+    plain = program()
+    with observed(tmp_path / "run.nscope", program, "values") as (result, recording):
+        assert result == plain
+        steps = [row.step for row in recording.steps()]
+        losses = [(row.step, row.node) for row in recording.losses()]
+        nodes = nodes_of(recording)
+    assert steps == ([1, 2, 3, 4] if optimized else [])
+    assert len({node for _, node in losses}) <= 1
+    assert [step for step, _ in losses] == steps
+    # Each of the four iterations runs the same nodes.
+    assert [node.native for node in nodes.values() if node.phase == "forward"].count(
+        "aten::mv"
+    ) == 1
+
+
 def test_losses_that_the_program_keeps_are_all_that_is_kept(tmp_path: Path) -> None:
     alive: list[weakref.ref[Any]] = []
 

@@ -86,11 +86,13 @@ class Operations:
         place: What is known about the calling thread.
         values: The values of tensors.
         gradients: The gradients of values.
+        has_optimizer: Whether the program has made an optimizer, whose steps will end its own.
     """
 
     def __init__(self, emitter: Emitter, complain: Callable[[str], None]) -> None:
         self.emitter = emitter
         self.off = True
+        self.has_optimizer = False
         self.place = Place()
         self.values = Values(emitter)
         self.gradients = Gradients(emitter, self.values, self.place)
@@ -372,6 +374,13 @@ class Operations:
             elif not place.modules and _initialises(instruction[0]):
                 place.outer = (state.scope, state.phase, state.cursor, state.forward)
                 state.scope, state.cursor = INITIALISATION, None
+            elif (
+                self.has_optimizer
+                and not self.emitter.marked
+                and state.phase == "forward"
+                and _is_differentiated(args)
+            ):
+                self.emitter.root_called()  # a program without modules
             return True
         if signature.is_detach:
             return False
@@ -488,6 +497,15 @@ def _is_given(known: tuple[Any, ...] | None, plain: tuple[Any, ...]) -> bool:
         return known == plain
     except Exception:  # objects of C++ that cannot be compared
         return False
+
+
+def _is_differentiated(args: Sequence[Any]) -> bool:
+    """Whether gradients flow to an argument."""
+    return torch.is_grad_enabled() and any(
+        isinstance(tensor, torch.Tensor) and tensor.requires_grad
+        for argument in args
+        for tensor in (argument if isinstance(argument, list | tuple) else (argument,))
+    )
 
 
 @functools.lru_cache(maxsize=4096)

@@ -46,21 +46,26 @@ class OptimizerSteps:
             register_optimizer_step_pre_hook(self._begins),
             register_optimizer_step_post_hook(self._ended),
         )
-        original = torch.amp.GradScaler.step
+        scaler_step, make = torch.amp.GradScaler.step, torch.optim.Optimizer.__init__
 
-        @functools.wraps(original)
+        @functools.wraps(scaler_step)
         def scaled(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             count = self._count
-            result = original(scaler, *args, **kwargs)
+            result = scaler_step(scaler, *args, **kwargs)
             if self._count == count:  # skipped
                 self._ended(None, args, kwargs)
             return result
 
-        torch.amp.GradScaler.step = scaled
+        @functools.wraps(make)
+        def made(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            make(optimizer, *args, **kwargs)
+            self._operations.has_optimizer = True
+
+        torch.amp.GradScaler.step, torch.optim.Optimizer.__init__ = scaled, made
         try:
             yield
         finally:
-            torch.amp.GradScaler.step = original
+            torch.amp.GradScaler.step, torch.optim.Optimizer.__init__ = scaler_step, make
             for hook in hooks:
                 hook.remove()
 
