@@ -180,6 +180,13 @@ class StepFinished(msgspec.Struct, frozen=True, tag=True):
     losses: tuple[Loss, ...] = ()
 
 
+class LossesKnown(msgspec.Struct, frozen=True, tag=True):
+    """The losses of a step that has ended: a device had not computed them by then."""
+
+    step: int
+    losses: tuple[Loss, ...]
+
+
 class NodeStarted(msgspec.Struct, frozen=True, tag=True, gc=False):
     """A node is about to run. Emitted only while `Demand.starts` is set.
 
@@ -247,6 +254,22 @@ class NodesFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
     def nodes(self) -> tuple[Node, ...]:
         """The nodes that ran, one for each execution."""
         return self.track.nodes[self.first : self.first + len(self.times)]
+
+
+class DeviceRan(msgspec.Struct, frozen=True, tag=True, gc=False):
+    """A device has come to what operations had enqueued. Emitted later than their own events, on a
+    thread of nodescope.
+
+    Attributes:
+        lane: The number of the device's queue in the run, from 1.
+        name: What the queue is called: ``cuda:0``, ``cuda:0 stream 1``.
+        times: int64 of shape (executions, 4): the node, the start of the execution by which it is
+            known, and start and end on the device, in nanoseconds since the run began.
+    """
+
+    lane: int
+    name: str
+    times: Array
 
 
 class NodeFailed(msgspec.Struct, frozen=True, tag=True):
@@ -369,9 +392,9 @@ class RunFinished(msgspec.Struct, frozen=True, tag=True):
 # fmt: off
 Event = (
     RunStarted | FrameworkAttached | GraphExtended | ScopeDescribed | GraphCaptured | PassApplied
-    | Compiled | StepStarted | StepFinished | NodeStarted | NodeFinished | NodesFinished
-    | NodeFailed | GradientComputed | GradientReached | ValueEdited | ArrayMoved | HostSpan
-    | Logged | RunFinished
+    | Compiled | StepStarted | StepFinished | LossesKnown | NodeStarted | NodeFinished
+    | NodesFinished | DeviceRan | NodeFailed | GradientComputed | GradientReached | ValueEdited
+    | ArrayMoved | HostSpan | Logged | RunFinished
 )
 # fmt: on
 

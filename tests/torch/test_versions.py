@@ -12,7 +12,7 @@ from nodescope.record.recording import Recording
 from tests.adapters.driving import recorded
 
 
-@pytest.mark.parametrize("version", ["2.12.1", "3.0.0+cu130", ""])
+@pytest.mark.parametrize("version", ["2.10.1", "3.0.0+cu130", ""])
 def test_it_is_said_which_is_supported(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],

@@ -1,15 +1,20 @@
 """Losses: the numbers from which backward passes begin, in every training step.
 
-A loss is read where its pass begins, so it is known for unobserved steps as well.
+A loss is read where its pass begins, so it is known for unobserved steps as well. One that a device
+still has to compute is read later, without waiting.
 
 Invariant: one number per backward pass is read; no value or node depends on it.
 """
 
 from __future__ import annotations
 
+import math
+from collections import deque
+from collections.abc import Iterator
 from types import CodeType
 from typing import Any, Final
 
+from nodescope.errors import NodescopeError
 from nodescope.events import Loss
 
 # If a program begins backward passes at more lines, the first of these are its losses.
@@ -30,25 +35,50 @@ class Losses:
     def __init__(self) -> None:
         self._curves: dict[tuple[int, int], tuple[int, Instruction]] = {}
         # Only appended to during a step: other threads begin backward passes as well.
-        self._noted: list[tuple[Instruction, float, int]] = []
+        self._noted: list[tuple[Instruction, Any, int]] = []
+        self._owed: deque[tuple[int, list[tuple[Instruction, Any, int]]]] = deque()
+        self._waits = False
 
     def note(self, site: Instruction, data: Any, node: int) -> None:
         """Record a loss.
 
         Args:
             site: The place where the backward pass began.
-            data: The array, with one element.
+            data: The array, with one element; of a device, something with ``is_done`` that
+                ``float`` waits for.
             node: The node that produced it; 0 in an unobserved step.
         """
         if len(self._noted) < _MOST_IN_STEP:
-            self._noted.append((site, float(data), node))
+            later = hasattr(data, "is_done")
+            self._noted.append((site, data if later else float(data), node))
 
-    def taken(self) -> tuple[Loss, ...]:
-        """The losses since the last call. Those of the same line count as one, their mean."""
+    def taken(self, step: int = 0) -> tuple[Loss, ...]:
+        """The losses since the last call. Those of the same line count as one, their mean.
+
+        Args:
+            step: Their step; losses that a device has not computed are told by `known`.
+        """
         noted = self._noted
         if not noted:
             return ()
         self._noted = []
+        if not self._waits and not _are_done(noted):
+            self._owed.append((step, noted))
+            return ()
+        return self._told(noted)
+
+    def known(self) -> Iterator[tuple[int, tuple[Loss, ...]]]:
+        """Steps whose losses were not known when they ended, and are now."""
+        while self._owed and (self._waits or _are_done(self._owed[0][1])):
+            step, noted = self._owed.popleft()
+            yield step, self._told(noted)
+
+    def wait(self) -> None:
+        """From now on, wait for what is not known: the program has ended."""
+        self._waits = True
+
+    def _told(self, given: list[tuple[Instruction, Any, int]]) -> tuple[Loss, ...]:
+        noted = [(site, _number(data), node) for site, data, node in given]
         if len(noted) == 1:
             site, number, node = noted[0]
             curve = self._curve(site)
@@ -72,3 +102,15 @@ class Losses:
                 return 0
             known = self._curves[key] = (len(self._curves) + 1, site)
         return known[0]
+
+
+def _are_done(noted: list[tuple[Instruction, Any, int]]) -> bool:
+    return all(getattr(data, "is_done", True) for _, data, _ in noted)
+
+
+def _number(data: Any) -> float:
+    """The loss; NaN if the device has failed."""
+    try:
+        return float(data)
+    except NodescopeError:
+        return math.nan

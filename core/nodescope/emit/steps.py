@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from nodescope.emit.frames import calling_line
 from nodescope.emit.losses import Losses
 from nodescope.emit.state import current
-from nodescope.events import Bus, HostSpan, StepFinished, StepStarted
+from nodescope.events import Bus, HostSpan, LossesKnown, StepFinished, StepStarted
 from nodescope.ir.identity import Identity
 
 # Fetching an item, or compiling, is emitted if it takes at least this long.
@@ -133,8 +133,20 @@ class Steps:
         """End the open step, if any."""
         if self.step_open:
             self.step_open = False
-            now, losses = self.bus.now_ns(), self.losses.taken()
+            now, losses = self.bus.now_ns(), self.losses.taken(self.step)
             self.bus.emit(StepFinished(self.step, now, self.observed, losses))
+        self.tell_losses()
+
+    def tell_losses(self, *, wait: bool = False) -> None:
+        """Emit the losses of ended steps that devices have computed by now.
+
+        Args:
+            wait: Whether to wait for all of them, as the program has ended.
+        """
+        if wait:
+            self.losses.wait()
+        for step, losses in self.losses.known():
+            self.bus.emit(LossesKnown(step, losses))
 
     def end_of_steps(self, *, broken: bool = False) -> None:
         """Note that no step follows for now: observation resumes if the last step was left out.

@@ -17,12 +17,15 @@ from nodescope.events import (
     Array,
     ArrayMoved,
     Compiled,
+    DeviceRan,
     FrameworkAttached,
     GradientComputed,
     GraphCaptured,
     GraphExtended,
     HostSpan,
     Logged,
+    Loss,
+    LossesKnown,
     PassApplied,
     RunFinished,
     RunStarted,
@@ -82,7 +85,7 @@ _DOCUMENTS: dict[type, str] = {
 # Tables that are written even when executions are left out.
 _END = ("run", "loss", "document", "failure")
 _STRUCTURE = ("node", "value", "gradient", "source", "edit")
-_OUTPUT = ("log", "host", "call", "layout", "placed", "operand")
+_OUTPUT = ("log", "host", "call", "layout", "placed", "device", "lane", "operand")
 # Rows of the structure that are written at once when there is hardly any space.
 _FEW = 256
 
@@ -109,6 +112,7 @@ class Batch:
         self._times: dict[int, int] = {}
         self._values = ValueRows()
         self._known_files: set[str] = set()
+        self._lanes: set[int] = set()  # those that were named
         self._time_ns = 0
         self._begun: tuple[Any, ...] = (0,)  # the row of the latest step
         self.threads: set[int] = set()
@@ -229,6 +233,9 @@ class Batch:
             times = (event.step, event.start_ns, event.end_ns)
             self._add("host", (None, event.kind, event.thread, *times, file, event.line, function))
             return
+        if isinstance(event, DeviceRan):
+            self._device_ran(event)
+            return
         if isinstance(event, Logged):
             self._add("log", (seq, event.step, event.time_ns, event.stream, printable(event.text)))
             time_ns = event.time_ns
@@ -266,6 +273,10 @@ class Batch:
             self._outputs[seq] = QueuedExecution(
                 timed, 0, 0, ((event.value, event.array.copy()),), False, True
             )
+        elif isinstance(event, LossesKnown):
+            self._losses(seq, event.step, event.losses)
+            if not all(math.isfinite(loss.value) for loss in event.losses):
+                self.nonfinite.found("loss", seq)
         elif isinstance(event, PassApplied):
             self._add("document", (None, seq, "pass", encode(event)))
         elif isinstance(event, Compiled):
@@ -282,13 +293,22 @@ class Batch:
     def _step_ended(self, seq: int, event: StepFinished) -> None:
         if self._begun[0] == event.step:  # possibly in an earlier batch
             self._steps[event.step] = (*self._begun[:3], seq, event.time_ns, self._begun[5])
-        for loss in event.losses:
-            columns = (loss.curve, loss.node, loss.times, loss.value)
-            self._add("loss", (None, seq, event.step, *columns))
+        self._losses(seq, event.step, event.losses)
         if event.observed:
             broken = not all(math.isfinite(loss.value) for loss in event.losses)
             self.nonfinite.step_ended(seq, broken=broken)
         self._mark(seq, event.time_ns)
+
+    def _losses(self, seq: int, step: int, losses: Sequence[Loss]) -> None:
+        for loss in losses:
+            self._add("loss", (None, seq, step, loss.curve, loss.node, loss.times, loss.value))
+
+    def _device_ran(self, event: DeviceRan) -> None:
+        if event.lane not in self._lanes:
+            self._lanes.add(event.lane)
+            self._add("lane", (event.lane, printable(event.name)))
+        for times in event.times.tolist():
+            self._add("device", (None, event.lane, *times))
 
     @property
     def step(self) -> int:

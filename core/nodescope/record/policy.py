@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from nodescope.events import Level, NodeFinished, NodesFinished, StepFinished
+from nodescope.events import Level, Loss, NodeFinished, NodesFinished, StepFinished
 from nodescope.ir.graph import Node
 from nodescope.record.rows import Governed
 
@@ -41,6 +42,9 @@ class Policy(Protocol):
 
     def step_ended(self, event: StepFinished) -> None:
         """Note that a training step has ended, observed or not."""
+
+    def losses_known(self, losses: Sequence[Loss], *, observed: bool) -> None:
+        """Note losses of a step that may have ended before they were computed."""
 
     def demand(self) -> None:
         """Update the demand on the bus: different nodes are to be kept whole."""

@@ -21,12 +21,14 @@ from nodescope.arrays import to_numpy
 from nodescope.events import (
     Array,
     ArrayMoved,
+    DeviceRan,
     Event,
     GradientReached,
     GraphExtended,
     HostSpan,
     Level,
     Logged,
+    LossesKnown,
     NodeFailed,
     NodeFinished,
     NodesFinished,
@@ -50,7 +52,14 @@ from nodescope.record.newest.newest_values import NewestValues
 from nodescope.record.newest.nonfinite_retention import Span
 from nodescope.record.policy import Policy
 from nodescope.record.queue_writer import MIB, RESERVED, QueueWriter, budget_of
-from nodescope.record.queued import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told
+from nodescope.record.queued import (
+    BLOCK_BYTES,
+    RECORD_BYTES,
+    QueuedExecution,
+    QueuedRecord,
+    Skipped,
+    Told,
+)
 from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
 
@@ -156,6 +165,8 @@ class Recorder(QueueWriter):
             self._failed(event)
         elif isinstance(event, HostSpan | ArrayMoved):
             self._aside(event, RECORD_BYTES)
+        elif isinstance(event, DeviceRan):
+            self._aside(event, RECORD_BYTES + BLOCK_BYTES * len(event.times))
         else:
             self._other(event)
 
@@ -223,6 +234,8 @@ class Recorder(QueueWriter):
             leaves = sum(defined.is_leaf for defined in event.nodes)
             self.leaves += leaves
             self.operations += len(event.nodes) - leaves
+        elif self.policy is not None and isinstance(event, LossesKnown):
+            self.policy.losses_known(event.losses, observed=False)
         elif self.policy is not None and isinstance(event, RunStarted):
             self.policy.started()
         elif self.policy is not None and isinstance(event, RunFinished):
@@ -576,7 +589,7 @@ class Recorder(QueueWriter):
         if not self._awake:
             self._wake()
 
-    def _aside(self, event: HostSpan | ArrayMoved | Skipped, weight: int) -> None:
+    def _aside(self, event: HostSpan | ArrayMoved | DeviceRan | Skipped, weight: int) -> None:
         """Queue an event that has no number of its own, such as a span between records."""
         with self.lock:
             if weight and self._queued + weight > self._queue_bytes:

@@ -46,7 +46,15 @@ from nodescope.record.rows import (
     thinned,
 )
 from nodescope.record.run_row import run_info
-from nodescope.record.schema import EXECUTION, HOST, RAN_LAST, SUMMARY, summary_of, value_spec
+from nodescope.record.schema import (
+    DEVICE,
+    EXECUTION,
+    HOST,
+    RAN_LAST,
+    SUMMARY,
+    summary_of,
+    value_spec,
+)
 from nodescope.record.statistics_table import StatisticsTable
 from nodescope.record.step_table import StepTable
 from nodescope.record.validate import OpenedRecording, connect, damaged
@@ -390,6 +398,19 @@ class Recording:
         total = self._all(f"SELECT count(*) FROM execution WHERE {condition}", *bounds)[0][0]
         longest = f"SELECT {EXECUTION} FROM execution WHERE {condition} ORDER BY duration_ns DESC"
         return total, self._placed(sorted(self._all(f"{longest} LIMIT ?", *bounds, limit)))
+
+    def device(self, start_ns: int = 0, end_ns: int = MAX_SEQ, limit: int = -1) -> list[Execution]:
+        """Executions with the times of the device, in the lane of its queue; if there are too many
+        in the span of time, the longest, in order. Not those that a device still has to do.
+        """
+        if not self._has("device"):
+            return []
+        rows = self._all(f"{DEVICE} ORDER BY 6 DESC LIMIT ?", start_ns, end_ns, limit)
+        return sorted((Execution(*row) for row in rows), key=lambda row: (row.lane, row.start_ns))
+
+    def lanes(self) -> dict[int, str]:
+        """The names of the queues of devices."""
+        return dict(self._all("SELECT lane, name FROM lane")) if self._has("lane") else {}
 
     def host(self, start_ns: int, end_ns: int, limit: int, *, held: bool = True) -> list[HostRow]:
         """Where threads were between nodes in a span of time; if too many, the longest, in order.

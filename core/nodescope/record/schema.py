@@ -99,6 +99,12 @@ CREATE INDEX execution_node ON execution (node, seq);
 CREATE TABLE placed (
   seq INTEGER PRIMARY KEY, worker INTEGER NOT NULL, lane INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE device (
+  row INTEGER PRIMARY KEY, lane INTEGER NOT NULL, node INTEGER NOT NULL,
+  called_ns INTEGER NOT NULL, start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL
+) STRICT;
+CREATE INDEX device_time ON device (end_ns, start_ns);
+CREATE TABLE lane (lane INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT;
 CREATE TABLE failure (seq INTEGER PRIMARY KEY, error TEXT NOT NULL) STRICT;
 CREATE TABLE span (
   first_seq INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL,
@@ -153,6 +159,11 @@ RAN_LAST = (
     "(SELECT producer FROM value WHERE id = ? AND seq <= ? ORDER BY row DESC LIMIT 1)"
 )
 STEP_BLOCK = "row, seq, host, until_ns, cover_ns, sums, late"
+DEVICE = (
+    "SELECT e.seq, e.node, e.step, 0, d.start_ns, d.end_ns - d.start_ns, e.flags, 0, d.lane "
+    "FROM device AS d JOIN execution AS e ON e.node = d.node AND e.start_ns = d.called_ns "
+    "WHERE d.end_ns >= ? AND d.start_ns <= ?"
+)
 HOST = "kind, thread, step, start_ns, end_ns, file, line, function"
 SUMMARY = (
     "seq, step, dtype, shape, nbytes, min, max, mean, std, norm, "

@@ -286,13 +286,19 @@ class History(msgspec.Struct, frozen=True, tag="history"):
 
 
 class Timeline(msgspec.Struct, frozen=True, tag="timeline"):
-    """Executions in a span of time; ``total`` before thinning, ``host`` between them."""
+    """Executions in a span of time; ``total`` before thinning, ``host`` between them.
+
+    Attributes:
+        executions: Also, in the lanes of the queues of devices, when devices came to them.
+        lanes: The names of these lanes.
+    """
 
     start_ns: int
     end_ns: int
     total: int
     executions: ExecutionColumns
     host: tuple[timeline_messages.HostTime, ...] = ()
+    lanes: tuple[timeline_messages.LaneName, ...] = ()
 
 
 class Source(msgspec.Struct, frozen=True, tag="source"):

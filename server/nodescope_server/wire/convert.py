@@ -29,7 +29,7 @@ from nodescope.record.rows import (
     ValueRow,
 )
 from nodescope_server import wire
-from nodescope_server.wire.timeline_messages import HostTime
+from nodescope_server.wire.timeline_messages import HostTime, LaneName
 
 # A page cannot show more than this in one message, and a replay never needs more.
 MAX_EXECUTIONS = 20_000
@@ -180,9 +180,12 @@ def _edits(recording: Recording, node: int) -> tuple[EditRow, ...]:
 
 
 def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:
-    """The executions in a span of time; if too many, the longest."""
+    """The executions in a span of time, and when devices came to them; if too many, the longest."""
     limit = min(max(request.limit, 1), MAX_EXECUTIONS)
     total, rows = recording.timeline(request.start_ns, request.end_ns, limit)
+    on_device = recording.device(request.start_ns, request.end_ns, limit)
+    names = recording.lanes() if on_device else {}
+    lanes = tuple(LaneName(lane, name) for lane, name in names.items())
     host = tuple(
         HostTime(
             span.kind if span.kind in HOST_KINDS else "python",
@@ -191,7 +194,9 @@ def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:
         )
         for span in recording.host(request.start_ns, request.end_ns, limit)
     )  # fmt: skip
-    return wire.Timeline(request.start_ns, request.end_ns, total, columns(rows), host)
+    rows += on_device
+    total += len(on_device) + (len(on_device) == limit)
+    return wire.Timeline(request.start_ns, request.end_ns, total, columns(rows), host, lanes)
 
 
 def shown_node(node: Node) -> Node:

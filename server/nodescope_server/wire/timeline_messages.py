@@ -56,6 +56,13 @@ class StepTimes(msgspec.Struct, frozen=True, tag="step_times"):
     here: Stretch | None = None
 
 
+class LaneName(msgspec.Struct, frozen=True):
+    """What the queue of a device is called, such as ``cuda:0``."""
+
+    lane: int
+    name: str
+
+
 class HostTime(msgspec.Struct, frozen=True):
     """Where a thread was while it ran no node: a `HostSpan`, with the thread as in columns."""
 

@@ -825,7 +825,13 @@ export interface EditRow {
   readonly how: string;
 }
 
-/** Executions in a span of time; `total` before thinning, `host` between them. */
+/**
+ * Executions in a span of time; `total` before thinning, `host` between them.
+ *
+ * Attributes:
+ *     executions: Also, in the lanes of the queues of devices, when devices came to them.
+ *     lanes: The names of these lanes.
+ */
 export interface Timeline {
   readonly type: "timeline";
   readonly start_ns: number;
@@ -833,6 +839,7 @@ export interface Timeline {
   readonly total: number;
   readonly executions: ExecutionColumns;
   readonly host: readonly HostTime[];
+  readonly lanes: readonly LaneName[];
 }
 
 /** Where a thread was while it ran no node: a `HostSpan`, with the thread as in columns. */
@@ -845,6 +852,12 @@ export interface HostTime {
   readonly file: string;
   readonly line: number;
   readonly function: string;
+}
+
+/** What the queue of a device is called, such as `cuda:0`. */
+export interface LaneName {
+  readonly lane: number;
+  readonly name: string;
 }
 
 /** A source file, as it was during the run. */

@@ -19,6 +19,9 @@ from nodescope.emit.emitter import Emitter
 from nodescope.ir.capabilities import Capabilities
 
 SUPPORTED: Final = (2, 13)
+"""The version that is tested."""
+ALSO: Final = ((2, 11), (2, 12))
+"""Versions that have all that is needed."""
 
 
 class TorchAdapter:
@@ -33,7 +36,7 @@ class TorchAdapter:
         numbers = tuple(
             int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit()
         )
-        if numbers == SUPPORTED:
+        if numbers == SUPPORTED or numbers in ALSO:
             return ""
         return (
             f"PyTorch {version or 'of an unknown version'} is installed, and "

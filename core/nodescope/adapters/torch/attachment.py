@@ -82,6 +82,7 @@ class TorchAttachment:
                 self._leave()
                 if self._native is not None:
                     self._native.leave()
+                operations.devices.end()
 
     def name_model(self, module: object, name: str) -> None:
         """Name an outermost module, see `nodescope.watch`."""
@@ -116,6 +117,7 @@ class TorchAttachment:
     def forked(self) -> None:
         """Emit nothing in a forked child."""
         self._operations.off = self._operations.gradients.off = self._ended = True
+        self._operations.devices.forked()
         if self._native is not None:
             self._native.forked()
         with contextlib.suppress(Exception):

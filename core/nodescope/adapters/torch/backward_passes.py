@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from nodescope.adapters.torch.device import runtime as devices
+from nodescope.adapters.torch.device.captures import captured
 from nodescope.adapters.torch.places import Quiet
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.state import current
@@ -89,7 +92,7 @@ class BackwardPasses:
             known = operations.values.known if road is None else road.known
             id = 0 if operations.off else known(root)
             if root.numel() == 1:
-                self._emitter.backward_begins(id, root.detach())
+                self._emitter.backward_begins(id, _number(root.detach()))
         if operations.off:
             return
         operations.place.unclaimed.clear()  # of the forward pass
@@ -100,3 +103,13 @@ class BackwardPasses:
         state.forward = None if node is None else node.id
         if operations.road is not None:
             operations.road.mark(state)
+
+
+def _number(loss: Any) -> Any:
+    """A loss as a number, for which no device is waited for."""
+    index = devices.index_of(loss)
+    runtime = devices.runtime() if index >= 0 else None
+    if runtime is None:
+        return loss
+    number = captured(runtime, index, loss, "values")
+    return math.nan if number is None else number

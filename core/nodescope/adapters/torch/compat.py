@@ -43,6 +43,7 @@ __all__ = [
     "compiling_callback",
     "constant_of",
     "current_mode",
+    "current_stream",
     "data_loader_iterator",
     "fake_mode_of",
     "flat_inputs",
@@ -69,6 +70,11 @@ __all__ = [
 
 autograd_node: Final[Callable[[], Any]] = torch._C._current_autograd_node
 """The autograd node that the calling thread evaluates, or None."""
+
+current_stream: Final[Callable[[int], int]] = getattr(
+    torch._C, "_cuda_getCurrentRawStream", lambda index: 0
+)
+"""The stream of a CUDA device in which the calling thread enqueues, as CUDA's own handle."""
 
 sequence_number: Final[Callable[[], int]] = torch.autograd._get_sequence_nr
 """The number that the next autograd node of the calling thread gets."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from nodescope.adapters.torch.compat import autograd_node, sequence_number, sequence_of
+from nodescope.adapters.torch.device.times import DeviceTimes, Enqueued
 from nodescope.adapters.torch.generators import GENERATOR_STATE, Generators
 from nodescope.adapters.torch.gradients import Gradients
 from nodescope.adapters.torch.places import Place, Road
@@ -87,6 +88,7 @@ class Operations:
         values: The values of tensors.
         gradients: The gradients of values.
         has_optimizer: Whether the program has made an optimizer, whose steps will end its own.
+        devices: When devices came to the operations.
     """
 
     def __init__(self, emitter: Emitter, complain: Callable[[str], None]) -> None:
@@ -97,6 +99,7 @@ class Operations:
         self.values = Values(emitter)
         self.gradients = Gradients(emitter, self.values, self.place)
         self.generators = Generators()
+        self.devices = DeviceTimes(emitter)
         self._complain = complain
         self._complained = False
         # By sequence number of the autograd node: forward node and its scope.
@@ -109,6 +112,7 @@ class Operations:
     def begin_step(self) -> None:
         """Forget what belongs to the previous step."""
         self.gradients.begin_step()
+        self.devices.begin_step()
         if len(self._links) > _MOST_LINKS:
             self._links.clear()
 
@@ -175,7 +179,7 @@ class Operations:
             self._fault(fault)
 
     def end(self, call: Call, result: Any, end: int, saved: Sequence[Any] = ()) -> None:
-        """Emit that an operation has run; may return late.
+        """Emit that an operation has run, or was enqueued; may return late.
 
         Args:
             call, result: The call, and what it returned.
@@ -184,9 +188,11 @@ class Operations:
                 there before.
         """
         try:
+            # Before anything else is enqueued.
+            enqueued = self.devices.enqueued(call.bound, result)
             self._finish(
                 call.signature, call.bound, call.ids, result, call.pending, call.state, call.start,
-                end, call.drawn, saved,
+                end, call.drawn, saved, enqueued,
             )  # fmt: skip
             self._leave_initialisation(call.state)
         except Exception as error:
@@ -195,7 +201,7 @@ class Operations:
     def _finish(
         self, signature: Signature, bound: Bound, ids: tuple[int, ...], result: Any,
         pending: Pending | None, state: ThreadState, start: int, end: int, drawn: bytes,
-        saved: Sequence[Any],
+        saved: Sequence[Any], enqueued: Enqueued | None = None,
     ) -> None:  # fmt: skip
         emitter, values = self.emitter, self.values
         outputs = signature.results(result)
@@ -245,6 +251,8 @@ class Operations:
                         item.updates.append((memory.serial, self.place.updated))
         self.gradients.follow(bound.inputs, ids)
         node = pending.node
+        if enqueued is not None:
+            self.devices.ran(enqueued, node.id, start)
         attrs = None
         if not _is_given(pending.entry.given, bound.plain):
             attrs = signature.attrs(bound.plain)

@@ -57,7 +57,9 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
         for kind in types:
             if kind not in _PLAIN and issubclass(kind, _WITHOUT_SHAPES):
                 return func(*args, **(kwargs or {}))
-        caller = sys._getframe(1)
+        caller = (
+            sys._getframe().f_back or sys._getframe()
+        )  # threads of autograd have no other frame
         instruction = (caller.f_code, caller.f_lasti)
         if compiling_callback() is not None:
             return _run_apart(operations, func, args, kwargs or {}, instruction)

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 
 from nodescope.adapters.torch.compat import is_zero_tensor
+from nodescope.adapters.torch.device import runtime as devices
+from nodescope.adapters.torch.device.captures import captured
 from nodescope.arrays import Captured, Window
 from nodescope.errors import ArrayError
 from nodescope.events import Array, Level
@@ -99,6 +101,17 @@ def _is_plain(kind: Any) -> bool:
     return bool(kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__)
 
 
+def _after_the_last(tensor: Any) -> None:
+    """Have what reads a tensor of a device wait for what the program does in other streams."""
+    index = devices.index_of(tensor)
+    runtime = devices.chosen()
+    if index >= 0 and runtime is not None:
+        stream = runtime.stream(index)
+        if stream is None:
+            raise ArrayError("a CUDA graph is being captured: it has no elements yet")
+        runtime.after_the_last(index, stream)
+
+
 class TorchTensors:
     """See `ArrayOps`."""
 
@@ -114,10 +127,18 @@ class TorchTensors:
             return 0
 
     def capture(self, array: Any, level: Level) -> Array | Captured | None:
-        """A copy or, of a large tensor at level ``summary``, its statistics."""
+        """A copy or, of a large tensor at level ``summary``, its statistics. On a device, both are
+        enqueued.
+        """
         with torch.no_grad():
             if _unseen(array):
                 return None
+            index = devices.index_of(array)
+            if index >= 0:
+                runtime = devices.runtime()
+                if runtime is not None:
+                    enqueued: Captured | None = captured(runtime, index, array, level)
+                    return enqueued
             elements = host_array(array)
             if level == "summary" and elements.nbytes > LARGE_BYTES:
                 return Statistics(summarise(elements))
@@ -127,6 +148,7 @@ class TorchTensors:
         """The elements, or those of a window."""
         with torch.no_grad():
             try:
+                _after_the_last(array)
                 if window is not None and array.layout is torch.strided:
                     array = array.detach()[window]
                 return np.array(host_array(array))

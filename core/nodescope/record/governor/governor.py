@@ -12,11 +12,19 @@ from __future__ import annotations
 import heapq
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from nodescope.errors import UsageError
-from nodescope.events import Bus, Demand, Level, NodeFinished, NodesFinished, StepFinished
+from nodescope.events import (
+    Bus,
+    Demand,
+    Level,
+    Loss,
+    NodeFinished,
+    NodesFinished,
+    StepFinished,
+)
 from nodescope.ir.graph import Node
 from nodescope.record.capture_levels import WITH_ARRAYS
 from nodescope.record.governor import reports
@@ -182,13 +190,17 @@ class Governor:
         return counts.by_hand is None and counts.node.id not in self._levels.watched
 
     def step_ended(self, event: StepFinished) -> None:
+        """See `Policy`."""
+        self.losses_known(event.losses, observed=event.observed)
+
+    def losses_known(self, losses: Sequence[Loss], *, observed: bool) -> None:
         """After the first loss that is not finite, in an unobserved step, the next is observed."""
         if self._loss_broke:
             return
-        for loss in event.losses:
+        for loss in losses:
             if not math.isfinite(loss.value):
                 self._loss_broke = True
-                self._wanted = not event.observed
+                self._wanted = not observed
 
     def demand(self) -> None:
         """Declare on the bus what the recorder needs; while everything is kept, every step."""

@@ -11,7 +11,7 @@ import { isOperation } from "@/store/run/counts";
 import { onThread, type Place, placeWords } from "@/store/run/place";
 import type { RunGraph } from "@/store/run/run_model";
 import { baseName, type HostSpan } from "@/views/timeline/host";
-import { FAILED, type Phase } from "@/wire/types.gen";
+import { FAILED, type LaneName, type Phase } from "@/wire/types.gen";
 
 /** Executions in order of time. */
 export interface TimelineRows {
@@ -50,6 +50,8 @@ export interface Bar {
 }
 
 export interface Lane extends Place {
+  /** What the queue of a device is called, if it has a name. */
+  readonly name?: string;
   /** Level 0: phases; then scopes from outside in; last: nodes. */
   readonly levels: readonly (readonly Bar[])[];
 }
@@ -92,12 +94,14 @@ export interface LaneOptions {
   /** Whether the rows are complete, so that the time between them can be shown. */
   readonly gaps?: boolean;
   readonly stepEnd?: StepEnd;
+  /** What the queues of devices are called. */
+  readonly names?: readonly LaneName[];
 }
 
 export function lanesOf(
   graph: RunGraph | undefined,
   rows: TimelineRows,
-  { host = [], gaps = false, stepEnd = UNKNOWN_END }: LaneOptions = {},
+  { host = [], gaps = false, stepEnd = UNKNOWN_END, names = [] }: LaneOptions = {},
 ): readonly Lane[] {
   const places = new Map<string, Place & { readonly list: number[] }>();
   const listAt = (thread: number, worker: number, queue: number): number[] => {
@@ -118,18 +122,23 @@ export function lanesOf(
     const here = onThread(place);
     const own = here ? host.filter((span) => span.thread === place.thread) : [];
     const options = { host: own, gaps: gaps && here, stepEnd };
-    return { ...place, levels: levelsOf(graph, rows, list, options) };
+    const name = names.find(({ lane }) => lane === place.queue)?.name;
+    const named = name === undefined ? place : { ...place, name };
+    return { ...named, levels: levelsOf(graph, rows, list, options) };
   });
 }
 
-/** The names of the lanes: `main`, `thread 2`, `lane 1`, `worker 2`, `w2 · lane 1`. */
-export function laneNames(lanes: readonly Place[]): readonly string[] {
+/** The names of the lanes: `main`, `thread 2`, `cuda:0`, `lane 1`, `worker 2`, `w2 · lane 1`. */
+export function laneNames(
+  lanes: readonly (Place & { readonly name?: string })[],
+): readonly string[] {
   const threads = lanes.filter(onThread);
   return lanes.map((lane) => {
     if (onThread(lane)) {
       const at = threads.indexOf(lane);
       return at === 0 ? "main" : `thread ${at + 1}`;
     }
+    if (lane.name !== undefined) return lane.name;
     const words = placeWords(lane);
     return lane.worker > 0 && lane.queue > 0 ? words.replace("worker ", "w") : words;
   });
@@ -139,7 +148,7 @@ function levelsOf(
   graph: RunGraph | undefined,
   rows: TimelineRows,
   order: readonly number[],
-  { host, gaps, stepEnd }: Required<LaneOptions>,
+  { host, gaps, stepEnd }: Omit<Required<LaneOptions>, "names">,
 ): readonly (readonly Bar[])[] {
   // Fetching or input ends a phase; other time between its nodes does not.
   const breaks = host.filter((span) => apart(span)).map((span) => span.start);

@@ -232,6 +232,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
         !thinned() &&
         times()?.partial === false,
       stepEnd,
+      names: detail()?.lanes ?? [],
     }),
   );
   const mapStep = (step: StepRow): StepRow => ({

@@ -4,7 +4,11 @@
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
+#if __has_include(<torch/csrc/autograd/node.h>)
 #include <torch/csrc/autograd/node.h>
+#else  // before 2.13
+#include <torch/csrc/autograd/function.h>
+#endif
 
 #include "operators.h"
 #include "statistics.h"

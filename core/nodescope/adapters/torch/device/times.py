@@ -1,0 +1,98 @@
+"""DeviceTimes: the clock of a run, as its operations use it.
+
+Invariant: nothing is noted while everything is on the host, or only the graph is recorded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from nodescope.adapters.torch.device import runtime as devices
+from nodescope.adapters.torch.device.clock import Clock
+from nodescope.adapters.torch.device.runtime import Event
+from nodescope.emit.emitter import Emitter
+from nodescope.errors import ArrayError
+
+if TYPE_CHECKING:
+    from nodescope.adapters.torch.signatures import Bound
+
+
+class Enqueued(NamedTuple):
+    """What an operation has enqueued: on which device, and between which moments of a stream."""
+
+    device: int
+    moments: tuple[Event | None, Event]
+
+
+class DeviceTimes:
+    """When devices came to the operations of a run."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self._emitter = emitter
+        self._clock: Clock | None = None
+        self._off = False
+
+    def begin_step(self) -> None:
+        """Learn whether times are wanted in this step."""
+        self._off = self._emitter.bus.block_level() == "graph"
+
+    def enqueued(self, bound: Bound, result: Any) -> Enqueued | None:
+        """Note that an operation was called just now; None if it ran on the host.
+
+        Args:
+            bound: Its arguments.
+            result: What it returned.
+        """
+        index = -1
+        for tensor in bound.inputs:
+            index = _index_of(tensor)
+            if index >= 0:
+                break
+        else:
+            results = result if isinstance(result, list | tuple) else (result,)
+            for tensor in results:
+                if isinstance(tensor, torch.Tensor):
+                    index = _index_of(tensor)
+                    break
+        if index < 0 or self._off:
+            return None
+        try:
+            clock = self.clock()
+            moments = None if clock is None else clock.moment(index)
+        except ArrayError:  # the device has failed: what is recorded so far stays
+            self._off = True
+            return None
+        return None if moments is None else Enqueued(index, moments)
+
+    def ran(self, enqueued: Enqueued, node: int, called_ns: int) -> None:
+        """Note which node it was, and when it was called, by `time.perf_counter_ns`."""
+        if self._clock is not None:
+            called = called_ns - self._emitter.bus.origin_ns
+            self._clock.mark(enqueued.device, node, called, enqueued.moments)
+
+    def clock(self) -> Clock | None:
+        """The clock of the run; None if the devices cannot be asked."""
+        if self._clock is None:
+            runtime = devices.runtime()
+            if runtime is not None:
+                self._clock = Clock(runtime, self._emitter)
+        return self._clock
+
+    def end(self) -> None:
+        """Emit what is left."""
+        if self._clock is not None:
+            self._clock.end()
+            self._clock, self._off = None, True
+        self._emitter.tell_losses(wait=True)
+
+    def forked(self) -> None:
+        """Forget all, in the child of a fork."""
+        if self._clock is not None:
+            self._clock.forked()
+        self._off = True
+
+
+def _index_of(tensor: Any) -> int:
+    return -1 if tensor.is_cpu and devices.chosen() is None else devices.index_of(tensor)

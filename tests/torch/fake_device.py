@@ -1,0 +1,168 @@
+"""A device that comes to things when a test says so. Its tensors are those of the processor.
+
+It computes what is enqueued at once, but into memory that nobody reads, and puts it where it
+belongs once it comes to it, as a device does whose stream is long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from nodescope.adapters.torch.device import kernel, runtime
+from nodescope.adapters.torch.device.runtime import Runtime
+from nodescope.adapters.torch.tensors import host_array
+from nodescope.errors import ArrayError
+from nodescope.record.blocks import STATISTICS
+from nodescope.record.summary import summarise
+
+STREAM = 0
+TOOK_NS = 1000
+
+
+class FakeDriver:
+    """See `Driver`.
+
+    Attributes:
+        lazy: Whether it comes to nothing before `advance`; else to all at once.
+        broken: Whether it has failed.
+        capturing: Whether a graph is captured.
+        asked: How often each method was called.
+    """
+
+    def __init__(self) -> None:
+        self.lazy = self.broken = self.capturing = False
+        self.current = STREAM
+        self.waits: list[tuple[int, int]] = []
+        self._queue: deque[Callable[[], None]] = deque()
+        self._done: dict[int, int] = {}  # by event: the device's time
+        self._count = 100
+        self._memory: list[Any] = []
+        self._tensors: dict[int, Any] = {}
+        self.clock = time.perf_counter_ns
+
+    def advance(self, things: int = 1 << 30) -> None:
+        """Come to some of what is enqueued."""
+        while things and self._queue:
+            self._queue.popleft()()
+            things -= 1
+
+    @property
+    def waiting(self) -> int:
+        """How many things are enqueued."""
+        return len(self._queue)
+
+    def _enqueue(self, thing: Callable[[], None]) -> None:
+        if self.broken:
+            raise ArrayError("the device has failed (CUDA_ERROR_ASSERT)")
+        self._queue.append(thing)
+        if not self.lazy:
+            self.advance()
+
+    def index_of(self, tensor: Any) -> int:
+        return 0
+
+    def stream(self, index: int) -> int:
+        return self.current
+
+    def is_captured(self, index: int, stream: int) -> bool:
+        return self.capturing
+
+    def event(self, index: int) -> int:
+        self._count += 1
+        return self._count
+
+    def record(self, index: int, event: int, stream: int) -> None:
+        self._done.pop(event, None)
+        if stream != STREAM and stream < 100:
+            self._enqueue(lambda: self._done.__setitem__(event, self.clock()))
+        elif stream >= 100:  # a stream in which nothing else is
+            self._done[event] = self.clock()
+        else:
+            self._enqueue(lambda: self._done.__setitem__(event, self.clock()))
+
+    def wait(self, index: int, stream: int, event: int) -> None:
+        self.waits.append((stream, event))
+
+    def is_done(self, event: int) -> bool:
+        if self.broken:
+            raise ArrayError("the device has failed (CUDA_ERROR_ASSERT)")
+        return event in self._done
+
+    def elapsed_ns(self, first: int, last: int) -> int:
+        return self._done[last] - self._done[first]
+
+    def side_stream(self, index: int) -> int:
+        return 100
+
+    def host_memory(self, nbytes: int) -> int:
+        memory = ctypes.create_string_buffer(nbytes)
+        self._memory.append(memory)
+        return ctypes.addressof(memory)
+
+    def copy(self, index: int, stream: int, to: int, tensor: Any, nbytes: int) -> None:
+        data = ctypes.string_at(tensor.data_ptr(), nbytes)
+        self._enqueue(lambda: ctypes.memmove(to, data, nbytes) and None)
+
+    def summarise(self, index: int, stream: int, code: int, given: bytes, blocks: int) -> None:
+        """What the kernel does, from the kernel's own arguments."""
+        fields = struct.unpack("<30q", given)
+        data, _scratch, to, count, dims, previewed = fields[:6]
+        sizes, strides, first = fields[6 : 6 + dims], fields[14 : 14 + dims], fields[22:30]
+        dtype = next(dtype for dtype, known in kernel.CODES.items() if known == code)
+        item = torch.empty(0, dtype=dtype).element_size()
+        at = np.zeros(1, np.int64)
+        for size, stride in zip(sizes, strides, strict=True):
+            at = (at[:, None] + np.arange(size) * stride).reshape(-1)
+        raw = [ctypes.string_at(data + int(place) * item, item) for place in at] if count else []
+        elements = _numbers(b"".join(raw), dtype)
+        shown = [ctypes.string_at(data + place * item, item) for place in first[:previewed]]
+        row = np.zeros((), STATISTICS)
+        summary = summarise(elements)
+        if summary.histogram:
+            row["moments"] = summary.min, summary.max, summary.mean, summary.std, summary.norm
+            row["histogram"] = summary.histogram
+        row["nan"], row["inf"] = summary.nan_count, summary.inf_count
+        row["finite"] = count - summary.nan_count - summary.inf_count
+        row["zero"], row["previewed"] = summary.zero_count, previewed
+        row["preview"][:previewed] = _numbers(b"".join(shown), dtype).astype(np.float64)
+        data_now = row.tobytes()
+        self._enqueue(lambda: ctypes.memmove(to, data_now, len(data_now)) and None)
+
+    def scratch(self, index: int, stream: int) -> int:
+        return 0
+
+    def multiprocessors(self, index: int) -> int:
+        return 4
+
+    @contextlib.contextmanager
+    def unhindered(self) -> Iterator[None]:
+        yield
+
+
+def _numbers(raw: bytes, dtype: torch.dtype) -> Any:
+    if not raw:
+        return np.zeros(0)
+    return host_array(torch.frombuffer(bytearray(raw), dtype=dtype))
+
+
+@contextlib.contextmanager
+def fake_device() -> Iterator[FakeDriver]:
+    """Have all tensors be on a device meanwhile."""
+    driver = FakeDriver()
+    before = runtime.chosen()
+    runtime.use(Runtime(driver))
+    try:
+        yield driver
+    finally:
+        driver.broken, driver.lazy = False, False
+        driver.advance()
+        runtime.use(before)
