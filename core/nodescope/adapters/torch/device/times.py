@@ -34,6 +34,11 @@ class DeviceTimes:
         self._clock: Clock | None = None
         self._off = False
 
+    @property
+    def are_used(self) -> bool:
+        """Whether an operation has run on a device."""
+        return self._clock is not None
+
     def begin_step(self) -> None:
         """Learn whether times are wanted in this step."""
         self._off = self._emitter.bus.block_level() == "graph"

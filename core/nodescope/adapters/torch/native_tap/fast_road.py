@@ -134,8 +134,15 @@ class FastRoad:
 
     @_guarded()
     def step_begins(self) -> None:
-        """A step begins: it follows a script, or is taken down."""
+        """A step begins: it follows a script, or is taken down. Not on devices, where the backward
+        pass runs on other threads.
+        """
         if self._off:
+            return
+        if self._operations.devices.are_used:
+            self.lose()
+            self._take_down(None)
+            self._off = True
             return
         level = self._emitter.bus.block_level()
         self._step_ended()
