@@ -81,7 +81,11 @@ test("workers and queues of devices have lanes of their own, without the time be
     { host: [hostSpan("python", 5, 9)], gaps: true },
   );
   expect(laneNames(lanes)).toEqual(["main", "thread 2", "lane 7", "worker 2", "w2 · lane 1"]);
-  const named = lanesOf(graph, { ...ran, lane: [0, 0, 7, 0, 0] }, { names: [{ lane: 7, name: "cuda:0" }] });
+  const named = lanesOf(
+    graph,
+    { ...ran, lane: [0, 0, 7, 0, 0] },
+    { names: [{ lane: 7, name: "cuda:0" }] },
+  );
   expect(laneNames(named)).toContain("cuda:0");
   const starts = lanes.map((lane) => lane.levels.at(-1)?.map((bar) => bar.start));
   expect(starts).toEqual([[0, 5], [10], [20], [30], [40]]);
