@@ -22,7 +22,10 @@ from nodescope.ir.capabilities import ENGINE, Framework
 from nodescope.ir.demands import Demand as Demand
 from nodescope.ir.demands import Opens as Opens
 from nodescope.ir.demands import union
+from nodescope.ir.device_times import DeviceRan as DeviceRan
 from nodescope.ir.graph import Graph, Node, ScopeDescribed, Value
+from nodescope.ir.losses import Loss as Loss
+from nodescope.ir.losses import LossesKnown as LossesKnown
 from nodescope.ir.provenance import Fate, KernelCost, MemoryReport, Rewrite
 from nodescope.ir.track import Elements, Track
 from nodescope.telling import last_line, say
@@ -150,22 +153,6 @@ class StepStarted(msgspec.Struct, frozen=True, tag=True):
     observed: bool = True
 
 
-class Loss(msgspec.Struct, frozen=True, gc=False):
-    """The number from which backward passes of a training step began.
-
-    Attributes:
-        curve: Which of the program's losses it is: the number of its line, from 1.
-        value: The loss; the mean if that line began several passes in the step.
-        times: The number of these passes.
-        node: The node that produced the last one, if observed; else 0.
-    """
-
-    curve: int
-    value: float
-    times: int = 1
-    node: int = 0
-
-
 class StepFinished(msgspec.Struct, frozen=True, tag=True):
     """A training step ended.
 
@@ -178,13 +165,6 @@ class StepFinished(msgspec.Struct, frozen=True, tag=True):
     time_ns: int
     observed: bool = True
     losses: tuple[Loss, ...] = ()
-
-
-class LossesKnown(msgspec.Struct, frozen=True, tag=True):
-    """The losses of a step that has ended: a device had not computed them by then."""
-
-    step: int
-    losses: tuple[Loss, ...]
 
 
 class NodeStarted(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -254,22 +234,6 @@ class NodesFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
     def nodes(self) -> tuple[Node, ...]:
         """The nodes that ran, one for each execution."""
         return self.track.nodes[self.first : self.first + len(self.times)]
-
-
-class DeviceRan(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """A device has come to what operations had enqueued. Emitted later than their own events, on a
-    thread of nodescope.
-
-    Attributes:
-        lane: The number of the device's queue in the run, from 1.
-        name: What the queue is called: ``cuda:0``, ``cuda:0 stream 1``.
-        times: int64 of shape (executions, 4): the node, the start of the execution by which it is
-            known, and start and end on the device, in nanoseconds since the run began.
-    """
-
-    lane: int
-    name: str
-    times: Array
 
 
 class NodeFailed(msgspec.Struct, frozen=True, tag=True):

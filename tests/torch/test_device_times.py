@@ -40,7 +40,7 @@ def _times(path: Path) -> tuple[list[Execution], list[Execution], dict[int, str]
     with Recording.open(path) as recording:
         leaves = {row.node.id for row in recording.nodes() if row.node.is_leaf}
         ran = [row for row in recording.executions() if row.node not in leaves]
-        return ran, recording.device(), recording.lanes()
+        return ran, recording.device_table.rows(), recording.device_table.names()
 
 
 @pytest.mark.parametrize("level", ["timing", "summary", "values"])

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-import msgspec
-
 from nodescope.events import (
     Array,
     ArrayMoved,
@@ -24,7 +22,6 @@ from nodescope.events import (
     GraphExtended,
     HostSpan,
     Logged,
-    Loss,
     LossesKnown,
     PassApplied,
     RunFinished,
@@ -44,7 +41,7 @@ from nodescope.record.newest.nonfinite_retention import FirstNonfinite, Nonfinit
 from nodescope.record.operand_writers import OperandWriters
 from nodescope.record.pending_arrays import PendingArrays
 from nodescope.record.queued import QueuedBlock, QueuedExecution, Skipped, Timed, Told
-from nodescope.record.row_texts import recorded_source, writer_version
+from nodescope.record.row_texts import recorded_source
 from nodescope.record.rows import (
     BEHIND,
     FAILED,
@@ -61,6 +58,7 @@ from nodescope.record.rows import (
     Timings,
 )
 from nodescope.record.schema import shape_text
+from nodescope.record.span_rows import SpanRows, host_row, started_row
 from nodescope.record.step_times.step_sums import StepSums
 from nodescope.record.summary import TensorSummary
 from nodescope.record.value_rows import ValueRows
@@ -112,7 +110,7 @@ class Batch:
         self._times: dict[int, int] = {}
         self._values = ValueRows()
         self._known_files: set[str] = set()
-        self._lanes: set[int] = set()  # those that were named
+        self._spans = SpanRows()
         self._time_ns = 0
         self._begun: tuple[Any, ...] = (0,)  # the row of the latest step
         self.threads: set[int] = set()
@@ -203,9 +201,7 @@ class Batch:
 
     def event(self, seq: int, event: Told) -> None:
         """Collect any other event."""
-        if (
-            event.__class__ is StepStarted
-        ):  # the most frequent ones: of short steps, thousands a second
+        if event.__class__ is StepStarted:  # the most frequent one
             self._step_began(seq, event)
             return
         if event.__class__ is StepFinished:
@@ -229,12 +225,10 @@ class Batch:
             return
         if isinstance(event, HostSpan):
             self._source(event.file)
-            file, function = printable(event.file), printable(event.function)
-            times = (event.step, event.start_ns, event.end_ns)
-            self._add("host", (None, event.kind, event.thread, *times, file, event.line, function))
+            self._add("host", host_row(event))
             return
         if isinstance(event, DeviceRan):
-            self._device_ran(event)
+            self._spans.add(event, self._add)
             return
         if isinstance(event, Logged):
             self._add("log", (seq, event.step, event.time_ns, event.stream, printable(event.text)))
@@ -248,11 +242,7 @@ class Batch:
         elif isinstance(event, GradientComputed):
             self._add("gradient", (seq, event.value, event.gradient))
         elif isinstance(event, RunStarted):
-            argv = msgspec.json.encode([printable(argument) for argument in event.argv]).decode()
-            row = (event.run_id, printable(event.name), argv, event.pid, event.started_unix_ns)
-            first = event.framework
-            framework = (first.dialect, first.version, encode(first.capabilities))
-            self._add("run", (*row, self._level, writer_version(), None, "", None, *framework))
+            self._add("run", started_row(event, self._level))
         elif isinstance(event, RunFinished):
             time_ns = event.time_ns
             self._updates.append(
@@ -274,8 +264,7 @@ class Batch:
                 timed, 0, 0, ((event.value, event.array.copy()),), False, True
             )
         elif isinstance(event, LossesKnown):
-            self._losses(seq, event.step, event.losses)
-            if not all(math.isfinite(loss.value) for loss in event.losses):
+            if self._losses(seq, event):
                 self.nonfinite.found("loss", seq)
         elif isinstance(event, PassApplied):
             self._add("document", (None, seq, "pass", encode(event)))
@@ -293,22 +282,17 @@ class Batch:
     def _step_ended(self, seq: int, event: StepFinished) -> None:
         if self._begun[0] == event.step:  # possibly in an earlier batch
             self._steps[event.step] = (*self._begun[:3], seq, event.time_ns, self._begun[5])
-        self._losses(seq, event.step, event.losses)
+        broken = self._losses(seq, event)
         if event.observed:
-            broken = not all(math.isfinite(loss.value) for loss in event.losses)
             self.nonfinite.step_ended(seq, broken=broken)
         self._mark(seq, event.time_ns)
 
-    def _losses(self, seq: int, step: int, losses: Sequence[Loss]) -> None:
-        for loss in losses:
-            self._add("loss", (None, seq, step, loss.curve, loss.node, loss.times, loss.value))
-
-    def _device_ran(self, event: DeviceRan) -> None:
-        if event.lane not in self._lanes:
-            self._lanes.add(event.lane)
-            self._add("lane", (event.lane, printable(event.name)))
-        for times in event.times.tolist():
-            self._add("device", (None, event.lane, *times))
+    def _losses(self, seq: int, event: StepFinished | LossesKnown) -> bool:
+        """Collect losses; whether one of them is not finite."""
+        for loss in event.losses:
+            columns = (loss.curve, loss.node, loss.times, loss.value)
+            self._add("loss", (None, seq, event.step, *columns))
+        return not all(math.isfinite(loss.value) for loss in event.losses)
 
     @property
     def step(self) -> int:

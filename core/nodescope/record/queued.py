@@ -9,7 +9,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from nodescope.events import Array, Event, Logged, NodeFinished, NodesFinished, ValueEdited
+from nodescope.events import (
+    Array,
+    ArrayMoved,
+    DeviceRan,
+    Event,
+    HostSpan,
+    Logged,
+    NodeFinished,
+    NodesFinished,
+    ValueEdited,
+)
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.record.newest.held_values import Whole
@@ -21,6 +31,9 @@ RECORD_BYTES: Final = 320
 
 BLOCK_BYTES: Final = 128
 """The weight of one execution of a block, without statistics."""
+
+ASIDE: Final = (HostSpan, ArrayMoved, DeviceRan)
+"""Events that have no number of their own."""
 
 Timed = tuple[int, int, int, int, int, int]
 """An execution without outputs: seq, node, step, thread, start and end."""
@@ -66,7 +79,9 @@ class QueuedBlock(NamedTuple):
 
 def weight_of(event: Event) -> int:
     """The weight of an event that is no execution."""
-    weight = 2 * RECORD_BYTES
+    weight = RECORD_BYTES if isinstance(event, ASIDE) else 2 * RECORD_BYTES
+    if isinstance(event, DeviceRan):
+        weight += BLOCK_BYTES * len(event.times)
     if isinstance(event, Logged):
         weight += 4 * len(event.text)
     elif isinstance(event, ValueEdited):

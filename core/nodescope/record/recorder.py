@@ -20,8 +20,6 @@ import numpy as np
 from nodescope.arrays import to_numpy
 from nodescope.events import (
     Array,
-    ArrayMoved,
-    DeviceRan,
     Event,
     GradientReached,
     GraphExtended,
@@ -52,14 +50,7 @@ from nodescope.record.newest.newest_values import NewestValues
 from nodescope.record.newest.nonfinite_retention import Span
 from nodescope.record.policy import Policy
 from nodescope.record.queue_writer import MIB, RESERVED, QueueWriter, budget_of
-from nodescope.record.queued import (
-    BLOCK_BYTES,
-    RECORD_BYTES,
-    QueuedExecution,
-    QueuedRecord,
-    Skipped,
-    Told,
-)
+from nodescope.record.queued import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told
 from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
 
@@ -163,10 +154,8 @@ class Recorder(QueueWriter):
             pass
         elif isinstance(event, NodeFailed):
             self._failed(event)
-        elif isinstance(event, HostSpan | ArrayMoved):
-            self._aside(event, RECORD_BYTES)
-        elif isinstance(event, DeviceRan):
-            self._aside(event, RECORD_BYTES + BLOCK_BYTES * len(event.times))
+        elif isinstance(event, queued.ASIDE):
+            self._aside(event, queued.weight_of(event))
         else:
             self._other(event)
 
@@ -194,8 +183,7 @@ class Recorder(QueueWriter):
         first = self._put_block(event, latest_only=self.levels.top == "graph")
         if self.newest is not None:
             self.newest.hold_block(event, first, self.levels.watched)
-        viewed = executions_of(self.levels.watched, event, first)
-        if viewed:
+        if viewed := executions_of(self.levels.watched, event, first):
             self._note(Whole(viewed), sum(item.nbytes for item in viewed), always=False)
         if policy is not None:
             policy.took(None, _now() - start)
@@ -231,8 +219,7 @@ class Recorder(QueueWriter):
         """Record an event that is neither an execution nor a step."""
         if isinstance(event, GraphExtended):
             self.levels.forget(event.nodes)
-            leaves = sum(defined.is_leaf for defined in event.nodes)
-            self.leaves += leaves
+            self.leaves += (leaves := sum(defined.is_leaf for defined in event.nodes))
             self.operations += len(event.nodes) - leaves
         elif self.policy is not None and isinstance(event, LossesKnown):
             self.policy.losses_known(event.losses, observed=False)
@@ -589,7 +576,7 @@ class Recorder(QueueWriter):
         if not self._awake:
             self._wake()
 
-    def _aside(self, event: HostSpan | ArrayMoved | DeviceRan | Skipped, weight: int) -> None:
+    def _aside(self, event: Told, weight: int) -> None:
         """Queue an event that has no number of its own, such as a span between records."""
         with self.lock:
             if weight and self._queued + weight > self._queue_bytes:

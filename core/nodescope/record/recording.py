@@ -24,6 +24,7 @@ from nodescope.ir.graph import Value
 from nodescope.protocol import RunInfo
 from nodescope.record import schema_1
 from nodescope.record.blobs import BlobReader, Window
+from nodescope.record.device_table import DeviceTable
 from nodescope.record.loss_table import LossTable
 from nodescope.record.operand_writers import noted
 from nodescope.record.rows import (
@@ -46,15 +47,7 @@ from nodescope.record.rows import (
     thinned,
 )
 from nodescope.record.run_row import run_info
-from nodescope.record.schema import (
-    DEVICE,
-    EXECUTION,
-    HOST,
-    RAN_LAST,
-    SUMMARY,
-    summary_of,
-    value_spec,
-)
+from nodescope.record.schema import EXECUTION, HOST, RAN_LAST, SUMMARY, summary_of, value_spec
 from nodescope.record.statistics_table import StatisticsTable
 from nodescope.record.step_table import StepTable
 from nodescope.record.validate import OpenedRecording, connect, damaged
@@ -92,6 +85,7 @@ class Recording:
         self._tables: frozenset[str] | None = None
         self.step_table = StepTable(self._all, self._table, self._has)
         self.loss_table = LossTable(self._all)
+        self.device_table = DeviceTable(self._all, self._has)
         self.statistics = StatisticsTable(self._all)
         self.schema = opened.schema
         before = opened.schema == schema_1.VERSION
@@ -386,11 +380,8 @@ class Recording:
 
     def timeline(self, start_ns: int, end_ns: int, limit: int) -> tuple[int, list[Execution]]:
         """Executions that overlap a span of time, in order: their number, and the longest ones."""
-        first, last = self._all(
-            "SELECT min(first_seq), max(last_seq) FROM span WHERE end_ns >= ? AND start_ns <= ?",
-            start_ns,
-            end_ns,
-        )[0]
+        span = "SELECT min(first_seq), max(last_seq) FROM span WHERE end_ns >= ? AND start_ns <= ?"
+        first, last = self._all(span, start_ns, end_ns)[0]
         if first is None:
             return 0, []
         condition = "seq BETWEEN ? AND ? AND start_ns <= ? AND start_ns + duration_ns >= ?"
@@ -398,19 +389,6 @@ class Recording:
         total = self._all(f"SELECT count(*) FROM execution WHERE {condition}", *bounds)[0][0]
         longest = f"SELECT {EXECUTION} FROM execution WHERE {condition} ORDER BY duration_ns DESC"
         return total, self._placed(sorted(self._all(f"{longest} LIMIT ?", *bounds, limit)))
-
-    def device(self, start_ns: int = 0, end_ns: int = MAX_SEQ, limit: int = -1) -> list[Execution]:
-        """Executions with the times of the device, in the lane of its queue; if there are too many
-        in the span of time, the longest, in order. Not those that a device still has to do.
-        """
-        if not self._has("device"):
-            return []
-        rows = self._all(f"{DEVICE} ORDER BY 6 DESC LIMIT ?", start_ns, end_ns, limit)
-        return sorted((Execution(*row) for row in rows), key=lambda row: (row.lane, row.start_ns))
-
-    def lanes(self) -> dict[int, str]:
-        """The names of the queues of devices."""
-        return dict(self._all("SELECT lane, name FROM lane")) if self._has("lane") else {}
 
     def host(self, start_ns: int, end_ns: int, limit: int, *, held: bool = True) -> list[HostRow]:
         """Where threads were between nodes in a span of time; if too many, the longest, in order.

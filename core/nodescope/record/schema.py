@@ -159,11 +159,6 @@ RAN_LAST = (
     "(SELECT producer FROM value WHERE id = ? AND seq <= ? ORDER BY row DESC LIMIT 1)"
 )
 STEP_BLOCK = "row, seq, host, until_ns, cover_ns, sums, late"
-DEVICE = (
-    "SELECT e.seq, e.node, e.step, 0, d.start_ns, d.end_ns - d.start_ns, e.flags, 0, d.lane "
-    "FROM device AS d JOIN execution AS e ON e.node = d.node AND e.start_ns = d.called_ns "
-    "WHERE d.end_ns >= ? AND d.start_ns <= ?"
-)
 HOST = "kind, thread, step, start_ns, end_ns, file, line, function"
 SUMMARY = (
     "seq, step, dtype, shape, nbytes, min, max, mean, std, norm, "

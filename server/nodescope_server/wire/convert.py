@@ -183,8 +183,8 @@ def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:
     """The executions in a span of time, and when devices came to them; if too many, the longest."""
     limit = min(max(request.limit, 1), MAX_EXECUTIONS)
     total, rows = recording.timeline(request.start_ns, request.end_ns, limit)
-    on_device = recording.device(request.start_ns, request.end_ns, limit)
-    names = recording.lanes() if on_device else {}
+    on_device = recording.device_table.rows(request.start_ns, request.end_ns, limit)
+    names = recording.device_table.names() if on_device else {}
     lanes = tuple(LaneName(lane, name) for lane, name in names.items())
     host = tuple(
         HostTime(

@@ -1,0 +1,51 @@
+"""Rows of what a batch is told beside executions: the run, spans of the host and of devices.
+
+Invariant: text is printable in each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from nodescope.events import DeviceRan, HostSpan, RunStarted
+from nodescope.ir.attrs import encode
+from nodescope.record.row_texts import writer_version
+from nodescope.telling import printable
+
+Row = tuple[Any, ...]
+
+
+def started_row(event: RunStarted, level: str) -> Row:
+    """The row of ``run`` for a run that begins."""
+    argv = msgspec.json.encode([printable(argument) for argument in event.argv]).decode()
+    first = event.framework
+    return (
+        event.run_id, printable(event.name), argv, event.pid, event.started_unix_ns, level,
+        writer_version(), None, "", None, first.dialect, first.version,
+        encode(first.capabilities),
+    )  # fmt: skip
+
+
+def host_row(event: HostSpan) -> Row:
+    """The row of ``host`` for a span."""
+    times = (event.step, event.start_ns, event.end_ns)
+    file, function = printable(event.file), printable(event.function)
+    return (None, event.kind, event.thread, *times, file, event.line, function)
+
+
+class SpanRows:
+    """The rows of the spans of devices; each lane is named once."""
+
+    def __init__(self) -> None:
+        self._named: set[int] = set()
+
+    def add(self, event: DeviceRan, add: Callable[[str, Row], None]) -> None:
+        """Add what a device has come to; ``add`` takes a table and a row."""
+        if event.lane not in self._named:
+            self._named.add(event.lane)
+            add("lane", (event.lane, printable(event.name)))
+        for times in event.times.tolist():
+            add("device", (None, event.lane, *times))
