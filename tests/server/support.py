@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope_server import listen, wire
 from nodescope_server.app import App, Config, create_app
+from nodescope_server.wire.graph_messages import Lists, NodeColumns, Texts, ValueColumns
 from tests.unencrypted import NO_CERTIFICATES
 
 T = TypeVar("T")
@@ -146,7 +147,95 @@ class Page:
 
 def seqs(columns: wire.ExecutionColumns) -> list[int]:
     """The seqs of executions."""
-    return np.frombuffer(columns.seq, "<f8").astype(int).tolist()  # type: ignore[no-any-return]
+    return numbers_in(columns.seq, columns.count)
+
+
+def numbers_in(column: bytes, count: int) -> list[int]:
+    """A column of numbers: as many bytes an entry as the largest needs, none if all are 0."""
+    if not column:
+        return [0] * count
+    dtype = {1: "u1", 2: "<u2", 4: "<u4", 8: "<f8"}[len(column) // count]
+    return np.frombuffer(column, dtype).astype(int).tolist()  # type: ignore[no-any-return]
+
+
+def _texts_in(column: Texts, count: int) -> list[str]:
+    return [column.texts[place] for place in numbers_in(column.places, count)]
+
+
+def _lists_in(column: Lists, count: int) -> list[tuple[int, ...]]:
+    lengths = numbers_in(column.lengths, count)
+    items = iter(numbers_in(column.items, sum(lengths)))
+    return [tuple(itertools.islice(items, length)) for length in lengths]
+
+
+def nodes_in(columns: NodeColumns) -> list[tuple[int, Node]]:
+    """The definitions of nodes that columns hold, each with its seq."""
+    count = columns.count
+    rows = zip(
+        numbers_in(columns.seq, count),
+        numbers_in(columns.id, count),
+        _texts_in(columns.name, count),
+        numbers_in(columns.inside, count),
+        _texts_in(columns.scope, count),
+        numbers_in(columns.kind, count),
+        numbers_in(columns.settings, count),
+        numbers_in(columns.line, count),
+        numbers_in(columns.forward, count),
+        *(
+            _lists_in(lists, count)
+            for lists in (
+                columns.inputs, columns.control_inputs, columns.outputs, columns.origin,
+                columns.writes,
+            )
+        ),
+        strict=True,
+    )  # fmt: skip
+    return [
+        (
+            seq,
+            Node(
+                id=number,
+                name=f"{scope}/{name}" if inside else name,
+                scope=scope,
+                attrs=columns.attrs[settings],
+                source=columns.sources[line],
+                forward=forward or None,
+                inputs=inputs,
+                control_inputs=control_inputs,
+                outputs=outputs,
+                origin=origin,
+                writes=tuple(zip(writes[::2], writes[1::2], strict=True)),
+                **msgspec.structs.asdict(columns.kinds[kind]),
+            ),
+        )
+        for seq, number, name, inside, scope, kind, settings, line, forward,
+            inputs, control_inputs, outputs, origin, writes in rows
+    ]  # fmt: skip
+
+
+def values_in(columns: ValueColumns, nodes: Sequence[Node]) -> list[wire.ProducedValue]:
+    """The values that columns hold; ``nodes`` produce them."""
+    usual = {
+        value: f"{node.name}:{port}" if port else node.name
+        for node in nodes
+        for port, value in enumerate(node.outputs)
+    }
+    count = columns.count
+    rows = zip(
+        numbers_in(columns.id, count),
+        _texts_in(columns.name, count),
+        numbers_in(columns.spec, count),
+        numbers_in(columns.storage, count),
+        numbers_in(columns.producer, count),
+        strict=True,
+    )
+    return [
+        wire.ProducedValue(
+            Value(number, columns.specs[spec], name or usual.get(number, ""), storage),
+            producer or None,
+        )
+        for number, name, spec, storage, producer in rows
+    ]
 
 
 class Program:

@@ -25,6 +25,7 @@ from nodescope.protocol import RunInfo
 from nodescope.record import schema_1
 from nodescope.record.blobs import BlobReader, Window
 from nodescope.record.device_table import DeviceTable
+from nodescope.record.graph_table import GraphTable
 from nodescope.record.loss_table import LossTable
 from nodescope.record.operand_writers import noted
 from nodescope.record.rows import (
@@ -90,6 +91,9 @@ class Recording:
         self.schema = opened.schema
         before = opened.schema == schema_1.VERSION
         self._node = schema_1.decode_node if before else attrs.decode_node
+        self.graph_table = GraphTable(
+            self._all, self._table, self._by_seq, self._has, self._read, opened.schema
+        )
         self._attrs = schema_1.decode_attrs if before else attrs.decode_attrs
 
     @classmethod
@@ -368,15 +372,8 @@ class Recording:
 
     def state_at(self, seq: int) -> list[tuple[Execution, int]]:
         """The latest execution of each node at or before a seq, and how often the node had run."""
-        columns = ", ".join(f"e.{name}" for name in EXECUTION.split(", "))
-        rows = self._all(
-            f"SELECT {columns}, e.times FROM (SELECT DISTINCT id FROM node) AS n "
-            "CROSS JOIN execution AS e ON e.seq = "
-            "(SELECT max(seq) FROM execution WHERE node = n.id AND seq <= ?) ORDER BY e.seq",
-            seq,
-        )
-        ran = self._placed([row[:-1] for row in rows])
-        return [(execution, row[-1]) for execution, row in zip(ran, rows, strict=True)]
+        rows = self.graph_table.latest(seq).tolist()
+        return [(Execution(*row), times) for *row, times in rows]
 
     def timeline(self, start_ns: int, end_ns: int, limit: int) -> tuple[int, list[Execution]]:
         """Executions that overlap a span of time, in order: their number, and the longest ones."""

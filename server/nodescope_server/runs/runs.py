@@ -13,7 +13,7 @@ import asyncio
 import re
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -37,15 +37,21 @@ from nodescope_server.runs.branches import Branches
 from nodescope_server.runs.debuggee import Peer
 from nodescope_server.runs.offline_breakpoints import session_with
 from nodescope_server.wire import convert
+from nodescope_server.wire.graph_columns import node_columns, value_columns
 
 T = TypeVar("T")
+
+# A snapshot's last seq, session and run.
+_Moment = tuple[int, SessionInfo | None, RunInfo]
 
 _ID = re.compile(r"[0-9a-f]{16}")
 # How long a query for elements waits for those still to be written after a stop.
 WHOLE_S = 5.0
 _SHARED_BATCHES = 4
 # Errors that a damaged file can cause in a query, beyond those explained by the reader itself.
-_FAULTS = (sqlite3.Error, LookupError, ValueError, TypeError, OverflowError)
+_FAULTS = (
+    sqlite3.Error, msgspec.MsgspecError, LookupError, ValueError, TypeError, OverflowError,
+)  # fmt: skip
 
 _encode = msgspec.msgpack.Encoder().encode
 # In msgpack, a text of nine bytes. JavaScript readers refuse a key with this name.
@@ -96,7 +102,11 @@ class Reader:
         Raises:
             RecordingError: There is no recording, or it cannot be read.
         """
-        return await asyncio.get_running_loop().run_in_executor(self.pool, self._ask, question)
+        return await asyncio.wrap_future(self.submit(question))
+
+    def submit(self, question: Callable[[Recording], T]) -> Future[T]:
+        """As `call`, for any event loop."""
+        return self.pool.submit(self._ask, question)
 
     def _ask(self, question: Callable[[Recording], T]) -> T:
         if not self._path:
@@ -162,6 +172,7 @@ class Run:
         self._whole.set()
         self._vouched: Key | None = None
         self._batches: dict[tuple[int, int], asyncio.Task[bytes]] = {}
+        self._snapshot: tuple[_Moment, Future[bytes]] | None = None
 
     @property
     def over(self) -> bool:
@@ -252,13 +263,34 @@ class Run:
             raise UsageError(answer.error, hint=answer.hint)
 
     async def snapshot(self, until: int, session: SessionInfo | None) -> bytes:
-        """A `wire.Snapshot`, encoded."""
-        info = self.info
+        """A `wire.Snapshot`, encoded; browsers at the same moment share the work."""
+        # A browser that leaves does not cancel it for the others.
+        return await asyncio.shield(asyncio.wrap_future(self._snapshot_at(until, session)))
+
+    def prepare(self) -> None:
+        """Make the snapshot that the first page will need, while its browser starts."""
+        self._snapshot_at(self.committed, self.session)
+
+    def _snapshot_at(self, until: int, session: SessionInfo | None) -> Future[bytes]:
+        moment = (until, session, self.info)
+        if self._snapshot is not None:
+            before, made = self._snapshot
+            # That of a run that is over stays for later browsers.
+            useful = not made.done() or (self.over and made.exception() is None)
+            if before == moment and useful:
+                return made
+        _, _, info = moment
+
+        def ask(recording: Recording) -> bytes:
+            return encode(convert.snapshot(recording, info, session, until))
+
         if until == 0 or not info.recording:
-            return encode(_empty(info, session))
-        return await self.follow.call(
-            lambda recording: encode(convert.snapshot(recording, info, session, until))
-        )
+            made = Future()
+            made.set_result(encode(_empty(info, session)))
+        else:
+            made = self.follow.submit(ask)
+        self._snapshot = (moment, made)
+        return made
 
     async def batch(self, after: int, until: int) -> bytes:
         """An encoded `wire.Records`. Browsers at the same seq share the work."""
@@ -400,6 +432,7 @@ class Runs:
         info = msgspec.structs.replace(info, state=state, recording=full, broken_loss=broken)
         run = self.find(info.id) or self.add(info)
         run.commit(last)
+        run.prepare()
         return run
 
     def watch(self, watcher: RunObserver) -> None:
@@ -427,9 +460,8 @@ def _empty(info: RunInfo, session: SessionInfo | None) -> wire.Snapshot:
         seq=0,
         last_event=0,
         time_ns=0,
-        nodes=(),
-        node_seqs=(),
-        values=(),
+        nodes=node_columns((), ()),
+        values=value_columns((), ()),
         gradients=(),
         steps=(),
         logs=(),

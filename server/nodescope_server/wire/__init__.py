@@ -4,7 +4,7 @@ A browser sends `Request`s and gets one `Response` for each; `Push`es arrive at 
 structure follows the Debug Adapter Protocol. The TypeScript types are generated from this package
 (`tools.page_types`).
 
-Invariant: plain data; typed columns are raw little-endian bytes, so that a page reads them as typed
+Invariant: plain data; columns are raw little-endian bytes, so that a page reads them as typed
 arrays without parsing. Times are nanoseconds since the run began and fit a JavaScript number.
 """
 
@@ -16,7 +16,13 @@ from nodescope.ir.graph import Node, OpaqueSpec, TensorSpec, Value
 from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo
 from nodescope.record.rows import Dropped, EditRow, Governed, GradientRow, Keeping, LogRow, StepRow
 from nodescope.record.summary import TensorSummary
-from nodescope_server.wire import diff_messages, timeline_messages, watch_messages, why_messages
+from nodescope_server.wire import (
+    diff_messages,
+    graph_messages,
+    timeline_messages,
+    watch_messages,
+    why_messages,
+)
 
 # ---------------------------------------------------------------- requests
 
@@ -176,16 +182,14 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class ExecutionColumns(msgspec.Struct, frozen=True):
-    """Executions column by column, raw little-endian.
+    """Executions column by column: numbers as in `graph_messages`.
 
     Attributes:
         count: Number of rows.
-        seq: float64. node: uint32. step: uint32. thread: uint32.
-        start_ns: float64. duration_ns: float64. flags: uint8 (bits of record.rows).
-        times: uint32, the number of executions of the node up to this row (only in snapshots and
-            states, else empty).
-        worker, lane: uint32, the process that ran it and the queue of its device, as in
-            `nodescope.events.NodeFinished`; empty if all are 0.
+        flags: Bits of record.rows.
+        times: The number of executions of the node up to this row; only in snapshots and states.
+        worker, lane: The process that ran it and the queue of its device, as in
+            `nodescope.events.NodeFinished`.
     """
 
     count: int
@@ -403,7 +407,6 @@ class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
         last_event: The last record of the program's own activity up to ``seq``: later ones only
             concern what is kept.
         nodes: Every definition in order; the last of each node is in force.
-        node_seqs: The seq at which each of ``nodes`` was defined.
         executions: The latest of each node, with ``times``.
         steps: All steps; if more than 4,000, evenly spaced ones and the last 2,000.
         logs: The last 2,000 lines.
@@ -415,9 +418,8 @@ class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
     seq: int
     last_event: int
     time_ns: int
-    nodes: tuple[Node, ...]
-    node_seqs: tuple[int, ...]
-    values: tuple[ProducedValue, ...]
+    nodes: graph_messages.NodeColumns
+    values: graph_messages.ValueColumns
     gradients: tuple[GradientRow, ...]
     steps: tuple[StepRow, ...]
     logs: tuple[LogRow, ...]

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from nodescope.events import HOST_KINDS
 from nodescope.ir.attrs import plain_attrs
@@ -29,6 +30,7 @@ from nodescope.record.rows import (
     ValueRow,
 )
 from nodescope_server import wire
+from nodescope_server.wire.graph_columns import node_columns, numbers, short_attrs, value_columns
 from nodescope_server.wire.timeline_messages import HostTime, LaneName
 
 # A page cannot show more than this in one message, and a replay never needs more.
@@ -42,36 +44,27 @@ _NARROW = 0xFFFFFFFF
 _Row = Execution | GradientRow | LogRow | ValueRow
 R = TypeVar("R", GradientRow, LogRow)
 
+# The columns of a table of executions; the last one only where the number of runs is known.
 _COLUMNS = (
-    ("seq", "<f8"),
-    ("node", "<u4"),
-    ("step", "<u4"),
-    ("thread", "<u4"),
-    ("start_ns", "<f8"),
-    ("duration_ns", "<f8"),
-    ("flags", "u1"),
-    ("worker", "<u4"),
-    ("lane", "<u4"),
-)
-# Columns left out if they carry no information.
-_MOSTLY_ZERO = ("worker", "lane")
+    "seq", "node", "step", "thread", "start_ns", "duration_ns", "flags", "worker", "lane", "times",
+)  # fmt: skip
+_STEP, _START, _DURATION = map(_COLUMNS.index, ("step", "start_ns", "duration_ns"))
+_NARROW_COLUMNS = ("thread", "worker", "lane")
 
 
-def columns(rows: Sequence[Execution], times: Sequence[int] = ()) -> wire.ExecutionColumns:
-    """Executions column by column; ``times`` is empty or has one entry per row."""
-    if not rows:
+def columns(rows: Sequence[Execution]) -> wire.ExecutionColumns:
+    """Executions column by column."""
+    return _packed(np.array([msgspec.structs.astuple(row) for row in rows], dtype=np.int64))
+
+
+def _packed(table: NDArray[np.int64]) -> wire.ExecutionColumns:
+    if not len(table):
         return wire.ExecutionColumns(0)
-    table = np.array([msgspec.structs.astuple(row) for row in rows], dtype=np.int64)
     packed = {
-        name: (table[:, place] & _NARROW if dtype == "<u4" else table[:, place])
-        .astype(dtype)
-        .tobytes()
-        for place, (name, dtype) in enumerate(_COLUMNS)
-        if name not in _MOSTLY_ZERO or table[:, place].any()
+        name: numbers(column & _NARROW if name in _NARROW_COLUMNS else column)
+        for name, column in zip(_COLUMNS, table.T, strict=False)
     }
-    return wire.ExecutionColumns(
-        count=len(rows), times=np.asarray(times, dtype="<u4").tobytes(), **packed
-    )
+    return wire.ExecutionColumns(count=len(table), **packed)
 
 
 def thin(rows: Sequence[Execution], limit: int) -> tuple[Sequence[Execution], int]:
@@ -91,25 +84,28 @@ def snapshot(
     recording: Recording, info: RunInfo, session: SessionInfo | None, until: int
 ) -> wire.Snapshot:
     """Everything up to and including the record ``until``."""
-    state = recording.state_at(until)
-    executions = [execution for execution, _ in state]
-    nodes, node_seqs = _nodes(recording.nodes(), until)
-    values = recording.values(until=until)
+    table = recording.graph_table
+    seqs, nodes = table.nodes(until)
+    values = table.values(until)
+    executions = table.latest(until)
     gradients = _until(recording.gradients(), until)
     steps = _steps(recording.step_table.some(until), until)
     logs = _until(recording.logs(limit=MAX_LOGS), until)
     return wire.Snapshot(
         run=info,
         seq=until,
-        last_event=_last_event(node_seqs, steps, values, gradients, logs, executions),
-        time_ns=_latest_ns(recording, executions),
-        nodes=nodes,
-        node_seqs=node_seqs,
-        values=_values(values),
+        last_event=max(
+            _last_event(seqs, steps, gradients, logs),
+            table.last_value(until),
+            int(executions[:, 0].max(initial=0)),
+        ),
+        time_ns=int(_ends(executions).max()) if len(executions) else recording.time_ns(),
+        nodes=node_columns(seqs, nodes),
+        values=value_columns(values, nodes),
         gradients=gradients,
         steps=steps,
         logs=logs,
-        executions=columns(executions, [times for _, times in state]),
+        executions=_packed(executions),
         dropped=recording.dropped(),
         session=session,
         governed=_governed(recording, 0),
@@ -146,17 +142,14 @@ def records(recording: Recording, run: str, after: int, until: int) -> wire.Reco
 
 def state_at(recording: Recording, seq: int) -> wire.StateAt:
     """The latest execution of every node at or before ``seq``."""
-    state = recording.state_at(seq)
-    latest = max(
-        (execution for execution, _ in state), key=lambda execution: execution.seq, default=None
-    )
+    executions = recording.graph_table.latest(seq)
     return wire.StateAt(
         seq=seq,
-        step=latest.step if latest else 0,
-        time_ns=latest.start_ns + latest.duration_ns if latest else 0,
+        step=int(executions[-1, _STEP]) if len(executions) else 0,
+        time_ns=int(_ends(executions)[-1]) if len(executions) else 0,
         values=_values(recording.reshaped(seq)),
         steps=tuple(recording.step_table.around(seq, STEPS_AROUND)),
-        executions=columns([execution for execution, _ in state], [times for _, times in state]),
+        executions=_packed(executions),
     )
 
 
@@ -200,8 +193,10 @@ def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:
 
 
 def shown_node(node: Node) -> Node:
-    """A node as shown on the page: attributes that are neither numbers nor text become text."""
+    """A node as shown on the page: attributes that are neither numbers nor text become text,
+    long texts are cut short."""
     attrs = plain_attrs(node.attrs)
+    attrs = short_attrs(attrs)
     return node if attrs is node.attrs else msgspec.structs.replace(node, attrs=attrs)
 
 
@@ -243,6 +238,12 @@ def _last_event(node_seqs: Sequence[int], steps: Sequence[StepRow], *rows: Seque
     began_or_ended = (step.end_seq or step.start_seq for step in steps)
     happened = (row.seq for row in chain.from_iterable(rows))
     return max(chain(node_seqs, began_or_ended, happened), default=0)
+
+
+def _ends(executions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """When each of a table's executions ended, in nanoseconds since the run began."""
+    ends: NDArray[np.int64] = executions[:, _START] + executions[:, _DURATION]
+    return ends
 
 
 def _latest_ns(recording: Recording, rows: Sequence[Execution]) -> int:

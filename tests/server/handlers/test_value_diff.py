@@ -16,7 +16,7 @@ from nodescope_server import wire
 from nodescope_server.handlers import array_diff, value_diff
 from nodescope_server.wire import diff_messages as wm
 from tests.core.debug.replay.programs import recorded
-from tests.server.support import Live, Page
+from tests.server.support import Live, Page, nodes_in, values_in
 
 NAN, INF = float("nan"), float("inf")
 
@@ -40,8 +40,10 @@ class Opened:
         self.id, self.page = info.id, page
         snapshot = page.subscribe(info.id)
         assert snapshot.session is None
-        self.values = {value.value.name: value.value.id for value in snapshot.values}
-        self.nodes = {node.name: node.id for node in snapshot.nodes}
+        nodes = [node for _, node in nodes_in(snapshot.nodes)]
+        values = values_in(snapshot.values, nodes)
+        self.values = {value.value.name: value.value.id for value in values}
+        self.nodes = {node.name: node.id for node in nodes}
         self.last = {step.step: step.end_seq for step in snapshot.steps}
 
     def compare(self, name: str, first: int, other: int, **more: Any) -> Any:

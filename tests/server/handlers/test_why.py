@@ -25,7 +25,7 @@ from nodescope_server.runs.runs import Run
 from nodescope_server.wire import why_messages
 from tests.core.debug.replay.programs import recorded
 from tests.core.debug.why import programs
-from tests.server.support import Live, Page, serving
+from tests.server.support import Live, Page, nodes_in, serving, values_in
 
 
 def training() -> None:
@@ -54,8 +54,10 @@ class Opened:
         self.id = info.id
         self.page = page
         snapshot = page.subscribe(info.id)
-        self.values = {value.value.name: value.value.id for value in snapshot.values}
-        self.nodes = {node.name: node.id for node in snapshot.nodes}
+        nodes = [node for _, node in nodes_in(snapshot.nodes)]
+        values = values_in(snapshot.values, nodes)
+        self.values = {value.value.name: value.value.id for value in values}
+        self.nodes = {node.name: node.id for node in nodes}
         self.last = {step.step: step.end_seq for step in snapshot.steps}
 
     def fork(self, value: str, step: int = 1, **more: Any) -> Any:

@@ -28,6 +28,24 @@ test("workers and lanes are told where there are any", () => {
   expect(rows.worker.length).toBe(0);
 });
 
+test("numbers take as many bytes as the largest needs", () => {
+  const narrow = {
+    ...columns([
+      { seq: 1, node: 1 },
+      { seq: 2, node: 2 },
+    ]),
+  };
+  const rows = decodeExecutions({
+    ...narrow,
+    seq: Uint8Array.of(7, 200),
+    node: new Uint8Array(Uint16Array.of(1, 60_000).buffer),
+    step: new Uint8Array(0),
+  });
+  expect([...rows.seq]).toEqual([7, 200]);
+  expect([...rows.node]).toEqual([1, 60_000]);
+  expect([...rows.step]).toEqual([0, 0]);
+});
+
 test("a column that is cut short is refused", () => {
   const good = columns([{ seq: 1, node: 1 }]);
   expect(() => decodeExecutions({ ...good, node: good.node.subarray(1) })).toThrow(/column node/);

@@ -36,14 +36,26 @@ function bytesOf(column: Uint8Array, name: string, wanted: number): ArrayBuffer 
   return copy.buffer;
 }
 
+type Numbers = Uint8Array | Uint16Array | Uint32Array | Float64Array;
+
+/** A column whose numbers take as few bytes as the largest needs, none if all are 0. */
+export function numbersIn(column: Uint8Array, name: string, count: number): Numbers {
+  if (column.byteLength === 0) return new Uint8Array(count);
+  const width = column.byteLength / Math.max(count, 1);
+  const bytes = bytesOf(column, name, [1, 2, 4, 8].includes(width) ? width * count : count);
+  if (width === 1) return new Uint8Array(bytes);
+  if (width === 2) return new Uint16Array(bytes);
+  return width === 4 ? new Uint32Array(bytes) : new Float64Array(bytes);
+}
+
 export function decodeExecutions(columns: ExecutionColumns): Executions {
   const n = columns.count;
   const f64 = (name: "seq" | "start_ns" | "duration_ns") =>
-    new Float64Array(bytesOf(columns[name], name, n * 8));
+    Float64Array.from(numbersIn(columns[name], name, n));
   const u32 = (name: "node" | "step" | "thread") =>
-    new Uint32Array(bytesOf(columns[name], name, n * 4));
+    Uint32Array.from(numbersIn(columns[name], name, n));
   const u32OrNone = (name: "times" | "worker" | "lane") =>
-    new Uint32Array(bytesOf(columns[name], name, columns[name].byteLength === 0 ? 0 : n * 4));
+    Uint32Array.from(numbersIn(columns[name], name, columns[name].byteLength === 0 ? 0 : n));
   return {
     count: n,
     seq: f64("seq"),
@@ -52,7 +64,7 @@ export function decodeExecutions(columns: ExecutionColumns): Executions {
     thread: u32("thread"),
     startNs: f64("start_ns"),
     durationNs: f64("duration_ns"),
-    flags: new Uint8Array(bytesOf(columns.flags, "flags", n)),
+    flags: Uint8Array.from(numbersIn(columns.flags, "flags", n)),
     times: u32OrNone("times"),
     worker: u32OrNone("worker"),
     lane: u32OrNone("lane"),

@@ -7,7 +7,9 @@
 import type {
   Capabilities,
   ExecutionColumns,
+  Lists,
   Node,
+  NodeColumns,
   ProducedValue,
   Records,
   RunInfo,
@@ -15,6 +17,8 @@ import type {
   Snapshot,
   Stop,
   TensorSpec,
+  Texts,
+  ValueColumns,
 } from "@/wire/types.gen";
 
 export const RUN = "0123456789abcdef";
@@ -129,9 +133,6 @@ export function columns(rows: readonly ExecutionRow[]): ExecutionColumns {
 
 const NOTHING = {
   time_ns: 0,
-  nodes: [],
-  node_seqs: [],
-  values: [],
   gradients: [],
   steps: [],
   logs: [],
@@ -139,7 +140,72 @@ const NOTHING = {
   dropped: { blobs: 0, summaries: 0, executions: 0 },
 } as const;
 
-export function snapshot(change: Partial<Snapshot> = {}): Snapshot {
+function f64s(numbers: readonly number[]): Uint8Array {
+  return bytes(Float64Array.from(numbers));
+}
+
+function distinct<T>(entries: readonly T[]): readonly [readonly T[], Uint8Array] {
+  const each = [...new Set(entries)];
+  return [each, f64s(entries.map((entry) => each.indexOf(entry)))];
+}
+
+function texts(column: readonly string[]): Texts {
+  const [each, places] = distinct(column);
+  return { texts: each, places };
+}
+
+function lists(column: readonly (readonly number[])[]): Lists {
+  return { lengths: f64s(column.map(({ length }) => length)), items: f64s(column.flat()) };
+}
+
+export function nodeColumns(nodes: readonly Node[], seqs: readonly number[] = []): NodeColumns {
+  const [attrs, settings] = distinct(nodes.map((node) => node.attrs));
+  const [sources, line] = distinct(nodes.map(({ source }) => source));
+  return {
+    count: nodes.length,
+    seq: f64s(nodes.map((_, at) => seqs[at] ?? 0)),
+    id: f64s(nodes.map(({ id }) => id)),
+    name: texts(nodes.map(({ name }) => name)),
+    inside: new Uint8Array(0),
+    scope: texts(nodes.map(({ scope }) => scope)),
+    kinds: nodes.map(({ op, family, phase, device, graph, role, dialect, native }) => {
+      return { op, family, phase, device, graph, role, dialect, native };
+    }),
+    kind: f64s(nodes.map((_, at) => at)),
+    inputs: lists(nodes.map(({ inputs }) => inputs)),
+    control_inputs: lists(nodes.map(({ control_inputs }) => control_inputs)),
+    outputs: lists(nodes.map(({ outputs }) => outputs)),
+    attrs,
+    settings,
+    sources,
+    line,
+    origin: lists(nodes.map(({ origin }) => origin)),
+    forward: f64s(nodes.map(({ forward }) => forward ?? 0)),
+    writes: lists(nodes.map(({ writes }) => writes.flat())),
+  };
+}
+
+export function valueColumns(rows: readonly ProducedValue[]): ValueColumns {
+  return {
+    count: rows.length,
+    id: f64s(rows.map(({ value }) => value.id)),
+    name: texts(rows.map(({ value }) => value.name)),
+    specs: rows.map(({ value }) => value.spec),
+    spec: f64s(rows.map((_, at) => at)),
+    storage: f64s(rows.map(({ value }) => value.storage)),
+    producer: f64s(rows.map(({ producer }) => producer ?? 0)),
+  };
+}
+
+/** A snapshot, with nodes and values as rows. */
+type SnapshotRows = Omit<Snapshot, "nodes" | "values"> & {
+  readonly nodes: readonly Node[];
+  readonly node_seqs: readonly number[];
+  readonly values: readonly ProducedValue[];
+};
+
+export function snapshot(change: Partial<SnapshotRows> = {}): Snapshot {
+  const { nodes, node_seqs, values, ...rest } = change;
   return {
     type: "snapshot",
     run: runInfo(),
@@ -148,8 +214,10 @@ export function snapshot(change: Partial<Snapshot> = {}): Snapshot {
     session: null,
     governed: null,
     keeping: null,
+    nodes: nodeColumns(nodes ?? [], node_seqs),
+    values: valueColumns(values ?? []),
     ...NOTHING,
-    ...change,
+    ...rest,
   };
 }
 
@@ -162,6 +230,9 @@ export function records(change: Partial<Records> = {}): Records {
     skipped: 0,
     governed: null,
     keeping: null,
+    nodes: [],
+    node_seqs: [],
+    values: [],
     ...NOTHING,
     ...change,
   };

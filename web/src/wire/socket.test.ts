@@ -56,6 +56,7 @@ let lists: number[];
 let pushes: Push[];
 let timers: Map<number, { task: () => void; ms: number }>;
 let following: { run: string; seq: number } | undefined;
+let told: (runs: readonly RunInfo[]) => void;
 let status: number;
 let wire: Wire;
 
@@ -86,12 +87,16 @@ beforeEach(() => {
   pushes = [];
   timers = new Map();
   following = undefined;
+  told = () => undefined;
   status = 200;
   let handle = 0;
   wire = new Wire(
     {
       onLink: (link) => links.push(link),
-      onRuns: (runs) => lists.push(runs.length),
+      onRuns: (runs) => {
+        lists.push(runs.length);
+        told(runs);
+      },
       onPush: (push) => pushes.push(push),
       following: () => following,
     },
@@ -176,6 +181,15 @@ test("a heartbeat is answered at once, and is no push", async () => {
 });
 
 describe("reconnection", () => {
+  test("a run that was subscribed to when the runs were told is not subscribed to twice", async () => {
+    told = (runs) => {
+      following = { run: runs[0]?.id ?? "", seq: 0 };
+      void wire.request({ type: "subscribe", ...following }, "done");
+    };
+    await connect("r");
+    expect(last().sent.filter(({ body }) => body.type === "subscribe")).toHaveLength(1);
+  });
+
   test("subscribes again from the last seq", async () => {
     const socket = await connect();
     following = { run: "r", seq: 41 };

@@ -100,6 +100,8 @@ export class Wire {
   private astray: string | undefined;
   /** Requests about that run. */
   private readonly held: (() => void)[] = [];
+  /** The run last subscribed to over this connection. */
+  private subscribed: string | undefined;
   private lostAt = 0;
   private retry: number | undefined;
   private closed = false;
@@ -123,6 +125,7 @@ export class Wire {
     }
     socket.binaryType = "arraybuffer";
     this.socket = socket;
+    this.subscribed = undefined;
     socket.addEventListener("open", () => void this.initialize(socket));
     socket.addEventListener("message", (event: MessageEvent<unknown>) => {
       if (socket === this.socket) this.receive(event.data);
@@ -191,6 +194,7 @@ export class Wire {
         reject(new RequestError(`The server did not answer within ${timeoutMs / 1000} s`));
       }, timeoutMs);
       this.pending.set(id, { resolve, reject, timer });
+      if (body.type === "subscribe") this.subscribed = body.run;
       socket.send(encode({ id, body }));
     });
   }
@@ -237,7 +241,10 @@ export class Wire {
     }
     this.astray = undefined;
     try {
-      if (followed !== undefined) await this.request({ type: "subscribe", ...followed }, "done");
+      // Whoever was told of the runs may have subscribed already.
+      if (followed !== undefined && followed.run !== this.subscribed) {
+        await this.request({ type: "subscribe", ...followed }, "done");
+      }
     } finally {
       this.release();
     }

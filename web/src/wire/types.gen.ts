@@ -632,16 +632,14 @@ export interface StateAt {
 }
 
 /**
- * Executions column by column, raw little-endian.
+ * Executions column by column: numbers as in `graph_messages`.
  *
  * Attributes:
  *     count: Number of rows.
- *     seq: float64. node: uint32. step: uint32. thread: uint32.
- *     start_ns: float64. duration_ns: float64. flags: uint8 (bits of record.rows).
- *     times: uint32, the number of executions of the node up to this row (only in snapshots and
- *         states, else empty).
- *     worker, lane: uint32, the process that ran it and the queue of its device, as in
- *         `nodescope.events.NodeFinished`; empty if all are 0.
+ *     flags: Bits of record.rows.
+ *     times: The number of executions of the node up to this row; only in snapshots and states.
+ *     worker, lane: The process that ran it and the queue of its device, as in
+ *         `nodescope.events.NodeFinished`.
  */
 export interface ExecutionColumns {
   readonly count: number;
@@ -1507,7 +1505,6 @@ export interface RunsChanged {
  *     last_event: The last record of the program's own activity up to `seq`: later ones only
  *         concern what is kept.
  *     nodes: Every definition in order; the last of each node is in force.
- *     node_seqs: The seq at which each of `nodes` was defined.
  *     executions: The latest of each node, with `times`.
  *     steps: All steps; if more than 4,000, evenly spaced ones and the last 2,000.
  *     logs: The last 2,000 lines.
@@ -1520,9 +1517,8 @@ export interface Snapshot {
   readonly seq: number;
   readonly last_event: number;
   readonly time_ns: number;
-  readonly nodes: readonly Node[];
-  readonly node_seqs: readonly number[];
-  readonly values: readonly ProducedValue[];
+  readonly nodes: NodeColumns;
+  readonly values: ValueColumns;
   readonly gradients: readonly GradientRow[];
   readonly steps: readonly StepRow[];
   readonly logs: readonly LogRow[];
@@ -1534,59 +1530,61 @@ export interface Snapshot {
 }
 
 /**
- * One operation of the graph. Its executions are identified by `seq`.
+ * Nodes as in `nodescope.ir.graph.Node`, with the following differences.
  *
  * Attributes:
- *     id: Unique in the run, from 1 up, in order of first execution.
- *     name: Unique and readable: `<scope>/<op>`, then `<scope>/<op>_1` and so on.
- *     op: The op's name, such as `matmul`: nodescope's own if it has such an op.
- *     family: The op's family, which determines its colour: matmul, elementwise, activation,
- *         reduction, norm, layout, index, random, loss, update, control, kernel, communication,
- *         other or leaf. Unknown families are shown as `other`.
- *     inputs: Value ids, by input port.
- *     control_inputs: Ids of nodes that must run before, without passing a value.
- *     outputs: Value ids, by output port.
- *     attrs: Arguments of the op (axis, keepdims, scalar operands), see `nodescope.ir.attrs`.
- *     scope: Path of name scopes, `"encoder/layer_0"`; `""` at the top. Nodes of the phases
- *         `backward` and `optimizer` are placed under a scope of that name:
- *         `"backward/encoder/layer_0"`.
- *     phase: The part of training that it belongs to.
- *     device: `"cpu"` unless an adapter says otherwise.
- *     source: The user's line that made it, if known.
- *     origin: Ids of the traced graph's nodes that it replaces; empty in a traced graph.
- *     forward: For a backward node, the id of the forward node that it differentiates.
- *     graph: For a node that runs as part of a compiled graph: the id of that captured graph, to
- *         whose traced graph `origin` refers. Else 0.
- *     role: Its purpose. An `op` computes. A `parameter` is trained, a `buffer` is other
- *         state that outlives a call, an `input` is data from the program, a `constant` is
- *         part of the graph: these four hold data and compute nothing (`is_leaf`). A `task` runs
- *         elsewhere; `send` and `receive` carry values there and back.
- *     dialect: The owner of its op, which can run it again: `nodescope`, or an adapter's name.
- *     native: The framework's own name for the op, `aten::addmm.default`; `""` if it is
- *         `op`.
- *     writes: Pairs of output port and input port: after it, the source of the input holds the
- *         output. This covers `assign`, in-place ops and writes through views.
+ *     count: Number of rows.
+ *     seq: The seq at which each was defined.
+ *     name: Without `<scope>/` where `inside` is 1.
+ *     kinds, kind: Each kind once, and numbers of kinds.
+ *     attrs, settings: Each set of attributes once, and numbers of sets. Long texts are cut short.
+ *     sources, line: Each line of the program once, and numbers of lines.
+ *     forward: 0 for none.
+ *     writes: Output port, input port, output port, ….
  */
-export interface Node {
-  readonly id: number;
-  readonly name: string;
+export interface NodeColumns {
+  readonly count: number;
+  readonly seq: Uint8Array;
+  readonly id: Uint8Array;
+  readonly name: Texts;
+  readonly inside: Uint8Array;
+  readonly scope: Texts;
+  readonly kinds: readonly NodeKind[];
+  readonly kind: Uint8Array;
+  readonly inputs: Lists;
+  readonly control_inputs: Lists;
+  readonly outputs: Lists;
+  readonly attrs: readonly (Readonly<Record<string, unknown>>)[];
+  readonly settings: Uint8Array;
+  readonly sources: readonly (SourceLocation | null)[];
+  readonly line: Uint8Array;
+  readonly origin: Lists;
+  readonly forward: Uint8Array;
+  readonly writes: Lists;
+}
+
+/** A column of texts: each text once, and numbers of texts, from 0. */
+export interface Texts {
+  readonly texts: readonly string[];
+  readonly places: Uint8Array;
+}
+
+/** What many nodes have in common, as in `nodescope.ir.graph.Node`. */
+export interface NodeKind {
   readonly op: string;
   readonly family: string;
-  readonly inputs: readonly number[];
-  readonly control_inputs: readonly number[];
-  readonly outputs: readonly number[];
-  readonly attrs: Readonly<Record<string, unknown>>;
-  readonly scope: string;
   readonly phase: Phase;
   readonly device: string;
-  readonly source: SourceLocation | null;
-  readonly origin: readonly number[];
-  readonly forward: number | null;
   readonly graph: number;
   readonly role: "op" | "parameter" | "buffer" | "input" | "constant" | "task" | "send" | "receive";
   readonly dialect: string;
   readonly native: string;
-  readonly writes: readonly (readonly [number, number])[];
+}
+
+/** A column of lists of numbers: their lengths, and their items one after the other. */
+export interface Lists {
+  readonly lengths: Uint8Array;
+  readonly items: Uint8Array;
 }
 
 /** A line of the user's program. */
@@ -1594,6 +1592,26 @@ export interface SourceLocation {
   readonly file: string;
   readonly line: number;
   readonly function: string;
+}
+
+/**
+ * Values as in `nodescope.ir.graph.Value`, each with its producer.
+ *
+ * Attributes:
+ *     count: Number of rows.
+ *     name: `""` for the usual one: that of the node of which it is the first output, else
+ *         `<node>:<port>`.
+ *     specs, spec: Each spec once, and numbers of specs.
+ *     producer: Id of the node; 0 for a fed value.
+ */
+export interface ValueColumns {
+  readonly count: number;
+  readonly id: Uint8Array;
+  readonly name: Texts;
+  readonly specs: readonly (TensorSpec | OpaqueSpec)[];
+  readonly spec: Uint8Array;
+  readonly storage: Uint8Array;
+  readonly producer: Uint8Array;
 }
 
 /** `gradient` holds the gradient of `value` from `seq` on (both are value ids). */
@@ -1891,6 +1909,62 @@ export interface Records {
   readonly skipped: number;
   readonly governed: Governed | null;
   readonly keeping: Keeping | null;
+}
+
+/**
+ * One operation of the graph. Its executions are identified by `seq`.
+ *
+ * Attributes:
+ *     id: Unique in the run, from 1 up, in order of first execution.
+ *     name: Unique and readable: `<scope>/<op>`, then `<scope>/<op>_1` and so on.
+ *     op: The op's name, such as `matmul`: nodescope's own if it has such an op.
+ *     family: The op's family, which determines its colour: matmul, elementwise, activation,
+ *         reduction, norm, layout, index, random, loss, update, control, kernel, communication,
+ *         other or leaf. Unknown families are shown as `other`.
+ *     inputs: Value ids, by input port.
+ *     control_inputs: Ids of nodes that must run before, without passing a value.
+ *     outputs: Value ids, by output port.
+ *     attrs: Arguments of the op (axis, keepdims, scalar operands), see `nodescope.ir.attrs`.
+ *     scope: Path of name scopes, `"encoder/layer_0"`; `""` at the top. Nodes of the phases
+ *         `backward` and `optimizer` are placed under a scope of that name:
+ *         `"backward/encoder/layer_0"`.
+ *     phase: The part of training that it belongs to.
+ *     device: `"cpu"` unless an adapter says otherwise.
+ *     source: The user's line that made it, if known.
+ *     origin: Ids of the traced graph's nodes that it replaces; empty in a traced graph.
+ *     forward: For a backward node, the id of the forward node that it differentiates.
+ *     graph: For a node that runs as part of a compiled graph: the id of that captured graph, to
+ *         whose traced graph `origin` refers. Else 0.
+ *     role: Its purpose. An `op` computes. A `parameter` is trained, a `buffer` is other
+ *         state that outlives a call, an `input` is data from the program, a `constant` is
+ *         part of the graph: these four hold data and compute nothing (`is_leaf`). A `task` runs
+ *         elsewhere; `send` and `receive` carry values there and back.
+ *     dialect: The owner of its op, which can run it again: `nodescope`, or an adapter's name.
+ *     native: The framework's own name for the op, `aten::addmm.default`; `""` if it is
+ *         `op`.
+ *     writes: Pairs of output port and input port: after it, the source of the input holds the
+ *         output. This covers `assign`, in-place ops and writes through views.
+ */
+export interface Node {
+  readonly id: number;
+  readonly name: string;
+  readonly op: string;
+  readonly family: string;
+  readonly inputs: readonly number[];
+  readonly control_inputs: readonly number[];
+  readonly outputs: readonly number[];
+  readonly attrs: Readonly<Record<string, unknown>>;
+  readonly scope: string;
+  readonly phase: Phase;
+  readonly device: string;
+  readonly source: SourceLocation | null;
+  readonly origin: readonly number[];
+  readonly forward: number | null;
+  readonly graph: number;
+  readonly role: "op" | "parameter" | "buffer" | "input" | "constant" | "task" | "send" | "receive";
+  readonly dialect: string;
+  readonly native: string;
+  readonly writes: readonly (readonly [number, number])[];
 }
 
 /** The session's new state. All records up to `info.stop.seq` were sent before it. */

@@ -33,7 +33,7 @@ export function withDefinitions(
   history: GraphHistory,
   known: readonly (Node | undefined)[],
   nodes: readonly Node[],
-  seqs: readonly number[],
+  seqs: ArrayLike<number>,
 ): GraphHistory {
   if (nodes.length === 0) return history;
   const met = history.met.slice();

@@ -9,6 +9,7 @@ import { assertNever } from "@/base/assert";
 import { formatCount } from "@/base/numbers";
 import type { NodeColumns } from "@/store/run/columns";
 import { type GraphHistory, NO_HISTORY, withDefinitions } from "@/store/run/graph_history";
+import { nodesIn, valuesIn } from "@/wire/graph_columns";
 import { isLeaf } from "@/wire/roles";
 import type {
   Dropped,
@@ -94,12 +95,18 @@ export function update(model: RunModel | undefined, message: RunMessage): RunMod
 
 function fromSnapshot(before: RunModel | undefined, message: Snapshot): RunModel {
   const same = before?.info.id === message.run.id;
+  const { nodes, seqs } = nodesIn(message.nodes);
   return {
     info: message.run,
     seq: message.seq,
     lastEvent: message.last_event,
     timeNs: message.time_ns,
-    graph: extend({ ...EMPTY_GRAPH, version: same ? before.graph.version : 0 }, message),
+    graph: extend(
+      { ...EMPTY_GRAPH, version: same ? before.graph.version : 0 },
+      nodes,
+      seqs,
+      valuesIn(message.values, nodes),
+    ),
     gradients: withGradients(new Map(), message.gradients),
     steps: withSteps([], message.steps),
     logs: message.logs,
@@ -120,7 +127,7 @@ function append(model: RunModel, message: Records): RunModel {
     seq: Math.max(model.seq, message.seq),
     lastEvent: Math.max(model.lastEvent, message.last_event),
     timeNs: Math.max(model.timeNs, message.time_ns),
-    graph: extend(model.graph, message),
+    graph: extend(model.graph, message.nodes, message.node_seqs, message.values),
     gradients: withGradients(model.gradients, message.gradients),
     steps: withSteps(model.steps, message.steps),
     logs: cut > 0 ? logs.slice(cut) : logs,
@@ -154,7 +161,9 @@ function newer(a: SessionInfo | undefined, b: SessionInfo | undefined): SessionI
 
 function extend(
   graph: RunGraph,
-  { nodes, node_seqs, values }: Pick<Snapshot, "nodes" | "node_seqs" | "values">,
+  nodes: readonly Node[],
+  seqs: ArrayLike<number>,
+  values: readonly ProducedValue[],
 ): RunGraph {
   if (nodes.length === 0 && values.length === 0) return graph;
   let known = graph.values;
@@ -174,7 +183,7 @@ function extend(
     all[node.id] = node;
     byName.set(node.name, node.id);
   }
-  const history = withDefinitions(graph.history, graph.nodes, nodes, node_seqs);
+  const history = withDefinitions(graph.history, graph.nodes, nodes, seqs);
   return { version: graph.version + 1, nodes: all, count, byName, values: known, history };
 }
 
