@@ -112,6 +112,7 @@ def test_a_training_run_is_debugged(start: Start, page: Page) -> None:
     expect(by(page, "console")).to_contain_text(re.compile(r"accuracy 0\.\d+"))
 
     # exports what is on the screen
+    by(page, "export").click()
     with page.expect_download() as download:
         by(page, "export-svg").click()
     root = ET.parse(download.value.path()).getroot()

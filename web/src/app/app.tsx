@@ -17,7 +17,7 @@ import {
   Switch,
 } from "solid-js";
 import { pageCommands } from "@/app/commands";
-import { fileName, save } from "@/app/exports";
+import { exportCommands, fileName, save } from "@/app/exports";
 import { fontFaces } from "@/app/font_faces";
 import { listen } from "@/app/keyboard";
 import { createNarrow } from "@/app/narrow";
@@ -47,6 +47,7 @@ import { AddBreakpoint, Breakpoints } from "@/views/breakpoints/breakpoints";
 import { Console, CopyConsole } from "@/views/console";
 import { DebuggerBar } from "@/views/debugger_bar";
 import { EmptyState, NextHint } from "@/views/empty_state";
+import { ExportMenu } from "@/views/export_menu";
 import { GraphPane, momentOf, type SeenValue } from "@/views/graph/graph_pane";
 import { TraceChip } from "@/views/graph/trace_chip";
 import { Inspector } from "@/views/inspector/inspector";
@@ -321,12 +322,7 @@ export function App(props: AppProps): JSX.Element {
           <span class="sp" />
           <kbd>Ctrl K</kbd>
         </button>
-        <IconButton
-          icon="share"
-          label="Export the visible graph as SVG"
-          testid="export-svg"
-          onClick={() => void exportSvg("screen")}
-        />
+        <ExportMenu entries={exportCommands(page)} />
         <IconButton
           icon="theme"
           label="Light or dark theme"

@@ -365,20 +365,6 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       enabled: () => store.cursor().kind === "past",
       run: () => store.backToLive(),
     },
-    {
-      title: "Export the visible graph as SVG",
-      keys: "",
-      group: "Page",
-      enabled: ALWAYS,
-      run: () => void page.exportSvg("screen"),
-    },
-    {
-      title: "Export the whole graph as SVG",
-      keys: "",
-      group: "Page",
-      enabled: ALWAYS,
-      run: () => void page.exportSvg("whole"),
-    },
     ...exportCommands(page),
     {
       title: "All runs and recordings",

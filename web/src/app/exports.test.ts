@@ -8,8 +8,14 @@ import { Store } from "@/store/page/store";
 
 test("each format has a command, which waits for a run", () => {
   createRoot((dispose) => {
-    const page = { store: new Store(), preferences: createPreferences(undefined, true) };
-    const commands = exportCommands(page);
+    const page = {
+      store: new Store(),
+      preferences: createPreferences(undefined, true),
+      exportSvg: () => Promise.resolve(),
+    };
+    // The picture on the screen is saved as it is, without a run, too.
+    const [visible, whole, ...commands] = exportCommands(page);
+    expect([visible?.id, whole?.id]).toEqual(["svg", "svg-whole"]);
     expect(commands.map((command) => command.title)).toContain("Export as Mermaid");
     expect(new Set(commands.map((command) => command.title)).size).toBe(EXPORT_FORMATS.length);
     expect(commands.every((command) => !command.enabled())).toBe(true);

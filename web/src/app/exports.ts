@@ -31,18 +31,39 @@ export const EXPORT_FORMATS: readonly ExportFormat[] = [
 /** Beyond this, the address would be longer than servers take. */
 const MOST_OPEN = 400;
 
-/** A command for each format that the server makes. */
+export interface ExportCommand extends PageCommand {
+  readonly id: string;
+  /** In the menu of exports. */
+  readonly label: string;
+}
+
+/** A command for each format. */
 export function exportCommands(page: {
   readonly store: Store;
   readonly preferences: Preferences;
-}): readonly PageCommand[] {
-  return EXPORT_FORMATS.map((format) => ({
-    title: `Export as ${format.title}`,
+  exportSvg(what: "screen" | "whole"): Promise<void>;
+}): readonly ExportCommand[] {
+  const svg = (what: "screen" | "whole", graph: string): ExportCommand => ({
+    id: what === "screen" ? "svg" : "svg-whole",
+    label: `SVG of the ${graph} graph`,
+    title: `Export the ${graph} graph as SVG`,
     keys: "",
     group: "Page",
-    enabled: () => page.store.runId() !== undefined,
-    run: () => void exported(page.store, page.preferences, format),
-  }));
+    enabled: () => true,
+    run: () => void page.exportSvg(what),
+  });
+  const others = EXPORT_FORMATS.map(
+    (format): ExportCommand => ({
+      id: format.id,
+      label: format.title.slice(0, 1).toUpperCase() + format.title.slice(1),
+      title: `Export as ${format.title}`,
+      keys: "",
+      group: "Page",
+      enabled: () => page.store.runId() !== undefined,
+      run: () => void exported(page.store, page.preferences, format),
+    }),
+  );
+  return [svg("screen", "visible"), svg("whole", "whole"), ...others];
 }
 
 async function exported(
