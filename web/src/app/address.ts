@@ -30,6 +30,7 @@ export function followAddress(
       seq: cursor.kind === "past" ? cursor.seq : undefined,
       tab: ui.dockTab() === "timeline" ? undefined : ui.dockTab(),
       changes: ui.showChanges(),
+      control: ui.controlEdges(),
       at: placed() > 0 ? view()?.viewpoint() : undefined,
       colour: ui.colourBy() === "family" ? undefined : ui.colourBy(),
     });

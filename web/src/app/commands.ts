@@ -27,7 +27,7 @@ import type { Item } from "@/store/page/url";
 import type { Views } from "@/store/page/views";
 import { offers } from "@/store/run/capabilities";
 import { flagsOf } from "@/store/run/counts";
-import { seenStep } from "@/store/run/run_model";
+import { hasControlEdges, seenStep } from "@/store/run/run_model";
 import { HAS_INF, HAS_NAN, type Command as WireCommand } from "@/wire/types.gen";
 
 export interface CommandScope {
@@ -287,6 +287,13 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       group: "Graph",
       enabled: () => page.changes() !== undefined || ui.showChanges(),
       run: () => void ui.setShowChanges(!ui.showChanges()),
+    },
+    {
+      title: "Show or hide control edges",
+      keys: "",
+      group: "Graph",
+      enabled: () => hasControlEdges(store.model()?.graph),
+      run: () => void ui.setControlEdges(!ui.controlEdges()),
     },
     {
       title: "Show or hide the legend",

@@ -56,7 +56,7 @@ function main(): void {
   const address = readAddress(location.hash);
   let { at } = address;
   const store = new Store(address);
-  const ui = createUi(address.tab, address.changes, address.colour);
+  const ui = createUi(address.tab, address.changes, address.colour, address.control);
   const preferences = createPreferences(
     globalThis.localStorage,
     matchMedia("(prefers-color-scheme: light)").matches,

@@ -61,11 +61,18 @@ interface UiState {
   adding: boolean;
   /** Whether the legend lies on the canvas. */
   legend: boolean;
+  /** Whether lines are drawn for an order of nodes without a value passing. */
+  controlEdges: boolean;
 }
 
 export type Ui = Signals<UiState> & Setters<UiState>;
 
-export function createUi(tab: string | undefined, changes = false, colour = "family"): Ui {
+export function createUi(
+  tab: string | undefined,
+  changes = false,
+  colour = "family",
+  control = false,
+): Ui {
   const [outlineTab, setOutlineTab] = createSignal<OutlineTab>("outline");
   const [inspectorTab, setInspectorTab] = createSignal<InspectorTab>("value");
   const [dockTab, setDockTab] = createSignal<DockTab>(
@@ -88,6 +95,7 @@ export function createUi(tab: string | undefined, changes = false, colour = "fam
   const [editing, setEditing] = createSignal(false);
   const [adding, setAdding] = createSignal(false);
   const [legend, setLegend] = createSignal(true);
+  const [controlEdges, setControlEdges] = createSignal(control);
   return {
     outlineTab,
     setOutlineTab,
@@ -125,5 +133,7 @@ export function createUi(tab: string | undefined, changes = false, colour = "fam
     setAdding,
     legend,
     setLegend,
+    controlEdges,
+    setControlEdges,
   };
 }

@@ -8,6 +8,7 @@ const EMPTY: PageAddress = {
   seq: undefined,
   tab: undefined,
   changes: false,
+  control: false,
   at: undefined,
   colour: undefined,
 };
@@ -18,6 +19,7 @@ test.each<PageAddress>([
   { ...EMPTY, selection: { kind: "scope", path: "a b/ü&#%2C,c" }, open: [] },
   { ...EMPTY, open: ["net/a,b", "x%2Cy", "100%"], tab: "console" },
   { ...EMPTY, changes: true },
+  { ...EMPTY, control: true },
   { ...EMPTY, at: { item: { kind: "node", id: 12 }, dx: -40, dy: 7, zoom: 0.125 }, colour: "time" },
   { ...EMPTY, at: { item: { kind: "scope", path: "a,b c/ü" }, dx: 0, dy: 0, zoom: 2 } },
 ])("what was written is read: %j", (address) => {

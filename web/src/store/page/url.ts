@@ -31,6 +31,8 @@ export interface PageAddress {
   readonly at: Viewpoint | undefined;
   /** What the graph is coloured by, if not as ever. */
   readonly colour: string | undefined;
+  /** Whether control edges are drawn. */
+  readonly control: boolean;
 }
 
 const MAX_OPEN = 200;
@@ -48,6 +50,7 @@ export function writeAddress(address: PageAddress): string {
   if (address.tab !== undefined) parts.set("tab", address.tab);
   if (address.changes) parts.set("changes", "1");
   if (address.colour !== undefined) parts.set("colour", address.colour);
+  if (address.control) parts.set("control", "1");
   if (address.at !== undefined) parts.set("at", writeViewpoint(address.at));
   return parts.toString();
 }
@@ -70,6 +73,7 @@ export function readAddress(hash: string): PageAddress {
     seq: whole(parts.get("seq")),
     tab: parts.get("tab") ?? undefined,
     changes: parts.get("changes") === "1",
+    control: parts.get("control") === "1",
     at: readViewpoint(parts.get("at") ?? ""),
     colour: parts.get("colour") ?? undefined,
   };

@@ -187,6 +187,11 @@ function extend(
   return { version: graph.version + 1, nodes: all, count, byName, values: known, history };
 }
 
+/** Whether an order of nodes is known without a value passing. */
+export function hasControlEdges(graph: RunGraph | undefined): boolean {
+  return graph?.nodes.some((node) => (node?.control_inputs.length ?? 0) > 0) ?? false;
+}
+
 function withGradients(
   known: ReadonlyMap<number, readonly GradientRow[]>,
   rows: readonly GradientRow[],

@@ -8,7 +8,7 @@ import { buildTree } from "@/store/run/tree";
 import { graphModel } from "@/views/graph/graph_model";
 import { decodeExecutions } from "@/wire/decode";
 import { columns, node, snapshot } from "@/wire/fixtures";
-import { HAS_NAN } from "@/wire/types.gen";
+import { HAS_NAN, type Node } from "@/wire/types.gen";
 
 test("the drawing counts as the rest of the page does", () => {
   const nodes = [
@@ -49,4 +49,24 @@ test("the drawing counts as the rest of the page does", () => {
       expect(live.flags[index]).toBe(flagsOf(graph.nodes[id], shown, step));
     });
   }
+});
+
+test("control edges are drawn on request, and where no value passes", () => {
+  const graphOf = (nodes: readonly Node[]) => {
+    const graph = update(undefined, snapshot({ seq: 5, nodes }))?.graph;
+    if (graph === undefined) throw new Error("no graph");
+    return graph;
+  };
+  const ordered = node(3, "c", { control_inputs: [1] });
+  const graph = graphOf([node(1, "a"), node(2, "b", { inputs: [1] }), ordered]);
+  const shown = (control: boolean) => graphModel(graph, undefined, control);
+  const controls = (control: boolean) => shown(control).nodes.map((drawn) => drawn.control?.length);
+  expect(controls(false)).toEqual([undefined, undefined, undefined]);
+  expect(controls(true)).toEqual([0, 0, 1]);
+  // Another picture of the same nodes, and each the same one again.
+  expect(shown(true).structure).not.toBe(shown(false).structure);
+  expect(shown(true).structure).toBe(shown(true).structure);
+  expect(shown(false).structure).toBe(shown(false).structure);
+  const tasks = graphModel(graphOf([node(1, "a"), ordered]));
+  expect(tasks.nodes.at(-1)?.control).toEqual([1]);
 });

@@ -13,8 +13,19 @@ import type { RunGraph } from "@/store/run/run_model";
 import type { Tree } from "@/store/run/tree";
 import { specFields } from "@/wire/spec";
 
-/** Args: tree: That of the graph, for the scopes of nodes and for which of these are alike. */
-export function graphModel(graph: RunGraph, tree?: Pick<Tree, "sections" | "repeats">): GraphModel {
+/**
+ * The graph as it is drawn.
+ *
+ * Args:
+ *   tree: That of the graph, for the scopes of nodes and for which of these are alike.
+ *   control: Whether control edges are drawn. They always are where no value passes.
+ */
+export function graphModel(
+  graph: RunGraph,
+  tree?: Pick<Tree, "sections" | "repeats">,
+  control = false,
+): GraphModel {
+  const ordered = control || !graph.nodes.some((node) => (node?.inputs.length ?? 0) > 0);
   const sections = tree?.sections;
   const nodes: GraphNode[] = [];
   for (const node of graph.nodes) {
@@ -32,7 +43,7 @@ export function graphModel(graph: RunGraph, tree?: Pick<Tree, "sections" | "repe
       outputs: node.outputs,
       detail: detail(node),
       forward: node.forward ?? undefined,
-      control: node.control_inputs,
+      control: ordered ? node.control_inputs : undefined,
     });
   }
   const values = new Map<number, GraphValue>();
@@ -43,7 +54,7 @@ export function graphModel(graph: RunGraph, tree?: Pick<Tree, "sections" | "repe
     nodes,
     values,
     version: graph.version,
-    structure: structureOf(graph, sections),
+    structure: structureOf(graph, sections, ordered),
     repeats: tree && drawnRepeats(tree.repeats, nodes, graph.nodes.length),
   };
 }
@@ -60,12 +71,20 @@ function drawnRepeats(repeats: Repeats, nodes: readonly GraphNode[], ids: number
   };
 }
 
-const divided = new WeakMap<object, object>();
+interface Structures {
+  readonly divided: object;
+  readonly ordered: object;
+  readonly dividedAndOrdered: object;
+}
 
-/** The same object for the same nodes, another one for them in sections. */
-function structureOf({ nodes }: RunGraph, sections: Tree["sections"]): object {
-  if (sections === undefined) return nodes;
-  const known = divided.get(nodes) ?? {};
-  divided.set(nodes, known);
-  return known;
+const structures = new WeakMap<object, Structures>();
+
+/** The same object for the same nodes, another one for them in sections or with control edges. */
+function structureOf({ nodes }: RunGraph, sections: Tree["sections"], ordered: boolean): object {
+  const divided = sections !== undefined;
+  if (!divided && !ordered) return nodes;
+  const known = structures.get(nodes) ?? { divided: {}, ordered: {}, dividedAndOrdered: {} };
+  structures.set(nodes, known);
+  if (!ordered) return known.divided;
+  return divided ? known.dividedAndOrdered : known.ordered;
 }

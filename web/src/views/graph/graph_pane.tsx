@@ -32,7 +32,7 @@ import type { Views } from "@/store/page/views";
 import { offers } from "@/store/run/capabilities";
 import { operationsCounted, operationsOf } from "@/store/run/counts";
 import { graphWith } from "@/store/run/past_values";
-import { earlierStep, ranAfterStep, seenStep } from "@/store/run/run_model";
+import { earlierStep, hasControlEdges, ranAfterStep, seenStep } from "@/store/run/run_model";
 import { Bookmarks } from "@/views/graph/bookmarks";
 import { ChangesChip } from "@/views/graph/changes_chip";
 import { graphModel } from "@/views/graph/graph_model";
@@ -107,6 +107,8 @@ function colouring({ store, ui, overlays }: GraphPaneProps): ColourMode {
 
 export function GraphPane(props: GraphPaneProps): JSX.Element {
   const operations = createMemo(() => operationsOf(props.store.model()?.graph));
+  const graph = createMemo(() => props.store.model()?.graph);
+  const controlled = createMemo(() => hasControlEdges(graph()));
   let host!: HTMLDivElement;
   let strip!: HTMLDivElement;
   const [view, setView] = createSignal<GraphView | undefined>();
@@ -190,6 +192,18 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         </Show>
         <span class="sp" />
         <ChangesChip ui={props.ui} changes={props.changes} after={after()} />
+        <Show when={controlled()}>
+          <button
+            type="button"
+            class="zoom t2"
+            data-testid="control-edges"
+            aria-pressed={props.ui.controlEdges()}
+            title="Lines for an order of nodes without a value passing"
+            onClick={() => props.ui.setControlEdges(!props.ui.controlEdges())}
+          >
+            {props.ui.controlEdges() ? "Hide control edges" : "Control edges"}
+          </button>
+        </Show>
         <span class="t3 small wide">Colour</span>
         <Segmented
           label="Colour by"
@@ -291,7 +305,8 @@ function Feed(
   createEffect(() => view.setChoosing(store.first.choosing()));
   createEffect(() => {
     const graph = model();
-    if (graph !== undefined) view.setGraph(graphModel(graph, store.tree()));
+    if (graph !== undefined)
+      view.setGraph(graphModel(graph, store.tree(), props.ui.controlEdges()));
     else view.setGraph({ nodes: [], values: new Map(), version: 0 });
   });
   createEffect(() => view.setExpanded(store.folds().open));
