@@ -1,5 +1,12 @@
 import { expect, test } from "vitest";
-import { observedWords, sharesWords, timeWords, unsummed, withoutPlace } from "@/store/run/summary";
+import {
+  neverRan,
+  observedWords,
+  sharesWords,
+  timeWords,
+  unsummed,
+  withoutPlace,
+} from "@/store/run/summary";
 
 test("an error does not say twice where it was raised", () => {
   const place = { file: "/home/a/vae.py", line: 33 };
@@ -42,5 +49,15 @@ test("what is slow says of which steps, where some were left out", () => {
   );
   expect(observedWords({ steps: 1276, steps_left_out: 257 })).toBe(
     "In 1,019 observed steps of 1,276, and outside of steps.",
+  );
+});
+
+test("a graph file is no run", () => {
+  const summary = { operations: 0, nodes: 3, outcome: "finished" } as const;
+  expect(neverRan({ run: { level: "graph" }, summary })).toBe(true);
+  expect(neverRan({ run: { level: "timing" }, summary })).toBe(false);
+  expect(neverRan({ run: { level: "graph" }, summary: { ...summary, nodes: 0 } })).toBe(false);
+  expect(neverRan({ run: { level: "graph" }, summary: { ...summary, outcome: "killed" } })).toBe(
+    false,
   );
 });

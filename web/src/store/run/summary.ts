@@ -30,6 +30,22 @@ export function withoutPlace(
   return place == null ? error : error.replace(` (${place.file}:${place.line})`, "");
 }
 
+/** Whether this is a graph that was not run, as that of a graph file. */
+export function neverRan({
+  run,
+  summary,
+}: {
+  readonly run: Pick<RunSummary["run"], "level">;
+  readonly summary: Pick<Summary, "operations" | "nodes" | "outcome">;
+}): boolean {
+  const { operations, nodes, outcome } = summary;
+  return run.level === "graph" && operations === 0 && nodes > 0 && outcome === "finished";
+}
+
+/** What is known of such a graph. */
+export const NEVER_RAN =
+  "The structure of the graph. It was not run: there are no values or times.";
+
 /** The components of the run time, and what is excluded. */
 export function timeWords(sum: Pick<Summary, "time" | "before_ns" | "after_ns">): string {
   const { time, before_ns: before, after_ns: after } = sum;

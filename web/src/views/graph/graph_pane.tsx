@@ -195,13 +195,13 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         <Show when={controlled()}>
           <button
             type="button"
-            class="zoom t2"
+            class="control-edges t2"
             data-testid="control-edges"
             aria-pressed={props.ui.controlEdges()}
             title="Lines for an order of nodes without a value passing"
             onClick={() => props.ui.setControlEdges(!props.ui.controlEdges())}
           >
-            {props.ui.controlEdges() ? "Hide control edges" : "Control edges"}
+            Control edges
           </button>
         </Show>
         <span class="t3 small wide">Colour</span>

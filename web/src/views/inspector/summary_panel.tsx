@@ -21,6 +21,8 @@ import type { Item } from "@/store/page/url";
 import { offers } from "@/store/run/capabilities";
 import { costWords, nothingWords, reasonWords, keptWords as whatIsKept } from "@/store/run/keeping";
 import {
+  NEVER_RAN,
+  neverRan,
   observedWords,
   type Summing,
   sharesWords,
@@ -70,8 +72,10 @@ export function SummaryPanel(props: SummaryPanelProps): JSX.Element {
 function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.Element {
   const sum = () => props.whole.summary;
   const args = () => argumentsOf(props.whole.run);
+  const unrun = () => neverRan(props.whole);
   const kept = (): readonly string[] => {
     const model = props.store.model();
+    if (unrun()) return [NEVER_RAN];
     if (sum().operations === 0 && !model?.keeping?.unwritten) return [`${nothingWords(false)}.`];
     if (model?.keeping === undefined) return keptWords(sum().kept, props.whole.run.level);
     // What a program said of it by itself, with the reasons.
@@ -93,7 +97,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
             class={`lamp ${outcomeTone(sum().outcome, sum().broken_loss)}`}
             aria-hidden="true"
           />
-          <h2 data-testid="summary-outcome">{outcomeTitle(sum())}</h2>
+          <h2 data-testid="summary-outcome">{unrun() ? "Graph" : outcomeTitle(sum())}</h2>
           <span class="sp" />
           <Show when={props.store.selection() !== undefined}>
             <IconButton
@@ -130,14 +134,20 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
         {(advice) => <AdviceCard advice={advice()} />}
       </Show>
       <dl class="sum-facts">
-        <Fact title="Run time" value={formatDuration(sum().time.ran_ns)} />
-        <Fact title="Steps" value={formatCount(sum().steps)} />
+        <Show when={!unrun()}>
+          <Fact title="Run time" value={formatDuration(sum().time.ran_ns)} />
+          <Fact title="Steps" value={formatCount(sum().steps)} />
+        </Show>
         <Fact title="Operations" value={formatCount(sum().nodes)} />
-        <Fact title="Executions" value={formatCount(sum().operations)} />
+        <Show when={!unrun()}>
+          <Fact title="Executions" value={formatCount(sum().operations)} />
+        </Show>
       </dl>
-      <p class="sum-note" data-testid="summary-time">
-        {timeWords(sum())}
-      </p>
+      <Show when={!unrun()}>
+        <p class="sum-note" data-testid="summary-time">
+          {timeWords(sum())}
+        </p>
+      </Show>
       <Show
         when={sum().shares.length > 0}
         fallback={<Share within={sum().operations_ns} wall={sum().time.ran_ns} />}
@@ -156,7 +166,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
           </For>
         </section>
       </Show>
-      <section class="sec">
+      <section class="sec" hidden={unrun()}>
         <h3 class="h">
           <span class="lab">What went wrong first</span>
         </h3>
