@@ -89,9 +89,10 @@ export function VirtualList<T>(props: {
       class={`vlist ${props.class ?? ""}`}
       {...props.attrs}
       onScroll={() => {
-        setTop(host.scrollTop);
-        const rest = host.scrollHeight - host.clientHeight - host.scrollTop;
-        props.onScrolled?.(rest < props.rowHeight * 1.5);
+        // Read before the rows change: afterwards, the browser would lay out the page for it.
+        const { scrollTop, scrollHeight, clientHeight } = host;
+        setTop(scrollTop);
+        props.onScrolled?.(scrollHeight - clientHeight - scrollTop < props.rowHeight * 1.5);
       }}
       onKeyDown={(event) => props.onKeyDown?.(event)}
     >

@@ -156,22 +156,22 @@ export function visibleRows(
   matches?: ReadonlySet<number>,
 ): readonly Row[] {
   const rows: Row[] = [];
-  const holds = matches === undefined ? undefined : holders(tree, matches);
   const visit = (scope: ScopeEntry, depth: number): void => {
     for (const entry of scope.children) {
       if (entry.kind === "node") {
-        if (matches !== undefined && !matches.has(entry.id)) continue;
-        rows.push({ entry, depth, open: false, label: printable(leafName(entry.path)) });
+        if (matches === undefined || matches.has(entry.id)) rows.push(rowOf(entry, depth, false));
+      } else if (matches !== undefined) {
+        rows.push(rowOf(entry, depth, true));
+        const before = rows.length;
+        visit(entry, depth + 1);
+        if (rows.length === before) rows.pop();
       } else {
-        if (holds !== undefined && !holds.has(entry.path)) continue;
         const { stack } = entry;
-        // Of a stack that shows one scope, only that has a row.
-        const only = stack && holds === undefined ? shownMember(open, stack) : undefined;
         const isOpen =
-          holds !== undefined ||
-          (stack === undefined ? open.has(entry.path) : stackState(open, stack) !== "folded");
-        const label = printable(stack?.name ?? leafName(entry.path));
-        rows.push({ entry, depth, open: isOpen, label });
+          stack === undefined ? open.has(entry.path) : stackState(open, stack) !== "folded";
+        rows.push(rowOf(entry, depth, isOpen));
+        // Of a stack that shows one scope, only that has a row.
+        const only = stack && shownMember(open, stack);
         if (only !== undefined) {
           visit(
             { ...entry, children: entry.children.filter(({ path }) => path === only) },
@@ -185,12 +185,17 @@ export function visibleRows(
   return rows;
 }
 
-function holders(tree: Tree, matches: ReadonlySet<number>): ReadonlySet<string> {
-  const paths = new Set<string>();
-  for (const scope of tree.scopes.values()) {
-    if (scope.members.some((id) => matches.has(id))) paths.add(scope.path);
-  }
-  return paths;
+function rowOf(entry: TreeEntry, depth: number, open: boolean): Row {
+  return {
+    entry,
+    depth,
+    open,
+    // Of thousands of rows, a few are seen.
+    get label() {
+      const stack = entry.kind === "scope" ? entry.stack : undefined;
+      return printable(stack?.name ?? leafName(entry.path));
+    },
+  };
 }
 
 /** Scopes open at first: breadth first, as long as at most `limit` rows are visible. */
