@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
@@ -138,6 +138,9 @@ class Reader:
 class Run:
     """One run and its followers.
 
+    Args:
+        pages: The pages that are open now, whichever run they show; the caller keeps it current.
+
     Attributes:
         info: As shown in lists; replaced as a whole.
         committed: The seq up to which the recording may be read.
@@ -153,7 +156,7 @@ class Run:
         held: A live value fetched while the program is stopped: value id, seq, array.
     """
 
-    def __init__(self, info: RunInfo) -> None:
+    def __init__(self, info: RunInfo, pages: Set[RunObserver] = frozenset()) -> None:
         self.info = info
         self.committed = 0
         self.session: SessionInfo | None = None
@@ -168,6 +171,9 @@ class Run:
         self.times = StepTimes()
         self.held: tuple[int, int, Array] | None = None
         self._followers: set[RunObserver] = set()
+        self._pages = pages
+        self._ever_followed = False
+        self._told_controllers = -1
         self._whole = asyncio.Event()  # set: no elements are owed
         self._whole.set()
         self._vouched: Key | None = None
@@ -180,24 +186,45 @@ class Run:
         return self.info.state != "live" and bool(self.info.recording)
 
     @property
-    def followers(self) -> int:
-        """The number of browsers that follow the run."""
+    def stopped(self) -> bool:
+        """Whether its program is connected and stopped."""
+        return (
+            self.peer is not None and self.session is not None and self.session.phase == "stopped"
+        )
+
+    @property
+    def _controllers(self) -> int:
+        """The number of pages that the program stops for.
+
+        A stop is also held by pages that show something else: their users were told of it, and
+        come back. One that nobody has seen waits for the first page by the program's own rules.
+        """
+        if self.stopped and self._ever_followed:
+            return len(self._followers | self._pages)
         return len(self._followers)
 
     def add(self, follower: RunObserver) -> None:
         """Add a follower; the program is informed."""
         self._followers.add(follower)
-        self._tell_count()
+        self._ever_followed = True
+        self.tell_controllers()
 
     def remove(self, follower: RunObserver) -> None:
         """Remove a follower."""
-        if follower in self._followers:
-            self._followers.discard(follower)
-            self._tell_count()
+        self._followers.discard(follower)
+        self.tell_controllers()
 
-    def _tell_count(self) -> None:
-        if self.peer is not None:
-            self.peer.attend(len(self._followers))
+    def join(self, peer: Peer) -> None:
+        """Note the connection of the run's program."""
+        self.peer = peer
+        self._told_controllers = -1
+
+    def tell_controllers(self) -> None:
+        """Tell the program how many pages it has, if that changed."""
+        count = self._controllers
+        if self.peer is not None and count != self._told_controllers:
+            self._told_controllers = count
+            self.peer.attend(count)
 
     def commit(self, seq: int, *, owes: bool = False) -> None:
         """Allow the recording to be read up to ``seq``; if it ``owes``, except for some
@@ -226,9 +253,14 @@ class Run:
 
     def update(self, session: SessionInfo) -> None:
         """Note a new state of the debugger."""
+        was_stopped = self.stopped
         self.session = session
         self.held = None
         self._wake(urgent=True)
+        if self.stopped != was_stopped:
+            self.tell_controllers()
+            for page in self._pages - self._followers:
+                page.wake(urgent=False)
 
     def change(self, info: RunInfo) -> None:
         """Note that the run ended, was lost or came back."""
@@ -361,6 +393,7 @@ class Runs:
     def __init__(self) -> None:
         self._runs: dict[str, Run] = {}
         self._watchers: set[RunObserver] = set()
+        self._pages: set[RunObserver] = set()
         self.version = 0
 
     @property
@@ -409,7 +442,7 @@ class Runs:
             raise UsageError("a run id must be 16 hexadecimal digits")
         run = self._runs.get(info.id)
         if run is None:
-            run = self._runs[info.id] = Run(info)
+            run = self._runs[info.id] = Run(info, self._pages)
             self.changed()
         return run
 
@@ -442,6 +475,20 @@ class Runs:
     def unwatch(self, watcher: RunObserver) -> None:
         """Unregister a watcher."""
         self._watchers.discard(watcher)
+
+    def attend(self, page: RunObserver) -> None:
+        """Note that a page is open and answers."""
+        self._pages.add(page)
+        self._tell_controllers()
+
+    def leave(self, page: RunObserver) -> None:
+        """Note that a page is gone or no longer answers."""
+        self._pages.discard(page)
+        self._tell_controllers()
+
+    def _tell_controllers(self) -> None:
+        for run in self._runs.values():
+            run.tell_controllers()
 
     def changed(self) -> None:
         """Announce that the list has changed."""

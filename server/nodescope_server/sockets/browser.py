@@ -145,6 +145,7 @@ class _Browser:
         self._gone = asyncio.Event()
         self._code = NORMAL
         self._runs_version = runs.version
+        self._stopped_elsewhere: tuple[wire.StoppedRun, ...] = ()
         self._client = ""
         self._heard = 0.0
         self._silent = False
@@ -178,6 +179,7 @@ class _Browser:
                 self._runs.watch(self)
                 parts = [self._pump(), self._listen(), self._watch_gone()]
                 if self._client == PAGE:
+                    self._runs.attend(self)
                     parts.append(self._beat())
                 await first_of(*parts)
         except TimeoutError:
@@ -186,6 +188,7 @@ class _Browser:
             pass
         finally:
             self._runs.unwatch(self)
+            self._runs.leave(self)
             for subscription in self._subscriptions.values():
                 subscription.run.remove(self)
             for task in self._tasks:
@@ -203,6 +206,7 @@ class _Browser:
         while (quiet := loop.time() - self._heard) < GONE_S:
             if quiet >= SILENT_S and not self._silent:
                 self._silent = True
+                self._runs.leave(self)
                 for subscription in self._subscriptions.values():
                     subscription.run.remove(self)
             await self._send(beat)
@@ -212,6 +216,7 @@ class _Browser:
         self._heard = asyncio.get_running_loop().time()
         if self._silent:
             self._silent = False
+            self._runs.attend(self)
             for subscription in self._subscriptions.values():
                 subscription.run.add(self)
             self.wake(urgent=True)
@@ -302,7 +307,9 @@ class _Browser:
             await self._answer(request.id, body)
         except GoneError:
             return
-        if isinstance(request.body, wire.Subscribe) and isinstance(body, wire.Done):
+        if isinstance(request.body, wire.Subscribe | wire.Unsubscribe) and isinstance(
+            body, wire.Done
+        ):
             self.wake(urgent=True)
 
     async def _perform(self, body: wire.RequestBody) -> wire.ResponseBody:
@@ -394,12 +401,25 @@ class _Browser:
                 await self._send(encode(wire.RunsChanged(self._runs.infos())))
             for subscription in list(self._subscriptions.values()):
                 await self._push(subscription)
+            await self._push_stopped_elsewhere()
             # News within the interval goes into one message, unless a user is waiting for it.
             try:
                 async with asyncio.timeout_at(loop.time() + PUSH_INTERVAL_S):
                     await self._urgent.wait()
             except TimeoutError:
                 pass
+
+    async def _push_stopped_elsewhere(self) -> None:
+        """Tell which programs are stopped that the page does not follow, if that changed."""
+        stopped = tuple(
+            wire.StoppedRun(run.info.id, run.info.name, run.session.stop.node_name)
+            for run in self._runs.all()
+            if run.stopped and run.info.id not in self._subscriptions
+            and run.session is not None and run.session.stop is not None
+        )  # fmt: skip
+        if stopped != self._stopped_elsewhere:
+            self._stopped_elsewhere = stopped
+            await self._send(encode(wire.StoppedElsewhere(stopped)))
 
     async def _push(self, subscription: _Subscription) -> None:
         """Bring one subscription up to date: records, then the session, then the run's state."""

@@ -103,10 +103,10 @@ class Link:
         # The newer connection of a run wins: the older may be half dead.
         if run.peer is not None:
             run.peer.close()
-        run.peer = peer
+        run.join(peer)
         run.vouch()
         peer.tell(messages.Welcome(__version__))
-        peer.attend(run.followers)
+        run.tell_controllers()
         # A restarted server finds earlier records in the file.
         await _catch_up(run)
         run.change(msgspec.structs.replace(hello.run, state="live"))

@@ -475,9 +475,23 @@ class RunChanged(msgspec.Struct, frozen=True, tag="run"):
     run: RunInfo
 
 
+class StoppedRun(msgspec.Struct, frozen=True):
+    """A run whose program is stopped, and the name of the node at which it is."""
+
+    run: str
+    name: str
+    node: str
+
+
+class StoppedElsewhere(msgspec.Struct, frozen=True, tag="stopped_elsewhere"):
+    """The stopped programs of this server that the page does not follow, whenever they change."""
+
+    runs: tuple[StoppedRun, ...]
+
+
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     """Asks the page whether it is responsive; it answers `Alive` at once."""
 
 
-Push = RunsChanged | Snapshot | Records | SessionChanged | RunChanged
+Push = RunsChanged | StoppedElsewhere | Snapshot | Records | SessionChanged | RunChanged
 ServerMessage = Response | Heartbeat | Push

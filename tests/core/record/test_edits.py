@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope.debug.gate.gate import Gate
 from nodescope.events import LEVELS, Level
 from nodescope.protocol import Command, Continue, SetValue, Stop
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
+from nodescope.record.step_times.step_rows import PARTS, Stretch
+from nodescope.record.step_times.step_times import StepTimes
 from tests.core.debug.debugged import debugged
 
 
@@ -43,6 +46,36 @@ def test_a_value_is_what_it_was_and_what_it_became(tmp_path: Path, level: Level)
             assert (before.seq, before.summary.max) == (edit.at_seq, 1.0)
             assert after.step == 3
             assert after.summary.max == 1.0
+
+
+def test_the_time_held_before_an_edit_is_known_with_it(tmp_path: Path) -> None:
+    """A page reads the recording at the stop: what was held is not the program's own time."""
+    recorder = Recorder(tmp_path / "r.nscope")
+    held_ns = 5_000_000_000
+    steps: list[Stretch | None] = []
+
+    def then(stop: Stop, gate: Gate) -> Command:
+        gate._bus.origin_ns -= held_ns  # five seconds later
+        (value,) = gate._catalog.nodes[stop.node].outputs
+        gate.command(SetValue(value, "set", 7.0, "0"))
+        assert recorder.flush()
+        times = StepTimes()
+        with Recording.open(tmp_path / "r.nscope") as recording:
+            times.update(recording)
+            steps.append(times.of(stop.step))
+        return Continue()
+
+    with debugged("op:exp", then=then, first=recorder):
+        ns.step()
+        np.exp(ns.tensor(np.zeros(2)))
+    recorder.close()
+    (step,) = steps
+    assert step is not None
+    assert step.parts[PARTS.index("held")] >= held_ns
+    assert step.duration_ns < held_ns
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        kinds = [row.kind for row in recording.host(0, 2 * held_ns, 99)]
+    assert kinds.count("held") == 2  # until the edit, and until the program continued
 
 
 def ns_step() -> int:

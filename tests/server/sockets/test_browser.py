@@ -337,6 +337,54 @@ def test_a_frozen_page_holds_no_program(
     page.close()
 
 
+def test_a_stop_is_held_by_a_page_that_shows_another_run(
+    live: Live, new_program: NewProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that page is told which program waits; when all pages are gone, nobody holds it."""
+    monkeypatch.setattr(browser, "SILENT_S", WAIT_S)
+    stopping, other = new_program(1), new_program(2)
+    assert attended(stopping) == 0
+    page = Page(live, client="page")
+    page.subscribe(stopping.run.id)
+    assert attended(stopping) == 1
+    node = stopping.define()
+    stopping.execute(node)
+    stopping.stop_at(node, stopping.commit())
+    page.wait(wire.SessionChanged)
+    assert page.ask(wire.Unsubscribe(stopping.run.id)) == wire.Done()
+    told = page.wait(wire.StoppedElsewhere)
+    assert told.runs == (wire.StoppedRun(stopping.run.id, "train_1.py", node.name),)
+    page.subscribe(other.run.id)
+
+    # Another page comes and goes: had the first one not counted, the program would have heard 0.
+    second = Page(live, client="page")
+    assert attended(stopping) == 2
+    second.close()
+    assert attended(stopping) == 1
+
+    stopping.update(protocol.SessionInfo("running", stopping.version + 1))
+    assert page.wait(wire.StoppedElsewhere).runs == ()
+    assert attended(stopping) == 0  # a running program is only attended by who shows it
+    page.close()
+
+
+def test_a_stop_that_no_page_has_seen_waits_for_its_own_page(
+    live: Live, new_program: NewProgram
+) -> None:
+    stopping, other = new_program(1), new_program(2)
+    page = Page(live, client="page")
+    page.subscribe(other.run.id)
+    node = stopping.define()
+    stopping.execute(node)
+    stopping.stop_at(node, stopping.commit())
+    assert page.wait(wire.StoppedElsewhere).runs[0].run == stopping.run.id
+    assert attended(stopping) == 0
+    page.subscribe(stopping.run.id)
+    assert attended(stopping) == 1
+    assert page.wait(wire.StoppedElsewhere).runs == ()
+    page.close()
+
+
 def test_a_page_that_stays_frozen_gives_up_its_place(
     live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ import { WhatIf } from "@/views/what_if";
 import { Splitter, type Tab, Tabs } from "@/widgets/controls";
 import { Icon, IconButton } from "@/widgets/icon";
 import { Logo } from "@/widgets/logo";
+import { StoppedElsewhere } from "@/widgets/stopped_elsewhere";
 
 export interface AppProps {
   readonly store: Store;
@@ -289,6 +290,7 @@ export function App(props: AppProps): JSX.Element {
         <LostRun store={store} />
         <RecordingTrouble store={store} />
         <NewRunOffer newRun={newRun} />
+        <StoppedElsewhere store={store} openRun={(run) => store.openRun(run)} />
       </div>
       <header class="top">
         <button

@@ -13,7 +13,13 @@ import { throttled } from "@/store/page/throttled";
 import { operationsCounted } from "@/store/run/counts";
 import { leftOutWords } from "@/store/run/keeping";
 import { progressOf } from "@/store/run/progress";
-import { ranAfterStep, seenStep, standsAfter, stepShown } from "@/store/run/run_model";
+import {
+  lastObserved,
+  ranAfterStep,
+  seenStep,
+  standsAfter,
+  stepShown,
+} from "@/store/run/run_model";
 
 interface Words {
   readonly text: string;
@@ -84,11 +90,12 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     props.store.cursor();
     return standsAfter(props.store);
   });
-  /** For an unobserved step, no operations are known. */
+  /** For an unobserved step, no operations are known, except for one that raised. */
   const observed = createMemo(() => {
     beat();
     props.store.cursor();
-    return seenStep(props.store) === stepShown(props.store);
+    const step = stepShown(props.store);
+    return lastObserved(props.store.model()?.steps ?? [], step) === step;
   });
   /** What ran after that step, as an evaluation does, is observed all the same. */
   const beyond = createMemo(() => {
@@ -97,13 +104,18 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     return !observed() && after() && ranAfterStep(props.store);
   });
   const unobserved = () => !observed() && !beyond();
+  const running = () => {
+    const { store } = props;
+    const live = store.model()?.info.state === "live" && store.stop() === undefined;
+    return live && store.cursor().kind === "live";
+  };
+  /** Unobserved steps have none; while the program runs, where they pass by, its place is kept. */
+  const counted = () => (observed() || (running() && !beyond()) ? progress() : undefined);
   /** Why; while the program runs, steps come and go, and there is no time to read it. */
   const because = createMemo(() => {
     beat();
-    const { store } = props;
-    const running = store.model()?.info.state === "live" && store.stop() === undefined;
-    if (!unobserved() || (running && store.cursor().kind === "live")) return "";
-    return leftOutWords(store.model()?.governed);
+    if (!unobserved() || running()) return "";
+    return leftOutWords(props.store.model()?.governed);
   });
   const phase = createMemo(() => {
     beat();
@@ -139,7 +151,7 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
             <span class="v">{formatCount(stepShown(props.store))}</span>
           </span>
         </Show>
-        <Show when={beyond() ? undefined : progress()}>
+        <Show when={counted()}>
           {(now) => (
             <span class="lcd-part" title={`Ran in this step, of ${operationsCounted(now().total)}`}>
               <span class="k">op</span>{" "}
@@ -147,7 +159,7 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
             </span>
           )}
         </Show>
-        <Show when={beyond() ? undefined : progress()}>
+        <Show when={counted()}>
           {(now) => <span class="v t3 lcd-total"> / {formatCount(now().total)}</span>}
         </Show>
         <Show when={phase()}>

@@ -1498,6 +1498,19 @@ export interface RunsChanged {
   readonly runs: readonly RunInfo[];
 }
 
+/** The stopped programs of this server that the page does not follow, whenever they change. */
+export interface StoppedElsewhere {
+  readonly type: "stopped_elsewhere";
+  readonly runs: readonly StoppedRun[];
+}
+
+/** A run whose program is stopped, and the name of the node at which it is. */
+export interface StoppedRun {
+  readonly run: string;
+  readonly name: string;
+  readonly node: string;
+}
+
 /**
  * Everything that a page needs to show a run at `seq`; replaces earlier data.
  *
@@ -2773,12 +2786,19 @@ export type ResponseBody =
   | StepTimes
   | Failed;
 
-export type Push = RunsChanged | Snapshot | Records | SessionChanged | RunChanged;
+export type Push =
+  | RunsChanged
+  | StoppedElsewhere
+  | Snapshot
+  | Records
+  | SessionChanged
+  | RunChanged;
 
 export type ServerMessage =
   | Response
   | Heartbeat
   | RunsChanged
+  | StoppedElsewhere
   | Snapshot
   | Records
   | SessionChanged

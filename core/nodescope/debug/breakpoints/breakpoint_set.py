@@ -110,9 +110,8 @@ def mark_verified(statuses: Statuses, nodes: tuple[Node, ...]) -> Statuses:
     if not fresh:
         return statuses
     return tuple(
-        msgspec.structs.replace(
-            status, verified=True, message="" if status.breakpoint.enabled else status.message
-        )
+        # The message was that there is no such node: nothing disables one that was never reached.
+        msgspec.structs.replace(status, verified=True, message="")
         if status.breakpoint.id in fresh
         else status
         for status in statuses
@@ -129,7 +128,8 @@ def mark_compiled(statuses: Statuses, became: tuple[Became, ...]) -> Statuses:
         msgspec.structs.replace(
             status, verified=status.verified or catalog.matches(status.breakpoint), message=message
         )
-        if status.breakpoint.enabled and (message := catalog.fate(status.breakpoint))
+        if (status.breakpoint.enabled or not status.verified)
+        and (message := catalog.fate(status.breakpoint))
         else status
         for status in statuses
     )

@@ -34,6 +34,7 @@ from nodescope.debug.edits.apply import describe_edit, edited, unaffected
 from nodescope.debug.gate.command_check import check_command
 from nodescope.debug.gate.evaluation import Reached, hits_of, judge, passes
 from nodescope.debug.gate.interruptible_lock import InterruptibleLock
+from nodescope.debug.gate.open_hold import OpenHold
 from nodescope.debug.gate.python_stack import user_stack
 from nodescope.debug.gate.stopped_values import StoppedValues, subject_of, values_at
 from nodescope.debug.session.state import (
@@ -108,6 +109,8 @@ from nodescope.thread_frames import thread_frames
 
 # The longest that a waiting thread sleeps before it checks the clock again.
 TICK_S: Final = 0.25
+# Held time is told with lines that are logged meanwhile, but not in smaller parts.
+_HELD_PARTS_NS: Final = 100_000_000
 
 
 class Gate:
@@ -159,6 +162,7 @@ class Gate:
         self._committing = False
         self._settled = False
         self._live = StoppedValues()
+        self._open_hold: OpenHold | None = None
         self._held_nodes: dict[int, Node] = {}  # the nodes at which threads are held now
         # The last (scope, step) of each thread, while scope breakpoints are armed.
         self._places: dict[int, tuple[str, int]] = {}
@@ -217,6 +221,8 @@ class Gate:
             ended = isinstance(event, RunFinished)
             if ended or not self._settled:
                 self._take(partial(self._settle, ended))
+        elif kind is Logged and self._open_hold is not None:
+            self._open_hold.tell(_HELD_PARTS_NS)  # by another thread
 
     def block_level(self) -> Level | None:
         """See `Bus.block_level`: executions are nothing to it while nothing may stop at them."""
@@ -356,7 +362,7 @@ class Gate:
 
     def _hold(self, event: Reached | Raised) -> None:
         live = self._live = values_at(event)
-        began = self._bus.now_ns()
+        hold = self._open_hold = OpenHold(self._bus, event.thread, getattr(event, "step", 0))
         try:
             stack = event.stack if isinstance(event, Raised) else user_stack()
             self._flush()
@@ -368,7 +374,9 @@ class Gate:
         finally:
             if self._live is live:  # another thread may have stopped by now
                 self._live = StoppedValues()
-            self._tell_held(event, "held", began)
+            if self._open_hold is hold:
+                self._open_hold = None
+            hold.tell()
 
     def _let_go(self, thread: int) -> None:
         """End the stop of a thread that is interrupted, or that cannot be held."""
@@ -378,14 +386,6 @@ class Gate:
                 self._committing = False
                 self._bus.edits.pop(thread, None)  # it does not continue from there
                 self._give(Interrupted())
-
-    def _tell_held(self, event: Reached | Raised, kind: HostKind, began: int) -> None:
-        """Emit how long a thread was held, which does not count as the program's own time."""
-        step = getattr(event, "step", 0)
-        ended = self._bus.now_ns()
-        if kind == "held":
-            self._bus.held_ns += ended - began
-        self._bus.emit(HostSpan(kind, event.thread, step, began, ended))
 
     def _wait(
         self, event: Reached | Raised, host_kind: HostKind | Literal[""] = "held_along"
@@ -410,7 +410,8 @@ class Gate:
         finally:
             self._held_nodes.pop(thread, None)
             if host_kind:
-                self._tell_held(event, host_kind, began)
+                span = (event.thread, getattr(event, "step", 0), began, self._bus.now_ns())
+                self._bus.emit(HostSpan(host_kind, *span))
         self._say()
 
     def _extend(self, event: GraphExtended) -> None:
@@ -450,6 +451,8 @@ class Gate:
                 held_scopes = {thread: node.scope for thread, node in self.held_nodes().items()}
                 self._give(Commanded(command, self._catalog, held_scopes))
         if event is not None:
+            if (hold := self._open_hold) is not None:
+                hold.tell()
             self._bus.emit(event)
         self._say()
 

@@ -265,6 +265,17 @@ def test_unknown_targets_stay_armed_and_are_verified_later():
     playbook.run(late).expect(stopped("breakpoint", late))
 
 
+def test_a_breakpoint_that_is_switched_off_is_verified_all_the_same():
+    playbook = play(session()).give(breakpoints(MEAN.name, nodes=()))
+    playbook.give(GraphSettled(Catalog((MATMUL,))))
+    off = msgspec.structs.replace(playbook.state.breakpoints[0].breakpoint, enabled=False)
+    playbook.give(breakpoints(off, nodes=(MATMUL,)))
+    assert "no node" in playbook.state.breakpoints[0].message
+    playbook.give(GraphKnown((MEAN,)))
+    assert playbook.state.breakpoints[0].verified
+    assert playbook.state.breakpoints[0].message == ""
+
+
 @pytest.mark.parametrize(
     ("wanted", "error"),
     [

@@ -2,6 +2,7 @@ import { createRoot } from "solid-js";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Requests, Store } from "@/store/page/store";
 import { readAddress } from "@/store/page/url";
+import { earlierStep, seenStep } from "@/store/run/run_model";
 import { columns, node, RUN, records, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
 import { FAILED, type RequestBody, type ResponseBody } from "@/wire/types.gen";
 
@@ -50,6 +51,14 @@ describe("runs", () => {
     expect(requests.map((body) => body.type)).toEqual(["subscribe", "unsubscribe", "subscribe"]);
     store.receive([records({ seq: 9 })]);
     expect(store.model()).toBeUndefined();
+  });
+
+  test("a stopped program that is not shown is told, until it continues", () => {
+    const elsewhere = { run: "fedcba9876543210", name: "train.py", node: "loss/mean" };
+    store.receive([{ type: "stopped_elsewhere", runs: [elsewhere] }]);
+    expect(store.stoppedElsewhere()).toEqual([elsewhere]);
+    store.receive([{ type: "stopped_elsewhere", runs: [] }]);
+    expect(store.stoppedElsewhere()).toEqual([]);
   });
 
   test("after a lost connection it is followed from its last seq", () => {
@@ -319,6 +328,30 @@ describe("an error that ended the program", () => {
     store.receive([snapshot({ nodes: NODES })]);
     store.receive(failed({ state: "finished" }));
     expect(store.selection()).toEqual({ kind: "node", id: 3 });
+  });
+
+  test("is that of the last operation: leaves are written once more at the end", () => {
+    const leaf = node(4, "net/weight", { op: "parameter", family: "leaf", role: "parameter" });
+    const executions = columns([
+      { seq: 5, node: 2, step: 1 },
+      { seq: 12, node: 3, step: 2, flags: FAILED },
+      { seq: 14, node: 4, step: 2 },
+    ]);
+    const steps = [1, 2].map((step) => ({
+      step,
+      start_seq: step === 1 ? 1 : 9,
+      start_ns: step,
+      end_seq: step === 1 ? 8 : 13,
+      end_ns: step + 1,
+      observed: step === 1,
+    }));
+    const run = runInfo({ state: "finished", status: 1, error: "ShapeError: no" });
+    store.receive([snapshot({ run, seq: 14, nodes: [...NODES, leaf], steps, executions })]);
+    expect(store.failure()).toBe(3);
+    expect(store.selection()).toEqual({ kind: "node", id: 3 });
+    // That step was not observed otherwise: what ran in an earlier one did not run in this one.
+    expect(seenStep(store)).toBe(2);
+    expect(earlierStep(store)).toBeUndefined();
   });
 
   test("does not take away what was chosen", () => {

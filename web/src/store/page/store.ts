@@ -28,7 +28,7 @@ import { withoutFalseTimes } from "@/store/run/capabilities";
 import { ExecutionRing, NodeColumns } from "@/store/run/columns";
 import type { Cursor, Reached } from "@/store/run/cursor";
 import { type PastValues, reshapedValues } from "@/store/run/past_values";
-import { type RunModel, update, withStepsAround } from "@/store/run/run_model";
+import { failedLast, type RunModel, update, withStepsAround } from "@/store/run/run_model";
 import { buildTree, type Tree } from "@/store/run/tree";
 import { decodeExecutions } from "@/wire/decode";
 import type { Link, Wire } from "@/wire/socket";
@@ -36,11 +36,11 @@ import { inWords, RequestError } from "@/wire/socket";
 import {
   type Breakpoint,
   type Command,
-  FAILED,
   type Push,
   type RunInfo,
   type SessionInfo,
   type Stop,
+  type StoppedRun,
   type WatchStatus,
 } from "@/wire/types.gen";
 
@@ -76,6 +76,9 @@ export class Store {
   readonly past = new NodeColumns();
   readonly ring = new ExecutionRing();
 
+  private readonly elsewhere = createSignal<readonly StoppedRun[]>([]);
+  /** Stopped programs of this server other than the one shown; this page holds them too. */
+  readonly stoppedElsewhere: Accessor<readonly StoppedRun[]> = this.elsewhere[0];
   private readonly set: {
     link(link: Link): void;
     runs(runs: readonly RunInfo[]): void;
@@ -196,10 +199,9 @@ export class Store {
       let model = before;
       let rows = false;
       for (const push of pushes) {
-        if (push.type === "runs") {
-          this.runsChanged(push.runs);
-          continue;
-        }
+        if (push.type === "runs") this.runsChanged(push.runs);
+        if (push.type === "stopped_elsewhere") this.elsewhere[1](push.runs);
+        if (push.type === "runs" || push.type === "stopped_elsewhere") continue;
         const run = push.type === "snapshot" || push.type === "run" ? push.run.id : push.run;
         if (push.type === "run") {
           this.set.runs(this.runs().map((other) => (other.id === run ? push.run : other)));
@@ -316,8 +318,7 @@ export class Store {
     this.tick();
     const info = this.model()?.info;
     if (info === undefined || info.state === "live" || this.cursor().kind !== "live") return 0;
-    const { lastNode, flags } = this.live;
-    return info.error !== "" && ((flags[lastNode] ?? 0) & FAILED) !== 0 ? lastNode : 0;
+    return info.error === "" ? 0 : failedLast(this.model(), this.live);
   }
 
   /** The node whose error stopped the program here, or ended it; 0 if none did. */

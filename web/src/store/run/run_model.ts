@@ -11,22 +11,23 @@ import type { NodeColumns } from "@/store/run/columns";
 import { type GraphHistory, NO_HISTORY, withDefinitions } from "@/store/run/graph_history";
 import { nodesIn, valuesIn } from "@/wire/graph_columns";
 import { isLeaf } from "@/wire/roles";
-import type {
-  Dropped,
-  Governed,
-  GradientRow,
-  Keeping,
-  LogRow,
-  Node,
-  ProducedValue,
-  Records,
-  RunChanged,
-  RunInfo,
-  SessionChanged,
-  SessionInfo,
-  Snapshot,
-  StepRow,
-  Stop,
+import {
+  type Dropped,
+  FAILED,
+  type Governed,
+  type GradientRow,
+  type Keeping,
+  type LogRow,
+  type Node,
+  type ProducedValue,
+  type Records,
+  type RunChanged,
+  type RunInfo,
+  type SessionChanged,
+  type SessionInfo,
+  type Snapshot,
+  type StepRow,
+  type Stop,
 } from "@/wire/types.gen";
 
 export const MAX_LOGS = 5000;
@@ -274,9 +275,17 @@ export function stepShown(store: {
   return stepAt(store.model()?.steps ?? [], past)?.step ?? store.step();
 }
 
-/** The training step whose executions are shown: the last observed one, up to the step shown. */
-export function seenStep(store: { model(): RunModel | undefined; step(): number }): number {
-  return lastObserved(store.model()?.steps ?? [], store.step());
+/**
+ * The training step whose executions are shown: the last observed one, up to the step shown. At an
+ * operation that raised in an unobserved step, that step: nothing after the operation ran in it.
+ */
+export function seenStep(store: {
+  model(): RunModel | undefined;
+  step(): number;
+  failure?(): number;
+}): number {
+  const step = store.step();
+  return (store.failure?.() ?? 0) > 0 ? step : lastObserved(store.model()?.steps ?? [], step);
 }
 
 /**
@@ -288,11 +297,13 @@ export function earlierStep(store: {
   stop(): unknown;
   seq(): number | null;
   step(): number;
+  failure?(): number;
 }): number | undefined {
   const running = store.model()?.info.state === "live" && store.stop() === undefined;
   if (running && store.seq() === null) return undefined;
   const step = stepShown(store);
-  const seen = lastObserved(store.model()?.steps ?? [], step);
+  const seen =
+    store.seq() === null ? seenStep(store) : lastObserved(store.model()?.steps ?? [], step);
   return seen < step ? seen : undefined;
 }
 
@@ -328,6 +339,25 @@ export function raisedIn(
   return !model.graph.nodes.some(
     (node) => node !== undefined && !isLeaf(node) && (live.seq[node.id] ?? 0) > end,
   );
+}
+
+/**
+ * The node at which the last operation of a program raised; 0 if the last one did not raise.
+ *
+ * Args:
+ *   live: When each node ran last, and how.
+ */
+export function failedLast(
+  model: RunModel | undefined,
+  live: Pick<NodeColumns, "seq" | "flags">,
+): number {
+  let last = 0;
+  for (const node of model?.graph.nodes ?? []) {
+    // Leaves are written once more when a run ends.
+    if (node === undefined || isLeaf(node)) continue;
+    if ((live.seq[node.id] ?? 0) > (live.seq[last] ?? 0)) last = node.id;
+  }
+  return ((live.flags[last] ?? 0) & FAILED) !== 0 ? last : 0;
 }
 
 /** Whether the moment shown comes after its step: the same words everywhere. */

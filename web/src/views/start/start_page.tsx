@@ -35,6 +35,7 @@ import { createShelf, GROUPS, type ShelfState } from "@/views/start/shelf";
 import { Segmented } from "@/widgets/controls";
 import { Icon, IconButton } from "@/widgets/icon";
 import { Logo } from "@/widgets/logo";
+import { StoppedElsewhere } from "@/widgets/stopped_elsewhere";
 import type { Entry } from "@/wire/types.gen";
 
 const FILTERS: readonly { readonly id: Which; readonly title: string }[] = [
@@ -169,6 +170,9 @@ export function StartPage(props: StartPageProps): JSX.Element {
           }
         />
       </header>
+      <div class="banners">
+        <StoppedElsewhere store={props.store} openRun={(run) => props.openRun(run)} />
+      </div>
       <main class="start-main">
         <div class="start-column">
           <div class="start-head">
