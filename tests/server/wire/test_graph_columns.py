@@ -84,6 +84,22 @@ def test_numbers_take_as_few_bytes_as_they_need(column: list[int]) -> None:
     assert width is None or len(packed) == width * len(column)
 
 
+PATHS = st.one_of(
+    st.text(max_size=8), st.sampled_from(["", "/", "a", "a/b", "网络/层", "شبكة", "🧠" * 300])
+)
+
+
+@given(st.lists(st.tuples(PATHS, PATHS, st.booleans()), max_size=8))
+def test_any_name_in_any_scope_arrives(names: list[tuple[str, str, bool]]) -> None:
+    nodes = [
+        Node(number, f"{scope}/{name}" if inside else name, "exp", "other", scope=scope)
+        for number, (scope, name, inside) in enumerate(names, 1)
+    ]
+    encoded = [graph_table._decode(encode(node)) for node in nodes]
+    arrived = nodes_in(graph_columns.node_columns([1] * len(nodes), encoded))
+    assert [node for _, node in arrived] == nodes
+
+
 def test_both_ways_to_the_latest_executions_agree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
