@@ -6,6 +6,7 @@
 
 import { type Font, textWidth, truncate } from "@/base/fonts_metrics";
 import { formatDuration } from "@/base/numbers";
+import { printable } from "@/base/printable";
 import { samePlace } from "@/store/run/place";
 import type { Hold } from "@/views/timeline/axis";
 import { drawBand, drawStacks } from "@/views/timeline/draw_steps";
@@ -376,7 +377,7 @@ export function legible(text: string, font: Font, room: number): string {
 }
 
 /** What is written on a bar. */
-function barLabel(bar: Bar): string {
+export function barLabel(bar: Bar): string {
   if (bar.host !== undefined) {
     return `${hostTitle(bar.host)} · ${formatDuration(bar.end - bar.start)}`;
   }
@@ -384,7 +385,7 @@ function barLabel(bar: Bar): string {
     const where = bar.between === "" ? "" : `${bar.between} · `;
     return `between operations · ${where}${formatDuration(bar.end - bar.start)}`;
   }
-  return bar.label;
+  return printable(bar.label);
 }
 
 /** The holds at a point, as one with their total length. */

@@ -4,7 +4,7 @@ import { remembering } from "@/store/page/cached_query";
 import { samePlace } from "@/store/run/place";
 import { update } from "@/store/run/run_model";
 import { axisOf, mapRows } from "@/views/timeline/axis";
-import { drawTimeline, legible } from "@/views/timeline/draw";
+import { barLabel, drawTimeline, legible } from "@/views/timeline/draw";
 import { expectedRows } from "@/views/timeline/expected";
 import { type HostSpan, hostSpans, hostTitle } from "@/views/timeline/host";
 import {
@@ -70,6 +70,15 @@ test("reading what only holds data begins no phase and no scope", () => {
     ["net"],
     ["moment", "x", "moment", "x"],
   ]);
+});
+
+test("a name that would turn its neighbours around is made safe", () => {
+  const graph = update(undefined, snapshot({ nodes: [node(2, "a/\u202elive")] }))?.graph;
+  const [lane] = lanesOf(graph, rows([2, 0, 5]));
+  const [bar] = lane?.levels.at(-1) ?? [];
+  if (bar === undefined) throw new Error("no bar");
+  expect(barLabel(bar)).toBe("\ufffdlive");
+  expect(tipOf({ kind: "bar", bar }, graph, 0, []).title).toBe("a/\ufffdlive");
 });
 
 test("workers and queues of devices have lanes of their own, without the time between nodes", () => {

@@ -5,6 +5,7 @@
  */
 
 import { formatCount, formatDuration } from "@/base/numbers";
+import { printable } from "@/base/printable";
 import type { RunGraph } from "@/store/run/run_model";
 import type { Hold } from "@/views/timeline/axis";
 import { type HostSpan, hostTitle, partWords } from "@/views/timeline/host";
@@ -67,7 +68,7 @@ export function tipOf(
     };
   }
   return {
-    title: graph?.nodes[bar.node]?.name ?? (bar.scope || bar.phase),
+    title: printable(graph?.nodes[bar.node]?.name ?? (bar.scope || bar.phase)),
     // Some libraries report no times.
     rows: [bar.end > bar.start ? `${took}, ${bar.phase}` : bar.phase, `${step}, ${at}`],
   };
