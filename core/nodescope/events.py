@@ -218,6 +218,7 @@ class NodesFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
             (executions, 2).
         attrs: Attributes as in `NodeFinished`, by place on the track, where they differ.
         statistics: One row for each output, in the order of the track; None at level ``timing``.
+            Of a device, something with ``nbytes`` and a length whose ``resolve`` waits for them.
         elements: Copies of the outputs, as far as `Bus.block_bytes` asks for them, or None.
     """
 
@@ -227,7 +228,7 @@ class NodesFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
     step: int
     thread: int
     attrs: dict[int, dict[str, Any]] = {}
-    statistics: Array | None = None
+    statistics: Any = None
     elements: Elements | None = None
 
     @property
@@ -505,7 +506,7 @@ class Bus:
 
     def emit(self, event: Event) -> None:
         """Pass an event to each probe in turn. Never raises an `Exception`."""
-        if self.catch_up is not None and event.__class__ is not HostSpan:
+        if self.catch_up is not None and event.__class__ not in (HostSpan, DeviceRan):
             self.catch_up()
         for probe in self.probes:
             try:

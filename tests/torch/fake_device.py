@@ -35,11 +35,14 @@ class FakeDriver:
         lazy: Whether it comes to nothing before `advance`; else to all at once.
         broken: Whether it has failed.
         capturing: Whether a graph is captured.
-        asked: How often each method was called.
+        pretends: See `Driver`.
+        launched: How many kernels the observer has launched.
     """
 
     def __init__(self) -> None:
         self.lazy = self.broken = self.capturing = False
+        self.pretends = True
+        self.launched = 0
         self.current = STREAM
         self.waits: list[tuple[int, int]] = []
         self._queue: deque[Callable[[], None]] = deque()
@@ -138,10 +141,56 @@ class FakeDriver:
         self._enqueue(lambda: ctypes.memmove(to, data_now, len(data_now)) and None)
 
     def scratch(self, index: int, stream: int) -> int:
-        return 0
+        return 1
 
     def multiprocessors(self, index: int) -> int:
         return 4
+
+    def addresses(self) -> tuple[int, ...]:
+        """The same for the observer in C++."""
+        number, pointer = ctypes.c_uint, ctypes.c_void_p
+
+        def create(to: int, flags: int) -> int:
+            ctypes.c_uint64.from_address(to).value = self.event(0)
+            return 0
+
+        def record(event: int, stream: int | None) -> int:
+            self.record(0, event, stream or 0)
+            return 0
+
+        def capturing(stream: int | None, to: int) -> int:
+            ctypes.c_int.from_address(to).value = int(self.capturing)
+            return 0
+
+        def copy(to: int, begin: int, nbytes: int, stream: int | None) -> int:
+            data = ctypes.string_at(begin, nbytes)
+            self._enqueue(lambda: ctypes.memmove(to, data, nbytes) and None)
+            return 0
+
+        def launch(kernel: int, *given: Any) -> int:
+            self.launched += 1
+            arguments = ctypes.c_uint64.from_address(given[8]).value
+            self.summarise(0, given[7] or 0, kernel - 1, ctypes.string_at(arguments, 240), given[0])
+            return 0
+
+        def elapsed(to: int, first: int, last: int) -> int:
+            ctypes.c_float.from_address(to).value = self.elapsed_ns(first, last) / 1e6
+            return 0
+
+        kinds: tuple[tuple[Callable[..., int], tuple[Any, ...]], ...] = (
+            (create, (pointer, number)), (record, (pointer, pointer)),
+            (capturing, (pointer, pointer)),
+            (copy, (pointer, pointer, ctypes.c_size_t, pointer)),
+            (launch, (pointer, *(number,) * 7, pointer, pointer, pointer)),
+            (launch, (pointer, *(number,) * 7, pointer, pointer)),
+            (elapsed, (pointer, pointer, pointer)),
+        )  # fmt: skip
+        made = [ctypes.CFUNCTYPE(ctypes.c_int, *given)(call) for call, given in kinds]
+        self._memory.append(made)
+        return tuple(ctypes.cast(function, pointer).value or 0 for function in made)
+
+    def kernel_address(self, index: int, code: int) -> int:
+        return code + 1
 
     @contextlib.contextmanager
     def unhindered(self) -> Iterator[None]:

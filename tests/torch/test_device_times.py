@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,6 +143,29 @@ def test_the_native_tap_on_a_thread_without_frames(
     recorded(tmp_path / "run.nscope", lambda: _alone(call), level="values")
     assert to.tolist() == [2.0] * 3
     assert len(_times(tmp_path / "run.nscope")[0]) == 1
+
+
+def test_tensors_are_let_go_on_a_thread_without_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Autograd adds to a gradient in place if nobody else refers to it.
+    monkeypatch.setenv("NODESCOPE_TORCH_TAP", "native")
+    alive: list[bool] = []
+
+    def program() -> None:
+        x = torch.ones(3)
+        storage = weakref.ref(x.untyped_storage())
+        call = functools.partial(torch.mul, x, 2, out=torch.zeros(3))
+        gc.disable()
+        try:
+            _alone(call)
+            del x, call
+            alive.append(storage() is not None)
+        finally:
+            gc.enable()
+
+    recorded(tmp_path / "run.nscope", program, level="timing")
+    assert alive == [False]
 
 
 def test_the_python_tap_on_a_thread_without_frames() -> None:

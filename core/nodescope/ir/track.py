@@ -8,6 +8,7 @@ Invariant: frozen, as long as the nodes are defined as they were.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -54,9 +55,12 @@ class Elements(msgspec.Struct, frozen=True, gc=False):
         places: By output: where its elements begin in ``memory``, in C order; -1 without a copy.
         nbytes: Of all copies.
         holder: Keeps the memory from being used again as long as it is referred to.
+        ready: Waits until a device has made the copies, or raises `ArrayError`; None if they are
+            there.
     """
 
     memory: Any
     places: tuple[int, ...]
     nbytes: int
     holder: Any = None
+    ready: Callable[[], None] | None = None

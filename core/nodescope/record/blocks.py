@@ -21,6 +21,9 @@ STATISTICS: Final = np.dtype([
 ])  # fmt: skip
 """Statistics of one output; the moments are min, max, mean, std and norm."""
 
+NOT_KNOWN: Final = -1
+"""For ``previewed``: the device has not computed the statistics."""
+
 Row = tuple[Any, ...]
 
 
@@ -50,9 +53,11 @@ def execution_rows(block: QueuedBlock, times: dict[int, int], flags: dict[int, i
 def summary_rows(block: QueuedBlock) -> tuple[list[Row], dict[int, int]]:
     """Rows of the table ``summary``, and the flags of their executions by seq."""
     event = block.event
-    table = event.statistics
-    if table is None:
+    if event.statistics is None:
         return [], {}
+    table = event.statistics
+    if not isinstance(table, np.ndarray):  # a device may still be computing them
+        table = table.resolve()
     firsts = event.track.firsts[event.first : event.first + block.many + 1]
     seqs = np.repeat(np.arange(block.seq, block.seq + block.many), np.diff(firsts)).tolist()
     flags = dict.fromkeys(seqs, HAS_SUMMARY)
@@ -67,6 +72,8 @@ def summary_rows(block: QueuedBlock) -> tuple[list[Row], dict[int, int]]:
     for nth, (head, seq, moments, nan, inf, zero, previewed, finite) in enumerate(
         zip(heads, seqs, table["moments"].tolist(), *columns, strict=True)
     ):
+        if previewed == NOT_KNOWN:
+            continue
         value, *spec = head
         rows.append((
             value, seq, event.step, *spec, *(moments if finite else _NONE), nan, inf, zero,

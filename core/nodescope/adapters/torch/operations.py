@@ -460,6 +460,8 @@ class Operations:
         """
         if state.phase == "optimizer":
             return
+        if state.phase == "backward" and not self.place.backward and not torch.is_grad_enabled():
+            return  # on a thread of autograd, which makes no nodes, and counts them by itself
         self.link_at(sequence_number() - 1, pending.node.id, pending.node.scope, saved)
 
     def link_at(self, latest: int, node: int, scope: str, saved: int = 0) -> None:

@@ -7,7 +7,7 @@ returned.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -57,10 +57,9 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
         for kind in types:
             if kind not in _PLAIN and issubclass(kind, _WITHOUT_SHAPES):
                 return func(*args, **(kwargs or {}))
-        caller = (
-            sys._getframe().f_back or sys._getframe()
-        )  # threads of autograd have no other frame
-        instruction = (caller.f_code, caller.f_lasti)
+        # Threads of autograd have no other frame. One that refers to itself would keep its tensors.
+        caller = sys._getframe().f_back
+        instruction = _ALONE if caller is None else (caller.f_code, caller.f_lasti)
         if compiling_callback() is not None:
             return _run_apart(operations, func, args, kwargs or {}, instruction)
         return operations.run(func, args, kwargs or {}, instruction)
@@ -69,3 +68,6 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
 @not_compiled
 def _run_apart(operations: Operations, *call: Any) -> Any:
     return operations.run(*call)
+
+
+_ALONE: Final = (Tap.__torch_dispatch__.__code__, 0)

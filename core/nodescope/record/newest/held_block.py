@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from nodescope.errors import ArrayError
 from nodescope.events import NodesFinished
 from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.track import Elements, Track, TrackValue
@@ -75,6 +76,11 @@ class HeldBlock(NamedTuple):
 
     def executions(self, nodes: frozenset[int] | None = None) -> list[Held]:
         """The executions with a copy of an output, one by one: of all nodes, or of some."""
+        try:
+            if self.elements.ready is not None:
+                self.elements.ready()
+        except ArrayError:  # the device has failed
+            return []
         firsts, places = self.track.firsts, self.elements.places
         begin = firsts[self.first]
         executions: list[Held] = []

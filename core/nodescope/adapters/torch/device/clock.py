@@ -16,14 +16,14 @@ import contextlib
 import threading
 import time
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from nodescope.adapters.torch.device.runtime import Event, Runtime
 from nodescope.emit.emitter import Emitter
 from nodescope.errors import ArrayError
-from nodescope.events import DeviceRan
+from nodescope.events import Array, DeviceRan
 
 _ANCHORED_NS: Final = 500_000_000
 """For how long an anchor is good: clocks drift, and a device tells a time in 24 bits."""
@@ -65,6 +65,25 @@ class Mark(NamedTuple):
     anchor: Anchor
 
 
+class Block(NamedTuple):
+    """Operators that were enqueued by the observer, see `native_tap.device_road`.
+
+    Attributes:
+        lanes, nodes, called_ns: As in `Mark`; the node is 0 for a moment that is no operator's.
+        events: The moment after each.
+        last: The last moment in each stream.
+        library: The observer, whose events these are.
+    """
+
+    lanes: Array
+    nodes: Array
+    called_ns: Array
+    events: Array
+    last: tuple[int, ...]
+    anchor: Anchor
+    library: Any
+
+
 class Clock:
     """The devices' times in a run.
 
@@ -75,7 +94,8 @@ class Clock:
 
     def __init__(self, runtime: Runtime, emitter: Emitter) -> None:
         self._runtime, self._emitter = runtime, emitter
-        self._marks: deque[Mark] = deque()
+        self._marks: deque[Mark | Block] = deque()
+        self._ends: dict[int, int] = {}  # by lane, the last moment that was told
         self._lanes: dict[tuple[int, int], int] = {}
         self._names: list[str] = [""]
         self._anchors: dict[int, Anchor] = {}
@@ -123,6 +143,33 @@ class Clock:
         if not self._wanted.is_set():
             self._wake()
 
+    def mark_block(
+        self, index: int, nodes: Array, called_ns: Array, moments: Array, library: Any
+    ) -> None:
+        """Note operators that the observer has enqueued.
+
+        Args:
+            index: The device.
+            nodes, called_ns: As in `Block`.
+            moments: Event and stream of each, int64 of shape (moments, 2).
+            library: The observer.
+        """
+        events = np.ascontiguousarray(moments[:, 0])
+        if len(self._marks) >= _MOST or index not in self._anchors:
+            self.lost += int(np.count_nonzero(nodes))
+            library.give_back(events)
+            return
+        lanes = np.zeros(len(moments), np.int64)
+        last: list[int] = []
+        for stream in np.unique(moments[:, 1]).tolist():
+            of = moments[:, 1] == stream
+            lanes[of] = self.lane(index, stream)
+            last.append(int(events[of][-1]))
+        anchor = self._anchors[index]
+        self._marks.append(Block(lanes, nodes, called_ns, events, tuple(last), anchor, library))
+        if not self._wanted.is_set():
+            self._wake()
+
     def lane(self, index: int, stream: int) -> int:
         """The number of a stream's lane, from 1."""
         lane = self._lanes.get((index, stream))
@@ -153,7 +200,7 @@ class Clock:
     def tell(self) -> int:
         """Emit the times that are known now; how many are not."""
         with self._asking:
-            ran: dict[int, list[tuple[int, int, int, int]]] = {}
+            ran: dict[int, list[Any]] = {}
             try:
                 self._ask(ran)
             except ArrayError:  # the device has failed, and tells nothing any more
@@ -164,21 +211,27 @@ class Clock:
                 self._emitter.bus.emit(DeviceRan(lane, self._names[lane], times))
             return len(self._marks)
 
-    def _ask(self, ran: dict[int, list[tuple[int, int, int, int]]]) -> None:
+    def _ask(self, ran: dict[int, list[Any]]) -> None:
         driver, marks = self._runtime.driver, self._marks
         origin = self._emitter.bus.origin_ns
         known: dict[int, int] = {}
-        told: list[Mark] = []  # so that no handle is used again meanwhile
-        while marks and driver.is_done(marks[0].after.handle):
+        told: list[Mark | Block] = []  # so that no handle is used again meanwhile
+        while marks:
             mark = marks[0]
+            last = mark.last if isinstance(mark, Block) else (mark.after.handle,)
+            if not all(map(driver.is_done, last)):
+                return
             anchor = mark.anchor
             if (not told or anchor is not told[-1].anchor) and not driver.is_done(
                 anchor.event.handle
             ):
                 return
             told.append(marks.popleft())
+            if isinstance(mark, Block):
+                self._ask_block(mark, origin, ran)
+                continue
             end = anchor.ns + driver.elapsed_ns(anchor.event.handle, mark.after.handle) - origin
-            known[mark.after.handle] = end
+            known[mark.after.handle] = self._ends[mark.lane] = end
             begin = mark.called_ns
             if mark.before is not None:
                 handle = mark.before.handle
@@ -189,6 +242,21 @@ class Clock:
             # The clocks agree but for some microseconds.
             row = (mark.node, mark.called_ns, min(begin, end), end)
             ran.setdefault(mark.lane, []).append(row)
+
+    def _ask_block(self, block: Block, origin: int, ran: dict[int, list[Any]]) -> None:
+        since = block.library.since(block.anchor.event.handle, block.events)
+        if since is None:
+            raise ArrayError("the device has failed")
+        ends = np.frombuffer(since, np.int64) + (block.anchor.ns - origin)
+        block.library.give_back(block.events)
+        for lane in np.unique(block.lanes).tolist():
+            of = block.lanes == lane
+            end, nodes, called = ends[of], block.nodes[of], block.called_ns[of]
+            before = np.concatenate([[self._ends.get(lane, 0)], end[:-1]])
+            begin = np.minimum(np.maximum(called, before), end)
+            rows = np.stack([nodes, called, begin, end], axis=1)[nodes > 0]
+            ran.setdefault(lane, []).extend(rows.tolist())
+            self._ends[lane] = int(end[-1])
 
     def _anchor(self, index: int) -> None:
         """Note what the device's time is in the host's: that of the quickest of some answers."""

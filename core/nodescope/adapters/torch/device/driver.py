@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import threading
 from collections.abc import Iterator
 from ctypes import c_float, c_int, c_size_t, c_uint, c_void_p
 from typing import Any, Final, Protocol
@@ -29,7 +30,13 @@ _NAMES: Final = (
     "cuStreamWaitEvent", "cuStreamIsCapturing", "cuMemHostAlloc", "cuMemcpyDtoHAsync_v2",
     "cuMemAllocAsync", "cuMemsetD8Async", "cuModuleLoadData", "cuModuleGetFunction",
     "cuLaunchKernel", "cuLaunchCooperativeKernel", "cuThreadExchangeStreamCaptureMode",
-    "cuGetErrorName",
+    "cuGetErrorName", "cuCtxGetCurrent", "cuCtxSetCurrent",
+)  # fmt: skip
+
+
+_OBSERVER: Final = (
+    "cuEventCreate", "cuEventRecord", "cuStreamIsCapturing", "cuMemcpyDtoHAsync_v2",
+    "cuLaunchKernel", "cuLaunchCooperativeKernel", "cuEventElapsedTime",
 )  # fmt: skip
 
 
@@ -82,6 +89,15 @@ class Driver(Protocol):
     def multiprocessors(self, index: int) -> int:
         """How many multiprocessors the device has."""
 
+    pretends: bool
+    """Whether tensors of the processor are on the device; for tests."""
+
+    def addresses(self) -> tuple[int, ...]:
+        """The driver's functions that the observer calls, as in ``device.h``."""
+
+    def kernel_address(self, index: int, code: int) -> int:
+        """The kernel of ``summary.cu`` for a dtype."""
+
     def unhindered(self) -> Any:
         """A context in which a thread may ask although another one captures a graph."""
 
@@ -95,6 +111,9 @@ class CudaDriver:
 
     def __init__(self) -> None:
         library = ctypes.CDLL("libcuda.so.1")
+        self.pretends = False
+        self._here = threading.local()
+        self._contexts: dict[int, c_void_p] = {}
         self.functions: dict[str, Any] = {name: getattr(library, name) for name in _NAMES}
         call = self.functions
         self._record, self._query = call["cuEventRecord"], call["cuEventQuery"]
@@ -233,6 +252,16 @@ class CudaDriver:
             self._multiprocessors[index] = known
         return known
 
+    def addresses(self) -> tuple[int, ...]:
+        """See `Driver`."""
+        cast = ctypes.cast
+        return tuple(cast(self.functions[name], c_void_p).value or 0 for name in _OBSERVER)
+
+    def kernel_address(self, index: int, code: int) -> int:
+        """See `Driver`."""
+        with self._on(index):
+            return int(self.kernel(index, code).value or 0)
+
     @contextlib.contextmanager
     def unhindered(self) -> Iterator[None]:
         """See `Driver`."""
@@ -246,7 +275,18 @@ class CudaDriver:
 
     def _on(self, index: int) -> Any:
         """A context in which the device is the current one."""
-        return _HERE if torch.cuda.current_device() == index else torch.cuda.device(index)
+        if torch.cuda.current_device() != index:
+            return torch.cuda.device(index)
+        if not getattr(self._here, "entered", False):
+            # A thread of nodescope has no context before it calls PyTorch.
+            context = c_void_p()
+            self.functions["cuCtxGetCurrent"](ctypes.byref(context))
+            if context.value:
+                self._contexts[index] = context
+            elif index in self._contexts:
+                self.functions["cuCtxSetCurrent"](self._contexts[index])
+            self._here.entered = True
+        return _HERE
 
     def _check(self, result: int) -> None:
         if result:

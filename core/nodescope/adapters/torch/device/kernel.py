@@ -39,7 +39,12 @@ def blocks_for(count: int, multiprocessors: int) -> int:
     """How many blocks summarise so many elements; all of them are on the device at once."""
     if count <= _ALONE:
         return 1
-    return max(1, min(-(-count // (8 * THREADS)), 2 * multiprocessors, _MOST_BLOCKS))
+    return max(1, min(-(-count // (8 * THREADS)), most_blocks(multiprocessors)))
+
+
+def most_blocks(multiprocessors: int) -> int:
+    """How many blocks are surely on the device at once."""
+    return min(2 * multiprocessors, _MOST_BLOCKS)
 
 
 def arguments(tensor: Any, scratch: int, row: int) -> bytes | None:

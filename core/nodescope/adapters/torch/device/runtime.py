@@ -49,7 +49,7 @@ class Runtime:
         self.latest: dict[int, dict[int, Event]] = {}
         self.last_stream: dict[int, int] = {}
         self._events: dict[int, list[int]] = {}
-        self._retired: deque[tuple[Event, Block]] = deque()
+        self._retired: deque[tuple[Event, Block | None]] = deque()
         self._lock = threading.Lock()
         self._told = False
 
@@ -109,7 +109,7 @@ class Runtime:
             self._sweep()
         return self.memory.take(nbytes)
 
-    def retire(self, event: Event, block: Block) -> None:
+    def retire(self, event: Event, block: Block | None) -> None:
         """Give memory back once the device has come to an event."""
         with self._lock:
             self._retired.append((event, block))
@@ -123,7 +123,8 @@ class Runtime:
                 event, block = self._retired[0]
                 if not self.driver.is_done(event.handle):
                     return
-                self.memory.give_back(block)
+                if block is not None:
+                    self.memory.give_back(block)
                 self._retired.popleft()
 
 

@@ -32,16 +32,14 @@ class DeviceTimes:
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
         self._clock: Clock | None = None
-        self._off = False
-
-    @property
-    def are_used(self) -> bool:
-        """Whether an operation has run on a device."""
-        return self._clock is not None
+        self.is_off = False
+        """Whether times are not wanted."""
+        self.index = -1
+        """The device that was used first; -1 for none."""
 
     def begin_step(self) -> None:
         """Learn whether times are wanted in this step."""
-        self._off = self._emitter.bus.block_level() == "graph"
+        self.is_off = self._emitter.bus.block_level() == "graph"
 
     def enqueued(self, bound: Bound, result: Any) -> Enqueued | None:
         """Note that an operation was called just now; None if it ran on the host.
@@ -61,13 +59,17 @@ class DeviceTimes:
                 if isinstance(tensor, torch.Tensor):
                     index = _index_of(tensor)
                     break
-        if index < 0 or self._off:
+        if index < 0:
+            return None
+        if self.index < 0:
+            self.index = index
+        if self.is_off:
             return None
         try:
             clock = self.clock()
             moments = None if clock is None else clock.moment(index)
         except ArrayError:  # the device has failed: what is recorded so far stays
-            self._off = True
+            self.is_off = True
             return None
         return None if moments is None else Enqueued(index, moments)
 
@@ -89,14 +91,14 @@ class DeviceTimes:
         """Emit what is left."""
         if self._clock is not None:
             self._clock.end()
-            self._clock, self._off = None, True
+            self._clock, self.is_off = None, True
         self._emitter.tell_losses(wait=True)
 
     def forked(self) -> None:
         """Forget all, in the child of a fork."""
         if self._clock is not None:
             self._clock.forked()
-        self._off = True
+        self.is_off = True
 
 
 def _index_of(tensor: Any) -> int:

@@ -9,6 +9,7 @@ Invariant: memory is used again only when nobody refers to what was copied there
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -131,8 +132,18 @@ class Copies:
         left = self.total - int(self._starts[self._track.firsts[execution]])
         return max(min(left, CHUNK_BYTES), min(left, self._largest))
 
-    def elements(self, memory: Memory, first: int, end: int, begin: int) -> Elements:
-        """The copies of executions, the first of which begins at ``begin`` in the memory."""
+    def bytes_before(self, first: int, execution: int) -> int:
+        """How much memory the copies of executions take, from one to another."""
+        at = self._track.firsts
+        return int(self._starts[at[execution]] - self._starts[at[first]])
+
+    def elements(
+        self, memory: Any, first: int, end: int, begin: int,
+        ready: Callable[[], None] | None = None,
+    ) -> Elements:  # fmt: skip
+        """The copies of executions, the first of which begins at ``begin`` in the memory; ``ready``
+        as in `Elements`.
+        """
         key = (first, end, begin)
         made = self._made.get(key)
         if made is None:
@@ -144,4 +155,4 @@ class Copies:
             if len(self._made) > 64:
                 self._made.clear()
             self._made[key] = made
-        return Elements(memory.bytes, made[0], made[1], memory)
+        return Elements(memory.bytes, made[0], made[1], memory, ready)

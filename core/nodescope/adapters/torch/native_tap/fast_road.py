@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -22,8 +23,10 @@ import numpy as np
 import torch
 
 from nodescope.adapters.torch import places
+from nodescope.adapters.torch.device.runtime import Event
 from nodescope.adapters.torch.generators import GENERATOR_STATE
 from nodescope.adapters.torch.native_tap.copies import Memory, Pool
+from nodescope.adapters.torch.native_tap.device_road import DeviceRoad, Written
 from nodescope.adapters.torch.native_tap.journal import After, StepJournal
 from nodescope.adapters.torch.native_tap.returning import Told, bring_back
 from nodescope.adapters.torch.native_tap.scripts import Scripts
@@ -33,6 +36,7 @@ from nodescope.adapters.torch.storages import geometry_of
 from nodescope.emit.state import ThreadState, current, follow
 from nodescope.events import NodesFinished
 from nodescope.ir.block_demands import block_nodes
+from nodescope.ir.track import Elements
 from nodescope.record.blocks import STATISTICS
 
 if TYPE_CHECKING:
@@ -94,7 +98,8 @@ class FastRoad:
         self._epoch: object = None
         self._lost: StepScript | None = None  # followed by most of the step
         self._pool = Pool()
-        self._memory: Memory | None = None
+        self._memory: Memory | Written | None = None
+        self._device = DeviceRoad(library)
         self._known_before = 0
         self._marks: dict[tuple[Any, ...], int] = {}
         self._state: ThreadState | None = None
@@ -118,6 +123,7 @@ class FastRoad:
         self._emitter.bus.catch_up = None
         self._take_down(None)
         self._library.stop()
+        self._device.forget()
         self._operations.complain(error)
 
     # Steps
@@ -134,16 +140,13 @@ class FastRoad:
 
     @_guarded()
     def step_begins(self) -> None:
-        """A step begins: it follows a script, or is taken down. Not on devices, where the backward
-        pass runs on other threads.
-        """
+        """A step begins: it follows a script, or is taken down."""
         if self._off:
             return
-        if self._operations.devices.are_used:
-            self.lose()
-            self._take_down(None)
-            self._off = True
-            return
+        if self._operations.devices.index >= 0 and self._device.ready(
+            self._operations.devices.index
+        ):
+            self._tries = 0  # what ran before could not be compared
         level = self._emitter.bus.block_level()
         self._step_ended()
         self._gradients = torch.is_grad_enabled()
@@ -222,6 +225,7 @@ class FastRoad:
         wanted = script.copies.within(most, viewed)
         if wanted is not None:
             library.keep(script.handle, wanted.tobytes())
+        self._device.begin(script, statistics=level == "summary")
         library.follow(script.handle, level == "summary", self._operations.generators.left, checked)
         self._renew(script, 0)
 
@@ -229,7 +233,8 @@ class FastRoad:
         """Give the observer memory for the copies from an item on."""
         executions = script.executed[item]
         room = 0 if executions == len(script.track.nodes) else script.copies.room_from(executions)
-        self._memory = self._pool.take(room) if room else None
+        take = self._pool.take if script.device < 0 else self._device.memory
+        self._memory = take(room) if room else None
         self._library.hold(self._memory.bytes if self._memory is not None else None)
 
     def _follow_nothing(self) -> None:
@@ -274,6 +279,7 @@ class FastRoad:
         self.lose()
         self._take_down(None)
         self._library.stop()
+        self._device.forget()
 
     @_guarded()
     def interrupt(self) -> None:
@@ -290,31 +296,82 @@ class FastRoad:
         taken = self._library.take() if script is not None else None
         if taken is None or script is None:
             return
-        first, last, notes, statistics, varied, drawn, begin = taken
-        ran = slice(script.executed[first], script.executed[last])
+        first, last, notes, statistics, varied, drawn, begin, enqueued = taken
         bus, state = self._emitter.bus, self._state
         if drawn and drawn[-1][0] >= last:  # Python sees this operator after all
             self._operations.generators.before = drawn.pop()[1]
-        if ran.start == ran.stop or state is None:
+        times = script.times(first, last, notes, bus.origin_ns)
+        moments: list[Event] = []
+        if enqueued:
+            moments = self._enqueued(script, first, last, times, enqueued)
+        start, stop = script.executed[first], script.executed[last]
+        if start == stop or state is None:
             return
         attrs: dict[int, dict[str, Any]] = {}
-        table = elements = None
         if statistics is not None:
-            table = np.frombuffer(statistics, dtype=STATISTICS)
-            attrs = {at: known for at, known in script.attrs.items() if ran.start <= at < ran.stop}
+            attrs = {at: known for at, known in script.attrs.items() if start <= at < stop}
             for place, given in varied:
                 self._attrs(script, place, given, attrs)
-            if self._memory is not None:
-                elements = script.copies.elements(self._memory, ran.start, ran.stop, begin)
         for place, drew in drawn:
             self._drew(script, place, drew, attrs)
-        times = script.times(first, last, notes, bus.origin_ns)
-        bus.emit(
-            NodesFinished(
-                script.track, ran.start, times, self._emitter.step, state.thread, attrs, table,
-                elements,
-            )
-        )  # fmt: skip
+        table = None
+        if isinstance(statistics, bytes):
+            table = np.frombuffer(statistics, dtype=STATISTICS)
+        turns = [first, *(at for at in script.turns if first < at < last), last]
+        for begins, ends in itertools.pairwise(turns):
+            ran = slice(script.executed[begins], script.executed[ends])
+            if ran.start == ran.stop:
+                continue
+            rows = script.track.firsts[ran.start], script.track.firsts[ran.stop]
+            some: Any = None
+            if table is not None:
+                row = script.track.firsts[start]
+                some = table[rows[0] - row : rows[1] - row]
+            elif statistics is not None:
+                some = self._device.rows(rows[0], rows[1] - rows[0], moments)
+            bus.emit(
+                NodesFinished(
+                    script.track, ran.start, times[ran.start - start : ran.stop - start],
+                    self._emitter.step,
+                    state.thread if script.device < 0 else script.items[begins].thread,
+                    {at: known for at, known in attrs.items() if ran.start <= at < ran.stop}, some,
+                    self._elements(script, ran, start, begin, moments)
+                    if statistics is not None else None,
+                )
+            )  # fmt: skip
+
+    def _elements(
+        self, script: StepScript, ran: slice, start: int, begin: int, moments: list[Event]
+    ) -> Elements | None:
+        """The copies of some executions."""
+        memory = self._memory
+        if memory is None:
+            return None
+        ready = self._device.arrived(memory, moments) if isinstance(memory, Written) else None
+        begin += script.copies.bytes_before(start, ran.start)
+        return script.copies.elements(memory, ran.start, ran.stop, begin, ready)
+
+    def _enqueued(
+        self, script: StepScript, first: int, last: int, times: Any, enqueued: bytes
+    ) -> list[Event]:
+        """Note what the observer has enqueued on the device; the moments after it."""
+        rows = np.frombuffer(enqueued, np.int64).reshape(-1, 3)
+        memory = self._memory if isinstance(self._memory, Written) else None
+        moments = self._device.enqueued(np.unique(rows[:, 2]).tolist(), memory)
+        nodes, called = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        begin = script.executed[first]
+        for nth, position in enumerate(rows[:, 0].tolist()):
+            if first <= position < last:
+                at = script.executed[position + 1] - 1
+                nodes[nth] = script.track.nodes[at].id
+                called[nth] = times[at - begin, 0]
+        devices = self._operations.devices
+        clock = None if devices.is_off else devices.clock()
+        if clock is None:
+            self._library.give_back(np.ascontiguousarray(rows[:, 1]))
+        else:
+            clock.mark_block(script.device, nodes, called, rows[:, 1:], self._library)
+        return moments
 
     def _attrs(
         self, script: StepScript, place: int, given: list[tuple[int, Any]],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from nodescope.adapters.torch.storages import Geometry, Owner
+from nodescope.emit.state import current
 from nodescope.ir.identity import Cursor, Entry
 
 MADE: Final = "made"
@@ -85,11 +86,12 @@ class Item:
         updates: Storages that belong to a parameter, by number.
         pair: For a gradient: ids of the parameter and of the gradient.
         draws: Whether the state of a generator was recorded with it.
+        thread: The thread that it ran on.
     """
 
     __slots__ = (
         "after", "attrs", "changes", "draws", "entered", "leaves", "linked", "outputs", "pair",
-        "plain", "saved", "signature", "updates",
+        "plain", "saved", "signature", "thread", "updates",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -106,6 +108,7 @@ class Item:
         self.pair: tuple[int, int] | None = None
         self.after: After | None = None
         self.draws = False
+        self.thread = current().thread
 
 
 class StepJournal:

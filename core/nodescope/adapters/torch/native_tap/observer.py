@@ -95,8 +95,9 @@ class NativeTap:
             When it begins: the call, or None if it is not a node. True if a step begins with it: it
             may follow the script, else this is called again.
         """
-        caller = sys._getframe().f_back or sys._getframe()  # threads of C++ have no other frame
-        instruction = (caller.f_code, caller.f_lasti)
+        # Threads of C++ have no other frame. A frame that refers to itself would keep its tensors.
+        caller = sys._getframe().f_back
+        instruction = _ALONE if caller is None else (caller.f_code, caller.f_lasti)
         if compiling_callback() is not None:
             return _apart(self._do, what, given, more, start, end, saved, instruction)
         return self._do(what, given, more, start, end, saved, instruction)
@@ -186,3 +187,6 @@ def _apart(do: Callable[..., Any], *given: Any) -> Any:
 def _resolve(name: str) -> Any:
     function = None if name in _ABOVE else operator_of(name)
     return None if function is None or signature_of(function).unseen else function
+
+
+_ALONE: Final = (NativeTap._called.__code__, 0)

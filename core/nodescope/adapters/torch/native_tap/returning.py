@@ -54,8 +54,9 @@ def bring_back(
         _links(operations, script, len(script), followed[0])
     if position:
         _links(operations, script, position, base)
-    if state is current():
-        _place(operations, script, position, state)
+    now = current()
+    if state is now or (position and script.items[position - 1].thread == now.thread):
+        _place(operations, script, position, now)
     _updates(operations, script, position, {one.slot: one.number for one in told if one.now})
 
 

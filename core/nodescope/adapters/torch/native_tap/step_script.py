@@ -49,16 +49,21 @@ class StepScript:
         executed: By item, its first execution on the track; one more at the end.
         owners: Storages older than the step that were emitted as data, with their owners.
         arrays: What `Demand.arrays` was.
+        device: The index of the device that it uses, or -1.
+        turns: The items at which another thread goes on: that of a device's backward pass.
         resumes: Whether what must be known when the step begins is never changed by it.
     """
 
     def __init__(
         self, handle: Any, slots: Sequence[int], journal: StepJournal, summarised: bool,
-        owners: dict[int, Owner | None], known_before: int, *, arrays: bool,
+        owners: dict[int, Owner | None], known_before: int, *, arrays: bool, device: int,
     ) -> None:  # fmt: skip
+        self.device = device
         self.handle, self.summarised, self.known_before = handle, summarised, known_before
         self.arrays = arrays
         self.items: list[Item] = journal.items
+        threads = [item.thread for item in journal.items]
+        self.turns = [at for at in range(1, len(threads)) if threads[at] != threads[at - 1]]
         self.slots = tuple(slots)
         self.slot_of = {number: slot for slot, number in enumerate(slots)}
         self.firsts: list[First] = journal.firsts
@@ -223,13 +228,18 @@ def scripted(
             output != () for output in item.outputs
         ]:
             return None
+        if item.thread != journal.items[0].thread:  # another thread counts by itself
+            item.linked = None
         item.linked = after - 1 if item.linked is not None else None
         owners.update((number, owner) for number, _, owner in item.leaves if number <= known_before)
         told.append((leaves, results, item.signature.is_seeded, item.draws))  # type: ignore[arg-type]
     handle, slots = library.make(told)
     library.reuse(handle, same_elements(journal.items).tobytes())
     arrays = operations.emitter.bus.demand.arrays is not False
-    return StepScript(handle, slots, journal, summarised, owners, known_before, arrays=arrays)
+    return StepScript(
+        handle, slots, journal, summarised, owners, known_before, arrays=arrays,
+        device=operations.devices.index,
+    )  # fmt: skip
 
 
 def _index(facts: Sequence[Fact], number: int, geometry: Geometry) -> int | None:

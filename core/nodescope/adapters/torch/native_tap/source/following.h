@@ -181,32 +181,46 @@ inline PyObject* interrupt(PyObject*, PyObject*) {
 }
 
 // take() -> (first, last, notes, statistics or None, [(item, [(argument, value), ...]), ...], [(item, state), ...],
-// where its copies begin) of what was followed since the last call, or None
+// where its copies begin, moments of devices) of what was followed since the last call, or None; with a device,
+// the first row and the number of the statistics
 inline PyObject* take(PyObject*, PyObject*) {
   Road& road = nodescope::road();
   std::vector<Note> notes;
   std::vector<Statistics> statistics;
   std::vector<Varied> varied;
   std::vector<Drawn> drawn;
+  std::vector<Moment> moments;
+  bool on_device;
+  size_t row = 0, rows = 0;
   size_t first, last;
   int64_t from;
+  bool nothing;
+  Py_BEGIN_ALLOW_THREADS  // any thread may take, and the program's holds the lock for long
   {
     std::lock_guard<std::mutex> guard(storages().lock);
     first = road.taken();
     last = road.position();
-    if (!road.script() || (first >= last && road.drawn().empty())) Py_RETURN_NONE;
-    road.taken() = last;
-    notes.assign(road.notes().begin() + first, road.notes().begin() + last);
-    auto& items = road.script()->items;
-    if (road.with_statistics()) {
-      size_t from = items[first].statistics, to = last < items.size() ? items[last].statistics : road.script()->statistics;
-      statistics.assign(road.statistics().begin() + from, road.statistics().begin() + to);
+    nothing = !road.script() || (first >= last && road.drawn().empty());
+    if (!nothing) {
+      road.taken() = last;
+      notes.assign(road.notes().begin() + first, road.notes().begin() + last);
+      auto& items = road.script()->items;
+      on_device = road.script()->device >= 0;
+      if (road.with_statistics()) {
+        row = first < items.size() ? items[first].statistics : road.script()->statistics;
+        size_t to = last < items.size() ? items[last].statistics : road.script()->statistics;
+        rows = to - row;
+        if (!on_device) statistics.assign(road.table() + row, road.table() + to);
+      }
+      std::swap(moments, device().moments);
+      std::swap(varied, road.varied());
+      std::swap(drawn, road.drawn());
+      from = road.room().taken;
+      road.room().taken = road.room().at;
     }
-    std::swap(varied, road.varied());
-    std::swap(drawn, road.drawn());
-    from = road.room().taken;
-    road.room().taken = road.room().at;
   }
+  Py_END_ALLOW_THREADS
+  if (nothing) Py_RETURN_NONE;
   road.flushed_ns = now();
   auto bytes = [](const auto& rows) { return PyBytes_FromStringAndSize((const char*)rows.data(), rows.size() * sizeof(rows[0])); };
   auto& items = road.script()->items;
@@ -220,8 +234,93 @@ inline PyObject* take(PyObject*, PyObject*) {
   PyObject* states = list_of(drawn, [](const Drawn& one) {
     return Py_BuildValue("(ny#)", Py_ssize_t(one.position), one.state.data(), Py_ssize_t(one.state.size()));
   });
-  return Py_BuildValue("(nnNNNNL)", Py_ssize_t(first), Py_ssize_t(last), bytes(notes),
-                       road.with_statistics() ? bytes(statistics) : none(), others, states, (long long)from);
+  PyObject* given = !road.with_statistics() ? none() : on_device ? Py_BuildValue("(nn)", Py_ssize_t(row), Py_ssize_t(rows)) : bytes(statistics);
+  return Py_BuildValue("(nnNNNNLN)", Py_ssize_t(first), Py_ssize_t(last), bytes(notes), given, others, states, (long long)from,
+                       bytes(moments));
+}
+
+// device([addresses of the driver's functions], [kernels], index, most blocks, pretends): operators on a device can
+// be followed from now on.
+inline PyObject* use_device(PyObject*, PyObject* arguments) {
+  PyObject *functions, *kernels;
+  int index, pretends;
+  unsigned most;
+  if (!PyArg_ParseTuple(arguments, "O!O!iIp", &PyTuple_Type, &functions, &PyTuple_Type, &kernels, &index, &most, &pretends)) return nullptr;
+  if (PyTuple_GET_SIZE(functions) != 7 || PyTuple_GET_SIZE(kernels) != kCodes) {
+    PyErr_SetString(PyExc_ValueError, "7 functions and 9 kernels");
+    return nullptr;
+  }
+  auto at = [](PyObject* tuple, int i) { return PyLong_AsVoidPtr(PyTuple_GET_ITEM(tuple, i)); };
+  std::lock_guard<std::mutex> guard(storages().lock);
+  Device& all = device();
+  void** entries = (void**)&all.driver;
+  for (int i = 0; i < 7; i++) entries[i] = at(functions, i);
+  for (int i = 0; i < kCodes; i++) all.kernels[i] = at(kernels, i);
+  if (PyErr_Occurred()) return nullptr;
+  all.index = index;
+  all.most_blocks = most;
+  all.pretends = pretends;
+  all.known = true;
+  Py_RETURN_NONE;
+}
+
+// no_device(): operators on a device are not followed from now on.
+inline PyObject* no_device(PyObject*, PyObject*) {
+  std::lock_guard<std::mutex> guard(storages().lock);
+  device().known = device().pretends = false;
+  device().moments.clear();
+  Py_RETURN_NONE;
+}
+
+// scratch(stream, address): memory for statistics in a stream
+inline PyObject* scratch(PyObject*, PyObject* arguments) {
+  unsigned long long stream, address;
+  if (!PyArg_ParseTuple(arguments, "KK", &stream, &address)) return nullptr;
+  std::lock_guard<std::mutex> guard(storages().lock);
+  device().set_scratch((void*)stream, address);
+  Py_RETURN_NONE;
+}
+
+// rows(address or 0): where the statistics of the next step are put
+inline PyObject* put_rows(PyObject*, PyObject* address) {
+  auto* memory = PyLong_AsVoidPtr(address);
+  if (PyErr_Occurred()) return nullptr;
+  std::lock_guard<std::mutex> guard(storages().lock);
+  road().rows((Statistics*)memory);
+  Py_RETURN_NONE;
+}
+
+// since(first event, events as 64-bit integers) -> nanoseconds from one to the others, as 64-bit integers; all are done
+inline PyObject* since(PyObject*, PyObject* arguments) {
+  unsigned long long first;
+  Py_buffer events;
+  if (!PyArg_ParseTuple(arguments, "Ky*", &first, &events)) return nullptr;
+  std::vector<int64_t> times(events.len / 8);
+  bool failed = false;
+  Py_BEGIN_ALLOW_THREADS
+  for (size_t i = 0; i < times.size(); i++) {
+    float ms = 0;
+    failed |= device().driver.elapsed(&ms, (void*)first, (void*)((int64_t*)events.buf)[i]) != 0;
+    times[i] = int64_t(double(ms) * 1e6);
+  }
+  Py_END_ALLOW_THREADS
+  PyBuffer_Release(&events);
+  if (failed) Py_RETURN_NONE;
+  return PyBytes_FromStringAndSize((const char*)times.data(), times.size() * 8);
+}
+
+// give_back(events as 64-bit integers): nobody asks for these any more
+inline PyObject* give_back(PyObject*, PyObject* object) {
+  Py_buffer events;
+  if (PyObject_GetBuffer(object, &events, PyBUF_SIMPLE) < 0) return nullptr;
+  Py_BEGIN_ALLOW_THREADS  // called on threads of nodescope, which wait for the program's here
+  {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    for (Py_ssize_t i = 0; i < events.len / 8; i++) device().give_back((void*)((int64_t*)events.buf)[i]);
+  }
+  Py_END_ALLOW_THREADS
+  PyBuffer_Release(&events);
+  Py_RETURN_NONE;
 }
 
 // tell() -> [(slot, number, whether of this step, version), ...] of storages that live
@@ -253,9 +352,11 @@ inline PyObject* arrived(PyObject*, PyObject* arguments) {
   PyObject *parameter, *gradient;
   if (!PyArg_ParseTuple(arguments, "OO", &parameter, &gradient)) return nullptr;
   auto *a = tensor_in(parameter), *b = tensor_in(gradient);
-  if (!a || !b || road().thread != &here()) Py_RETURN_FALSE;
-  if (road().mode == Mode::recording) road().arrival(*a, *b, here().place);
-  return PyBool_FromLong(road().arrived(*a, *b, here().place));
+  if (!a || !b) Py_RETURN_FALSE;
+  c10::IValue given[] = {*a, *b};
+  if (!road().is_ours(&here(), given)) Py_RETURN_FALSE;
+  if (road().mode == Mode::recording) road().arrival(*a, *b, here().place, &here());
+  return PyBool_FromLong(road().arrived(*a, *b, here().place, &here()));
 }
 
 #define NODESCOPE_FOLLOWING_METHODS \
@@ -273,6 +374,12 @@ inline PyObject* arrived(PyObject*, PyObject* arguments) {
     {"stop", stop, METH_NOARGS, "Follow it no longer."}, \
     {"interrupt", interrupt, METH_NOARGS, "The next operator is not followed."}, \
     {"take", take, METH_NOARGS, "What was followed since the last call."}, \
+    {"device", use_device, METH_VARARGS, "Operators on a device can be followed."}, \
+    {"no_device", no_device, METH_NOARGS, "They are not."}, \
+    {"scratch", scratch, METH_VARARGS, "Memory for statistics in a stream."}, \
+    {"rows", put_rows, METH_O, "Where statistics are put."}, \
+    {"since", since, METH_VARARGS, "Times between events."}, \
+    {"give_back", give_back, METH_O, "Events that nobody asks for any more."}, \
     {"tell", tell, METH_NOARGS, "The storages of the script's slots."}, \
     {"slot", slot, METH_O, "The slot of a tensor's storage, or -1."}, \
     {"arrived", arrived, METH_VARARGS, "Whether the arrival of a gradient is followed."},

@@ -159,8 +159,8 @@ inline PyObject* begin(Operator& op, c10::ArrayRef<const c10::IValue> given) {
 }
 
 inline void capture(Thread& thread, Operator& op, c10::ArrayRef<const c10::IValue> given) {
-  if (road().thread != &thread) { road().spoil(); return; }
-  thread.item = road().capture(op, given, thread.place);
+  if (!road().is_ours(&thread, given)) { road().spoil(); return; }
+  thread.item = road().capture(op, given, thread.place, &thread);
   thread.captures = true;
 }
 
@@ -234,8 +234,8 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
   if (thread.quiet || op->function == Py_None) return nullptr;
   auto given = last(call.inputs(), op->arguments.size());
   Road& road = nodescope::road();
-  bool ours = road.thread == &thread;
-  if (ours && road.begin(*op, given, thread.place)) thread.follows = true;
+  bool ours = road.is_ours(&thread, given);
+  if (ours && road.begin(*op, given, thread.place, &thread)) thread.follows = true;
   else {
     Gil gil;
     PyObject *type, *value, *trace;
@@ -250,7 +250,7 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
         if (reported == Py_True) {  // a step has begun that may follow the script
           Py_CLEAR(reported);
           thread.captures = false;
-          if (road.thread == &thread && road.begin(*op, given, thread.place)) thread.follows = true;
+          if (road.thread == &thread && road.begin(*op, given, thread.place, &thread)) thread.follows = true;
           else {
             if (road.mode == Mode::recording) capture(thread, *op, given);
             reported = begin(*op, given);

@@ -40,6 +40,7 @@ class Road {
   std::atomic<Mode> mode{Mode::slow};
   std::atomic<bool> interrupted{false};
   const void* thread = nullptr;       // the one whose operators the script has
+  const void* other = nullptr;        // the one on which autograd computes the gradients of a device in this step
   int64_t flushed_ns = 0;             // when notes were taken last
   bool full = false;                  // the next operator has no room for its copies
 
@@ -49,6 +50,8 @@ class Road {
     std::lock_guard<std::mutex> guard(storages().lock);
     leave();
     raw_.clear();
+    other = nullptr;
+    busy_ = nullptr;
     before_ = capturing_ ? counted_ : storages().count();
     capturing_ = false;
     whole_ = true;
@@ -59,18 +62,20 @@ class Road {
   }
 
   // An operator that begins; its facts are complete with `captured`.
-  Item capture(Operator& op, c10::ArrayRef<const c10::IValue> given, int64_t place) {
+  Item capture(Operator& op, c10::ArrayRef<const c10::IValue> given, int64_t place, const void* by) {
     std::lock_guard<std::mutex> guard(storages().lock);
     Item item;
     int64_t number = int64_t(at::sequence_number::peek());
+    item.other = by != thread;
     counted_ = storages().count();
     capturing_ = true;
     fresh_.clear();
     if (raw_.empty()) base_ = number;
+    if (item.other && !other) { other = by; other_base_ = number; }
     item.op = &op;
     item.recording = recording_;
     item.place = place;
-    item.before = number - base_;
+    item.before = number - (item.other ? other_base_ : base_);
     item.node = node_now(base_);
     item.sound = facts(given, item.inputs, item.structure, &item);
     return item;
@@ -79,8 +84,10 @@ class Road {
   void captured(Item&& item, c10::ArrayRef<const c10::IValue> returned) {
     std::lock_guard<std::mutex> guard(storages().lock);
     capturing_ = false;
-    item.after = int64_t(at::sequence_number::peek()) - base_;
+    item.after = int64_t(at::sequence_number::peek()) - (item.other ? other_base_ : base_);
     item.sound = item.sound && facts(returned, item.outputs, item.returned, nullptr);
+    for (auto* facts : {&item.inputs, &item.outputs})
+      for (auto& fact : *facts) item.enqueued |= fact.device >= 0;
     if (mode != Mode::recording) return;
     if (item.recording == recording_) raw_.push_back(std::move(item));
     else whole_ = false;  // the step began within the operator
@@ -108,6 +115,7 @@ class Road {
             numbers.push_back(fact.number);
           }
           fact.slot = known.first->second;
+          if (fact.device >= 0) script->device = fact.device;
         }
       item.statistics = script->statistics;
       script->statistics += item.leaves.size() + item.results.size();
@@ -146,6 +154,9 @@ class Road {
       for (const void* address : fresh_) storages().forget(address);
     capturing_ = false;
     thread = of_thread;
+    other = nullptr;
+    busy_ = nullptr;
+    table_ = with_statistics ? (rows_ ? rows_ : statistics_.data()) : nullptr;
     flushed_ns = now;
     interrupted = false;
     mode = Mode::fast;
@@ -182,15 +193,31 @@ class Road {
     }
   }
 
+  // Whether a thread's operators are of the step: the script's thread, and the one on which autograd computes
+  // the gradients of a device, while the script's waits for it.
+  bool is_ours(const void* by, c10::ArrayRef<const c10::IValue> given) const {
+    if (by == thread) return true;
+    if (mode.load(std::memory_order_relaxed) == Mode::slow || !device().known) return false;
+    if (other) return by == other;
+    if (!torch::autograd::get_current_node()) return false;
+    for (const auto& value : given) {
+      if (value.isTensor() && value.toTensor().defined() && device().index_of(value.toTensor()) >= 0) return true;
+      if (value.isTensorList())
+        for (const at::Tensor& tensor : value.toTensorVector()) if (tensor.defined() && device().index_of(tensor) >= 0) return true;
+    }
+    return false;
+  }
+
   // Whether an operator is the script's next one; then `end` follows.
-  bool begin(Operator& op, c10::ArrayRef<const c10::IValue> given, int64_t place) {
+  bool begin(Operator& op, c10::ArrayRef<const c10::IValue> given, int64_t place, const void* by) {
     std::vector<c10::IValue> dropped;  // freeing a tensor may need the GIL, so without the lock
     std::lock_guard<std::mutex> guard(storages().lock);
     Item* item = next();
-    if (!item || item->op != &op || item->place != place) return false;
+    if (!item || busy_ || item->op != &op || item->place != place || item->other != (by != thread)) return false;
     int64_t number = int64_t(at::sequence_number::peek());
     if (!position_) base_ = number;
-    if (number - base_ != item->before || node_now(base_) != item->node) return false;
+    if (item->other && !other) { other = by; other_base_ = number; }
+    if (number - (item->other ? other_base_ : base_) != item->before || node_now(base_) != item->node) return false;
     tensors_.clear();
     varies_ = false;
     size_t at = 0;
@@ -208,6 +235,8 @@ class Road {
       return false;
     }
     filled_ = room_.at;
+    enqueues_ = false;
+    if (item->enqueued && !device().here()) { std::swap(held_, dropped); return false; }
     if (with_statistics_) {
       uint32_t place = item->statistics;
       for (uint32_t leaf : item->leaves) {
@@ -216,7 +245,9 @@ class Road {
       }
     }
     else for (uint32_t leaf : item->leaves) note_version(item->inputs[leaf].slot, *tensors_[leaf]);
+    if (C10_UNLIKELY(enqueues_)) { if (!device().note(-1)) { std::swap(held_, dropped); return false; } }
     if (item->draws && with_statistics_ && states_left_ > 0) note_state(given);
+    busy_ = by;
     return true;
   }
 
@@ -224,10 +255,11 @@ class Road {
   bool end(c10::ArrayRef<const c10::IValue> returned, int64_t start, int64_t end) {
     std::vector<c10::IValue> dropped;
     std::lock_guard<std::mutex> guard(storages().lock);
+    busy_ = nullptr;
     Item* item = next();
     if (!item) return false;
     if (item->reported) {
-      if (int64_t(at::sequence_number::peek()) - base_ != item->after) return false;
+      if (int64_t(at::sequence_number::peek()) - (item->other ? other_base_ : base_) != item->after) return false;
       results_.clear();
       std::swap(results_, tensors_);
       size_t at = 0;
@@ -235,11 +267,13 @@ class Road {
                           [](uint32_t, const c10::IValue&) { return true; }) && at == item->returned.size();
       std::swap(results_, tensors_);
       if (!same) return false;
+      if (item->enqueued && (!device().here() || !device().note(int64_t(position_)))) return false;
+      enqueues_ = false;
       if (with_statistics_) {
         uint32_t place = item->statistics + uint32_t(item->leaves.size());
         for (int32_t result : item->results) {
           bool told;
-          if (result == kScalar) told = number(returned, statistics_[place], place);
+          if (result == kScalar) told = number(returned, table_[place], place);
           else {
             const at::Tensor& tensor = result >= 0 ? *results_[result] : *tensors_[-1 - result];
             told = summed(tensor, place) && kept(tensor, place);
@@ -248,6 +282,7 @@ class Road {
           place++;
         }
       }
+      if (enqueues_ && !device().note(-1)) return false;
       for (int32_t result : item->results) {
         if (result >= 0) note_version(item->outputs[result].slot, *results_[result]);
         else if (result != kScalar) note_version(item->inputs[-1 - result].slot, *tensors_[-1 - result]);
@@ -272,10 +307,10 @@ class Road {
   }
 
   // Whether the gradient of a parameter is the script's next event.
-  bool arrived(const at::Tensor& parameter, const at::Tensor& gradient, int64_t place) {
+  bool arrived(const at::Tensor& parameter, const at::Tensor& gradient, int64_t place, const void* by) {
     std::lock_guard<std::mutex> guard(storages().lock);
     Item* item = next();
-    if (!item || item->op || item->place != place) return false;
+    if (!item || busy_ || item->op || item->place != place || item->other != (by != thread)) return false;
     tensors_.clear();
     c10::IValue given[] = {parameter, gradient};
     if (!matches(given, item->inputs, [](int32_t) { return true; }, [](uint32_t, const c10::IValue&) { return true; })) return false;
@@ -283,10 +318,11 @@ class Road {
     return true;
   }
 
-  void arrival(const at::Tensor& parameter, const at::Tensor& gradient, int64_t place) {
+  void arrival(const at::Tensor& parameter, const at::Tensor& gradient, int64_t place, const void* by) {
     std::lock_guard<std::mutex> guard(storages().lock);
     Item item;
     item.place = place;
+    item.other = by != thread;
     c10::IValue given[] = {parameter, gradient};
     item.sound = facts(given, item.inputs, item.structure, &item);
     item.reported = true;
@@ -303,7 +339,9 @@ class Road {
   size_t& taken() { return taken_; }
   int64_t base() const { return base_; }
   const std::vector<Note>& notes() const { return notes_; }
-  const std::vector<Statistics>& statistics() const { return statistics_; }
+  const Statistics* table() const { return table_; }
+  // Statistics are put there from now on, as a device can write there; nullptr for none.
+  void rows(Statistics* rows) { rows_ = rows; }
   bool with_statistics() const { return with_statistics_; }
   std::vector<Varied>& varied() { return varied_; }
   std::vector<Drawn>& drawn() { return drawn_; }
@@ -356,11 +394,12 @@ class Road {
     return each_part(values, [&](int32_t kind) { structure.push_back(kind); return true; },
         [&](const at::Tensor& tensor) {
           if (!is_comparable(tensor)) return false;
+          if (int index = device().index_of(tensor); index >= 0 && index != device().index) return false;
           const void* address = Storages::address_of(tensor);
           uint64_t number = storages().added(tensor, address).number;
           if (capturing_ && number > counted_) fresh_.push_back(address);
           Fact fact{number, 0, tensor.storage_offset(), {}, {},
-                    tensor.scalar_type(), tensor.requires_grad()};
+                    tensor.scalar_type(), tensor.requires_grad(), device().index_of(tensor)};
           fact.sizes.assign(tensor.sizes().begin(), tensor.sizes().end());
           fact.strides.assign(tensor.strides().begin(), tensor.strides().end());
           to.push_back(std::move(fact));
@@ -404,13 +443,17 @@ class Road {
   bool summed(const at::Tensor& tensor, uint32_t place) {
     size_t needed = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size(), tensor.storage_offset());
     if (tensor.numel() && tensor.unsafeGetTensorImpl()->unsafe_storage().nbytes() < needed) return false;  // its memory was freed
-    Statistics& to = statistics_[place];
+    Statistics& to = table_[place];
+    if (device().index_of(tensor) >= 0) {
+      enqueues_ = true;
+      return rows_ && device().summarise(tensor, &to);
+    }
     Source source{version_of(tensor), print_of(tensor)};
     int32_t other = place < script_->same.size() ? script_->same[place] : -1;
     bool known = other >= 0 && sources_[other].version == source.version && sources_[other].print == source.print;
     sources_[place] = source;
     if (!known) return summarise(tensor, to);
-    if (uint32_t(other) != place) to = statistics_[other];
+    if (uint32_t(other) != place) to = table_[other];
     preview(tensor, tensor.numel(), to);
     return true;
   }
@@ -434,8 +477,20 @@ class Road {
   }
 
   // Copy what an output has, if there is room for it in this step.
+  bool kept(const at::Tensor& tensor, uint32_t place) {
+    if (device().index_of(tensor) < 0) return kept(Array(tensor), place);
+    int64_t bytes = bytes_of(place);
+    if (!bytes) return true;
+    enqueues_ = true;
+    if (!device().copy(tensor, bytes, room_.memory + filled_)) return false;
+    filled_ += aligned(bytes);
+    return true;
+  }
+
+  int64_t bytes_of(uint32_t place) const { return room_.memory && place < script_->kept.size() ? script_->kept[place] : 0; }
+
   bool kept(const Array& array, uint32_t place) {
-    int64_t bytes = room_.memory && place < script_->kept.size() ? script_->kept[place] : 0;
+    int64_t bytes = bytes_of(place);
     if (!bytes) return true;
     if (!copy_elements(array, bytes, room_.memory + filled_)) return false;
     filled_ += aligned(bytes);
@@ -487,7 +542,11 @@ class Road {
 
   std::shared_ptr<Script> script_;
   size_t position_ = 0, taken_ = 0;
-  int64_t base_ = 0;
+  int64_t base_ = 0, other_base_ = 0;
+  const void* busy_ = nullptr;        // the thread of the operator that is under way
+  bool enqueues_ = false;             // statistics or copies were enqueued for it
+  Statistics* table_ = nullptr;       // where statistics are put: these, or
+  Statistics* rows_ = nullptr;        // what a device can write to
   uint64_t cycle_ = 0;
   bool with_statistics_ = false, varies_ = false;
   std::vector<const void*> bound_;    // by slot

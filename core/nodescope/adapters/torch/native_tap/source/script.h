@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/function.h>
 #endif
 
+#include "device.h"
 #include "operators.h"
 #include "statistics.h"
 #include "storages.h"
@@ -23,6 +24,7 @@ struct Fact {
   c10::SmallVector<int64_t, 5> sizes, strides;
   at::ScalarType dtype;
   bool differentiable;
+  int device = -1;   // its index; -1 for the processor
 };
 
 struct Plain { uint32_t argument; c10::IValue value; };
@@ -39,6 +41,8 @@ struct Item {
   bool sound = true;                  // all that is seen of it can be compared
   bool seeded = false;                // by its arguments it may draw random numbers
   bool draws = false;                 // it does: the state of the generator is noted
+  bool other = false;                 // it ran on the thread of the device's backward pass
+  bool enqueued = false;              // it ran on the device
   std::vector<Fact> inputs, outputs;
   std::vector<int32_t> structure;     // which arguments are tensors, how long lists are
   std::vector<int32_t> returned;      // the same of the results
@@ -58,6 +62,7 @@ struct Script {
   std::vector<int64_t> kept;          // by statistics: bytes of the copy of the elements, or 0
   // By statistics, those of the same elements: earlier in the step, and in the step before; or -1.
   std::vector<int32_t> same;
+  int device = -1;                    // the index of the one device that is used, or -1
 };
 
 constexpr int64_t kAligned = 64;
@@ -67,8 +72,8 @@ constexpr c10::DispatchKeySet kIncomparable = kOdd | c10::DispatchKeySet({c10::D
     c10::DispatchKey::ZeroTensor, c10::DispatchKey::Quantized});
 inline bool is_comparable(const at::Tensor& tensor) {
   auto* impl = tensor.unsafeGetTensorImpl();
-  return !impl->key_set().has_any(kIncomparable) && impl->has_storage() && impl->layout() == at::kStrided && tensor.is_cpu() &&
-         !tensor.is_inference();
+  return !impl->key_set().has_any(kIncomparable) && impl->has_storage() && impl->layout() == at::kStrided &&
+         (tensor.is_cpu() || (device().known && tensor.is_cuda())) && !tensor.is_inference();
 }
 
 inline bool is_number(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->is_wrapped_number() && is_plain(tensor) && tensor.is_cpu(); }
@@ -77,7 +82,7 @@ inline bool fits(const Fact& fact, const at::Tensor& tensor) {
   auto* impl = tensor.unsafeGetTensorImpl();
   return impl->dtype() == c10::scalarTypeToTypeMeta(fact.dtype) && impl->storage_offset() == fact.offset &&
          impl->sizes() == c10::IntArrayRef(fact.sizes) && impl->strides() == c10::IntArrayRef(fact.strides) &&
-         tensor.requires_grad() == fact.differentiable && is_comparable(tensor);
+         tensor.requires_grad() == fact.differentiable && is_comparable(tensor) && device().index_of(tensor) == fact.device;
 }
 
 inline int64_t version_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->version_counter().current_version(); }
