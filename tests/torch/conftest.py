@@ -1,5 +1,10 @@
 """Fixtures: a page and programs, as in the tests of the page."""
 
+import torch
+
 from tests.e2e.conftest import browser, page, start, window
 
 __all__ = ["browser", "page", "start", "window"]
+
+# What needs a GPU; `test_device_*` test the same with a simulated one.
+collect_ignore = [] if torch.cuda.is_available() else ["test_cuda.py"]
