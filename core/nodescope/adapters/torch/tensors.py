@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from nodescope.adapters.torch import places
 from nodescope.adapters.torch.compat import is_zero_tensor
 from nodescope.adapters.torch.device import runtime as devices
 from nodescope.adapters.torch.device.captures import captured
@@ -112,6 +113,21 @@ def _after_the_last(tensor: Any) -> None:
         runtime.after_the_last(index, stream)
 
 
+class _Unobserved:
+    """A context in which the calling thread's operators are not the program's, as those of a person
+    who looks at a value.
+    """
+
+    def __enter__(self) -> None:
+        self._native = places.native
+        if self._native is not None:
+            self._native.quiet(1)
+
+    def __exit__(self, *raised: object) -> None:
+        if self._native is not None:
+            self._native.quiet(-1)
+
+
 class TorchTensors:
     """See `ArrayOps`."""
 
@@ -130,7 +146,7 @@ class TorchTensors:
         """A copy or, of a large tensor at level ``summary``, its statistics. On a device, both are
         enqueued.
         """
-        with torch.no_grad():
+        with torch.no_grad(), _Unobserved():
             if _unseen(array):
                 return None
             index = devices.index_of(array)
@@ -146,7 +162,7 @@ class TorchTensors:
 
     def numpy(self, array: Any, window: Window | None = None) -> Array:
         """The elements, or those of a window."""
-        with torch.no_grad():
+        with torch.no_grad(), _Unobserved():
             try:
                 _after_the_last(array)
                 if window is not None and array.layout is torch.strided:
@@ -174,7 +190,7 @@ class TorchTensors:
 
         Autograd is not told: the derivative stays the operation's, at the new value.
         """
-        with torch.no_grad():
+        with torch.no_grad(), _Unobserved():
             try:
                 elements = np.ascontiguousarray(new)
                 if elements.dtype.name == "bfloat16":
