@@ -1,4 +1,5 @@
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { type LayoutReply, type LayoutRequest, LayoutSession } from "@/layout/session";
 import { SceneSource } from "@/render/scene/scene_source";
 import { node } from "@/render/testing";
 
@@ -22,6 +23,29 @@ function source() {
   return { made, chosen, boxes };
 }
 
+/** A worker that answers when it is told to. */
+class HeldWorker {
+  private static readonly held: (() => void)[] = [];
+  private readonly session = new LayoutSession();
+  onmessage: ((event: { data: LayoutReply }) => void) | undefined;
+
+  static answer(): void {
+    HeldWorker.held.shift()?.();
+  }
+
+  postMessage(request: LayoutRequest): void {
+    HeldWorker.held.push(() => {
+      const data = this.session.handle(request);
+      if (data !== undefined) this.onmessage?.({ data });
+    });
+  }
+}
+
+afterEach(() => {
+  vi.unstubAllGlobals();
+  vi.useRealTimers();
+});
+
 describe("the first picture", () => {
   it("is the layout's choice, whatever was guessed while it chose", async () => {
     const { made, chosen, boxes } = source();
@@ -32,6 +56,20 @@ describe("the first picture", () => {
     await expect.poll(() => made.settled).toBe(true);
     expect(chosen).toEqual([new Set(["a", "b"])]);
     expect(boxes).toHaveLength(1);
+  });
+
+  it("is the layout's choice for a graph that grows while it chooses", () => {
+    vi.useFakeTimers();
+    vi.stubGlobal("Worker", HeldWorker);
+    const { made, chosen, boxes } = source();
+    made.setFirst(() => ({ window: { width: 1000, height: 800 }, kept: [] }));
+    made.setGraph(GRAPH);
+    made.setOpen(new Set(["a"]));
+    made.setGraph({ ...GRAPH, nodes: [...NODES, node(5, { inputs: [103] })], version: 2 });
+    vi.runAllTimers();
+    while (!made.settled) HeldWorker.answer();
+    expect(chosen).toEqual([new Set(["a", "b"]), new Set(["a", "b"])]);
+    expect(boxes).toEqual([6, 7]);
   });
 
   it("is what a person opens meanwhile, who ends the choice", async () => {

@@ -152,7 +152,9 @@ export class SceneSource {
     const { nodes, values, repeats } = graph;
     this.client.setGraph(nodes, values, this.version, repeats?.stacks);
     const count = graph.nodes.length;
-    const first = count > GROWN * this.chosenFor ? this.first?.() : undefined;
+    // A choice that has not arrived is of a graph that is not shown any more.
+    const due = this.awaitsChoice || count > GROWN * this.chosenFor;
+    const first = due ? this.first?.() : undefined;
     if (first !== undefined) this.chosenFor = count;
     this.awaitsChoice = first !== undefined;
     this.postponed = false;
@@ -178,8 +180,8 @@ export class SceneSource {
       if (version < scene.version) this.hierarchies.delete(version);
     }
     this.shown = scene;
-    const { postponed } = this;
-    this.awaitsChoice = this.postponed = false;
+    const postponed = this.postponed && scene.version === this.version;
+    if (scene.version === this.version) this.awaitsChoice = this.postponed = false;
     if (chosen !== undefined && this.first !== undefined) {
       this.open = chosen;
       this.listener.chosen(chosen);
