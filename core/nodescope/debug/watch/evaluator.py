@@ -459,15 +459,21 @@ class WatchEvaluator:
     # ------------------------------------------------------------ asking
 
     def _ask(self, entries: tuple[_Entry, ...], sight: Sight) -> list[Hit]:
+        if not entries:
+            return []
+        with np.errstate(all="ignore"):
+            return self._ask_each(entries, sight)
+
+    def _ask_each(self, entries: tuple[_Entry, ...], sight: Sight) -> list[Hit]:
         hits: list[Hit] = []
+        value = sight.value
         for entry in entries:
             if not entry.active:
                 continue
-            outcome, value = entry.outcome, sight.value
+            outcome = entry.outcome
             outcome.looked += 1
             try:
-                with np.errstate(all="ignore"):
-                    finding = entry.look(sight)
+                finding = entry.look(sight)
             except MissingData as reason:
                 if isinstance(reason, NotYet):
                     entry.too_early(value, sight.name, str(reason))

@@ -59,6 +59,7 @@ class ProgramGraph:
         self._makers: dict[int, int] = {}
         self._readers: dict[int, dict[int, None]] = {}
         self._to_loss: tuple[int, frozenset[int]] = (-1, frozenset())
+        self._leaves: tuple[int, dict[int, list[Node]]] = (-1, {})
 
     # Definitions
 
@@ -179,7 +180,13 @@ class ProgramGraph:
 
     def leaves(self, value: int) -> list[Node]:
         """The leaves that a value is computed from."""
-        return [self.nodes[node] for node in sorted(self.above(value)) if self.nodes[node].is_leaf]
+        if self._leaves[0] != self.version:
+            self._leaves = self.version, {}
+        known = self._leaves[1]
+        if value not in known:
+            above = sorted(self.above(value))
+            known[value] = [self.nodes[node] for node in above if self.nodes[node].is_leaf]
+        return known[value]
 
     def runs(self, owner: str, traced: Node) -> Node | None:
         """The node that runs for a traced one of a compiled function: alone or among others."""

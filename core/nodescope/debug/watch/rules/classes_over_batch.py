@@ -15,6 +15,7 @@ from nodescope.ir.graph import Node
 
 # What leaves a probability in its place, or its logarithm.
 _KEEPS: Final = frozenset({"astype", "copy", "log", "negative", "add", "clip", "maximum"})
+_MIXES: Final = frozenset({"astype", "copy", "add", "subtract"})
 _PICKS: Final = frozenset({"getitem", "gather", "take_along_axis", "nll_loss"})
 _COMPARES: Final = frozenset({"multiply", "subtract", "mse", "kl_div", "bce"})
 
@@ -32,8 +33,43 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
                 f"probabilities are normalised over axis 0, the {rows} rows of the batch, but "
                 f"{labels} gives the class of each row; normalise over the classes (axis=1)",
             )
+        elif rows and (mixed := _mixed(graph, node)) is not None:
+            yield Verdict(
+                node,
+                f"weights of a mixture are normalised over axis 0, the {rows} rows of the batch, "
+                f"but {mixed.name} adds the parts of each row up over axis 1; normalise over that "
+                "axis (axis=1)",
+            )
         else:
             yield Verdict(node)
+
+
+def _mixed(graph: ProgramGraph, node: Node) -> Node | None:
+    """What adds the parts of a mixture up, where a node gives their log weights; None if nothing.
+
+    Normalising the other axis in turn, as Sinkhorn does, subtracts the sum from what was summed.
+    """
+    shape, todo, seen = graph.shape(node.outputs[0]), list(node.outputs), set(node.outputs)
+    while todo:
+        value = todo.pop()
+        for reader in graph.readers(value):
+            if reader.phase != "forward" or not reader.outputs:
+                continue
+            total = reader.outputs[0]
+            axes = reader.attrs.get("axis")
+            if reader.op == "logsumexp" and shape and axes in (1, -1, (1,), (-1,)):
+                balances = any(
+                    value in other.inputs
+                    for other in graph.readers(total)
+                    if other.phase == "forward"
+                )
+                if len(shape) == 2 and not balances:
+                    return reader
+            same = graph.shape(total) == shape
+            if same and reader.op in _MIXES and total not in seen:
+                seen.add(total)
+                todo.append(total)
+    return None
 
 
 def _axis(graph: ProgramGraph, node: Node) -> Any:

@@ -24,7 +24,9 @@ def _study(settings: Settings) -> Study:
             if node is None or node.is_leaf or not node.outputs:
                 continue
             output = node.outputs[0]
-            again = node.op == "add" and any(value in used for value in node.inputs)
+            added = node.op == "add" and node.phase == "backward"
+            # What was added to in another pass still holds what was used.
+            again = added and any(value in used or value in carried for value in node.inputs)
             used.discard(output)
             before = carried.pop(output, None)
             if node.phase == "backward":

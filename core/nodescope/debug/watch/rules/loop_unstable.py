@@ -59,6 +59,7 @@ def _begin(settings: Settings) -> Look:
     least, factor = settings["rounds"], settings["factor_gt"]
     states: dict[int, _State] = {}  # of this step, by value
     unstable = step = told = 0
+    makers: dict[int, tuple[int, Node | None]] = {}  # by node: the one before, in which graph
     worst: tuple[int, int, float] | None = None  # value, rounds and growth in the step before
 
     def look(sight: Sight) -> Finding | None:
@@ -68,7 +69,10 @@ def _begin(settings: Settings) -> Look:
             unstable = unstable + 1 if worst is not None else 0
             states.clear()
             step = sight.step
-        before = _round_before(sight.graph, sight.node)
+        version, before = makers.get(sight.node.id, (-1, None))
+        if version != sight.graph.version:
+            before = _round_before(sight.graph, sight.node)
+            makers[sight.node.id] = sight.graph.version, before
         if before is None:
             raise Inapplicable("no loop carries a state on")
         array = sight.array

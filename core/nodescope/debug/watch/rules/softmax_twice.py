@@ -14,7 +14,10 @@ from nodescope.ir.graph import Node
 # What each op expects instead of the probabilities, and what is right.
 _SCORES: Final = "applies softmax itself; give it the scores before softmax"
 _LOGARITHMS: Final = "expects logarithms of probabilities; use log_softmax instead of softmax"
+_ITSELF: Final = "makes probabilities itself; give it the scores"
 _EXPECTS: Final[dict[str, str]] = {
+    "softmax": _ITSELF,
+    "sigmoid": _ITSELF,
     "cross_entropy": _SCORES,
     "log_softmax": "is applied to probabilities; give it the scores before softmax",
     "nll_loss": _LOGARITHMS,
@@ -32,9 +35,9 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         expects = _EXPECTS.get(node.op) or _by_hand(graph, node)
         if not expects or not node.inputs:
             continue
-        source = _past_shapes(graph, node.inputs[0])
+        source = _past_scalings(graph, node.inputs[0])
         activation = _probabilities(graph, source)
-        sigmoid = node.op == "bce_with_logits"
+        sigmoid = node.op in ("bce_with_logits", "sigmoid")
         if activation and (activation == "sigmoid") == sigmoid and source is not None:
             # Written out, its last operation is a division, whose name would tell nobody anything.
             name = source.name if source.op == activation else f"a hand-written {activation}"
@@ -88,6 +91,22 @@ def _past_shapes(graph: ProgramGraph, value: int) -> Node | None:
     return maker
 
 
+def _past_scalings(graph: ProgramGraph, value: int) -> Node | None:
+    """As `_past_shapes`, and past temperatures: multiplied or divided probabilities stay near."""
+    maker = _past_shapes(graph, value)
+    while maker is not None and _scales(maker):
+        maker = _past_shapes(graph, maker.inputs[0])
+    return maker
+
+
+def _scales(node: Node) -> bool:
+    if len(node.inputs) != 1:
+        return False
+    names = {"multiply": ("x1", "x2"), "divide": ("x2",)}.get(node.op, ())
+    factors = [node.attrs[name] for name in names if name in node.attrs]
+    return len(factors) == 1 and isinstance(factors[0], int | float) and factors[0] > 0
+
+
 def _line(node: Node) -> str:
     return f" (line {node.source.line})" if node.source is not None else ""
 
@@ -102,7 +121,7 @@ def _suits(nodes: Sequence[Node]) -> str:
 register(
     graph_rule(
         "softmax_twice",
-        "a loss that expects scores or logarithms is given probabilities",
+        "what expects scores or logarithms, as softmax and losses do, is given probabilities",
         stateless(_judge),
         suits=_suits,
         aliases=("sigmoid_twice",),

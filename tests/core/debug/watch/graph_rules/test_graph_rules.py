@@ -17,6 +17,7 @@ from tests.core.debug.watch.graph_rules import (
     right_data,
     right_models,
     right_outcomes,
+    right_pairs,
     right_paths,
     right_scales,
     right_scores,
@@ -29,6 +30,7 @@ from tests.core.debug.watch.graph_rules import (
     wrong_data,
     wrong_models,
     wrong_outcomes,
+    wrong_pairs,
     wrong_paths,
     wrong_scales,
     wrong_scores,
@@ -56,11 +58,11 @@ def _marked() -> set[str]:
 
 WRONG = programs(
     wrong, wrong_batches, wrong_comparisons, wrong_data, wrong_models, wrong_outcomes, wrong_paths,
-    wrong_scales, wrong_scores, wrong_sequences, wrong_training, wrong_training_state,
+    wrong_pairs, wrong_scales, wrong_scores, wrong_sequences, wrong_training, wrong_training_state,
 )  # fmt: skip
 RIGHT = programs(
     right, right_batches, right_comparisons, right_data, right_models, right_outcomes, right_paths,
-    right_scales, right_scores, right_sequences, right_training, right_training_state,
+    right_pairs, right_scales, right_scores, right_sequences, right_training, right_training_state,
 )  # fmt: skip
 
 

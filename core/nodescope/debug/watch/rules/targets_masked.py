@@ -1,0 +1,175 @@
+"""Targets that a mask excludes: the loss asks for what its scores rule out.
+
+A mask sets scores to a large negative number. What it sets so should never be a target: the loss
+is then that number, whatever the model gives, and its gradient is zero. An inverted mask does so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from nodescope.debug.watch import register
+from nodescope.debug.watch.observation import Inapplicable, Sight, numbers
+from nodescope.debug.watch.program_graph import ProgramGraph
+from nodescope.debug.watch.rule import (
+    Finding,
+    Look,
+    Rule,
+    Settings,
+    count,
+    needs_steps,
+    per_value,
+    percent,
+)
+from nodescope.events import Array
+from nodescope.ir.graph import Node
+
+_OPS: Final = frozenset({"multiply", "cross_entropy", "nll_loss", "getitem", "take_along_axis"})
+_MOVES: Final = frozenset({"reshape", "transpose", "swapaxes", "moveaxis", "astype", "copy",
+                           "squeeze", "expand_dims", "getitem", "negative", "divide"})  # fmt: skip
+_AVERAGES: Final = frozenset({"mean", "sum", "negative", "reshape", "astype", "add", "squeeze"})
+_EXCLUDED: Final = -500.0  # log probabilities below are of what a mask rules out
+_MOST: Final = 1 << 22
+
+
+def _begin(settings: Settings) -> Look:
+    steps, limit = settings["num_steps"], settings["share_gt"]
+    in_row = 0
+
+    def look(sight: Sight) -> Finding | None:
+        nonlocal in_row
+        node, graph = sight.node, sight.graph
+        mask = _mask(graph, node)
+        if mask is None or sight.inputs[0].size > _MOST:
+            raise Inapplicable("no scores are masked before a loss")
+        if not _is_averaged(graph, node):
+            raise Inapplicable("what a mask rules out may be left out of the loss later")
+        share = _share(sight)
+        if share is None:
+            raise Inapplicable("no target is compared with masked scores")
+        in_row = in_row + 1 if 100 * share > limit else 0
+        if not in_row:
+            return None
+        if in_row < steps:
+            raise needs_steps(steps, in_row)
+        line = f" (line {mask.source.line})" if mask.source is not None else ""
+        return Finding(
+            f"{100 * share:.3g}% of the targets are among the scores that {mask.name}{line} rules "
+            f"out, in each of {in_row} steps, so that the loss has no gradient there; is its mask "
+            "upside down?",
+            {"share": 100 * share, "steps": in_row},
+        )
+
+    return look
+
+
+def _share(sight: Sight) -> float | None:
+    """The share of the targets at places that are ruled out; None if there are no targets."""
+    op, inputs = sight.node.op, sight.inputs
+    if op in ("getitem", "take_along_axis"):
+        picked = numbers(sight.array)
+        return float(np.mean(picked < _EXCLUDED)) if picked.size else None
+    if len(inputs) < 2:
+        return None
+    if op == "multiply":
+        made = sight.graph.given(sight.node.inputs[0])
+        port = 0 if made is not None and not made.is_leaf else 1
+        logs, weights = numbers(inputs[port].array), numbers(inputs[1 - port].array)
+        if logs.shape != weights.shape or weights.size == 0 or float(weights.min()) < 0:
+            return None
+        total = float(weights.sum())
+        return float(weights[logs < _EXCLUDED].sum()) / total if total > 0 else None
+    return _of_labels(sight, numbers(inputs[0].array), inputs[1].array)
+
+
+def _of_labels(sight: Sight, scores: Array, labels: Array) -> float | None:
+    axis = sight.attrs.get("axis", -1)
+    if labels.dtype.kind not in "iu" or scores.ndim != 2 or axis not in (-1, 1):
+        return None
+    ignored = sight.attrs.get("ignore_index")
+    rows = np.flatnonzero(labels.reshape(-1) != ignored)
+    chosen = labels.reshape(-1)[rows]
+    if not rows.size or chosen.min() < 0 or chosen.max() >= scores.shape[1]:
+        return None
+    own = scores[rows, chosen]
+    if sight.node.op == "cross_entropy":
+        own = own - scores[rows].max(axis=1)
+    return float(np.mean(own < _EXCLUDED))
+
+
+def _mask(graph: ProgramGraph, node: Node) -> Node | None:
+    """What masks the scores whose log probabilities a node takes; None if nothing does."""
+    if node.op in ("cross_entropy", "nll_loss", "getitem", "take_along_axis"):
+        values = node.inputs[:1]
+    else:
+        values = node.inputs
+    for value in values:
+        maker, normalised = graph.maker(value), node.op == "cross_entropy"
+        while (
+            maker is not None and maker.inputs and (maker.op in _MOVES or maker.op == "log_softmax")
+        ):
+            normalised |= maker.op == "log_softmax"
+            maker = graph.maker(maker.inputs[0])
+        masks = maker is not None and (
+            maker.op in ("where", "masked_fill")
+            or (maker.op in ("add", "subtract") and _adds_data(graph, maker))
+        )
+        if normalised and masks:
+            return maker
+    return None
+
+
+def _adds_data(graph: ProgramGraph, node: Node) -> bool:
+    roles = [leaf.role for value in node.inputs for leaf in graph.leaves(value)[:1]]
+    return len(node.inputs) == 2 and any(role in ("input", "constant") for role in roles)
+
+
+def _is_averaged(graph: ProgramGraph, node: Node) -> bool:
+    """Whether a result is only added up or averaged before it is a loss."""
+    value = node.outputs[0]
+    for _ in range(8):
+        if value in graph.losses:
+            return True
+        readers = [reader for reader in graph.readers(value) if reader.phase == "forward"]
+        if len(readers) != 1 or not readers[0].outputs:
+            return False
+        scales = readers[0].op in ("multiply", "divide") and len(readers[0].inputs) == 1
+        if readers[0].op not in _AVERAGES and not scales:
+            return False
+        value = readers[0].outputs[0]
+    return value in graph.losses
+
+
+def _concerns(node: Node, graph: ProgramGraph) -> bool:
+    return node.phase == "forward" and _mask(graph, node) is not None
+
+
+def _suits(nodes: Sequence[Node]) -> str:
+    if not any(node.phase == "backward" for node in nodes):
+        return ""
+    for node in nodes:
+        if node.op in ("log_softmax", "cross_entropy") and node.phase == "forward":
+            return f"{node.name} may be given scores that a mask rules out"
+    return ""
+
+
+register(
+    Rule(
+        "targets_masked",
+        "most targets are at scores that a mask rules out",
+        per_value(_begin),
+        ops=_OPS,
+        needs=frozenset({"summary", "inputs", "values", "history"}),
+        parameters=(
+            count("num_steps", 10, "number of consecutive steps", unit="steps", low=1),
+            percent("share_gt", 30.0, "hit if more than this share of the targets is ruled out"),
+        ),
+        lasting=True,
+        explains=True,
+        suits=_suits,
+        concerns=_concerns,
+    )
+)
