@@ -31,6 +31,9 @@ _OPS: Final = frozenset({"multiply", "cross_entropy", "nll_loss", "getitem", "ta
 _MOVES: Final = frozenset({"reshape", "transpose", "swapaxes", "moveaxis", "astype", "copy",
                            "squeeze", "expand_dims", "getitem", "negative", "divide"})  # fmt: skip
 _AVERAGES: Final = frozenset({"mean", "sum", "negative", "reshape", "astype", "add", "squeeze"})
+_MASKS: Final = frozenset({"where", "masked_fill"})
+_SHIFTS: Final = frozenset({"add", "subtract"})
+_DATA: Final = ("input", "constant")
 _EXCLUDED: Final = -500.0  # log probabilities below are of what a mask rules out
 _MOST: Final = 1 << 22
 
@@ -114,8 +117,7 @@ def _mask(graph: ProgramGraph, node: Node) -> Node | None:
             normalised |= maker.op == "log_softmax"
             maker = graph.maker(maker.inputs[0])
         masks = maker is not None and (
-            maker.op in ("where", "masked_fill")
-            or (maker.op in ("add", "subtract") and _adds_data(graph, maker))
+            maker.op in _MASKS or (maker.op in _SHIFTS and _adds_data(graph, maker))
         )
         if normalised and masks:
             return maker
@@ -124,7 +126,7 @@ def _mask(graph: ProgramGraph, node: Node) -> Node | None:
 
 def _adds_data(graph: ProgramGraph, node: Node) -> bool:
     roles = [leaf.role for value in node.inputs for leaf in graph.leaves(value)[:1]]
-    return len(node.inputs) == 2 and any(role in ("input", "constant") for role in roles)
+    return len(node.inputs) == 2 and any(role in _DATA for role in roles)
 
 
 def _is_averaged(graph: ProgramGraph, node: Node) -> bool:
@@ -150,7 +152,12 @@ def _concerns(node: Node, graph: ProgramGraph) -> bool:
 def _suits(nodes: Sequence[Node]) -> str:
     if not any(node.phase == "backward" for node in nodes):
         return ""
-    for node in nodes:
+    data = {value for node in nodes if node.role in _DATA for value in node.outputs}
+    masks = any(
+        node.op in _MASKS or (node.op in _SHIFTS and not data.isdisjoint(node.inputs))
+        for node in nodes
+    )
+    for node in nodes if masks else ():
         if node.op in ("log_softmax", "cross_entropy") and node.phase == "forward":
             return f"{node.name} may be given scores that a mask rules out"
     return ""
