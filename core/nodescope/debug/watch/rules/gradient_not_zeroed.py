@@ -25,8 +25,11 @@ def _study(settings: Settings) -> Study:
                 continue
             output = node.outputs[0]
             added = node.op == "add" and node.phase == "backward"
-            # What was added to in another pass still holds what was used.
-            again = added and any(value in used or value in carried for value in node.inputs)
+            # What another pass has added to still holds what was used. In a loop without steps,
+            # a node is as it was in its last round: one that reads its own result tells nothing.
+            again = added and any(
+                value in used or (value in carried and value != output) for value in node.inputs
+            )
             used.discard(output)
             before = carried.pop(output, None)
             if node.phase == "backward":
