@@ -11,7 +11,13 @@ from typing import Any
 from nodescope.debug import why as chains
 from nodescope.debug.replay import ExecutionIndex, Replay
 from nodescope.debug.why.nonfinite_origins import number_text, state_of
-from nodescope.debug.why.rendering import born_label, fate_words, others_words, sentence
+from nodescope.debug.why.rendering import (
+    born_label,
+    fate_words,
+    others_words,
+    raised_sentences,
+    sentence,
+)
 from nodescope.debug.why.target import WHICH
 from nodescope.errors import UsageError
 from nodescope.record.recording import Recording
@@ -48,13 +54,19 @@ async def why(run: Run, request: mine.AskWhy) -> mine.WhyAnswer:
         replay = Replay(recording, seq=seq, book=book, patience_s=PATIENCE_S)
         answer = chains.why(recording, request.value, index, seq=seq, replay=replay, width=1)
         groups = tuple(
-            mine.WhyGroup(count, sentence(cause), _links(book, cause))
+            mine.WhyGroup(count, _text(cause), _links(book, cause))
             for count, cause in answer.groups
         )
         first = answer.root
         return mine.WhyAnswer(first.value, first.seq, answer.elements, answer.followed, groups)
 
     return await run.study.call(ask)
+
+
+def _text(cause: chains.Cause) -> str:
+    # The page shows the message of an error once, where the error is.
+    raised = cause.kind == "raised"
+    return raised_sentences(cause, message=False) if raised else sentence(cause)
 
 
 def _links(book: ExecutionIndex, cause: chains.Cause) -> tuple[mine.WhyLink, ...]:
@@ -78,6 +90,7 @@ def _link(book: ExecutionIndex, cause: chains.Cause, culprit: bool) -> mine.WhyL
         state=_state(cause.number),
         how=cause.how,
         words=cause.words,
+        error=cause.error,
         operands=tuple(map(_operand, dict.fromkeys(cause.operands))),
         others=cause.others,
         birth=cause.birth.kind if cause.birth is not None else "",
@@ -97,7 +110,7 @@ def _operand(operand: chains.Operand) -> mine.WhyOperand:
     return mine.WhyOperand(
         operand.name,
         operand.at,
-        number_text(operand.number),
+        "" if operand.number is None else number_text(operand.number),
         _state(operand.number),
         term,
         share,

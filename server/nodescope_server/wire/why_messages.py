@@ -100,7 +100,8 @@ class WhyOperand(msgspec.Struct, frozen=True):
     """An element that another one depends on.
 
     Attributes:
-        at: Its index; None for a literal number in the program.
+        at: Its index; None for a literal number in the program, and for a value as a whole.
+        number: The element; ``""`` for a value as a whole.
         term: Its term, if the result is a sum; or ``""``.
         share: Its share of the result, from 0 to 1, if that is a sum.
         selects: Whether it only selects.
@@ -124,6 +125,7 @@ class WhyLink(msgspec.Struct, frozen=True):
         node: Id of the executed node; for a kernel, the kernel's.
         number: The element; ``""`` if unavailable.
         how: ``recorded``, ``recomputed``, or ``in <kernel>``.
+        error: Of an operation that raised: its message.
         others: Number of operands not listed.
         birth: For a NaN, Inf or zero that arose here: how, in a short word.
         ranges: For such an origin: the contents of the op's inputs.
@@ -152,6 +154,7 @@ class WhyLink(msgspec.Struct, frozen=True):
     line: int
     code: str
     culprit: bool
+    error: str = ""
 
 
 class WhyGroup(msgspec.Struct, frozen=True):

@@ -42,7 +42,7 @@ import { createViews } from "@/store/page/views";
 import { createZoomFolds } from "@/store/page/zoom_folds";
 import { offers } from "@/store/run/capabilities";
 import { pictureTitle } from "@/store/run/picture_title";
-import { createSummary } from "@/store/run/summary";
+import { createSummary, withoutPlace } from "@/store/run/summary";
 import { AddBreakpoint, Breakpoints } from "@/views/breakpoints/breakpoints";
 import { Console, CopyConsole } from "@/views/console";
 import { DebuggerBar } from "@/views/debugger_bar";
@@ -473,8 +473,11 @@ export function App(props: AppProps): JSX.Element {
             moments={moments}
             marked={watches.marked()}
             errorOf={(node) =>
-              problems()?.rows.find((row) => row.node === node)?.error ||
-              (store.failure() === node ? (store.model()?.info.error ?? "") : "")
+              withoutPlace(
+                problems()?.rows.find((row) => row.node === node)?.error ||
+                  (store.failure() === node ? (store.model()?.info.error ?? "") : ""),
+                store.model()?.graph.nodes[node]?.source,
+              )
             }
             askWatch={(text) => {
               ui.setDockTab("watches");

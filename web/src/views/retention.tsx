@@ -115,7 +115,7 @@ export function Retention(props: { readonly store: Store }): JSX.Element {
               )}
             </Show>
             <Show when={ways().length > 0} fallback={<span class="kept-more">Details…</span>}>
-              <span class="kept-more">Keep more…</span>
+              <span class="kept-more">{live() ? "Keep more…" : "Details…"}</span>
             </Show>
           </button>
           <Show when={open()}>
@@ -140,7 +140,7 @@ export function Retention(props: { readonly store: Store }): JSX.Element {
                 </p>
               </Show>
               <Show when={ways().length > 0} fallback={<p class="t2">Nothing is left out.</p>}>
-                <h4>Next time</h4>
+                <h4>{live() ? "Next time" : "To keep more next time"}</h4>
               </Show>
               <For each={ways()}>
                 {(way) => (

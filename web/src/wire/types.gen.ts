@@ -945,6 +945,7 @@ export interface WhyGroup {
  *     node: Id of the executed node; for a kernel, the kernel's.
  *     number: The element; `""` if unavailable.
  *     how: `recorded`, `recomputed`, or `in <kernel>`.
+ *     error: Of an operation that raised: its message.
  *     others: Number of operands not listed.
  *     birth: For a NaN, Inf or zero that arose here: how, in a short word.
  *     ranges: For such an origin: the contents of the op's inputs.
@@ -973,13 +974,15 @@ export interface WhyLink {
   readonly line: number;
   readonly code: string;
   readonly culprit: boolean;
+  readonly error: string;
 }
 
 /**
  * An element that another one depends on.
  *
  * Attributes:
- *     at: Its index; None for a literal number in the program.
+ *     at: Its index; None for a literal number in the program, and for a value as a whole.
+ *     number: The element; `""` for a value as a whole.
  *     term: Its term, if the result is a sum; or `""`.
  *     share: Its share of the result, from 0 to 1, if that is a sum.
  *     selects: Whether it only selects.

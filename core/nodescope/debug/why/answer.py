@@ -23,8 +23,8 @@ class Operand:
     Attributes:
         name: The value's, or the text of a Python scalar.
         port: Of the op.
-        at: Its index; None for a Python scalar.
-        number: What it is.
+        at: Its index; None for a Python scalar, and for a value as a whole.
+        number: What it is; None for a value as a whole.
         term: What it adds to the result, where that is a sum.
         share: Of the result, from 0 to 1, where that is a sum; of a product in it, at the first of
             its factors.
@@ -55,7 +55,8 @@ class Cause:
         value, seq, step: Which value, written by which execution, in which step.
         at, number: Which element, and what it is; None where it could not be had.
         how: ``recorded``, ``recomputed``, or ``in <kernel>``.
-        words: What happened here.
+        words: What happened here; of an operation that raised, besides the error.
+        error: Of an operation that raised: its message.
         birth: Of a birth: how.
         operands: What matters, first; ``others`` are not listed.
         ranges: Of a birth: what is in the op's inputs.
@@ -74,6 +75,7 @@ class Cause:
     number: Any = None
     how: str = ""
     words: str = ""
+    error: str = ""
     birth: Birth | None = None
     operands: tuple[Operand, ...] = ()
     others: int = 0

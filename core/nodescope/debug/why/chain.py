@@ -189,12 +189,17 @@ class Follower:
         inputs = raised.inputs_of(self._points, execution)
         cause = self._cause(Point(value, execution), "raised", "")
         error = self._points.book.recording.failure(execution.seq) or "an exception"
-        words = raised.words_of(error, cause.source)
+        causes = () if inputs.follow is None else (self.follow(*inputs.follow),)
+        if causes and not causes[0].is_nonfinite:
+            # What matters is where the input came from: no element of it is to blame.
+            origin = causes[0]
+            words = origin.words if origin.kind == "leaf" else ""
+            causes = (replace(origin, at=(), number=None, words=words, operands=(), causes=()),)
         return replace(
-            cause, words=f"{words}. {inputs.reshaped}" if inputs.reshaped else words,
+            cause, words=inputs.reshaped, error=raised.message_of(error, cause.source),
             operands=inputs.operands[:MOST_OPERANDS],
             others=max(len(inputs.operands) - MOST_OPERANDS, 0), ranges=inputs.ranges,
-            causes=() if inputs.follow is None else (self.follow(*inputs.follow),),
+            causes=causes,
         )  # fmt: skip
 
     def look(self, point: Point, position: int) -> tuple[Cause, list[tuple[Point, int]]]:

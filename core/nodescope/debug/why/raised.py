@@ -5,6 +5,7 @@ Invariant: reads only; an input that cannot be had is named with the reason.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,8 @@ class Given(NamedTuple):
     """The inputs of an operation that raised.
 
     Attributes:
-        operands: Of each input the element that would be asked about, the suspicious ones first.
+        operands: Of each input the element that would be asked about, the suspicious ones first;
+            if all are finite, the inputs as a whole: no element is to blame.
         ranges: Each input in words.
         reshaped: Which inputs had another shape the time before, in words, or ``""``.
         follow: The element to follow; None if no input was computed, or none was observed.
@@ -40,10 +42,10 @@ class Given(NamedTuple):
     follow: tuple[Point, int] | None
 
 
-def words_of(error: str, source: SourceLocation | None) -> str:
+def message_of(error: str, source: SourceLocation | None) -> str:
     """What it raised; the line is shown beside it."""
     place = "" if source is None else f" ({source.file}:{source.line})"
-    return f"raised {error.replace(place, '') if place else error}"
+    return error.replace(place, "") if place else error
 
 
 def inputs_of(points: ValueTracer, execution: Execution) -> Given:
@@ -99,4 +101,6 @@ def inputs_of(points: ValueTracer, execution: Execution) -> Given:
     seen.sort(key=lambda entry: entry[0])
     follow = seen[0][2] if seen else None
     operands = tuple(entry[1] for entry in seen)
+    if not any(state_of(operand.number) in _STATES for operand in operands):
+        operands = tuple(replace(operand, at=None, number=None) for operand in operands)
     return Given(operands, tuple(dict.fromkeys(ranges)), "; ".join(reshaped), follow)

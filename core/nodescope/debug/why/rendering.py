@@ -33,7 +33,7 @@ def place(name: str, at: tuple[int, ...] | None) -> str:
 def sentence(cause: Cause) -> str:
     """The answer in one or two sentences."""
     if cause.kind == "raised":
-        return _raised(cause)
+        return raised_sentences(cause)
     end = cause.culprit()
     start = f"{place(cause.name, cause.at)} is {number_text(cause.number)} in step {cause.step}"
     location = f" ({line_of(end.source)})" if end.source is not None else ""
@@ -72,19 +72,30 @@ def _update(cause: Cause) -> Cause | None:
     return None
 
 
-def _raised(cause: Cause) -> str:
+def raised_sentences(cause: Cause, *, message: bool = True) -> str:
+    """What raised and what its inputs were, in sentences; without ``message``, it is known."""
     location = f" ({line_of(cause.source)})" if cause.source is not None else ""
-    error = cause.words.removeprefix("raised ")
-    text = f"{cause.name}{location} raised in step {cause.step}: {error}"
-    if cause.operands and state_of(cause.operands[0].number) in ("nan", "inf"):
-        if cause.causes:
-            return f"{text}. Its input {sentence(cause.causes[0])}"
-        worst = cause.operands[0]
-        return f"{text}. Its input {place(worst.name, worst.at)} is {number_text(worst.number)}"
+    text = f"{cause.name}{location} raised in step {cause.step}"
+    return _sentences(f"{text}: {cause.error}" if message else text, cause.words, _inputs(cause))
+
+
+def _inputs(cause: Cause) -> str:
     if not cause.operands:
-        return text
+        return ""
+    worst = cause.operands[0]
+    if worst.number is not None and state_of(worst.number) in ("nan", "inf"):
+        if cause.causes:
+            return f"Its input {sentence(cause.causes[0])}"
+        return f"Its input {place(worst.name, worst.at)} is {number_text(worst.number)}"
     count = len(cause.operands) + cause.others
-    return f"{text}. Its {'input has' if count == 1 else f'{count} inputs have'} no NaN and no Inf"
+    return f"Its {'input has' if count == 1 else f'{count} inputs have'} no NaN and no Inf"
+
+
+def _sentences(*texts: str) -> str:
+    """Texts as sentences, each with one mark at its end."""
+    return " ".join(
+        text if text.endswith((".", "?", "!")) else f"{text}." for text in texts if text
+    )
 
 
 def render(answer: Why) -> str:
@@ -115,11 +126,12 @@ def render(answer: Why) -> str:
 
 def _link(cause: Cause, culprit: bool) -> list[str]:
     mark = "*" if culprit else " "
-    number = "?" if cause.number is None else number_text(cause.number)
+    missing = "?" if cause.kind == "missing" else ""
+    number = missing if cause.number is None else number_text(cause.number)
     origin = f", {cause.how}" if cause.how not in ("", "recorded") else ""
-    equals = "" if cause.kind == "raised" else f" = {number}"
+    equals = f" = {number}" if number else ""
     head = f"{mark} {place(cause.name, cause.at)}{equals}  [{cause.op}, step {cause.step}{origin}]"
-    lines = [head, f"    {cause.words}"]
+    lines = [head, *([f"    {cause.words}"] if cause.words else [])]
     if cause.kind == "limit":
         lines.append("    not traced further")
     if cause.source is not None:
@@ -134,7 +146,7 @@ def _link(cause: Cause, culprit: bool) -> list[str]:
 
 def _operand(operand: Operand) -> str:
     if operand.at is None:
-        return f"the number {operand.name}"
+        return operand.name if operand.number is None else f"the number {operand.name}"
     text = f"{place(operand.name, operand.at)} = {number_text(operand.number)}"
     if operand.term is not None:
         text += f", term {number_text(operand.term)}"

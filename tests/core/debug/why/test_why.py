@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
+from dataclasses import replace
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,13 +52,18 @@ def test_an_operation_that_raised_is_explained_by_its_inputs(tmp_path: Path) -> 
         first = why(recording, "inv@1")
         assert (first.root.kind, first.root.step) == ("raised", 1)
         assert first.culprit is first.root
-        assert first.root.words.startswith("raised MatrixError: inv: singular matrix")
-        assert [item.number for item in first.root.operands] == [2.0]
+        assert first.root.error.startswith("MatrixError: inv: singular matrix")
+        # No element is to blame: the input is named as a whole, and so is where it came from.
+        assert [(item.name, item.at, item.number) for item in first.root.operands] == [
+            ("multiply", None, None)
+        ]
+        assert [(item.at, item.number) for item in first.root.causes] == [((), None)]
         assert first.root.ranges == ("multiply, float32 2×2, is 2",)
         assert names(first)[1].endswith("multiply")  # what it was given is followed
-        assert sentence(first.root).endswith("Its input has no NaN and no Inf")
+        assert sentence(first.root).endswith("lstsq. Its input has no NaN and no Inf.")
         said = render(first)
         assert "* inv  [inv, step 1]" in said
+        assert said.count("singular matrix") == 1
 
         with pytest.raises(ReplayError):
             why(recording, "inv[0, 0]@1")  # there is no element
@@ -75,6 +81,9 @@ def test_a_raise_is_followed_to_the_nan_it_was_given(tmp_path: Path) -> None:
         assert [item.name for item in result.root.operands] == ["head/log", "w"]
         assert result.culprit.name == "head/log"
         assert "log of -1" in sentence(result.root)
+        # A question at the end of the message keeps its mark.
+        question = replace(result.root, error="no inverse?", operands=())
+        assert sentence(question).endswith(": no inverse?")
         assert "raised in step 0: ShapeError" in sentence(result.root)
         assert result.root.ranges[0] == (
             "the inner sizes do not fit: 2 of w (2×2) and 3 of head/log (3)"

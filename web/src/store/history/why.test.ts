@@ -39,6 +39,7 @@ function link(id: number, change: Partial<WhyLink> = {}): WhyLink {
     line: id,
     code: "",
     culprit: false,
+    error: "",
     ...change,
   };
 }

@@ -29,14 +29,22 @@ test("a run that ended with nodescope is no fault of the summary", () => {
 
 test("the run time says what it is made of, and what is no part of it", () => {
   const time = { ran_ns: 3.2e9, held_ns: 0 };
-  expect(timeWords({ time, before_ns: 0.8e9, after_ns: 0.3e9 })).toBe(
+  const finished = { outcome: "finished" } as const;
+  expect(timeWords({ ...finished, time, before_ns: 0.8e9, after_ns: 0.3e9 })).toBe(
     "800\u202fms before the first step, 2.10\u202fs in steps, 300\u202fms after the last one.",
   );
-  expect(timeWords({ time, before_ns: 0.8e9, after_ns: 0 })).toBe(
+  expect(timeWords({ ...finished, time, before_ns: 0.8e9, after_ns: 0 })).toBe(
     "800\u202fms before the first step, 2.40\u202fs in steps.",
   );
-  expect(timeWords({ time: { ...time, held_ns: 12e9 }, before_ns: null, after_ns: null })).toBe(
-    "From the program's start to its end; not counted: 12.0\u202fs held by the debugger.",
+  expect(
+    timeWords({ ...finished, time: { ...time, held_ns: 12e9 }, before_ns: null, after_ns: null }),
+  ).toBe("From the program's start to its end; not counted: 12.0\u202fs held by the debugger.");
+});
+
+test("what came after an error in a step did not come after the step", () => {
+  const time = { ran_ns: 3.2e9, held_ns: 0 };
+  expect(timeWords({ outcome: "failed", time, before_ns: 0.8e9, after_ns: 0.3e9 })).toBe(
+    "800\u202fms before the first step, 2.10\u202fs in steps, 300\u202fms from there to its end.",
   );
 });
 

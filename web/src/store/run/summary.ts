@@ -47,7 +47,9 @@ export const NEVER_RAN =
   "The structure of the graph. It was not run: there are no values or times.";
 
 /** The components of the run time, and what is excluded. */
-export function timeWords(sum: Pick<Summary, "time" | "before_ns" | "after_ns">): string {
+export function timeWords(
+  sum: Pick<Summary, "time" | "before_ns" | "after_ns" | "outcome">,
+): string {
   const { time, before_ns: before, after_ns: after } = sum;
   const parts =
     before === null || after === null
@@ -55,8 +57,12 @@ export function timeWords(sum: Pick<Summary, "time" | "before_ns" | "after_ns">)
       : [
           `${formatDuration(before)} before the first step`,
           `${formatDuration(Math.max(0, time.ran_ns - before - after))} in steps`,
-          // A program killed within a step has none.
-          ...(after > 0 ? [`${formatDuration(after)} after the last one`] : []),
+          // A program killed within a step has none; one that failed may have done so in a step.
+          ...(after > 0
+            ? [
+                `${formatDuration(after)} ${sum.outcome === "finished" ? "after the last one" : "from there to its end"}`,
+              ]
+            : []),
         ];
   const heldText =
     time.held_ns > 0 ? `; not counted: ${formatDuration(time.held_ns)} held by the debugger` : "";

@@ -142,6 +142,7 @@ function Chain(props: WhyPanelProps & { readonly group: WhyGroup }): JSX.Element
 }
 
 function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: number }): JSX.Element {
+  /** Whether the inspector shows this execution; its error is then written at the top. */
   const isCurrent = () => {
     const item = props.store.selection();
     if (item?.kind !== "node" || item.id !== props.link.node) return false;
@@ -187,9 +188,7 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
           {printable(props.link.name, 200)}
           <span class="m t3 why-place">{place(props.link.at)}</span>
         </span>
-        <b class={`m state-${props.link.state}`}>
-          {props.link.kind === "raised" ? "raised" : spelled(props.link.number, props.link.state)}
-        </b>
+        <b class={`m state-${props.link.state}`}>{linkNumber(props.link)}</b>
       </button>
       <div class="why-more">
         <Show when={props.link.culprit}>
@@ -200,7 +199,10 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
             {props.link.birth || endWords(props.link.kind)}
           </span>
         </Show>
-        <p>{printable(inWords(props.link.words), 400)}</p>
+        <Show when={isCurrent() ? "" : props.link.error}>
+          {(message) => <p>{printable(message(), 400)}</p>}
+        </Show>
+        <Show when={props.link.words}>{(words) => <p>{printable(inWords(words()), 400)}</p>}</Show>
         <p class="mi t3">{facts()}</p>
         <Show when={operands().length > 0}>
           <ul class="why-operands">
@@ -226,6 +228,12 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
       </div>
     </li>
   );
+}
+
+/** What is written at a link: its element, or nothing for a value as a whole. */
+function linkNumber(link: WhyLink): string {
+  if (link.kind === "raised") return "raised";
+  return link.number === "" && link.kind !== "missing" ? "" : spelled(link.number, link.state);
 }
 
 function Operand(

@@ -178,7 +178,11 @@ function edgesByThread(rows: TimelineRows): ReadonlyMap<number, Edges> {
 }
 
 /** Where the time went, largest first: `data loading 99 ms, operations 1.1 ms`. */
-export function partWords(parts: Readonly<Record<TimePart, number>>, short = false): string {
+export function partWords(
+  parts: Readonly<Record<TimePart, number>>,
+  short = false,
+  most = Number.POSITIVE_INFINITY,
+): string {
   const rest = parts.between;
   const operations = short ? "ops" : "operations";
   const sums: readonly (readonly [string, number])[] = [
@@ -193,6 +197,7 @@ export function partWords(parts: Readonly<Record<TimePart, number>>, short = fal
   return sums
     .filter(([name, ns]) => ns > whole * (short ? 0.01 : 0.001) || (name === operations && ns > 0))
     .sort((a, b) => b[1] - a[1])
+    .slice(0, most)
     .map(([name, ns]) => `${name} ${formatDuration(ns)}`)
     .join(", ");
 }

@@ -96,16 +96,23 @@ export function blockName(block: StepBlock): string {
  * Args:
  *   timed: The times of operations are known, and so is what lies between them.
  *   short: In the words of the key above, for where there is less room.
+ *   most: How many parts are named, the largest ones first.
  */
 export function blockWords(
   block: StepBlock,
-  { running = false, partial = false, timed = true, short = false } = {},
+  {
+    running = false,
+    partial = false,
+    timed = true,
+    short = false,
+    most = Number.POSITIVE_INFINITY,
+  } = {},
 ): string {
   const took = `${blockName(block)} · ${formatDuration(block.end - block.start)}${running && !short ? " so far" : ""}`;
   if (block.leftOut > 0 && block.first === block.last) return `${took}, not observed`;
   const holder = short ? "held" : "held by the debugger for";
   const heldText = block.parts.held > 0 ? `; ${holder} ${formatDuration(block.parts.held)}` : "";
   const missing = partial ? " (not every operation is recorded)" : "";
-  const parts = timed ? partWords(block.parts, short) : "";
+  const parts = timed ? partWords(block.parts, short, most) : "";
   return `${took}${parts === "" ? "" : `: ${parts}`}${missing}${heldText}`;
 }

@@ -283,6 +283,10 @@ test("a step says where its time went, the most first", () => {
   expect(blockWords(block, { short: true, running: true })).toBe(
     "step 12 · 101\u202fms: data 99.0\u202fms, ops 1.10\u202fms; held 12.3\u202fs",
   );
+  // For still less room, the largest parts; what was held is said all the same.
+  expect(blockWords(block, { short: true, most: 1 })).toBe(
+    "step 12 · 101\u202fms: data 99.0\u202fms; held 12.3\u202fs",
+  );
   // For a library without times, no share is shown.
   expect(blockWords({ ...block, parts: { ...parts, held: 0 } }, { timed: false })).toBe(
     "step 12 · 101\u202fms",

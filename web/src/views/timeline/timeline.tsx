@@ -303,8 +303,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
       chosenStep = undefined;
     }),
   );
-  /** What contains the moment shown, or what is under the pointer. */
-  const words = (short = false) => {
+  /** What contains the moment shown, or what is under the pointer; if `short`, `most` parts of it. */
+  const words = (short = false, most = Number.POSITIVE_INFINITY) => {
     const now = under();
     const bar = now?.kind === "bar" ? now.bar : undefined;
     if (bar !== undefined && bar.host === undefined && bar.between === undefined) {
@@ -316,7 +316,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
       const now = steps().now;
       const live = store.model()?.info.state === "live";
       const open = live && now?.end_ns === null && block.first === now.step;
-      const how = { running: open, partial: times()?.partial, timed: timed(), short };
+      const how = { running: open, partial: times()?.partial, timed: timed(), short, most };
       const words = blockWords(block, how);
       const { ahead } = steps();
       return ahead === undefined
@@ -327,6 +327,11 @@ export function Timeline(props: TimelineProps): JSX.Element {
     if (["none", "failed"].includes(stepAnswer().kind)) return stepAnswerWords();
     const at = formatDuration(axis().map(moment()));
     return steps().now === undefined ? `${at} since the run began` : "";
+  };
+
+  const fittingWords = (): string => {
+    const fits = (text: string) => text.length * CHARACTER <= room();
+    return [words(), words(true), words(true, 2)].find(fits) ?? words(true, 1);
   };
 
   const wheel = (event: WheelEvent): void => {
@@ -437,7 +442,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
           title={words()}
           ref={wordsBox}
         >
-          {words(words().length * CHARACTER > room())}
+          {fittingWords()}
         </span>
       </div>
       <Canvas
