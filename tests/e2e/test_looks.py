@@ -170,6 +170,8 @@ def test_what_changed_and_an_error_leave_room_for_the_rest(
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
         eventually(page, INSIDE, True, ["[data-testid=fit]", ".canvas-head"])
+        if width >= 1280:  # every colouring can be chosen
+            eventually(page, CUT_TEXTS, [], ".canvas-head > .seg")
         eventually(
             page, PARTS, lambda parts: len(parts) >= 3 and {how for _, how in parts} == {"whole"}
         )
@@ -479,6 +481,13 @@ def test_where_the_time_went_takes_one_line_at_1280(
     expect(words).to_contain_text("step 3")
     expect(words).to_have_attribute("title", re.compile("between operations"))
     eventually(page, LINES, 1)
+    eventually(page, CUT_TEXTS, [], ".timeline-words")
+    # In the past, Continue moves through the recording and is not the program's.
+    go_on = by(page, "continue")
+    expect(go_on).not_to_have_class(re.compile("past"))
+    page.keyboard.press("Shift+F8")
+    expect(by(page, "state")).to_contain_text("In the past")
+    expect(go_on).to_have_class(re.compile("past"))
 
 
 @pytest.mark.deep

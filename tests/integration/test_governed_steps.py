@@ -123,7 +123,7 @@ def test_a_program_that_raises_in_a_step_that_was_left_out(tmp_path: Path) -> No
     run.finish(1, "ValueError: on purpose")
     assert caught.value
     assert any(
-        "raised in step 5 or after it, and what ran there was not observed" in line
+        "failed in step 5 or after it, which was not observed" in line
         for line in lines
     )
 
@@ -215,7 +215,7 @@ def test_an_error_in_a_call_that_was_left_out_is_reported(tmp_path: Path) -> Non
     with pytest.raises(ShapeError) as raised:
         evaluate(raise_in=30)
     run.finish(1, str(raised.value))
-    assert any("or after it, and what ran there was not observed" in line for line in lines)
+    assert any("or after it, which was not observed" in line for line in lines)
 
 
 def test_a_run_that_costs_little_is_kept_whole_by_default(

@@ -298,8 +298,8 @@ def _redone(branch: Branch, book: ExecutionIndex) -> str:
     later = "stay" if end else "and later steps, stay"
     comma = "" if end else ","
     return (
-        f"Re-run {_span(branch.step, last)}: everything that depends on it, up to event "
-        f"{branch.until:,}. Numbers that Python read from tensors, and what it decided by "
+        f"Re-ran everything that depends on it {_span(branch.step, last)}, up to event "
+        f"{branch.until:,}. Numbers that Python read from tensors, and decisions based on "
         f"them{comma} {later} as recorded."
     )
 

@@ -196,7 +196,7 @@ def test_a_branch_continues_into_later_steps(opened: Callable[..., Opened]) -> N
     losses = [change for change in first.changes if change.name == "loss/sum"]
     assert [loss.step for loss in losses] == [1, 2]
     assert losses[1].new.preview[0] != losses[1].old.preview[0]
-    assert first.redone.startswith("Re-run from step 1 to 2: ")
+    assert first.redone.startswith("Re-ran everything that depends on it from step 1 to 2, ")
     assert "later steps" not in first.redone
     whole = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
     assert [change.new for change in whole.changes] == [change.new for change in first.changes]

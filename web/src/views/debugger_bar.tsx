@@ -88,6 +88,8 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
     props.store.link().kind === "open" && props.store.model()?.info.state === "live";
   const stands = (): boolean =>
     props.store.stop() !== undefined && props.store.cursor().kind === "live";
+  /** Whether commands are the program's; otherwise they move through the recording. */
+  const ofProgram = (): boolean => stands() || (live() && props.store.cursor().kind === "live");
   const send = (command: Command): void => void props.store.control(command);
   const named = (title: string, keys: string, why: string): string =>
     `${title} (${keys})${why === "" ? "" : `: ${why}`}`;
@@ -96,12 +98,11 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
       <button
         type="button"
         class="go"
+        classList={{ past: !ofProgram() }}
         data-testid="continue"
         disabled={can().continue !== ""}
         title={named(
-          stands() || (live() && props.store.cursor().kind === "live")
-            ? "Continue"
-            : "Continue through the recording",
+          ofProgram() ? "Continue" : "Continue through the recording",
           "F5",
           can().continue,
         )}

@@ -135,8 +135,11 @@ export function Retention(props: { readonly store: Store }): JSX.Element {
               </Show>
               <Show when={now().newest_steps > 0 && !now().everything}>
                 <p class="t3">
-                  The selected node, a pinned node and everything around a stop are kept whole, the
-                  newest {formatBytes(now().budget_bytes)} of it.
+                  Whole values in the recording: the selected node and a pinned one; around each
+                  stop the last {now().newest_steps} observed steps, which are also written every 2
+                  seconds. Earlier ones stay until newer ones need their place, up to{" "}
+                  {formatBytes(now().budget_bytes)} in all. Statistics, times and the graph come on
+                  top.
                 </p>
               </Show>
               <Show when={ways().length > 0} fallback={<p class="t2">Nothing is left out.</p>}>

@@ -51,9 +51,8 @@ def forbidden(slowdown: float, limit: float, reason: str) -> str:
 def raised(step: int) -> str:
     """One line about a program that raised in a step that was left out."""
     return (
-        f"the program raised in step {step} or after it, and what ran there was not observed, to "
-        "stay within the limit, except for an operation that raised; --max-slowdown 0 observes "
-        "every step"
+        f"the program failed in step {step} or after it, which was not observed (slowdown limit): "
+        "only a failing operation was recorded. --max-slowdown 0 observes every step"
     )
 
 
@@ -102,7 +101,7 @@ def kept(keeping: Keeping, governed: Governed) -> str:
         limit = f"(limit {factor(governed.limit)})"
         parts.append(f"about {factor(governed.slowdown)} slower {limit}")
     elif governed.extra_s >= _UNNOTICED_S:  # of little, a factor tells nothing
-        parts.append(f"about {governed.extra_s:.1f} s slower")
+        parts.append(f"about {governed.extra_s:.1f} s overhead")
     return "; ".join(parts) + ". --level values keeps every element"
 
 

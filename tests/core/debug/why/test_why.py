@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import tempfile
-from dataclasses import replace
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np

@@ -55,7 +55,7 @@ def test_the_last_line_says_what_was_kept_by_default() -> None:
 def test_of_little_time_no_factor_is_reported() -> None:
     keeping = Keeping("summary", limit=2.0, newest_steps=2, chosen=False)
     short = Governed(2.0, 2.53, steps=240, steps_left_out=12, extra_s=0.12)
-    assert "; about 0.1 s slower. --level" in kept(keeping, short)
+    assert "; about 0.1 s overhead. --level" in kept(keeping, short)
     unnoticed = Governed(2.0, 2.53, steps=240, steps_left_out=12, extra_s=0.04)
     assert "228 of 240 steps observed. --level" in kept(keeping, unnoticed)
     called = Governed(2.0, 1.6, steps=9, calls=40, calls_left_out=24, extra_s=2.0)

@@ -86,7 +86,9 @@ export function Bookmarks(props: { readonly views: Views; onClose(): void }): JS
       </div>
       <Show
         when={props.views.bookmarks().length > 0}
-        fallback={<p class="empty">No view is kept yet: selection, open scopes and camera.</p>}
+        fallback={
+          <p class="empty">No views yet. A view keeps selection, open scopes and camera.</p>
+        }
       >
         <ol class="bookmark-list">
           <For each={props.views.bookmarks()}>

@@ -247,7 +247,7 @@ export function EditForm(props: {
             )}
           </Show>
           <Show when={branching()}>
-            What if: the operations that depend on it are re-run, as far as they have run by now.{" "}
+            What if: the operations that depend on it are re-run, as far as the program has run.{" "}
           </Show>
         </Show>
         Elements in NumPy notation, <code>0, 2:5</code>, or <code>isnan</code>,{" "}

@@ -107,7 +107,8 @@ export function TimePanel(props: {
             <span class="lab">Time</span>
             <span class="sp" />
             <span class="mi t3">
-              {plural(now().total, "execution")}, median {formatDuration(median(now().durationNs))}
+              {plural(now().total, "execution")}, {now().total > 1 ? "median " : ""}
+              {formatDuration(median(now().durationNs))}
             </span>
           </div>
           <div class="row spark-row">

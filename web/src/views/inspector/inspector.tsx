@@ -391,9 +391,7 @@ function NodeInspector(
                     <Show when={gradientRan()}>
                       {(from) => (
                         <p class="gradient-note t3">
-                          {from().step < props.store.step()
-                            ? `From step ${from().step}; not reached yet in this step. `
-                            : ""}
+                          {from().step < props.store.step() ? `From step ${from().step} (` : ""}
                           <button
                             type="button"
                             class="link"
@@ -401,6 +399,9 @@ function NodeInspector(
                           >
                             {props.store.model()?.graph.nodes[from().node]?.name}
                           </button>
+                          {from().step < props.store.step()
+                            ? "). Not reached yet in this step."
+                            : ""}
                         </p>
                       )}
                     </Show>

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { curveWords, wholePercent } from "@/views/inspector/summary_panel";
+import { curveWords, spaceWords, wholePercent } from "@/views/inspector/summary_panel";
 
 const LOSS = { total: 6, broken: 0, first: 2, last: 0.5, least: 0.25 };
 
@@ -17,4 +17,12 @@ test("a share that is there is not called nothing", () => {
     "1 %",
     "46 %",
   ]);
+});
+
+test("the space of a recording is whole values and the rest", () => {
+  const kept = { arrays_bytes: 101 * 2 ** 20 };
+  expect(spaceWords({ nbytes: 108 * 2 ** 20, summary: { kept } })).toBe(
+    "Whole values 101\u202fMiB; statistics, times and the graph 7.00\u202fMiB.",
+  );
+  expect(spaceWords({ nbytes: 9000, summary: { kept: { arrays_bytes: 0 } } })).toBe("");
 });

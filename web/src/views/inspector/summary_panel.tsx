@@ -223,6 +223,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
           <span class="sp" />
           <span class="mi t3">{formatBytes(props.whole.nbytes)}</span>
         </h3>
+        <Show when={spaceWords(props.whole)}>{(words) => <p class="t2">{words()}</p>}</Show>
         <p class="mi t2 sum-path" title={printable(props.whole.run.recording, 2000)}>
           <bdi dir="ltr">{printable(props.whole.run.recording, 400)}</bdi>
         </p>
@@ -459,7 +460,7 @@ function Slow(props: {
             <span class="sum-fill" style={{ width: `${(100 * cost.total_ns) / most()}%` }} />
             <span class="ell sum-name">{printable(cost.name, 200)}</span>
             <Show when={cost.odd_ns > 0}>
-              <span class="mi t3">{`once ${formatDuration(cost.odd_ns)}`}</span>
+              <span class="mi t3">{`max ${formatDuration(cost.odd_ns)}`}</span>
             </Show>
             <span class="mi">{formatDuration(cost.total_ns)}</span>
             <span class="mi t3 sum-part">
@@ -507,6 +508,17 @@ function stepsWords(ranges: KeptValues["ranges"]): string {
   if (only === undefined) return "";
   const single = ranges.length === 1 && only[0] === only[1];
   return ` of step${single ? "" : "s"} ${listed(words)}`;
+}
+
+/** What takes the space of a recording; "" without whole values. */
+export function spaceWords(whole: {
+  readonly nbytes: number;
+  readonly summary: { readonly kept: Pick<KeptValues, "arrays_bytes"> };
+}): string {
+  const arrays = whole.summary.kept.arrays_bytes;
+  const rest = whole.nbytes - arrays;
+  if (arrays === 0 || rest <= 0) return "";
+  return `Whole values ${formatBytes(arrays)}; statistics, times and the graph ${formatBytes(rest)}.`;
 }
 
 /** What can be viewed later and what cannot, one sentence each. */
