@@ -167,7 +167,7 @@ def test_what_changed_and_an_error_leave_room_for_the_rest(
     page.keyboard.press("F5")
     expect(by(page, "state")).to_contain_text("Stopped by an error")
     expect(by(page, "graph-changes")).to_be_visible()
-    for width in WIDTHS:
+    for width in (1280, *WIDTHS):
         page.set_viewport_size({"width": width, "height": 900})
         eventually(page, INSIDE, True, ["[data-testid=fit]", ".canvas-head"])
         if width >= 1280:  # every colouring can be chosen
