@@ -122,10 +122,7 @@ def test_a_program_that_raises_in_a_step_that_was_left_out(tmp_path: Path) -> No
         train(compiled=False, steps=9, raise_in=5)
     run.finish(1, "ValueError: on purpose")
     assert caught.value
-    assert any(
-        "failed in step 5 or after it, which was not observed" in line
-        for line in lines
-    )
+    assert any("failed in step 5 or after it, which was not observed" in line for line in lines)
 
 
 def test_files_of_before_have_observed_steps(tmp_path: Path) -> None:
