@@ -41,8 +41,8 @@ def _found(graph: ProgramGraph, node: Node, shapes: list[tuple[int, ...]]) -> It
              for port, value in enumerate(node.inputs)]  # fmt: skip
     return (
         f"{names[0]} and {names[1]}, so broadcasting compares each of {rows} elements with all "
-        f"{rows}; give both the same shape, for example with reshape(-1) on the first or y[:, "
-        "None] in NumPy",
+        f"{rows}; give both the same shape, for example with reshape(-1) on "
+        f"{_name(graph, node.inputs[column])}",
     )
 
 

@@ -46,9 +46,9 @@ def _begin(settings: Settings) -> Look:
         if steps - fell_at < max(least, share * fell_at):
             return None
         return Finding(
-            f"the learning rate has been below {factor:g} of its maximum, {largest:.3g}, for "
-            f"{steps - fell_at} updates (it is {rate:.3g}), so nothing more is learned; make the "
-            "schedule as long as the training",
+            f"the learning rate, as it is applied, has been below {factor:g} of its maximum, "
+            f"{largest:.3g}, for {steps - fell_at} updates (it is {rate:.3g}), so "
+            "nothing more is learned; make the schedule as long as the training",
             {"rate": rate, "largest": largest},
         )
 

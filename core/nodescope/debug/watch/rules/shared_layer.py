@@ -46,13 +46,14 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
             yield Verdict(weight)
             continue
         what = place.path if place is not None and repeated else weight.name
+        called = f"{place.modules}[{place.number}]" if what != weight.name and place else what
         if what in reported:
             continue
         reported.add(what)
         where = f" (line {line})" if line else ""
         yield Verdict(
             uses[1],
-            f"{what} is a single object used {len(uses)} times in succession{where}, so these "
+            f"{called} is a single object used {len(uses)} times in succession{where}, so these "
             "layers share their parameters; create one object per layer, as in [Layer() for _ "
             "in range(n)]",
             {"uses": len(uses)},
