@@ -35,8 +35,8 @@ export function pathKey(
   const rows = new Map<PathTone, { sign: string; tone: PathTone; words: string }>();
   for (const [id, sign] of path.nodes) {
     const tone = toneAt(path, id);
-    const prefix = rows.size === 0 ? "asked about, " : "";
-    if (!rows.has(tone)) rows.set(tone, { sign, tone, words: `${prefix}${TONE_WORDS[tone]}` });
+    const words = rows.size === 0 ? `asked about (${TONE_WORDS[tone]})` : TONE_WORDS[tone];
+    if (!rows.has(tone)) rows.set(tone, { sign, tone, words });
   }
   return [...rows.values()];
 }

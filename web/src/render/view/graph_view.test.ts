@@ -369,12 +369,12 @@ describe("a path", () => {
     const shownPath = scenePath(open, mixed);
     const drawn = [...shownPath.boxes.values()].map(({ text, tone }) => `${text} ${tone}`);
     expect(pathKey(mixed)).toEqual([
-      { sign: "1", tone: "nan", words: "asked about, NaN" },
+      { sign: "1", tone: "nan", words: "asked about (NaN)" },
       { sign: "3", tone: "select", words: "finite" },
     ]);
     for (const row of pathKey(mixed)) expect(drawn).toContain(`${row.sign} ${row.tone}`);
     expect(pathKey({ ...path, tone: "select" })).toEqual([
-      { sign: "1", tone: "select", words: "asked about, finite" },
+      { sign: "1", tone: "select", words: "asked about (finite)" },
     ]);
   });
 

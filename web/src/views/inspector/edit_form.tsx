@@ -251,7 +251,7 @@ export function EditForm(props: {
           </Show>
         </Show>
         Elements in NumPy notation, <code>0, 2:5</code>, or <code>isnan</code>,{" "}
-        <code>negative</code>.
+        <code>negative</code>; without any, all elements.
       </p>
       <FieldError text={fault()} condition="" />
     </form>
