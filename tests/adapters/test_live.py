@@ -15,7 +15,7 @@ from nodescope_server import wire
 from tests.adapters.cases import ROWS, WEIGHTS, Case
 from tests.adapters.driving import Debugged
 from tests.adapters.foreign import library as lib
-from tests.server.support import BEARER, Live, Page, serving
+from tests.server.support import BEARER, Live, Page, nodes_in, serving
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ class Watched:
         self.run = self.program.run.info.id
         self.page = Page(live)
         snapshot = self.page.subscribe(self.run)
-        self.node = next(node for node in snapshot.nodes if node.op == op)
+        self.node = next(node for _, node in nodes_in(snapshot.nodes) if node.op == op)
 
     def window(self, **part: int) -> wire.ValueSlice:
         """A window of the node's result."""

@@ -25,7 +25,7 @@ from tests.adapters.driving import recorded
 from tests.adapters.foreign.rerun import RERUN
 from tests.adapters.test_conformance import nodes_of
 from tests.core.debug.replay.checking import check
-from tests.server.support import Page, seqs, serving
+from tests.server.support import Page, nodes_in, seqs, serving, values_in
 
 
 class Opened:
@@ -34,8 +34,11 @@ class Opened:
     def __init__(self, page: Page, run: str) -> None:
         self.page, self.run = page, run
         self.snapshot = page.subscribe(run)
-        self.by_op = {node.op: node for node in reversed(self.snapshot.nodes)}
-        self.values = {row.value.id: row.value for row in self.snapshot.values}
+        self.nodes = [node for _, node in nodes_in(self.snapshot.nodes)]
+        self.by_op = {node.op: node for node in reversed(self.nodes)}
+        self.values = {
+            row.value.id: row.value for row in values_in(self.snapshot.values, self.nodes)
+        }
 
 
 @pytest.fixture
@@ -58,10 +61,10 @@ def test_the_pages_model(case: Case, opened: Opened) -> None:
     assert product.dialect == case.dialect
     assert bend.inputs == product.outputs
     assert opened.values[product.outputs[0]].spec.shape == (4, 3)
-    assert len(seqs(snapshot.executions)) == len({node.id for node in snapshot.nodes})
+    assert len(seqs(snapshot.executions)) == len({node.id for node in opened.nodes})
     assert snapshot.dropped.summaries == 0
     assert {row.value for row in snapshot.gradients} & set(opened.by_op["parameter"].outputs)
-    assert not [row for row in snapshot.nodes if row.phase == "backward" and not row.forward]
+    assert not [node for node in opened.nodes if node.phase == "backward" and not node.forward]
 
 
 def test_a_window_of_a_value(case: Case, opened: Opened) -> None:

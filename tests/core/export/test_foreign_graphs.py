@@ -25,6 +25,7 @@ from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope_server.wire import convert
 from nodescope_server.wire.convert import shown_node
+from tests.server.support import nodes_in, values_in
 
 NODES = (
     Node(1, "load", "load", "quantum", outputs=(1,), role="task", dialect="ray"),
@@ -98,6 +99,7 @@ def test_reports_watches_and_comparison_take_them(recording: Recording) -> None:
 
 def test_the_page_gets_them(recording: Recording) -> None:
     snapshot = convert.snapshot(recording, recording.run(), None, recording.last_seq())
-    assert [produced.value for produced in snapshot.values] == list(VALUES)
-    assert snapshot.nodes == tuple(map(shown_node, NODES))
+    nodes = [node for _, node in nodes_in(snapshot.nodes)]
+    assert [produced.value for produced in values_in(snapshot.values, nodes)] == list(VALUES)
+    assert nodes == list(map(shown_node, NODES))
     assert [framework.dialect for framework in snapshot.run.frameworks] == ["torch"]
