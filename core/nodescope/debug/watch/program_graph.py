@@ -129,6 +129,17 @@ class ProgramGraph:
         """The nodes of forward passes that compute something."""
         return (node for node in self.nodes.values() if node.phase in _FORWARD and not node.is_leaf)
 
+    def past(self, value: int, passes: Callable[[Node], bool]) -> Node | None:
+        """What made a value, past the nodes that ``passes`` accepts, through their first inputs.
+
+        Nodes of a loop may read their own results; then it is one of the loop.
+        """
+        maker, seen = self.maker(value), set[int]()
+        while maker is not None and maker.inputs and maker.id not in seen and passes(maker):
+            seen.add(maker.id)
+            maker = self.maker(maker.inputs[0])
+        return maker
+
     def held_in(self, value: int) -> int:
         """The value of the leaf that holds this one: for what updates write, the parameter's."""
         seen = {value}

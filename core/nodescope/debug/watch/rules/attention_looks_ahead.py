@@ -88,11 +88,12 @@ def _follows(labels: Array, tokens: Array) -> bool:
 
 def _reads(graph: ProgramGraph, attention: Node, follow: list[int]) -> bool:
     """Whether attention is of the tokens to be continued, and not of a text beside them."""
-    maker = _scores(graph, attention)
+    maker, seen = _scores(graph, attention), set[int]()
     while maker.op != "matmul" and maker.op != "einsum":
         below = [node for node in graph.makers(maker) if not node.is_leaf]
-        if not below or maker.op not in _PASSES:
+        if not below or maker.op not in _PASSES or maker.id in seen:
             return False
+        seen.add(maker.id)
         maker = below[0]
     sides = [graph.above(value) for value in maker.inputs]
     return all(place in side for side in sides for place in follow)

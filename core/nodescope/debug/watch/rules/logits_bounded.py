@@ -114,9 +114,7 @@ def _cosines(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _has_length_one(graph: ProgramGraph, value: int) -> bool:
-    maker = graph.maker(value)
-    while maker is not None and maker.op in _MOVES and len(maker.inputs) == 1:
-        maker = graph.maker(maker.inputs[0])
+    maker = graph.past(value, lambda node: node.op in _MOVES and len(node.inputs) == 1)
     if maker is None:
         return False
     if maker.op == "normalize":

@@ -85,18 +85,12 @@ def _by_hand(graph: ProgramGraph, node: Node) -> str:
 
 
 def _past_shapes(graph: ProgramGraph, value: int) -> Node | None:
-    maker = graph.maker(value)
-    while maker is not None and maker.op in _PASSES and maker.inputs:
-        maker = graph.maker(maker.inputs[0])
-    return maker
+    return graph.past(value, lambda node: node.op in _PASSES)
 
 
 def _past_scalings(graph: ProgramGraph, value: int) -> Node | None:
     """As `_past_shapes`, and past temperatures: multiplied or divided probabilities stay near."""
-    maker = _past_shapes(graph, value)
-    while maker is not None and _scales(maker):
-        maker = _past_shapes(graph, maker.inputs[0])
-    return maker
+    return graph.past(value, lambda node: node.op in _PASSES or _scales(node))
 
 
 def _scales(node: Node) -> bool:

@@ -7,6 +7,7 @@ is then that number, whatever the model gives, and its gradient is zero. An inve
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -110,18 +111,22 @@ def _mask(graph: ProgramGraph, node: Node) -> Node | None:
     else:
         values = node.inputs
     for value in values:
-        maker, normalised = graph.maker(value), node.op == "cross_entropy"
-        while (
-            maker is not None and maker.inputs and (maker.op in _MOVES or maker.op == "log_softmax")
-        ):
-            normalised |= maker.op == "log_softmax"
-            maker = graph.maker(maker.inputs[0])
+        passed = {node.op}
+        maker = graph.past(value, partial(_passes, passed))
         masks = maker is not None and (
             maker.op in _MASKS or (maker.op in _SHIFTS and _adds_data(graph, maker))
         )
-        if normalised and masks:
+        if masks and not passed.isdisjoint(("cross_entropy", "log_softmax")):
             return maker
     return None
+
+
+def _passes(passed: set[str], maker: Node) -> bool:
+    """Whether scores are still scores behind a node, whose op is added to those passed."""
+    if maker.op not in _MOVES and maker.op != "log_softmax":
+        return False
+    passed.add(maker.op)
+    return True
 
 
 def _adds_data(graph: ProgramGraph, node: Node) -> bool:
