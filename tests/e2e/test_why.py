@@ -104,7 +104,7 @@ def test_another_number_is_tried_beside_the_recording(
     branch, changes = by(page, "branch"), by(page, "branch-change")
     expect(branch).to_have_count(1)
     expect(branch).to_contain_text("net/tanh set to 1")
-    expect(by(page, "branch-words")).to_contain_text("decided by them stay as recorded")
+    expect(by(page, "branch-words")).to_contain_text("decisions based on them stay as recorded")
     expect(changes.first).to_contain_text(re.compile("net/tanh.*edited", re.S))
     expect(changes.last).to_contain_text(re.compile(r"loss/mean.*value.*NaN.*0\.62", re.S))
     eventually(page, lambda: on_canvas(page, "≠"), 6)
