@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol, get_args
 
 import msgspec
@@ -19,14 +19,16 @@ import numpy as np
 
 from nodescope.ir.block_demands import block_bytes, block_levels
 from nodescope.ir.capabilities import ENGINE, Framework
+from nodescope.ir.compilation import Compiled as Compiled
+from nodescope.ir.compilation import GraphCaptured as GraphCaptured
+from nodescope.ir.compilation import PassApplied as PassApplied
 from nodescope.ir.demands import Demand as Demand
 from nodescope.ir.demands import Opens as Opens
 from nodescope.ir.demands import union
 from nodescope.ir.device_times import DeviceRan as DeviceRan
-from nodescope.ir.graph import Graph, Node, ScopeDescribed, Value
+from nodescope.ir.graph import Node, ScopeDescribed, Value
 from nodescope.ir.losses import Loss as Loss
 from nodescope.ir.losses import LossesKnown as LossesKnown
-from nodescope.ir.provenance import Fate, KernelCost, MemoryReport, Rewrite
 from nodescope.ir.track import Elements, Track
 from nodescope.telling import last_line, say
 from nodescope.thread_frames import has_no_room
@@ -73,74 +75,6 @@ class GraphExtended(msgspec.Struct, frozen=True, tag=True, gc=False):
     version: int = 0
 
 
-class GraphCaptured(msgspec.Struct, frozen=True, tag=True):
-    """A whole graph was captured at once. Its nodes do not run; the nodes that do run refer to it.
-
-    Attributes:
-        graph: Node and value ids are local, shared only with the other graphs of its owner;
-            ``graph.id`` is unique among the captured graphs of the run.
-        owner: The compiled function and the number of its trace, as ``train_step#1``.
-        stage: ``traced``, then the name of each pass that changed it, and ``final`` for the graph
-            that runs (kind ``compiled``, with `Node.origin`).
-    """
-
-    graph: Graph
-    owner: str = ""
-    stage: str = ""
-
-
-class PassApplied(msgspec.Struct, frozen=True, tag=True):
-    """A compiler pass turned one graph into another.
-
-    Attributes:
-        name: The pass.
-        before, after: Ids of captured graphs; equal if nothing changed.
-        rewrites: The changes, in order.
-        owner: As in `GraphCaptured`.
-        took_ns: Duration in nanoseconds.
-        notes: Further remarks, such as why two nodes were not merged.
-    """
-
-    name: str
-    before: int
-    after: int
-    rewrites: tuple[Rewrite, ...] = ()
-    owner: str = ""
-    took_ns: int = 0
-    notes: tuple[str, ...] = ()
-
-
-class Compiled(msgspec.Struct, frozen=True, tag=True):
-    """The result of compiling a traced function; emitted after its captured graphs.
-
-    Attributes:
-        owner: As in `GraphCaptured`.
-        backend: Name of the back end; ``""`` if the graph runs as traced.
-        fallback: Why it is not the requested back end, or ``""``.
-        fates: One per traced node.
-        origins: By id of a final node: ids of the traced nodes that it replaces.
-        values: By id of a traced value: id of the final value that replaces it.
-        inside: By id of a traced value that only a kernel computes: the kernel's node id and the
-            value's id in its body.
-        unfused: Why nodes were not fused into one kernel.
-        costs: Estimated costs by id of a final node.
-        memory: Memory of the back end's plan; None without a plan.
-        compile_ns: Time for lowering and building.
-    """
-
-    owner: str
-    backend: str
-    fallback: str = ""
-    fates: tuple[Fate, ...] = ()
-    origins: dict[int, tuple[int, ...]] = {}
-    values: dict[int, int] = {}
-    inside: dict[int, tuple[int, int]] = {}
-    unfused: tuple[str, ...] = ()
-    costs: dict[int, KernelCost] = {}
-    memory: MemoryReport | None = None
-    compile_ns: int = 0
-
-
 class StepStarted(msgspec.Struct, frozen=True, tag=True):
     """A training step begins. Steps count from 1; step 0 is the part before the first.
 
@@ -165,6 +99,30 @@ class StepFinished(msgspec.Struct, frozen=True, tag=True):
     time_ns: int
     observed: bool = True
     losses: tuple[Loss, ...] = ()
+
+
+class StepsUnobserved(msgspec.Struct, frozen=True, tag=True):
+    """Short training steps went unobserved one after the other: in place of `StepStarted` and
+    `StepFinished` for each of them.
+
+    Attributes:
+        first: The number of the first.
+        starts: When each began, in nanoseconds since the run began.
+        ends: The same for their ends. One fewer if the last step is still running.
+        losses: The losses of each step that has ended.
+    """
+
+    first: int
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    losses: tuple[tuple[Loss, ...], ...]
+
+    def apart(self) -> Iterator[StepStarted | StepFinished]:
+        """The same as two events for each step."""
+        for nth, start_ns in enumerate(self.starts):
+            yield StepStarted(self.first + nth, start_ns, False)
+            if nth < len(self.ends):
+                yield StepFinished(self.first + nth, self.ends[nth], False, self.losses[nth])
 
 
 class NodeStarted(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -357,9 +315,9 @@ class RunFinished(msgspec.Struct, frozen=True, tag=True):
 # fmt: off
 Event = (
     RunStarted | FrameworkAttached | GraphExtended | ScopeDescribed | GraphCaptured | PassApplied
-    | Compiled | StepStarted | StepFinished | LossesKnown | NodeStarted | NodeFinished
-    | NodesFinished | DeviceRan | NodeFailed | GradientComputed | GradientReached | ValueEdited
-    | ArrayMoved | HostSpan | Logged | RunFinished
+    | Compiled | StepStarted | StepFinished | StepsUnobserved | LossesKnown | NodeStarted
+    | NodeFinished | NodesFinished | DeviceRan | NodeFailed | GradientComputed | GradientReached
+    | ValueEdited | ArrayMoved | HostSpan | Logged | RunFinished
 )
 # fmt: on
 
@@ -380,9 +338,9 @@ class Bus:
             reads it once per node.
         edits: By thread, new contents of values, by id, as requested while the thread was stopped;
             the node's emitter applies them before it continues.
-        leaves_out: Called at the start of a step; returns whether the whole step goes unobserved,
-            so that the run keeps its pace. Called with 0 when steps end for now, and with -1 when
-            they end within a step. None if no step is left out.
+        leaves_out: Called at the start of a step; returns how many steps from this one on go
+            unobserved, so that the run keeps its pace. Called with 0 when steps end for now, and
+            with -1 when they end within a step. None if no step is left out.
         leaves_out_call: The same for outermost calls outside of steps: called with 1 at the start,
             with 0 at the end, and with -1 if the call raises.
         origin_ns: `time.perf_counter_ns` at the start of the run.
@@ -414,7 +372,7 @@ class Bus:
     def __init__(self) -> None:
         self.probes: tuple[Probe, ...] = ()
         self.edits: dict[int, dict[int, Array]] = {}
-        self.leaves_out: Callable[[int], bool] | None = None
+        self.leaves_out: Callable[[int], int] | None = None
         self.leaves_out_call: Callable[[int], bool] | None = None
         self.origin_ns = time.perf_counter_ns()
         self.held_ns = self.watched_ns = 0
@@ -469,25 +427,25 @@ class Bus:
         """Nanoseconds since the run began, without the time held by the debugger."""
         return self.now_ns() - self.held_ns
 
-    def leave_out(self, step: int) -> bool:
+    def leave_out(self, step: int) -> int:
         """Call `leaves_out`, which is removed if it raises. Never raises an `Exception`."""
         return self._ask(self.leaves_out, step)
 
     def leave_out_call(self, begins: int) -> bool:
         """Call `leaves_out_call`, like `leave_out` for a step."""
-        return self._ask(self.leaves_out_call, begins)
+        return bool(self._ask(self.leaves_out_call, begins))
 
-    def _ask(self, predicate: Callable[[Any], bool] | None, about: int) -> bool:
+    def _ask(self, decides: Callable[[Any], int] | None, about: int) -> int:
         try:
-            return predicate is not None and predicate(about)
+            return 0 if decides is None else decides(about)
         except Exception as error:
             if has_no_room(error):
-                return False
+                return 0
             self.leaves_out = self.leaves_out_call = None
-            probe = getattr(predicate, "__self__", None)
+            probe = getattr(decides, "__self__", None)
             if probe is not None:
                 self.failed(probe, error)
-            return False
+            return 0
 
     def add(self, probe: Probe, *, before: Probe | None = None) -> None:
         """Append a probe, or insert it before another one."""

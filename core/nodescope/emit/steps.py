@@ -3,7 +3,8 @@
 Steps are marked by the program (`Steps.begin_step`), or end with the optimizer's
 (`optimizer_stepped`), or begin with outermost calls (`root_called`).
 
-Invariant: whether a step is left out is decided before it begins; every step is emitted.
+Invariant: whether a step is left out is decided before it begins; every step is emitted, short
+ones that are left out together (`emit.unobserved_steps`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 from nodescope.emit.frames import calling_line
 from nodescope.emit.losses import Losses
 from nodescope.emit.state import current
+from nodescope.emit.unobserved_steps import UnobservedSteps
 from nodescope.events import Bus, HostSpan, LossesKnown, StepFinished, StepStarted
 from nodescope.ir.identity import Identity
 
@@ -85,6 +87,9 @@ class Steps:
         self._due = False  # the next call begins a step
         self._inferred = False  # whether the library's behaviour separates steps
         self._whole = False  # whether the open step is one outermost call
+        self._unobserved = UnobservedSteps()
+        self._surely = 0  # steps after this one that are left out, as long as nobody demands more
+        self._demand = bus.demand
 
     @property
     def between_steps(self) -> bool:
@@ -96,7 +101,37 @@ class Steps:
         `Bus.leaves_out`.
         """
         self._inferred = False
-        self._begin()
+        if not (self._surely and self._begin_unobserved()):
+            self._begin()
+
+    def _begin_unobserved(self) -> bool:
+        """Begin a step that was decided to be left out, if nobody wants to see it by now."""
+        self.end_step()
+        bus = self.bus
+        catch_up = bus.catch_up
+        with self.lock:
+            if bus.demand is not self._demand or not (
+                catch_up is None or catch_up == self.tell_unobserved
+            ):
+                self._surely = 0
+            if not self._surely:
+                return False
+            self._surely -= 1
+            self.step += 1
+            self.step_open = True
+            self._unobserved.begin(self.step, bus.now_ns())
+            bus.catch_up = self.tell_unobserved
+        return True
+
+    def tell_unobserved(self) -> None:
+        """Emit the unobserved steps that have been noted."""
+        bus = self.bus
+        if bus.catch_up == self.tell_unobserved:
+            with self.lock:
+                bus.catch_up = None
+                event = self._unobserved.take()
+                if event is not None:
+                    bus.emit(event)
 
     def begin_due(self) -> None:
         """Begin the step that the next call would begin, if one is due."""
@@ -105,9 +140,12 @@ class Steps:
 
     def _begin(self) -> None:
         self.end_step()
+        self.tell_unobserved()
         bus = self.bus
         self._due = False
-        self.observed = not bus.leave_out(self.step + 1)
+        left_out = bus.leave_out(self.step + 1)
+        self.observed = not left_out
+        self._surely, self._demand = max(left_out - 1, 0), bus.demand
         with self.lock:
             if self.observed:
                 for attachment in self.attachments:
@@ -134,6 +172,12 @@ class Steps:
         if self.step_open:
             self.step_open = False
             now, losses = self.bus.now_ns(), self.losses.taken(self.step)
+            if self._unobserved.running:
+                with self.lock:
+                    if self._unobserved.running:  # no other thread has emitted it
+                        if not self._unobserved.end(now, losses):
+                            self._surely = 0
+                        return
             self.bus.emit(StepFinished(self.step, now, self.observed, losses))
         self.tell_losses()
 
@@ -156,6 +200,8 @@ class Steps:
         Args:
             broken: Whether the last step was aborted.
         """
+        self.tell_unobserved()
+        self._surely = 0
         self.bus.leave_out(-1 if broken else 0)
         if self.observed:
             return

@@ -58,6 +58,7 @@ def unobserve() -> None:
     if tracer is not None:
         dispatch_mode.set_observer(None)
         tracer.emitter.end_step()
+        tracer.emitter.tell_unobserved()
         activate(None)
 
 

@@ -28,6 +28,7 @@ from nodescope.events import (
     RunStarted,
     StepFinished,
     StepStarted,
+    StepsUnobserved,
     ValueEdited,
 )
 from nodescope.ir.attrs import encode
@@ -78,7 +79,6 @@ _DOCUMENTS: dict[type, str] = {
     FrameworkAttached: "framework",
     ScopeDescribed: "scope",
 }
-
 
 # Tables that are written even when executions are left out.
 _END = ("run", "loss", "document", "failure")
@@ -207,6 +207,10 @@ class Batch:
         if event.__class__ is StepFinished:
             self._step_ended(seq, event)
             return
+        if event.__class__ is StepsUnobserved:
+            for nth, part in enumerate(event.apart(), seq):
+                self.event(nth, part)
+            return
         time_ns = 0
         if isinstance(event, Whole):
             self._whole(event)
@@ -266,10 +270,9 @@ class Batch:
         elif isinstance(event, LossesKnown):
             if self._losses(seq, event):
                 self.nonfinite.found("loss", seq)
-        elif isinstance(event, PassApplied):
-            self._add("document", (None, seq, "pass", encode(event)))
-        elif isinstance(event, Compiled):
-            self._add("document", (None, seq, "compiled", encode(event)))
+        elif isinstance(event, PassApplied | Compiled):
+            kind = "pass" if isinstance(event, PassApplied) else "compiled"
+            self._add("document", (None, seq, kind, encode(event)))
         self._mark(seq, time_ns)
 
     def _step_began(self, seq: int, event: StepStarted) -> None:
@@ -564,10 +567,7 @@ class Batch:
             )
 
     def _add(self, table: str, row: tuple[Any, ...]) -> None:
-        rows = self._rows.get(table)
-        if rows is None:
-            rows = self._rows[table] = []
-        rows.append(row)
+        self._rows.setdefault(table, []).append(row)
 
     def _mark(self, seq: int, time_ns: int) -> None:
         if seq > self.seq:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from nodescope.events import Level, Loss, NodeFinished, NodesFinished, StepFinished
+from nodescope.events import Level, Loss, NodeFinished, NodesFinished, StepFinished, StepsUnobserved
 from nodescope.ir.graph import Node
 from nodescope.record.rows import Governed
 
@@ -40,8 +40,8 @@ class Policy(Protocol):
     def level_of(self, node: Node) -> Level:
         """The current level of a node."""
 
-    def step_ended(self, event: StepFinished) -> None:
-        """Note that a training step has ended, observed or not."""
+    def step_ended(self, event: StepFinished | StepsUnobserved) -> None:
+        """Note that training steps have ended, observed or not."""
 
     def losses_known(self, losses: Sequence[Loss], *, observed: bool) -> None:
         """Note losses of a step that may have ended before they were computed."""

@@ -35,6 +35,7 @@ from nodescope.events import (
     RunStarted,
     StepFinished,
     StepStarted,
+    StepsUnobserved,
 )
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
@@ -146,7 +147,7 @@ class Recorder(QueueWriter):
             else:
                 levels = self.levels
                 self._record(event, levels.top if levels.uniform else levels.of(event.node))
-        elif event.__class__ is StepStarted or event.__class__ is StepFinished:
+        elif isinstance(event, StepStarted | StepFinished | StepsUnobserved):
             self._step(event)
         elif isinstance(event, NodesFinished):
             self._block(event)
@@ -199,21 +200,23 @@ class Recorder(QueueWriter):
             self._record(event, level)
         policy.took(event.node, _now() - start)
 
-    def _step(self, event: StepStarted | StepFinished) -> None:
-        """Record the start or end of a training step."""
-        start = _now()
+    def _step(self, event: StepStarted | StepFinished | StepsUnobserved) -> None:
+        """Record starts and ends of training steps."""
+        start, policy = _now(), self.policy
         if isinstance(event, StepStarted):
             self.levels.step_begins(event.step)
             if self.newest is not None and event.observed:
                 self.newest.step_begins(event)
-        elif self.policy is not None:
-            self.policy.step_ended(event)
-        if event.observed:
+        elif policy is not None:
+            policy.step_ended(event)
+        if isinstance(event, StepsUnobserved):
+            self._unseen(event, event.starts[-1], len(event.starts) + len(event.ends))
+        elif event.observed:
             self._note(event, 2 * RECORD_BYTES, always=True)
         else:
-            self._unseen(event)
-        if self.policy is not None:
-            self.policy.took(None, _now() - start)
+            self._unseen(event, event.time_ns)
+        if policy is not None:
+            policy.took(None, _now() - start)
 
     def _other(self, event: Event) -> None:
         """Record an event that is neither an execution nor a step."""
@@ -311,14 +314,12 @@ class Recorder(QueueWriter):
 
     def _tell_keeping(self) -> None:
         """Record which values are kept, if that has changed."""
-        now = self.keeping()
-        if now != self._told and not self._off:
+        if (now := self.keeping()) != self._told and not self._off:
             self._told = now
             self.enqueue(now)
 
     def _final_record(self) -> Keeping | None:
-        now = self.keeping()
-        return now if now.unwritten and now != self._told else None
+        return now if (now := self.keeping()).unwritten and now != self._told else None
 
     def _looked_at(self, spans: Sequence[Span]) -> None:
         if self.newest is not None:
@@ -588,13 +589,12 @@ class Recorder(QueueWriter):
         if weight and hasty and not self._awake:
             self._wake()
 
-    def _unseen(self, event: StepStarted | StepFinished) -> None:
-        """Queue the start or end of an unobserved step: cheap, and written without haste."""
+    def _unseen(self, event: Told, time_ns: int, many: int = 1) -> None:
+        """Queue starts and ends of unobserved steps: cheap, and written without haste."""
         with self.lock:
-            self._seq = seq = self._seq + 1
-            self._queued += RECORD_BYTES
-            self._queue.append(QueuedRecord(seq, RECORD_BYTES, event))
-        self._here.seq = seq
-        if event.time_ns >= self._due_unseen_ns:
-            self._due_unseen_ns = event.time_ns + _UNSEEN_NS
+            self._queue.append(QueuedRecord(self._seq + 1, many * RECORD_BYTES, event))
+            self._seq = self._here.seq = self._seq + many
+            self._queued += many * RECORD_BYTES
+        if time_ns >= self._due_unseen_ns:
+            self._due_unseen_ns = time_ns + _UNSEEN_NS
             self._wake()

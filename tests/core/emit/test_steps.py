@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 from nodescope.emit.steps import Steps
-from nodescope.events import Bus, Event, HostSpan, StepFinished, StepStarted
+from nodescope.events import (
+    Bus,
+    Event,
+    HostSpan,
+    Logged,
+    Loss,
+    StepFinished,
+    StepStarted,
+    StepsUnobserved,
+)
+from nodescope.ir.demands import Demand
 from nodescope.ir.identity import Identity
 
 
@@ -107,6 +119,80 @@ def test_whoever_wants_to_know_hears_once_that_observation_rests() -> None:
         steps.begin_step()
     steps.end_of_steps()
     assert rests == [True, False, True, False]
+
+
+def test_steps_that_are_surely_left_out_are_emitted_together() -> None:
+    steps, told, _ = fresh()
+    asked: list[int] = []
+
+    def leaves_out(step: int) -> int:
+        asked.append(step)
+        return 3 if step == 2 else 0
+
+    steps.bus.leaves_out = leaves_out
+    site = fresh.__code__, 0
+    for step in range(1, 6):
+        steps.begin_step()
+        assert steps.step == step
+        assert steps.observed == (step not in (2, 3, 4))
+        steps.losses.note(site, float(step), 0)
+        steps.end_step()
+    assert asked == [1, 2, 5]
+    kinds = [type(event) for event in told.events]
+    pair = [StepStarted, StepFinished]
+    assert kinds == [*pair, *pair, StepsUnobserved, *pair]
+    [together] = [event for event in told.events if isinstance(event, StepsUnobserved)]
+    apart = list(together.apart())
+    assert [(type(part), part.step, part.observed) for part in apart] == [
+        (StepStarted, 3, False), (StepFinished, 3, False),
+        (StepStarted, 4, False), (StepFinished, 4, False),
+    ]  # fmt: skip
+    assert [part.time_ns for part in apart] == sorted(part.time_ns for part in apart)
+    losses = [part.losses for part in apart if isinstance(part, StepFinished)]
+    assert losses == [(Loss(1, 3.0, 1, 0),), (Loss(1, 4.0, 1, 0),)]
+
+
+def test_what_happens_in_an_unobserved_step_is_emitted_after_its_start() -> None:
+    steps, told, _ = fresh()
+    steps.bus.leaves_out = lambda step: 9 if step == 1 else 0
+    for _ in range(3):
+        steps.begin_step()
+        steps.end_step()
+    steps.begin_step()
+    steps.bus.emit(Logged("stdout", "hello", steps.step, steps.bus.now_ns()))
+    steps.end_step()
+    steps.begin_step()
+    steps.end_of_steps(broken=True)
+    order: list[tuple[str, int]] = []
+    for event in told.events:
+        parts = event.apart() if isinstance(event, StepsUnobserved) else [event]
+        order += [(type(part).__name__, part.step) for part in parts]  # type: ignore[union-attr]
+    began, ended = "StepStarted", "StepFinished"
+    assert order == [
+        (began, 1), (ended, 1), (began, 2), (ended, 2), (began, 3), (ended, 3),
+        (began, 4), ("Logged", 4), (ended, 4), (began, 5),
+    ]  # fmt: skip
+
+
+def test_a_new_demand_or_a_broken_loss_ends_what_was_surely_left_out() -> None:
+    for broken in (False, True):
+        steps, _, _ = fresh()
+        asked: list[int] = []
+
+        def leaves_out(step: int, asked: list[int] = asked) -> int:
+            asked.append(step)
+            return 9 if step == 1 else 0
+
+        steps.bus.leaves_out = leaves_out
+        for step in range(1, 4):
+            steps.begin_step()
+            if step == 2 and broken:
+                steps.losses.note((fresh.__code__, 0), math.inf, 0)
+            elif step == 2:
+                steps.bus.want(steps, Demand(stops="a breakpoint"))
+            steps.end_step()
+        assert asked == [1, 3]
+        assert steps.observed
 
 
 def test_what_follows_unobserved_steps_is_observed() -> None:

@@ -92,6 +92,7 @@ from nodescope.events import (
     Opens,
     RunFinished,
     StepFinished,
+    StepsUnobserved,
     ValueEdited,
 )
 from nodescope.ir.capabilities import Feature, Framework, Shortfall, shortfall
@@ -217,7 +218,7 @@ class Gate:
             self._compilations.take(event)
         elif isinstance(event, FrameworkAttached):
             self._frameworks = (*self._frameworks, event.framework)
-        elif isinstance(event, StepFinished | RunFinished):
+        elif isinstance(event, StepFinished | StepsUnobserved | RunFinished):
             ended = isinstance(event, RunFinished)
             if ended or not self._settled:
                 self._take(partial(self._settle, ended))

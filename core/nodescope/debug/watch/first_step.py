@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from nodescope.events import Event, RunFinished, StepFinished
+from nodescope.events import Event, RunFinished, StepFinished, StepsUnobserved
 
 WORD: Final = "recommended"
 """The word that stands for all recommended watches."""
@@ -28,6 +28,6 @@ class FirstStepProbe:
     def emit(self, event: Event) -> None:
         """Take one event."""
         kind = type(event)
-        if (kind is StepFinished or kind is RunFinished) and not self._over:
+        if kind in (StepFinished, StepsUnobserved, RunFinished) and not self._over:
             self._over = True
-            self._on_known(kind is StepFinished)
+            self._on_known(kind is not RunFinished)

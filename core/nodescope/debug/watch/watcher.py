@@ -27,6 +27,7 @@ from nodescope.events import (
     NodeFinished,
     RunFinished,
     StepFinished,
+    StepsUnobserved,
 )
 from nodescope.ir.capabilities import OWN
 from nodescope.ir.graph import Node, Value
@@ -148,6 +149,10 @@ class Watcher:
         elif isinstance(event, GradientComputed):
             with self._lock:
                 hits = self._evaluator.paired(event.value, event.gradient)
+        elif isinstance(event, StepsUnobserved):
+            for part in event.apart():
+                self.emit(part)
+            return
         elif isinstance(event, StepFinished):
             with self._lock:
                 self._evaluator.step_finished()

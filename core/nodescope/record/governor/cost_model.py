@@ -79,11 +79,12 @@ class StepCost(msgspec.Struct, frozen=True):
             self.in_blocks - before.in_blocks,
         )
 
-    def at(self, wall_ns: float) -> StepCost:
+    def at(self, wall_ns: float, written_ns: float | None = None) -> StepCost:
         """The same at a later moment of the run, until which nothing was recorded."""
         return StepCost(
-            wall_ns, self.spent_ns, self.tracing_ns, self.written_ns, self.fresh, self.by_hand_ns,
-            self.in_blocks,
+            wall_ns, self.spent_ns, self.tracing_ns,
+            self.written_ns if written_ns is None else written_ns,
+            self.fresh, self.by_hand_ns, self.in_blocks,
         )  # fmt: skip
 
     @property
@@ -179,6 +180,10 @@ class CostModel:
             if len(disturbed) >= _FEW:
                 later = _excess([ended.rest_ns for ended in disturbed], plain)
                 extra += later * len(disturbed) / len(observed)
+            # The program waits for the interpreter's lock while the writer holds it: long waits of
+            # a few steps, which quantiles do not show.
+            written = [ended.cost.written_ns for ended in (*observed, *references, *disturbed)]
+            extra = max(extra, sum(written) / len(observed))
             assumed = median([ended.cost.tracing_ns for ended in observed])
             if assumed >= 1:  # otherwise there was nothing to observe
                 self.tracing = extra / assumed

@@ -24,6 +24,7 @@ from nodescope.events import (
     NodeFinished,
     NodesFinished,
     StepFinished,
+    StepsUnobserved,
 )
 from nodescope.ir.graph import Node
 from nodescope.record.capture_levels import WITH_ARRAYS
@@ -51,7 +52,7 @@ _FEW_NODES, _TELLING_NS = 100, 2_000_000_000
 # The cost of calling the recorder and of reading the clock, which is not measured.
 _CALL_NS: Final = 300
 # The cost of leaving out a step without a decision of its own.
-_UNDECIDED_NS: Final = 8_000
+_UNDECIDED_NS: Final = 2_000
 # So many stretches above the limit that were only counted show that it cannot be met.
 _IN_VAIN: Final = 10
 # A message is worthwhile from this share of unobserved steps on.
@@ -100,8 +101,7 @@ class Governor:
         self._deciding = threading.RLock()  # a signal handler may begin a step, too
         self._state: _State = "outside"
         self._began = StepCost(0.0)
-        self._undecided = 0  # steps that are left out without a decision
-        self._ended: list[StepCost] = []  # the totals at the end of each such step until now
+        self._ended: list[StepCost] = []  # the totals at the end of steps left out undecided
         self._stretch_end_ns = self._told_ns = 0
         self._stretches_in_vain = 0
         self._because = ""  # why a step could not be left out that should have been
@@ -189,9 +189,26 @@ class Governor:
         """Whether less may be recorded of a node: nobody chose its level, nobody looks at it."""
         return counts.by_hand is None and counts.node.id not in self._levels.watched
 
-    def step_ended(self, event: StepFinished) -> None:
+    def step_ended(self, event: StepFinished | StepsUnobserved) -> None:
         """See `Policy`."""
-        self.losses_known(event.losses, observed=event.observed)
+        if isinstance(event, StepFinished):
+            self.losses_known(event.losses, observed=event.observed)
+        else:
+            self._steps_ended(event)
+
+    def _steps_ended(self, event: StepsUnobserved) -> None:
+        """Note what unobserved steps took; the writer's time is spread evenly over them."""
+        with self._deciding:
+            before, now, held_ns = self._began, self._totals(), self._bus.held_ns
+            passed_ns = max(now.wall_ns - before.wall_ns, 1.0)
+            written_ns = now.written_ns - before.written_ns
+            for start_ns in event.starts:
+                wall_ns = start_ns - held_ns
+                part = min(max((wall_ns - before.wall_ns) / passed_ns, 0.0), 1.0)
+                self._ended.append(before.at(wall_ns, before.written_ns + part * written_ns))
+            self.step = event.first + len(event.starts) - 1
+        for losses in event.losses:
+            self.losses_known(losses, observed=False)
 
     def losses_known(self, losses: Sequence[Loss], *, observed: bool) -> None:
         """After the first loss that is not finite, in an unobserved step, the next is observed."""
@@ -212,14 +229,13 @@ class Governor:
 
     # ------------------------------------------------------------ steps, calls, stretches
 
-    def _leaves_out(self, step: int) -> bool:
-        """See `Bus.leaves_out`."""
+    def _leaves_out(self, step: int) -> int:
+        """See `Bus.leaves_out`. Deciding about each step would cost a short one a tenth of its
+        time.
+        """
         if self._is_off():
-            return False
+            return 0
         with self._deciding:
-            if step > self.step and self._leaves_out_undecided():
-                self.step = step
-                return True
             if step > 0 and not self.step:  # nodes are recorded as requested
                 self._stretch_end_ns, self.detail, self._tracing_ns = _NEVER, "whole", TRACING_NS
                 self.demand()
@@ -227,24 +243,11 @@ class Governor:
             self._broken = step < 0 and self._state == "left out"
             leave = step > 0 and self._may_leave_out()
             self.step = max(step, self.step)
-            self._undecided = self.sampling.left_out_for_certain() if leave else 0
+            many = 1 + self.sampling.left_out_for_certain() if leave else 0
             self._open("left out" if leave else "observed" if step > 0 else "outside", now)
         if step > 0 and self.sampling.left_out:
             self._tell_now_and_then()
-        return leave
-
-    def _leaves_out_undecided(self) -> bool:
-        """Whether the step that begins is left out like those before it, and noted for later: to
-        decide about each would cost a short step a tenth of its time.
-        """
-        if not self._undecided or self._state != "left out" or self._wanted:
-            return False
-        bus = self._bus
-        if bus.demand.seen_whole or (bus.learns is not None and bus.learns()):
-            return False
-        self._undecided -= 1
-        self._ended.append(self._totals())
-        return True
+        return many
 
     def _may_leave_out(self) -> bool:
         """Whether the step that begins is not to be observed, and nothing needs to see it."""

@@ -32,7 +32,7 @@ _MOST_SAVED: Final = 3.0
 # Steps are compared at the end of each of the first ones, and then in these intervals.
 _COMPARING, _COMPARING_NS = 32, 50e6
 # The most steps for which one decision is made, and the longest that they may take.
-_MOST_TOGETHER, _TOGETHER_NS = 16, 50e6
+_MOST_TOGETHER, _TOGETHER_NS = 100, 50e6
 # The calls outside of steps that are observed after each step in any case.
 _FIRST_CALLS: Final = 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -13,17 +14,18 @@ import pytest
 
 import nodescope as ns
 from nodescope.api import Run
+from nodescope.emit.steps import Steps
 from nodescope.errors import NodescopeError
 from nodescope.events import (
     Bus,
     Event,
     Level,
-    Loss,
     NodeFinished,
     RunStarted,
     StepFinished,
     StepStarted,
 )
+from nodescope.ir.identity import Identity
 from nodescope.record.governor import governor as governor_module
 from nodescope.record.governor.governor import Governor
 from nodescope.record.governor.step_sampling import Detail
@@ -442,20 +444,26 @@ def test_one_decision_for_several_short_steps(
     monkeypatch.setattr(governor.sampling, "wants", counting)
     left_out: list[bool] = []
     recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
+    steps = Steps(clock, Identity(itertools.count(1).__next__))
+    site = counting.__code__, 0
     for step in range(1, 501):
-        left_out.append(clock.leave_out(step))
-        clock.emit(StepStarted(step, clock.now, not left_out[-1]))
+        steps.begin_step()
+        left_out.append(not steps.observed)
         clock.now += 1_000_000
-        if not left_out[-1]:
+        if steps.observed:
             clock.now += 8_000_000
             governor.took(None, 8_000_000)
-        loss = 1.0 if step != 400 or broken is None else broken
-        clock.emit(StepFinished(step, clock.now, not left_out[-1], (Loss(1, loss, 1, 0),)))
+        steps.losses.note(site, 1.0 if step != 400 or broken is None else broken, 0)
+        steps.end_step()
         governor.tell_counts()
+    steps.end_of_steps()
     assert recorder.close()
     assert len(decided) < 300  # one for each observed step, and one for several others
     with Recording.open(tmp_path / "r.nscope") as recording:
-        governed = recording.governed()
+        governed, rows = recording.governed(), recording.steps()
+    assert [row.step for row in rows] == list(range(1, 501))
+    assert [row.observed for row in rows] == [not unseen for unseen in left_out]
+    assert all((row.end_ns or 0) - row.start_ns in (1_000_000, 9_000_000) for row in rows)
     assert governed is not None
     assert (governed.steps, governed.steps_left_out) == (500, sum(left_out))
     assert 1.1 < governed.slowdown < 1.25

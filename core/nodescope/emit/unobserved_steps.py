@@ -1,0 +1,50 @@
+"""Unobserved steps: short ones are noted here, and emitted together.
+
+Two events for each would take longer than what they are about.
+"""
+
+from __future__ import annotations
+
+import math
+
+from nodescope.events import Loss, StepsUnobserved
+
+
+class UnobservedSteps:
+    """Steps that went unobserved one after the other, and the one that is running.
+
+    Attributes:
+        running: Whether the last one has not ended.
+    """
+
+    def __init__(self) -> None:
+        self.running = False
+        self._first = 0
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._losses: list[tuple[Loss, ...]] = []
+
+    def begin(self, step: int, time_ns: int) -> None:
+        """Note that a step begins."""
+        if not self._starts:
+            self._first = step
+        self._starts.append(time_ns)
+        self.running = True
+
+    def end(self, time_ns: int, losses: tuple[Loss, ...]) -> bool:
+        """Note that it has ended; whether its losses are finite."""
+        self._ends.append(time_ns)
+        self._losses.append(losses)
+        self.running = False
+        return all(math.isfinite(loss.value) for loss in losses)
+
+    def take(self) -> StepsUnobserved | None:
+        """What is to be emitted, if anything is."""
+        if not self._starts:
+            return None
+        event = StepsUnobserved(
+            self._first, tuple(self._starts), tuple(self._ends), tuple(self._losses)
+        )
+        self._starts, self._ends, self._losses = [], [], []
+        self.running = False
+        return event
