@@ -99,6 +99,8 @@ export class NestedLayout {
   private column = ONE_COLUMN;
   /** How many groups were laid out since the last `setOpen`; for tests. */
   fresh = 0;
+  /** What was laid out so far: boxes, lines and their points. */
+  work = 0;
 
   constructor(readonly hierarchy: Hierarchy) {}
 
@@ -217,6 +219,7 @@ export class NestedLayout {
       wantedY: wanted === undefined ? undefined : Float64Array.from(items, wanted),
     };
     const result = layoutPacked(input, this.columnFor(group));
+    this.work += count + edges.length + result.points.length / 2;
     if (result.columns === 1) alignThrough(drawnPorts, edges, at, result);
     const padding = root ? 0 : SCOPE_PADDING;
     const inStack = hierarchy.groups[group.parent]?.stack !== undefined;

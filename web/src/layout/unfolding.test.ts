@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { composeScene } from "@/layout/compose";
 import { buildHierarchy } from "@/layout/hierarchy";
 import { NestedLayout } from "@/layout/nested";
@@ -78,6 +78,20 @@ describe("the first picture", () => {
     const layout = layoutOf(model(12, 8));
     const open = unfold(layout, new Set(["backward", "backward/net"]), NOTHING, window);
     expect(open.has("net/layers")).toBe(true);
+  });
+
+  it("is the same on a slow machine", () => {
+    const large = { width: 1600, height: 1100 };
+    const fast = unfold(layoutOf(model(12, 8)), NOTHING, NOTHING, large);
+    let now = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => {
+      now += 60;
+      return now;
+    });
+    const slow = unfold(layoutOf(model(12, 8)), NOTHING, NOTHING, large);
+    clock.mockRestore();
+    expect([...slow]).toEqual([...fast]);
+    expect(fast.size).toBeGreaterThan(6);
   });
 
   it("leaves what is open and can be read, and keeps what it is told to", () => {

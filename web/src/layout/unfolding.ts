@@ -2,7 +2,8 @@
  * Which scopes are open in the first picture: as many as stay readable in the window.
  *
  * Invariant: the forward pass before the others, breadth first, larger scopes first; of a stack one
- * scope, unless there is room for all; what is open by then of the forward pass stays open if it can still be read.
+ * scope, unless there is room for all; what is open by then of the forward pass stays open if it can
+ * still be read. The same graph and window give the same picture on any machine.
  */
 
 import { composeScene } from "@/layout/compose";
@@ -22,7 +23,15 @@ const MARGIN = 28;
 const MOST_BOXES = 300;
 /** Larger stacks are shown one scope at a time, whatever the room. */
 const MOST_SPREAD = 6;
-const BUDGET_MS = 250;
+/**
+ * What trying may cost, in boxes, lines and points laid out or placed, which takes a quarter of a
+ * second or so. Not in ms: the picture would depend on what else the machine does.
+ */
+const MOST_WORK = 60_000;
+/** So many groups are gone through in the time of one box. */
+const GROUPS_PER_BOX = 128;
+/** On a machine too slow even for that. */
+const BRAKE_MS = 4000;
 /** Parameter initialisation before the first step, which is not part of the model. */
 const BEFORE_STEPS = "initialisation";
 
@@ -36,9 +45,13 @@ export function unfold(
   kept: ReadonlySet<string>,
   window: Window,
 ): ReadonlySet<string> {
-  const end = performance.now() + BUDGET_MS;
+  const end = performance.now() + BRAKE_MS;
+  const before = layout.work;
+  let placed = 0;
+  const spent = (): boolean => placed + layout.work - before > MOST_WORK || performance.now() > end;
   const zoomOf = (paths: ReadonlySet<string>): number => {
-    const { left, right, top, bottom } = composeScene(layout, paths, 0);
+    const { left, right, top, bottom, boxes, edges, points } = composeScene(layout, paths, 0);
+    placed += boxes + edges + points.length / 2 + layout.hierarchy.groups.length / GROUPS_PER_BOX;
     return Math.min(
       (window.width - 2 * MARGIN) / Math.max(right - left, 1),
       (window.height - 2 * MARGIN) / Math.max(bottom - top, 1),
@@ -59,7 +72,7 @@ export function unfold(
       for (const group of level) {
         const { path, nodes, groups } = shownOf(hierarchy, group, best);
         if (!best.has(path)) {
-          if (performance.now() > end) return best;
+          if (spent()) return best;
           const more = new Set(best).add(path);
           if (nodes.length + groups.length > MOST_BOXES || zoomOf(more) < least) continue;
           best = more;
@@ -73,7 +86,7 @@ export function unfold(
   for (const { stack } of hierarchy.groups) {
     if (stack === undefined || stack.members.length > MOST_SPREAD) continue;
     if (!stack.members.some((path) => best.has(path))) continue;
-    if (performance.now() > end) return best;
+    if (spent()) return best;
     const more = new Set(best).add(stack.path);
     if (zoomOf(more) >= least) best = more;
   }
