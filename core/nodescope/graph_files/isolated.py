@@ -36,6 +36,9 @@ MAX_FILE_BYTES: Final = 2 << 30
 _MAX_ANSWER_BYTES: Final = 1 << 30
 _MAGIC: Final = b"SQLite format 3\x00"
 
+_WRITING_S: Final = 60.0
+"""No program waits for its end here: a large graph takes its time on a busy machine."""
+
 
 class Limits(NamedTuple):
     """Limits of reading: of the process's memory, and of its time by the clock."""
@@ -172,7 +175,7 @@ def record_graph(path: Path, out: Path, *, name: str = "", limits: Limits = Limi
     for note in answer.notes:
         recorder.emit(Logged("nodescope", f"{name}: {note}", 0, 0))
     recorder.emit(RunFinished(0, "", 0))
-    if not recorder.close():
+    if not recorder.close(_WRITING_S):
         raise RecordingError(f"cannot write the recording {out}")
 
 

@@ -113,6 +113,8 @@ def _role(node: _Node, attrs: dict[str, Any]) -> Role:
     """By nodescope's own attribute, or else by the label."""
     own = attrs.get("role")
     if own in ("op", "parameter", "buffer", "input", "constant"):
+        for known in ("role", "family", "phase"):
+            attrs.pop(known, None)
         return own  # type: ignore[no-any-return]
     return "op" if node.incoming_edges else _ROLES.get(node.label.lower(), "op")
 

@@ -60,7 +60,9 @@ function alikeBoxes(graph: Directed, ranking: Ranking, sizes: BoxSizes): number[
   for (let node = 0; node < graph.count; node++) {
     const layer = ranking.rank[node]!;
     if (crowded[layer]! < FEWEST || sizes.pin[node] !== PIN_NONE) continue;
-    const key = `${layer}:${neighbours(graph.source, graph.incoming, node)}:${neighbours(graph.target, graph.outgoing, node)}`;
+    const before = neighbours(graph.source, graph.incoming, graph.outgoing, sizes.pin, node);
+    const after = neighbours(graph.target, graph.outgoing, graph.incoming, sizes.pin, node);
+    const key = `${layer}:${before}:${after}`;
     const set = sets.get(key);
     if (set === undefined) sets.set(key, [node]);
     else set.push(node);
@@ -68,10 +70,19 @@ function alikeBoxes(graph: Directed, ranking: Ranking, sizes: BoxSizes): number[
   return [...sets.values()].filter((set) => set.length >= FEWEST);
 }
 
-function neighbours(ends: Int32Array, edges: Directed["incoming"], node: number): string {
+/** The nodes at the other ends of a node's edges; a port of its own is like any other such port. */
+function neighbours(
+  ends: Int32Array,
+  edges: Directed["incoming"],
+  back: Directed["incoming"],
+  pin: Uint8Array,
+  node: number,
+): string {
   const list: number[] = [];
   for (let at = edges.offset[node]!; at < edges.offset[node + 1]!; at++) {
-    list.push(ends[edges.edges[at]!]!);
+    const end = ends[edges.edges[at]!]!;
+    const own = pin[end] !== PIN_NONE && back.offset[end + 1]! - back.offset[end]! === 1;
+    list.push(own ? -1 : end);
   }
   return list.sort((a, b) => a - b).join();
 }

@@ -80,6 +80,35 @@ describe("the first picture", () => {
     expect(open.has("net/layers")).toBe(true);
   });
 
+  it("leaves a scope of one operation for last", () => {
+    const layout = layoutOf([
+      { ...plainNode(1, VALUES), scope: "only" },
+      ...model(1, 8).map((node) => ({
+        ...node,
+        id: node.id + 1,
+        inputs: [node.inputs[0]! + 1],
+        outputs: [VALUES + node.id + 1],
+        forward: undefined,
+      })),
+    ]);
+    const opened = [200, 220, 240, 260, 280, 300, 350, 400].map((height) => {
+      const open = unfold(layout, NOTHING, NOTHING, { width: 700, height });
+      return [open.has("net"), open.has("only")];
+    });
+    expect(opened).toContainEqual([true, false]);
+    expect(opened).not.toContainEqual([false, true]);
+  });
+
+  it("opens no more of the optimizer than its modules", () => {
+    const updates = Array.from({ length: 8 }, (_, at) => ({
+      ...plainNode(at + 1, VALUES),
+      scope: `optimizer/part_${at % 2}/weight`,
+      phase: "optimizer",
+    }));
+    const open = unfold(layoutOf(updates), NOTHING, NOTHING, { width: 2000, height: 1400 });
+    expect([...open].filter((path) => path.startsWith("optimizer/"))).toEqual([]);
+  });
+
   it("is the same on a slow machine", () => {
     const large = { width: 1600, height: 1100 };
     const fast = unfold(layoutOf(model(12, 8)), NOTHING, NOTHING, large);
@@ -162,7 +191,39 @@ describe("a long chain", () => {
   });
 });
 
+describe("a tall box among small ones", () => {
+  it("does not keep the chain in one column", () => {
+    const inside = (id: number) => id >= 4 && id <= 12;
+    const nodes = Array.from({ length: 15 }, (_, at) => ({
+      ...plainNode(at + 1, VALUES),
+      inputs: at === 0 ? [] : [VALUES + at],
+      scope: inside(at + 1) ? "block" : "",
+    }));
+    const layout = layoutOf(nodes);
+    const open = new Set(["block"]);
+    const tall = composeScene(layout, open, 1);
+    layout.setColumn(0.8 * (tall.bottom - tall.top));
+    const wrapped = composeScene(layout, open, 1);
+    expect(wrapped.bottom - wrapped.top).toBeLessThan(0.9 * (tall.bottom - tall.top));
+  });
+});
+
 describe("a wide row of boxes that are alike", () => {
+  it("becomes a grid in a scope, whose border each leaves by a port of its own", () => {
+    const slices = Array.from({ length: 12 }, (_, at) => ({
+      ...plainNode(at + 2, VALUES),
+      inputs: [VALUES + 1],
+      scope: "slices",
+    }));
+    const nodes = [
+      plainNode(1, VALUES),
+      ...slices,
+      { ...plainNode(14, VALUES), inputs: slices.map(({ id }) => VALUES + id) },
+    ];
+    const scene = composeScene(layoutOf(nodes), "all", 1);
+    expect(scene.right - scene.left).toBeLessThan(1200);
+  });
+
   it("becomes a grid", () => {
     const slices = Array.from({ length: 64 }, (_, at) => ({
       ...plainNode(at + 2, VALUES),

@@ -1,13 +1,19 @@
 /**
  * Which scopes are open in the first picture: as many as stay readable in the window.
  *
- * Invariant: the forward pass before the others, breadth first, larger scopes first; of a stack one
+ * Invariant: the forward pass before the backward one, the optimizer last, breadth first, larger scopes first; of a stack one
  * scope, unless there is room for all; what is open by then of the forward pass stays open if it can
  * still be read. The same graph and window give the same picture on any machine.
  */
 
 import { composeScene } from "@/layout/compose";
-import { COLUMN_FORWARD, type Group, type Hierarchy } from "@/layout/hierarchy";
+import {
+  COLUMN_BACKWARD,
+  COLUMN_FORWARD,
+  COLUMN_OPTIMIZER,
+  type Group,
+  type Hierarchy,
+} from "@/layout/hierarchy";
 import type { NestedLayout } from "@/layout/nested";
 
 /** The canvas, in px of the screen. */
@@ -65,13 +71,19 @@ export function unfold(
   // Where not even the folded picture is large enough, what is opened makes it no smaller.
   const least = Math.min(READABLE, zoomOf(best));
   const all = children(hierarchy, hierarchy.groups[0]!);
-  for (const first of [true, false]) {
-    let level = all.filter(({ path }) => isForward(path, hierarchy) === first);
+  for (const column of [COLUMN_FORWARD, COLUMN_BACKWARD, COLUMN_OPTIMIZER]) {
+    // Scopes of one box say nearly as much when they are folded.
+    const single: string[] = [];
+    let level = all.filter((group) => group.column === column);
     while (level.length > 0) {
       const next: Group[] = [];
       for (const group of level) {
         const { path, nodes, groups } = shownOf(hierarchy, group, best);
         if (!best.has(path)) {
+          if (groups.length === 0 && nodes.length < 2) {
+            single.push(path);
+            continue;
+          }
           if (spent()) return best;
           const more = new Set(best).add(path);
           if (nodes.length + groups.length > MOST_BOXES || zoomOf(more) < least) continue;
@@ -79,7 +91,13 @@ export function unfold(
         }
         next.push(...children(hierarchy, hierarchy.groups[hierarchy.groupAt.get(path)!]!));
       }
-      level = next;
+      // Updates are all alike: one box per module says what there is.
+      level = column === COLUMN_OPTIMIZER ? [] : next;
+    }
+    for (const path of single) {
+      if (spent()) return best;
+      const more = new Set(best).add(path);
+      if (zoomOf(more) >= least) best = more;
     }
   }
   // Small stacks of which there is room for all.

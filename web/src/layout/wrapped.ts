@@ -24,6 +24,8 @@ const LINE_GAP = 7;
 const CLEAR = 12;
 /** How far from equal heights a cut may be, as a share of a column's height. */
 const LEEWAY = 0.3;
+/** Uneven columns are this much lower, at least, than all in one. */
+const PAYS = 0.9;
 
 interface Band {
   readonly top: number;
@@ -42,7 +44,9 @@ export function wrapColumns(
   const columns = Math.min(wanted, MOST_COLUMNS, Math.floor(height / LEAST_HEIGHT));
   if (columns < 2) return result;
   const bands = bandsOf(input, result);
-  const cuts = cutsOf(input, result, bands, columns);
+  const lines = linesAcross(input, result, bands.length);
+  const even = cutsOf(result, bands, lines, columns);
+  const cuts = even.length > 0 ? even : bestCut(result, bands, lines);
   return cuts.length === 0 ? result : inColumns(input, result, bands, cuts);
 }
 
@@ -98,12 +102,11 @@ function linesAcross(input: LayeredInput, result: LayeredResult, layers: number)
 
 /** The first layers of all columns but the first; none if there is no good place to cut. */
 function cutsOf(
-  input: LayeredInput,
   result: LayeredResult,
   bands: readonly Band[],
+  lines: Int32Array,
   columns: number,
 ): number[] {
-  const lines = linesAcross(input, result, bands.length);
   const each = (result.bottom - result.top) / columns;
   const cuts: number[] = [];
   let from = result.top;
@@ -125,6 +128,20 @@ function cutsOf(
     from = bands[best]!.top;
   }
   return cuts;
+}
+
+/** Beside a box that is most of the drawing: the cut that leaves the lowest two columns, if it pays. */
+function bestCut(result: LayeredResult, bands: readonly Band[], lines: Int32Array): number[] {
+  let best = -1;
+  let least = PAYS * (result.bottom - result.top);
+  for (let layer = 1; layer < bands.length; layer++) {
+    const { top } = bands[layer]!;
+    const tallest = Math.max(top - result.top, result.bottom - top);
+    if (lines[layer]! > MOST_LINES || tallest >= least) continue;
+    least = tallest;
+    best = layer;
+  }
+  return best < 0 ? [] : [best];
 }
 
 interface Column {

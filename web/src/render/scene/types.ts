@@ -197,7 +197,8 @@ export interface GraphView {
   setExpanded(open: ReadonlySet<string>): void;
   /** Whether the layout chooses which scopes are open, see `GraphViewEvents.chosen`. */
   setChoosing(choosing: boolean): void;
-  setStates(states: NodeStates, step: number): void;
+  /** undefined: nothing is known of executions, and nothing is drawn as still to come. */
+  setStates(states: NodeStates | undefined, step: number): void;
   setBreakpoints(marks: ReadonlyMap<number, BreakpointMark>): void;
   setWatchMarks(marks: WatchMarks): void;
   /** Marks the current node; with `follow` the camera keeps it in view (moving as little as it can). */

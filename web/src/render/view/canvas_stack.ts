@@ -51,6 +51,11 @@ export class Stage {
     return canvas;
   }
 
+  /** Sees a new size at once, and not only in the next frame. */
+  refresh(): void {
+    if (this.measure()) this.resized();
+  }
+
   private measure(): boolean {
     const width = this.host.clientWidth;
     const height = this.host.clientHeight;

@@ -166,6 +166,8 @@ class CanvasGraphView implements GraphView {
   }
 
   private firstPicture(): FirstPicture | undefined {
+    // As it is now: what is around it may have changed in this very frame.
+    this.stage.refresh();
     const { view } = this.stage;
     const { current, selection } = this.look;
     const kept = [current?.node, selection?.kind === "node" ? selection.id : undefined].flatMap(
@@ -213,7 +215,7 @@ class CanvasGraphView implements GraphView {
     this.redraw();
   }
 
-  setStates(states: NodeStates, step: number): void {
+  setStates(states: NodeStates | undefined, step: number): void {
     this.liveNow = undefined;
     this.set({ states, step });
   }

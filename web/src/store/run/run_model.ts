@@ -421,3 +421,9 @@ export function stepNumbered(steps: readonly StepRow[], step: number): StepRow |
   const atStep = steps[low];
   return atStep?.step === step ? atStep : undefined;
 }
+
+/** Whether there is a graph that was not run and will not be, as that of a graph file. */
+export function neverRuns(model: RunModel | undefined, columns: { lastNode: number }): boolean {
+  if (model === undefined || columns.lastNode > 0) return false;
+  return model.info.level === "graph" && model.info.state !== "live";
+}

@@ -32,7 +32,13 @@ import type { Views } from "@/store/page/views";
 import { offers } from "@/store/run/capabilities";
 import { operationsCounted, operationsOf } from "@/store/run/counts";
 import { graphWith } from "@/store/run/past_values";
-import { earlierStep, hasControlEdges, ranAfterStep, seenStep } from "@/store/run/run_model";
+import {
+  earlierStep,
+  hasControlEdges,
+  neverRuns,
+  ranAfterStep,
+  seenStep,
+} from "@/store/run/run_model";
 import { Bookmarks } from "@/views/graph/bookmarks";
 import { ChangesChip } from "@/views/graph/changes_chip";
 import { graphModel } from "@/views/graph/graph_model";
@@ -313,7 +319,8 @@ function Feed(
   createEffect(() => {
     store.tick();
     model();
-    view.setStates(store.shown(), seenStep(store));
+    const states = neverRuns(store.model(), store.live) ? undefined : store.shown();
+    view.setStates(states, seenStep(store));
   });
   createEffect(() => {
     view.setBreakpoints(

@@ -16,7 +16,7 @@ import { throttled } from "@/store/page/throttled";
 import type { ColourMode } from "@/store/page/ui";
 import { notFinite } from "@/store/run/counts";
 import { familyColour } from "@/store/run/node_text";
-import { seenStep } from "@/store/run/run_model";
+import { neverRuns, seenStep } from "@/store/run/run_model";
 import { ChangesKey } from "@/views/graph/changes_chip";
 import { isLeaf } from "@/wire/roles";
 
@@ -54,6 +54,10 @@ export function Legend(props: {
     beat();
     return notFinite(props.store.model()?.graph, props.store.shown(), seenStep(props.store));
   });
+  const structure = () => {
+    beat();
+    return neverRuns(props.store.model(), props.store.live);
+  };
   return (
     <Show when={families().length > 0}>
       <aside class="legend" data-testid="legend" aria-label="Legend">
@@ -120,38 +124,40 @@ export function Legend(props: {
             </div>
           </Group>
         </Show>
-        <Group title="State">
-          <div>
-            <span class="key-box done" />
-            executed
-          </div>
-          <div>
-            <span class="key-box here" />
-            here
-          </div>
-          <div>
-            <span class="key-box not" />
-            not yet
-          </div>
-          <div>
-            <span class="bdot enabled" />
-            breakpoint
-          </div>
-          <Show when={backward()}>
-            <div title="The name of a backward node follows a triangle, ∇: it computes the gradient of its forward node">
-              <svg class="icon" viewBox="0 0 10 10" width="9" height="9" aria-hidden="true">
-                <path class="icon-line" d="M1 1.500h8L5 9z" />
-              </svg>
-              gradient of
-            </div>
-          </Show>
-          <Show when={props.watched}>
+        <Show when={!structure() || props.watched}>
+          <Group title="State">
             <div>
-              <span class="wmark" />
-              found by a watch
+              <span class="key-box done" />
+              executed
             </div>
-          </Show>
-        </Group>
+            <div>
+              <span class="key-box here" />
+              here
+            </div>
+            <div>
+              <span class="key-box not" />
+              not yet
+            </div>
+            <div>
+              <span class="bdot enabled" />
+              breakpoint
+            </div>
+            <Show when={backward()}>
+              <div title="The name of a backward node follows a triangle, ∇: it computes the gradient of its forward node">
+                <svg class="icon" viewBox="0 0 10 10" width="9" height="9" aria-hidden="true">
+                  <path class="icon-line" d="M1 1.500h8L5 9z" />
+                </svg>
+                gradient of
+              </div>
+            </Show>
+            <Show when={props.watched}>
+              <div>
+                <span class="wmark" />
+                found by a watch
+              </div>
+            </Show>
+          </Group>
+        </Show>
         <Show when={props.changes}>{(changes) => <ChangesKey changes={changes()} />}</Show>
         <Show when={props.path}>{(path) => <PathKey path={path()} />}</Show>
       </aside>
