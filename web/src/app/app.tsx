@@ -30,6 +30,7 @@ import { createBranches } from "@/store/debugger/what_if";
 import { createChanges } from "@/store/history/changes_query";
 import { createMoments } from "@/store/history/value_diff";
 import { createReasons } from "@/store/history/why";
+import { stopOpening } from "@/store/page/breaking_off";
 import { createNewRun } from "@/store/page/new_run";
 import { createOverlays } from "@/store/page/overlays";
 import { PANES, type Pane, type Preferences } from "@/store/page/preferences";
@@ -165,6 +166,10 @@ export function App(props: AppProps): JSX.Element {
     const words = what === "screen" ? "the visible graph" : "the whole graph";
     store.notify("ok", `${name}.svg saved: ${words}.`);
   };
+  const leave = (): void => {
+    stopOpening(store);
+    props.showRuns();
+  };
   const page = {
     store,
     ui,
@@ -183,6 +188,7 @@ export function App(props: AppProps): JSX.Element {
     toggleScopeBreakpoint,
     exportSvg,
     showRuns: () => props.showRuns(),
+    stopOpening: leave,
     showBreakpoints: () => {
       if (narrow()) ui.setDockTab("breakpoints");
       // If there is not enough room for both, the rules of the gallery take their place.
@@ -432,6 +438,7 @@ export function App(props: AppProps): JSX.Element {
               ? (summing.summary()?.summary.advice ?? undefined)
               : undefined
           }
+          stopOpening={leave}
         />
       </main>
 

@@ -90,6 +90,7 @@ beforeEach(() => {
       toggleScopeBreakpoint: (path) => broken.push(`scope ${path}`),
       exportSvg: () => Promise.resolve(),
       showRuns: () => undefined,
+      stopOpening: () => undefined,
       focusSearch: () => undefined,
       showBreakpoints: () => undefined,
       focusBreakpoints: () => undefined,

@@ -49,6 +49,8 @@ export interface CommandScope {
   toggleScopeBreakpoint(path: string): void;
   exportSvg(what: "screen" | "whole"): Promise<void>;
   showRuns(): void;
+  /** Leaves the run that is being opened. */
+  stopOpening(): void;
   focusSearch(): void;
   /** Shows the pane of breakpoints. */
   showBreakpoints(): void;

@@ -8,6 +8,7 @@
 import type { CommandScope } from "@/app/commands";
 import type { PageCommand } from "@/app/page_command";
 import { StepQueue } from "@/app/step_queue";
+import { breakOff, opening } from "@/store/page/breaking_off";
 
 const DIRECTIONS = {
   ArrowUp: "up",
@@ -76,14 +77,17 @@ export function listen(
   };
 }
 
-/** Closes the topmost open overlay; false if none is open. */
-function closeOne({ ui, watches, tracing }: CommandScope): boolean {
+/** Closes the topmost open overlay, or breaks off what takes long; false if there is neither. */
+function closeOne(page: CommandScope): boolean {
+  const { store, ui, watches, tracing } = page;
   if (ui.overlay() !== "none") ui.setOverlay("none");
   else if (ui.editing()) ui.setEditing(false);
   else if (ui.adding()) ui.setAdding(false);
   else if (watches.gallery()) watches.setGallery(false);
   else if (ui.outlineOpen()) ui.setOutlineOpen(false);
   else if (ui.bookmarks()) ui.setBookmarks(false);
+  else if (opening(store)) page.stopOpening();
+  else if (breakOff(store, page.view())) return true;
   else if (tracing.shown() !== undefined) tracing.end();
   else return false;
   return true;

@@ -26,6 +26,7 @@ import { createUi } from "@/store/page/ui";
 import { readAddress } from "@/store/page/url";
 import { Inbox } from "@/store/run/inbox";
 import type { CompareState } from "@/views/compare/state";
+import { decoderApart } from "@/wire/decode_apart";
 import { Wire } from "@/wire/socket";
 
 /** For tests and inspection from the console. */
@@ -67,6 +68,7 @@ function main(): void {
     later: (task, ms) => window.setTimeout(task, ms),
     cancel: (handle) => clearTimeout(handle),
   });
+  const decodeApart = decoderApart();
   const wire = new Wire(
     {
       onLink: (link) => store.linkChanged(link),
@@ -80,6 +82,7 @@ function main(): void {
       now: () => Date.now(),
       later: (task, ms) => window.setTimeout(task, ms),
       cancel: (handle) => clearTimeout(handle),
+      ...(decodeApart && { decodeApart }),
     },
   );
   store.attach(wire);

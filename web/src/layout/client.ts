@@ -15,14 +15,23 @@ import {
 import type { LayoutNode, LayoutValue, Scene } from "@/layout/types";
 
 export interface LayoutListener {
-  /** `chosen`: the scopes that are open, if the layout chose them. */
-  scene(scene: Scene, ms: number, chosen: ReadonlySet<string> | undefined): void;
+  /** `chosen`: the scopes that are open, if the layout chose them; `open`: those that were asked for. */
+  scene(
+    scene: Scene,
+    ms: number,
+    chosen: ReadonlySet<string> | undefined,
+    open: ReadonlySet<string>,
+  ): void;
   busy(busy: boolean): void;
+  /** How much of what is open is laid out. */
+  progress?(share: number): void;
 }
 
 type Wanted = Pick<LayoutRequest & { kind: "layout" }, "open" | "first">;
 
 interface Engine {
+  /** Whether it works while the page does, and can be ended. */
+  readonly apart: boolean;
   post(request: LayoutRequest): void;
   close(): void;
 }
@@ -63,6 +72,19 @@ export class LayoutClient {
     this.pump();
   }
 
+  /** Ends the layout that is under way, and forgets the one that waits; false if there is none. */
+  breakOff(): boolean {
+    if (this.idle || !this.engine.apart) return false;
+    this.engine.close();
+    this.engine = this.startWorker() ?? this.inPlace();
+    if (this.graph !== undefined) this.engine.post(this.graph);
+    this.ticket++;
+    this.underWay = false;
+    this.waiting = undefined;
+    this.listener.busy(false);
+    return true;
+  }
+
   dispose(): void {
     this.engine.close();
     this.waiting = undefined;
@@ -79,9 +101,14 @@ export class LayoutClient {
 
   private answer(reply: LayoutReply): void {
     if (reply.ticket !== this.ticket) return;
+    if (reply.kind === "progress") {
+      this.listener.progress?.(reply.share);
+      return;
+    }
     this.underWay = false;
     if (reply.kind === "scene") {
-      this.listener.scene(reply.scene, reply.ms, reply.chosen && new Set(reply.chosen));
+      const chosen = reply.chosen && new Set(reply.chosen);
+      this.listener.scene(reply.scene, reply.ms, chosen, new Set(this.last.open));
     }
     if (reply.kind === "failed") console.error(reply.message);
     this.listener.busy(this.waiting !== undefined);
@@ -96,7 +123,11 @@ export class LayoutClient {
       });
       worker.onmessage = (event: MessageEvent<LayoutReply>) => this.answer(event.data);
       worker.onerror = () => this.fallBack(worker);
-      return { post: (request) => worker.postMessage(request), close: () => worker.terminate() };
+      return {
+        apart: true,
+        post: (request) => worker.postMessage(request),
+        close: () => worker.terminate(),
+      };
     } catch {
       return undefined;
     }
@@ -116,6 +147,7 @@ export class LayoutClient {
   private inPlace(): Engine {
     const session = new LayoutSession();
     return {
+      apart: false,
       post: (request) => {
         const reply = session.handle(request);
         if (reply !== undefined) queueMicrotask(() => this.answer(reply));

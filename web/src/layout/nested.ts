@@ -101,6 +101,8 @@ export class NestedLayout {
   fresh = 0;
   /** What was laid out so far: boxes, lines and their points. */
   work = 0;
+  /** Told the share of the open groups that are laid out. */
+  progress: ((share: number) => void) | undefined;
 
   constructor(readonly hierarchy: Hierarchy) {}
 
@@ -146,6 +148,7 @@ export class NestedLayout {
     const one = this.shownOf(group);
     const laidOut = one < 0 ? this.lay(group, undefined) : this.oneOf(group, one);
     this.kept.set(group, laidOut);
+    this.progress?.(this.kept.size / (this.open.size + 1));
     return laidOut;
   }
 

@@ -43,11 +43,18 @@ export type LayoutReply =
       /** The scopes that are open, if the layout chose them. */
       readonly chosen: readonly string[] | undefined;
     }
-  | { readonly kind: "failed"; readonly ticket: number; readonly message: string };
+  | { readonly kind: "failed"; readonly ticket: number; readonly message: string }
+  /** How much of what is open is laid out. */
+  | { readonly kind: "progress"; readonly ticket: number; readonly share: number };
+
+const PROGRESS_MS = 100;
 
 export class LayoutSession {
   private layout: NestedLayout | undefined;
   private version = 0;
+
+  /** `post`: takes what there is to say before the answer. */
+  constructor(private readonly post?: (reply: LayoutReply) => void) {}
 
   handle(request: LayoutRequest): LayoutReply | undefined {
     if (request.kind === "graph") {
@@ -61,6 +68,7 @@ export class LayoutSession {
     try {
       const begin = performance.now();
       const layout = this.layout ?? new NestedLayout(buildHierarchy([], new Map()));
+      if (first === undefined) this.follow(layout, ticket, begin);
       const given = new Set(request.open);
       const open = first && unfold(layout, given, new Set(first.kept), first.window);
       const scene = composeScene(layout, open ?? given, this.version);
@@ -69,6 +77,17 @@ export class LayoutSession {
     } catch (fault) {
       const message = fault instanceof Error ? fault.message : String(fault);
       return { kind: "failed", ticket, message: `The graph could not be laid out: ${message}` };
+    } finally {
+      if (this.layout !== undefined) this.layout.progress = undefined;
     }
+  }
+  private follow(layout: NestedLayout, ticket: number, begin: number): void {
+    let last = begin;
+    layout.progress = (share) => {
+      const now = performance.now();
+      if (now - last < PROGRESS_MS) return;
+      last = now;
+      this.post?.({ kind: "progress", ticket, share });
+    };
   }
 }

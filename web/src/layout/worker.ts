@@ -1,12 +1,14 @@
 /**
  * The layout worker: keeps the graph and the layouts of its groups, and answers with scenes.
  *
- * Invariant: one answer per layout request, in order; a fault is also an answer.
+ * Invariant: one answer per layout request, in order, after what is said of its progress; a fault is
+ * also an answer.
  */
 
 import { type LayoutReply, type LayoutRequest, LayoutSession } from "@/layout/session";
 
-const session = new LayoutSession();
+const scope = self as unknown as DedicatedWorkerGlobalScope;
+const session = new LayoutSession((reply) => scope.postMessage(reply));
 
 self.onmessage = (event: MessageEvent<LayoutRequest>): void => {
   const reply: LayoutReply | undefined = session.handle(event.data);
@@ -17,5 +19,5 @@ self.onmessage = (event: MessageEvent<LayoutRequest>): void => {
           .filter(ArrayBuffer.isView)
           .map((view) => view.buffer)
       : [];
-  (self as unknown as DedicatedWorkerGlobalScope).postMessage(reply, transfer as Transferable[]);
+  scope.postMessage(reply, transfer as Transferable[]);
 };

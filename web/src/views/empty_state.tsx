@@ -13,6 +13,8 @@ import type { Advice } from "@/wire/types.gen";
 export function EmptyState(props: {
   readonly store: Store;
   readonly advice: Advice | undefined;
+  /** Leaves the run that is being opened. */
+  stopOpening(): void;
 }): JSX.Element {
   const link = () => props.store.link().kind;
   const nodes = () => props.store.model()?.graph.count ?? 0;
@@ -40,6 +42,11 @@ export function EmptyState(props: {
           <Match when={props.store.model() === undefined}>
             <h3>Opening the run…</h3>
             <p>The server is reading its recording.</p>
+            <p>
+              <button type="button" data-testid="break-off" onClick={() => props.stopOpening()}>
+                Break off <kbd>Esc</kbd>
+              </button>
+            </p>
           </Match>
           <Match when={phase() === "stopped"}>
             <h3>Stopped on entry</h3>

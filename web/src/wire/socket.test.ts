@@ -58,6 +58,7 @@ let timers: Map<number, { task: () => void; ms: number }>;
 let following: { run: string; seq: number } | undefined;
 let told: (runs: readonly RunInfo[]) => void;
 let status: number;
+let apart: ((data: ArrayBuffer) => Promise<unknown>) | undefined;
 let wire: Wire;
 
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -89,6 +90,7 @@ beforeEach(() => {
   following = undefined;
   told = () => undefined;
   status = 200;
+  apart = undefined;
   let handle = 0;
   wire = new Wire(
     {
@@ -108,6 +110,7 @@ beforeEach(() => {
       },
       probe: () => Promise.resolve(status),
       now: () => 1000,
+      decodeApart: (data) => apart?.(data) ?? Promise.resolve(decode(data)),
       later: (task, ms) => {
         timers.set(++handle, { task, ms });
         return handle;
@@ -319,4 +322,27 @@ test("pushes are handed on in order", async () => {
   socket.gives({ type: "runs", runs: [] });
   socket.gives({ type: "session", run: "r", info: {} });
   expect(pushes.map((push) => push.type)).toEqual(["runs", "session"]);
+});
+
+test("a large message is decoded apart, and what follows waits for it", async () => {
+  const socket = await connect();
+  const decoded: ((message: unknown) => void)[] = [];
+  apart = () => new Promise((resolve) => decoded.push(resolve));
+  socket.gives({ type: "runs", runs: [], padding: new Uint8Array(2 << 20) });
+  socket.gives({ type: "session", run: "r", info: {} });
+  socket.gives({ type: "heartbeat" });
+  await settled();
+  expect(pushes).toEqual([]);
+  expect(socket.sent.at(-1)?.body).toEqual({ type: "alive" });
+  decoded[0]?.({ type: "runs", runs: [] });
+  await settled();
+  expect(pushes.map((push) => push.type)).toEqual(["runs", "session"]);
+});
+
+test("where it cannot be decoded apart, the page does it", async () => {
+  const socket = await connect();
+  apart = () => Promise.reject(new Error("no worker"));
+  socket.gives({ type: "runs", runs: [], padding: new Uint8Array(2 << 20) });
+  await settled();
+  expect(pushes.map((push) => push.type)).toEqual(["runs"]);
 });

@@ -65,6 +65,8 @@ export interface WireHost {
   now(): number;
   later(task: () => void, ms: number): number;
   cancel(handle: number): void;
+  /** Decodes a large message apart from the page; without it, the page does. */
+  decodeApart?(data: ArrayBuffer): Promise<unknown>;
 }
 
 const REQUEST_TIMEOUT_MS = 15_000;
@@ -76,6 +78,8 @@ const REFUSED =
 const LOST = "The connection was lost";
 const OVER = "nodescope has ended, and with it whoever reads the recording";
 const MAX_IN_FLIGHT = 16;
+/** Larger messages, such as a snapshot of 10,000 nodes, are decoded apart. */
+const LARGE_BYTES = 1 << 20;
 const REFUSALS = new Set([1002, 1008, 1013]);
 /** Sent by a server that ends; a killed one sends nothing. */
 const ENDED = 1012;
@@ -86,6 +90,7 @@ interface Pending {
   readonly timer: number;
 }
 
+type Delivered = Exclude<ServerMessage, { readonly type: "heartbeat" }>;
 type Answer<T extends ResponseBody["type"]> = Extract<ResponseBody, { readonly type: T }>;
 
 export class Wire {
@@ -106,6 +111,8 @@ export class Wire {
   private retry: number | undefined;
   private closed = false;
   private ended = false;
+  /** Messages behind one that is being decoded; undefined if none is. */
+  private behind: Promise<void> | undefined;
 
   constructor(
     private readonly events: WireEvents,
@@ -272,12 +279,33 @@ export class Wire {
 
   private receive(data: unknown): void {
     if (!(data instanceof ArrayBuffer) && !ArrayBuffer.isView(data)) return;
+    if (data instanceof ArrayBuffer && data.byteLength > LARGE_BYTES && this.host.decodeApart) {
+      this.inTurn(this.host.decodeApart(data).catch(() => decode(data)));
+      return;
+    }
     const message = decode(data as ArrayBuffer) as ServerMessage;
     if (message.type === "heartbeat") {
       // At once and from the main thread: a frozen page does not get here.
       this.socket?.send(encode({ id: this.nextId++, body: { type: "alive" } }));
       return;
     }
+    if (this.behind === undefined) this.deliver(message);
+    else this.inTurn(message);
+  }
+
+  /** Delivers a message after those that came before it, unless the connection is another by then. */
+  private inTurn(message: unknown): void {
+    const { socket } = this;
+    const turn = (this.behind ?? Promise.resolve())
+      .then(() => message)
+      .then((decoded) => {
+        if (this.behind === turn) this.behind = undefined;
+        if (socket === this.socket) this.deliver(decoded as Delivered);
+      });
+    this.behind = turn;
+  }
+
+  private deliver(message: Delivered): void {
     if (message.type !== "response") {
       this.events.onPush(message);
       if (this.astray !== undefined && message.type === "runs") {

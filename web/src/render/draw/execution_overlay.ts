@@ -37,7 +37,7 @@ export function liveState(
   const done = new Uint8Array(nodes.length);
   const durationNs = new Float64Array(nodes.length);
   const flags = new Uint8Array(nodes.length);
-  const groupDone = new Uint8Array(groups.length);
+  const groupDone = new Uint8Array(groups.length).fill(states === undefined ? 1 : 0);
   const groupNs = new Float64Array(groups.length);
   const groupFlags = new Uint8Array(groups.length);
   const shares = new Float64Array(groups.length * SHARES);

@@ -19,6 +19,7 @@ function source() {
     chosen: (open) => chosen.push(open),
     respecified: () => undefined,
     busy: () => undefined,
+    progress: () => undefined,
   });
   return { made, chosen, boxes };
 }
@@ -29,17 +30,52 @@ class HeldWorker {
   private readonly session = new LayoutSession();
   onmessage: ((event: { data: LayoutReply }) => void) | undefined;
 
+  private ended = false;
+
   static answer(): void {
     HeldWorker.held.shift()?.();
   }
 
+  terminate(): void {
+    this.ended = true;
+  }
+
   postMessage(request: LayoutRequest): void {
     HeldWorker.held.push(() => {
+      if (this.ended) return;
       const data = this.session.handle(request);
       if (data !== undefined) this.onmessage?.({ data });
     });
   }
 }
+
+describe("breaking off", () => {
+  it("leaves the picture and what is open in it", () => {
+    vi.stubGlobal("Worker", HeldWorker);
+    const { made, boxes } = source();
+    made.setGraph(GRAPH);
+    while (!made.settled) HeldWorker.answer();
+    expect(made.breakOff()).toBeUndefined();
+    made.setOpen(new Set(["a", "b"]));
+    expect(made.breakOff()).toEqual(new Set());
+    expect(made.settled).toBe(true);
+    made.setOpen(new Set(["a"]));
+    while (!made.settled) HeldWorker.answer();
+    expect(boxes).toEqual([2, 4]);
+  });
+
+  it("folds everything where there is no picture yet", () => {
+    vi.stubGlobal("Worker", HeldWorker);
+    const { made, chosen, boxes } = source();
+    made.setFirst(() => ({ window: { width: 1000, height: 800 }, kept: [] }));
+    made.setGraph(GRAPH);
+    expect(made.breakOff()).toEqual(new Set());
+    made.setFirst(undefined);
+    while (!made.settled) HeldWorker.answer();
+    expect(chosen).toEqual([]);
+    expect(boxes).toEqual([2]);
+  });
+});
 
 afterEach(() => {
   vi.unstubAllGlobals();

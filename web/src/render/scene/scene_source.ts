@@ -25,6 +25,7 @@ export interface SceneListener {
   /** The same picture, for values of other shapes. */
   respecified(model: SceneModel): void;
   busy(): void;
+  progress(share: number): void;
 }
 
 /** The bytes of edges for the current values; for bundles, those at the time of layout. */
@@ -69,13 +70,16 @@ export class SceneSource {
   private postponed = false;
   private version = 0;
   private shown: Scene | undefined;
+  /** What is open in it. */
+  private openShown: ReadonlySet<string> = new Set();
   private started = false;
   private growth: ReturnType<typeof setTimeout> | undefined;
 
   constructor(private readonly listener: SceneListener) {
     this.client = new LayoutClient({
-      scene: (scene, ms, chosen) => this.arrived(scene, ms, chosen),
+      scene: (scene, ms, chosen, open) => this.arrived(scene, ms, chosen, open),
       busy: (busy) => busy && this.listener.busy(),
+      progress: (share) => this.listener.progress(share),
     });
   }
 
@@ -127,6 +131,18 @@ export class SceneSource {
     return changed;
   }
 
+  /**
+   * Ends the layout that is under way. What is open is then what the picture shows, or nothing where
+   * there is none; returns that, or undefined if nothing was under way.
+   */
+  breakOff(): ReadonlySet<string> | undefined {
+    if (!this.client.breakOff()) return undefined;
+    this.awaitsChoice = this.postponed = false;
+    this.open = this.openShown;
+    if (this.shown?.version !== this.version) this.client.request(this.open);
+    return this.open;
+  }
+
   /** The scopes around a node. */
   scopesOf(node: number | undefined): readonly string[] {
     return ancestors(this.graph?.nodes.find(({ id }) => id === node)?.scope ?? "");
@@ -173,13 +189,19 @@ export class SceneSource {
     this.listener.respecified(new SceneModel(hierarchy, withBytes(scene, hierarchy)));
   }
 
-  private arrived(scene: Scene, ms: number, chosen: ReadonlySet<string> | undefined): void {
+  private arrived(
+    scene: Scene,
+    ms: number,
+    chosen: ReadonlySet<string> | undefined,
+    opened: ReadonlySet<string>,
+  ): void {
     const hierarchy = this.hierarchies.get(scene.version);
     if (hierarchy === undefined) return;
     for (const version of this.hierarchies.keys()) {
       if (version < scene.version) this.hierarchies.delete(version);
     }
     this.shown = scene;
+    this.openShown = chosen ?? opened;
     const postponed = this.postponed && scene.version === this.version;
     if (scene.version === this.version) this.awaitsChoice = this.postponed = false;
     if (chosen !== undefined && this.first !== undefined) {

@@ -181,6 +181,8 @@ export interface GraphViewEvents {
   scale(most: number): void;
   /** A layout has begun or finished. */
   layout(busy: boolean, ms: number): void;
+  /** The share of what is open that is laid out. */
+  progress?(share: number): void;
 }
 
 /**
@@ -222,6 +224,8 @@ export interface GraphView {
   themeChanged(): void;
   /** Shows the whole graph, also while it grows, until the camera is moved. */
   fit(): void;
+  /** Ends a layout that is under way; what is open then, or undefined if there was none. */
+  breakOff(): ReadonlySet<string> | undefined;
   reveal(item: GraphItem): void;
   /** Where the camera looks; undefined while there is nothing to see. */
   viewpoint(): Viewpoint | undefined;

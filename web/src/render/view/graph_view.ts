@@ -128,6 +128,7 @@ class CanvasGraphView implements GraphView {
       scene: (model, ms) => this.sceneArrived(model, ms),
       respecified: (model) => this.respecified(model),
       busy: () => this.events.layout(true, 0),
+      progress: (share) => this.events.progress?.(share),
       chosen: (open) => this.events.chosen(open),
     });
     this.ends.push(
@@ -159,6 +160,14 @@ class CanvasGraphView implements GraphView {
     const changed = this.source.setOpen(open);
     const toggled = toggledAmong(changed, open);
     if (toggled !== undefined) this.toggled = { kind: "scope", path: toggled };
+  }
+
+  breakOff(): ReadonlySet<string> | undefined {
+    const open = this.source.breakOff();
+    if (open === undefined) return undefined;
+    this.toggled = undefined;
+    if (this.settled()) this.events.layout(false, 0);
+    return open;
   }
 
   setChoosing(choosing: boolean): void {

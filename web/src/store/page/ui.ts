@@ -51,6 +51,8 @@ interface UiState {
   /** Whether the list of kept views is open. */
   bookmarks: boolean;
   layoutBusy: boolean;
+  /** The share of what is open that is laid out, while it is. */
+  layoutShare: number;
   outlineOpen: boolean;
   /** Whether a step's changes are shown: until turned off, and while the pointer requests it. */
   showChanges: boolean;
@@ -89,6 +91,7 @@ export function createUi(
   const [placed, setPlaced] = createSignal(0);
   const [bookmarks, setBookmarks] = createSignal(false);
   const [layoutBusy, setLayoutBusy] = createSignal(false);
+  const [layoutShare, setLayoutShare] = createSignal(0);
   const [outlineOpen, setOutlineOpen] = createSignal(false);
   const [showChanges, setShowChanges] = createSignal(changes);
   const [peekChanges, setPeekChanges] = createSignal(false);
@@ -121,6 +124,8 @@ export function createUi(
     setBookmarks,
     layoutBusy,
     setLayoutBusy,
+    layoutShare,
+    setLayoutShare,
     outlineOpen,
     setOutlineOpen,
     showChanges,

@@ -23,6 +23,7 @@ import { createGraphView } from "@/render/view/graph_view";
 import { nodeMarks } from "@/store/debugger/breakpoints";
 import type { MarkedNodes } from "@/store/debugger/watch_marks";
 import type { StepChanges } from "@/store/history/changes";
+import { breakOff } from "@/store/page/breaking_off";
 import type { Overlays } from "@/store/page/overlays";
 import { spreadStack, turnStack } from "@/store/page/stack_turns";
 import type { Store } from "@/store/page/store";
@@ -42,6 +43,7 @@ import {
 import { Bookmarks } from "@/views/graph/bookmarks";
 import { ChangesChip } from "@/views/graph/changes_chip";
 import { graphModel } from "@/views/graph/graph_model";
+import { LayoutChip } from "@/views/graph/layout_chip";
 import { Legend } from "@/views/graph/legend";
 import { MarkTip } from "@/views/graph/mark_tip";
 import { Segmented } from "@/widgets/controls";
@@ -140,7 +142,9 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       },
       zoomed: (zoom, into) => props.zoomed(zoom, into),
       scale: setMost,
+      progress: (share) => props.ui.setLayoutShare(share),
       layout: (busy) => {
+        props.ui.setLayoutShare(0);
         props.ui.setLayoutBusy(busy);
         if (!busy) props.store.first.arrived();
       },
@@ -263,6 +267,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
           >
             <div class="graph-host" ref={host} data-testid="graph" />
             {props.notes}
+            <LayoutChip ui={props.ui} breakOff={() => breakOff(props.store, view())} />
           </div>
           <Show when={props.ui.legend()}>
             <Legend
