@@ -86,6 +86,26 @@ def test_from_a_nan_to_its_culprit(start: Start, page: Page, tmp_path: Path) -> 
     program.expect("step 2")
 
 
+def test_after_an_edit_the_edit_is_explained(start: Start, page: Page, tmp_path: Path) -> None:
+    program = stopped_at_the_loss(start, page, tmp_path)
+    page.keyboard.press("e")
+    by(page, "edit-number").fill("7")
+    by(page, "edit-apply").click()
+    expect(by(page, "edited")).to_contain_text("loss/mean set to 7")
+    page.keyboard.press("w")
+    sentence = by(page, "why-sentence")
+    expect(sentence).to_contain_text("loss/mean is 7 in step 2: changed by hand in step 2")
+    expect(sentence).to_contain_text("it was NaN before")
+    page.keyboard.press("e")  # while the answer is shown
+    by(page, "edit-number").fill("8")
+    by(page, "edit-apply").click()
+    by(page, "tab-why").click()
+    expect(sentence).to_contain_text("loss/mean is 8 in step 2")
+    expect(sentence).to_contain_text("it was 7 before")
+    by(page, "detach").click()
+    program.expect("step 2")
+
+
 @pytest.mark.deep
 def test_another_number_is_tried_beside_the_recording(
     start: Start, page: Page, tmp_path: Path
@@ -110,6 +130,13 @@ def test_another_number_is_tried_beside_the_recording(
     eventually(page, lambda: on_canvas(page, "≠"), 6)
     changes.last.click()
     expect(by(page, "inspector-title")).to_contain_text("mean")
+    value = by(page, "inspector-value")
+    expect(value).to_contain_text(re.compile(r"What if: net/tanh set to 1.*0\.62", re.S))
+    page.get_by_text("Show as recorded").click()
+    expect(value).to_contain_text(re.compile("As recorded.*NaN", re.S))
+    by(page, "tab-inputs").click()
+    expect(by(page, "inspector-inputs")).to_contain_text("≠")
+    by(page, "tab-value").click()
 
     branch.get_by_test_id("branch-edit").click()
     by(page, "branch-rename").fill("all ones")

@@ -16,8 +16,10 @@ from nodescope.ir.graph import OpaqueSpec, Spec, TensorSpec
 from nodescope.record.blobs import decode, plain, readable
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution, ValueAt
+from nodescope.record.summary import summarise
 from nodescope_server import wire
 from nodescope_server.handlers.missing_values import why_not_kept
+from nodescope_server.handlers.what_if import BranchValue, value_in
 from nodescope_server.runs.runs import Run
 
 # One answer stays far below the largest frame.
@@ -30,9 +32,13 @@ async def value_slice(run: Run, request: wire.GetValue) -> wire.ValueSlice:
     """Answer `wire.GetValue`.
 
     Raises:
-        RecordingError: The recording cannot be read.
+        NodescopeError: The recording cannot be read, or the branch cannot be computed.
     """
     bounds = _bounds(request)
+    if request.branch:
+        there = await value_in(run, request.branch, request.value, request.seq)
+        if there is not None:
+            return _in_branch(request, there, bounds)
     computed, at, written, window = await run.query.call(
         lambda recording: _recorded(recording, request, bounds)
     )
@@ -74,6 +80,25 @@ async def value_slice(run: Run, request: wire.GetValue) -> wire.ValueSlice:
         data=np.ascontiguousarray(elements, dtype="<f8").tobytes(),
         available=True,
     )
+
+
+def _in_branch(
+    request: wire.GetValue, there: BranchValue, bounds: tuple[int, int, int, int]
+) -> wire.ValueSlice:
+    array = there.array
+    if array is None:
+        reason = f"This branch could not compute it: {there.stuck}."
+        return wire.ValueSlice(
+            request.value, True, there.seq, there.step, reason=reason, branch=request.branch
+        )
+    summary = summarise(array)
+    elements, grid, index = cut(array, request.index, *bounds)
+    row, col = min(bounds[0], grid[0]), min(bounds[1], grid[1])
+    return wire.ValueSlice(
+        request.value, True, there.seq, there.step, summary.spec, summary, array.shape, index,
+        (row, col, elements.shape[0], elements.shape[1]), grid,
+        np.ascontiguousarray(elements, dtype="<f8").tobytes(), True, branch=request.branch,
+    )  # fmt: skip
 
 
 async def whole(run: Run, value: int, seq: int | None) -> tuple[Array | None, str]:

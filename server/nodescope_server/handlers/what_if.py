@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 from nodescope.debug.edits.apply import describe_edit, edited
 from nodescope.debug.replay import Blocked, Branch, ChangedValue, ExecutionIndex, Replay
 from nodescope.errors import RecordingError, ReplayError, UsageError
+from nodescope.events import Array
 from nodescope.protocol import SetValue
 from nodescope.record.branches import BranchRow, keep, read_branches
 from nodescope.record.branches import drop as dropped
@@ -64,6 +65,35 @@ async def fork(run: Run, request: wire.Fork) -> wire.BranchAnswer:
     for branch in (*opened, new):
         run.branches.add(branch)
     return _answer(new)
+
+
+async def value_in(run: Run, number: int, value: int, seq: int | None) -> BranchValue | None:
+    """A value as of a moment in a branch; None if the branch leaves it as it was.
+
+    Raises:
+        NodescopeError: The branch was deleted, or cannot be computed again.
+    """
+    await _read(run)
+    run.branches.get(number)
+    line = run.branches.line(number)
+
+    def ask(recording: Recording) -> tuple[list[KeptBranch], BranchValue | None]:
+        book = book_of(run, recording)
+        opened = _opened(book, line)
+        branch = opened[-1].branch
+        source = book.source(value, (book.last_seq if seq is None else seq) + 1)
+        if branch is None or source is None:
+            return opened, None
+        key = (value, source.seq)
+        array, stuck = branch.overlay.get(key), branch.stuck.get(key, "")
+        if array is None and not stuck:
+            return opened, None
+        return opened, BranchValue(source.seq, source.execution.step, array, stuck)
+
+    opened, there = await run.study.call(ask)
+    for branch in opened:
+        run.branches.add(branch)
+    return there
 
 
 async def listed(run: Run) -> wire.BranchList:
@@ -135,6 +165,20 @@ def _answer(branch: KeptBranch) -> wire.BranchAnswer:
         computed.changed_values,
         computed.blocked_nodes,
     )
+
+
+class BranchValue(NamedTuple):
+    """A value that is another one in a branch.
+
+    Attributes:
+        seq, step: The recorded execution in whose place it was computed.
+        array: None if it could not be computed; ``stuck`` says why.
+    """
+
+    seq: int
+    step: int
+    array: Array | None
+    stuck: str
 
 
 class _Wish(NamedTuple):

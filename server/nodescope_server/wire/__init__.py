@@ -82,6 +82,7 @@ class GetValue(msgspec.Struct, frozen=True, tag="get_value"):
             Ignored for at most two dimensions.
         rows, cols: First row and column of the window, and the most rows and columns (a page of the
             grid).
+        branch: A what-if branch whose value is wanted where it has another one; 0 for none.
     """
 
     run: str
@@ -92,6 +93,7 @@ class GetValue(msgspec.Struct, frozen=True, tag="get_value"):
     col: int = 0
     rows: int = 128
     cols: int = 128
+    branch: int = 0
 
 
 class GetHistory(msgspec.Struct, frozen=True, tag="get_history"):
@@ -249,6 +251,7 @@ class ValueSlice(msgspec.Struct, frozen=True, tag="value_slice"):
         window: row, col, rows, cols of ``data``.
         grid: rows and cols of the whole two-dimensional slice.
         available: Whether the elements could be read. If not, ``reason`` says why.
+        branch: The what-if branch whose value it is; 0 for the recorded one.
     """
 
     value: int
@@ -264,6 +267,7 @@ class ValueSlice(msgspec.Struct, frozen=True, tag="value_slice"):
     data: bytes = b""
     available: bool = False
     reason: str = ""
+    branch: int = 0
 
 
 class ValuePoint(msgspec.Struct, frozen=True):

@@ -161,6 +161,24 @@ def test_a_branch_lists_what_changed_in_the_order_of_the_run(
     assert "later steps, stay as recorded" in result.redone
 
 
+def test_a_value_in_a_branch_is_that_of_the_branch(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    branch = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}).info.id
+
+    def value(name: str, branch: int, step: int = 1) -> Any:
+        moment = run.last[step]
+        return run.page.ask(wire.GetValue(run.id, run.values[name], moment, branch=branch))
+
+    there, recorded = value("loss/sum", branch), value("loss/sum", 0)
+    assert (there.branch, recorded.branch, there.seq) == (branch, 0, recorded.seq)
+    assert np.frombuffer(there.data) == pytest.approx(100 * np.frombuffer(recorded.data))
+    assert there.summary.preview[0] == np.frombuffer(there.data)[0]
+    assert value("other/maximum", branch).branch == 0  # as recorded
+    assert value("loss/sum", branch, step=2).branch == 0  # the branch ends before
+    run.page.ask(why_messages.DropBranch(run.id, branch))
+    assert "deleted" in value("loss/sum", branch).message
+
+
 def test_branches_of_branches_named_and_thrown_away(opened: Callable[..., Opened]) -> None:
     run = opened(training)
     first = run.fork("net/multiply", name="zero").info

@@ -264,6 +264,7 @@ export interface GetState {
  *         Ignored for at most two dimensions.
  *     rows, cols: First row and column of the window, and the most rows and columns (a page of the
  *         grid).
+ *     branch: A what-if branch whose value is wanted where it has another one; 0 for none.
  */
 export interface GetValue {
   readonly type: "get_value";
@@ -275,6 +276,7 @@ export interface GetValue {
   readonly col?: number;
   readonly rows?: number;
   readonly cols?: number;
+  readonly branch?: number;
 }
 
 /** The executions of one node, oldest first, thinned to at most `limit`. */
@@ -734,6 +736,7 @@ export interface StepRow {
  *     window: row, col, rows, cols of `data`.
  *     grid: rows and cols of the whole two-dimensional slice.
  *     available: Whether the elements could be read. If not, `reason` says why.
+ *     branch: The what-if branch whose value it is; 0 for the recorded one.
  */
 export interface ValueSlice {
   readonly type: "value_slice";
@@ -750,6 +753,7 @@ export interface ValueSlice {
   readonly data: Uint8Array;
   readonly available: boolean;
   readonly reason: string;
+  readonly branch: number;
 }
 
 /**

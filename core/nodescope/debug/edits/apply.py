@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from nodescope.arrays.lazy import HeldArray, LazyArray, whole
+from nodescope.arrays import ops_of
+from nodescope.arrays.lazy import HeldArray, LazyArray, held, whole
 from nodescope.errors import EditError
-from nodescope.events import Array
+from nodescope.events import AnyArray, Array
 from nodescope.ir.graph import Node
 from nodescope.protocol import SetValue
 from nodescope.registry import did_you_mean
@@ -61,6 +62,18 @@ def edited(array: HeldArray, command: SetValue) -> Array:
     with np.errstate(all="ignore"):
         result[place] = _new(part, command)
     return result
+
+
+def edited_live(array: AnyArray, command: SetValue) -> Array:
+    """A value that the program holds, with some elements changed.
+
+    Raises:
+        EditError: As `edited`; or the library cannot take up another value.
+    """
+    refusal = "" if array.__class__ is np.ndarray else ops_of(array).refusal(array)
+    if refusal:
+        raise EditError(f"this value cannot be changed: {refusal}")
+    return edited(held(array), command)
 
 
 def number_of(command: SetValue) -> float | complex:

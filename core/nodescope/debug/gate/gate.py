@@ -19,10 +19,8 @@ from functools import partial
 from typing import Final, Literal
 
 import msgspec
-import numpy as np
 
-from nodescope.arrays import ops_of
-from nodescope.arrays.lazy import HeldArray, held
+from nodescope.arrays.lazy import HeldArray
 from nodescope.debug.breakpoints.breakpoint_set import Query, queries_by_node
 from nodescope.debug.breakpoints.compiled_nodes import Compilations
 from nodescope.debug.breakpoints.matching import (
@@ -30,7 +28,7 @@ from nodescope.debug.breakpoints.matching import (
     of_gradients,
     opened_by,
 )
-from nodescope.debug.edits.apply import describe_edit, edited, unaffected
+from nodescope.debug.edits.apply import describe_edit, edited_live, unaffected
 from nodescope.debug.gate.command_check import check_command
 from nodescope.debug.gate.evaluation import Reached, hits_of, judge, passes
 from nodescope.debug.gate.interruptible_lock import InterruptibleLock
@@ -442,7 +440,7 @@ class Gate:
         """
         if self._session_lock.mine:
             raise UsageError("no commands from inside a notification", hint="from another thread")
-        event: Event | None = None
+        event: ValueEdited | None = None
         with self._session_lock.lock:
             known = tuple(status.breakpoint for status in self._state.breakpoints)
             check_command(command, self.shortfall, known)
@@ -455,9 +453,14 @@ class Gate:
             if (hold := self._open_hold) is not None:
                 hold.tell()
             self._bus.emit(event)
+            self._flush()
+            with self._session_lock.lock:
+                if self._state.stop is None or self._state.stop.seq == event.seq:
+                    self._committing = False  # else another stop is being committed
+                    self._on_change(info_of(self._state))
         self._say()
 
-    def _edit(self, command: SetValue) -> Event:
+    def _edit(self, command: SetValue) -> ValueEdited:
         """Change a live value, under the lock; the program's thread applies it when it
         continues.
         """
@@ -471,14 +474,12 @@ class Gate:
         lack = self.shortfall("edit", "" if node is None else node.dialect)
         if lack is not None:
             raise EditError(lack.text, hint=lack.hint)
-        refusal = "" if array.__class__ is np.ndarray else ops_of(array).refusal(array)
-        if refusal:
-            raise EditError(f"this value cannot be changed: {refusal}")
-        changed = edited(held(array), command)
+        changed = edited_live(array, command)
         description = describe_edit(
             command, maker.name if maker is not None else f"value {command.value}"
         )
         node = self._held_nodes.get(stop.thread) if stop.when == "after" else None
+        self._committing = True
         self._give(Edited(description, unaffected(command.value, node)))
         self._live.change(command.value, changed)
         self._bus.edits.setdefault(stop.thread, {})[command.value] = changed

@@ -91,6 +91,8 @@ def why(
     point = point_of(source)
     array = points.array(point)
     elements = positions(array, index, name)
+    if index is None and state_of(operand_ranking.element(array, elements[0])) == "finite":
+        elements = points.changed_by_hand(point)[:1] or elements
     chosen = _spaced(elements)
     follower = Follower(points, depth, width)
     groups: dict[tuple[str, str], tuple[int, Cause]] = {}

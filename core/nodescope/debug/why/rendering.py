@@ -45,6 +45,8 @@ def sentence(cause: Cause) -> str:
         return f"{start}: {cause.words}; the largest share leads to {leads_to}"
     if end.kind == "missing":
         return f"{start}; traced back to {end.name}{location}, which {end.words}"
+    if end.kind == "leaf" and end is cause:
+        return f"{start}: {end.words}{location}"
     if end.kind == "leaf":
         return f"{start}: it comes from {place(end.name, end.at)}{location}, {end.words}"
     if end.birth is None:

@@ -126,6 +126,17 @@ class ValueTracer:
                 return point, position, opened
             point = inside
 
+    def changed_by_hand(self, point: Point) -> list[int]:
+        """The elements that the last edit changed; none if it is not known."""
+        before = self.book.source(point.value, point.edited) if point.edited else None
+        if before is None:
+            return []
+        try:
+            changed = differing(self.array(point_of(before)), self.array(point))
+        except ReplayError:
+            return []
+        return [int(position) for position in np.flatnonzero(changed)]
+
     def _by_hand(self, point: Point, position: int) -> tuple[Point, Opened | None]:
         """The value before a person changed it, and how the change affected the element."""
         before = self.book.source(point.value, point.edited)
@@ -139,8 +150,9 @@ class ValueTracer:
         else:
             if not differing(old, new)[position]:
                 return before_it, None
-            was = f"previously {number_text(old.flat[position])}"
-        words = f"changed by hand: {self.book.edits[point.edited].how}; {was}"
+            was = f"it was {number_text(old.flat[position])} before"
+        step = self.book.step_of(point.edited)
+        words = f"changed by hand in step {step} ({self.book.edits[point.edited].how}); {was}"
         return before_it, Opened(self.node(point), None, (), (new,), 0, (), by_hand=words)
 
     def _outer(self, point: Point) -> Opened:

@@ -23,6 +23,7 @@ from nodescope.events import (
     NodeStarted,
     RunFinished,
     StepFinished,
+    ValueEdited,
 )
 from nodescope.ir.graph import Node
 from nodescope.protocol import (
@@ -32,6 +33,7 @@ from nodescope.protocol import (
     Pause,
     SessionInfo,
     SetBreakpoints,
+    SetValue,
     StepNode,
 )
 
@@ -120,6 +122,28 @@ class Bench:
 def join(thread: threading.Thread) -> None:
     thread.join(TIMEOUT_S)
     assert not thread.is_alive()
+
+
+def test_an_edit_is_announced_once_its_record_can_be_read():
+    bench = Bench()
+    bench.breaks("op:log")
+    thread = bench.program(lambda: bench.finished(LOG))
+    bench.stopped()
+    events: list[object] = []
+    bench.emit = events.append
+    announced: list[tuple[str, ...]] = []
+
+    def flush() -> bool:
+        assert isinstance(events[-1], ValueEdited)
+        announced.append(bench.announced[-1].stop.edits)
+        return True
+
+    bench.gate._flush = flush
+    bench.gate.command(SetValue(13, "set", 5.0))
+    assert announced == [()]
+    assert bench.announced[-1].stop.edits == ("loss/log set to 5",)
+    bench.gate.command(Continue())
+    join(thread)
 
 
 def test_tells_how_long_each_thread_was_held():

@@ -12,6 +12,7 @@ import nodescope as ns
 from nodescope.debug.gate.gate import Gate
 from nodescope.debug.replay import Replay
 from nodescope.debug.why import spread, why
+from nodescope.debug.why.rendering import sentence
 from nodescope.protocol import Command, Continue, SetValue, Stop
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
@@ -60,12 +61,23 @@ def test_an_element_that_was_changed_by_hand_comes_from_nowhere_else(tmp_path: P
     with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
         end = why(recording, "log[0]").root.chain()[-1]
         assert (end.kind, end.name, end.number, end.at) == ("leaf", "exp", -5.0, (0,))
-        assert end.words == "changed by hand: exp[0] set to -5; previously 2.718"
+        assert end.words == "changed by hand in step 0 (exp[0] set to -5); it was 2.718 before"
         assert end.seq == recording.edits()[0].seq
         other = why(recording, "log[1]").root.chain()
         assert [item.name for item in other] == ["log", "multiply", "exp", "a"]
         assert not any("of another step" in item.words for item in other)
         assert Replay(recording).value(value_of(recording, "exp")).array[0] == -5.0
+
+
+def test_of_a_value_that_was_changed_by_hand_the_change_is_explained(tmp_path: Path) -> None:
+    with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
+        assert why(recording, "exp[1]").root.number == np.exp(2.0)  # the largest
+        answer = why(recording, "exp")
+        assert (answer.root.at, answer.root.number) == ((0,), -5.0)
+        assert sentence(answer.root).startswith(
+            "exp at [0] is -5 in step 0: changed by hand in step 0 (exp[0] set to -5); "
+            "it was 2.718 before (test_by_hand.py:"
+        )
 
 
 def test_a_nan_that_was_set_by_hand_is_where_it_began(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import {
 } from "@/store/debugger/what_if";
 import { type Requests, Store } from "@/store/page/store";
 import { createUi, type Ui } from "@/store/page/ui";
-import { node, RUN, runInfo, snapshot, tensor } from "@/wire/fixtures";
+import { node, RUN, records, runInfo, session, snapshot, stopAt, tensor } from "@/wire/fixtures";
 import { RequestError } from "@/wire/socket";
 import type {
   BranchAnswer,
@@ -148,8 +148,20 @@ test("a fork is listed, chosen and shown", async () => {
     [3, "≠"],
     [4, "?"],
   ]);
+  expect(branches.shown()?.id).toBe(1);
   ui.setDockTab("console");
   expect(branches.cone()).toBeUndefined();
+  expect(branches.shown()).toBeUndefined();
+});
+
+test("a fork at a stop starts from the values that were set there", async () => {
+  const stop = stopAt(2, "n2", { seq: 9, edits: ["n2 set to 1"] });
+  store.receive([
+    { type: "session", run: RUN, info: session({ phase: "stopped", stop }) },
+    records({ seq: 10 }),
+  ]);
+  await branches.fork(EDIT, 0, 0);
+  expect(requests.at(-2)).toMatchObject({ type: "fork", seq: 10 });
 });
 
 test("a refused fork says why, and leaves the rest as it was", async () => {

@@ -10,6 +10,7 @@ import { formatCount, formatNumber } from "@/base/numbers";
 import type { Path } from "@/store/history/why";
 import type { Store } from "@/store/page/store";
 import type { Ui } from "@/store/page/ui";
+import { momentShown } from "@/store/run/cursor";
 import { inWords } from "@/wire/socket";
 import type {
   BranchAnswer,
@@ -31,6 +32,8 @@ export interface Branches {
   readonly notes: Accessor<readonly string[]>;
   readonly chosen: Accessor<number | undefined>;
   readonly detail: Accessor<BranchAnswer | undefined>;
+  /** The chosen branch while branches are shown: values are then those of the branch. */
+  readonly shown: Accessor<BranchInfo | undefined>;
   /** While the chosen branch is shown. */
   readonly cone: Accessor<Path | undefined>;
   choose(id: number): void;
@@ -107,7 +110,11 @@ export function createBranches(store: Store, ui: Ui): Branches {
       );
     }),
   );
+  const shown = createMemo(() =>
+    open() ? list().branches.find((branch) => branch.id === chosen()) : undefined,
+  );
   return {
+    shown,
     rows: createMemo(() => branchRows(list().branches)),
     notes: () => list().notes,
     chosen,
@@ -122,7 +129,7 @@ export function createBranches(store: Store, ui: Ui): Branches {
     fork: async (edit, parent, steps) => {
       const run = store.runId();
       if (run === undefined) return "No run is open.";
-      const seq = store.seq() ?? store.stop()?.seq ?? null;
+      const seq = momentShown(store);
       try {
         const body = { type: "fork", run, seq, edit, name: "", parent, steps } as const;
         const branch = await store.request(body, "branch", FORK_TIMEOUT_MS);

@@ -11,7 +11,7 @@ import {
 } from "@/store/history/why";
 import { type Requests, Store } from "@/store/page/store";
 import { createUi, type Ui } from "@/store/page/ui";
-import { node, produced, RUN, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
+import { node, produced, RUN, records, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
 import type { AskWhy, RequestBody, WhyGroup, WhyLink } from "@/wire/types.gen";
 
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -124,6 +124,19 @@ describe("a question", () => {
     store.receive([stop(2)]);
     await settled();
     expect(questions.map((question) => question.seq)).toEqual([20, 21]);
+  });
+
+  test("follows an edit at the stop, and is asked of the edited value", async () => {
+    reasons.ask(3, [1, 2]);
+    await settled();
+    const edited = stopAt(3, "n3", { seq: 20, edits: ["n3[1, 2] set to 7"] });
+    store.receive([
+      records({ seq: 21 }),
+      { type: "session", run: RUN, info: session({ phase: "stopped", version: 2, stop: edited }) },
+    ]);
+    await settled();
+    expect(questions.map((question) => question.seq)).toEqual([20, 21]);
+    expect(reasons.question()).toMatchObject({ value: 3, index: [1, 2] });
   });
 
   test("about an operand leads back to the one before", async () => {

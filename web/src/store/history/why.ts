@@ -10,6 +10,7 @@ import { type Accessor, batch, createEffect, createMemo, createSignal, on } from
 import { type Answer, createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import type { Ui } from "@/store/page/ui";
+import { momentShown } from "@/store/run/cursor";
 import type { AskWhy, NumberState, WhyAnswer, WhyGroup, WhyLink } from "@/wire/types.gen";
 
 /** Nodes and connections that belong together, as the canvas marks them. */
@@ -78,8 +79,7 @@ export function createReasons(store: Store, ui: Ui): Reasons {
     which: "",
     seq,
   });
-  const moment = (): number | null =>
-    store.destination() ?? store.seq() ?? store.stop()?.seq ?? null;
+  const moment = (): number | null => store.destination() ?? momentShown(store);
   const selected = createMemo(
     () => {
       const item = store.subject();
@@ -109,6 +109,16 @@ export function createReasons(store: Store, ui: Ui): Reasons {
       if (!shown || item?.value === undefined) return;
       const again = last !== undefined && last[2] !== stops;
       if (again || !onChain(item.id)) askSelected();
+    }),
+  );
+  const edits = createMemo(() => store.stop()?.edits.length ?? 0);
+  createEffect(
+    on(edits, (count, before) => {
+      const current = question();
+      const stop = store.stop();
+      // An edit changes what a question about the present asks about.
+      if (current === undefined || stop === undefined || count <= (before ?? 0)) return;
+      if ((current.seq ?? stop.seq) >= stop.seq) setAsked({ ...current, seq: moment() });
     }),
   );
   return {

@@ -11,6 +11,7 @@ import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { ColourMode, Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
+import { momentShown } from "@/store/run/cursor";
 import { type NodeData, readNodeData } from "@/store/run/node_data";
 import { gradientOf } from "@/store/run/run_model";
 import { idsOf, numbersOf } from "@/wire/decode";
@@ -61,7 +62,7 @@ export function createOverlays(store: Store, ui: Ui): Overlays {
     () => {
       const run = store.runId();
       if (run === undefined || store.model() === undefined || !ASKED.has(ui.colourBy())) return;
-      return { type: "get_statistics", run, seq: store.seq() ?? store.stop()?.seq ?? null };
+      return { type: "get_statistics", run, seq: momentShown(store) };
     },
     () => ASKED.has(ui.colourBy()) && beat(),
   );

@@ -1,8 +1,10 @@
 /**
  * The moment that the page shows, and moments that breakpoints name.
  *
- * Invariant: types only.
+ * Invariant: pure.
  */
+
+import type { Stop } from "@/wire/types.gen";
 
 /** The moment that the page shows. */
 export type Cursor =
@@ -14,4 +16,14 @@ export interface Reached {
   readonly seq: number;
   readonly node: number;
   readonly text: string;
+}
+
+/** The seq for questions about what is shown, edits made at the stop included; null: the latest. */
+export function momentShown(store: {
+  seq(): number | null;
+  stop(): Stop | undefined;
+  model(): { readonly seq: number } | undefined;
+}): number | null {
+  const stop = store.stop();
+  return store.seq() ?? (stop === undefined ? null : Math.max(stop.seq, store.model()?.seq ?? 0));
 }

@@ -119,6 +119,7 @@ function Channel(
       run,
       value: props.slice.value,
       seq: props.slice.seq,
+      branch: props.slice.branch,
       index: index(),
       row: 0,
       col: 0,

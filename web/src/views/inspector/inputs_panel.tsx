@@ -8,6 +8,7 @@
 import { type Accessor, For, type JSX, Show } from "solid-js";
 import { elementCount } from "@/base/dtypes";
 import { formatNumber, formatShape } from "@/base/numbers";
+import type { Branches } from "@/store/debugger/what_if";
 import { answered, createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import { valueShown } from "@/store/run/past_values";
@@ -23,6 +24,7 @@ export function InputsPanel(props: {
   /** The moment at which the node takes them; null for now. */
   readonly seq: number | null;
   readonly refresh: Accessor<unknown>;
+  readonly branches: Branches;
   onJump(node: number): void;
 }): JSX.Element {
   return (
@@ -46,6 +48,7 @@ function Input(props: {
   readonly port: number;
   readonly seq: number | null;
   readonly refresh: Accessor<unknown>;
+  readonly branches: Branches;
   onJump(node: number): void;
 }): JSX.Element {
   const produced = () => valueShown(props.store, props.value);
@@ -61,6 +64,7 @@ function Input(props: {
             run,
             value: props.value,
             seq: props.seq,
+            branch: props.branches.shown()?.id ?? 0,
             rows: 1,
             cols: 1,
           };
@@ -92,6 +96,11 @@ function Input(props: {
       </span>
       <Icon name="right" size={12} />
       <span class="input-more mi t3">
+        <Show when={(slice()?.branch ?? 0) > 0}>
+          <span class="branch-mark" title={`In the branch ${props.branches.shown()?.name ?? ""}`}>
+            ≠
+          </span>{" "}
+        </Show>
         {slice()?.found === false ? "not computed yet" : line(slice()?.summary ?? null)}
       </span>
     </button>

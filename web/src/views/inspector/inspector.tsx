@@ -429,6 +429,7 @@ function NodeInspector(
                 node={props.node}
                 seq={took()}
                 refresh={refresh}
+                branches={props.branches}
                 onJump={(to) => props.go({ kind: "node", id: to })}
               />
             </section>

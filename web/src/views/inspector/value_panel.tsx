@@ -5,10 +5,19 @@
  * given.
  */
 
-import { type Accessor, createEffect, createMemo, type JSX, Show } from "solid-js";
+import {
+  type Accessor,
+  createEffect,
+  createMemo,
+  createSignal,
+  type JSX,
+  on,
+  Show,
+} from "solid-js";
 import { finiteRange, scaleFor } from "@/base/colour_scale";
 import { elementCount, isInteger, tensorBytes } from "@/base/dtypes";
 import { formatBytes, formatCount, formatNumber, formatShape, MINUS } from "@/base/numbers";
+import { printable } from "@/base/printable";
 import { editable, forkable } from "@/store/debugger/editing";
 import type { Branches } from "@/store/debugger/what_if";
 import { type Moments, momentWords } from "@/store/history/value_diff";
@@ -50,6 +59,14 @@ export interface ValuePanelProps {
 
 export function ValuePanel(props: ValuePanelProps): JSX.Element {
   const window = createWindow(props.store, () => props.value);
+  const [asRecorded, setAsRecorded] = createSignal(false);
+  createEffect(
+    on(
+      () => props.branches.shown()?.id,
+      () => setAsRecorded(false),
+      { defer: true },
+    ),
+  );
 
   const answer = createQuery(
     props.store,
@@ -62,6 +79,7 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
         run,
         value: props.value,
         seq: props.store.seq(),
+        branch: asRecorded() ? 0 : (props.branches.shown()?.id ?? 0),
         ...window.request(),
       };
     },
@@ -82,6 +100,12 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
       <Show when={slice()}>
         {(now) => (
           <Show when={now().found} fallback={<p class="empty">{props.absent}</p>}>
+            <BranchNote
+              branches={props.branches}
+              slice={now()}
+              asRecorded={asRecorded()}
+              onTurn={() => setAsRecorded(!asRecorded())}
+            />
             <Head
               slice={now()}
               edit={
@@ -150,6 +174,32 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
         )}
       </Show>
     </div>
+  );
+}
+
+/** Which of two values is shown: that of the branch, or the recorded one. */
+function BranchNote(props: {
+  readonly branches: Branches;
+  readonly slice: ValueSlice;
+  readonly asRecorded: boolean;
+  onTurn(): void;
+}): JSX.Element {
+  const shown = () => (props.slice.branch > 0 || props.asRecorded ? props.branches.shown() : null);
+  return (
+    <Show when={shown()}>
+      {(branch) => (
+        <div class="row branch-value" data-testid="branch-value">
+          <span class="ell" title={branch().name}>
+            {props.asRecorded ? "As recorded, without " : "What if: "}
+            <b>{printable(branch().name, 80)}</b>
+          </span>
+          <span class="sp" />
+          <button type="button" class="btn" onClick={() => props.onTurn()}>
+            {props.asRecorded ? "Show the branch" : "Show as recorded"}
+          </button>
+        </div>
+      )}
+    </Show>
   );
 }
 
@@ -231,6 +281,10 @@ function Elements(
     return summary.min === summary.max ? (summary.min ?? undefined) : undefined;
   };
   const why = (row: number, col: number): void => {
+    if (props.slice.branch > 0) {
+      props.store.notify("info", "Why explains the recording: choose Show as recorded first.");
+      return;
+    }
     const rank = props.slice.shape.length;
     const at = rank < 2 ? [Math.max(row, col)].slice(0, rank) : [...props.slice.index, row, col];
     props.reasons.ask(props.value, at, props.slice.seq);
