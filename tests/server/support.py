@@ -328,6 +328,10 @@ class Program:
         stop = protocol.Stop("step", node.id, node.name, node.scope, "after", 0, seq, 1)
         return self.update(SessionInfo("stopped", self.version + 1, stop))
 
+    def go_on(self) -> SessionInfo:
+        """Run on after a stop."""
+        return self.update(SessionInfo("running", self.version + 1))
+
     def update(self, info: SessionInfo) -> SessionInfo:
         self.version = info.version
         self.send(messages.SessionUpdate(info))

@@ -153,6 +153,7 @@ class Run:
         problems: Cached problems: NaN, Inf and errors.
         branches: The what-if branches.
         times: Cached step times of `study`.
+        resumed_s: When the program went on after a stop, by the event loop's clock; 0 at a stop.
         held: A live value fetched while the program is stopped: value id, seq, array.
     """
 
@@ -170,6 +171,7 @@ class Run:
         self.branches = Branches()
         self.times = StepTimes()
         self.held: tuple[int, int, Array] | None = None
+        self.resumed_s = 0.0
         self._followers: set[RunObserver] = set()
         self._pages = pages
         self._ever_followed = False
@@ -255,6 +257,8 @@ class Run:
         """Note a new state of the debugger."""
         was_stopped = self.stopped
         self.session = session
+        if self.stopped or was_stopped:
+            self.resumed_s = 0.0 if self.stopped else asyncio.get_running_loop().time()
         self.held = None
         self._wake(urgent=True)
         if self.stopped != was_stopped:
@@ -266,6 +270,7 @@ class Run:
         """Note that the run ended, was lost or came back."""
         self.info = info
         self.held = None
+        self.resumed_s = 0.0
         self._wake(urgent=True)
 
     def _wake(self, *, urgent: bool) -> None:

@@ -47,7 +47,10 @@ MAX_BROWSERS = 32
 MAX_REPLAY = 20_000
 # A live browser that is this far behind gets a new snapshot.
 MAX_BEHIND = 200_000
-PUSH_INTERVAL_S = 0.04
+# Pages draw what they get, on the processor that the program runs on.
+PUSH_INTERVAL_S = 0.1
+# A program that goes on is left alone for so long: most steps end within it.
+ALONE_S = 0.3
 # Interval of heartbeats; silence after which a connected page no longer counts as a controller; and
 # silence after which it is disconnected.
 BEAT_S = 1.0
@@ -394,6 +397,7 @@ class _Browser:
         loop = asyncio.get_running_loop()
         while True:
             await self._moved.wait()
+            await self._left_alone()
             self._moved.clear()
             self._urgent.clear()
             if self._runs_version != self._runs.version:
@@ -408,6 +412,23 @@ class _Browser:
                     await self._urgent.wait()
             except TimeoutError:
                 pass
+
+    async def _left_alone(self) -> None:
+        """Wait while a program that was told to go on has hardly begun to."""
+        loop = asyncio.get_running_loop()
+        while (left := self._until_alone() - loop.time()) > 0:
+            self._urgent.clear()
+            try:
+                async with asyncio.timeout(left):
+                    await self._urgent.wait()
+            except TimeoutError:
+                return
+
+    def _until_alone(self) -> float:
+        followed = [sub for sub in self._subscriptions.values() if sub.sent >= 0]
+        return max(
+            (sub.run.resumed_s + ALONE_S for sub in followed if sub.run.resumed_s), default=0
+        )
 
     async def _push_stopped_elsewhere(self) -> None:
         """Tell which programs are stopped that the page does not follow, if that changed."""

@@ -161,6 +161,31 @@ def test_the_session_comes_after_the_records_that_it_refers_to(
         assert reached >= seq or message.info.stop.seq <= reached
 
 
+@pytest.mark.parametrize("alone_s", [0.0, 1e6])
+def test_a_program_that_goes_on_is_left_alone_for_a_moment(
+    program: Program, page: Page, monkeypatch: pytest.MonkeyPatch, alone_s: float
+) -> None:
+    monkeypatch.setattr(browser, "ALONE_S", alone_s)
+    node = program.define()
+    page.subscribe(program.run.id)
+    program.execute(node)
+    seq = program.commit()
+    first = program.stop_at(node, seq)
+    page.wait(wire.SessionChanged, lambda message: message.info.version == first.version)
+    program.go_on()
+    if not alone_s:
+        page.wait(wire.SessionChanged, lambda message: message.info.phase == "running")
+        return
+    for _ in range(5):
+        program.execute(node)
+        seq = program.commit()
+        page.ask(wire.GetState(program.run.id, seq))  # is answered all the same
+    second = program.stop_at(node, seq)
+    (records,) = page.records_until(seq)
+    assert records.executions.count == 5
+    assert page.wait(wire.SessionChanged).info.version == second.version
+
+
 def test_commands_go_to_the_program_and_its_answer_comes_back(
     program: Program, new_page: NewPage
 ) -> None:

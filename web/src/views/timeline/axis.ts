@@ -53,6 +53,14 @@ export function axisOf(pairs: ArrayLike<number>): Axis {
   };
 }
 
+/** Whether two axes map alike: holds at the same places remove the same time. */
+export function sameAxis(a: Axis, b: Axis): boolean {
+  return (
+    a.holds.length === b.holds.length &&
+    a.holds.every(({ at, trueNs }, i) => at === b.holds[i]?.at && trueNs === b.holds[i]?.trueNs)
+  );
+}
+
 /** How many of the first `count` satisfy a condition that holds up to some point. */
 function below(count: number, is: (index: number) => boolean): number {
   let low = 0;

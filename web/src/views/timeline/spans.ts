@@ -104,10 +104,13 @@ export function lanesOf(
   { host = [], gaps = false, stepEnd = UNKNOWN_END, names = [] }: LaneOptions = {},
 ): readonly Lane[] {
   const places = new Map<string, Place & { readonly list: number[] }>();
+  let last: Place & { readonly list: number[] } = { thread: -1, worker: -1, queue: -1, list: [] };
   const listAt = (thread: number, worker: number, queue: number): number[] => {
+    if (last.thread === thread && last.worker === worker && last.queue === queue) return last.list;
     const key = `${worker} ${queue} ${thread}`;
     const known = places.get(key) ?? { thread, worker, queue, list: [] };
     places.set(key, known);
+    last = known;
     return known.list;
   };
   for (let i = 0; i < rows.count; i++) {
@@ -152,9 +155,19 @@ function levelsOf(
 ): readonly (readonly Bar[])[] {
   // Fetching or input ends a phase; other time between its nodes does not.
   const breaks = host.filter((span) => apart(span)).map((span) => span.start);
-  const phases: Bar[] = [];
-  const scopes: Bar[][] = Array.from({ length: SCOPE_LEVELS }, () => []);
+  breaks.sort((a, b) => a - b);
+  let passed = 0;
+  const phases: Growing[] = [];
+  const scopes: Growing[][] = Array.from({ length: SCOPE_LEVELS }, () => []);
   const nodes: Bar[] = [];
+  const scopesOf = new Map<string, readonly ScopeLevel[]>();
+  const levelsAt = (scope: string, phase: string): readonly ScopeLevel[] => {
+    const key = `${phase} ${scope}`;
+    const known = scopesOf.get(key) ?? scopeLevels(scope, phase);
+    scopesOf.set(key, known);
+    return known;
+  };
+  let labelled = { phase: "", step: -1, after: false, label: "" };
   for (const i of order) {
     const node = graph?.nodes[rows.node[i] ?? 0];
     if (node === undefined) continue;
@@ -165,18 +178,18 @@ function levelsOf(
     const family = isOperation(node) ? node.family : "leaf";
     const after = start >= stepEnd(step);
     const base = { start, end, node: 0, scope: "", phase, step, after, family };
-    const label = step > 0 ? `${phase}, ${stepWords(step, after)}` : phase;
+    while (passed < breaks.length && (breaks[passed] ?? 0) <= start) passed += 1;
+    const broken = breaks[passed - 1] ?? Number.NEGATIVE_INFINITY;
     // Reading what only holds data is no phase: a compiled function reads the optimizer's first.
-    const works = family !== "leaf";
-    if (works) extend(phases, { ...base, label }, breaks);
-    const parts = works ? node.scope.split("/").filter(Boolean) : [];
-    // The outermost scope of backward and optimizer nodes only repeats the phase.
-    const skip = parts[0] === node.phase ? 1 : 0;
-    for (let level = 0; level < SCOPE_LEVELS; level++) {
-      const label = parts[level + skip];
-      if (label === undefined) continue;
-      const scope = parts.slice(0, level + skip + 1).join("/");
-      extend(scopes[level] ?? [], { ...base, label, scope }, breaks);
+    if (family !== "leaf") {
+      if (labelled.phase !== phase || labelled.step !== step || labelled.after !== after) {
+        const label = step > 0 ? `${phase}, ${stepWords(step, after)}` : phase;
+        labelled = { phase, step, after, label };
+      }
+      extend(phases, base, labelled.label, "", broken);
+      levelsAt(node.scope, phase).forEach(({ label, scope }, level) => {
+        extend(scopes[level] ?? [], base, label, scope, broken);
+      });
     }
     nodes.push({
       ...base,
@@ -261,20 +274,52 @@ function between(graph: RunGraph | undefined, before: number, after: number): st
   return `${baseName(source.file)}:${low === high ? low : `${low}–${high}`}`;
 }
 
-/** Extends the last bar if this one continues it, else adds it. */
-function extend(bars: Bar[], bar: Bar, breaks: readonly number[]): void {
+/** A bar that those after it may continue. */
+interface Growing extends Bar {
+  end: number;
+}
+
+interface ScopeLevel {
+  readonly label: string;
+  readonly scope: string;
+}
+
+/** The scopes of a node that get bars, from outside in. */
+function scopeLevels(path: string, phase: string): readonly ScopeLevel[] {
+  const parts = path.split("/").filter(Boolean);
+  // The outermost scope of backward and optimizer nodes only repeats the phase.
+  const skip = parts[0] === phase ? 1 : 0;
+  return parts.slice(skip, skip + SCOPE_LEVELS).map((label, level) => ({
+    label,
+    scope: parts.slice(0, level + skip + 1).join("/"),
+  }));
+}
+
+/**
+ * Extends the last bar if this one continues it, else adds it.
+ *
+ * Args:
+ *   broken: The last moment up to the bar at which a phase ended.
+ */
+function extend(
+  bars: Growing[],
+  bar: Omit<Bar, "label" | "scope">,
+  label: string,
+  scope: string,
+  broken: number,
+): void {
   const last = bars.at(-1);
   if (
     last !== undefined &&
-    last.label === bar.label &&
-    last.scope === bar.scope &&
+    last.label === label &&
+    last.scope === scope &&
     last.step === bar.step &&
     last.after === bar.after &&
-    !breaks.some((at) => at >= last.end - 1 && at <= bar.start)
+    broken < last.end - 1
   ) {
-    bars[bars.length - 1] = { ...last, end: Math.max(last.end, bar.end) };
+    last.end = Math.max(last.end, bar.end);
   } else {
-    bars.push(bar);
+    bars.push({ ...bar, label, scope });
   }
 }
 

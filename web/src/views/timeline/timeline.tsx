@@ -19,6 +19,7 @@ import {
   onCleanup,
   onMount,
   Show,
+  untrack,
 } from "solid-js";
 import { formatDuration } from "@/base/numbers";
 import { remembering } from "@/store/page/cached_query";
@@ -28,7 +29,7 @@ import { throttled } from "@/store/page/throttled";
 import type { Item } from "@/store/page/url";
 import { offers, withoutFalseTimes } from "@/store/run/capabilities";
 import { isAfter, raisedIn, seenWhileRunning, stepAt, stepNumbered } from "@/store/run/run_model";
-import { axisOf, mapRows } from "@/views/timeline/axis";
+import { axisOf, mapRows, sameAxis } from "@/views/timeline/axis";
 import { drawTimeline, hitBar, hitHold, hitStep, type Placed } from "@/views/timeline/draw";
 import { expectedRows } from "@/views/timeline/expected";
 import { hostSpans } from "@/views/timeline/host";
@@ -78,13 +79,15 @@ export function Timeline(props: TimelineProps): JSX.Element {
   /** The step that was selected by a click here. */
   let chosenStep: number | undefined;
 
-  const timed = () => offers(store, "timing");
+  // A push makes another model; these parts of it are the same ones until they change.
+  const graph = createMemo(() => store.model()?.graph);
+  const stepRows = createMemo(() => store.model()?.steps ?? []);
+  const alive = createMemo(() => store.model()?.info.state === "live");
+  const frameworks = createMemo(() => store.model()?.info.frameworks);
+  const timed = createMemo(() => offers(store, "timing"));
   const beat = throttled(store.tick, LIVE_MS);
   const askBeat = throttled(store.tick, ASK_MS);
-  const running = () =>
-    store.cursor().kind === "live" &&
-    store.stop() === undefined &&
-    store.model()?.info.state === "live";
+  const running = () => store.cursor().kind === "live" && store.stop() === undefined && alive();
   const moment = createMemo(() => {
     beat();
     const cursor = store.cursor();
@@ -99,18 +102,25 @@ export function Timeline(props: TimelineProps): JSX.Element {
     }
     return store.model()?.timeNs ?? 0;
   });
-  const steps = createMemo(() => {
-    beat();
-    const model = store.model();
-    const shownSeq = store.seq() ?? model?.seq ?? 0;
-    const at = stepAt(model?.steps ?? [], shownSeq);
-    const now = running() ? seenWhileRunning(model?.steps ?? [], at) : at;
-    const index = now === undefined ? -1 : (model?.steps.indexOf(now) ?? -1);
-    const raised = raisedIn(now, model, store.live);
-    const ahead = now === at ? undefined : at?.step;
-    const after = ahead === undefined && isAfter(now, shownSeq) && !raised;
-    return { now, before: model?.steps[index - 1], after, ahead };
-  });
+  const steps = createMemo(
+    () => {
+      beat();
+      const model = store.model();
+      const shownSeq = store.seq() ?? model?.seq ?? 0;
+      const at = stepAt(model?.steps ?? [], shownSeq);
+      const now = running() ? seenWhileRunning(model?.steps ?? [], at) : at;
+      const index = now === undefined ? -1 : (model?.steps.indexOf(now) ?? -1);
+      const raised = raisedIn(now, model, store.live);
+      const ahead = now === at ? undefined : at?.step;
+      const after = ahead === undefined && isAfter(now, shownSeq) && !raised;
+      return { now, before: model?.steps[index - 1], after, ahead };
+    },
+    undefined,
+    {
+      equals: (a, b) =>
+        a.now === b.now && a.before === b.before && a.after === b.after && a.ahead === b.ahead,
+    },
+  );
   /** The default view, in the program's own time: a step and the previous one. */
   const near = createMemo(
     () => {
@@ -161,10 +171,14 @@ export function Timeline(props: TimelineProps): JSX.Element {
     return now.kind === "failed" ? now.message : "Reading the times of all steps…";
   };
   const times = () => answered(stepAnswer());
-  const axis = createMemo(() => {
-    const pairs = times()?.holds;
-    return axisOf(pairs === undefined ? [] : numbersOf(pairs, pairs.byteLength / 8));
-  });
+  const axis = createMemo(
+    () => {
+      const pairs = times()?.holds;
+      return axisOf(pairs === undefined ? [] : numbersOf(pairs, pairs.byteLength / 8));
+    },
+    undefined,
+    { equals: sameAxis },
+  );
   const total = createMemo(() =>
     axis().map(Math.max(times()?.total_ns ?? 0, store.model()?.timeNs ?? 0, 1000)),
   );
@@ -205,11 +219,15 @@ export function Timeline(props: TimelineProps): JSX.Element {
   const detail = () => answered(timelineAnswer());
   /** The newest part of a running program; a window chosen by the user is requested. */
   const following = () => running() && zoom() === undefined;
-  const rows = createMemo((): TimelineRows => {
+  const executed = createMemo(() => {
     const now = detail();
-    if (!following() && now !== undefined) {
-      return mapRows(withoutFalseTimes(decodeExecutions(now.executions), store.model()), axis());
-    }
+    frameworks();
+    if (now === undefined) return undefined;
+    return withoutFalseTimes(decodeExecutions(now.executions), untrack(store.model));
+  });
+  const rows = createMemo((): TimelineRows => {
+    const now = executed();
+    if (!following() && now !== undefined) return mapRows(now, axis());
     if (following()) beat();
     return mapRows(ringRows(store, near().from), axis());
   });
@@ -219,11 +237,11 @@ export function Timeline(props: TimelineProps): JSX.Element {
   };
   const host = createMemo(() => hostSpans(detail()?.host ?? [], rows(), axis()));
   const stepEnd = (step: number): number => {
-    const end = stepNumbered(store.model()?.steps ?? [], step)?.end_ns;
+    const end = stepNumbered(stepRows(), step)?.end_ns;
     return end === null || end === undefined ? Number.NaN : axis().map(end);
   };
   const lanes = createMemo(() =>
-    lanesOf(store.model()?.graph, rows(), {
+    lanesOf(graph(), rows(), {
       host: host(),
       gaps:
         timed() &&
@@ -243,11 +261,11 @@ export function Timeline(props: TimelineProps): JSX.Element {
   /** The expected continuation; a program that is gone does nothing more. */
   const expected = createMemo(() => {
     const { now, before } = steps();
-    if (store.model()?.info.state !== "live" || store.cursor().kind === "past") return undefined;
+    if (!alive() || store.cursor().kind === "past") return undefined;
     if (now === undefined || before === undefined || now.end_ns !== null) return undefined;
     const at = axis().map(moment());
     const next = expectedRows(rows(), mapStep(now), mapStep(before), at);
-    return next.count === 0 ? undefined : lanesOf(store.model()?.graph, next)[0];
+    return next.count === 0 ? undefined : lanesOf(graph(), next)[0];
   });
   /**
    * Without zooming: the neighbourhood, of a program that has ended the whole step with what it
@@ -262,7 +280,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
       for (const span of host()) {
         if (span.kind === "input" && span.end < to - 1000) from = Math.max(from, span.end);
       }
-    } else if (steps().before === undefined || store.model()?.info.state !== "live") {
+    } else if (steps().before === undefined || !alive()) {
       from = Math.min(from, position()?.start ?? from);
     }
     return [from, to];
