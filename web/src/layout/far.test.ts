@@ -110,3 +110,35 @@ describe("edges that stubs replace", () => {
     expect([...farReads(ring, border, high)]).toEqual([]);
   });
 });
+
+describe("a value of the forward pass", () => {
+  /** One node, and its readers in the backward pass, one after the other. */
+  const saving = (readers: number): LayoutNode[] => [
+    { ...plainNode(1, VALUES), label: "saved" },
+    ...Array.from({ length: readers }, (_, at) => ({
+      ...plainNode(at + 2, VALUES),
+      scope: "backward",
+      inputs: [VALUES + 1, ...(at > 0 ? [VALUES + at + 1] : [])],
+      forward: 1,
+    })),
+  ];
+
+  it("that many nodes of the backward pass read is named beside each of them", () => {
+    const { scene, stubs, readers } = sceneOf(saving(5));
+    expect(readers).toEqual([0, 1, 2, 3, 4]);
+    expect(stubs.map((box) => scene.ref[box])).toEqual([0, 0, 0, 0, 0]);
+  });
+
+  it("is not where a few do", () => {
+    expect(sceneOf(saving(3)).stubs).toEqual([]);
+  });
+
+  it("is not where its readers are folded", () => {
+    const scene = composeScene(
+      new NestedLayout(buildHierarchy(saving(5), new Map())),
+      new Set(),
+      0,
+    );
+    expect([...scene.kind]).not.toContain(BOX_FAR);
+  });
+});

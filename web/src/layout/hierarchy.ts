@@ -29,6 +29,8 @@ export interface Group {
   readonly nodes: number[];
   readonly stubs: number[];
   readonly segments: Segment[];
+  /** What nodes of the backward pass read of the forward one, where many do; without a `from`. */
+  readonly saved: Segment[];
   /** Operations inside, excluding leaves and including nested scopes. */
   ops: number;
 }
@@ -72,6 +74,11 @@ export interface Hierarchy {
 export function groupKey(hierarchy: Pick<Hierarchy, "nodes">, group: number): number {
   return hierarchy.nodes.length + group;
 }
+
+/** A value of the forward pass that so many nodes of the backward pass read is named beside them. */
+const MANY_SAVED = 4;
+/** At one node, no more of them. */
+const MOST_SAVED = 2;
 
 const PORTS = 2 ** 40;
 
@@ -274,6 +281,7 @@ function newGroup(
     nodes: [],
     stubs: [],
     segments: [],
+    saved: [],
     ops: 0,
   };
 }
@@ -337,6 +345,7 @@ function addSegments(
     }
     add(above, source, target, producer, value);
   };
+  const saved = new Map<number, number[]>();
   nodes.forEach((node, reader) => {
     const seen = new Set<number>();
     for (const value of node.inputs) {
@@ -353,6 +362,11 @@ function addSegments(
       }
       if (column[producer] !== column[reader]) {
         crossing.push([producer, reader]);
+        if (column[producer] === COLUMN_FORWARD && column[reader] === COLUMN_BACKWARD) {
+          const readers = saved.get(value);
+          if (readers === undefined) saved.set(value, [reader]);
+          else readers.push(reader);
+        }
         continue;
       }
       connect(producer, reader, value);
@@ -366,4 +380,13 @@ function addSegments(
       connect(first, reader, orderValue(id));
     }
   });
+  for (const [value, readers] of saved) {
+    if (readers.length < MANY_SAVED) continue;
+    const producer = producerOf.get(value)!;
+    for (const to of readers) {
+      const { saved } = groups[groupOf[to]!]!;
+      const before = saved.filter((other) => other.to === to).length;
+      if (before < MOST_SAVED) saved.push({ from: -1, to, producer, value });
+    }
+  }
 }

@@ -21,6 +21,7 @@ import {
   isPort,
   isStub,
   outPortKey,
+  type Segment,
   stubKey,
   stubOf,
 } from "@/layout/hierarchy";
@@ -190,7 +191,7 @@ export class NestedLayout {
     const root = index === 0;
     const items = [...group.nodes, ...this.childGroups(group), ...group.stubs.map(stubKey)];
     const { edges: lines, ports } = this.bundleEdges(group, items);
-    const { edges, far } = withStubs(lines, (key) => this.itemSize(key).height);
+    const { edges, far } = withStubs(lines, group.saved, (key) => this.itemSize(key).height);
     const drawnPorts = [...new Set(ports.values())];
     items.push(...far.map((_, k) => farKey(k)), ...drawnPorts);
     const at = new Map(items.map((key, k) => [key, k]));
@@ -335,20 +336,28 @@ export class NestedLayout {
   }
 }
 
-/** The edges, those from far producers from stubs; and the producers of these. */
+/**
+ * The edges, those from far producers from stubs; and the producers of these. `saved`: what is read
+ * of another column, from stubs in any case.
+ */
 function withStubs(
   lines: readonly GroupEdge[],
+  saved: readonly Segment[],
   heightOf: (key: number) => number,
 ): {
   readonly edges: readonly GroupEdge[];
   readonly far: readonly number[];
 } {
   const replaced = farReads(lines, isPort, heightOf);
-  if (replaced.size === 0) return { edges: lines, far: [] };
+  if (replaced.size + saved.length === 0) return { edges: lines, far: [] };
   const far: number[] = [];
   const edges = lines.map((line, at) =>
     replaced.has(at) ? { ...line, from: farKey(far.push(line.producer) - 1), leave: 0 } : line,
   );
+  for (const { to, producer, value } of saved) {
+    const from = farKey(far.push(producer) - 1);
+    edges.push({ from, to, producer, value, bundle: 1, bytes: 0, leave: 0, enter: 0 });
+  }
   return { edges, far };
 }
 
