@@ -166,18 +166,20 @@ def read(page: Page) -> Picture:
     settled(page)
     drawn: dict[str, Any] = page.evaluate(DRAWN)
     svg = ElementTree.fromstring(drawn["svg"])
-    _, _, width, _ = (float(part) for part in svg.attrib["viewBox"].split())
+    x0, y0, width, _ = (float(part) for part in svg.attrib["viewBox"].split())
     zoom = float(svg.attrib["width"]) / width
     boxes = [(name, Rect(x, y, x + w, y + h)) for name, x, y, w, h in drawn["boxes"]]
     window = (drawn["window"][0], drawn["window"][1])
-    return Picture(boxes, [_text(item, zoom) for item in svg.iter(f"{_SVG}text")], zoom, window)
+    texts = [_text(item, (x0, y0), zoom) for item in svg.iter(f"{_SVG}text")]
+    return Picture(boxes, texts, zoom, window)
 
 
-def _text(item: ElementTree.Element, zoom: float) -> Text:
+def _text(item: ElementTree.Element, corner: tuple[float, float], zoom: float) -> Text:
     size = float(item.attrib["font-size"])
     length = float(item.attrib.get("textLength", 0))
     back = {"end": length, "middle": length / 2}.get(item.attrib.get("text-anchor", ""), 0.0)
-    left, line = float(item.attrib["x"]) - back, float(item.attrib["y"])
+    left = float(item.attrib["x"]) - back - corner[0]
+    line = float(item.attrib["y"]) - corner[1]
     rect = Rect(
         left * zoom, (line - 0.75 * size) * zoom, (left + length) * zoom, (line + 0.1 * size) * zoom
     )

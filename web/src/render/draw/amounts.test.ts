@@ -56,6 +56,12 @@ describe("a folded scope has", () => {
     expect(of("a", amounts({ join: "mean", weights }))).toBe((6 + 3 + 4) / 8);
   });
 
+  test("their sum", () => {
+    expect([of("a/b", amounts({ join: "sum" })), of("a", amounts({ join: "sum" }))]).toEqual([
+      7, 8,
+    ]);
+  });
+
   test("their norm", () => {
     expect(of("a/b", amounts({ join: "norm" }))).toBe(5);
     expect(of("a", amounts({ join: "norm" }))).toBeCloseTo(Math.sqrt(26));

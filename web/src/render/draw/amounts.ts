@@ -37,6 +37,7 @@ export function groupAmounts(hierarchy: Hierarchy, amounts: Amounts): Float64Arr
   const groups = sums.map((sum, group) => {
     if (largest[group] === Number.NEGATIVE_INFINITY) return Number.NaN;
     if (amounts.join === "norm") return Math.sqrt(sum);
+    if (amounts.join === "sum") return sum;
     return amounts.join === "mean" ? sum / weights[group]! : largest[group]!;
   });
   known.set(amounts, { of: hierarchy, groups });

@@ -86,12 +86,21 @@ export interface Amounts {
   /** For means, by node id; 1 if left out. */
   readonly weights?: ReadonlyMap<number, number> | undefined;
   /** What a folded scope has of the numbers in it. */
-  readonly join: "mean" | "norm" | "largest";
+  readonly join: "mean" | "norm" | "largest" | "sum";
   /** The ends of the scale: linear from `least`, or, without it, three decades below `most`. */
   readonly least: number | undefined;
   readonly most: number;
   /** Colours of their own. */
   colour?: ((value: number) => string | undefined) | undefined;
+  /** What they are, for the scale of an exported picture. */
+  readonly scale?: AmountScale | undefined;
+}
+
+export interface AmountScale {
+  readonly title: string;
+  /** How a folded scope has its number. */
+  readonly folded: string;
+  format(value: number): string;
 }
 
 export const NO_AMOUNTS: Amounts = { values: new Map(), join: "mean", least: 0, most: 0 };

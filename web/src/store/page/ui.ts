@@ -14,7 +14,10 @@ export type Overlay = "none" | "palette" | "keys";
 export const COLOUR_MODES = [
   "family",
   "time",
+  "self",
   "memory",
+  "flops",
+  "roofline",
   "finite",
   "zeros",
   "gradient",

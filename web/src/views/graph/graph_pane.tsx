@@ -92,7 +92,10 @@ export interface GraphPaneProps {
 const COLOURINGS: readonly { readonly id: ColourMode; readonly title: string }[] = [
   { id: "family", title: "Op family" },
   { id: "time", title: "Time" },
+  { id: "self", title: "Self time" },
   { id: "memory", title: "Memory" },
+  { id: "flops", title: "FLOP" },
+  { id: "roofline", title: "Roofline" },
   { id: "finite", title: "Finite" },
   { id: "zeros", title: "Zeros" },
   { id: "gradient", title: "Gradient" },
@@ -103,7 +106,9 @@ const DIM_MS = 40;
 
 /** Whether the run has data for a colouring. */
 function coloured(store: Store, overlays: Overlays, mode: ColourMode): boolean {
-  if (mode === "time") return offers(store, "timing");
+  if (mode === "time" || mode === "self" || mode === "roofline") {
+    return offers(store, "timing") && !neverRuns(store.model(), store.live);
+  }
   if (mode === "gradient") return offers(store, "gradients");
   return mode !== "file" || overlays.file() !== undefined;
 }
@@ -360,8 +365,8 @@ function Feed(
   createEffect(() => view.setPath(props.trace ?? props.path));
   createEffect(() => {
     const mode = colouring(props);
-    const numbers = props.overlays.shown()?.numbers;
-    if (numbers !== undefined) view.setAmounts(numbers);
+    const overlay = props.overlays.shown();
+    if (overlay !== undefined) view.setAmounts({ ...overlay.numbers, scale: overlay });
     view.setColourBy(canvasColour(mode));
   });
   createEffect(
@@ -387,7 +392,15 @@ function Feed(
 }
 
 function canvasColour(mode: ColourMode): ColourBy {
-  return mode === "zeros" || mode === "gradient" || mode === "file" ? "amount" : mode;
+  switch (mode) {
+    case "family":
+    case "time":
+    case "memory":
+    case "finite":
+      return mode;
+    default:
+      return "amount";
+  }
 }
 
 function raisedBadge(node: number): NodeBadge {

@@ -10,6 +10,7 @@ import { familyOf } from "@/render/draw/palette";
 import { pathKey } from "@/render/scene/path";
 import type { GraphPath } from "@/render/scene/types";
 import type { StepChanges } from "@/store/history/changes";
+import type { NumberOverlay } from "@/store/overlays/overlay";
 import type { Overlays } from "@/store/page/overlays";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
@@ -47,6 +48,10 @@ export function Legend(props: {
     (props.store.model()?.graph.nodes ?? []).some((node) => node?.phase === "backward"),
   );
   const selected = () => props.overlays.of(props.store.selection());
+  const words = (overlay: NumberOverlay): string => {
+    const item = props.store.selection();
+    return item?.kind === "node" ? (overlay.words?.(item.id) ?? "") : "";
+  };
   const beat = throttled(() => props.store.tick(), 500);
   const amount = (size: number) =>
     props.mode === "time" ? formatDuration(size) : formatBytes(Math.ceil(size));
@@ -101,6 +106,7 @@ export function Legend(props: {
                 <div class="mi" data-testid="legend-selected">
                   <span class="t3">selected</span> {overlay().format(selected() ?? 0)}
                 </div>
+                <Show when={words(overlay())}>{(more) => <div class="t3">{more()}</div>}</Show>
               </Show>
               <Show when={overlay().note !== ""}>
                 <div class="t3">{overlay().note}</div>

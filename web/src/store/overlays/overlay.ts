@@ -1,0 +1,82 @@
+/**
+ * What an overlay is: numbers of nodes, by which the graph is coloured, and how they are said.
+ *
+ * Invariant: pure; an overlay is a file that makes one, and a row in `kinds.ts`.
+ */
+
+import type { NodeColumns } from "@/store/run/columns";
+import type { RunModel } from "@/store/run/run_model";
+import { idsOf, numbersOf } from "@/wire/decode";
+import type { Statistics } from "@/wire/types.gen";
+
+/** As the canvas takes them. */
+export interface Numbers {
+  readonly values: ReadonlyMap<number, number>;
+  readonly weights?: ReadonlyMap<number, number> | undefined;
+  readonly join: "mean" | "norm" | "largest" | "sum";
+  readonly least: number | undefined;
+  readonly most: number;
+  colour?: ((value: number) => string | undefined) | undefined;
+}
+
+export interface NumberOverlay {
+  readonly title: string;
+  readonly numbers: Numbers;
+  /** How a folded scope has its number. */
+  readonly folded: string;
+  /** What is missing, or "". */
+  readonly note: string;
+  format(value: number): string;
+  /** More about a node. */
+  words?(node: number): string;
+}
+
+/** What overlays are made from: the run at the moment shown. */
+export interface Moment {
+  readonly model: RunModel;
+  readonly columns: NodeColumns;
+  readonly seq: number | undefined;
+  /** Of the values, by id, for overlays that ask for them; `note` says what is missing of them. */
+  readonly rows: Rows;
+  readonly note: string;
+}
+
+export interface StatisticsRow {
+  readonly elements: number;
+  readonly zeros: number;
+  readonly norm: number;
+}
+
+export type Rows = ReadonlyMap<number, StatisticsRow>;
+export const NO_ROWS: Rows = new Map();
+
+export function rowsOf({ count, values, elements, zeros, norms }: Statistics): Rows {
+  const ids = idsOf(values, count);
+  const columns = [elements, zeros, norms].map((column) => numbersOf(column, count));
+  const rows = new Map<number, StatisticsRow>();
+  ids.forEach((id, row) => {
+    const [all = 0, none = 0, norm = Number.NaN] = columns.map((column) => column[row] ?? 0);
+    rows.set(id, { elements: all, zeros: none, norm });
+  });
+  return rows;
+}
+
+/** The number of a scope, as the canvas joins it. */
+export function joined(
+  { values, weights, join }: Numbers,
+  members: readonly number[],
+): number | undefined {
+  let [sum, weight, largest] = [0, 0, Number.NEGATIVE_INFINITY];
+  for (const id of members) {
+    const value = values.get(id);
+    if (value === undefined || Number.isNaN(value)) continue;
+    const share = weights?.get(id) ?? 1;
+    sum += join === "norm" ? value * value : value * share;
+    weight += share;
+    largest = Math.max(largest, value);
+  }
+  if (largest === Number.NEGATIVE_INFINITY) return undefined;
+  if (join === "norm") return Math.sqrt(sum);
+  if (join === "sum") return sum;
+  return join === "mean" ? sum / weight : largest;
+}

@@ -1,0 +1,126 @@
+import { describe, expect, test } from "vitest";
+import { flopsOfNode, formatFlops } from "@/store/overlays/flops";
+import { type Moment, NO_ROWS } from "@/store/overlays/overlay";
+import { rooflineOverlay } from "@/store/overlays/roofline";
+import { selfTimes } from "@/store/overlays/self_time";
+import { NodeColumns } from "@/store/run/columns";
+
+const SHAPES: Record<number, readonly number[]> = {
+  1: [8, 3, 4],
+  2: [4, 5],
+  3: [8, 3, 5],
+  4: [2, 3, 10, 10],
+  5: [6, 3, 3, 3],
+  6: [2, 6, 10, 10],
+  7: [5],
+};
+
+function flops(op: string, family: string, inputs: number[], output: number): number | undefined {
+  return flopsOfNode({ op, family, inputs, outputs: [output] }, (value) => SHAPES[value]);
+}
+
+describe("floating-point operations", () => {
+  test("of products are two for each pair of factors", () => {
+    const product = 2 * 8 * 3 * 5 * 4;
+    expect(flops("matmul", "matmul", [1, 2], 3)).toBe(product);
+    expect(flops("aten::bmm.default", "matmul", [1, 2], 3)).toBe(product);
+    expect(flops("aten::addmm.default", "matmul", [7, 1, 2], 3)).toBe(product);
+  });
+
+  test("of convolutions are two for each element and each entry of a kernel", () => {
+    expect(flops("conv2d", "matmul", [4, 5], 6)).toBe(2 * 2 * 6 * 100 * 27);
+    expect(flops("Conv", "matmul", [4, 5], 6)).toBe(2 * 2 * 6 * 100 * 27);
+    expect(flops("conv_transpose2d", "matmul", [6, 5], 4)).toBe(2 * 2 * 6 * 100 * 27);
+  });
+
+  test("of elementwise functions and reductions are one per element", () => {
+    expect(flops("add", "elementwise", [1, 1], 1)).toBe(96);
+    expect(flops("tanh", "activation", [1], 1)).toBe(96);
+    expect(flops("sum", "reduction", [1], 7)).toBe(96);
+  });
+
+  test("are not known where a shape or the operation is not", () => {
+    expect(flops("matmul", "matmul", [9, 2], 3)).toBeUndefined();
+    expect(flops("einsum", "matmul", [1, 2], 3)).toBeUndefined();
+    expect(flops("reshape", "layout", [1], 1)).toBeUndefined();
+    expect(flops("add", "elementwise", [1], 99)).toBeUndefined();
+  });
+
+  test("are written with three digits", () => {
+    expect([0, 999, 12_345, 2e9].map(formatFlops)).toEqual([
+      "0\u202fFLOP",
+      "999\u202fFLOP",
+      "12.3\u202fkFLOP",
+      "2\u202fGFLOP",
+    ]);
+  });
+});
+
+/** Rows of node, thread, start and duration. */
+function columns(...rows: readonly (readonly [number, number, number, number])[]): NodeColumns {
+  const made = new NodeColumns();
+  made.reserve(16);
+  for (const [node, thread, start, ns] of rows) {
+    made.times[node] = 1;
+    made.thread[node] = thread;
+    made.startNs[node] = start;
+    made.durationNs[node] = ns;
+  }
+  return made;
+}
+
+test("self time is without executions inside, on the same thread", () => {
+  const times = selfTimes(
+    columns(
+      [1, 1, 0, 100],
+      [2, 1, 10, 30],
+      [3, 1, 15, 5],
+      [4, 1, 50, 20],
+      [5, 2, 10, 60],
+      [6, 1, 100, 7],
+    ),
+  );
+  expect([...times].sort((a, b) => a[0] - b[0])).toEqual([
+    [1, 50],
+    [2, 25],
+    [3, 5],
+    [4, 20],
+    [5, 60],
+    [6, 7],
+  ]);
+});
+
+test("a share of the roofline is of what the run's other nodes reached", () => {
+  const value = (id: number, shape: number[]) =>
+    [id, { value: { spec: { kind: "tensor", shape, dtype: "float64" } } }] as const;
+  const node = (id: number, family: string, op: string, inputs: number[]) => ({
+    id,
+    op,
+    family,
+    inputs,
+    outputs: [10 + id],
+  });
+  const graph = {
+    nodes: [
+      undefined,
+      node(1, "matmul", "matmul", [8, 8]),
+      node(2, "elementwise", "add", [8, 8]),
+      node(3, "elementwise", "add", [8, 8]),
+    ],
+    values: new Map([8, 11, 12, 13].map((id) => value(id, [100, 100]))),
+  };
+  const overlay = rooflineOverlay({
+    model: { graph },
+    columns: columns([1, 1, 0, 1000], [2, 1, 2000, 100], [3, 1, 3000, 400]),
+    seq: undefined,
+    rows: NO_ROWS,
+    note: "",
+  } as unknown as Moment);
+  // The product has the most arithmetic per second, the first sum the most traffic.
+  expect(overlay.numbers.values.get(1)).toBeCloseTo(1);
+  expect(overlay.numbers.values.get(2)).toBeCloseTo(1);
+  expect(overlay.numbers.values.get(3)).toBeCloseTo(0.25);
+  expect(overlay.words?.(3)).toContain("bound by memory");
+  expect(overlay.words?.(1)).toContain("bound by arithmetic");
+  expect(overlay.note).toBe("Roofs: 2\u202fTFLOP/s, 2.18\u202fTiB/s, the most of any node");
+});
