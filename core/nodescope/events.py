@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, get_args
 import msgspec
 import numpy as np
 
-from nodescope.ir.block_demands import block_bytes, block_levels
+from nodescope.ir.block_demands import TimesSink, block_bytes, block_levels, times_sinks
 from nodescope.ir.capabilities import ENGINE, Framework
 from nodescope.ir.compilation import Compiled as Compiled
 from nodescope.ir.compilation import GraphCaptured as GraphCaptured
@@ -391,8 +391,7 @@ class Bus:
             return
         with self._lock:
             self._wanted[id(probe)] = probe, demand
-            self.demand = union(wanted for _, wanted in self._wanted.values())
-        self._changed()
+            self.renew()
 
     def block_level(self) -> Level | None:
         """The most that is wanted of each execution if all probes take `NodesFinished`; else None.
@@ -405,11 +404,23 @@ class Bus:
         levels = block_levels(self.probes)
         return None if None in levels else max((*levels, LEVELS[0]), key=LEVELS.index)
 
+    def times_sink(self) -> TimesSink | None:
+        """What takes an execution in place of a `NodeFinished`, if nobody wants more of it than its
+        times. To be asked again in each step, and when `demand` has been replaced.
+        """
+        if self.block_level() != "timing":
+            return None
+        sinks = times_sinks(self.probes)
+        return sinks[0] if len(sinks) == 1 else None
+
     def block_bytes(self) -> int:
         """How many bytes of the newest outputs probes want with `NodesFinished`; 0 for none."""
         return block_bytes(self.probes)
 
-    def _changed(self) -> None:
+    def renew(self) -> None:
+        """Have emitters look again at what probes want: `demand` is another object afterwards."""
+        with self._lock:
+            self.demand = union(wanted for _, wanted in self._wanted.values())
         if self.on_change is not None:
             self.on_change()
 
@@ -452,15 +463,14 @@ class Bus:
         with self._lock:
             at = self.probes.index(before) if before in self.probes else len(self.probes)
             self.probes = (*self.probes[:at], probe, *self.probes[at:])
-        self._changed()
+            self.renew()
 
     def remove(self, probe: Probe) -> None:
         """Remove a probe; a missing one is ignored."""
         with self._lock:
             self.probes = tuple(p for p in self.probes if p is not probe and _meant(p) is not probe)
-            if self._wanted.pop(id(_meant(probe)), None) is not None:
-                self.demand = union(wanted for _, wanted in self._wanted.values())
-        self._changed()
+            self._wanted.pop(id(_meant(probe)), None)
+            self.renew()
 
     def emit(self, event: Event) -> None:
         """Pass an event to each probe in turn. Never raises an `Exception`."""

@@ -56,7 +56,7 @@ class Debugger:
         recording: Callable[[], Recording | None],
         say: Callable[[str], None],
     ) -> None:
-        self._recorder = recorder
+        self._bus, self._recorder = bus, recorder
         self._saved = saved
         self._say = say
         self._unsaved = ""
@@ -93,6 +93,7 @@ class Debugger:
             self.watching.replace(command.watches)
         elif isinstance(command, SetKeeping):
             self._recorder.keep_whole(everything=command.everything, nodes=frozenset(command.nodes))
+            self._bus.renew()
         else:
             self.gate.command(command)
         if self._saved is None:

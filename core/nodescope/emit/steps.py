@@ -9,6 +9,7 @@ ones that are left out together (`emit.unobserved_steps`).
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -172,11 +173,12 @@ class Steps:
         if self.step_open:
             self.step_open = False
             now, losses = self.bus.now_ns(), self.losses.taken(self.step)
+            if self._surely and not all(math.isfinite(loss.value) for loss in losses):
+                self._surely = 0  # somebody may want to see the next step
             if self._unobserved.running:
                 with self.lock:
                     if self._unobserved.running:  # no other thread has emitted it
-                        if not self._unobserved.end(now, losses):
-                            self._surely = 0
+                        self._unobserved.end(now, losses)
                         return
             self.bus.emit(StepFinished(self.step, now, self.observed, losses))
         self.tell_losses()

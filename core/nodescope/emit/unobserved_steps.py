@@ -5,8 +5,6 @@ Two events for each would take longer than what they are about.
 
 from __future__ import annotations
 
-import math
-
 from nodescope.events import Loss, StepsUnobserved
 
 
@@ -31,12 +29,11 @@ class UnobservedSteps:
         self._starts.append(time_ns)
         self.running = True
 
-    def end(self, time_ns: int, losses: tuple[Loss, ...]) -> bool:
-        """Note that it has ended; whether its losses are finite."""
+    def end(self, time_ns: int, losses: tuple[Loss, ...]) -> None:
+        """Note that it has ended."""
         self._ends.append(time_ns)
         self._losses.append(losses)
         self.running = False
-        return all(math.isfinite(loss.value) for loss in losses)
 
     def take(self) -> StepsUnobserved | None:
         """What is to be emitted, if anything is."""

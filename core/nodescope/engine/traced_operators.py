@@ -16,6 +16,7 @@ from nodescope.engine.run import binary, cause, explained
 from nodescope.engine.state import local
 from nodescope.engine.tensor import NO_ATTRS, Tensor, next_seq
 from nodescope.events import NodeFinished
+from nodescope.ir.block_demands import TimesSink
 from nodescope.ops.op import Op
 
 if TYPE_CHECKING:
@@ -33,8 +34,13 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
     # Cells of this closure: module names are looked up more slowly.
     kind, array, new, thread = Tensor, np.ndarray, Tensor.__new__, local
     now = time.perf_counter_ns
+    # `Tracer.times`, and the step and the demand for which it was looked up.
+    times: TimesSink | None = None
+    in_step: object = None
+    demanded: object = None
 
     def operator(left: Tensor, right: Any) -> Tensor:
+        nonlocal times, in_step, demanded
         if right.__class__ is not kind:
             return binary(op, left, right)  # type: ignore[no-any-return]
         try:
@@ -44,10 +50,11 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
             nth, entries = slot
             entry = entries[nth]
             known = entry.inputs == (left._vid, right._vid)
-            at_home = cursor.step is emitter.steady  # type: ignore[union-attr]
+            token = cursor.step  # type: ignore[union-attr]
         except (AttributeError, KeyError, IndexError):
             return run(op, (left, right), NO_ATTRS)
-        if not known or not at_home or bus.demand.starts:
+        demand = bus.demand
+        if not known or token is not emitter.steady or demand.starts:
             return run(op, (left, right), NO_ATTRS)
         slot[0] = nth + 1
         step = emitter.step  # another thread may begin the next one in the meantime
@@ -70,6 +77,11 @@ def observed_operator(tracer: Tracer, op: Op) -> Callable[[Tensor, Any], Tensor]
         else:
             result.edge = None
         origin = bus.origin_ns
+        if token is not in_step or demand is not demanded:
+            in_step, demanded, times = token, demand, tracer.times()
+        if times is not None:
+            times(entry.node.id, step, state.thread, start - origin, end - origin)
+            return result
         event = NodeFinished(
             entry.node, live, (data,), step, state.thread, start - origin, end - origin
         )

@@ -31,6 +31,7 @@ from nodescope.engine.traced_operators import observed_operator
 from nodescope.errors import UsageError
 from nodescope.events import ArrayMoved, Bus, NodeFinished, NodeStarted
 from nodescope.ir.attrs import GraphRef
+from nodescope.ir.block_demands import TimesSink
 from nodescope.ir.graph import Graph, TensorSpec, usual_role
 from nodescope.ir.identity import UNTOLD, Cursor, Entry, NodeSpec, Site
 from nodescope.ops.op import Op, port_name
@@ -91,6 +92,8 @@ class Tracer:
         self.base = emitter.base
         self.identity = emitter.identity
         self.graph_id = emitter.graph_id
+        self._times: TimesSink | None = None
+        self._demand: object = None  # of the bus, when that was looked up in this step
         # Parameters read in this step; the program determines which of them stay alive.
         self._used: list[tuple[weakref.ref[Tensor], Entry]] = []
         # Without steps: parameters and their nodes, for later reads.
@@ -121,8 +124,16 @@ class Tracer:
         """Observe every operation again."""
         dispatch_mode.wake()
 
+    def times(self) -> TimesSink | None:
+        """See `Bus.times_sink`."""
+        demand = self.bus.demand
+        if demand is not self._demand:
+            self._demand, self._times = demand, self.bus.times_sink()
+        return self._times
+
     def step_begins(self) -> None:
         """Note a step: parameters are read anew in each step."""
+        self._demand = None
         for reference, _ in self._used:
             parameter = reference()
             if parameter is not None:
@@ -240,6 +251,10 @@ class Tracer:
                 varies = True
         if varies or entry.loose:
             self.reshape(entry, arrays)
+        times = self.times()
+        if times is not None:
+            times(entry.node.id, step, state.thread, start - origin, end - origin)
+            return result  # type: ignore[no-any-return]
         bus.emit(
             NodeFinished(
                 entry.node, live, arrays, step, state.thread, start - origin, end - origin,

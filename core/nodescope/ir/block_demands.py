@@ -2,13 +2,17 @@
 
 A probe that takes them says so with methods of its own: ``block_level``, the most that it wants of
 each execution now, or None; ``block_bytes``, how many bytes of the newest outputs;
-``block_nodes``, the nodes of which it wants every output.
+``block_nodes``, the nodes of which it wants every output. ``times_sink`` returns what
+takes an execution without arrays and attributes, or None.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
+
+TimesSink = Callable[[int, int, int, int, int], None]
+"""Takes an execution by its times alone: node id, step, thread, start and end."""
 
 
 def block_levels(probes: Iterable[object]) -> list[Any]:
@@ -18,6 +22,13 @@ def block_levels(probes: Iterable[object]) -> list[Any]:
         asked: Callable[[], Any] | None = getattr(probe, "block_level", None)
         levels.append(asked() if asked is not None else None)
     return levels
+
+
+def times_sinks(probes: Iterable[object]) -> list[TimesSink]:
+    """The functions that take times alone, of the probes that have one."""
+    asked = [getattr(probe, "times_sink", None) for probe in probes]
+    sinks: list[TimesSink | None] = [ask() for ask in asked if ask is not None]
+    return [sink for sink in sinks if sink is not None]
 
 
 def block_bytes(probes: Iterable[object]) -> int:

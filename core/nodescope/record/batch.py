@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Sequence
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import Any
 
 from nodescope.events import (
@@ -67,6 +67,7 @@ from nodescope.record.writer import Writer
 from nodescope.telling import printable
 
 _SEQ = itemgetter(1)  # of a row of the table `summary`
+_THREAD, _START, _TOOK = map(itemgetter, (3, 4, 5))  # of a row of the table `execution`
 _NONFINITE: tuple[tuple[NonfiniteKind, int], ...] = (("nan", HAS_NAN), ("inf", HAS_INF))
 
 _DOCUMENTS: dict[type, str] = {
@@ -476,10 +477,9 @@ class Batch:
         executions.sort()
         self._writer.insert("execution", executions)
         if executions:
-            self.threads.update({row[3] for row in executions})
-            starts = min(row[4] for row in executions)
-            ends = max(row[4] + row[5] for row in executions)
-            span = (executions[0][0], executions[-1][0], starts, ends)
+            self.threads.update(map(_THREAD, executions))
+            starts, took = tuple(map(_START, executions)), map(_TOOK, executions)
+            span = (executions[0][0], executions[-1][0], min(starts), max(map(add, starts, took)))
             self._writer.insert("span", [span])
 
     def _written(self, *, later: bool) -> None:

@@ -118,7 +118,7 @@ class QueueWriter:
         self._queue: deque[Timed | QueuedExecution | QueuedBlock | QueuedRecord] = deque()
         self._buffers = Buffers(queue_bytes - queue_bytes // 4)
         self._waiting = OverflowQueue(self._buffers.give_back)
-        self._here = threading.local()  # the last seq of each thread
+        self._last: dict[int, int] = {}  # the last seq of each thread, by its identifier
         self._awake = False
         self._patience = patience
         self._clock: int | None = None  # processor time of the writing thread
@@ -262,7 +262,7 @@ class QueueWriter:
                 if event.elements is not None:
                     event = msgspec.structs.replace(event, elements=None)
                 self._queue.append(QueuedBlock(first, weight, event, latest_only))
-        self._here.seq = last
+        self._last[threading.get_ident()] = last
         if not self._awake:
             self._wake()
         return first

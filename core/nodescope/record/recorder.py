@@ -37,6 +37,7 @@ from nodescope.events import (
     StepStarted,
     StepsUnobserved,
 )
+from nodescope.ir.block_demands import TimesSink
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.native import identities
@@ -46,7 +47,7 @@ from nodescope.record.capture_levels import CaptureLevels, Chosen
 from nodescope.record.captures import capture
 from nodescope.record.failed_inputs import failed_inputs
 from nodescope.record.newest.held_block import executions_of
-from nodescope.record.newest.held_values import STEPS, Held, Whole
+from nodescope.record.newest.held_values import Held, Whole
 from nodescope.record.newest.newest_values import NewestValues
 from nodescope.record.newest.nonfinite_retention import Span
 from nodescope.record.policy import Policy
@@ -129,7 +130,8 @@ class Recorder(QueueWriter):
             )
         self._chosen_level = chosen_level
         self._kept: dict[int, int] = {}  # by value, the latest execution kept on request
-        self._only_times = level == "timing" and self.levels.uniform and not (newest or policy)
+        only_times = level == "timing" and self.levels.uniform and not (newest or policy)
+        self._record_times = self._times_recorder() if only_times else None
         self._due_unseen_ns = 0
         self.operations = self.leaves = 0
         self._told: Keeping | None = self.keeping()
@@ -140,8 +142,9 @@ class Recorder(QueueWriter):
         if self._off:
             return
         if event.__class__ is NodeFinished:
-            if self._only_times:
-                self._record_times(event)
+            if self._record_times is not None and not (event.lane or event.worker):
+                timed = event.node.id, event.step, event.thread, event.start_ns, event.end_ns
+                self._record_times(*timed)
             elif self.policy is not None:
                 self._govern(event, self.policy)
             else:
@@ -167,6 +170,10 @@ class Recorder(QueueWriter):
         takes = self.policy is None or self.policy.takes_blocks
         takes = takes and (self.newest is None or self.levels.top == "summary")
         return self.levels.of_blocks if takes else None
+
+    def times_sink(self) -> TimesSink | None:
+        """See `nodescope.ir.block_demands`."""
+        return None if self._off else self._record_times
 
     def block_bytes(self) -> int:
         """See `Bus.block_bytes`."""
@@ -195,7 +202,7 @@ class Recorder(QueueWriter):
         level = policy.admit(event)
         if level is None:
             with self.lock:
-                self._seq = self._here.seq = self._seq + 1
+                self._seq = self._last[threading.get_ident()] = self._seq + 1
         else:
             self._record(event, level)
         policy.took(event.node, _now() - start)
@@ -246,7 +253,7 @@ class Recorder(QueueWriter):
         """Record a line of nodescope's own, however much is waiting to be written."""
         if not self._off:
             line = Logged("nodescope", text, step, time_ns)
-            self._note(line, 2 * RECORD_BYTES + 4 * len(text), always=True)
+            self._note(line, queued.weight_of(line), always=True)
 
     def skipped(self, node: Node, times: int) -> None:
         """Note that a node ran this many times without a row between its last row and its next."""
@@ -277,7 +284,7 @@ class Recorder(QueueWriter):
     def keep_whole(self, *, everything: bool, nodes: frozenset[int]) -> None:
         """Keep every element from now on: of all nodes, or of some that are being viewed."""
         self.levels.keep_whole(everything=everything, nodes=nodes)
-        self._only_times = False
+        self._record_times = None
         if everything:
             self._raise_budget(self._most_bytes)
         self._tell_keeping()
@@ -286,16 +293,14 @@ class Recorder(QueueWriter):
 
     def keeping(self) -> Keeping:
         """The values being kept, and losses for other reasons."""
-        newest, levels = self.newest, self.levels
-        newest_held = newest.held if newest is not None else None
+        levels = self.levels
         with self.lock:
             too_large = self._writer.too_large
             unwritten, behind = self.unwritten, self._waiting.given_up
-            # Arrays reduced to statistics while the disk was full are attributed to the disk as
-            # well.
+            # What was reduced to statistics while the disk was full is attributed to the disk.
             behind -= self._disk_losses.behind(self._losses())
             over_budget = self._dropped_blobs - behind - too_large - unwritten.arrays
-            return Keeping(
+            keeping = Keeping(
                 level=levels.top,
                 limit=self.policy.limit if self.policy is not None else None,
                 budget_bytes=self._budget_bytes,
@@ -304,13 +309,10 @@ class Recorder(QueueWriter):
                 nodes=tuple(sorted(levels.watched)),
                 over_budget=over_budget,
                 behind=behind,
+                too_large=too_large,
                 unwritten=unwritten or None,
-                newest_steps=STEPS if newest_held is not None else 0,
-                newest_bytes=newest_held.most_bytes if newest_held is not None else 0,
-                too_large=too_large + (newest_held.too_large if newest_held is not None else 0),
-                made_room=newest_held.made_room if newest_held is not None else 0,
-                nonfinite_steps=newest.nonfinite_steps if newest is not None else (),
             )
+            return keeping if self.newest is None else self.newest.completed(keeping)
 
     def _tell_keeping(self) -> None:
         """Record which values are kept, if that has changed."""
@@ -332,7 +334,7 @@ class Recorder(QueueWriter):
 
     def thread_seq(self) -> int:
         """The seq of the calling thread's last record; of the run's last record if it has none."""
-        return getattr(self._here, "seq", self._seq)
+        return self._last.get(threading.get_ident(), self._seq)
 
     def flush(self, timeout_s: float = 2.0, *, elements: bool = True) -> bool:
         """Wait until everything emitted so far can be read; False if that did not succeed.
@@ -407,7 +409,7 @@ class Recorder(QueueWriter):
             latest, ran = level == "graph", event.node
             self._put(row, RECORD_BYTES, latest_only=latest, node=ran, arrays=ids, place=place)
             if self.newest is not None:
-                self.newest.remember(event, self._here.seq, None, late=True)
+                self.newest.remember(event, self.thread_seq(), None, late=True)
             return
         outputs = event.node.outputs
         remembered = level == "summary" and self.newest is not None
@@ -417,8 +419,8 @@ class Recorder(QueueWriter):
                 self._record_elsewhere(event, row, level)
                 return
             weight += array.nbytes + _ARRAY_BYTES
-        reserved = RESERVED if weight > _LITTLE_BYTES else 2 * RESERVED
-        room = self._queue_bytes - self._queue_bytes // reserved
+        part = self._queue_bytes // (RESERVED if weight > _LITTLE_BYTES else 2 * RESERVED)
+        room = self._queue_bytes - part
         kept_outputs: list[tuple[int, Array | TensorSummary]] = []
         copies = None
         try:
@@ -450,28 +452,29 @@ class Recorder(QueueWriter):
             queued.place_of(event), False, event.node, identities(event.inputs, event.outputs),
         )  # fmt: skip
         if remembered and self.newest is not None:
-            self.newest.remember(event, self._here.seq, copies, late=False)
+            self.newest.remember(event, self.thread_seq(), copies, late=False)
 
-    def _record_times(self, event: NodeFinished) -> None:
-        """Number an execution and queue its times; `_put` is inlined, as each nanosecond counts."""
-        if event.lane or event.worker:
-            self._record(event, "timing")
-            return
-        node, step, thread = event.node.id, event.step, event.thread
-        start_ns, end_ns = event.start_ns, event.end_ns
-        if self._queued > self._nearly_full:
-            self._give_way()
-        with self.lock:
-            self._seq = seq = self._seq + 1
-            if self._queued + RECORD_BYTES > self._queue_bytes:
-                self._lost_executions += 1
-                self._missed.append(node)
-            else:
-                self._queued += RECORD_BYTES
-                self._queue.append((seq, node, step, thread, start_ns, end_ns))
-        self._here.seq = seq
-        if not self._awake:
-            self._wake()
+    def _times_recorder(self) -> TimesSink:
+        """What numbers an execution and queues its times: `_put`, where each nanosecond counts."""
+        lock, append, last = self.lock, self._queue.append, self._last
+        nearly_full = self._nearly_full
+
+        def record(node: int, step: int, thread: int, start_ns: int, end_ns: int) -> None:
+            if self._queued > nearly_full:
+                self._give_way()
+            with lock:
+                self._seq = seq = self._seq + 1
+                if self._queued > self._queue_bytes - RECORD_BYTES:
+                    self._lost_executions += 1
+                    self._missed.append(node)
+                else:
+                    self._queued += RECORD_BYTES
+                    append((seq, node, step, thread, start_ns, end_ns))
+            last[thread] = seq
+            if not self._awake:
+                self._wake()
+
+        return record
 
     def _record_elsewhere(
         self, event: NodeFinished, row: tuple[int, int, int, int, int], level: Level
@@ -480,12 +483,9 @@ class Recorder(QueueWriter):
         newest = self.newest if level == "summary" else None
         if newest is not None and not newest.fits_elsewhere(event.outputs):
             newest = None
-        captured, lost, reduced = capture(
-            event, level if newest is None else "values", self._queue_bytes - self._queued,
-            shared=newest is not None,
-        )  # fmt: skip
-        weight: int = RECORD_BYTES
-        weight += sum([content.nbytes + _ARRAY_BYTES for _, content in captured])
+        most, room = level if newest is None else "values", self._queue_bytes - self._queued
+        captured, lost, reduced = capture(event, most, room, shared=newest is not None)
+        weight = RECORD_BYTES + sum([content.nbytes + _ARRAY_BYTES for _, content in captured])
         if lost or reduced:
             with self.lock:
                 self._lost_summaries += lost
@@ -498,7 +498,7 @@ class Recorder(QueueWriter):
             queued.place_of(event), True,
         )  # fmt: skip
         if newest is not None:
-            newest.hold(event, self._here.seq, captured, late=False)
+            newest.hold(event, self.thread_seq(), captured, late=False)
 
     def _share(self) -> None:
         """Write held values and counts of observed steps: a reader looks, or the run ends."""
@@ -560,7 +560,7 @@ class Recorder(QueueWriter):
                 self._queue.append(ran)
                 if keep_arrays and not unresolved:
                     self._waiting.add(ran)
-        self._here.seq = seq
+        self._last[threading.get_ident()] = seq
         if not self._awake:
             self._wake()
 
@@ -573,7 +573,7 @@ class Recorder(QueueWriter):
             else:
                 self._queued += weight
                 self._queue.append(QueuedRecord(seq, weight, event))
-        self._here.seq = seq
+        self._last[threading.get_ident()] = seq
         if not self._awake:
             self._wake()
 
@@ -593,7 +593,7 @@ class Recorder(QueueWriter):
         """Queue starts and ends of unobserved steps: cheap, and written without haste."""
         with self.lock:
             self._queue.append(QueuedRecord(self._seq + 1, many * RECORD_BYTES, event))
-            self._seq = self._here.seq = self._seq + many
+            self._seq = self._last[threading.get_ident()] = self._seq + many
             self._queued += many * RECORD_BYTES
         if time_ns >= self._due_unseen_ns:
             self._due_unseen_ns = time_ns + _UNSEEN_NS

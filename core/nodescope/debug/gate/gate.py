@@ -528,6 +528,7 @@ class Gate:
             self._session_lock.take(work)
         except BaseException:
             self._calm = False  # deferred work is done at the next node
+            self._bus.renew()
             raise
         self._say()
 

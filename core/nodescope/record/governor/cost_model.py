@@ -182,8 +182,11 @@ class CostModel:
                 extra += later * len(disturbed) / len(observed)
             # The program waits for the interpreter's lock while the writer holds it: long waits of
             # a few steps, which quantiles do not show.
-            written = [ended.cost.written_ns for ended in (*observed, *references, *disturbed)]
-            extra = max(extra, sum(written) / len(observed))
+            steps = (*observed, *references, *disturbed)
+            usual = _at(plain, 0.5)
+            written = sum([ended.cost.written_ns for ended in steps])
+            longer = sum([max(ended.rest_ns - usual, 0.0) for ended in steps])
+            extra = max(extra, min(written, longer) / len(observed))
             assumed = median([ended.cost.tracing_ns for ended in observed])
             if assumed >= 1:  # otherwise there was nothing to observe
                 self.tracing = extra / assumed

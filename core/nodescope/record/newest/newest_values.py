@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from nodescope.events import NodeFinished, NodesFinished, StepStarted
@@ -18,12 +19,14 @@ from nodescope.record.newest.held_block import HeldBlock
 from nodescope.record.newest.held_values import (
     SHARE_BYTES,
     SHARE_NS,
+    STEPS,
     Held,
     HeldValues,
     Whole,
 )
 from nodescope.record.newest.nonfinite_retention import FirstNonfinite, Span
 from nodescope.record.queued import RECORD_BYTES
+from nodescope.record.rows import Keeping
 
 
 class NewestValues:
@@ -150,6 +153,18 @@ class NewestValues:
         if steps != self.nonfinite_steps:
             self.nonfinite_steps = tuple(sorted({*steps}))
             self._on_report()
+
+    def completed(self, keeping: Keeping) -> Keeping:
+        """The values that are kept besides, and their losses. Called under the recorder's lock."""
+        held = self.held
+        return msgspec.structs.replace(
+            keeping,
+            newest_steps=STEPS,
+            newest_bytes=held.most_bytes,
+            too_large=keeping.too_large + held.too_large,
+            made_room=held.made_room,
+            nonfinite_steps=self.nonfinite_steps,
+        )
 
     def _give_back(self, copied: Any) -> None:
         if copied.__class__ is np.ndarray:  # otherwise its library owns the memory
