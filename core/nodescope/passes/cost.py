@@ -26,9 +26,11 @@ from nodescope.ops.calls import Scalar, call_of
 VIEWS = frozenset({"reshape", "transpose", "broadcast_to", "squeeze", "expand_dims"})
 """Layout ops that usually move no data: their result is a view."""
 
-_PRODUCT = 192  # size of the multiplied matrices, in elements
+# Size of the multiplied matrices, in elements: the largest that OpenBLAS does not share out among
+# threads, which would wait for a processor that is busy with something else.
+_PRODUCT = 64
 _COPIED = 4 << 20  # bytes copied: more than fits in the first caches
-_TRIALS = 5
+_TRIALS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ def _flops(node: Node, specs: Mapping[int, TensorSpec]) -> int:
 
 @functools.cache
 def this_machine() -> Machine:
-    """Speeds of this machine, measured once per process in about 30 ms."""
+    """Speeds of this machine, measured once per process in a few milliseconds."""
     return measured()
 
 
