@@ -49,7 +49,7 @@ def test_from_the_list_to_a_run_and_back(
     recorded(start, "plain.py")
     page.goto(start("open", "--port", "0", "--no-browser").address)
     entries = page.get_by_test_id("start-entry")
-    here = page.locator("section", has_text=str(tmp_path))
+    here = page.locator("[role=rowgroup]", has_text=str(tmp_path))
     expect(here.get_by_test_id("start-entry")).to_have_count(3)
 
     # The list is asked for again and again; the focus stays on its row.

@@ -1,17 +1,15 @@
 /**
- * `npm run lint`: installs the pinned linter if needed, lints the page, checks its layers.
+ * `npm run lint`: installs the pinned tools if needed, lints the page, checks its layers.
  *
- * Invariant: fails if any part fails; installs nothing when what is there is what the lock names.
+ * Invariant: fails if any part fails.
  */
 
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import "./install.mjs";
 
 const tools = import.meta.dirname;
 const web = join(tools, "..");
-const lock = readFileSync(join(tools, "package-lock.json"), "utf8");
-const stamp = join(tools, "node_modules", ".nodescope-stamp");
 
 function run(what, args, cwd) {
   const done = spawnSync(process.execPath, args, { cwd, stdio: "inherit" });
@@ -21,14 +19,6 @@ function run(what, args, cwd) {
   }
 }
 
-if (!existsSync(stamp) || readFileSync(stamp, "utf8") !== lock) {
-  // npm tells its scripts where it is; the `npm` beside a wheel's Node does not run.
-  const npm = process.env.npm_execpath;
-  if (npm === undefined)
-    throw new Error("run this as `npm run lint`, or `python web/build.py lint`");
-  run("installing the linter", [npm, "ci", "--no-audit", "--no-fund"], tools);
-  writeFileSync(stamp, lock);
-}
 run(
   "biome",
   [

@@ -322,7 +322,8 @@ export function App(props: AppProps): JSX.Element {
           type="button"
           class="palette-open"
           onClick={() => ui.setOverlay("palette")}
-          aria-label="Find a node or a command (Ctrl K)"
+          title="Find node or command (Ctrl K)"
+          aria-keyshortcuts="Control+K"
         >
           <Icon name="search" size={13} />
           <span class="ell wide palette-long">Find node or command</span>
@@ -345,7 +346,7 @@ export function App(props: AppProps): JSX.Element {
         />
       </header>
 
-      <aside class="panel left" id="left">
+      <aside class="panel left" id="left" aria-label="Outline and runs">
         <div class="head">
           <button
             type="button"

@@ -208,28 +208,37 @@ export function StartPage(props: StartPageProps): JSX.Element {
           <Actions state={state} compare={() => void compare()} />
           <div class="start-list" ref={list}>
             <Show when={state.rows().length > 0}>
-              <div class="start-row start-columns" role="row">
-                <span />
-                <For each={COLUMNS}>
-                  {(column) => (
-                    <button
-                      type="button"
-                      class={`start-sort ${column.class}`}
-                      aria-pressed={state.sorting().by === column.by}
-                      onClick={() => state.sortBy(column.by)}
-                    >
-                      {column.title}
-                      <Show when={state.sorting().by === column.by}>
-                        <span aria-hidden="true">{state.sorting().up ? " ↑" : " ↓"}</span>
-                      </Show>
-                    </button>
+              <div role="grid" aria-label="Recordings" aria-multiselectable="true">
+                <div class="start-row start-columns" role="row">
+                  <span role="columnheader" aria-label="Selected" />
+                  <For each={COLUMNS}>
+                    {(column) => (
+                      <span
+                        class={column.class}
+                        role="columnheader"
+                        aria-sort={sortOf(state, column.by)}
+                      >
+                        <button
+                          type="button"
+                          class="start-sort"
+                          onClick={() => state.sortBy(column.by)}
+                        >
+                          {column.title}
+                          <Show when={state.sorting().by === column.by}>
+                            <span aria-hidden="true">{state.sorting().up ? " ↑" : " ↓"}</span>
+                          </Show>
+                        </button>
+                      </span>
+                    )}
+                  </For>
+                </div>
+                <For each={GROUPS}>
+                  {(group) => (
+                    <Rows group={group} state={state} open={(entry) => void open(entry)} />
                   )}
                 </For>
               </div>
             </Show>
-            <For each={GROUPS}>
-              {(group) => <Rows group={group} state={state} open={(entry) => void open(entry)} />}
-            </For>
             <Show when={state.shelf() !== undefined && state.rows().length === 0 && total() > 0}>
               <p class="empty start-none">
                 No run matches.{" "}
@@ -267,6 +276,12 @@ export function StartPage(props: StartPageProps): JSX.Element {
   );
 }
 
+function sortOf(state: ShelfState, by: SortBy): "ascending" | "descending" | "none" {
+  const now = state.sorting();
+  if (now.by !== by) return "none";
+  return now.up ? "ascending" : "descending";
+}
+
 function Rows(props: {
   readonly group: Group;
   readonly state: ShelfState;
@@ -279,11 +294,15 @@ function Rows(props: {
   });
   return (
     <Show when={ids().length > 0}>
-      <section aria-label={groupTitle(props.group, props.state)}>
-        <h2 class="start-group">
-          {groupTitle(props.group, props.state)}
-          <span class="cnt">{formatCount(ids().length)}</span>
-        </h2>
+      <div role="rowgroup" aria-label={groupTitle(props.group, props.state)}>
+        <div role="row">
+          <div role="gridcell">
+            <h2 class="start-group">
+              {groupTitle(props.group, props.state)}
+              <span class="cnt">{formatCount(ids().length)}</span>
+            </h2>
+          </div>
+        </div>
         <For each={ids()}>
           {(id) => (
             <Show when={rows().find((entry) => entry.id === id)}>
@@ -293,7 +312,7 @@ function Rows(props: {
             </Show>
           )}
         </For>
-      </section>
+      </div>
     </Show>
   );
 }
@@ -406,26 +425,28 @@ function Row(props: {
       onFocus={() => props.state.focus(props.entry.id)}
       onClick={() => props.open()}
     >
-      <button
-        type="button"
-        class="start-mark"
-        classList={{ on: marked() }}
-        role="checkbox"
-        aria-checked={marked()}
-        aria-label={`Select ${glance()?.name ?? props.entry.file}`}
-        tabIndex={-1}
-        onClick={(event) => {
-          event.stopPropagation();
-          props.state.mark(props.entry.id);
-        }}
-      >
-        <Show when={marked()}>
-          <svg viewBox="0 0 12 12" width="10" height="10" aria-hidden="true">
-            <path d="m2 6.300 2.600 2.700L10 3.400" class="icon-line" />
-          </svg>
-        </Show>
-      </button>
-      <span class="start-program">
+      <span role="gridcell">
+        <button
+          type="button"
+          class="start-mark"
+          classList={{ on: marked() }}
+          role="checkbox"
+          aria-checked={marked()}
+          aria-label={`Select ${glance()?.name ?? props.entry.file}`}
+          tabIndex={-1}
+          onClick={(event) => {
+            event.stopPropagation();
+            props.state.mark(props.entry.id);
+          }}
+        >
+          <Show when={marked()}>
+            <svg viewBox="0 0 12 12" width="10" height="10" aria-hidden="true">
+              <path d="m2 6.300 2.600 2.700L10 3.400" class="icon-line" />
+            </svg>
+          </Show>
+        </button>
+      </span>
+      <span role="gridcell" class="start-program">
         <b class="ell">
           <bdi dir="ltr">{printable(glance()?.name ?? props.entry.file, 80)}</bdi>
         </b>
@@ -440,19 +461,20 @@ function Row(props: {
         </span>
       </span>
       <span
+        role="gridcell"
         class="start-when"
         title={at() > 0 ? `${formatDay(at())} ${formatClock(at(), { seconds: true })}` : ""}
       >
         <span>{ago(at(), props.state.now())}</span>
         <span class="mi t3">{clock(at(), props.state.now())}</span>
       </span>
-      <span class="start-num m">
+      <span role="gridcell" class="start-num m">
         {lost() || glance() === null ? "–" : formatDuration(glance()?.ran_ns ?? 0)}
       </span>
-      <span class="start-num m">
+      <span role="gridcell" class="start-num m">
         {lost() || glance() === null ? "–" : formatCount(glance()?.steps ?? 0)}
       </span>
-      <span class="start-outcome">
+      <span role="gridcell" class="start-outcome">
         <Show when={glance()} fallback={<span class="t3">reading…</span>}>
           {(now) => (
             <>
@@ -477,7 +499,9 @@ function Row(props: {
           )}
         </Show>
       </span>
-      <span class="start-num m">{formatBytes(glance()?.nbytes ?? 0)}</span>
+      <span role="gridcell" class="start-num m">
+        {formatBytes(glance()?.nbytes ?? 0)}
+      </span>
     </div>
   );
 }
