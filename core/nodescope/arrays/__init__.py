@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -74,12 +75,18 @@ class ArrayOps(Protocol):
         """
 
 
+@lru_cache(maxsize=256)
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """``dtype.name``, which NumPy assembles anew each time, at the cost of a whole summary."""
+    return dtype.name
+
+
 class NumpyArrays:
     """NumPy's own arrays."""
 
     def spec(self, array: Array) -> Spec:
         """The shape and dtype."""
-        return TensorSpec(array.shape, array.dtype.name)
+        return TensorSpec(array.shape, dtype_name(array.dtype))
 
     def nbytes(self, array: Array) -> int:
         """Size of the elements in bytes."""

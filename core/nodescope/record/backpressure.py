@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from numpy import ndarray
+
 from nodescope.events import Event, NodeFinished
 from nodescope.record.captures import known_bytes
 from nodescope.record.queue_writer import MIB, QueueWriter
@@ -30,8 +32,12 @@ class Backpressure:
     def emit(self, event: Event) -> None:
         """Take one event: wait until there is room for it."""
         queued = self._writer.queued
-        if isinstance(event, NodeFinished):
-            nbytes = known_bytes(event.outputs) or 0
+        if event.__class__ is NodeFinished:
+            arrays = event.outputs
+            if len(arrays) == 1 and arrays[0].__class__ is ndarray:
+                nbytes = arrays[0].nbytes
+            else:
+                nbytes = known_bytes(arrays) or 0
             if queued + nbytes > self._most:
                 self._writer.wait_for_room(nbytes, self._most)
         elif queued > self._most:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from nodescope import native
+from nodescope.arrays import dtype_name
 from nodescope.events import Array
 from nodescope.record.schema import shape_text, summary_row
 from nodescope.record.summary import (
@@ -23,7 +24,6 @@ from nodescope.record.summary import (
     PREVIEW,
     TINY,
     TensorSummary,
-    dtype_name,
     summarise,
 )
 

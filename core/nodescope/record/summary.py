@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from nodescope import native
+from nodescope.arrays import dtype_name
 from nodescope.ir.graph import TensorSpec
 
 BINS = 32
@@ -104,12 +104,6 @@ def summarise(array: np.ndarray[Any, Any], *, bins: int = BINS) -> TensorSummary
             if small is not None:
                 return small
         return _summarise_blocks(array, spec, bins)
-
-
-@lru_cache(maxsize=256)
-def dtype_name(dtype: np.dtype[Any]) -> str:
-    """``dtype.name``, which NumPy assembles anew each time, at the cost of a whole summary."""
-    return dtype.name
 
 
 def _numeric(dtype: np.dtype[Any]) -> bool:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from nodescope.arrays import dtype_name
 from nodescope.errors import RecordingError
 from nodescope.events import Array
 from nodescope.record.files.descriptors import held, high, intact
@@ -45,7 +46,6 @@ from nodescope.record.schema import (
     chunk_sum,
     shape_text,
 )
-from nodescope.record.summary import dtype_name
 from nodescope.telling import printable
 
 _WAL_PAGES = 4000

@@ -10,7 +10,6 @@ stays within `hold_bytes`.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
@@ -44,12 +43,13 @@ _MAX_WAITING: Final = 10_000
 class _Entry:
     """A watch with its state."""
 
-    __slots__ = ("about", "chosen", "gradients", "judged", "look", "outcome", "rule",
+    __slots__ = ("about", "active", "chosen", "gradients", "judged", "look", "outcome", "rule",
                  "settings", "streaks", "studies", "values")  # fmt: skip
 
     def __init__(self, watch: Watch, rule: Rule) -> None:
         self.rule = rule
         self.outcome = WatchOutcome(watch)
+        self.active = watch.enabled  # until it fails
         self.settings = rule.settings(watch.params)
         self.look: Look = rule.begin(self.settings)
         self.studies = Studies(rule.study(self.settings)) if rule.study is not None else None
@@ -63,19 +63,18 @@ class _Entry:
 
     def decided(self, value: int) -> None:
         """Note a verdict on a value."""
-        self.outcome.judged += 1
+        outcome = self.outcome
+        outcome.judged += 1
         self.judged.add(value)
-        self.outcome.early.pop(value, None)
-        self.outcome.excused.pop(value, None)
+        if outcome.early:
+            outcome.early.pop(value, None)
+        if outcome.excused:
+            outcome.excused.pop(value, None)
 
     def too_early(self, value: int, name: str, reason: str) -> None:
         """Note that a value was not seen often enough yet."""
         if value not in self.judged:
             self.outcome.early[value] = (name, reason)
-
-    @property
-    def active(self) -> bool:
-        return self.outcome.watch.enabled and not self.outcome.fault
 
     def covers(self, part: _Part, graph: ProgramGraph) -> bool:
         """Whether it applies to a value, by what is known of the value so far."""
@@ -392,7 +391,7 @@ class WatchEvaluator:
                 owner=part.owner,
                 inputs=inputs,
                 before=before,
-                gradient=functools.partial(self._gradient_of, value),
+                gradient=self._gradient_of,
                 written=value in self._written,
                 graph=self.graph,
                 attrs=attrs,
@@ -475,11 +474,12 @@ class WatchEvaluator:
             try:
                 finding = entry.look(sight)
             except MissingData as reason:
-                if isinstance(reason, NotYet):
-                    entry.too_early(value, sight.name, str(reason))
-                elif isinstance(reason, Inapplicable):
+                if isinstance(reason, Inapplicable):
                     outcome.inapplicable = str(reason)
                     outcome.early.pop(value, None)  # more of it would not be judged either
+                elif isinstance(reason, NotYet):
+                    if value not in entry.judged:
+                        entry.too_early(value, sight.name, str(reason))
                 elif isinstance(reason, Excused):
                     entry.decided(value)
                     outcome.excused[value] = sight.name, str(reason)
@@ -494,7 +494,8 @@ class WatchEvaluator:
                 self._disable(entry, sight.name, sight.step, error)
                 continue
             if finding is None:
-                entry.streaks.pop(value, None)
+                if entry.streaks:
+                    entry.streaks.pop(value, None)
                 entry.decided(value)
                 continue
             streak = entry.streaks[value] = entry.streaks.get(value, 0) + 1
@@ -515,6 +516,7 @@ class WatchEvaluator:
         expected = isinstance(error, NodescopeError)
         reason = str(error) if expected else f"{type(error).__name__}: {error}"
         entry.outcome.fault = f"it failed on {name} in step {step}: {reason}"
+        entry.active = False
         self._on_fault(f"watch {describe(entry.outcome.watch)} was disabled: {entry.outcome.fault}")
 
 

@@ -18,7 +18,7 @@ from nodescope.events import Array
 from nodescope.ir.graph import Node, TensorSpec
 from nodescope.ops.argument_names import known_attrs
 from nodescope.record.captures import summary_of
-from nodescope.record.summary import TensorSummary
+from nodescope.record.summary import TensorSummary, summarise
 
 Target = Literal[
     "weights", "gradients", "weight_gradients", "activations", "losses", "inputs", "values", "graph"
@@ -51,7 +51,7 @@ class Excused(MissingData):
     """What would be found may well be meant; the text says what, and why it does not count."""
 
 
-def _none() -> None:
+def _none(value: int) -> None:
     return None
 
 
@@ -95,6 +95,9 @@ class Live:
 
     def summary(self) -> TensorSummary | None:
         """Made where the elements are."""
+        given = self._given
+        if type(given) is np.ndarray:
+            return summarise(given)
         summary: TensorSummary = _available(summary_of, self.held)
         return summary
 
@@ -230,15 +233,15 @@ class Sight(ObservedContent):
         owner: Of a gradient: the name of the node whose value it is the gradient of.
         inputs: Returns the inputs of the node, by port.
         before: The same value in the step before, or None in its first.
-        gradient: Gives the latest gradient of the value, or None where none is known.
+        gradient: Gives the latest gradient of a value, or None where none is known.
         written: Whether some node of the program writes to the value.
         graph: What is known of the program's graph.
         attrs: The attributes of this execution, where they are not the node's.
     """
 
     __slots__ = (
-        "_attrs", "_gradient", "_inputs", "before", "graph", "node", "owner", "port", "roles",
-        "seq", "step", "time_ns", "value", "written",
+        "_attrs", "_given", "_gradient", "_inputs", "before", "graph", "node", "owner", "port",
+        "roles", "seq", "step", "time_ns", "value", "written",
     )  # fmt: skip
 
     def __init__(
@@ -255,7 +258,7 @@ class Sight(ObservedContent):
         owner: str = "",
         inputs: Callable[[], tuple[ObservedContent, ...]] = tuple,
         before: ObservedContent | None = None,
-        gradient: Callable[[], ObservedContent | None] = _none,
+        gradient: Callable[[int], ObservedContent | None] = _none,
         written: bool = False,
         graph: ProgramGraph | None = None,
         attrs: Mapping[str, Any] | None = None,
@@ -271,6 +274,7 @@ class Sight(ObservedContent):
         self.time_ns = time_ns
         self.owner = owner
         self._inputs = inputs
+        self._given: tuple[ObservedContent, ...] | None = None
         self.before = before
         self._gradient = gradient
         self.graph = graph if graph is not None else ProgramGraph()
@@ -297,16 +301,18 @@ class Sight(ObservedContent):
     @property
     def inputs(self) -> tuple[ObservedContent, ...]:
         """The node's inputs, by port."""
-        return self._inputs()
+        if self._given is None:
+            self._given = self._inputs()
+        return self._given
 
     @property
     def gradient(self) -> ObservedContent | None:
         """The latest gradient of the value; None where none is known."""
-        return self._gradient()
+        return self._gradient(self.value)
 
     def hold(self, *, whole: bool, statistics: bool, room: int) -> int:
         """As for `ObservedContent`; sights that this one refers to are released, too."""
-        self.before, self._inputs, self._gradient = None, tuple, _none
+        self.before, self._inputs, self._given, self._gradient = None, tuple, None, _none
         return super().hold(whole=whole, statistics=statistics, room=room)
 
 

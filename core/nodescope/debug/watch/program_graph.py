@@ -60,6 +60,8 @@ class ProgramGraph:
         self._readers: dict[int, dict[int, None]] = {}
         self._to_loss: tuple[int, frozenset[int]] = (-1, frozenset())
         self._leaves: tuple[int, dict[int, list[Node]]] = (-1, {})
+        self._reading: dict[int, list[Node]] = {}
+        self._running: tuple[int, dict[str, _Running]] = (-1, {})
 
     # Definitions
 
@@ -71,6 +73,7 @@ class ProgramGraph:
             self._makers[value] = node.id
         for value in node.inputs:
             self._readers.setdefault(value, {})[node.id] = None
+        self._reading.clear()
         if node.phase == "backward" and node.inputs and "begins" in traits_of(node.op).effects:
             self.losses.add(node.inputs[0])
 
@@ -109,7 +112,12 @@ class ProgramGraph:
 
     def readers(self, value: int) -> list[Node]:
         """The nodes that read a value, in order of their first definitions."""
-        return [self.nodes[node] for node in self._readers.get(value, ())]
+        known = self._reading.get(value)
+        if known is None:
+            nodes = self.nodes
+            known = [nodes[node] for node in self._readers.get(value, ())]
+            self._reading[value] = known
+        return known
 
     def makers(self, node: Node) -> list[Node]:
         """The nodes that a node reads, by input port; those that are not known are left out."""
@@ -201,11 +209,15 @@ class ProgramGraph:
 
     def runs(self, owner: str, traced: Node) -> Node | None:
         """The node that runs for a traced one of a compiled function: alone or among others."""
-        nodes = [node for node in self.nodes.values() if self._owners.get(node.graph) == owner]
-        for node in nodes:
-            if traced.id in node.origin:
-                return node
-        return next((node for node in nodes if node.source == traced.source), None)
+        if self._running[0] != self.version:
+            self._running = self.version, {}
+        running = self._running[1].get(owner)
+        if running is None:
+            running = self._running[1][owner] = _Running()
+            for node in self.nodes.values():
+                if self._owners.get(node.graph) == owner:
+                    running.take(node)
+        return running.of_origin.get(traced.id) or running.of_source.get(traced.source)
 
     def updates(self, node: Node) -> bool:
         """Whether a node's result is written to a variable, or returns to the node itself."""
@@ -236,6 +248,21 @@ class ProgramGraph:
     def tree(self, source: SourceLocation | None) -> ast.Module | None:
         """The syntax tree of a source file; None if it is not known."""
         return _tree(self.source(source.file)) if source is not None else None
+
+
+class _Running:
+    """The nodes that run for a compiled function, the first of each origin and source line."""
+
+    __slots__ = ("of_origin", "of_source")
+
+    def __init__(self) -> None:
+        self.of_origin: dict[int, Node] = {}
+        self.of_source: dict[SourceLocation | None, Node] = {}
+
+    def take(self, node: Node) -> None:
+        for traced in node.origin:
+            self.of_origin.setdefault(traced, node)
+        self.of_source.setdefault(node.source, node)
 
 
 def _hands_on(node: Node) -> bool:

@@ -69,14 +69,18 @@ class _Course:
 def _begin(settings: Settings) -> Look:
     least, slower = settings["num_steps"], settings["slower"]
     courses: dict[int, _Course] = {}
+    losses: set[int] = set()
+    version = -1
 
     def look(sight: Sight) -> Finding | None:
+        nonlocal losses, version
         mean = sight.summary.mean
         if mean is None or not math.isfinite(mean) or sight.summary.nan_count:
             raise Inapplicable("no finite loss is computed")
         course = courses.setdefault(sight.value, _Course(sight.size))
         course.take(mean)
-        losses = _losses(sight.graph)
+        if version != sight.graph.version:
+            version, losses = sight.graph.version, _losses(sight.graph)
         if sight.value not in losses:
             raise Inapplicable("no backward pass begins there")
         if len(losses) != 1:

@@ -24,11 +24,14 @@ def _begin(settings: Settings) -> Look:
     least, share = settings["num_steps"], settings["share"] / 100
     seen = below = 0
     lowest = 0.0
+    known = -1, False  # in which graph, whether it is a step
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal seen, below, lowest
-        rate = sight.attrs.get("x2")
-        if not isinstance(rate, int | float) or not _is_step(sight.graph, sight.node):
+        nonlocal seen, below, lowest, known
+        rate, graph = sight.attrs.get("x2"), sight.graph
+        if known[0] != graph.version:
+            known = graph.version, _is_step(graph, sight.node)
+        if not isinstance(rate, int | float) or not known[1]:
             raise Inapplicable("no optimizer scales its steps by a number")
         seen += 1
         below += rate < 0

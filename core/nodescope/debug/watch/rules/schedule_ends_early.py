@@ -25,11 +25,14 @@ def _begin(settings: Settings) -> Look:
     share = settings["share"] / 100
     largest = 0.0
     steps = fell_at = 0
+    known = -1, False  # in which graph, whether it scales an update
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal largest, steps, fell_at
+        nonlocal largest, steps, fell_at, known
         rate = _rate(sight)
-        if rate is None or not _goes_into_a_parameter(sight):
+        if known[0] != sight.graph.version:
+            known = sight.graph.version, _goes_into_a_parameter(sight)
+        if rate is None or not known[1]:
             return None
         steps += 1
         largest = max(largest, rate)
