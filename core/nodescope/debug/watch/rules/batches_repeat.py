@@ -33,6 +33,7 @@ def _begin(settings: Settings) -> Look:
     first: dict[int, bytes] = {}
     varied: set[int] = set()
     seen: dict[int, int] = {}
+    drawn_at: dict[object, tuple[int, str] | None] = {}  # by source line
 
     def look(sight: Sight) -> Finding | None:
         value, shape = sight.value, sight.spec.shape
@@ -48,7 +49,10 @@ def _begin(settings: Settings) -> Look:
         seen[value] = seen.get(value, 0) + 1
         if seen[value] < steps:
             raise needs_steps(steps, seen[value])
-        drawn = _drawn(sight.graph, sight.node)
+        place = sight.node.source
+        if place not in drawn_at:
+            drawn_at[place] = _drawn(sight.graph, sight.node)
+        drawn = drawn_at[place]
         if not drawn or not _reaches_only_loss(sight.graph, sight.node):
             raise Inapplicable("no batch of data is drawn in each step")
         line, why = drawn

@@ -139,6 +139,7 @@ def _idle(
         layers: dict[tuple[int, int], _Layer] = {}
         calls: dict[tuple[frozenset[int], int], set[int]] = {}  # by weights and units: the values
         progress = LossProgress()
+        before: dict[int, tuple[int, frozenset[int]]] = {}  # by value: in which graph, the weights
 
         def look(sight: Sight) -> Finding | None:
             if not is_one(sight.graph, sight.node):
@@ -160,11 +161,16 @@ def _idle(
             if layer.examples < least:
                 raise NotYet(f"needs {least} examples, had {layer.examples}")
             is_idle = layer.idle(least, steps)
-            weights = _weights(sight.graph, sight.node)
+            version, weights = before.get(sight.value, (-1, frozenset()))
+            if version != sight.graph.version:
+                weights = _weights(sight.graph, sight.node)
+                before[sight.value] = sight.graph.version, weights
             if weights:
                 alike = calls.setdefault((weights, units), set())
                 alike.add(sight.value)
                 for value in alike:
+                    if not is_idle.any():
+                        break
                     is_idle &= layers[value, units].idle(least, steps)
             idle = np.flatnonzero(is_idle)
             share = 100 * idle.size / units
