@@ -19,6 +19,10 @@ from nodescope.record.rows import Dropped
 
 MOST_SHOWN: Final = 3
 _VERSION: Final = 1
+_STEPS: Final = (
+    "steps: the program marks none, and some watches need several; write its training loop as "
+    "`for batch in ns.steps(batches):`"
+)
 _SIGNS: Final = {"clean": "ok", "hit": "HIT", "unasked": "-", "failed": "FAILED"}
 # Characters that XML 1.0 cannot hold, escaped or not.
 _UNFIT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -56,6 +60,9 @@ def words(report: CheckReport, home: Path | None = None) -> str:
         lines.append(f"nothing was checked: {none}{reason}")
         if report.advice is not None:
             lines += advice_lines(report.advice)
+    short = " ".join(text for verdict in report.verdicts for text in verdict.short)
+    if not report.steps and re.search(r"needs \d+ steps, had [01]\b", short):
+        lines.append(_STEPS)
     if lost := Dropped(**report.lost).words:
         lines.append(f"not recorded: {lost}")
     if report.kept:
@@ -66,7 +73,7 @@ def words(report: CheckReport, home: Path | None = None) -> str:
         shown_path = str(file.relative_to(home) if home is not None and inside else file)
         lines.append(f"recording: {shown_path}")
         open_hits = [verdict for verdict in hits if not verdict.explained]
-        first = [open_hits[0].found[0].target] if open_hits else []
+        first = [verdict.found[0].target for verdict in (*open_hits, *hits)[:1]]
         for target in filter(None, (report.raised, *first)):
             lines.append(f"next: nodescope why {_shell(shown_path)} {_shell(target)}")
     return "\n".join(lines) + "\n"

@@ -136,6 +136,44 @@ def test_what_explains_the_error_that_ended_the_program(tmp_path: Path) -> None:
     assert "raised in step " in why.stdout
 
 
+SCHEDULE = """
+import numpy as np
+import nodescope as ns
+from nodescope import nn
+rng = np.random.default_rng(0)
+net = nn.Sequential(nn.Linear(4, 8, rng=rng), nn.tanh, nn.Linear(8, 1, rng=rng))
+optimizer = ns.optim.SGD(net, lr=0.1)
+for number in ns.steps(range(70)):
+    optimizer.lr = 0.1 * max(0.0, 1 - number / 16)
+    x = rng.normal(0, 1, (16, 4)).astype(np.float32)
+    optimizer.minimize(nn.mse(net(ns.tensor(x)), x[:, :1]))
+"""
+
+
+def test_a_schedule_is_reported_once_and_its_node_is_named_next(tmp_path: Path) -> None:
+    done = nodescope(
+        tmp_path, "check", "--watch", "schedule_ends_early", "script.py", text=SCHEDULE
+    )
+    assert done.returncode == 1
+    assert "HIT  schedule_ends_early: 1 hit\n" in done.stdout
+    (path,) = runs(tmp_path)
+    target = re.search(r"next: nodescope why (\S+) (\S+)\n\Z", done.stdout)
+    assert target is not None, done.stdout
+    assert target[1] == str(path.relative_to(tmp_path))
+    why = nodescope(tmp_path, "why", target[1], target[2])
+    assert (why.returncode, "multiply" in why.stdout) == (0, True), why.stderr
+
+
+def test_a_program_without_steps_is_told_how_to_mark_them(tmp_path: Path) -> None:
+    unmarked = SCHEDULE.replace("ns.steps(range(70))", "range(1)")
+    done = nodescope(tmp_path, "check", "script.py", text=unmarked)
+    assert "needs " in done.stdout
+    assert "write its training loop as `for batch in ns.steps(batches):`" in done.stdout
+    done = nodescope(tmp_path, "check", "script.py", text=SCHEDULE.replace("70", "1"))
+    assert "needs " in done.stdout
+    assert "the program marks none" not in done.stdout
+
+
 def test_a_program_that_closes_its_output_is_reported_all_the_same(tmp_path: Path) -> None:
     text = "import sys\nimport numpy as np\nimport nodescope as ns\nnp.exp(ns.tensor(1.0))\n"
     done = nodescope(tmp_path, "check", "script.py", text=text + "sys.stdout.close()\n")
@@ -308,9 +346,9 @@ def test_watches_that_watch_nothing_are_no_clean_run(tmp_path: Path, spec: str) 
     assert "no watch is enabled" in one_line(done)
 
 
-def test_next_is_only_what_a_hit_leaves_to_trace(tmp_path: Path) -> None:
+def test_next_prefers_what_a_hit_leaves_to_trace(tmp_path: Path) -> None:
     """Softmax given to cross-entropy is told with its line; a NaN has a history."""
-    for watches, last in (("softmax_twice", "recording: "), ("softmax_twice; nan", "next: ")):
+    for watches, target in (("softmax_twice", "cross_entropy@1"), ("softmax_twice; nan", "log@1")):
         path = tmp_path / f"{len(watches)}.nscope"
         with ns.record(path, level="values"), np.errstate(all="ignore"):
             for _ in ns.steps(range(2)):
@@ -320,6 +358,5 @@ def test_next_is_only_what_a_hit_leaves_to_trace(tmp_path: Path) -> None:
         with Recording.open(path) as recording:
             report = check(recording, parse_watches(watches), recommended=False)
         assert report.having("hit")
-        lines = words(report).splitlines()
-        assert lines[-1].startswith(last)
-        assert "log" in lines[-1] or last != "next: "
+        last = words(report).splitlines()[-1]
+        assert re.fullmatch(rf"next: nodescope why \S+ {target}", last)

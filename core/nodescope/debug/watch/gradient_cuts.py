@@ -19,8 +19,9 @@ from nodescope.debug.watch.program_source import (
 from nodescope.ir.graph import Node
 from nodescope.ops.traits import traits_of
 
-_STEPS: Final = frozenset({"argmax", "argmin", "argsort", "sign", "rint", "round", "floor", "ceil",
-                           "trunc", "searchsorted", "heaviside"})  # fmt: skip
+_PICKS: Final = frozenset({"argmax", "argmin", "argsort", "searchsorted"})
+_ROUNDS: Final = frozenset({"sign", "rint", "round", "floor", "ceil", "trunc"})
+_STEPS: Final = _PICKS | _ROUNDS | {"heaviside"}
 _CONVERTS: Final = ("numpy", "item", "tolist")
 _READS: Final = ("numpy", "item", "float", "tolist", "asarray", "array")
 
@@ -54,8 +55,8 @@ def cut_of(graph: ProgramGraph, weight: Node) -> Cut | None:
         if tests or not smooth or graph.dtype(node.outputs[0]).startswith("bool"):
             return Cut(
                 node,
-                f"{node.op} returns steps or whole numbers, which have no gradient; let the "
-                "gradient bypass it, as with softmax or a straight-through estimate",
+                f"{node.op} returns steps or whole numbers, which have no gradient; "
+                f"{_around(node)}",
                 node.op, node.source.line if node.source is not None else 0,
             )  # fmt: skip
     for node in below:
@@ -169,6 +170,15 @@ def _detached(graph: ProgramGraph, node: Node, reader: Node) -> Cut:
 
 def _line(node: Node) -> int:
     return node.source.line if node.source is not None else 0
+
+
+def _around(node: Node) -> str:
+    """How a gradient gets past an op that has none."""
+    if node.op in _PICKS:
+        return "weigh all by their softmax, or multiply what is picked by its probability"
+    if node.op in _ROUNDS:
+        return f"let the gradient bypass it, as in x + ({node.op}(x) - x).detach()"
+    return "use something smooth in its place, as the sigmoid of a difference instead of a test"
 
 
 def _left(graph: ProgramGraph, below: list[Node]) -> Cut | None:

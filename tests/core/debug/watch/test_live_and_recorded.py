@@ -16,6 +16,7 @@ import pytest
 import nodescope as ns
 from nodescope import nn
 from nodescope.api import Run
+from nodescope.debug.watch import observation
 from nodescope.debug.watch.offline import Asking
 from nodescope.debug.watch.watch import Hit, Watch, parse_watch, parse_watches
 from nodescope.debug.watch.watcher import Watcher
@@ -222,7 +223,8 @@ def test_what_no_watch_covers_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) 
         judged.append(array.shape)
         return summarise(array)
 
-    monkeypatch.setattr(captures, "summarise", counted)
+    for module in (captures, observation):
+        monkeypatch.setattr(module, "summarise", counted)
     hits: list[Hit] = []
     log = Node(1, "log", "log", "elementwise", outputs=(1,))
     exp = Node(2, "exp", "exp", "elementwise", outputs=(2,))

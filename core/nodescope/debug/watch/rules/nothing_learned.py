@@ -148,7 +148,9 @@ def _judge(sight: Sight, marks: list[_Totals]) -> Finding | None:
     return Finding(
         f"over the last half of the run it is {half.mean:.4g}, no better than {answer:.4g} for "
         f"always predicting {one}, and it no longer falls: nothing of {source or 'the inputs'} "
-        f"is used. Does {name} belong to the same rows: shuffled together, and in the same order?",
+        f"is used. Are its rows those of {name}, shuffled together? If so, what tells the answers "
+        "apart does not reach the prediction: look for a result that is not used, a sum over the "
+        "wrong axis, or a step that is too large",
         {"loss": half.mean, "of_one_answer": answer},
     )
 

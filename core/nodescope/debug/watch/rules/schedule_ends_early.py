@@ -1,4 +1,7 @@
-"""A learning rate that is almost zero long before training ends, or from the start."""
+"""A learning rate that is almost zero long before training ends, or from the start.
+
+One schedule concerns all weights that it scales the updates of: it is reported once.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,12 @@ from nodescope.ir.graph import Node
 
 
 def _begin(settings: Settings) -> Look:
+    """The state of each value is its own, but for the schedules that were reported."""
+    reported: set[float] = set()
+    return per_value(lambda settings: _begin_value(settings, reported))(settings)
+
+
+def _begin_value(settings: Settings, reported: set[float]) -> Look:
     factor, least = settings["factor"], settings["num_steps"]
     share = settings["share"] / 100
     largest = 0.0
@@ -36,7 +45,10 @@ def _begin(settings: Settings) -> Look:
             return None
         steps += 1
         largest = max(largest, rate)
+        if largest in reported:
+            return None
         if not largest and steps >= least:
+            reported.add(largest)
             return Finding(
                 f"the learning rate is 0 in each of {steps} updates, so nothing is learned; is it "
                 "computed by integer division, or does its warm-up never begin?",
@@ -48,6 +60,7 @@ def _begin(settings: Settings) -> Look:
         fell_at = fell_at or steps
         if steps - fell_at < max(least, share * fell_at):
             return None
+        reported.add(largest)
         return Finding(
             f"the learning rate, as it is applied, has been below {factor:g} of its maximum, "
             f"{largest:.3g}, for {steps - fell_at} updates (it is {rate:.3g}), so "
@@ -97,7 +110,7 @@ register(
     Rule(
         "schedule_ends_early",
         "the learning rate is almost zero long before training ends",
-        per_value(_begin),
+        _begin,
         ops=frozenset({"multiply"}),
         needs=frozenset({"history"}),
         explains=True,
