@@ -70,7 +70,7 @@ def _pushed(graph: ProgramGraph, loss: int) -> dict[int, tuple[int, Node]]:
         factor = _sign(maker)
         if maker.op == "subtract" and len(maker.inputs) == 2:
             todo += [(maker.inputs[0], sign, level), (maker.inputs[1], -sign, level)]
-        elif maker.op in _RISES:
+        elif maker.op in _RISES and not (level is not None and _adds_weight(graph, maker)):
             todo += [(given, sign, level) for given in maker.inputs]
         elif factor:
             todo.append((maker.inputs[0], sign * factor, level))
@@ -80,6 +80,12 @@ def _pushed(graph: ProgramGraph, loss: int) -> dict[int, tuple[int, Node]]:
             before = pushed.get(maker.id, (sign, level))
             pushed[maker.id] = (sign if before[0] == sign else 0), before[1]
     return {} if len(seen) > _MOST else pushed
+
+
+def _adds_weight(graph: ProgramGraph, node: Node) -> bool:
+    """Whether a node adds a bias: its result is a score, and the bias none of its own."""
+    makers = graph.makers(node) if node.op == "add" and len(node.inputs) == 2 else []
+    return sum(maker.is_weight for maker in makers) == 1
 
 
 def _sign(node: Node) -> int:

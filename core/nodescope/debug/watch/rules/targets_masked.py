@@ -63,7 +63,7 @@ def _begin(settings: Settings) -> Look:
         return Finding(
             f"{100 * share:.3g}% of the targets are among the scores that {mask.name}{line} rules "
             f"out, in each of {in_row} steps, so that the loss has no gradient there; is its mask "
-            "upside down?",
+            "upside down, or that of other rows?",
             {"share": 100 * share, "steps": in_row},
         )
 
@@ -171,13 +171,13 @@ def _suits(nodes: Sequence[Node]) -> str:
 register(
     Rule(
         "targets_masked",
-        "most targets are at scores that a mask rules out",
+        "targets are at scores that a mask rules out",
         per_value(_begin),
         ops=_OPS,
         needs=frozenset({"summary", "inputs", "values", "history"}),
         parameters=(
             count("num_steps", 10, "number of consecutive steps", unit="steps", low=1),
-            percent("share_gt", 30.0, "hit if more than this share of the targets is ruled out"),
+            percent("share_gt", 5.0, "hit if more than this share of the targets is ruled out"),
         ),
         lasting=True,
         explains=True,

@@ -113,6 +113,7 @@ register(
         lasting=True,
         explains=True,
         follows=(
+            "targets_masked",
             "saturated_start",
             "saturated_layer",
             "steps_too_large",
