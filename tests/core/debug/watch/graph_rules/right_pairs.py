@@ -115,3 +115,12 @@ def a_judge_that_is_cleared_before_its_turn() -> None:
         for_drawer.zero_grad()
         np.mean(nn.softplus(-judge(drawer(ns.tensor(X))))).backward()
         for_drawer.step()
+
+
+def data_told_from_noise() -> None:
+    model = mlp(1)
+    optimizer = optim.SGD(model, lr=0.05)
+    for step in ns.steps(range(4)):
+        drawn = np.random.default_rng(step).uniform(-3, 3, X.shape).astype("f")
+        true, false = model(ns.tensor(X)), model(ns.tensor(drawn))
+        optimizer.minimize(np.mean(nn.softplus(-true)) + np.mean(nn.softplus(false)))

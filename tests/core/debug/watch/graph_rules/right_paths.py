@@ -101,3 +101,34 @@ def weights_of_examples() -> None:
         errors = (model(x) - ns.tensor(TARGETS[:, None])) ** 2
         np.sum(counts * errors, axis=0).mean().backward()
         optimizer.step()
+
+
+def a_shortcut_that_moves_by_two() -> None:
+    """What the shortcut steps over is read by the branch beside it."""
+    branch = nn.Conv1d(1, 4, 3, stride=2, padding=1, rng=RNG)
+    shortcut, head = nn.Conv1d(1, 4, 1, stride=2, rng=RNG), nn.Linear(12, 1, rng=RNG)
+    layers = [*branch.parameters(), *shortcut.parameters(), *head.parameters()]
+    optimizer = optim.SGD(layers, lr=0.01)
+    for _ in ns.steps(range(3)):
+        series = ns.tensor(X[:, None, :])
+        maps = nn.relu(branch(series)) + shortcut(series)
+        optimizer.minimize(nn.mse(head(nn.flatten(maps, 1)), TARGETS[:, None]))
+
+
+def patches_side_by_side() -> None:
+    patches, head = nn.Conv2d(1, 4, 4, stride=4, rng=RNG), nn.Linear(16, 1, rng=RNG)
+    optimizer = optim.SGD([*patches.parameters(), *head.parameters()], lr=0.01)
+    pictures = RNG.standard_normal((N, 1, 8, 8)).astype("f")
+    for _ in ns.steps(range(3)):
+        maps = patches(ns.tensor(pictures))
+        optimizer.minimize(nn.mse(head(nn.flatten(maps, 1)), TARGETS[:, None]))
+
+
+def a_dilated_kernel_that_moves_by_two() -> None:
+    """Its two places are three apart: it reads odd ones and even ones."""
+    apart = nn.Conv1d(1, 4, 2, stride=2, dilation=3, rng=RNG)
+    head = nn.Linear(8, 1, rng=RNG)
+    optimizer = optim.SGD([*apart.parameters(), *head.parameters()], lr=0.01)
+    for _ in ns.steps(range(3)):
+        maps = apart(ns.tensor(X[:, None, :]))
+        optimizer.minimize(nn.mse(head(nn.flatten(maps, 1)), TARGETS[:, None]))

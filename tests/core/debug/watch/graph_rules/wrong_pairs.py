@@ -8,7 +8,15 @@ import numpy as np
 
 import nodescope as ns
 from nodescope import nn, optim
-from tests.core.debug.watch.graph_rules.data import CLASSES, LENGTH, WORDS, X, mlp, tokens
+from tests.core.debug.watch.graph_rules.data import (
+    CLASSES,
+    LABELS,
+    LENGTH,
+    WORDS,
+    X,
+    mlp,
+    tokens,
+)
 
 SIZE = 6
 N = len(X)
@@ -171,3 +179,25 @@ def a_judge_that_is_never_cleared() -> None:
         for_drawer.zero_grad()
         np.mean(nn.softplus(-judge(drawer(ns.tensor(X))))).backward()
         for_drawer.step()
+
+
+def scores_with_a_bias_all_pushed_up() -> None:
+    model = mlp(1)
+    optimizer = optim.SGD(model, lr=0.05)
+    for step in ns.steps(range(4)):
+        drawn = np.random.default_rng(step).uniform(-3, 3, X.shape).astype("f")
+        true, false = model(ns.tensor(X)), model(ns.tensor(drawn))
+        of_data = np.mean(nn.softplus(-true))
+        of_noise = np.mean(nn.softplus(-false))  # hit: pushed_one_way
+        optimizer.minimize(of_data + of_noise)
+
+
+def a_mask_of_other_rows() -> None:
+    model = mlp(CLASSES)
+    optimizer = optim.SGD(model, lr=0.05)
+    allowed = np.random.default_rng(7).random((N, CLASSES)) < 0.7
+    allowed[np.arange(N), LABELS] = True
+    for _ in ns.steps(range(12)):
+        scores = np.where(np.roll(allowed, 1, axis=0), model(ns.tensor(X)), np.float32(-1e9))
+        loss = nn.cross_entropy(scores, LABELS)  # hit: targets_masked
+        optimizer.minimize(loss)

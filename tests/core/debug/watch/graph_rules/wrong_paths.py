@@ -83,3 +83,23 @@ def a_softmax_written_out() -> None:
         shares = powers / np.sum(powers, axis=0)  # hit: attention_over_batch
         nn.mse(np.einsum("be,be->b", shares, experts(x)), TARGETS).backward()
         optimizer.step()
+
+
+# ---------------------------------------------------------------- inputs_skipped
+
+
+def a_kernel_of_one_that_moves_by_two() -> None:
+    narrow, head = nn.Conv1d(1, 4, 1, stride=2, rng=RNG), nn.Linear(12, 1, rng=RNG)
+    optimizer = optim.SGD([*narrow.parameters(), *head.parameters()], lr=0.01)
+    for _ in ns.steps(range(3)):
+        maps = narrow(ns.tensor(X[:, None, :]))  # hit: inputs_skipped
+        optimizer.minimize(nn.mse(head(nn.flatten(maps, 1)), TARGETS[:, None]))
+
+
+def kernels_that_lie_apart_in_pictures() -> None:
+    wide, head = nn.Conv2d(1, 2, 2, stride=4, rng=RNG), nn.Linear(8, 1, rng=RNG)
+    optimizer = optim.SGD([*wide.parameters(), *head.parameters()], lr=0.01)
+    pictures = RNG.standard_normal((N, 1, 8, 8)).astype("f")
+    for _ in ns.steps(range(3)):
+        maps = wide(ns.tensor(pictures))  # hit: inputs_skipped
+        optimizer.minimize(nn.mse(head(nn.flatten(maps, 1)), TARGETS[:, None]))
