@@ -92,3 +92,4 @@ def test_a_graph_that_was_not_run_is_drawn_as_it_is(
         "window.__nodescope.view.toSvg('screen', { title: '', fonts: '' })"
     )
     expect(page.get_by_test_id("legend")).not_to_contain_text("not yet")
+    expect(page.get_by_test_id("mode")).to_have_text("graph")

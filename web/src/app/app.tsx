@@ -43,6 +43,7 @@ import { createViews } from "@/store/page/views";
 import { createZoomFolds } from "@/store/page/zoom_folds";
 import { offers } from "@/store/run/capabilities";
 import { pictureTitle } from "@/store/run/picture_title";
+import { neverRuns } from "@/store/run/run_model";
 import { createSummary, withoutPlace } from "@/store/run/summary";
 import { AddBreakpoint, Breakpoints } from "@/views/breakpoints/breakpoints";
 import { Console, CopyConsole } from "@/views/console";
@@ -88,6 +89,7 @@ const MODES = {
   compiled: "Compiled functions ran as graphs; each kernel lists the nodes it covers",
   eager: "Eager: each call runs immediately",
   exported: "Exported: the whole graph was read from the file; it runs node by node",
+  graph: "A graph that was read from a file, and not run",
 } as const;
 
 export function App(props: AppProps): JSX.Element {
@@ -103,6 +105,7 @@ export function App(props: AppProps): JSX.Element {
   );
   const mode = () => {
     if (compiled()) return "compiled";
+    if (neverRuns(store.model(), store.live)) return "graph";
     return store.model()?.info.name.endsWith(".pt2") === true ? "exported" : "eager";
   };
   const changes = createChanges(store);
