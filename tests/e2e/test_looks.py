@@ -170,8 +170,14 @@ def test_what_changed_and_an_error_leave_room_for_the_rest(
     for width in (1280, *WIDTHS):
         page.set_viewport_size({"width": width, "height": 900})
         eventually(page, INSIDE, True, ["[data-testid=fit]", ".canvas-head"])
-        if width >= 1280:  # every colouring can be chosen
+        # Every colouring can be chosen.
+        if width >= 1440:
             eventually(page, CUT_TEXTS, [], ".canvas-head > .seg")
+        else:
+            choice = page.get_by_role("combobox", name="Colour by")
+            choice.select_option("Memory")
+            expect(by(page, "legend-scale")).to_be_visible()
+            choice.select_option("Op family")
         eventually(
             page, PARTS, lambda parts: len(parts) >= 3 and {how for _, how in parts} == {"whole"}
         )

@@ -162,6 +162,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
       created.dispose();
     });
   });
+  const colourings = () => COLOURINGS.filter(({ id }) => coloured(props.store, props.overlays, id));
   const after = () => {
     props.store.tick();
     return props.changes?.step === props.store.step() && ranAfterStep(props.store);
@@ -222,10 +223,19 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
         <span class="t3 small wide">Colour</span>
         <Segmented
           label="Colour by"
-          options={COLOURINGS.filter(({ id }) => coloured(props.store, props.overlays, id))}
+          options={colourings()}
           active={colouring(props)}
           onSelect={props.ui.setColourBy}
         />
+        {/* In place of it where there is little room. */}
+        <select
+          class="colour-by"
+          aria-label="Colour by"
+          value={colouring(props)}
+          onChange={(event) => props.ui.setColourBy(event.currentTarget.value as ColourMode)}
+        >
+          <For each={colourings()}>{({ id, title }) => <option value={id}>{title}</option>}</For>
+        </select>
         <button
           type="button"
           class="zoom m t2"
