@@ -69,3 +69,15 @@ def test_the_list_of_runs(start: Start, page_of_its_own: Page) -> None:
     expect(by(page, "start-entry").first).to_be_visible()
     expect(page.get_by_role("grid", name="Recordings")).to_be_visible()
     check(page, "the list of runs")
+
+
+@pytest.mark.deep
+def test_a_comparison(start: Start, page_of_its_own: Page) -> None:
+    page = page_of_its_own
+    program = start(
+        "compare", "--port", "0", "--no-browser", "--no-timing", SAMPLE, "--epochs", "1"
+    )
+    program.expect("open http", timeout_s=90)
+    page.goto(program.address)
+    expect(by(page, "fates")).to_be_visible()
+    check(page, "a comparison")
