@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from tests.diagnosis.cases_data import DATA
+from tests.diagnosis.cases_limits import LIMITS
 from tests.diagnosis.cases_numbers import NUMBERS
 from tests.diagnosis.cases_outcomes import OUTCOMES
 from tests.diagnosis.cases_right import RIGHT
 from tests.diagnosis.cases_structure import STRUCTURE
 from tests.diagnosis.cases_training import TRAINING
 
-BROKEN: Final = (*TRAINING, *NUMBERS, *DATA, *OUTCOMES, *STRUCTURE)
+BROKEN: Final = (*TRAINING, *NUMBERS, *DATA, *OUTCOMES, *STRUCTURE, *LIMITS)
 
 __all__ = ["BROKEN", "RIGHT"]

@@ -95,4 +95,13 @@ RIGHT: Final = (
     Right("sparse_code", "19 of 20 values are exactly zero", "loss < 0.004"),
     Right("accumulate", "gradients of four batches are added up", "loss < 0.4"),
     Right("newton_root", "values stand still for most steps", "residual < 0.000001"),
+    Right("sharp_pointer", "scores that tanh bounds to ten", "loss < 0.3"),
+    Right("steering", "a bounded output, and bounded scores of two choices", "loss < 0.02"),
+    Right("clipped_critic", "a critic with clipped weights, whose loss has no floor", "off < 0.3"),
+    Right("cloze", "attention to both sides; targets are words of the input", "loss < 0.6"),
+    Right("drifting_buoy", "a random walk: its variance grows while nobody looks", "off < 1"),
+    Right("presence_only", "scores that only a penalty pushes back", "higher > 1"),
+    Right("chess_moves", "most scores are ruled out, never the right one", "loss < 0.6"),
+    Right("colony", "a state that grows by a third in each round, up to a limit", "short < 0.001"),
+    Right("downhill_net", "shortcuts that step over half of their input", "loss < 0.1"),
 )

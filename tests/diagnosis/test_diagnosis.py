@@ -19,8 +19,8 @@ from tests.diagnosis.report import counts, rows, words
 from tests.diagnosis.runner import plainly
 
 # Raise these (the two last: lower them) when the product has become better.
-LEAST_FOUND: Final = 83
-LEAST_NAMED: Final = 82
+LEAST_FOUND: Final = 89
+LEAST_NAMED: Final = 88
 MOST_NOISY_TWINS: Final = 0
 MOST_FALSE_ALARMS: Final = 0
 ALWAYS_FOUND: Final = ("house_prices",)

@@ -41,7 +41,7 @@ def _study(settings: Settings) -> Study:
             stride = node.attrs["stride"]
             yield Verdict(
                 node,
-                f"{100 * skipped:.3g}% of its input are never read: a kernel of "
+                f"{100 * skipped:.3g}% of its input is never read: a kernel of "
                 f"{'×'.join(map(str, kernel))} moves by {_sizes(stride, len(kernel))}, and nothing "
                 "else reads what it steps over; use a larger kernel or a smaller stride",
                 {"share_ge": 100 * skipped},

@@ -2,7 +2,8 @@
 
 Cosines lie between -1 and 1. A temperature spreads them; multiplied with it where they should be
 divided by it, or without one, the loss cannot fall much below that of guessing: softmax of N
-scores within a range of r gives the right one at most 1 / (1 + (N - 1) exp(-r)).
+scores within a range of r gives the right one at most 1 / (1 + (N - 1) exp(-r)). An activation that
+bounds the scores of a classifier, without a scale behind it, does so, too.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ _LOSSES: Final = frozenset({"cross_entropy", "log_softmax", "logsumexp"})
 _MOVES: Final = frozenset({"transpose", "swapaxes", "moveaxis", "reshape", "astype", "copy"})
 _LEAST_CLASSES: Final = 3
 _MOST_ABOVE: Final = 24
+_BOUNDING: Final = frozenset({"tanh", "sigmoid", "hardsigmoid", "softsign"})
+_OF_ACTIVATION: Final = 20.0  # percent of the loss of guessing
 _NORMS: Final = frozenset({"vector_norm", "norm", "sqrt"})
 
 
@@ -43,7 +46,8 @@ def _study(settings: Settings) -> Study:
             width, scaling = found
             lowest = math.log1p((classes - 1) * math.exp(-width))
             part = 100 * lowest / math.log(classes)
-            if part <= share:
+            bounds = scaling.op in _BOUNDING and node.op == "cross_entropy"
+            if part <= (_OF_ACTIVATION if bounds else share):
                 yield Verdict(node)
                 continue
             line = f" (line {scaling.source.line})" if scaling.source is not None else ""
@@ -51,8 +55,10 @@ def _study(settings: Settings) -> Study:
                 scaling,
                 f"the {classes} scores that {scaling.name}{line} gives {node.name} differ by "
                 f"{width:.4g} at most, so the loss cannot fall below {lowest:.4g}, and guessing "
-                f"has {math.log(classes):.4g}; divide them by a temperature well below 1, or "
-                "multiply them with a scale well above it",
+                f"has {math.log(classes):.4g}; "
+                + (f"leave {scaling.op} out, or " if bounds else "")
+                + "divide them by a temperature well below 1, or multiply them with a scale well "
+                "above it",
                 {"share": part, "width": width},
             )
 
@@ -81,9 +87,9 @@ def _width(graph: ProgramGraph, value: int) -> tuple[float, Node] | None:
         return None
     if bounds.node.op in ("softmax", "log_softmax") or bounds.node.family == "loss":
         return None  # told by softmax_twice
-    if bounds.node.op in ("clip",) or scaling is None:
+    if bounds.node.op in ("clip",) or (scaling is None and bounds.node.op not in _BOUNDING):
         return None
-    return (bounds.high - bounds.low) * factor, scaling
+    return (bounds.high - bounds.low) * factor, scaling or bounds.node
 
 
 def _factor(node: Node) -> float | None:

@@ -239,7 +239,8 @@ register(
         lasting=True,
         explains=True,
         follows=(
-            "mask_inverted", "batches_overlap", "batches_repeat", "worse_than_chance",
+            "mask_inverted", "targets_masked", "inputs_skipped", "batches_overlap",
+            "batches_repeat", "worse_than_chance",
             "rows_change", "one_class_batches", "softmax_twice", "broadcast_in_loss",
             "mean_of_one", "zero_slope", "clipped_layer", "dead_layer", "saturated_layer",
             "no_gradient_path", "gradient_lost", "units_identical", "weight_frozen",

@@ -8,7 +8,7 @@ import numpy as np
 
 import nodescope as ns
 from nodescope import nn, optim
-from tests.core.debug.watch.graph_rules.data import CLASSES, LENGTH, X, mlp
+from tests.core.debug.watch.graph_rules.data import CLASSES, LABELS, LENGTH, X, mlp
 from tests.core.debug.watch.graph_rules.wrong_pairs import (
     _contrast,
     _diffuse,
@@ -124,3 +124,11 @@ def data_told_from_noise() -> None:
         drawn = np.random.default_rng(step).uniform(-3, 3, X.shape).astype("f")
         true, false = model(ns.tensor(X)), model(ns.tensor(drawn))
         optimizer.minimize(np.mean(nn.softplus(-true)) + np.mean(nn.softplus(false)))
+
+
+def scores_bounded_to_ten() -> None:
+    model = mlp(CLASSES)
+    optimizer = optim.SGD(model, lr=0.05)
+    for _ in ns.steps(range(3)):
+        scores = 10.0 * np.tanh(model(ns.tensor(X)))
+        optimizer.minimize(nn.cross_entropy(scores, LABELS))

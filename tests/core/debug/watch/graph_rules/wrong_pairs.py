@@ -113,6 +113,14 @@ def a_temperature_that_is_multiplied() -> None:
     _contrast(lambda cosines: cosines * 0.1)  # hit: logits_bounded
 
 
+def an_activation_behind_the_scores() -> None:
+    model = mlp(CLASSES)
+    optimizer = optim.SGD(model, lr=0.05)
+    for _ in ns.steps(range(3)):
+        scores = np.tanh(model(ns.tensor(X)))  # hit: logits_bounded
+        optimizer.minimize(nn.cross_entropy(scores, LABELS))
+
+
 def a_sign_that_is_missing() -> None:
     def lose(true: Any, false: Any) -> Any:
         return -np.mean(nn.logsigmoid(true)) - np.mean(nn.logsigmoid(false))  # hit: pushed_one_way
