@@ -47,6 +47,7 @@ class _Average:
 def _begin(settings: Settings) -> Look:
     least = settings["share"] / 100
     averages: dict[int, _Average] = {}  # by the value of an average
+    kept_in: dict[int, Node] = {}  # by the value of a variable: the average that is kept in it
     from_weights: set[float] = set()  # the decays of averages that did not begin at zero
 
     def look(sight: Sight) -> Finding | None:
@@ -63,18 +64,24 @@ def _begin(settings: Settings) -> Look:
                     from_weights.add(form.decay)
             known.updates += 1
             return None
-        return _judge(sight, averages, from_weights, least)
+        return _judge(sight, averages, kept_in, from_weights, least)
 
     return look
 
 
 def _judge(
-    sight: Sight, averages: dict[int, _Average], from_weights: set[float], least: float
+    sight: Sight,
+    averages: dict[int, _Average],
+    kept_in: dict[int, Node],
+    from_weights: set[float],
+    least: float,
 ) -> Finding | None:
     """The finding on a node that uses an average in place of a weight."""
     node, graph = sight.node, sight.graph
     place = 0 if node.op == "embedding" else 1
     maker = graph.given(node.inputs[place]) if len(node.inputs) > place else None
+    if maker is not None and maker.outputs[0] not in averages and node.op != "assign":
+        maker = kept_in.get(graph.held_in(node.inputs[place]))
     average = averages.get(maker.outputs[0]) if maker is not None else None
     if maker is None or average is None:
         raise Inapplicable("no average of weights is used")
@@ -82,6 +89,7 @@ def _judge(
     if form is None or not average.from_zero or form.decay in from_weights:
         return None
     if node.op == "assign" and _is_kept_in(graph, maker, form, node.inputs[0]):
+        kept_in[graph.held_in(node.inputs[0])] = maker
         return None  # the average itself is updated
     share = form.decay**average.updates
     if share < least:

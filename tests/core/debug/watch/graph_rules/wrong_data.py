@@ -9,7 +9,7 @@ import numpy as np
 
 import nodescope as ns
 from nodescope import nn, optim
-from tests.core.debug.watch.graph_rules.data import LABELS, TARGETS, X, scores
+from tests.core.debug.watch.graph_rules.data import CLASSES, LABELS, TARGETS, X, mlp, scores
 
 N, FEATURES = X.shape
 
@@ -40,6 +40,18 @@ def an_average_by_differences() -> None:
         with ns.no_grad():
             slow = slow + 0.1 * (weight - slow)
     (ns.tensor(X) @ slow).numpy()  # hit: average_from_zero
+
+
+def a_copy_of_the_model_that_starts_at_zero() -> None:
+    model, smooth = mlp(CLASSES), mlp(CLASSES)
+    optimizer = optim.SGD(model, lr=0.05)
+    for slow in smooth.parameters():
+        ns.assign(slow, np.zeros(slow.shape, np.float32))
+    for _ in ns.steps(range(4)):
+        optimizer.minimize(nn.cross_entropy(model(ns.tensor(X)), LABELS))
+        for slow, weight in zip(smooth.parameters(), model.parameters(), strict=True):
+            ns.assign(slow, 0.9 * slow + 0.1 * weight)
+    smooth(ns.tensor(X)).numpy()  # hit: average_from_zero
 
 
 # ---------------------------------------------------------------- data_overwritten
