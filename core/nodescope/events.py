@@ -348,6 +348,7 @@ class Bus:
         watched_ns: Time that watches have cost the program's threads so far.
         on_fault: Called with the probe and its exception when a probe was removed.
         catch_up: Called before an event, but for spans, to emit what happened earlier; or None.
+        tell_steps: Emits the steps that have been noted and not emitted; or None.
         learns: Whether steps that are observed now make later ones cheaper to observe; or None.
         on_change: Called when probes or their demands have changed.
     """
@@ -366,6 +367,7 @@ class Bus:
         "on_fault",
         "origin_ns",
         "probes",
+        "tell_steps",
         "watched_ns",
     )  # fmt: skip
 
@@ -378,6 +380,7 @@ class Bus:
         self.held_ns = self.watched_ns = 0
         self.on_fault: Callable[[Probe, Exception], None] = _report_fault
         self.catch_up: Callable[[], None] | None = None
+        self.tell_steps: Callable[[], None] | None = None
         self.learns: Callable[[], bool] | None = None
         self.on_change: Callable[[], None] | None = None
         self._lock = threading.RLock()  # reentrant: a signal handler may stop the program here

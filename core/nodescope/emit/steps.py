@@ -91,6 +91,7 @@ class Steps:
         self._unobserved = UnobservedSteps()
         self._surely = 0  # steps after this one that are left out, as long as nobody demands more
         self._demand = bus.demand
+        bus.tell_steps = self.tell_unobserved
 
     @property
     def between_steps(self) -> bool:

@@ -41,7 +41,7 @@ from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.nonfinite_retention import FirstNonfinite, NonfiniteKind
 from nodescope.record.operand_writers import OperandWriters
 from nodescope.record.pending_arrays import PendingArrays
-from nodescope.record.queued import QueuedBlock, QueuedExecution, Skipped, Timed, Told
+from nodescope.record.queued import QueuedBlock, QueuedExecution, QueuedTimes, Skipped, Told
 from nodescope.record.row_texts import recorded_source
 from nodescope.record.rows import (
     BEHIND,
@@ -140,18 +140,16 @@ class Batch:
         """Count a lost execution as a run of its node."""
         self._times[node] = self._times.get(node, 0) + 1
 
-    def timed(self, items: list[Timed]) -> None:
+    def timed(self, item: QueuedTimes) -> None:
         """Collect executions without outputs."""
-        if not items:
-            return
         times, add = self._times, self._rows["execution"].append
         last = self._time_ns
-        for seq, node, step, thread, start_ns, end_ns in items:
+        for seq, (node, step, thread, start_ns, end_ns) in enumerate(item.times, item.seq):
             count = times[node] = times.get(node, 0) + 1
             add((seq, node, step, thread, start_ns, end_ns - start_ns, 0, count))
             if end_ns > last:
                 last = end_ns
-        self._mark(items[-1][0], last)
+        self._mark(item.seq + item.many - 1, last)
 
     def block(self, item: QueuedBlock) -> None:
         """Collect executions that were reported in columns."""

@@ -15,19 +15,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from nodescope.errors import RecordingError
-from nodescope.events import Array, Level, NodesFinished
+from nodescope.events import Level, NodesFinished
 from nodescope.processes import refused
 from nodescope.record import forks, shutdown
 from nodescope.record.batch import Batch
 from nodescope.record.buffers import Buffers
-from nodescope.record.captures import resolved
 from nodescope.record.disk_losses import DiskLosses, LossCounts
 from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
 from nodescope.record.newest.held_values import Whole
@@ -39,12 +38,13 @@ from nodescope.record.queued import (
     QueuedBlock,
     QueuedExecution,
     QueuedRecord,
-    Timed,
+    QueuedTimes,
     Told,
+    Unnumbered,
     first_of,
 )
+from nodescope.record.resolving import resolved_execution, resolved_whole
 from nodescope.record.rows import Dropped, Unwritten
-from nodescope.record.summary import TensorSummary
 from nodescope.record.writer import Writer
 from nodescope.telling import say
 
@@ -67,6 +67,7 @@ _GIVES_WAY_S: Final = 1e-4
 # How long the program waits for room until it looks again whether the writer gets on.
 _WAIT_S: Final = 0.1
 _BATCH_ITEMS: Final = 32_768
+_THREAD: Final = itemgetter(2)  # of an `Unnumbered`
 _BATCH_BYTES: Final = 8 * MIB
 # Elements beyond this size are written after the batch when somebody waits for the batch.
 _SOON_BYTES: Final = MIB // 4
@@ -114,8 +115,7 @@ class QueueWriter:
         self._budget_bytes = budget_bytes
         self._queue_bytes = queue_bytes
         self._nearly_full = int(queue_bytes * _NEARLY_FULL)
-        # A tuple weighs RECORD_BYTES; other records state their own weight.
-        self._queue: deque[Timed | QueuedExecution | QueuedBlock | QueuedRecord] = deque()
+        self._queue: deque[QueuedTimes | QueuedExecution | QueuedBlock | QueuedRecord] = deque()
         self._buffers = Buffers(queue_bytes - queue_bytes // 4)
         self._waiting = OverflowQueue(self._buffers.give_back)
         self._last: dict[int, int] = {}  # the last seq of each thread, by its identifier
@@ -125,6 +125,7 @@ class QueueWriter:
         self._written_ns = 0  # time after the last batch, by this clock
         self._queued = 0
         self._seq = 0
+        self._times: list[Unnumbered] = []  # appended to without the lock, see `number_times`
         self._committed = 0
         self._dropped_blobs = 0
         self._lost_executions = 0
@@ -174,6 +175,7 @@ class QueueWriter:
     @property
     def last_seq(self) -> int:
         """The seq of the last record so far."""
+        self.number_times()
         return self._seq
 
     @property
@@ -239,9 +241,8 @@ class QueueWriter:
     def enqueue(self, record: Told, weight: int = RECORD_BYTES) -> None:
         """Queue a record that has a number but does not count as one of the calling thread's."""
         with self.lock:
-            self._seq = seq = self._seq + 1
             self._queued += weight
-            self._queue.append(QueuedRecord(seq, weight, record))
+            self._queue.append(QueuedRecord(self._number(), weight, record))
         if not self._awake:
             self._wake()
 
@@ -251,8 +252,7 @@ class QueueWriter:
         weight = RECORD_BYTES + BLOCK_BYTES * many
         weight += statistics.nbytes if statistics is not None else 0
         with self.lock:
-            first = self._seq + 1
-            self._seq = last = self._seq + many
+            first = self._number(many)
             if self._queued + weight > self._queue_bytes:
                 self._lost_executions += many
                 self._missed.extend([node.id for node in event.nodes])
@@ -262,10 +262,38 @@ class QueueWriter:
                 if event.elements is not None:
                     event = msgspec.structs.replace(event, elements=None)
                 self._queue.append(QueuedBlock(first, weight, event, latest_only))
-        self._last[threading.get_ident()] = last
+            self._last[threading.get_ident()] = self._seq
         if not self._awake:
             self._wake()
         return first
+
+    def _number(self, many: int = 1) -> int:
+        """The first of so many numbers in a row. The caller holds the lock until it has queued."""
+        if self._times:
+            self._queue_times()
+        first = self._seq + 1
+        self._seq += many
+        return first
+
+    def number_times(self) -> None:
+        """Number and queue the executions that were noted by their times alone."""
+        if self._times and not self._forked:
+            with self.lock:
+                self._queue_times()
+
+    def _queue_times(self) -> None:
+        times = self._times[:]
+        del self._times[: len(times)]  # not what another thread has just noted
+        many, first = len(times), self._seq + 1
+        self._seq += many
+        self._last.update(zip(map(_THREAD, times), range(first, first + many), strict=True))
+        weight = many * RECORD_BYTES
+        if self._off or self._queued + weight > self._queue_bytes:
+            self._lost_executions += many
+            self._missed.extend([noted[0] for noted in times])
+        elif many:
+            self._queued += weight
+            self._queue.append(QueuedTimes(first, weight, times))
 
     def _raise_budget(self, budget_bytes: int) -> None:
         """Raise the budget for full arrays from now on."""
@@ -293,7 +321,7 @@ class QueueWriter:
                 self._awake = False
                 closing = self._closing
                 # Read once: executions left out by a governor are numbered all the time.
-                target, due = self._seq, len(self._queue)
+                target, due = self.last_seq, len(self._queue)
                 # Records that arrive in the meantime are gathered: one batch per record would cost
                 # more.
                 while (
@@ -349,9 +377,10 @@ class QueueWriter:
                 if kind is QueuedExecution:
                     self._waiting.taken(lot[-1])
             count += len(lot)
-            if kind is tuple:
-                batch.timed(lot)
-                weight += len(lot) * RECORD_BYTES
+            if kind is QueuedTimes:
+                batch.timed(lot[0])
+                weight += lot[0].weight
+                count += lot[0].many - 1
                 continue
             freed = self._waiting.freed
             for item in lot:
@@ -360,7 +389,9 @@ class QueueWriter:
                 ran: list[QueuedExecution] = lot
                 for place, item in enumerate(ran):
                     if item.unresolved:
-                        ran[place] = item = self._resolved(item)
+                        item, lost = resolved_execution(item)
+                        ran[place] = item
+                        self._lose(Dropped(0, lost, 0))
                     if freed:
                         weight -= freed.pop(item.timed[0], 0)
                     for _, content in item.outputs:
@@ -374,7 +405,8 @@ class QueueWriter:
             else:
                 for seq, _, event in lot:
                     if event.__class__ is Whole:
-                        event = self._resolved_whole(event)
+                        event, lost = resolved_whole(event)
+                        self._lose(Dropped(lost, 0, 0))
                         outputs += sum(execution.nbytes for execution in event.items)
                     batch.event(seq, event)
         while self._missed:
@@ -398,34 +430,6 @@ class QueueWriter:
 
     def _looked_at(self, spans: Sequence[Span]) -> None:
         """Handle examined values, with the parts of the run to keep whole."""
-
-    def _resolved(self, item: QueuedExecution) -> QueuedExecution:
-        """An execution with its captures resolved to elements or statistics."""
-        outputs: list[tuple[int, Array | TensorSummary]] = []
-        for value, content in item.outputs:
-            try:
-                outputs.append((value, resolved(content)))
-            except Exception:  # raised by the library: its device may be gone
-                with self.lock:
-                    self._lost_summaries += 1
-        return item._replace(outputs=outputs)
-
-    def _resolved_whole(self, whole: Whole) -> Whole:
-        """The same for whole values: captures are replaced by elements."""
-        items = []
-        for item in whole.items:
-            outputs = []
-            for value, content in item.outputs:
-                try:
-                    array = content if isinstance(content, np.ndarray) else resolved(content)
-                except Exception:  # raised by the library
-                    with self.lock:
-                        self._dropped_blobs += 1
-                    continue
-                if isinstance(array, np.ndarray):  # not statistics, which are recorded in any case
-                    outputs.append((value, array))
-            items.append(item._replace(outputs=tuple(outputs)))
-        return Whole(tuple(items))
 
     def _settle_some(self) -> None:
         """Write some of the owed arrays."""
@@ -502,7 +506,7 @@ class QueueWriter:
             self._omitted = self._waits()
             notes = [item for item in self._queue if isinstance(item, QueuedRecord)]
             self._lost_executions += sum(
-                item.many if type(item) is QueuedBlock else 1
+                item.many if isinstance(item, QueuedBlock | QueuedTimes) else 1
                 for item in self._queue
                 if not isinstance(item, QueuedRecord)
             )
@@ -519,8 +523,7 @@ class QueueWriter:
         record = self._final_record()
         if record is not None:
             with self.lock:
-                self._seq = seq = self._seq + 1
-                self._queue.append(QueuedRecord(seq, 0, record))
+                self._queue.append(QueuedRecord(self._number(), 0, record))
             self._write_some()
 
     def _end_without_space(self) -> None:
@@ -553,7 +556,7 @@ class QueueWriter:
     def _conclude(self) -> None:
         """Write the rest of the batch, and the counts of what is missing."""
         record, structure = self._final_record(), self._batch.structure
-        self._seq += 1
+        self._number()
         if record is not None:
             self._batch.event(self._seq, record)
         unwritten = self._batch.conclude(self._seq, self._dropped())
@@ -564,12 +567,10 @@ class QueueWriter:
         left, owed = shutdown.UnwrittenRest(), self._batch.owed
         with self.lock:
             for item in self._queue:
-                if type(item) is QueuedBlock:
+                if isinstance(item, QueuedBlock | QueuedTimes):
                     left.add(item.many, 0, 0)
                 elif not isinstance(item, QueuedRecord):
-                    arrays = (
-                        item.outputs if type(item) is QueuedExecution and item.keep_arrays else ()
-                    )
+                    arrays = item.outputs if item.keep_arrays else ()
                     left.add(1, len(arrays), sum(array.nbytes for _, array in arrays))
             left.add(0, owed.many, owed.nbytes)
         return left

@@ -57,6 +57,23 @@ class QueuedExecution(NamedTuple):
     arrays: bytes = b""  # those of `nodescope.native.identities`
 
 
+Unnumbered = tuple[int, int, int, int, int]
+"""A `Timed` without its seq."""
+
+
+class QueuedTimes(NamedTuple):
+    """Executions that are recorded by their times alone; their seqs follow each other."""
+
+    seq: int  # of the first
+    weight: int
+    times: list[Unnumbered]
+
+    @property
+    def many(self) -> int:
+        """The number of executions."""
+        return len(self.times)
+
+
 class QueuedBlock(NamedTuple):
     """Queued executions that came in one order; their seqs follow each other."""
 
@@ -96,7 +113,9 @@ class Skipped(NamedTuple):
     times: int
 
 
-_AT_ONCE: Final = 256
+AT_ONCE: Final = 256
+"""The most records that are taken, or numbered, together."""
+
 _AT_ONCE_BYTES: Final = 1 << 19
 
 Told = Event | Whole | Skipped | Governed | Advice | Timings | CrossChecked | CallLog | Keeping
@@ -115,15 +134,12 @@ def first_of(queue: deque[Any]) -> list[Any]:
     """Take records of one kind from the front of a queue that is not empty, under its lock.
 
     The lock is one that the program's threads take as well, so it is taken for many records at a
-    time; but once taken, arrays are not dropped for newer ones any more. Blocks come one by one.
+    time; but once taken, arrays are not dropped for newer ones any more. What holds several
+    executions comes alone.
     """
     lot = [queue.popleft()]
-    kind, left = type(lot[0]), _AT_ONCE - 1
-    if kind is tuple:
-        while left and queue and type(queue[0]) is tuple:
-            lot.append(queue.popleft())
-            left -= 1
-    elif kind is not QueuedBlock:
+    kind, left = type(lot[0]), AT_ONCE - 1
+    if kind is not QueuedBlock and kind is not QueuedTimes:
         nbytes = lot[0].weight
         while left and nbytes < _AT_ONCE_BYTES and queue and type(queue[0]) is kind:
             lot.append(queue.popleft())

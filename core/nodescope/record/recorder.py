@@ -52,7 +52,14 @@ from nodescope.record.newest.newest_values import NewestValues
 from nodescope.record.newest.nonfinite_retention import Span
 from nodescope.record.policy import Policy
 from nodescope.record.queue_writer import MIB, RESERVED, QueueWriter, budget_of
-from nodescope.record.queued import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told
+from nodescope.record.queued import (
+    AT_ONCE,
+    RECORD_BYTES,
+    QueuedExecution,
+    QueuedRecord,
+    Skipped,
+    Told,
+)
 from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
 
@@ -142,9 +149,8 @@ class Recorder(QueueWriter):
         if self._off:
             return
         if event.__class__ is NodeFinished:
-            if self._record_times is not None and not (event.lane or event.worker):
-                timed = event.node.id, event.step, event.thread, event.start_ns, event.end_ns
-                self._record_times(*timed)
+            if (times := self._record_times) is not None and not (event.lane or event.worker):
+                times(event.node.id, event.step, event.thread, event.start_ns, event.end_ns)
             elif self.policy is not None:
                 self._govern(event, self.policy)
             else:
@@ -202,7 +208,7 @@ class Recorder(QueueWriter):
         level = policy.admit(event)
         if level is None:
             with self.lock:
-                self._seq = self._last[threading.get_ident()] = self._seq + 1
+                self._last[threading.get_ident()] = self._number()
         else:
             self._record(event, level)
         policy.took(event.node, _now() - start)
@@ -245,7 +251,7 @@ class Recorder(QueueWriter):
     def missed(self, node: Node) -> None:
         """Count an execution about which nothing is known."""
         with self.lock:
-            self._seq += 1
+            self._number()
             self._lost_executions += 1
             self._missed.append(node.id)
 
@@ -260,7 +266,7 @@ class Recorder(QueueWriter):
         self._aside(Skipped(node.id, times), 0)
 
     def call_begins(self) -> None:
-        """Note that an outermost call outside of steps begins and is observed."""
+        """Note that an observed outermost call outside of steps begins."""
         if self.newest is not None:
             self.newest.call_begins()
 
@@ -334,6 +340,7 @@ class Recorder(QueueWriter):
 
     def thread_seq(self) -> int:
         """The seq of the calling thread's last record; of the run's last record if it has none."""
+        self.number_times()
         return self._last.get(threading.get_ident(), self._seq)
 
     def flush(self, timeout_s: float = 2.0, *, elements: bool = True) -> bool:
@@ -346,7 +353,7 @@ class Recorder(QueueWriter):
         if self._forked or threading.current_thread() is self._thread:
             return False
         self._share()
-        target = self._seq
+        target = self.last_seq
         if self._can_be_read(target, elements):
             return True
         if not elements:
@@ -455,23 +462,16 @@ class Recorder(QueueWriter):
             self.newest.remember(event, self.thread_seq(), copies, late=False)
 
     def _times_recorder(self) -> TimesSink:
-        """What numbers an execution and queues its times: `_put`, where each nanosecond counts."""
-        lock, append, last = self.lock, self._queue.append, self._last
-        nearly_full = self._nearly_full
+        """What notes an execution by its times alone; a closure, as each nanosecond counts."""
+        noted, note, nearly_full = self._times, self._times.append, self._nearly_full
 
         def record(node: int, step: int, thread: int, start_ns: int, end_ns: int) -> None:
             if self._queued > nearly_full:
                 self._give_way()
-            with lock:
-                self._seq = seq = self._seq + 1
-                if self._queued > self._queue_bytes - RECORD_BYTES:
-                    self._lost_executions += 1
-                    self._missed.append(node)
-                else:
-                    self._queued += RECORD_BYTES
-                    append((seq, node, step, thread, start_ns, end_ns))
-            last[thread] = seq
-            if not self._awake:
+            note((node, step, thread, start_ns, end_ns))
+            if len(noted) >= AT_ONCE:
+                self.number_times()
+            elif not self._awake:
                 self._wake()
 
         return record
@@ -546,7 +546,7 @@ class Recorder(QueueWriter):
         if self._queued > self._nearly_full:
             self._give_way()
         with self.lock:
-            self._seq = seq = self._seq + 1
+            seq = self._number()
             if self._queued + weight > self._queue_bytes and not always:
                 self._lost_executions += 1
                 self._missed.append(row[0])
@@ -567,7 +567,7 @@ class Recorder(QueueWriter):
     def _note(self, event: Told, weight: int, *, always: bool) -> None:
         """Number and queue any other record."""
         with self.lock:
-            self._seq = seq = self._seq + 1
+            seq = self._number()
             if self._queued + weight > self._queue_bytes and not always:
                 self._lost_executions += 1
             else:
@@ -592,8 +592,8 @@ class Recorder(QueueWriter):
     def _unseen(self, event: Told, time_ns: int, many: int = 1) -> None:
         """Queue starts and ends of unobserved steps: cheap, and written without haste."""
         with self.lock:
-            self._queue.append(QueuedRecord(self._seq + 1, many * RECORD_BYTES, event))
-            self._seq = self._last[threading.get_ident()] = self._seq + many
+            self._queue.append(QueuedRecord(self._number(many), many * RECORD_BYTES, event))
+            self._last[threading.get_ident()] = self._seq
             self._queued += many * RECORD_BYTES
         if time_ns >= self._due_unseen_ns:
             self._due_unseen_ns = time_ns + _UNSEEN_NS

@@ -21,6 +21,7 @@ from nodescope.errors import RecordingError
 from nodescope.events import GraphExtended, HostKind, HostSpan, StepFinished, StepStarted
 from nodescope.ir.graph import Node
 from nodescope.record.batch import Batch
+from nodescope.record.queued import QueuedTimes
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
 from nodescope.record.step_times import step_ledger, step_sums, step_times
@@ -68,7 +69,8 @@ class Program:
             start = max(self.now - (long if deed == "thread" else 0), 0)
             self.now += long // 2
             self.seq += 1
-            self.batch.timed([(self.seq, 1 + which % 3, step, 1, start, max(self.now, start))])
+            times = [(1 + which % 3, step, 1, start, max(self.now, start))]
+            self.batch.timed(QueuedTimes(self.seq, 0, times))
         elif deed in ("span", "late"):
             end = max(self.now - (5 * which if deed == "late" else 0), 0)
             span = (KINDS[which % len(KINDS)], 1, self.step, max(end - long, 0), end)

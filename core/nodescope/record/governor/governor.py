@@ -372,6 +372,8 @@ class Governor:
 
     def tell_counts(self) -> None:
         """Record the counts of steps, if they changed, for a reader who is looking."""
+        if self._bus.tell_steps is not None:
+            self._bus.tell_steps()
         counts = (self._steps()[0], self.sampling.calls)
         if not self._concluded and counts != self._told_counts:
             self._told_counts = counts
