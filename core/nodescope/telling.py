@@ -32,8 +32,11 @@ def index_text(index: tuple[int, ...]) -> str:
 
 
 def shape_words(shape: tuple[int | None, ...]) -> str:
-    """A shape as shown to users: ``64×10``, ``?×10`` if a size is unknown, or ``scalar``."""
-    return "×".join("?" if size is None else str(size) for size in shape) or "scalar"
+    """A shape as shown to users, as in Python: ``(64, 10)``, ``(?, 10)`` if a size is unknown,
+    ``(64,)``; or ``scalar``.
+    """
+    sizes = ", ".join("?" if size is None else str(size) for size in shape)
+    return f"({sizes}{',' if len(shape) == 1 else ''})" if shape else "scalar"
 
 
 def printable(text: str) -> str:

@@ -158,7 +158,7 @@ def test_variables_of_an_editor_come_in_pages(distant: Case, tmp_path: Path) -> 
         assert fetched.elements == 20
         fetched = Fetched()
         rows = variables.variables(value["variablesReference"], 0, 0, "indexed")
-        assert (len(rows), rows[0]["value"]) == (400, "float64 300")
+        assert (len(rows), rows[0]["value"]) == (400, "float64 (300,)")
         assert fetched.elements == 0
 
 

@@ -113,7 +113,7 @@ def test_a_value_of_an_earlier_step_says_so(start: Start, page: Page, tmp_path: 
     note = by(page, "value-earlier")
     expect(note).to_have_text("From step 2; hasn't run yet in step 3.")
     go_to(page, "w")
-    expect(by(page, "inspector-value")).to_contain_text("2×3")
+    expect(by(page, "inspector-value")).to_contain_text("(2, 3)")
     expect(note).to_have_count(0)
     page.keyboard.press("F8")
     expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 4", re.S))

@@ -301,7 +301,7 @@ def test_what_an_operation_was_given_that_raises_in_a_step_that_was_left_out(
     assert [(at.step, at.summary.spec.shape) for at in given if at] == [(3, (8, 2)), (3, (7, 2))]
     assert [array.shape for array in arrays if array is not None] == [(8, 2), (7, 2)]
     assert failed.flags == FAILED  # it produced nothing, and no NaN
-    assert "exp, float64 8×2, is 1" in answer
-    assert "target, float64 7×2, " in answer
-    assert ". target is 7×2, and was 8×2 in step 1" in answer
+    assert "exp, float64 (8, 2), is 1" in answer
+    assert "target, float64 (7, 2), " in answer
+    assert ". target is (7, 2), and was (8, 2) in step 1" in answer
     assert "not recorded" not in answer

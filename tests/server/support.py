@@ -284,7 +284,7 @@ class Program:
         return message
 
     def define(self, op: str = "exp", inputs: tuple[int, ...] = ()) -> Node:
-        """A new node with one output, a 2×3 float64."""
+        """A new node with one output, a (2, 3) float64."""
         number = next(self._nodes)
         name = f"model/{op}_{number}"
         node = Node(

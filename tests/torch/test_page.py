@@ -80,7 +80,7 @@ def test_a_gpt_is_debugged(start: Start, page: Page) -> None:
     expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 1", re.S))
 
     # attention as a picture: 16 sequences, 4 heads, 32 x 32 letters
-    expect(by(page, "inspector-value")).to_contain_text("16×4×32×32")
+    expect(by(page, "inspector-value")).to_contain_text("(16, 4, 32, 32)")
     expect(by(page, "inspector-value")).to_contain_text("zero")
 
     # an edit, in place

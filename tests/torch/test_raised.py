@@ -15,22 +15,25 @@ from tests.core.debug.why.test_why import why
 from tests.torch.observing import nodes_of
 
 CASES: dict[str, tuple[Callable[[], Any], str]] = {
-    "mm": (lambda: torch.ones(3, 4) @ torch.ones(5, 6), "4 of ones (3×4) and 5 of ones_1 (5×6)"),
+    "mm": (
+        lambda: torch.ones(3, 4) @ torch.ones(5, 6),
+        "4 of ones (3, 4) and 5 of ones_1 (5, 6)",
+    ),
     "addmm": (
         lambda: torch.nn.functional.linear(torch.ones(3, 4), torch.ones(6, 5), torch.ones(6)),
-        "the inner sizes do not fit: 4 of ones (3×4) and 5 of t (5×6)",
+        "the inner sizes do not fit: 4 of ones (3, 4) and 5 of t (5, 6)",
     ),
     "convolution": (
         lambda: torch.conv2d(torch.ones(1, 3, 8, 8), torch.ones(6, 2, 3, 3)),
-        "ones has 3 channels (1×3×8×8), and ones_1 is for 2 (6×2×3×3)",
+        "ones has 3 channels (1, 3, 8, 8), and ones_1 is for 2 (6, 2, 3, 3)",
     ),
     "cat": (
         lambda: torch.cat([torch.ones(3, 4), torch.ones(2, 5)], 1),
-        "ones_1 has 2 along axis 0 (2×5), and ones has 3 (3×4)",
+        "ones_1 has 2 along axis 0 (2, 5), and ones has 3 (3, 4)",
     ),
     "add": (
         lambda: torch.ones(3, 4) + torch.ones(5),
-        "along axis -1, ones has 4 (3×4), and ones_1 has 5 (5)",
+        "along axis -1, ones has 4 (3, 4), and ones_1 has 5 (5,)",
     ),
 }
 

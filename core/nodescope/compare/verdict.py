@@ -29,7 +29,7 @@ from nodescope.ir.differences import (
 )
 from nodescope.ir.graph import Node, SourceLocation
 from nodescope.record.compiled_functions import CompiledFunction
-from nodescope.telling import path_of
+from nodescope.telling import index_text, path_of
 
 VerdictOutcome = Literal["equal", "rounding", "differs", "unchecked"]
 """``equal``: every bit. ``rounding``: within the bounds of how each kernel rounds. ``unchecked``:
@@ -451,7 +451,7 @@ def _amount(amount: Amount | None) -> str:
     verb = "differs" if amount.differing == 1 else "differ"
     of = f"{amount.differing:,} of {counted(amount.elements, 'element')} {verb}"
     by = f", by up to {amount.max_abs:.3g}" if amount.max_abs else ""
-    at = f" at [{', '.join(map(str, amount.at))}]" if amount.at else ""
+    at = f" at {index_text(amount.at)}" if amount.at else ""
     return f": {of}{by}, {amount.actual} instead of {amount.expected}{at}"
 
 

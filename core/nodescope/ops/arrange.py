@@ -203,7 +203,7 @@ register(
 def _on_diagonal(x: Array, offset: int, rows: int, columns: int) -> Array:
     size = x.shape[-1]
     if size != _diagonal_size(rows, columns, offset):
-        raise ShapeError(f"on_diagonal: {x.shape} does not fit into {rows} x {columns}")
+        raise ShapeError(f"on_diagonal: {x.shape} does not fit into ({rows}, {columns})")
     full = np.zeros((*x.shape[:-1], rows, columns), x.dtype)
     along = np.arange(size)
     full[..., along + max(-offset, 0), along + max(offset, 0)] = x
@@ -214,7 +214,7 @@ def _on_diagonal_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Ten
     x = tensor_spec(specs[0])
     rows, columns = attrs["rows"], attrs["columns"]
     if not x.shape or x.shape[-1] != _diagonal_size(rows, columns, attrs["offset"]):
-        raise ShapeError(f"on_diagonal: {x.shape} does not fit into {rows} x {columns}")
+        raise ShapeError(f"on_diagonal: {x.shape} does not fit into ({rows}, {columns})")
     return TensorSpec((*x.shape[:-1], rows, columns), x.dtype)
 
 

@@ -103,7 +103,7 @@ def square(name: str, operand: Operand) -> Shape:
     """
     shape = matrix(name, operand)
     if shape[-1] != shape[-2]:
-        raise MatrixShapeError(f"{name}: the matrix must be square, not {shape[-2]} x {shape[-1]}")
+        raise MatrixShapeError(f"{name}: the matrix must be square, not ({shape[-2]}, {shape[-1]})")
     return shape
 
 

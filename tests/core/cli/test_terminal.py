@@ -109,10 +109,10 @@ q
     assert replies["c"][1] == (
         '  script.py:7  loss = np.mean(np.square(ns.tensor(batch, name="batch") @ w))'
     )
-    assert replies["c"][2] == "  value loss/square: float64 4×2, 36 … 36, mean 36"
-    assert replies["p"][0] == "  inputs[0] loss/matmul: float64 4×2, 6 … 6, mean 6"
+    assert replies["c"][2] == "  value loss/square: float64 (4, 2), 36 … 36, mean 36"
+    assert replies["p"][0] == "  inputs[0] loss/matmul: float64 (4, 2), 6 … 6, mean 6"
     assert replies["p max(value) - 1"] == ["35"]
-    assert replies["p matmul"] == ["float64 4×2, 6 … 6, mean 6"]
+    assert replies["p matmul"] == ["float64 (4, 2), 6 … 6, mean 6"]
     assert replies["p loss/matmul: sum(value)"] == ["48"]
     assert replies["values inputs[0]"][0] == "[[6. 6.]"
     assert replies["info"][0].startswith("loss/square: op square, phase forward, step 2")
@@ -135,16 +135,16 @@ def test_values_are_changed(tmp_path):
     replies = dict(answers(done))
     assert replies["set value[0, :] = 100"] == [
         "nodescope: edited: loss/matmul[0, :] set to 100",
-        "  value loss/matmul: float64 4×2, 3 … 100, mean 27.25",
+        "  value loss/matmul: float64 (4, 2), 3 … 100, mean 27.25",
     ]
     assert replies["p max(value)"] == ["100"]
     assert "is not a number" in replies["set value = x"][0]
-    assert replies["set value *= 0"][1] == "  value loss/matmul: float64 4×2, 0 … 0, mean 0"
+    assert replies["set value *= 0"][1] == "  value loss/matmul: float64 (4, 2), 0 … 0, mean 0"
     assert replies["p sum(value)"] == ["0"]
     assert replies["info"][-1] == (
         "  changed here: loss/matmul[0, :] set to 100; loss/matmul times 0"
     )
-    assert replies["n"][-1] == "  value loss/square: float64 4×2, 0 … 0, mean 0"
+    assert replies["n"][-1] == "  value loss/square: float64 (4, 2), 0 … 0, mean 0"
     assert "a past moment cannot be changed" in replies["set value = 1"][0]
     assert done.returncode == 0
 
@@ -230,10 +230,12 @@ def test_the_programs_own_exception_stops_first_and_arrives_unchanged(tmp_path):
     assert done.returncode == 1
     replies = answers(done)
     assert replies[2][1][0].startswith("inv (script.py:2) raised in step 0: MatrixError")
-    assert any(line.strip() == "tensor, float64 2×2, is 0 (4 zero of 4)" for line in replies[2][1])
+    assert any(
+        line.strip() == "tensor, float64 (2, 2), is 0 (4 zero of 4)" for line in replies[2][1]
+    )
     assert "not available: the node raised" in replies[3][1][0]
     assert replies[0][1][0].startswith("inv raises MatrixError: inv: singular")
-    assert any("inputs[0] tensor: float64 2×2" in line for line in replies[0][1])
+    assert any("inputs[0] tensor: float64 (2, 2)" in line for line in replies[0][1])
     assert any("the node raised MatrixError" in line for line in replies[1][1])
     plain = nodescope(tmp_path, *UNSTOPPED, "script.py")
     assert plain.returncode == 1
@@ -322,7 +324,7 @@ def test_typed_with_completion_history_and_repetition(tmp_path):
         typed.expect("Ran to loss/mean")
         typed.line("p loss/sq\t")
         typed.expect("p loss/square")
-        assert "float64 4×2, 9 … 9" in typed.expect("(nodescope) ")
+        assert "float64 (4, 2), 9 … 9" in typed.expect("(nodescope) ")
         typed.type("\x1b[A\n")  # the arrow: the command before
         typed.expect("p loss/square")
         typed.expect("9 … 9")

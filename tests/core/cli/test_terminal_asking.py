@@ -31,12 +31,12 @@ HERE = "b assign [step 2]\nc\n"
 
 def test_parts_and_facts(tmp_path):
     expressions = {
-        "p w": "float64 2 [0.25, 0.5]",
-        "p inputs[0]": "float64 2 [0.5, 1]",
+        "p w": "float64 (2,) [0.25, 0.5]",
+        "p inputs[0]": "float64 (2,) [0.5, 1]",
         "p w[1]": "0.5",
-        "p value[:1]": "float64 1 [0.25]",
+        "p value[:1]": "float64 (1,) [0.25]",
         "p inputs[0][-1]": "1",
-        "p w.grad": "float64 2 [1, 2]",
+        "p w.grad": "float64 (2,) [1, 2]",
         "p w.grad[1]": "2",
         "p w.shape": "(2,)",
         "p inputs[1].dtype": "float64",
@@ -44,7 +44,7 @@ def test_parts_and_facts(tmp_path):
         "p sum.axis": "None",
         "values w[0]": "0.25",
         "p w: max(value)": "0.5",
-        "p w[0: 1]": "float64 1 [0.25]",
+        "p w[0: 1]": "float64 (1,) [0.25]",
     }
     replies = dict(answers(scripted(tmp_path, HERE + "\n".join((*expressions, "q")), text=ASSIGN)))
     assert {command: replies[command][0] for command in expressions} == expressions
@@ -59,8 +59,8 @@ def test_why_fork_and_diff(tmp_path):
     (kept,) = (tmp_path / ".nodescope" / "runs").iterdir()
     assert kept.suffix == ".nscope"
     assert replies["diff w"] == [
-        "step 1: float64 2 [0.5, 1]",
-        "step 2: float64 2 [0.25, 0.5]",
+        "step 1: float64 (2,) [0.5, 1]",
+        "step 2: float64 (2,) [0.25, 0.5]",
         "2 of 2 elements differ, by at most 0.5; [0] 0.5 became 0.25",
     ]
     assert replies["diff w 1 2"] == replies["diff"] == replies["diff w"]
@@ -88,10 +88,10 @@ print(x.numpy())
 )
 def test_a_node_that_takes_what_it_gave_before_took_that(tmp_path, placement):
     expressions = {
-        "p inputs[0]": "float64 2 [0.5, 2]",
+        "p inputs[0]": "float64 (2,) [0.5, 2]",
         "p max(inputs[0])": "2",
         "values inputs[0][1]": "2.",
-        "p value": "float64 2 [0.25, 1]",
+        "p value": "float64 (2,) [0.25, 1]",
         "why inputs[0][0]": "multiply at [0] is 0.5 in step 1",
         "why value[0]": "multiply at [0] is 0.25 in step 2",
         "fork inputs[0] = 8": "with multiply changed in step 1",
@@ -109,7 +109,7 @@ def test_of_two_values_with_one_id_the_new_one_is_changed(tmp_path):
     done = scripted(tmp_path, commands, text=AGAIN)
     replies = dict(answers(done))
     assert "an older value of multiply" in replies["set inputs[0] = 3"][0]
-    assert replies["p value"] == ["float64 2 [40, 0.5]"]
+    assert replies["p value"] == ["float64 (2,) [40, 0.5]"]
     assert done.stdout == "[40.   0.5]\n"
 
 
@@ -117,7 +117,7 @@ def test_what_a_node_takes_is_changed_before_it(tmp_path):
     commands = "b before multiply [step 3]\nc\nset inputs[0] = 3\np inputs[0]\nwhy value\nq\n"
     done = scripted(tmp_path, commands, text=AGAIN)
     replies = dict(answers(done))
-    assert replies["p inputs[0]"] == ["float64 2 [3, 3]"]
+    assert replies["p inputs[0]"] == ["float64 (2,) [3, 3]"]
     assert done.stdout == "[1.5 1.5]\n"
 
 

@@ -91,7 +91,7 @@ def test_the_error_that_ended_the_program(
     assert first.startswith("no NaN or Inf in 2 steps of ")
     assert ("multiply (test_why.py:" in rest) is not caught
     assert ("raised in step 2: ShapeError" in rest) is not caught
-    assert (". target is 3, and was 4 in step 1" in rest) is not caught
+    assert (". target is (3,), and was (4,) in step 1" in rest) is not caught
 
 
 def test_what_was_not_recorded_is_not_called_finite(

@@ -75,7 +75,7 @@ def test_expressions_are_set_and_memory_is_read(tmp_path):
         result = editor.ask("setExpression", expression="value[1, 0]", value="8")
         assert result["value"] == "8"
         assert editor.ask("setExpression", expression="value[0]", value="*= 2")["value"].startswith(
-            "float64 2 [6, 6]"
+            "float64 (2,) [6, 6]"
         )
         assert "not a number" in editor.refused("setExpression", expression="value", value="x")
         whole = editor.ask("evaluate", expression="value", context="watch")

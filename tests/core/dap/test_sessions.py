@@ -78,8 +78,8 @@ def test_frames_scopes_and_variables(tmp_path):
         frame = node["id"]
         inputs = editor.variables(editor.scope("Inputs", frame))
         matmul = inputs["loss/matmul"]
-        assert matmul["type"] == "float64 4×2"
-        assert matmul["value"] == "float64 4×2, 6 … 6, mean 6"
+        assert matmul["type"] == "float64 (4, 2)"
+        assert matmul["value"] == "float64 (4, 2), 6 … 6, mean 6"
         assert matmul["evaluateName"] == "inputs[0]"
         assert matmul["indexedVariables"] == 4
         # paged, and nested by axis
@@ -96,7 +96,7 @@ def test_frames_scopes_and_variables(tmp_path):
         assert facts["op"]["value"] == "square"
         assert facts["step"]["value"] == "2"
         nodes = editor.variables(editor.scope("Nodes", scope["id"]))
-        assert nodes["matmul"]["value"] == "float64 4×2, 6 … 6, mean 6"
+        assert nodes["matmul"]["value"] == "float64 (4, 2), 6 … 6, mean 6"
         assert nodes["mean"]["value"] == "float64 scalar 9 of step 1"
         # references end with the stop
         editor.ask("next", threadId=1)
@@ -112,7 +112,7 @@ def test_evaluate_completions_and_sources(tmp_path):
         editor.configured()
         editor.event("stopped")
         assert editor.value("max(value) + 1", "hover") == "10"
-        assert editor.value("loss/matmul") == "float64 4×2, 3 … 3, mean 3"
+        assert editor.value("loss/matmul") == "float64 (4, 2), 3 … 3, mean 3"
         assert editor.value("loss/matmul: sum(value)", "repl") == "24"
         whole = editor.ask("evaluate", expression="value", context="watch")
         assert whole["indexedVariables"] == 4
@@ -143,7 +143,7 @@ def test_variables_are_set(tmp_path):
         outputs = editor.scope("Outputs")
         reference = editor.variables(outputs)["loss/matmul"]["variablesReference"]
         assert editor.ask("setVariable", variablesReference=outputs, name="loss/matmul",
-                          value="0")["value"] == "float64 4×2, 0 … 0, mean 0"  # fmt: skip
+                          value="0")["value"] == "float64 (4, 2), 0 … 0, mean 0"  # fmt: skip
         row = editor.variables(reference, start=1, count=1)["[1]"]["variablesReference"]
         assert editor.ask("setVariable", variablesReference=row, name="[0]",
                           value="8")["value"] == "8"  # fmt: skip

@@ -71,7 +71,7 @@ def test_text_is_exact(recording: Recording) -> None:
 def test_pictures_show_what_is_known(recording: Recording) -> None:
     dot = render_dot(recording, ExportOptions(expand="all")).decode()
     assert "ray.ObjectRef" in dot
-    assert "?×4" in dot
+    assert "(?, 4)" in dot
     shown = page_input(graph_of(recording), "t", ExportOptions(expand="all"))
     families = {node["name"]: node["family"] for node in shown["nodes"]}
     assert families == {

@@ -43,7 +43,7 @@ def spec(graph: Graph, name: str, port: int = 0) -> str:
 def test_onnx(name: str) -> None:
     graph = read(name)
     assert sources(graph, "encoder/linear/MatMul") == ["x", "encoder/linear/encoder.linear.weight"]
-    assert spec(graph, "encoder/linear/MatMul") == "float32 ?×3"
+    assert spec(graph, "encoder/linear/MatMul") == "float32 (?, 3)"
     assert named(graph, "encoder/linear/encoder.linear.weight").role == "parameter"
     assert named(graph, "axes").role == named(graph, "head/Constant").role == "constant"
     # The function is drawn where it is called, and branches inside their node's scope.
@@ -61,8 +61,8 @@ def test_onnx(name: str) -> None:
 def test_graphdef(name: str) -> None:
     graph = read(name)
     assert sources(graph, "encoder/add") == ["encoder/MatMul", "encoder/b"]
-    assert spec(graph, "x") == "float32 ?×4"
-    assert (spec(graph, "parts"), spec(graph, "parts", 1)) == ("float32 ?×1", "float32 ?×2")
+    assert spec(graph, "x") == "float32 (?, 4)"
+    assert (spec(graph, "parts"), spec(graph, "parts", 1)) == ("float32 (?, 1)", "float32 (?, 2)")
     assert (named(graph, "w").role, named(graph, "encoder/b").role) == ("parameter", "constant")
     ids = {node.id: node.name for node in graph.nodes}
     assert [ids[node] for node in named(graph, "Const").control_inputs] == ["Assign"]
@@ -97,7 +97,7 @@ DOT = r"""
 strict digraph "a graph" { // a comment
   graph [label="title"]; node [shape=box] rankdir=TB
   subgraph cluster_0 { x [label="MatMul\n(2, 3)"]; subgraph cluster_b { y:in:n } label = "outer" }
-  x -> y -> {p; q} [label="4×3"] /* and */ ; subgraph { r s } -- t
+  x -> y -> {p; q} [label="(4, 3)"] /* and */ ; subgraph { r s } -- t
   q [label=<<b>bold</b> &amp; more>] "two" + " parts" -> x [style=dashed]
 }
 """
@@ -111,7 +111,7 @@ def test_dot() -> None:
     }  # fmt: skip
     assert sources(graph, "outer/MatMul") == ["two parts"]
     assert sources(graph, "t") == ["r", "s"]
-    assert spec(graph, "outer/b/y").strip() == "4×3"
+    assert spec(graph, "outer/b/y").strip() == "(4, 3)"
     assert named(graph, "outer/MatMul").attrs == {"label": "(2, 3)"}
 
 
@@ -127,7 +127,10 @@ def test_model_explorer() -> None:
     ]  # fmt: skip
     graph, *_ = read_graph(json.dumps({"graphs": [{"id": "g", "nodes": nodes}]}).encode(), "g.json")
     assert named(graph, "const").role == "constant"
-    assert (spec(graph, "a/b/add"), named(graph, "a/b/add").attrs) == ("float32 1×?×3", {"k": "v"})
+    assert (spec(graph, "a/b/add"), named(graph, "a/b/add").attrs) == (
+        "float32 (1, ?, 3)",
+        {"k": "v"},
+    )
     assert named(graph, "use").inputs == named(graph, "a/b/add").outputs[1:]
     collections = {"graphCollections": [{"graphs": [{"id": i, "nodes": nodes}]} for i in "xy"]}
     graph, *_ = read_graph(json.dumps(collections).encode(), "g.json")

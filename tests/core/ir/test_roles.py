@@ -50,4 +50,4 @@ def test_a_value_that_is_not_a_tensor_says_what_it_is() -> None:
     assert (str(value.spec), value.spec.shape) == ("pandas.DataFrame, 2,048 bytes", ())
     with pytest.raises(GraphError, match=r"value frame is not a tensor but pandas\.DataFrame"):
         _ = value.tensor
-    assert str(TensorSpec((None, 10), "float32")) == "float32 ?×10"
+    assert str(TensorSpec((None, 10), "float32")) == "float32 (?, 10)"

@@ -96,7 +96,7 @@ def test_the_same_execution_and_none_at_all(opened: Callable[..., Opened]) -> No
     assert "not computed" in none.measure.why
     # The axis is another one, and so is the shape.
     other = run.compare("net/sum", 1, 2)
-    assert other.measure.why == "the shapes differ: 4 and 2"
+    assert other.measure.why == "the shapes differ: (4,) and (2,)"
     whole = run.compare("net/argmax", 1, 2)
     assert (whole.differ, whole.measure.ulp) == (2, None)
 

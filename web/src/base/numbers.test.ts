@@ -69,11 +69,12 @@ describe("units", () => {
   ])("%d bytes read %s", (bytes, text) => expect(formatBytes(bytes)).toBe(text));
 
   test("shapes, counts and words", () => {
-    expect(formatShape([16, 8, 64])).toBe("16×8×64");
+    expect(formatShape([16, 8, 64])).toBe("(16, 8, 64)");
+    expect(formatShape([1, 2, 3], 2)).toBe("(1, 2, …)");
     expect(formatShape([])).toBe("scalar");
     // Beside "512 B", a number alone would read as one with it.
-    expect(formatShape([64])).toBe("[64]");
-    expect(formatShape([null])).toBe("[?]");
+    expect(formatShape([64])).toBe("(64,)");
+    expect(formatShape([null])).toBe("(?,)");
     expect(formatCount(1234567)).toBe("1,234,567");
     expect(plural(1, "op")).toBe("1 op");
     expect(plural(1200, "op")).toBe("1,200 ops");

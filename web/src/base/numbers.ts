@@ -81,12 +81,21 @@ export function formatDuration(ns: number): string {
 }
 
 /**
- * A shape: `16×8×64`; `?×64` if a size is unknown; `scalar` without axes. A vector's is `[64]`: a
- * number alone would be ambiguous beside a number of bytes, or in place of a name.
+ * A shape as Python writes it: `(16, 8, 64)`; `(?, 64)` if a size is unknown; `(64,)`; or `scalar`.
+ *
+ * Args:
+ *   most: Sizes after these are left out.
  */
-export function formatShape(shape: readonly (number | null)[]): string {
-  const sizes = shape.map((size) => size ?? "?").join("×");
-  return shape.length === 0 ? "scalar" : shape.length === 1 ? `[${sizes}]` : sizes;
+export function formatShape(shape: readonly (number | null)[], most = shape.length): string {
+  if (shape.length === 0) return "scalar";
+  const sizes: (number | string)[] = shape.slice(0, most).map((size) => size ?? "?");
+  if (most < shape.length) sizes.push("…");
+  return `(${sizes.join(", ")}${sizes.length === 1 ? "," : ""})`;
+}
+
+/** The position of an element: `[4, 17]`, `[3]`, and nothing for a scalar. */
+export function formatIndex(at: readonly number[]): string {
+  return at.length === 0 ? "" : `[${at.join(", ")}]`;
 }
 
 /** A count with its noun: `1 op`, `12 ops`. */

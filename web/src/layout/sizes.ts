@@ -42,14 +42,12 @@ export interface Size {
   readonly height: number;
 }
 
-/** `64×32`, `?×32` if a size is unknown; a scalar has no shape to show. */
+/** `(64, 32)`, `(?, 32)` if a size is unknown; a scalar has no shape to show. */
 export function shapeText(shape: readonly (number | null)[]): string {
-  if (shape.length === 0) return "";
-  const text = formatShape(shape.slice(0, 8));
-  return shape.length > 8 ? `${text}×…` : text;
+  return shape.length === 0 ? "" : formatShape(shape, 8);
 }
 
-/** The text in a node for the leaves drawn inside it: `w 64×32  b 32`. */
+/** The text in a node for the leaves drawn inside it: `w (64, 32)  b (32,)`. */
 export function chipText(hierarchy: Hierarchy, node: number): string {
   const chips = hierarchy.chips.get(node);
   if (chips === undefined) return "";

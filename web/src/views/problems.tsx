@@ -5,7 +5,7 @@
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";
-import { formatCount, plural } from "@/base/numbers";
+import { formatCount, formatIndex, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { inWords } from "@/store/history/why";
 import { pictured } from "@/store/page/first_picture";
@@ -242,7 +242,7 @@ function SpreadNote(props: { readonly store: Store; readonly enabled: boolean })
             {(born) => (
               <>
                 {printable(capitalised(born().label), 40)}: <b>{printable(born().name, 160)}</b>
-                {(born().at?.length ?? 0) > 0 ? ` at [${born().at?.join(", ")}]` : ""}:{" "}
+                {(born().at?.length ?? 0) > 0 ? ` at ${formatIndex(born().at ?? [])}` : ""}:{" "}
                 {printable(inWords(born().words), 300)}; it {printable(born().reached, 300)}.{" "}
                 {now().others === "" ? "" : `${printable(now().others, 120)}. `}
               </>

@@ -6,7 +6,7 @@
 
 import { createSignal, For, type JSX, onMount, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
-import { formatCount, formatNumber, plural } from "@/base/numbers";
+import { formatCount, formatIndex, formatNumber, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { type Branches, type BranchRow, differing, numbersOf } from "@/store/debugger/what_if";
 import type { Store } from "@/store/page/store";
@@ -258,7 +258,7 @@ function Row(props: {
 }
 
 function where(change: ChangedValue): string {
-  const at = change.at.length > 0 ? ` at [${change.at.join(", ")}]` : "";
+  const at = change.at.length > 0 ? ` at ${formatIndex(change.at)}` : "";
   const element = change.before === "" ? "" : `: ${change.before} → ${change.after}${at}`;
   return `${change.name}${element}`;
 }

@@ -7,7 +7,7 @@
 import { createMemo, createSignal, type JSX, Show } from "solid-js";
 import { finiteRange, paintElements, parseHex, scaleOf } from "@/base/colour_scale";
 import { shownPlane } from "@/base/fold";
-import { formatNumber } from "@/base/numbers";
+import { formatIndex, formatNumber } from "@/base/numbers";
 import { Canvas, type Surface } from "@/widgets/canvas";
 
 // How far from square a cell may be drawn, so that a narrow matrix is still visible.
@@ -113,7 +113,7 @@ export function HeatMap(props: HeatMapProps): JSX.Element {
     const row = Math.floor(at / Math.max(1, props.cols)) + props.row;
     const col = (at % Math.max(1, props.cols)) + props.col;
     const place = props.rank < 2 ? [Math.max(row, col)] : [...props.index, row, col];
-    return { place: `[${place.join(",")}]`, value };
+    return { place: formatIndex(place), value };
   });
 
   const faults = createMemo(() => {

@@ -37,7 +37,7 @@ def number(value: Any) -> str:
 
 
 def summary_line(summary: TensorSummary) -> str:
-    """Shape, dtype and notable statistics: ``float32 64×10, -1.5 … 2.25, mean 0.1, 3 NaN``."""
+    """Shape, dtype and notable statistics: ``float32 (64, 10), -1.5 … 2.25, mean 0.1, 3 NaN``."""
     parts = [str(summary.spec)]
     if summary.min is not None and summary.max is not None:
         if summary.spec.shape:

@@ -240,7 +240,7 @@ def made_words(
 
 
 def along(opened: Opened, derivation: ElementDependence) -> str:
-    """Which way the elements of the one operand lie: `` along axis 0 of 6×4``, or ``""``."""
+    """Which way the elements of the one operand lie: `` along axis 0 of (6, 4)``, or ``""``."""
     reads = [read for read in derivation.reads if not read.selects and read.at.size > 1]
     if len(reads) != 1:
         return ""

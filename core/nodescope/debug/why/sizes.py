@@ -48,8 +48,8 @@ def _product(one: Shape, other: Shape, name: str, other_name: str) -> str:
     inner, outer = one[-1], other[-2] if len(other) > 1 else other[-1]
     if inner != outer:
         return (
-            f"the inner sizes do not fit: {inner} of {name} ({shape_words(one)}) and {outer} of "
-            f"{other_name} ({shape_words(other)})"
+            f"the inner sizes do not fit: {inner} of {name} {shape_words(one)} and {outer} of "
+            f"{other_name} {shape_words(other)}"
         )
     if len(one) == len(other) == 3 and one[0] != other[0] and 1 not in (one[0], other[0]):
         return f"{name} is a stack of {one[0]} matrices, and {other_name} of {other[0]}"
@@ -63,9 +63,7 @@ def _added(shapes: Sequence[Shape], names: Sequence[str], one: int, other: int) 
     columns = shapes[other][-1] if len(shapes[other]) > 1 else shapes[one][0]
     added = shapes[0]
     if added and added[-1] not in (1, columns):
-        return (
-            f"{names[0]} has {added[-1]} columns ({shape_words(added)}), and the product {columns}"
-        )
+        return f"{names[0]} has {added[-1]} columns {shape_words(added)}, and the product {columns}"
     return ""
 
 
@@ -82,8 +80,8 @@ def _convolution(shapes: Sequence[Shape], names: Sequence[str], attrs: Mapping[s
     expected = weight[0] if attrs.get("transposed") else weight[1] * groups
     if channels != expected:
         return (
-            f"{names[0]} has {channels} channels ({shape_words(data)}), and {names[1]} is for "
-            f"{expected} ({shape_words(weight)})"
+            f"{names[0]} has {channels} channels {shape_words(data)}, and {names[1]} is for "
+            f"{expected} {shape_words(weight)}"
         )
     padding = attrs.get("padding", 0)
     dilation = attrs.get("dilation", 1)
@@ -121,8 +119,8 @@ def _joined(
         for at, (size, wanted) in enumerate(zip(shape, first, strict=True)):
             if size != wanted and at != joined:
                 return (
-                    f"{names[port]} has {size} along axis {at} ({shape_words(shape)}), and "
-                    f"{names[0]} has {wanted} ({shape_words(first)})"
+                    f"{names[port]} has {size} along axis {at} {shape_words(shape)}, and "
+                    f"{names[0]} has {wanted} {shape_words(first)}"
                 )
     return ""
 
@@ -136,7 +134,7 @@ def _broadcast(shapes: Sequence[Shape], names: Sequence[str]) -> str:
                 if one != other and 1 not in (one, other):
                     return (
                         f"along axis -{back}, {names[before]} has {one} "
-                        f"({shape_words(shapes[before])}), and {names[port]} has {other} "
-                        f"({shape_words(shape)})"
+                        f"{shape_words(shapes[before])}, and {names[port]} has {other} "
+                        f"{shape_words(shape)}"
                     )
     return ""

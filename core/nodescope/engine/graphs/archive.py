@@ -37,6 +37,7 @@ from nodescope.ir.text import parse_graph, print_graph
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
 from nodescope.ops.op import Array
+from nodescope.telling import shape_words
 
 Kind = Literal["graph", "program"]
 T = TypeVar("T")
@@ -283,7 +284,7 @@ def _fits(value: int, spec: _Spec, known: Mapping[int, ir.TensorSpec]) -> None:
         raise GraphError(f"the graph has no value %{value}")
     if (spec.shape, spec.dtype) != (known[value].shape, known[value].dtype):
         raise GraphError(
-            f"it is {spec.dtype} {list(spec.shape)}, which is not what the graph says: "
+            f"it is {spec.dtype} {shape_words(spec.shape)}, which is not what the graph says: "
             f"{known[value]}"
         )
 
@@ -306,7 +307,9 @@ def _array(raw: bytes, spec: _Spec) -> Array:
         raise GraphError(f"it has the shape {shape}, not {spec.shape}")
     size = math.prod(spec.shape)
     if len(raw) - buffer.tell() != size * dtype.itemsize:
-        raise GraphError(f"{len(raw) - buffer.tell()} bytes do not match {dtype} {list(shape)}")
+        raise GraphError(
+            f"{len(raw) - buffer.tell()} bytes do not match {dtype} {shape_words(shape)}"
+        )
     flat: Array = np.frombuffer(raw, dtype, size, buffer.tell()).astype(stored).view(spec_dtype)
     return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
 

@@ -62,7 +62,7 @@ def test_what_is_stored(array: Any, command: SetValue, wanted: Any) -> None:
 @pytest.mark.parametrize(
     ("array", "command", "expected"),
     [
-        (F, SetValue(1, index="5"), r"\[5\] is out of range for shape 2×3"),
+        (F, SetValue(1, index="5"), r"\[5\] is out of range for shape \(2, 3\)"),
         (F, SetValue(1, index="0, 0, 0"), "is out of range"),
         (F, SetValue(1, index="x.y"), "is not an index"),
         (F, SetValue(1, index="__import__('os')"), "is not an index"),
@@ -95,7 +95,7 @@ def test_what_is_stored(array: Any, command: SetValue, wanted: Any) -> None:
         ),
         (F, SetValue(1, "npy", npy=b"\x93NUMPY\x03\x00" + b"0" * 99), "version 3.0"),
         (F, SetValue(1, "noise", 1.0, seed=-1), "the seed -1 is negative"),
-        (F, SetValue(1, "npy", npy=npy(np.ones(3))), r"shape 3, but replaces shape 2×3"),
+        (F, SetValue(1, "npy", npy=npy(np.ones(3))), r"shape \(3,\), but replaces shape \(2, 3\)"),
         (
             F,
             SetValue(1, "npy", npy=npy(np.ones((2, 3), complex))),

@@ -144,7 +144,7 @@ def test_length_is_counted_in_characters():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("value > 3", r"4 booleans \(shape 2×2\), not one; use any\(\) or all\(\)"),
+        ("value > 3", r"4 booleans \(shape \(2, 2\)\), not one; use any\(\) or all\(\)"),
         ("value > 3 and step", "any"),
         ("not value", "any"),
         ("step / (step - 7) > 1", "division by zero"),

@@ -119,7 +119,7 @@ def test_branches_have_names_and_a_tree(recording: Recording) -> None:
 def test_edits_that_do_not_fit(recording: Recording) -> None:
     replay = Replay(recording, 1)
     edited = value_of(recording, "multiply")
-    with pytest.raises(ReplayError, match=r"shape 3; it cannot be set to shape 2"):
+    with pytest.raises(ReplayError, match=r"shape \(3,\); it cannot be set to shape \(2,\)"):
         replay.fork({edited: np.ones(2)})
     with pytest.raises(ReplayError, match="complex128 cannot be converted"):
         replay.fork({edited: np.ones(3, complex)})

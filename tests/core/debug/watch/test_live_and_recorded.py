@@ -260,7 +260,7 @@ def test_a_rule_that_fails_is_disabled_and_reported(monkeypatch: pytest.MonkeyPa
     assert fault.startswith(
         'watch condition(condition="value > 1") -> log was disabled: it failed on a in step 1: '
     )
-    assert "yields 2 booleans (shape 2), not one" in fault
+    assert "yields 2 booleans (shape (2,)), not one" in fault
     assert [hit.rule for hit in hits] == ["max_gt"] * 3
     assert bus.probes == (watcher,)
     first, second = watcher.outcomes

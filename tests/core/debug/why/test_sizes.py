@@ -21,16 +21,16 @@ FITS: list[tuple[str, list[Shape], dict[str, Any]]] = [
     ("softmax", [(3, 4), (5,)], {}),
 ]
 WRONG: list[tuple[str, list[Shape], dict[str, Any], str]] = [
-    ("matmul", [(3, 4), (5, 6)], {}, "4 of a (3×4) and 5 of b (5×6)"),
+    ("matmul", [(3, 4), (5, 6)], {}, "4 of a (3, 4) and 5 of b (5, 6)"),
     ("matmul", [(2, 3, 4), (3, 4, 6)], {}, "a is a stack of 2 matrices, and b of 3"),
-    ("addmm", [(6,), (3, 4), (5, 6)], {}, "4 of b (3×4) and 5 of c (5×6)"),
-    ("addmm", [(7,), (3, 4), (4, 6)], {}, "a has 7 columns (7), and the product 6"),
-    ("convolution", [(1, 3, 8, 8), (6, 2, 3, 3)], {}, "a has 3 channels (1×3×8×8), and b is for 2"),
+    ("addmm", [(6,), (3, 4), (5, 6)], {}, "4 of b (3, 4) and 5 of c (5, 6)"),
+    ("addmm", [(7,), (3, 4), (4, 6)], {}, "a has 7 columns (7,), and the product 6"),
+    ("convolution", [(1, 3, 8, 8), (6, 2, 3, 3)], {}, "3 channels (1, 3, 8, 8), and b is for 2"),
     ("convolution", [(1, 2, 2, 2), (6, 2, 3, 3)], {}, "takes 3 elements along axis 2 of a"),
     ("convolution", [(8, 8), (6, 2, 3, 3)], {}, "a has 2 axes, and b is for 4"),
-    ("concatenate", [(3, 4), (3, 4), (2, 4)], {"dim": 1}, "c has 2 along axis 0 (2×4), and a"),
+    ("concatenate", [(3, 4), (3, 4), (2, 4)], {"dim": 1}, "c has 2 along axis 0 (2, 4), and a"),
     ("concatenate", [(3, 4), (3,)], {}, "b has 1 axes, and a has 2"),
-    ("add", [(3, 4), (5,)], {}, "along axis -1, a has 4 (3×4), and b has 5 (5)"),
+    ("add", [(3, 4), (5,)], {}, "along axis -1, a has 4 (3, 4), and b has 5 (5,)"),
 ]  # fmt: skip
 
 

@@ -84,5 +84,5 @@ def test_positions_that_are_not_there(index: object, said: str) -> None:
 
 
 def test_an_empty_array_has_no_element() -> None:
-    with pytest.raises(ReplayError, match=r"x has no elements; its shape is 0×3"):
+    with pytest.raises(ReplayError, match=r"x has no elements; its shape is \(0, 3\)"):
         positions(np.zeros((0, 3)), None, "x")

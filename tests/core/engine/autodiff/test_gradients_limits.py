@@ -183,13 +183,13 @@ def test_errors_in_rules_say_where() -> None:
     y = apply(BROKEN, (x * 1.0,), {}).sum()
     with pytest.raises(ValueError) as caught:
         y.backward(retain_graph=True)
-    assert caught.value.__notes__ == ["nodescope: in the gradient of broken(float64 2)"]
+    assert caught.value.__notes__ == ["nodescope: in the gradient of broken(float64 (2,))"]
     with observed() as events:
         y = apply(BROKEN, (x * 1.0,), {}).sum()
         with pytest.raises(ValueError) as caught:
             y.backward()
     number = events.nodes["broken"].id
-    note = f"nodescope: in the gradient of broken(float64 2), node {number}"
+    note = f"nodescope: in the gradient of broken(float64 (2,)), node {number}"
     assert caught.value.__notes__ == [note]
 
 

@@ -220,7 +220,7 @@ def fails(error: type[Exception], words: str, f: Callable[..., Any], *arrays: An
 def test_carry_that_changes() -> None:
     fails(
         TraceError,
-        r"scan: carry\['a'\] is float64 3 before and float64 1×3 after",
+        r"scan: carry\['a'\] is float64 \(3,\) before and float64 \(1, 3\) after",
         lambda h, x: ns.scan(lambda c, x: ({"a": c["a"][None]}, None), {"a": h}, x),
         H,
         X,

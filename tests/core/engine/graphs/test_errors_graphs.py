@@ -55,8 +55,8 @@ f(ns.tensor(np.ones(3)))
 y = kept[0] + 1
 """,
         TraceError, 7,
-        "a value of a graph (float64 3), made at model.py:4, is used outside of the graph that "
-        "it belongs to",
+        "a value of a graph (float64 (3,)), made at model.py:4, is used outside of the graph "
+        "that it belongs to",
         "compute inside the function or `with graph.as_default():`, and return or fetch what is "
         "needed outside",
     ),

@@ -132,7 +132,7 @@ def test_iterating_and_printing_are_allowed(capsys: pytest.CaptureFixture[str]) 
 
     assert f(ones(3, 2)).numpy().tolist() == [3.0, 3.0]
     assert f(ones(3, 2)).numpy().tolist() == [3.0, 3.0]
-    assert capsys.readouterr().out == "tensor(<float32 3×2, not known yet>, name='x')\n"
+    assert capsys.readouterr().out == "tensor(<float32 (3, 2), not known yet>, name='x')\n"
 
 
 def test_training_steps_do_not_begin_inside() -> None:

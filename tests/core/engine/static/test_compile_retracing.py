@@ -41,7 +41,7 @@ def test_arguments_that_differ() -> None:
             "lr: newly given",
             "argument lr: 0.1 → 0.2 (a Python number is part of the signature: pass "
             "np.float32(...) to trace it)",
-            "x: shape 32×4 → 16×4",
+            "x: shape (32, 4) → (16, 4)",
             "x: dtype float32 → float64",
             "x: a NumPy array → a tensor",
             "tree['a']: newly given",
@@ -249,8 +249,8 @@ def test_explain_tells_what_a_graph_holds() -> None:
 
     step(np.ones((2, 3), np.float32))
     (trace,) = step.explain().traces
-    assert (trace.call, trace.calls, trace.arguments) == (1, 1, ("x: float32 2×3",))
-    assert [(c.nbytes, str(c.spec)) for c in trace.constants] == [(24, "float32 2×3")]
+    assert (trace.call, trace.calls, trace.arguments) == (1, 1, ("x: float32 (2, 3)",))
+    assert [(c.nbytes, str(c.spec)) for c in trace.constants] == [(24, "float32 (2, 3)")]
     assert trace.constants[0].source.endswith(f"{step.__wrapped__.__code__.co_firstlineno + 3}")
     assert [c.name for c in trace.captured] == [
         "w", "optimizer/w/moment_1", "optimizer/w/moment_2",

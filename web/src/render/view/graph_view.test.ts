@@ -400,7 +400,7 @@ describe("control edges", () => {
     const ordered = [node(1), node(2, { control: [1] }), node(3, { inputs: [101], control: [1] })];
     const shown = model(ordered, "all");
     const words = Array.from({ length: shown.scene.edges }, (_, edge) => edgeWords(shown, edge));
-    expect(words.map((label) => label.shape).sort()).toEqual(["32×10", "runs before"]);
+    expect(words.map((label) => label.shape).sort()).toEqual(["(32, 10)", "runs before"]);
   });
 });
 

@@ -42,7 +42,7 @@ function numberText(value: number): string {
   return /^\S*\.\d+$/.test(text) ? text.replace(/\.?0+$/, "") : text;
 }
 
-/** In Python notation, but shapes as everywhere on the page: `64×10`. */
+/** In Python notation. */
 export function attributeText(value: unknown, name = ""): string {
   if (name === "shape" && Array.isArray(value) && value.every(Number.isInteger)) {
     // A size that `reshape` computes by itself is not known here.
@@ -52,6 +52,9 @@ export function attributeText(value: unknown, name = ""): string {
   if (typeof value === "boolean") return value ? "True" : "False";
   if (typeof value === "number") return numberText(value);
   if (typeof value === "string") return value;
-  if (Array.isArray(value)) return `(${value.map((item) => attributeText(item)).join(", ")})`;
+  if (Array.isArray(value)) {
+    const items = value.map((item) => attributeText(item));
+    return `(${items.join(", ")}${items.length === 1 ? "," : ""})`;
+  }
   return JSON.stringify(value) ?? String(value);
 }

@@ -66,7 +66,7 @@ const PHASES = ["forward", "backward", "optimizer", "recompute", "other"];
 
 /** Parses a search; undefined for an empty one. */
 export function parseQuery(text: string): Query | undefined {
-  const parts = text.trim().toLowerCase().split(/\s+/).filter(Boolean);
+  const parts = text.trim().toLowerCase().replace(/,\s+/g, ",").split(/\s+/).filter(Boolean);
   if (parts.length === 0) return undefined;
   const terms: Term[] = [];
   const problems: string[] = [];
@@ -251,7 +251,7 @@ function shapePattern(text: string): readonly SizePattern[] | string {
   if (text === "") return ["any"];
   if (text === "scalar" || text === "()" || text === "[]") return [];
   const pattern: SizePattern[] = [];
-  const parts = text.replace(/^[[(]|[\])]$/g, "").split(/[x×,]/);
+  const parts = text.replace(/^[[(]|,?[\])]$/g, "").split(/[x×,]/);
   for (const [at, part] of parts.entries()) {
     if (part === "**" || part === "…" || (part === "" && at === parts.length - 1)) {
       pattern.push("any");

@@ -5,7 +5,7 @@
  */
 
 import { type JSX, Show } from "solid-js";
-import { formatCount, formatNumber, plural } from "@/base/numbers";
+import { formatCount, formatIndex, formatNumber, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { Fact } from "@/views/compare/facts";
 import type { CompareState } from "@/views/compare/state";
@@ -38,7 +38,7 @@ export function CheckFacts(props: {
             <Fact name="as traced" value={printable(amount().expected, 40)} />
             <Fact name="as compiled" value={printable(amount().actual, 40)} />
             <Show when={amount().at.length > 0}>
-              <Fact name="first at" value={`[${amount().at.join(", ")}]`} />
+              <Fact name="first at" value={formatIndex(amount().at)} />
             </Show>
             <Show when={amount().max_abs !== null}>
               <Fact name="max abs error" value={formatNumber(amount().max_abs)} />

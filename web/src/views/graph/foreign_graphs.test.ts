@@ -12,8 +12,8 @@ import type { OpaqueSpec } from "@/wire/types.gen";
 const FRAME: OpaqueSpec = { kind: "opaque", type: "pandas.DataFrame", nbytes: 4096 };
 
 test("a size that nobody knows is a question mark, and counts as one element", () => {
-  expect(formatShape([null, 10])).toBe("?×10");
-  expect(shapeText([null, 3, 3])).toBe("?×3×3");
+  expect(formatShape([null, 10])).toBe("(?, 10)");
+  expect(shapeText([null, 3, 3])).toBe("(?, 3, 3)");
   expect(elementCount([null, 10])).toBe(10);
   expect(tensorBytes([null, 10], "float32")).toBe(40);
 });

@@ -25,8 +25,8 @@ test.each([
 
 test.each([
   [[128, 96], ""],
-  [[96, 200], "each the first 96×128 of 96×200"],
-  [[224, 224], "each the first 128×128 of 224×224"],
+  [[96, 200], "each the first (96, 128) of (96, 200)"],
+  [[224, 224], "each the first (128, 128) of (224, 224)"],
 ] as const)("of channels of %j it is said that %j is shown", (grid, words) => {
   expect(partOf(grid)).toBe(words);
 });

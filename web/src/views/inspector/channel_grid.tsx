@@ -43,7 +43,7 @@ export function shapeOf([rows, cols]: readonly [number, number]): string {
   return Math.min(3, Math.max(1, ratio)).toFixed(3);
 }
 
-/** The part of a channel that is shown, if not all of it: "the first 128×128 of 200×300". */
+/** The part of a channel that is shown, if not all of it: "the first (128, 128) of (200, 300)". */
 export function partOf([rows, cols]: readonly [number, number]): string {
   if (rows <= SIDE && cols <= SIDE) return "";
   const part = formatShape([Math.min(SIDE, rows), Math.min(SIDE, cols)]);

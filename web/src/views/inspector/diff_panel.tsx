@@ -6,7 +6,7 @@
  */
 
 import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
-import { formatCount, formatNumber, MINUS } from "@/base/numbers";
+import { formatCount, formatIndex, formatNumber, MINUS } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import {
   type Moment,
@@ -270,7 +270,7 @@ function Place(props: { readonly name: string; readonly pair: ElementPair | null
         <p class="diff-place m" data-testid={`diff-${props.name}`}>
           <span class="t3 diff-place-name">{props.name}</span>
           <Show when={pair().at.length > 0}>
-            <span class="t3">[{pair().at.join(", ")}]</span>
+            <span class="t3">{formatIndex(pair().at)}</span>
           </Show>
           <Numeral text={pair().one} /> <span class="t3">→</span> <Numeral text={pair().other} />
         </p>

@@ -124,7 +124,7 @@ export function Pager(props: {
     const plane = shownPlane(rows, cols);
     const folded = plane.rows > 1 && !props.quiet;
     return `${formatCount(allRows * allCols)} elements${
-      folded ? `, shown as ${plane.rows}×${plane.cols}` : ""
+      folded ? `, shown as ${formatShape([plane.rows, plane.cols])}` : ""
     }`;
   };
   return (

@@ -5,7 +5,7 @@
  */
 
 import { createMemo, createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
-import { formatCount, plural } from "@/base/numbers";
+import { formatCount, formatIndex, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { toneAt } from "@/render/scene/path";
 import { baseName, inWords, linesOf, type Reasons, shortened, spelled } from "@/store/history/why";
@@ -186,7 +186,7 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
         <span class={`why-at m tone-${tone()}`}>{props.at + 1}</span>
         <span class="why-name">
           {printable(props.link.name, 200)}
-          <span class="m t3 why-place">{place(props.link.at)}</span>
+          <span class="m t3 why-place">{formatIndex(props.link.at)}</span>
         </span>
         <b class={`m state-${props.link.state}`}>{linkNumber(props.link)}</b>
       </button>
@@ -248,7 +248,7 @@ function Operand(
     <>
       <span class="why-element" title={props.operand.name}>
         <span class="ell">{printable(props.operand.name.split("/").slice(-2).join("/"), 120)}</span>
-        <span class="m t3">{props.operand.at === null ? "" : place(props.operand.at)}</span>
+        <span class="m t3">{props.operand.at === null ? "" : formatIndex(props.operand.at)}</span>
       </span>
       <span class={`m state-${props.operand.state}`}>
         {props.operand.at === null ? "" : spelled(props.operand.number, props.operand.state)}
@@ -296,8 +296,4 @@ function endWords(kind: WhyLink["kind"]): string {
 
 function shareWords(operand: WhyOperand): string {
   return operand.term === "" ? "" : `adds ${operand.term}`;
-}
-
-function place(at: readonly number[]): string {
-  return at.length === 0 ? "" : `[${at.join(", ")}]`;
 }

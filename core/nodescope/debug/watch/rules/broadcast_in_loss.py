@@ -10,6 +10,7 @@ from nodescope.debug.watch.graph_rule import graph_rule, stateless
 from nodescope.debug.watch.program_graph import ProgramGraph, changes_shape_only, elementwise
 from nodescope.debug.watch.rule import Verdict
 from nodescope.ir.graph import Node
+from nodescope.telling import shape_words
 
 _LOSSES: Final = frozenset({"mse", "huber", "bce", "bce_with_logits", "kl_div", "l1"})
 _OPS: Final = frozenset({"subtract", "multiply", "add"}) | _LOSSES
@@ -37,7 +38,7 @@ def _found(graph: ProgramGraph, node: Node, shapes: list[tuple[int, ...]]) -> It
         _outer(graph, node.inputs[column], node.inputs[row]) or not _averaged(graph, node)
     ):
         return ()
-    names = [f"{_name(graph, value)} has shape {_words(shapes[port])}"
+    names = [f"{_name(graph, value)} has shape {shape_words(shapes[port])}"
              for port, value in enumerate(node.inputs)]  # fmt: skip
     return (
         f"{names[0]} and {names[1]}, so broadcasting compares each of {rows} elements with all "
@@ -82,10 +83,6 @@ def _averaged(graph: ProgramGraph, node: Node) -> bool:
 def _name(graph: ProgramGraph, value: int) -> str:
     maker = graph.maker(value)
     return maker.name if maker is not None else "an operand"
-
-
-def _words(shape: tuple[int, ...]) -> str:
-    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
 def _suits(nodes: Sequence[Node]) -> str:
