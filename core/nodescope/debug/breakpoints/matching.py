@@ -279,6 +279,11 @@ class Catalog:
             "op": "op",
             "source": "node made at",
         }.get(breakpoint.kind, "node")
+        if breakpoint.kind == "node" and any(
+            breakpoint.target in ancestors(node.scope) for node in nodes
+        ):
+            path = breakpoint.target
+            return f"no node {path!r} so far, but a scope: scope:{path} stops on entering it"
         hint = did_you_mean(breakpoint.target, _likely(breakpoint.target, names)) or _by_last_part(
             breakpoint.target, names
         )

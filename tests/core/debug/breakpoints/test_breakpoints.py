@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.debug.breakpoints.matching import counts, hits_of, line_of
+from nodescope.debug.breakpoints.matching import Catalog, counts, hits_of, line_of
 from nodescope.debug.breakpoints.syntax import parse_breakpoint
 from nodescope.errors import BreakpointError, ConditionError
+from nodescope.ir.graph import Node
 from nodescope.protocol import Breakpoint
 from tests.core.debug.debugged import debugged
 
@@ -257,3 +258,12 @@ def test_a_part_of_a_message_that_fails_says_why_in_its_place() -> None:
     assert len(seen.logged) == 2
     assert all("<the index is out of range>" in item for item in seen.logged)
     assert all("<division by zero>" in item for item in seen.logged)
+
+
+def test_the_name_of_a_scope_is_told_to_be_one():
+    node = Node(1, "net/inner/tanh", "tanh", "activation", (), scope="net/inner")
+    catalog = Catalog((node,))
+    assert catalog.near(parse_breakpoint("net")) == (
+        "no node 'net' so far, but a scope: scope:net stops on entering it"
+    )
+    assert catalog.near(parse_breakpoint("neet")).startswith("no node 'neet' so far")
