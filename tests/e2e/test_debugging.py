@@ -112,7 +112,7 @@ def test_a_value_is_changed_and_the_program_continues(
     by(page, "edit-index").fill("9")
     by(page, "edit-number").fill("0")
     by(page, "edit-apply").click()
-    expect(by(page, "condition-error")).to_contain_text("is out of range for shape 3")
+    expect(by(page, "condition-error")).to_contain_text("is out of range for shape (3,)")
     by(page, "edit-index").fill(":2")
     by(page, "edit-apply").click()
     expect(by(page, "edit-form")).to_have_count(0)
