@@ -47,7 +47,7 @@ def test_a_search_walks_through_its_matches_and_names_what_it_cannot_read(
     page.keyboard.press("Escape")
     expect(by(page, "search-error")).to_have_count(0)
     page.keyboard.type("slow:3")
-    expect(count).to_have_text("3")
+    expect(count).to_have_text(re.compile(r"^(\d / )?3$"))  # it may have stopped at one of them
     page.keyboard.press("ArrowDown")
     expect(by(page, "outline")).to_be_focused()
 
