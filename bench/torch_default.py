@@ -136,22 +136,22 @@ def _measure(name: str, way: str) -> dict[str, Any]:
     figures: dict[str, Any] = {"steps": 0, "observed": 0, "fast": 0}
     with tempfile.TemporaryDirectory() as folder:
         run: Any = None
-        roads: list[Any] = []
+        paths: list[Any] = []
         if way == "nodescope run":
             import os
 
-            from nodescope.adapters.torch.native_tap import choosing, fast_road
+            from nodescope.adapters.torch.native_tap import choosing, fast_path
 
             os.environ[choosing.VARIABLE] = "native"
 
-            class Road(fast_road.FastRoad):
+            class FastPath(fast_path.NativeFastPath):
                 def __init__(self, *given: Any) -> None:
                     super().__init__(*given)
-                    roads.append(self)
+                    paths.append(self)
 
             import nodescope.adapters.torch.attachment as attachment
 
-            attachment.FastRoad = Road  # type: ignore[misc]
+            attachment.NativeFastPath = FastPath  # type: ignore[misc]
             run = Run(Path(folder) / "bench.nscope", debugger=True, say=lambda _: None,
                       **kept_by(None, None))  # fmt: skip
             run.start()
@@ -163,7 +163,7 @@ def _measure(name: str, way: str) -> dict[str, Any]:
             governed = run.recorder.policy.governed()
             figures["steps"] = governed.steps
             figures["observed"] = governed.steps - governed.steps_left_out
-            figures["fast"] = roads[0].steps
+            figures["fast"] = paths[0].steps
             run.finish()
         figures["wall"] = time.perf_counter() - start
         figures["cpu"] = time.process_time() - cpu

@@ -66,7 +66,7 @@ def test_what_was_overwritten_is_read_in_the_backward_pass(
 def test_the_step_that_follows_knows_what_was_overwritten(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    from tests.torch.test_fast_road import _equal, _run
+    from tests.torch.test_fast_path import _equal, _run
 
     def program() -> Any:
         first, gate = nn.Linear(3, 4), nn.Linear(3, 4)

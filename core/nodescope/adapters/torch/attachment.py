@@ -13,7 +13,7 @@ from nodescope.adapters.torch.backward_passes import BackwardPasses
 from nodescope.adapters.torch.compat import current_mode
 from nodescope.adapters.torch.module_scopes import ModuleScopes
 from nodescope.adapters.torch.native_tap.choosing import choose
-from nodescope.adapters.torch.native_tap.fast_road import FastRoad
+from nodescope.adapters.torch.native_tap.fast_path import NativeFastPath
 from nodescope.adapters.torch.native_tap.observer import NativeTap
 from nodescope.adapters.torch.operations import Operations
 from nodescope.adapters.torch.optimizer_steps import OptimizerSteps
@@ -44,11 +44,11 @@ class TorchAttachment:
         if choice.told:
             say(f"PyTorch is observed by the Python tap, which costs more: {choice.reason}")
         self._native: NativeTap | None = None
-        self._road: FastRoad | None = None
+        self._fast_path: NativeFastPath | None = None
         if choice.library is not None:
-            self._road = FastRoad(choice.library, self._operations)
-            self._operations.road = self._operations.gradients.road = self._road
-            self._native = NativeTap(choice.library, self._operations, self._road)
+            self._fast_path = NativeFastPath(choice.library, self._operations)
+            self._operations.fast_path = self._operations.gradients.fast_path = self._fast_path
+            self._native = NativeTap(choice.library, self._operations, self._fast_path)
 
     @property
     def operations(self) -> Operations:
@@ -67,15 +67,15 @@ class TorchAttachment:
             stack.enter_context(data_loading(self._emitter, operations))
             stack.enter_context(function_scopes(self._emitter, operations))
             stack.enter_context(thread_starts(self._enter, self._leave))
-            if self._road is not None:
-                stack.enter_context(self._road.told())
+            if self._fast_path is not None:
+                stack.enter_context(self._fast_path.told())
             operations.off = False
             self._enter()
             try:
                 yield
             finally:
-                if self._road is not None:
-                    self._road.end()
+                if self._fast_path is not None:
+                    self._fast_path.end()
                 self._tell_threads()
                 operations.off = self._ended = True
                 operations.gradients.detach()
@@ -92,8 +92,8 @@ class TorchAttachment:
 
     def rest(self) -> None:
         """Emit nothing until `wake`."""
-        if self._road is not None:
-            self._road.rest()
+        if self._fast_path is not None:
+            self._fast_path.rest()
         self._operations.off = self._operations.gradients.off = True
         self._operations.values.gap += 1
         self._leave()
@@ -107,8 +107,8 @@ class TorchAttachment:
     def step_begins(self) -> None:
         """Forget what belongs to the previous step."""
         self._tell_threads()
-        if self._road is not None:
-            self._road.step_begins()
+        if self._fast_path is not None:
+            self._fast_path.step_begins()
         self._operations.begin_step()
 
     def steps_end(self) -> None:

@@ -78,8 +78,8 @@ class BackwardPasses:
             place.recomputed = recomputed
             place.depth, place.outer, place.differentiated = depth, outer, differentiated
             state.scope, state.phase, state.cursor, state.forward = saved
-            if operations.road is not None:
-                operations.road.mark(state)
+            if operations.fast_path is not None:
+                operations.fast_path.mark(state)
 
     def _begin(self, roots: Any) -> None:
         """Note the loss, and put what the pass begins with into its scope."""
@@ -88,8 +88,8 @@ class BackwardPasses:
         if not isinstance(root, torch.Tensor):
             return
         with Quiet(operations.place):
-            road = operations.road
-            known = operations.values.known if road is None else road.known
+            fast_path = operations.fast_path
+            known = operations.values.known if fast_path is None else fast_path.known
             id = 0 if operations.off else known(root)
             if root.numel() == 1:
                 self._emitter.backward_begins(id, _number(root.detach()))
@@ -101,8 +101,8 @@ class BackwardPasses:
         state.phase, state.cursor = "backward", None
         state.scope = join("backward", scope).rstrip("/")
         state.forward = None if node is None else node.id
-        if operations.road is not None:
-            operations.road.mark(state)
+        if operations.fast_path is not None:
+            operations.fast_path.mark(state)
 
 
 def _number(loss: Any) -> Any:

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from nodescope.adapters.torch.places import Place, Quiet, Road
+from nodescope.adapters.torch.places import FastPath, Place, Quiet
 from nodescope.adapters.torch.values import Values, builtin_id
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.state import current
@@ -31,7 +31,7 @@ class Gradients:
         self._leaves: dict[int, weakref.ref[Any]] = {}  # by identity: tensors compare by element
         self._handles: list[Any] = []
         self.off = False
-        self.road: Road | None = None
+        self.fast_path: FastPath | None = None
 
     def begin_step(self) -> None:
         """Set hooks anew in this step, as its tensors are new."""
@@ -79,8 +79,8 @@ class Gradients:
     def _accumulated(self, parameter: Any) -> None:
         if self.off or parameter.grad is None:
             return
-        road, gradient = self.road, parameter.grad
-        if road is not None and road.arrived(parameter, gradient):
+        fast_path, gradient = self.fast_path, parameter.grad
+        if fast_path is not None and fast_path.arrived(parameter, gradient):
             return
         journal = self._values.journal
         item = journal.begin() if journal is not None else None

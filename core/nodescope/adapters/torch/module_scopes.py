@@ -200,8 +200,8 @@ class ModuleScopes:
 
     def _name(self, module: Any, path: str) -> None:
         operations, emit = self._operations, self._emitter.bus.emit
-        if operations.road is not None:
-            operations.road.lose()  # whose a tensor is may change what it is
+        if operations.fast_path is not None:
+            operations.fast_path.lose()  # whose a tensor is may change what it is
         with Quiet(operations.place):
             for name, child in module.named_modules():
                 child_path = f"{path}/{name.replace('.', '/')}" if name else path

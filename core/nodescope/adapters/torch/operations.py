@@ -22,7 +22,7 @@ from nodescope.adapters.torch.compat import autograd_node, sequence_number, sequ
 from nodescope.adapters.torch.device.times import DeviceTimes, Enqueued
 from nodescope.adapters.torch.generators import GENERATOR_STATE, Generators
 from nodescope.adapters.torch.gradients import Gradients
-from nodescope.adapters.torch.places import Place, Road
+from nodescope.adapters.torch.places import FastPath, Place
 from nodescope.adapters.torch.signatures import Bound, Signature, signature_of
 from nodescope.adapters.torch.storages import geometry_of
 from nodescope.adapters.torch.tensors import spec_of
@@ -107,7 +107,7 @@ class Operations:
         self.updates: dict[int, str] = {}  # by storage: the parameter that is updated by it
         self.owners: Callable[[Any], dict[int, str]] = lambda optimizer: {}
         self.deferred: Any = None  # an optimizer whose `updates` are not known yet
-        self.road: Road | None = None
+        self.fast_path: FastPath | None = None
 
     def begin_step(self) -> None:
         """Forget what belongs to the previous step."""

@@ -78,7 +78,7 @@ class OptimizerSteps:
             if self._operations.off:
                 return
             operations = self._operations
-            if operations.road is not None and operations.road.following is not None:
+            if operations.fast_path is not None and operations.fast_path.following is not None:
                 operations.deferred = optimizer
             else:
                 with Quiet(place):

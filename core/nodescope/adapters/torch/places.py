@@ -43,7 +43,7 @@ class Place(threading.local):
         inside: Whether the operation is part of the same call as the last one.
         sequence: The number of the latest autograd node that the thread has made.
         unclaimed: Numbers before it whose forward operation is not known.
-        mark: The number of its scope and phase, see `native_tap.fast_road`.
+        mark: The number of its scope and phase, see `native_tap.fast_path`.
         mode: The dispatch mode that was entered on the thread, or None.
     """
 
@@ -78,8 +78,8 @@ def tell(library: Any) -> None:
     native = library
 
 
-class Road(Protocol):
-    """The fast road of a run, see `native_tap.fast_road`.
+class FastPath(Protocol):
+    """The fast path of a run, see `native_tap.fast_path`.
 
     Attributes:
         following: What the step follows, or None.

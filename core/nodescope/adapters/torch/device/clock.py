@@ -66,7 +66,7 @@ class Mark(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Operators that were enqueued by the observer, see `native_tap.device_road`.
+    """Operators that were enqueued by the observer, see `native_tap.device_path`.
 
     Attributes:
         lanes, nodes, called_ns: As in `Mark`; the node is 0 for a moment that is no operator's.

@@ -26,7 +26,7 @@ from nodescope.adapters.torch.signatures import signature_of
 from nodescope.emit.state import current
 
 if TYPE_CHECKING:
-    from nodescope.adapters.torch.native_tap.fast_road import FastRoad
+    from nodescope.adapters.torch.native_tap.fast_path import NativeFastPath
     from nodescope.adapters.torch.native_tap.journal import StepJournal
     from nodescope.adapters.torch.operations import Call, Instruction, Operations
 
@@ -44,13 +44,13 @@ class NativeTap:
     Args:
         library: The compiled module.
         operations: Of the run.
-        road: The fast road of the run.
+        fast_path: The fast path of the run.
     """
 
-    def __init__(self, library: Any, operations: Operations, road: FastRoad) -> None:
+    def __init__(self, library: Any, operations: Operations, fast_path: NativeFastPath) -> None:
         self._library = library
         self._operations = operations
-        self._road = road
+        self._fast_path = fast_path
         self._attached = False
         operations.values.storages.use(library)
 
@@ -83,7 +83,7 @@ class NativeTap:
 
         Args:
             what: ``BEGINS``, ``ENDED`` or ``FAILED``; ``FLUSHES``: emit what was noted on the fast
-                road.
+                path.
             given: The operator that begins; else the call, as this returned it.
             more: Its arguments; when it has ended, its result; when it raised, what was detached in
                 it.
@@ -106,13 +106,13 @@ class NativeTap:
         self, what: int, given: Any, more: Any, start: int, end: int, saved: Sequence[Any],
         instruction: Instruction,
     ) -> Any:  # fmt: skip
-        road = self._road
+        fast_path = self._fast_path
         if what == BEGINS:
             if self._begins_step(given):
                 return True
-            if road.away:
-                road.lose()
-            journal = road.journal
+            if fast_path.away:
+                fast_path.lose()
+            journal = fast_path.journal
             if journal is not None:
                 journal.begin()
             call = self._begin(given, more, instruction)
@@ -120,18 +120,18 @@ class NativeTap:
                 self._note_end(journal)
             return call
         if what == FLUSHES:
-            road.flushed()
+            fast_path.flushed()
         elif what == ENDED:
             given.start = start
             self._operations.end(given, more, end, saved)
-            if road.journal is not None:
-                self._note_end(road.journal)
+            if fast_path.journal is not None:
+                self._note_end(fast_path.journal)
         else:
             self._failed(given, more)
         return None
 
     def _note_end(self, journal: StepJournal) -> None:
-        journal.end(self._road.after(current(), self._operations.place))
+        journal.end(self._fast_path.after(current(), self._operations.place))
 
     def _begins_step(self, function: Any) -> bool:
         """Begin the step that a node of this operator begins, if it begins one."""

@@ -1,4 +1,4 @@
-// Following: what Python asks of the road. All of it is called with the GIL.
+// Following: what Python asks of the path. All of it is called with the GIL.
 #pragma once
 #include <Python.h>
 
@@ -40,14 +40,14 @@ inline PyObject* quiet(PyObject*, PyObject* by) {
 
 // record() -> the number of the latest storage: a step begins of which a script may be made.
 inline PyObject* record(PyObject*, PyObject*) {
-  return PyLong_FromUnsignedLongLong(road().record(&here()));
+  return PyLong_FromUnsignedLongLong(fast_path().record(&here()));
 }
 
 // recorded() -> [(is an operator, reported, can be compared, summarised, after, inputs, outputs), ...], where a
 // tensor is (storage, (offset, sizes, strides, dtype), requires grad); None if the step is no script.
 inline PyObject* recorded(PyObject*, PyObject*) {
-  if (road().mode != Mode::recording || !road().whole()) Py_RETURN_NONE;
-  return list_of(road().raw(), [](const Item& item) {
+  if (fast_path().mode != Mode::recording || !fast_path().whole()) Py_RETURN_NONE;
+  return list_of(fast_path().raw(), [](const Item& item) {
     bool summarised = true;
     for (auto* facts : {&item.inputs, &item.outputs})
       for (auto& fact : *facts) summarised &= is_summarised(fact.dtype);
@@ -66,8 +66,8 @@ inline PyObject* make(PyObject*, PyObject* told) {
   std::shared_ptr<Script> script;
   std::vector<uint64_t> numbers;
   {
-    auto& raw = const_cast<std::vector<Item>&>(road().raw());
-    if (road().mode != Mode::recording || !PyList_Check(told) || size_t(PyList_GET_SIZE(told)) != raw.size()) {
+    auto& raw = const_cast<std::vector<Item>&>(fast_path().raw());
+    if (fast_path().mode != Mode::recording || !PyList_Check(told) || size_t(PyList_GET_SIZE(told)) != raw.size()) {
       PyErr_SetString(PyExc_ValueError, "as many items as were recorded");
       return nullptr;
     }
@@ -90,7 +90,7 @@ inline PyObject* make(PyObject*, PyObject* told) {
         raw[i].results.push_back(int32_t(result));
       }
     }
-    script = road().make(numbers);
+    script = fast_path().make(numbers);
   }
   PyObject* slots = list_of(numbers, PyLong_FromUnsignedLongLong);
   auto* held = new std::shared_ptr<Script>(std::move(script));
@@ -113,7 +113,7 @@ inline PyObject* follow(PyObject*, PyObject* arguments) {
     if (!PyArg_ParseTuple(PyList_GET_ITEM(slots, i), "IL", &slot, &version)) return nullptr;
     checked.push_back({slot, version});
   }
-  road().follow(*script, &here(), with_statistics, now(), states, checked);
+  fast_path().follow(*script, &here(), with_statistics, now(), states, checked);
   Py_RETURN_NONE;
 }
 
@@ -123,7 +123,7 @@ inline PyObject* keep(PyObject*, PyObject* arguments) {
   Py_buffer bytes;
   if (!PyArg_ParseTuple(arguments, "Oy*", &capsule, &bytes)) return nullptr;
   auto* script = (std::shared_ptr<Script>*)PyCapsule_GetPointer(capsule, "script");
-  if (script) road().keep(**script, std::vector<int64_t>((int64_t*)bytes.buf, (int64_t*)bytes.buf + bytes.len / 8));
+  if (script) fast_path().keep(**script, std::vector<int64_t>((int64_t*)bytes.buf, (int64_t*)bytes.buf + bytes.len / 8));
   PyBuffer_Release(&bytes);
   if (!script) return nullptr;
   Py_RETURN_NONE;
@@ -136,7 +136,7 @@ inline PyObject* reuse(PyObject*, PyObject* arguments) {
   if (!PyArg_ParseTuple(arguments, "Oy*", &capsule, &same)) return nullptr;
   auto* script = (std::shared_ptr<Script>*)PyCapsule_GetPointer(capsule, "script");
   auto numbers = [](const Py_buffer& bytes) { return std::vector<int32_t>((int32_t*)bytes.buf, (int32_t*)bytes.buf + bytes.len / 4); };
-  if (script) road().reuse(**script, numbers(same));
+  if (script) fast_path().reuse(**script, numbers(same));
   PyBuffer_Release(&same);
   if (!script) return nullptr;
   Py_RETURN_NONE;
@@ -150,8 +150,8 @@ inline PyObject* hold(PyObject*, PyObject* memory) {
   if (memory != Py_None && PyObject_GetBuffer(memory, &buffer, PyBUF_WRITABLE) < 0) return nullptr;
   {
     std::lock_guard<std::mutex> guard(storages().lock);
-    road().room() = Room{(char*)buffer.buf, int64_t(buffer.len), 0, 0};
-    road().full = false;
+    fast_path().room() = Room{(char*)buffer.buf, int64_t(buffer.len), 0, 0};
+    fast_path().full = false;
     before = held;
     held = buffer;
   }
@@ -160,23 +160,23 @@ inline PyObject* hold(PyObject*, PyObject* memory) {
 }
 
 // full() -> whether the next operator has no room for its copies.
-inline PyObject* full(PyObject*, PyObject*) { return PyBool_FromLong(road().full); }
+inline PyObject* full(PyObject*, PyObject*) { return PyBool_FromLong(fast_path().full); }
 
 // position() -> how many items of the script were followed
 inline PyObject* position(PyObject*, PyObject*) {
   std::lock_guard<std::mutex> guard(storages().lock);
-  return PyLong_FromSize_t(road().position());
+  return PyLong_FromSize_t(fast_path().position());
 }
 
 // stop() -> (how many items were followed, the first sequence number)
 inline PyObject* stop(PyObject*, PyObject*) {
-  size_t position = road().stop();
-  return Py_BuildValue("(nL)", Py_ssize_t(position), (long long)road().base());
+  size_t position = fast_path().stop();
+  return Py_BuildValue("(nL)", Py_ssize_t(position), (long long)fast_path().base());
 }
 
 // interrupt(): the next operator is not followed.
 inline PyObject* interrupt(PyObject*, PyObject*) {
-  road().interrupted = true;
+  fast_path().interrupted = true;
   Py_RETURN_NONE;
 }
 
@@ -184,7 +184,7 @@ inline PyObject* interrupt(PyObject*, PyObject*) {
 // where its copies begin, moments of devices) of what was followed since the last call, or None; with a device,
 // the first row and the number of the statistics
 inline PyObject* take(PyObject*, PyObject*) {
-  Road& road = nodescope::road();
+  FastPath& path = nodescope::fast_path();
   std::vector<Note> notes;
   std::vector<Statistics> statistics;
   std::vector<Varied> varied;
@@ -198,32 +198,32 @@ inline PyObject* take(PyObject*, PyObject*) {
   Py_BEGIN_ALLOW_THREADS  // any thread may take, and the program's holds the lock for long
   {
     std::lock_guard<std::mutex> guard(storages().lock);
-    first = road.taken();
-    last = road.position();
-    nothing = !road.script() || (first >= last && road.drawn().empty());
+    first = path.taken();
+    last = path.position();
+    nothing = !path.script() || (first >= last && path.drawn().empty());
     if (!nothing) {
-      road.taken() = last;
-      notes.assign(road.notes().begin() + first, road.notes().begin() + last);
-      auto& items = road.script()->items;
-      on_device = road.script()->device >= 0;
-      if (road.with_statistics()) {
-        row = first < items.size() ? items[first].statistics : road.script()->statistics;
-        size_t to = last < items.size() ? items[last].statistics : road.script()->statistics;
+      path.taken() = last;
+      notes.assign(path.notes().begin() + first, path.notes().begin() + last);
+      auto& items = path.script()->items;
+      on_device = path.script()->device >= 0;
+      if (path.with_statistics()) {
+        row = first < items.size() ? items[first].statistics : path.script()->statistics;
+        size_t to = last < items.size() ? items[last].statistics : path.script()->statistics;
         rows = to - row;
-        if (!on_device) statistics.assign(road.table() + row, road.table() + to);
+        if (!on_device) statistics.assign(path.table() + row, path.table() + to);
       }
       std::swap(moments, device().moments);
-      std::swap(varied, road.varied());
-      std::swap(drawn, road.drawn());
-      from = road.room().taken;
-      road.room().taken = road.room().at;
+      std::swap(varied, path.varied());
+      std::swap(drawn, path.drawn());
+      from = path.room().taken;
+      path.room().taken = path.room().at;
     }
   }
   Py_END_ALLOW_THREADS
   if (nothing) Py_RETURN_NONE;
-  road.flushed_ns = now();
+  path.flushed_ns = now();
   auto bytes = [](const auto& rows) { return PyBytes_FromStringAndSize((const char*)rows.data(), rows.size() * sizeof(rows[0])); };
-  auto& items = road.script()->items;
+  auto& items = path.script()->items;
   PyObject* others = list_of(varied, [&](const Varied& one) {
     auto& known = items[one.position].op->arguments;
     return Py_BuildValue("(nN)", Py_ssize_t(one.position), list_of(one.plain, [&](const Plain& plain) {
@@ -234,7 +234,7 @@ inline PyObject* take(PyObject*, PyObject*) {
   PyObject* states = list_of(drawn, [](const Drawn& one) {
     return Py_BuildValue("(ny#)", Py_ssize_t(one.position), one.state.data(), Py_ssize_t(one.state.size()));
   });
-  PyObject* given = !road.with_statistics() ? none() : on_device ? Py_BuildValue("(nn)", Py_ssize_t(row), Py_ssize_t(rows)) : bytes(statistics);
+  PyObject* given = !path.with_statistics() ? none() : on_device ? Py_BuildValue("(nn)", Py_ssize_t(row), Py_ssize_t(rows)) : bytes(statistics);
   return Py_BuildValue("(nnNNNNLN)", Py_ssize_t(first), Py_ssize_t(last), bytes(notes), given, others, states, (long long)from,
                        bytes(moments));
 }
@@ -286,7 +286,7 @@ inline PyObject* put_rows(PyObject*, PyObject* address) {
   auto* memory = PyLong_AsVoidPtr(address);
   if (PyErr_Occurred()) return nullptr;
   std::lock_guard<std::mutex> guard(storages().lock);
-  road().rows((Statistics*)memory);
+  fast_path().rows((Statistics*)memory);
   Py_RETURN_NONE;
 }
 
@@ -329,7 +329,7 @@ inline PyObject* tell(PyObject*, PyObject*) {
   std::vector<Told> all;
   {
     std::lock_guard<std::mutex> guard(storages().lock);
-    road().tell([&](uint32_t slot, uint64_t number, bool now, int64_t version) { all.push_back({slot, number, now, version}); });
+    fast_path().tell([&](uint32_t slot, uint64_t number, bool now, int64_t version) { all.push_back({slot, number, now, version}); });
   }
   return list_of(all, [](const Told& one) {
     return Py_BuildValue("(IKOL)", one.slot, (unsigned long long)one.number, one.now ? Py_True : Py_False, (long long)one.version);
@@ -342,7 +342,7 @@ inline PyObject* slot(PyObject*, PyObject* object) {
   int64_t slot = -1;
   if (tensor && Storages::address_of(*tensor)) {
     std::lock_guard<std::mutex> guard(storages().lock);
-    slot = road().slot_of(*tensor);
+    slot = fast_path().slot_of(*tensor);
   }
   return PyLong_FromLongLong(slot);
 }
@@ -354,9 +354,9 @@ inline PyObject* arrived(PyObject*, PyObject* arguments) {
   auto *a = tensor_in(parameter), *b = tensor_in(gradient);
   if (!a || !b) Py_RETURN_FALSE;
   c10::IValue given[] = {*a, *b};
-  if (!road().is_ours(&here(), given)) Py_RETURN_FALSE;
-  if (road().mode == Mode::recording) road().arrival(*a, *b, here().place, &here());
-  return PyBool_FromLong(road().arrived(*a, *b, here().place, &here()));
+  if (!fast_path().is_ours(&here(), given)) Py_RETURN_FALSE;
+  if (fast_path().mode == Mode::recording) fast_path().arrival(*a, *b, here().place, &here());
+  return PyBool_FromLong(fast_path().arrived(*a, *b, here().place, &here()));
 }
 
 #define NODESCOPE_FOLLOWING_METHODS \

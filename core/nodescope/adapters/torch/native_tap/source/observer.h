@@ -24,7 +24,7 @@
 
 #include "aside.h"
 #include "operators.h"
-#include "road.h"
+#include "fast_path.h"
 #include "values.h"
 
 namespace nodescope {
@@ -48,7 +48,7 @@ struct Functions {
 enum What { begins, has_ended, has_failed, flushes };
 inline Functions functions;
 
-// Notes of the fast road are taken at least so often, so that a page sees them.
+// Notes of the fast path are taken at least so often, so that a page sees them.
 constexpr int64_t kFlushedNs = 100'000'000;
 
 // Attaching counts up, so that what a thread knows from before is void.
@@ -69,7 +69,7 @@ struct Thread {
   uint64_t attached = 0;
   int64_t place = 0;              // where the program is, by Python's number
   int quiet = 0;                  // above 0, operators are not the program's
-  bool follows = false;           // the call is on the fast road
+  bool follows = false;           // the call is on the fast path
   bool captures = false;          // the call is recorded into a script: as this
   Item item;
   std::unique_ptr<python_error> error;  // to be raised by the next operator
@@ -159,15 +159,15 @@ inline PyObject* begin(Operator& op, c10::ArrayRef<const c10::IValue> given) {
 }
 
 inline void capture(Thread& thread, Operator& op, c10::ArrayRef<const c10::IValue> given) {
-  if (!road().is_ours(&thread, given)) { road().spoil(); return; }
-  thread.item = road().capture(op, given, thread.place, &thread);
+  if (!fast_path().is_ours(&thread, given)) { fast_path().spoil(); return; }
+  thread.item = fast_path().capture(op, given, thread.place, &thread);
   thread.captures = true;
 }
 
 inline void captured(Thread& thread, c10::ArrayRef<const c10::IValue> returned) {
   thread.captures = false;
   thread.item.reported = thread.reported != nullptr;
-  road().captured(std::move(thread.item), returned);
+  fast_path().captured(std::move(thread.item), returned);
 }
 
 // An operator in place whose derivative needs what it overwrites: autograd keeps a copy of that.
@@ -233,9 +233,9 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
   thread.follows = thread.captures = false;
   if (thread.quiet || op->function == Py_None) return nullptr;
   auto given = last(call.inputs(), op->arguments.size());
-  Road& road = nodescope::road();
-  bool ours = road.is_ours(&thread, given);
-  if (ours && road.begin(*op, given, thread.place, &thread)) thread.follows = true;
+  FastPath& path = nodescope::fast_path();
+  bool ours = path.is_ours(&thread, given);
+  if (ours && path.begin(*op, given, thread.place, &thread)) thread.follows = true;
   else {
     Gil gil;
     PyObject *type, *value, *trace;
@@ -245,18 +245,18 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
       Aside aside;
       if (!op->function) op->function = PyObject_CallFunction(functions.resolve, "s", op->name.c_str());
       if (op->function && op->function != Py_None) {
-        if (road.mode == Mode::recording) capture(thread, *op, given);
+        if (path.mode == Mode::recording) capture(thread, *op, given);
         reported = begin(*op, given);
         if (reported == Py_True) {  // a step has begun that may follow the script
           Py_CLEAR(reported);
           thread.captures = false;
-          if (road.thread == &thread && road.begin(*op, given, thread.place, &thread)) thread.follows = true;
+          if (path.thread == &thread && path.begin(*op, given, thread.place, &thread)) thread.follows = true;
           else {
-            if (road.mode == Mode::recording) capture(thread, *op, given);
+            if (path.mode == Mode::recording) capture(thread, *op, given);
             reported = begin(*op, given);
           }
         }
-        thread.captures = thread.captures && road.mode == Mode::recording;
+        thread.captures = thread.captures && path.mode == Mode::recording;
         if (thread.captures && reported == Py_None) captured(thread, {});
         if (reported == Py_None) Py_CLEAR(reported);
       }
@@ -269,9 +269,9 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
   return nullptr;
 }
 
-// Let Python take what was noted on the fast road.
+// Let Python take what was noted on the fast path.
 inline void flush(Thread& thread, int64_t now) {
-  road().flushed_ns = now;
+  fast_path().flushed_ns = now;
   Gil gil;
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
@@ -297,9 +297,9 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
   std::vector<c10::IValue> all;  // with copies that autograd made
   if (C10_UNLIKELY(!thread.saved.empty())) all = with_saved(thread, returned);
   auto seen = all.empty() ? returned : boxed(all);
-  if (follows && !failed && road().end(seen, thread.start, end)) {
+  if (follows && !failed && fast_path().end(seen, thread.start, end)) {
     over(thread);
-    if (C10_UNLIKELY(road().full || end - road().flushed_ns > kFlushedNs)) flush(thread, end);
+    if (C10_UNLIKELY(fast_path().full || end - fast_path().flushed_ns > kFlushedNs)) flush(thread, end);
     return;
   }
   if (follows || thread.reported) {
@@ -311,12 +311,12 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
       {
         Aside aside;
         if (follows) {  // not the script's operator after all: it begins for Python now
-          auto held = road().held();
+          auto held = fast_path().held();
           reported = begin(*thread.op, boxed(held));
           if (reported == Py_None) Py_CLEAR(reported);
         }
         if (thread.captures) {
-          if (failed) road().spoil();
+          if (failed) fast_path().spoil();
           else captured(thread, seen);
         }
         if (!reported) {}
@@ -339,7 +339,7 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
     }
     Py_XDECREF(reported);
     thread.reported = nullptr;
-    if (follows) road().held();
+    if (follows) fast_path().held();
   }
   over(thread);
 }

@@ -17,7 +17,7 @@ struct KnownStorage {
   uint64_t number;
   c10::weak_intrusive_ptr<c10::StorageImpl> reference;
   bool told = false;    // Python knows the number
-  uint32_t slot = 0;    // what it was in the script, see road.h
+  uint32_t slot = 0;    // what it was in the script, see fast_path.h
   uint64_t cycle = 0;   // and when
   int64_t version = 0;  // autograd's, when the script changed it last
 };

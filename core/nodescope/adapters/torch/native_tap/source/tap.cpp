@@ -30,7 +30,7 @@ PyObject* attach(PyObject*, PyObject* arguments) {
 
 PyObject* detach(PyObject*, PyObject*) {
   on = false;
-  road().rest();
+  fast_path().rest();
   if (handle) at::removeCallback(handle);
   handle = 0;
   here().error.reset();

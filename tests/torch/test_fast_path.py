@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from nodescope.adapters.torch.native_tap import choosing, copies, fast_road
+from nodescope.adapters.torch.native_tap import choosing, copies, fast_path
 from nodescope.events import Level
 from nodescope.record.governor import governor
 from nodescope.record.governor.step_sampling import StepSampling
@@ -30,22 +30,22 @@ def _run(
     program: Callable[[], Any], path: Path, patch: Patch, *, fast: bool, **options: Any
 ) -> tuple[Any, dict[str, Any], int]:
     """What a program returns, its recording, and how many steps followed another."""
-    roads: list[fast_road.FastRoad] = []
+    paths: list[fast_path.NativeFastPath] = []
 
-    class Road(fast_road.FastRoad):
+    class FastPath(fast_path.NativeFastPath):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
-            roads.append(self)
+            paths.append(self)
 
-    patch.setattr("nodescope.adapters.torch.attachment.FastRoad", Road)
+    patch.setattr("nodescope.adapters.torch.attachment.NativeFastPath", FastPath)
     patch.setenv(choosing.VARIABLE, "native")
-    patch.setenv(fast_road.VARIABLE, "1" if fast else "0")
+    patch.setenv(fast_path.VARIABLE, "1" if fast else "0")
     said: list[str] = []
     patch.setattr("nodescope.adapters.torch.attachment.say", said.append)
     torch.manual_seed(0)
     result = recorded(path, program, **options)
     assert not said
-    return tensors(result), _contents(path), roads[0].steps
+    return tensors(result), _contents(path), paths[0].steps
 
 
 def _contents(path: Path) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _equal(fast: dict[str, Any], slow: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 @pytest.mark.parametrize("level", ["timing", "summary"])
-def test_the_recording_does_not_show_the_road(
+def test_the_recording_does_not_show_the_path(
     program: Callable[[], Any], level: Level, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     torch.manual_seed(0)
@@ -143,7 +143,7 @@ def test_a_run_without_options_takes_it(
     """The newest values are kept whole, and steps are left out now and then."""
     monkeypatch.setattr(StepSampling, "wants", lambda self, behind=False: self.steps % 4 != 3)
     monkeypatch.setattr(StepSampling, "left_out_for_certain", lambda self: 0)
-    monkeypatch.setattr(fast_road.FastRoad, "learns", lambda self: False)
+    monkeypatch.setattr(fast_path.NativeFastPath, "learns", lambda self: False)
     monkeypatch.setattr(newest_values, "SHARE_NS", 1 << 60)  # nothing depends on times
     for name in ("_STRETCH_NS", "_TELLING_NS"):
         monkeypatch.setattr(governor, name, 1 << 60)

@@ -1,4 +1,4 @@
-// Road: the fast road through a step. While each operator is the one that the script has at this
+// FastPath: the fast path through a step. While each operator is the one that the script has at this
 // place, on the same operands, two times and statistics are noted here and Python is not called.
 //
 // The script is a step that Python has seen. At anything else than what it says, Python is told how
@@ -35,7 +35,7 @@ struct Varied { uint32_t position; std::vector<Plain> plain; };
 
 enum class Mode : int { slow, recording, fast };
 
-class Road {
+class FastPath {
  public:
   std::atomic<Mode> mode{Mode::slow};
   std::atomic<bool> interrupted{false};
@@ -566,6 +566,6 @@ class Road {
   std::vector<const at::Tensor*> tensors_, results_;
 };
 
-inline Road& road() { static auto* only = new Road; return *only; }
+inline FastPath& fast_path() { static auto* only = new FastPath; return *only; }
 
 }  // namespace nodescope

@@ -1,4 +1,4 @@
-"""FastRoad: steps that follow the step before are noted by the observer, without Python.
+"""NativeFastPath: steps that follow the step before are noted by the observer, without Python.
 
 The first steps are seen operator by operator, and taken down. As soon as one of them ran known
 nodes only, the next may follow it: at each operator the observer compares what it sees with what
@@ -7,7 +7,7 @@ what Python knows is brought to that place, and it sees the rest of the step.
 
 ``NODESCOPE_TORCH_FAST=0`` switches it off.
 
-Invariant: a recording does not show which road its steps took.
+Invariant: a recording does not show which path its steps took.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nodescope.adapters.torch import places
 from nodescope.adapters.torch.device.runtime import Event
 from nodescope.adapters.torch.generators import GENERATOR_STATE
 from nodescope.adapters.torch.native_tap.copies import Memory, Pool
-from nodescope.adapters.torch.native_tap.device_road import DeviceRoad, Written
+from nodescope.adapters.torch.native_tap.device_path import DevicePath, Written
 from nodescope.adapters.torch.native_tap.journal import After, StepJournal
 from nodescope.adapters.torch.native_tap.returning import Told, bring_back
 from nodescope.adapters.torch.native_tap.scripts import Scripts
@@ -52,11 +52,11 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _guarded(otherwise: Any = None) -> Callable[[_Method], _Method]:
-    """Have a method give the road up where it raises: the program goes on, and is seen as ever."""
+    """Have a method give the fast path up where it raises: the program is seen as ever."""
 
     def guard(method: _Method) -> _Method:
         @functools.wraps(method)
-        def guarded(self: FastRoad, *given: Any) -> Any:
+        def guarded(self: NativeFastPath, *given: Any) -> Any:
             try:
                 return method(self, *given)
             except Exception as error:
@@ -68,8 +68,8 @@ def _guarded(otherwise: Any = None) -> Callable[[_Method], _Method]:
     return guard
 
 
-class FastRoad:
-    """The fast road of a run.
+class NativeFastPath:
+    """The fast path of a run.
 
     Args:
         library: The observer.
@@ -99,7 +99,7 @@ class FastRoad:
         self._lost: StepScript | None = None  # followed by most of the step
         self._pool = Pool()
         self._memory: Memory | Written | None = None
-        self._device = DeviceRoad(library)
+        self._device = DevicePath(library)
         self._known_before = 0
         self._marks: dict[tuple[Any, ...], int] = {}
         self._state: ThreadState | None = None

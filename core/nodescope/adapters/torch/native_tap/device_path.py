@@ -1,4 +1,4 @@
-"""DeviceRoad: the fast road for steps that run on a device.
+"""DevicePath: the fast path for steps that run on a device.
 
 The observer enqueues events, statistics and copies itself. What it enqueued since the last time is
 told here: the clock asks for the times, the recorder waits for statistics and copies.
@@ -92,7 +92,7 @@ class Arrived:
             self._runtime.wait(event)
 
 
-class DeviceRoad:
+class DevicePath:
     """What the observer enqueues on the device.
 
     Args:

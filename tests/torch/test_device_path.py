@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from nodescope.adapters.torch.native_tap import fast_road
+from nodescope.adapters.torch.native_tap import fast_path
 from nodescope.record.recording import Recording
 from tests.adapters.driving import recorded
 from tests.torch.fake_device import FakeDriver, fake_device
@@ -62,13 +62,13 @@ def test_steps_are_recorded_as_when_python_sees_them(
     driver: FakeDriver, tmp_path: Path, level: Any, lazy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     followed: list[int] = []
-    ends = fast_road.FastRoad.end
+    ends = fast_path.NativeFastPath.end
 
-    def end(road: fast_road.FastRoad) -> None:
-        followed.append(road.steps)
-        ends(road)
+    def end(one: fast_path.NativeFastPath) -> None:
+        followed.append(one.steps)
+        ends(one)
 
-    monkeypatch.setattr(fast_road.FastRoad, "end", end)
+    monkeypatch.setattr(fast_path.NativeFastPath, "end", end)
 
     def program() -> Any:
         driver.lazy = lazy
@@ -78,7 +78,7 @@ def test_steps_are_recorded_as_when_python_sees_them(
         return result
 
     fast = recorded(tmp_path / "fast.nscope", program, level=level)
-    monkeypatch.setenv(fast_road.VARIABLE, "0")
+    monkeypatch.setenv(fast_path.VARIABLE, "0")
     slow = recorded(tmp_path / "slow.nscope", program, level=level)
     assert all(torch.equal(a, b) for a, b in zip(fast, slow, strict=True))
     assert followed[0] >= STEPS - 4
