@@ -35,12 +35,12 @@ from nodescope.record.newest.queue_overflow import OverflowQueue
 from nodescope.record.queued import (
     BLOCK_BYTES,
     RECORD_BYTES,
+    NotedTimes,
     QueuedBlock,
     QueuedExecution,
     QueuedRecord,
     QueuedTimes,
     Told,
-    Unnumbered,
     first_of,
 )
 from nodescope.record.resolving import resolved_execution, resolved_whole
@@ -125,7 +125,7 @@ class QueueWriter:
         self._written_ns = 0  # time after the last batch, by this clock
         self._queued = 0
         self._seq = 0
-        self._times: list[Unnumbered] = []  # appended to without the lock, see `number_times`
+        self._times = NotedTimes()  # appended to without the lock, see `number_times`
         self._committed = 0
         self._dropped_blobs = 0
         self._lost_executions = 0
@@ -282,8 +282,7 @@ class QueueWriter:
                 self._queue_times()
 
     def _queue_times(self) -> None:
-        times = self._times[:]
-        del self._times[: len(times)]  # not what another thread has just noted
+        times = self._times.take()
         many, first = len(times), self._seq + 1
         self._seq += many
         self._last.update(zip(map(_THREAD, times), range(first, first + many), strict=True))

@@ -61,6 +61,24 @@ Unnumbered = tuple[int, int, int, int, int]
 """A `Timed` without its seq."""
 
 
+class NotedTimes(list[Unnumbered]):
+    """Executions noted by their times alone. Any thread may append, without a lock."""
+
+    _being_taken = False
+
+    def take(self) -> list[Unnumbered]:
+        """Take all of them, under a lock; none in a signal handler that interrupts this."""
+        if self._being_taken:
+            return []
+        self._being_taken = True
+        try:
+            times = self[:]
+            del self[: len(times)]  # not what another thread has noted in the meantime
+        finally:
+            self._being_taken = False
+        return times
+
+
 class QueuedTimes(NamedTuple):
     """Executions that are recorded by their times alone; their seqs follow each other."""
 

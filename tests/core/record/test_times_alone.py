@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 from nodescope.events import GraphExtended, Logged, RunStarted
 from nodescope.ir.graph import Node
+from nodescope.record.queued import NotedTimes, Unnumbered
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 
@@ -76,3 +78,19 @@ def test_threads_note_theirs_side_by_side(tmp_path: Path) -> None:
         own = [row for row in rows if row.step == step]
         assert [row.start_ns for row in own] == list(range(many))
         assert own[-1].seq == lasts[step]
+
+
+def test_a_signal_handler_takes_none_while_they_are_taken() -> None:
+    class Interrupted(NotedTimes):
+        taken_within: list[Unnumbered] | None = None
+
+        def __getitem__(self, key: Any) -> Any:
+            if self.taken_within is None:  # the handler runs a node, too
+                self.append((2, 1, 7, 5, 6))
+                self.taken_within = self.take()
+            return super().__getitem__(key)
+
+    noted = Interrupted([(1, 1, 7, 3, 4)])
+    assert noted.take() == [(1, 1, 7, 3, 4), (2, 1, 7, 5, 6)]
+    assert noted.taken_within == []
+    assert noted == []
