@@ -273,7 +273,7 @@ def test_an_error_names_the_node_and_its_line() -> None:
         with ns.name_scope("solver"):
             y = np.linalg.inv(x)
     session = ns.Session(g)
-    for matrix in (np.zeros((2, 2)), np.eye(2), np.zeros((2, 2))):  # also on the fast road
+    for matrix in (np.zeros((2, 2)), np.eye(2), np.zeros((2, 2))):  # also on the fast path
         if matrix.any():
             session.run(y, {x: matrix})
             continue
