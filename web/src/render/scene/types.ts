@@ -6,6 +6,7 @@
  * as new data from the store.
  */
 
+import type { Amounts as NodeAmounts } from "@/base/amounts";
 import type { Family } from "@/base/families";
 import type { Repeats, Stack } from "@/base/repeats";
 import type { Token } from "@/render/draw/design_tokens";
@@ -80,18 +81,7 @@ export type BreakpointMark = "enabled" | "disabled" | "unverified";
 export type ColourBy = "family" | "time" | "memory" | "finite" | "tint" | "amount";
 
 /** Numbers for `ColourBy` "amount", whose meaning the canvas does not know. */
-export interface Amounts {
-  /** By node id; nodes without one are drawn as off. */
-  readonly values: ReadonlyMap<number, number>;
-  /** For means, by node id; 1 if left out. */
-  readonly weights?: ReadonlyMap<number, number> | undefined;
-  /** What a folded scope has of the numbers in it. */
-  readonly join: "mean" | "norm" | "largest" | "sum";
-  /** The ends of the scale: linear from `least`, or, without it, three decades below `most`. */
-  readonly least: number | undefined;
-  readonly most: number;
-  /** Colours of their own. */
-  colour?: ((value: number) => string | undefined) | undefined;
+export interface Amounts extends NodeAmounts {
   /** What they are, for the scale of an exported picture. */
   readonly scale?: AmountScale | undefined;
 }

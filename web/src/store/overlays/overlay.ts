@@ -4,20 +4,14 @@
  * Invariant: pure; an overlay is a file that makes one, and a row in `kinds.ts`.
  */
 
+import type { Amounts as NodeAmounts } from "@/base/amounts";
 import type { NodeColumns } from "@/store/run/columns";
 import type { RunModel } from "@/store/run/run_model";
 import { idsOf, numbersOf } from "@/wire/decode";
 import type { Statistics } from "@/wire/types.gen";
 
 /** As the canvas takes them. */
-export interface Numbers {
-  readonly values: ReadonlyMap<number, number>;
-  readonly weights?: ReadonlyMap<number, number> | undefined;
-  readonly join: "mean" | "norm" | "largest" | "sum";
-  readonly least: number | undefined;
-  readonly most: number;
-  colour?: ((value: number) => string | undefined) | undefined;
-}
+export type Numbers = NodeAmounts;
 
 export interface NumberOverlay {
   readonly title: string;
