@@ -98,11 +98,17 @@ def as_held(array: AnyArray) -> HeldArray:
     return array if isinstance(array, np.ndarray | LazyArray) else LazyArray(array)
 
 
+def are_ours(arrays: tuple[Any, ...]) -> bool:
+    """Whether arrays are NumPy's own, so that a condition reads them as they are."""
+    for array in arrays:  # noqa: SIM110 - a generator is far slower
+        if array.__class__ is not np.ndarray:
+            return False
+    return True
+
+
 def scene_of(value: Any, inputs: tuple[Any, ...] = (), *args: Any, **kwargs: Any) -> Scene:
     """The scene of arrays of any library; the arguments are those of `Scene`."""
-    ours = (value is None or value.__class__ is np.ndarray) and all(
-        array.__class__ is np.ndarray for array in inputs
-    )
+    ours = (value is None or value.__class__ is np.ndarray) and are_ours(inputs)
     return (Scene if ours else LazyScene)(value, inputs, *args, **kwargs)
 
 

@@ -6,10 +6,12 @@ never an exception.
 
 from __future__ import annotations
 
+import numpy as np
+
 from nodescope.arrays.lazy import held
 from nodescope.debug.breakpoints.breakpoint_set import Query
 from nodescope.debug.breakpoints.matching import condition_of, message_of
-from nodescope.debug.expressions.builtins import LazyScene, Scene, scene_of
+from nodescope.debug.expressions.builtins import Scene, are_ours, scene_of
 from nodescope.debug.session.state import ConditionResult, NodeReached, SessionState
 from nodescope.errors import ConditionError
 from nodescope.events import GradientReached, NodeFailed, NodeFinished, NodeStarted
@@ -46,9 +48,10 @@ def passes(
         if scene is None:
             outputs = event.outputs
             value = outputs[0] if outputs else None
-            scene = scene_of(value, event.inputs, step, event.node.name)
-            if type(scene) is LazyScene:
+            inputs = event.inputs
+            if type(value) is not np.ndarray or (inputs and not are_ours(inputs)):
                 return False  # evaluated once, by `judge`
+            scene = Scene(value, inputs, step, event.node.name)
         try:
             if condition(scene):
                 return False
