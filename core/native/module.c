@@ -1,4 +1,4 @@
-/* nodescope.native._core: what recording does for each array, without Python.
+/* nodescope.native._core: what recording does for each array and each call, without Python.
 
    Built against the limited API, so that one file serves all versions of Python from 3.11. */
 #define PY_SSIZE_T_CLEAN
@@ -6,10 +6,12 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "calls.h"
 #include "summary.h"
+#include "times.h"
 
 /* Of what Python calls; nodescope.native refuses a file that was built from other sources. */
-#define REVISION 1
+#define REVISION 2
 
 /* Below this number of elements, giving up the interpreter's lock costs more than it gains. */
 #define GIVES_UP_THE_LOCK 16384
@@ -135,7 +137,7 @@ static PyMethodDef methods[] = {
 static struct PyModuleDef definition = {
     .m_base = PyModuleDef_HEAD_INIT,
     .m_name = "nodescope.native._core",
-    .m_doc = "What recording does for each array.",
+    .m_doc = "What recording does for each array and each call.",
     .m_size = -1,
     .m_methods = methods,
 };
@@ -143,5 +145,6 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module && PyModule_AddIntConstant(module, "REVISION", REVISION) < 0) Py_CLEAR(module);
+    if (module && (add_times(module) < 0 || add_calls(module) < 0)) Py_CLEAR(module);
     return module;
 }

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from nodescope.emit.emitter import Attachment, Emitter
 from nodescope.errors import UsageError
 from nodescope.ir.capabilities import Framework
 from nodescope.origins import add_internal_package
+from nodescope.plugins import plugins
 from nodescope.telling import last_line, printable, say
 
 GROUP: Final = "nodescope.adapter"
@@ -36,7 +36,7 @@ _OWN: Final = ("nodescope.adapters.numpy_engine", "nodescope.adapters.torch")
 def known_adapters(complain: Callable[[str], None] = lambda text: None) -> tuple[Adapter, ...]:
     """All installed adapters; ``complain`` takes a line for each that cannot be loaded."""
     adapters: list[Adapter] = [import_module(name).ADAPTER for name in _OWN]
-    for entry in entry_points(group=GROUP):
+    for entry in plugins(GROUP):
         try:
             adapter = entry.load()
             adapters.append(adapter() if isinstance(adapter, type) else adapter)

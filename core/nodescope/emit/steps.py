@@ -69,6 +69,8 @@ class Steps:
         losses: The losses of this step.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "steady", "step")  # the native core reads these two
+
     def __init__(self, bus: Bus, identity: Identity) -> None:
         self.bus = bus
         self.identity = identity

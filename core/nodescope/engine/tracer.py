@@ -23,7 +23,8 @@ from nodescope.emit.frames import user_source
 from nodescope.emit.losses import Instruction
 from nodescope.emit.phases import backward_phase, optimizer_phase
 from nodescope.engine import dispatch_mode
-from nodescope.engine.run import cause, explained, several
+from nodescope.engine.native_calls import native_calls, native_operator
+from nodescope.engine.run import Run, cause, explained, several
 from nodescope.engine.specs import dtype_name, is_loose, scalars, specs_of
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, Written, next_seq, settled
@@ -98,6 +99,8 @@ class Tracer:
         self._used: list[tuple[weakref.ref[Tensor], Entry]] = []
         # Without steps: parameters and their nodes, for later reads.
         self._read_before: dict[int, tuple[weakref.ref[Tensor], Entry]] = {}
+        self._calls = native_calls(self)
+        self.run: Run = self.run_checked if self._calls is None else self._calls.run
 
     @property
     def step(self) -> int:
@@ -164,8 +167,12 @@ class Tracer:
 
     # Ops
 
-    def run(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
-        """Run an op and emit its execution. Raises its impl's errors."""
+    def run_checked(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
+        """Run an op and emit its execution. Raises its impl's errors.
+
+        The native core does so by itself where a node, its inputs, its attributes and its outputs
+        are those of an earlier step, and leaves everything else to this.
+        """
         state = current()
         if state.builder is not None:
             return state.builder.run(op, inputs, attrs)  # type: ignore[no-any-return]
@@ -173,7 +180,7 @@ class Tracer:
         token = emitter.epoch if emitter.marked else emitter.look(state)
         key, live, args, tracked = self._inputs(inputs)
         if key is None:
-            return self.run(op, tuple(map(settled, inputs)), attrs)
+            return self.run_checked(op, tuple(map(settled, inputs)), attrs)
         cursor = state.cursor
         if cursor is None or (cursor.step is not token and not cursor.label):
             cursor = emitter.cursor(state, token)
@@ -305,6 +312,8 @@ class Tracer:
 
     def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
         """The operator method of a binary op while this tracer observes."""
+        if self._calls is not None:
+            return native_operator(self._calls, op)
         return observed_operator(self, op)
 
     def failed(
@@ -377,7 +386,7 @@ class Tracer:
                 vid = value._vid
             except AttributeError:
                 vid = 0
-            ids.append(vid if vid > base else self._leaf(value, port))
+            ids.append(vid if vid > base else self.read_leaf(value, port))
             arrays.append(value.data)
             args.append(value.data)
             tracked = tracked or value.edge is not None
@@ -460,9 +469,10 @@ class Tracer:
         """Emit a tensor that no observed op made, and return its value id."""
         if not self.emitter.marked:
             self.emitter.look(current())
-        return self._leaf(tensor, 0)
+        return self.read_leaf(tensor, 0)
 
-    def _leaf(self, tensor: Tensor, port: int) -> Any:
+    def read_leaf(self, tensor: Tensor, port: int) -> Any:
+        """Like `leaf`, for the operand at a port."""
         emitter = self.emitter
         kind = getattr(tensor, "_kind", "tensor")
         scope, _, label = tensor.name.rpartition("/")

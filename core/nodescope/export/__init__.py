@@ -12,7 +12,6 @@ import importlib
 import os
 import tempfile
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -20,6 +19,7 @@ from nodescope.errors import ExportError
 from nodescope.export.folding import Expand
 from nodescope.export.words import visible
 from nodescope.ir.graph import Graph
+from nodescope.plugins import plugins
 from nodescope.record.graphs import end_of, graph_of
 from nodescope.record.recording import Recording
 from nodescope.registry import Registry, did_you_mean
@@ -142,7 +142,7 @@ def _choose(out: Path, name: str | None) -> Exporter:
 def _load() -> None:
     for name in FORMATS:
         importlib.import_module(f"nodescope.export.{name}")
-    for entry in entry_points(group="nodescope.exporter"):
+    for entry in plugins("nodescope.exporter"):
         try:
             entry.load()
         except Exception as error:

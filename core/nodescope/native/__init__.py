@@ -1,4 +1,4 @@
-"""The native core: per-array work of recording in C; without it, Python does the same.
+"""The native core: per-array and per-call work of recording in C; without it, Python does the same.
 
 The sources are in ``core/native``. Installing nodescope compiles them if there is a compiler.
 ``NODESCOPE_NATIVE=0`` switches the core off.
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 1
+REVISION: Final = 2
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -58,6 +58,19 @@ identities: Callable[[tuple[Any, ...], tuple[Any, ...]], bytes] = getattr(
 )
 """The identities of the items of two tuples, as `id` gives them, uint64 each; a part of the path of
 each execution."""
+
+
+Calls: Final[Callable[[tuple[Any, ...], tuple[Any, ...], int], Any] | None] = getattr(
+    _core, "Calls", None
+)
+"""The common case of observed calls; see `nodescope.engine.tracer`. None without a core."""
+
+
+NotedTimes: Final[Callable[[int, Callable[[], None], Callable[[], None]], Any] | None] = getattr(
+    _core, "NotedTimes", None
+)
+"""Executions noted by their times alone; see `nodescope.record.noted_times`. None without a
+core."""
 
 
 def in_use() -> bool:

@@ -9,13 +9,13 @@ Invariant: ops are found here and nowhere else; an op, once registered, never ch
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
 from nodescope.ops.lowprecision import admitting
 from nodescope.ops.op import Op, Sample
+from nodescope.plugins import plugins
 from nodescope.registry import Once, Registry
 
 __all__ = ["RAW", "Op", "Sample", "all_ops", "get", "register"]
@@ -50,7 +50,7 @@ def _load() -> None:
     for module in pkgutil.iter_modules(__path__):
         if module.name not in _SHARED:
             importlib.import_module(f"{__name__}.{module.name}")
-    for entry in importlib.metadata.entry_points(group="nodescope.op"):
+    for entry in plugins("nodescope.op"):
         op = entry.load()
         if isinstance(op, Op) and op.name not in _registry:
             register(op)

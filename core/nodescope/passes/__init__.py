@@ -9,12 +9,12 @@ Invariant: all passes are found here; they know graphs and ops, never the engine
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from nodescope.passes.draft import Draft
+from nodescope.plugins import plugins
 from nodescope.registry import Once, Registry
 
 __all__ = ["Draft", "GraphPass", "Rule", "all_passes", "get", "graph_pass"]
@@ -98,5 +98,5 @@ def all_passes() -> tuple[GraphPass, ...]:
 def _load() -> None:
     for module in pkgutil.walk_packages(__path__, f"{__name__}."):
         importlib.import_module(module.name)
-    for entry in importlib.metadata.entry_points(group="nodescope.pass"):
+    for entry in plugins("nodescope.pass"):
         entry.load()

@@ -39,6 +39,7 @@ from nodescope.record.batch_summary import Item, summary_rows
 from nodescope.record.files.disk_space import Omit
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.nonfinite_retention import FirstNonfinite, NonfiniteKind
+from nodescope.record.noted_times import unpacked
 from nodescope.record.operand_writers import OperandWriters
 from nodescope.record.pending_arrays import PendingArrays
 from nodescope.record.queued import QueuedBlock, QueuedExecution, QueuedTimes, Skipped, Told
@@ -144,7 +145,7 @@ class Batch:
         """Collect executions without outputs."""
         times, add = self._times, self._rows["execution"].append
         last = self._time_ns
-        for seq, (node, step, thread, start_ns, end_ns) in enumerate(item.times, item.seq):
+        for seq, (node, step, thread, start_ns, end_ns) in unpacked(item.times, item.seq):
             count = times[node] = times.get(node, 0) + 1
             add((seq, node, step, thread, start_ns, end_ns - start_ns, 0, count))
             if end_ns > last:

@@ -15,7 +15,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -32,10 +31,10 @@ from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.nonfinite_retention import Span
 from nodescope.record.newest.queue_overflow import OverflowQueue
+from nodescope.record.noted_times import count, last_of_threads, nodes, noted_times
 from nodescope.record.queued import (
     BLOCK_BYTES,
     RECORD_BYTES,
-    NotedTimes,
     QueuedBlock,
     QueuedExecution,
     QueuedRecord,
@@ -67,7 +66,6 @@ _GIVES_WAY_S: Final = 1e-4
 # How long the program waits for room until it looks again whether the writer gets on.
 _WAIT_S: Final = 0.1
 _BATCH_ITEMS: Final = 32_768
-_THREAD: Final = itemgetter(2)  # of an `Unnumbered`
 _BATCH_BYTES: Final = 8 * MIB
 # Elements beyond this size are written after the batch when somebody waits for the batch.
 _SOON_BYTES: Final = MIB // 4
@@ -125,7 +123,7 @@ class QueueWriter:
         self._written_ns = 0  # time after the last batch, by this clock
         self._queued = 0
         self._seq = 0
-        self._times = NotedTimes()  # appended to without the lock, see `number_times`
+        self._times = noted_times(self._times_full, self._wake)
         self._committed = 0
         self._dropped_blobs = 0
         self._lost_executions = 0
@@ -281,15 +279,20 @@ class QueueWriter:
             with self.lock:
                 self._queue_times()
 
+    def _times_full(self) -> None:
+        self.number_times()
+        if self._queued > self._nearly_full:
+            self._give_way()
+
     def _queue_times(self) -> None:
         times = self._times.take()
-        many, first = len(times), self._seq + 1
+        many, first = count(times), self._seq + 1
         self._seq += many
-        self._last.update(zip(map(_THREAD, times), range(first, first + many), strict=True))
+        self._last.update(last_of_threads(times, first))
         weight = many * RECORD_BYTES
         if self._off or self._queued + weight > self._queue_bytes:
             self._lost_executions += many
-            self._missed.extend([noted[0] for noted in times])
+            self._missed.extend(nodes(times))
         elif many:
             self._queued += weight
             self._queue.append(QueuedTimes(first, weight, times))
@@ -299,7 +302,7 @@ class QueueWriter:
         self._budget_bytes = self._writer.budget_bytes = budget_bytes
 
     def _wake(self) -> None:
-        self._awake = True
+        self._awake, self._times.asleep = True, False
         self._wanted.set()
 
     @property
@@ -317,7 +320,7 @@ class QueueWriter:
                     self._gather()
                 self._hurry.clear()
                 self._wanted.clear()
-                self._awake = False
+                self._awake, self._times.asleep = False, True
                 closing = self._closing
                 # Read once: executions left out by a governor are numbered all the time.
                 target, due = self.last_seq, len(self._queue)

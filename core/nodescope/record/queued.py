@@ -23,6 +23,7 @@ from nodescope.events import (
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.record.newest.held_values import Whole
+from nodescope.record.noted_times import AT_ONCE, Rows, count
 from nodescope.record.rows import Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary
 
@@ -57,39 +58,17 @@ class QueuedExecution(NamedTuple):
     arrays: bytes = b""  # those of `nodescope.native.identities`
 
 
-Unnumbered = tuple[int, int, int, int, int]
-"""A `Timed` without its seq."""
-
-
-class NotedTimes(list[Unnumbered]):
-    """Executions noted by their times alone. Any thread may append, without a lock."""
-
-    _being_taken = False
-
-    def take(self) -> list[Unnumbered]:
-        """Take all of them, under a lock; none in a signal handler that interrupts this."""
-        if self._being_taken:
-            return []
-        self._being_taken = True
-        try:
-            times = self[:]
-            del self[: len(times)]  # not what another thread has noted in the meantime
-        finally:
-            self._being_taken = False
-        return times
-
-
 class QueuedTimes(NamedTuple):
     """Executions that are recorded by their times alone; their seqs follow each other."""
 
     seq: int  # of the first
     weight: int
-    times: list[Unnumbered]
+    times: Rows
 
     @property
     def many(self) -> int:
         """The number of executions."""
-        return len(self.times)
+        return count(self.times)
 
 
 class QueuedBlock(NamedTuple):
@@ -130,9 +109,6 @@ class Skipped(NamedTuple):
     node: int
     times: int
 
-
-AT_ONCE: Final = 256
-"""The most records that are taken, or numbered, together."""
 
 _AT_ONCE_BYTES: Final = 1 << 19
 

@@ -53,7 +53,6 @@ from nodescope.record.newest.nonfinite_retention import Span
 from nodescope.record.policy import Policy
 from nodescope.record.queue_writer import MIB, RESERVED, QueueWriter, budget_of
 from nodescope.record.queued import (
-    AT_ONCE,
     RECORD_BYTES,
     QueuedExecution,
     QueuedRecord,
@@ -138,7 +137,7 @@ class Recorder(QueueWriter):
         self._chosen_level = chosen_level
         self._kept: dict[int, int] = {}  # by value, the latest execution kept on request
         only_times = level == "timing" and self.levels.uniform and not (newest or policy)
-        self._record_times = self._times_recorder() if only_times else None
+        self._record_times: TimesSink | None = self._times if only_times else None
         self._due_unseen_ns = 0
         self.operations = self.leaves = 0
         self._told: Keeping | None = self.keeping()
@@ -460,21 +459,6 @@ class Recorder(QueueWriter):
         )  # fmt: skip
         if remembered and self.newest is not None:
             self.newest.remember(event, self.thread_seq(), copies, late=False)
-
-    def _times_recorder(self) -> TimesSink:
-        """What notes an execution by its times alone; a closure, as each nanosecond counts."""
-        noted, note, nearly_full = self._times, self._times.append, self._nearly_full
-
-        def record(node: int, step: int, thread: int, start_ns: int, end_ns: int) -> None:
-            if self._queued > nearly_full:
-                self._give_way()
-            note((node, step, thread, start_ns, end_ns))
-            if len(noted) >= AT_ONCE:
-                self.number_times()
-            elif not self._awake:
-                self._wake()
-
-        return record
 
     def _record_elsewhere(
         self, event: NodeFinished, row: tuple[int, int, int, int, int], level: Level

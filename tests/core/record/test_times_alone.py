@@ -6,9 +6,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from nodescope import native
 from nodescope.events import GraphExtended, Logged, RunStarted
 from nodescope.ir.graph import Node
-from nodescope.record.queued import NotedTimes, Unnumbered
+from nodescope.record import noted_times
+from nodescope.record.noted_times import AT_ONCE, ListedTimes
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 
@@ -81,8 +85,8 @@ def test_threads_note_theirs_side_by_side(tmp_path: Path) -> None:
 
 
 def test_a_signal_handler_takes_none_while_they_are_taken() -> None:
-    class Interrupted(NotedTimes):
-        taken_within: list[Unnumbered] | None = None
+    class Interrupted(ListedTimes):
+        taken_within: Any = None
 
         def __getitem__(self, key: Any) -> Any:
             if self.taken_within is None:  # the handler runs a node, too
@@ -90,7 +94,67 @@ def test_a_signal_handler_takes_none_while_they_are_taken() -> None:
                 self.taken_within = self.take()
             return super().__getitem__(key)
 
-    noted = Interrupted([(1, 1, 7, 3, 4)])
+    noted = Interrupted(lambda: None, lambda: None)
+    noted(1, 1, 7, 3, 4)
     assert noted.take() == [(1, 1, 7, 3, 4), (2, 1, 7, 5, 6)]
     assert noted.taken_within == []
     assert noted == []
+
+
+def test_the_native_core_notes_what_python_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert native.NotedTimes is not None
+
+    def noted_by(core: bool) -> list[object]:
+        seen: list[object] = []
+
+        def full() -> None:
+            rows = noted.take()
+            assert len(noted) == 0
+            assert noted_times.count(rows) == AT_ONCE
+            seen.append([(place, list(row)) for place, row in noted_times.unpacked(rows, 7)])
+            seen.append(noted_times.last_of_threads(rows, 7))
+            seen.append(noted_times.nodes(rows))
+
+        with monkeypatch.context() as patch:
+            if not core:
+                patch.setattr(native, "NotedTimes", None)
+            noted = noted_times.noted_times(full, lambda: seen.append("woken"))
+        assert isinstance(noted, ListedTimes) != core
+        for number in range(2 * AT_ONCE + 3):
+            if number == 300:
+                noted.asleep = True
+            noted(number % 5, -number, 1 << 62 | number % 3, number, 1 << 40 | number)
+        seen.append([list(row) for _, row in noted_times.unpacked(noted.take())])
+        assert not noted.asleep
+        return seen
+
+    assert noted_by(core=True) == noted_by(core=False)
+    noted = native.NotedTimes(2, lambda: None, lambda: None)
+    with pytest.raises(TypeError, match="float"):
+        noted(1, 1, 7, 3, 4.5)
+    with pytest.raises(OverflowError):
+        noted(1, 1, 7, 3, 1 << 64)
+    assert len(noted) == 0
+    for number in range(100):  # nobody takes them
+        noted(number, 1, 7, 3, 4)
+    assert noted_times.nodes(noted.take()) == list(range(100))
+
+
+@pytest.mark.parametrize("core", [True, False])
+def test_what_is_lost_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, core: bool
+) -> None:
+    if not core:
+        monkeypatch.setattr(native, "NotedTimes", None)
+    recorder = recorder_at(tmp_path / "r.nscope")
+    note, here = recorder.times_sink(), threading.get_ident()
+    assert note is not None
+    before = recorder.last_seq
+    recorder._off = True  # as after a fault of the writer
+    for start in range(AT_ONCE):
+        note(1, 1, here, start, start)
+    assert recorder.last_seq == before + AT_ONCE
+    recorder._off = False
+    assert recorder.close()
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        assert recording.dropped().executions == AT_ONCE

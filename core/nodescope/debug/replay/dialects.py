@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Any, Final
 
 import msgspec
@@ -29,6 +28,7 @@ from nodescope.ops.calls import Scalar
 from nodescope.ops.dependence import kind_named
 from nodescope.ops.perturbation import perturbed
 from nodescope.ops.reading import ElementDependence
+from nodescope.plugins import plugins
 from nodescope.telling import last_line
 
 GROUP: Final = "nodescope.rerun"
@@ -57,7 +57,9 @@ def _loaded(dialect: str) -> Rerun | str:
     if dialect in _OWN:
         own: Rerun = importlib.import_module(_OWN[dialect]).RERUN
         return own
-    for entry in entry_points(group=GROUP, name=dialect):
+    for entry in plugins(GROUP):
+        if entry.name != dialect:
+            continue
         try:
             rerun = entry.load()
             return rerun() if isinstance(rerun, type) else rerun  # type: ignore[no-any-return]

@@ -10,12 +10,12 @@ watch and nothing else.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import pkgutil
 from typing import Final
 
 from nodescope.debug.watch.rule import Rule, WatchError
 from nodescope.errors import RegistryError
+from nodescope.plugins import plugins
 from nodescope.registry import Once, Registry, did_you_mean
 
 __all__ = ["Rule", "WatchError", "all_rules", "get", "register"]
@@ -62,7 +62,7 @@ def _load() -> None:
     rules = importlib.import_module(f"{__name__}.rules")
     for module in pkgutil.iter_modules(rules.__path__, f"{rules.__name__}."):
         importlib.import_module(module.name)
-    for entry in importlib.metadata.entry_points(group="nodescope.watch"):
+    for entry in plugins("nodescope.watch"):
         plugin = entry.load()
         if isinstance(plugin, Rule) and plugin.name not in _registry:
             register(plugin)

@@ -6,7 +6,6 @@ Invariant: an unavailable back end gives the reason; a different one never runs 
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 from nodescope.ir.provenance import MemoryReport
 from nodescope.ops.op import Array
 from nodescope.passes.pipeline import Lowered
+from nodescope.plugins import plugins
 from nodescope.registry import Once, Registry
 
 Kernel = Callable[..., tuple[Array, ...]]
@@ -106,5 +106,5 @@ def all_backends() -> tuple[Backend, ...]:
 def _load() -> None:
     for name in _OURS:
         importlib.import_module(f"nodescope.engine.codegen.{name}")
-    for entry in importlib.metadata.entry_points(group="nodescope.backend"):
+    for entry in plugins("nodescope.backend"):
         entry.load()

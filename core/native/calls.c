@@ -1,0 +1,721 @@
+/* Observed calls: the common case of `nodescope.engine.tracer.Tracer.run`.
+
+   A call of an operation whose node is known, with the inputs, the attributes and the outputs that
+   it had before, in a step without a change of shapes, while nothing may stop before a node. All
+   other calls are left to the tracer, before anything has happened.
+
+   Attributes of classes with `__slots__` are read at their offsets, as the interpreter's own
+   specialised instructions do; `offset_of` finds them. */
+#include "calls.h"
+#include "times.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#define MOST_INPUTS 8
+
+#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+
+/* The slots that are read, in the order in which `Calls` takes their offsets. */
+enum {
+    TENSOR_VID, TENSOR_DATA, TENSOR_EDGE,
+    STATE_BUILDER, STATE_CURSOR, STATE_RECORDING, STATE_THREAD, STATE_RAN,
+    CURSOR_STEP, CURSOR_SLOTS, CURSOR_LOOP, CURSOR_LABEL,
+    ENTRY_INPUTS, ENTRY_OUTPUTS, ENTRY_NODE, ENTRY_LOOSE, ENTRY_GIVEN,
+    BUS_DEMAND, BUS_ORIGIN, BUS_PROBES, BUS_EDITS, BUS_CATCH_UP,
+    EMITTER_STEADY, EMITTER_STEP,
+    SLOTS
+};
+
+static const char *const SLOT_NAMES[SLOTS] = {
+    "_vid", "data", "edge",
+    "builder", "cursor", "recording", "thread", "ran",
+    "step", "slots", "loop", "label",
+    "inputs", "outputs", "node", "loose", "given",
+    "demand", "origin_ns", "probes", "edits", "catch_up",
+    "steady", "step",
+};
+
+/* The object of the second argument of `Calls` to which each slot belongs. */
+static const int SLOT_OWNERS[SLOTS] = {
+    0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5};
+
+/* The tracer's methods, and the objects that are used at every call. */
+enum {
+    TENSOR, WRITTEN, ARRAY, LOCAL, TRACER, EMITTER, BUS, SEQUENCE, NO_ATTRS, AS_ARRAY,
+    FINISHED, /* given */
+    OPERATIONS, STATE_TYPE, CURSOR_TYPE, ENTRY_TYPE, DEMAND, IN_STEP, TIMES, STATE, DTYPE, /* kept */
+    OBJECTS
+};
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t offset[SLOTS];
+    PyObject *object[OBJECTS];
+    long long base;      /* value ids up to this one belong to earlier runs */
+    uint64_t thread;     /* the thread to which STATE belongs */
+    int starts;          /* of DEMAND */
+    int smooth;          /* whether DTYPE has gradients */
+    PyObject *zero;
+} Calls;
+
+typedef struct {
+    PyObject_HEAD
+    Calls *calls;
+    PyObject *op, *name, *impl;
+    int single;          /* whether it has one output */
+    int differentiable;
+} Operation;
+
+static PyTypeObject *operation_type;
+
+static struct {
+    PyObject *dtype, *id, *impl, *kind, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
+        *cursor, *slot, *marked, *checked, *refused, *take_edits, *emit, *failed;
+} names;
+
+static long long now_ns(void) {
+#ifdef __APPLE__
+    return (long long)clock_gettime_nsec_np(CLOCK_UPTIME_RAW);
+#else
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+#endif
+}
+
+static void keep(PyObject **place, PyObject *object) {
+    PyObject *before = *place;
+    Py_XINCREF(object);
+    *place = object;
+    Py_XDECREF(before);
+}
+
+/* -------------------------------------------------------------------------- set-up */
+
+/* The offset of a slot in instances of the class of an instance of which no slot is set;
+   -1 with an exception set. */
+static Py_ssize_t offset_of(PyObject *instance, const char *name) {
+    Py_ssize_t offset = -1;
+    PyObject *size_of = PyObject_GetAttrString((PyObject *)Py_TYPE(instance), "__basicsize__");
+    PyObject *mark = PyUnicode_FromString("nodescope.native: a slot");
+    if (size_of && mark && PyObject_SetAttrString(instance, name, mark) == 0) {
+        Py_ssize_t size = PyLong_AsSsize_t(size_of), places = 0;
+        for (Py_ssize_t at = sizeof(PyObject); at + (Py_ssize_t)sizeof(void *) <= size;
+             at += sizeof(void *)) {
+            if (SLOT(instance, at) == mark) {
+                offset = at;
+                places++;
+            }
+        }
+        if (places != 1) offset = -1;
+        if (PyObject_SetAttrString(instance, name, Py_None) < 0) offset = -1;
+        if (offset >= 0 && SLOT(instance, offset) != Py_None) offset = -1;
+    }
+    Py_XDECREF(size_of);
+    Py_XDECREF(mark);
+    if (offset < 0 && !PyErr_Occurred())
+        PyErr_Format(PyExc_TypeError, "%s is not a slot of this class", name);
+    return offset;
+}
+
+static PyObject *calls_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    PyObject *objects, *instances;
+    long long base;
+    if (!PyArg_ParseTuple(arguments, "O!O!L", &PyTuple_Type, &objects, &PyTuple_Type, &instances,
+                          &base))
+        return NULL;
+    if (PyTuple_Size(objects) != OPERATIONS || PyTuple_Size(instances) != 6) {
+        PyErr_SetString(PyExc_TypeError, "Calls takes another number of objects");
+        return NULL;
+    }
+    Calls *self = (Calls *)PyType_GenericAlloc(type, 0);
+    if (!self) return NULL;
+    for (int i = 0; i < OPERATIONS; i++) keep(&self->object[i], PyTuple_GetItem(objects, i));
+    self->object[OPERATIONS] = PyDict_New();
+    self->zero = PyLong_FromLong(0);
+    self->base = base;
+    for (int i = 1; i < 4; i++)
+        keep(&self->object[STATE_TYPE + i - 1], (PyObject *)Py_TYPE(PyTuple_GetItem(instances, i)));
+    for (int i = 0; i < SLOTS; i++) {
+        PyObject *instance = PyTuple_GetItem(instances, SLOT_OWNERS[i]);
+        self->offset[i] = instance ? offset_of(instance, SLOT_NAMES[i]) : -1;
+        if (self->offset[i] < 0) {
+            Py_DECREF(self);
+            return NULL;
+        }
+    }
+    return (PyObject *)self;
+}
+
+static int calls_traverse(PyObject *object, visitproc visit, void *arg) {
+    Calls *self = (Calls *)object;
+    Py_VISIT(Py_TYPE(object));
+    for (int i = 0; i < OBJECTS; i++) Py_VISIT(self->object[i]);
+    return 0;
+}
+
+static int calls_clear(PyObject *object) {
+    Calls *self = (Calls *)object;
+    for (int i = 0; i < OBJECTS; i++) Py_CLEAR(self->object[i]);
+    return 0;
+}
+
+static void calls_dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    calls_clear(object);
+    Py_CLEAR(((Calls *)object)->zero);
+    PyObject_GC_Del(object);
+    Py_DECREF(type);
+}
+
+static int operation_traverse(PyObject *object, visitproc visit, void *arg) {
+    Operation *self = (Operation *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->calls);
+    Py_VISIT(self->op);
+    Py_VISIT(self->impl);
+    return 0;
+}
+
+static int operation_clear(PyObject *object) {
+    Operation *self = (Operation *)object;
+    Py_CLEAR(self->calls);
+    Py_CLEAR(self->op);
+    Py_CLEAR(self->name);
+    Py_CLEAR(self->impl);
+    return 0;
+}
+
+static void operation_dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    operation_clear(object);
+    PyObject_GC_Del(object);
+    Py_DECREF(type);
+}
+
+/* The operation of an op, borrowed from the table of operations; NULL with an exception set. */
+static Operation *operation_of(Calls *calls, PyObject *op) {
+    PyObject *known = PyDict_GetItemWithError(calls->object[OPERATIONS], op);
+    if (known || PyErr_Occurred()) return (Operation *)known;
+    Operation *operation = (Operation *)PyType_GenericAlloc(operation_type, 0);
+    PyObject *outputs = PyObject_GetAttr(op, names.outputs), *vjp = PyObject_GetAttr(op, names.vjp);
+    if (operation && outputs && vjp) {
+        keep((PyObject **)&operation->calls, (PyObject *)calls);
+        keep(&operation->op, op);
+        operation->name = PyObject_GetAttr(op, names.name);
+        operation->impl = PyObject_GetAttr(op, names.impl);
+        operation->single = PyLong_AsLong(outputs) == 1;
+        operation->differentiable = vjp != Py_None;
+        if (operation->name && operation->impl && !PyErr_Occurred() &&
+            PyDict_SetItem(calls->object[OPERATIONS], op, (PyObject *)operation) == 0)
+            known = (PyObject *)operation; /* the table owns it */
+    }
+    Py_XDECREF((PyObject *)operation);
+    Py_XDECREF(outputs);
+    Py_XDECREF(vjp);
+    return (Operation *)known;
+}
+
+/* -------------------------------------------------------------------------- one call */
+
+/* The state of this thread, borrowed; NULL without an exception if it has none yet. */
+static PyObject *state_of_thread(Calls *calls) {
+    uint64_t thread = PyThreadState_GetID(PyThreadState_Get());
+    if (calls->object[STATE] && calls->thread == thread) return calls->object[STATE];
+    PyObject *state = PyObject_GetAttr(calls->object[LOCAL], names.state);
+    if (!state) {
+        PyErr_Clear();
+        return NULL;
+    }
+    if ((PyObject *)Py_TYPE(state) != calls->object[STATE_TYPE]) {
+        Py_DECREF(state);
+        return NULL;
+    }
+    keep(&calls->object[STATE], state);
+    calls->thread = thread;
+    Py_DECREF(state);
+    return state;
+}
+
+/* The cursor for the place where a thread is, in this step, borrowed; NULL: with an exception, or
+   without one if the tracer has to find it. */
+static PyObject *cursor_of(Calls *calls, PyObject *state, PyObject *step) {
+    PyObject *cursor = SLOT(state, calls->offset[STATE_CURSOR]);
+    if (cursor && (PyObject *)Py_TYPE(cursor) == calls->object[CURSOR_TYPE]) {
+        if (SLOT(cursor, calls->offset[CURSOR_STEP]) == step) return cursor;
+        if (PyUnicode_GetLength(SLOT(cursor, calls->offset[CURSOR_LABEL])) != 0) return NULL;
+    }
+    PyObject *marked = PyObject_GetAttr(calls->object[EMITTER], names.marked);
+    Py_XDECREF(marked);
+    if (marked != Py_True) return NULL;
+    cursor = PyObject_CallMethodObjArgs(calls->object[TRACER], names.cursor, state, step, NULL);
+    Py_XDECREF(cursor); /* the state holds it */
+    return cursor && (PyObject *)Py_TYPE(cursor) == calls->object[CURSOR_TYPE] ? cursor : NULL;
+}
+
+/* Whether what probes want was looked up for this demand and step, after doing so; -1: exception. */
+static int look_up(Calls *calls, PyObject *demand, PyObject *step) {
+    if (demand == calls->object[DEMAND] && step == calls->object[IN_STEP]) return 0;
+    PyObject *starts = PyObject_GetAttr(demand, names.starts);
+    int truth = starts ? PyObject_IsTrue(starts) : -1;
+    Py_XDECREF(starts);
+    if (truth < 0) return -1;
+    PyObject *times = PyObject_CallMethodObjArgs(calls->object[TRACER], names.times, NULL);
+    if (!times) return -1;
+    calls->starts = truth;
+    keep(&calls->object[TIMES], times);
+    keep(&calls->object[DEMAND], demand);
+    keep(&calls->object[IN_STEP], step);
+    Py_DECREF(times);
+    return 0;
+}
+
+/* Whether the attributes and the operands that are no tensors are those of the node's definition.
+   0 if they are not, or if that cannot be compared. */
+static int same_attributes(Calls *calls, PyObject *entry, PyObject *const *inputs, Py_ssize_t count,
+                           PyObject *attrs) {
+    PyObject *given = SLOT(entry, calls->offset[ENTRY_GIVEN]);
+    if (!given || !PyTuple_Check(given) || PyTuple_Size(given) != 2) return 0;
+    PyObject *scalars = PyTuple_GetItem(given, 1);
+    if (!scalars || !PyList_Check(scalars)) return 0;
+    Py_ssize_t nth = 0, many = PyList_Size(scalars);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if ((PyObject *)Py_TYPE(inputs[i]) == calls->object[TENSOR]) continue;
+        PyObject *pair = nth < many ? PyList_GetItem(scalars, nth) : NULL;
+        nth++;
+        if (!pair || PyTuple_GetItem(pair, 0) != (PyObject *)Py_TYPE(inputs[i])) return 0;
+        if (PyTuple_GetItem(pair, 1) != inputs[i] &&
+            PyObject_RichCompareBool(PyTuple_GetItem(pair, 1), inputs[i], Py_EQ) != 1) {
+            PyErr_Clear();
+            return 0;
+        }
+    }
+    if (nth != many) return 0;
+    PyObject *before = PyTuple_GetItem(given, 0);
+    if (before == attrs) return 1;
+    int same = PyObject_RichCompareBool(before, attrs, Py_EQ);
+    if (same < 0) PyErr_Clear();
+    return same == 1;
+}
+
+/* Whether the elements of an array have gradients; -1 with an exception set. */
+static int is_smooth(Calls *calls, PyObject *array) {
+    PyObject *dtype = PyObject_GetAttr(array, names.dtype);
+    if (!dtype) return -1;
+    if (dtype != calls->object[DTYPE]) {
+        PyObject *kind = PyObject_GetAttr(dtype, names.kind);
+        Py_UCS4 letter = kind && PyUnicode_Check(kind) ? PyUnicode_ReadChar(kind, 0) : 0;
+        Py_XDECREF(kind);
+        if (PyErr_Occurred()) {
+            Py_DECREF(dtype);
+            return -1;
+        }
+        calls->smooth = letter == 'f' || letter == 'c' || letter == 'V';
+        keep(&calls->object[DTYPE], dtype);
+    }
+    Py_DECREF(dtype);
+    return calls->smooth;
+}
+
+/* A tensor of the result; NULL with an exception set. */
+static PyObject *tensor_of(Calls *calls, Operation *operation, PyObject *array, PyObject *value,
+                           PyObject *inputs, PyObject *attrs, int tracked) {
+    PyObject *edge = NULL;
+    if (tracked && (tracked = is_smooth(calls, array)) < 0) return NULL;
+    if (tracked) {
+        PyObject *number = PyIter_Next(calls->object[SEQUENCE]);
+        if (number) edge = PyTuple_Pack(4, number, operation->op, inputs, attrs);
+        Py_XDECREF(number);
+        if (!edge) return NULL;
+    } else {
+        edge = Py_NewRef(Py_None);
+    }
+    PyObject *tensor = PyType_GenericAlloc((PyTypeObject *)calls->object[TENSOR], 0);
+    if (!tensor) {
+        Py_DECREF(edge);
+        return NULL;
+    }
+    SLOT(tensor, calls->offset[TENSOR_DATA]) = Py_NewRef(array);
+    SLOT(tensor, calls->offset[TENSOR_VID]) = Py_NewRef(value);
+    SLOT(tensor, calls->offset[TENSOR_EDGE]) = edge;
+    return tensor;
+}
+
+/* Begin and end of the kernel, if it read the clock itself; -1 with an exception set. */
+static int kernel_times(Calls *calls, PyObject *state, long long *start, long long *end) {
+    PyObject *ran = SLOT(state, calls->offset[STATE_RAN]);
+    if (!ran || ran == Py_None) return 0;
+    int parsed = PyArg_ParseTuple(ran, "LL", start, end);
+    keep(&SLOT(state, calls->offset[STATE_RAN]), Py_None);
+    return parsed ? 0 : -1;
+}
+
+/* The exception that was raised, with its traceback, which is not raised any more. */
+static PyObject *raised(void) {
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    if (trace && error) PyException_SetTraceback(error, trace);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    return error;
+}
+
+/* Emit an event as `Bus.emit` does, without its frame; -1 with an exception set. */
+static int emit(Calls *calls, PyObject *event) {
+    if (SLOT(calls->object[BUS], calls->offset[BUS_CATCH_UP]) != Py_None) {
+        PyObject *done = PyObject_CallMethodObjArgs(calls->object[BUS], names.emit, event, NULL);
+        Py_XDECREF(done);
+        return done ? 0 : -1;
+    }
+    PyObject *probes = Py_NewRef(SLOT(calls->object[BUS], calls->offset[BUS_PROBES]));
+    Py_ssize_t many = PyTuple_Size(probes);
+    int status = 0;
+    for (Py_ssize_t i = 0; i < many && status == 0; i++) {
+        PyObject *probe = PyTuple_GetItem(probes, i);
+        PyObject *done = PyObject_CallMethodObjArgs(probe, names.emit, event, NULL);
+        if (!done && PyErr_ExceptionMatches(PyExc_Exception)) {
+            PyObject *error = raised();
+            if (error)
+                done = PyObject_CallMethodObjArgs(calls->object[BUS], names.failed, probe, error,
+                                                  event, NULL);
+            Py_XDECREF(error);
+        }
+        if (!done) status = -1;
+        Py_XDECREF(done);
+    }
+    Py_DECREF(probes);
+    return status;
+}
+
+/* Tell of an execution: its times alone where nobody wants more. -1 with an exception set. */
+static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, PyObject *live,
+                PyObject *array, PyObject *result, PyObject *inputs, long long start,
+                long long end) {
+    const Py_ssize_t *offset = calls->offset;
+    PyObject *bus = calls->object[BUS], *node = SLOT(entry, offset[ENTRY_NODE]);
+    PyObject *thread = SLOT(state, offset[STATE_THREAD]);
+    PyObject *times = Py_NewRef(calls->object[TIMES]), *done = NULL;
+    long long origin = PyLong_AsLongLong(SLOT(bus, offset[BUS_ORIGIN]));
+    if (notes_times(times)) {
+        PyObject *id = PyObject_GetAttr(node, names.id);
+        if (id) {
+            long long numbers[TIMED] = {
+                PyLong_AsLongLong(id), PyLong_AsLongLong(step), PyLong_AsLongLong(thread),
+                start - origin, end - origin};
+            if (!PyErr_Occurred() && note_times(times, numbers) == 0) done = Py_NewRef(Py_None);
+            Py_DECREF(id);
+        }
+        Py_DECREF(times);
+        Py_XDECREF(done);
+        return done ? 0 : -1;
+    }
+    PyObject *began = PyLong_FromLongLong(start - origin), *ended = PyLong_FromLongLong(end - origin);
+    if (began && ended && times != Py_None) {
+        PyObject *id = PyObject_GetAttr(node, names.id);
+        if (id) done = PyObject_CallFunctionObjArgs(times, id, step, thread, began, ended, NULL);
+        Py_XDECREF(id);
+    } else if (began && ended) {
+        PyObject *arrays = PyTuple_Pack(1, array);
+        PyObject *event = arrays ? PyObject_CallFunctionObjArgs(
+            calls->object[FINISHED], node, live, arrays, step, thread, began, ended, NULL) : NULL;
+        PyObject *edits = SLOT(bus, offset[BUS_EDITS]);
+        if (event && emit(calls, event) == 0)
+            done = SLOT(bus, offset[BUS_EDITS]) == edits && PyDict_Size(edits) == 0
+                ? Py_NewRef(Py_None)
+                : PyObject_CallMethodObjArgs(calls->object[TRACER], names.take_edits, result,
+                                             inputs, state, NULL);
+        Py_XDECREF(arrays);
+        Py_XDECREF(event);
+    }
+    Py_DECREF(times);
+    Py_XDECREF(began);
+    Py_XDECREF(ended);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+/* What the tracer does about an operation that raised: it raises the explained error. */
+static void refuse(Calls *calls, Operation *operation, PyObject *inputs, PyObject *attrs,
+                   PyObject *entry, PyObject *live, PyObject *step, PyObject *state,
+                   long long start) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return;
+    PyObject *error = raised();
+    PyObject *began = PyLong_FromLongLong(start), *done = NULL;
+    if (began && error)
+        done = PyObject_CallMethodObjArgs(calls->object[TRACER], names.refused, operation->op,
+                                          inputs, attrs, entry, live, step, state, began, error,
+                                          NULL);
+    Py_XDECREF(began);
+    Py_XDECREF(done);
+    Py_XDECREF(error);
+    if (done) PyErr_SetString(PyExc_SystemError, "an operation failed without an error");
+}
+
+/* Value ids of inputs that are tensors, which the tracer reads first where they have none.
+   The number of tensors; -1: with an exception, or without one if the tracer has to do the call. */
+static Py_ssize_t read_inputs(Calls *calls, PyObject *const *inputs, Py_ssize_t count,
+                              PyObject **ids, int *reads) {
+    Py_ssize_t tensors = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *kind = (PyObject *)Py_TYPE(inputs[i]);
+        if (kind == calls->object[WRITTEN]) return -1;
+        if (kind != calls->object[TENSOR]) continue;
+        PyObject *id = SLOT(inputs[i], calls->offset[TENSOR_VID]);
+        if (!id || PyLong_AsLongLong(id) <= calls->base) {
+            PyObject *port = PyLong_FromSsize_t(i), *read = NULL;
+            if (port)
+                read = PyObject_CallMethodObjArgs(calls->object[TRACER], names.leaf, inputs[i],
+                                                  port, NULL);
+            Py_XDECREF(port);
+            Py_XDECREF(read);
+            if (!read) return -1;
+            *reads += 1;
+            return 0;
+        }
+        ids[tensors++] = id;
+    }
+    return tensors;
+}
+
+/* The entry of the node that a call executes, and its slot of the cursor, both borrowed; NULL if
+   the tracer has to find out. */
+static PyObject *entry_of(Calls *calls, Operation *operation, PyObject *cursor, PyObject **ids,
+                          Py_ssize_t tensors, PyObject **slot, Py_ssize_t *nth) {
+    PyObject *slots = SLOT(cursor, calls->offset[CURSOR_SLOTS]);
+    *slot = slots ? PyDict_GetItemWithError(slots, operation->name) : NULL;
+    if (!*slot && slots && !PyErr_Occurred()) { /* new to this thread's cursor */
+        *slot = PyObject_CallMethodObjArgs(cursor, names.slot, operation->name, NULL);
+        Py_XDECREF(*slot); /* the cursor holds it */
+    }
+    if (!*slot || !PyList_Check(*slot) || PyList_Size(*slot) != 2) {
+        PyErr_Clear();
+        return NULL;
+    }
+    *nth = PyLong_AsSsize_t(PyList_GetItem(*slot, 0));
+    PyObject *entries = PyList_GetItem(*slot, 1);
+    if (*nth < 0 || !PyList_Check(entries) || *nth >= PyList_Size(entries)) {
+        PyErr_Clear();
+        return NULL;
+    }
+    PyObject *entry = PyList_GetItem(entries, *nth);
+    if ((PyObject *)Py_TYPE(entry) != calls->object[ENTRY_TYPE]) return NULL;
+    PyObject *known = SLOT(entry, calls->offset[ENTRY_INPUTS]);
+    if (!known || PyTuple_Size(known) != tensors) return NULL;
+    for (Py_ssize_t i = 0; i < tensors; i++) {
+        PyObject *id = PyTuple_GetItem(known, i);
+        if (id != ids[i] && PyLong_AsLongLong(id) != PyLong_AsLongLong(ids[i])) return NULL;
+    }
+    PyObject *outputs = SLOT(entry, calls->offset[ENTRY_OUTPUTS]);
+    if (!outputs || PyTuple_Size(outputs) != 1) return NULL;
+    return SLOT(entry, calls->offset[ENTRY_LOOSE]) == Py_False ? entry : NULL;
+}
+
+/* Run an operation; NULL with an exception set, or without one if the tracer has to. */
+static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs, Py_ssize_t count,
+                     PyObject *tuple, PyObject *attrs) {
+    const Py_ssize_t *offset = calls->offset;
+    PyObject *ids[MOST_INPUTS], *slot, *state, *cursor;
+    Py_ssize_t tensors, nth;
+    int reads = 0;
+    if (!operation->single || count > MOST_INPUTS) return NULL;
+    do {
+        state = state_of_thread(calls);
+        if (!state || SLOT(state, offset[STATE_BUILDER]) != Py_None) return NULL;
+        PyObject *steady = SLOT(calls->object[EMITTER], offset[EMITTER_STEADY]);
+        if (steady == Py_None || !(cursor = cursor_of(calls, state, steady))) return NULL;
+        if (look_up(calls, SLOT(calls->object[BUS], offset[BUS_DEMAND]), steady) < 0) return NULL;
+        if (calls->starts || SLOT(cursor, offset[CURSOR_LOOP]) != calls->zero) return NULL;
+        int before = reads;
+        tensors = read_inputs(calls, inputs, count, ids, &reads);
+        if (tensors < 0) return NULL;
+        if (reads == before) break;
+    } while (reads <= MOST_INPUTS);
+    if (reads > MOST_INPUTS) return NULL;
+    PyObject *entry = entry_of(calls, operation, cursor, ids, tensors, &slot, &nth);
+    if (!entry) return NULL;
+    int has_attrs = attrs != calls->object[NO_ATTRS] && PyDict_Size(attrs) > 0;
+    if ((has_attrs || tensors != count) && !same_attributes(calls, entry, inputs, count, attrs))
+        return NULL;
+
+    PyObject *arguments = PyTuple_New(count);
+    PyObject *live = tensors == count ? NULL : PyTuple_New(tensors);
+    PyObject *step = Py_NewRef(SLOT(calls->object[EMITTER], offset[EMITTER_STEP]));
+    PyObject *number = PyLong_FromSsize_t(nth + 1), *data = NULL, *result = NULL;
+    Py_INCREF(entry);
+    Py_INCREF(state);
+    int tracked = 0;
+    if (!arguments || (tensors != count && !live) || !step || !number) {
+        Py_XDECREF(number);
+        goto done;
+    }
+    for (Py_ssize_t i = 0, tensor = 0; i < count; i++) {
+        PyObject *argument = inputs[i];
+        if ((PyObject *)Py_TYPE(argument) == calls->object[TENSOR]) {
+            tracked |= SLOT(argument, offset[TENSOR_EDGE]) != Py_None;
+            argument = SLOT(argument, offset[TENSOR_DATA]);
+            if (live) PyTuple_SetItem(live, tensor++, Py_NewRef(argument));
+        }
+        PyTuple_SetItem(arguments, i, Py_NewRef(argument));
+    }
+    if (!live) live = Py_NewRef(arguments);
+    if (PyList_SetItem(slot, 0, number) < 0) goto done; /* it owns the number now */
+    long long start = now_ns();
+    data = has_attrs ? PyObject_Call(operation->impl, arguments, attrs)
+                     : PyObject_CallObject(operation->impl, arguments);
+    if (!data) {
+        refuse(calls, operation, tuple, attrs, entry, live, step, state, start);
+        goto done;
+    }
+    long long end = now_ns();
+    if (kernel_times(calls, state, &start, &end) < 0) goto done;
+    if ((PyObject *)Py_TYPE(data) != calls->object[ARRAY]) {
+        PyObject *array = PyObject_CallFunctionObjArgs(calls->object[AS_ARRAY], data, NULL);
+        Py_DECREF(data);
+        if (!(data = array)) goto done;
+    }
+    tracked = tracked && operation->differentiable &&
+              SLOT(state, offset[STATE_RECORDING]) == Py_True;
+    PyObject *value = PyTuple_GetItem(SLOT(entry, offset[ENTRY_OUTPUTS]), 0);
+    result = tensor_of(calls, operation, data, value, tuple, attrs, tracked);
+    if (result && tell(calls, state, entry, step, live, data, result, tuple, start, end) < 0)
+        Py_CLEAR(result);
+done:
+    Py_XDECREF(arguments);
+    Py_XDECREF(live);
+    Py_XDECREF(step);
+    Py_XDECREF(data);
+    Py_DECREF(entry);
+    Py_DECREF(state);
+    if (!result && !PyErr_Occurred()) PyErr_NoMemory();
+    return result;
+}
+
+/* As `run`; the tracer does what it has to. */
+static PyObject *run_or_leave(Calls *calls, Operation *operation, PyObject *const *inputs,
+                              Py_ssize_t count, PyObject *tuple, PyObject *attrs) {
+    PyObject *result = run(calls, operation, inputs, count, tuple, attrs);
+    if (result || PyErr_Occurred()) return result;
+    return PyObject_CallMethodObjArgs(calls->object[TRACER], names.checked, operation->op, tuple,
+                                      attrs, NULL);
+}
+
+PyDoc_STRVAR(run_doc,
+"run(op, inputs, attrs)\n--\n\n"
+"Run an op on tensors and Python scalars and emit its execution, as the tracer does.\n");
+
+static PyObject *calls_run(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    Calls *calls = (Calls *)self;
+    PyObject *inputs[MOST_INPUTS];
+    if (count != 3 || !PyTuple_Check(arguments[1]) || !PyDict_Check(arguments[2])) {
+        PyErr_SetString(PyExc_TypeError, "run takes an op, a tuple of inputs, and attributes");
+        return NULL;
+    }
+    Operation *operation = operation_of(calls, arguments[0]);
+    if (!operation) return NULL;
+    Py_ssize_t many = PyTuple_Size(arguments[1]);
+    for (Py_ssize_t i = 0; i < many && i < MOST_INPUTS; i++)
+        inputs[i] = PyTuple_GetItem(arguments[1], i);
+    return run_or_leave(calls, operation, inputs, many, arguments[1], arguments[2]);
+}
+
+static PyObject *run_operator(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    Operation *operation = (Operation *)self;
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "an operator takes two operands");
+        return NULL;
+    }
+    Calls *calls = operation->calls;
+    PyObject *tuple = PyTuple_Pack(2, arguments[0], arguments[1]);
+    if (!tuple) return NULL;
+    PyObject *result =
+        run_or_leave(calls, operation, arguments, 2, tuple, calls->object[NO_ATTRS]);
+    Py_DECREF(tuple);
+    return result;
+}
+
+static PyMethodDef operator_method = {
+    "operator", (PyCFunction)(void (*)(void))run_operator, METH_FASTCALL, NULL};
+
+PyDoc_STRVAR(operator_doc,
+"operator(op)\n--\n\n"
+"A function of two tensors that does what `run` does with them and no attributes.\n");
+
+static PyObject *calls_operator(PyObject *self, PyObject *op) {
+    Operation *operation = operation_of((Calls *)self, op);
+    return operation ? PyCFunction_NewEx(&operator_method, (PyObject *)operation, NULL) : NULL;
+}
+
+/* -------------------------------------------------------------------------- the type */
+
+static PyMethodDef calls_methods[] = {
+    {"operator", calls_operator, METH_O, operator_doc},
+    {"run", (PyCFunction)(void (*)(void))calls_run, METH_FASTCALL, run_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+PyDoc_STRVAR(calls_doc,
+"Calls(objects, instances, base)\n--\n\n"
+"Observed calls of an engine's operations.\n\n"
+"Args:\n"
+"    objects: The classes of tensors, of written tensors and of arrays; the threads' states, the\n"
+"        tracer, its emitter, its bus; the counter of tape entries; the attributes of operations\n"
+"        without any; the function that makes an array of anything; the class of events.\n"
+"    instances: Of the classes of tensors, of a thread's state, of a cursor, of an entry, of the\n"
+"        bus and of the emitter, one each, none of whose slots is set.\n"
+"    base: Value ids up to this one belong to earlier runs.\n\n"
+"Raises:\n"
+"    TypeError: A class is not laid out as expected.\n");
+
+static PyType_Slot calls_slots[] = {
+    {Py_tp_new, calls_new},
+    {Py_tp_traverse, calls_traverse},
+    {Py_tp_clear, calls_clear},
+    {Py_tp_dealloc, calls_dealloc},
+    {Py_tp_methods, calls_methods},
+    {Py_tp_doc, (void *)calls_doc},
+    {0, NULL},
+};
+
+static PyType_Spec calls_spec = {
+    "nodescope.native._core.Calls", sizeof(Calls), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    calls_slots};
+
+static PyType_Slot operation_slots[] = {
+    {Py_tp_traverse, operation_traverse},
+    {Py_tp_clear, operation_clear},
+    {Py_tp_dealloc, operation_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec operation_spec = {
+    "nodescope.native._core.Operation", sizeof(Operation), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, operation_slots};
+
+static int name(PyObject **place, const char *text) {
+    return *place || (*place = PyUnicode_InternFromString(text)) ? 0 : -1;
+}
+
+int add_calls(PyObject *module) {
+    if (name(&names.dtype, "dtype") < 0 || name(&names.id, "id") < 0 ||
+        name(&names.impl, "impl") < 0 || name(&names.kind, "kind") < 0 ||
+        name(&names.name, "name") < 0 || name(&names.outputs, "outputs") < 0 ||
+        name(&names.starts, "starts") < 0 || name(&names.state, "state") < 0 ||
+        name(&names.vjp, "vjp") < 0 || name(&names.times, "times") < 0 ||
+        name(&names.leaf, "read_leaf") < 0 || name(&names.checked, "run_checked") < 0 ||
+        name(&names.refused, "refused") < 0 || name(&names.take_edits, "take_edits_of") < 0 ||
+        name(&names.cursor, "cursor") < 0 || name(&names.slot, "slot") < 0 ||
+        name(&names.marked, "marked") < 0 ||
+        name(&names.emit, "emit") < 0 || name(&names.failed, "failed") < 0)
+        return -1;
+    if (!operation_type) operation_type = (PyTypeObject *)PyType_FromSpec(&operation_spec);
+    PyObject *type = operation_type ? PyType_FromSpec(&calls_spec) : NULL;
+    if (!type) return -1;
+    int added = PyModule_AddObjectRef(module, "Calls", type);
+    Py_DECREF(type);
+    return added;
+}

@@ -1,0 +1,78 @@
+"""Observed calls in the native core: what it needs of the engine, and what it leaves to Python.
+
+Invariant: the core does what `Tracer.run_checked` would do, with the same events in the same order,
+or leaves a call to that before anything has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from nodescope import native
+from nodescope.emit.emitter import Emitter
+from nodescope.engine.run import binary, cause, explained
+from nodescope.engine.state import State, local
+from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, Written, next_seq
+from nodescope.events import Bus, NodeFinished
+from nodescope.ir.identity import Cursor, Entry
+from nodescope.ops.op import Op
+
+if TYPE_CHECKING:
+    from nodescope.engine.tracer import Tracer
+
+_SLOTTED = (Tensor, State, Cursor, Entry, Bus, Emitter)
+
+
+def native_calls(tracer: Tracer) -> Any:
+    """The native core's part of `Tracer.run`; None without a core, or if it cannot read the
+    engine's objects.
+    """
+    if native.Calls is None:
+        return None
+    objects = (
+        Tensor, Written, np.ndarray, local, _Callbacks(tracer), tracer.emitter, tracer.bus,
+        cast("Any", next_seq).__self__, NO_ATTRS, np.asarray, NodeFinished,
+    )  # fmt: skip
+    try:
+        return native.Calls(objects, tuple(map(object.__new__, _SLOTTED)), tracer.base)
+    except TypeError:
+        return None
+
+
+def native_operator(calls: Any, op: Op) -> Callable[[Tensor, Any], Tensor]:
+    """The operator method of a binary op that runs in the native core between tensors."""
+    kind, call = Tensor, calls.operator(op)
+
+    def operator(left: Tensor, right: Any) -> Tensor:
+        if right.__class__ is kind:
+            return call(left, right)  # type: ignore[no-any-return]
+        return binary(op, left, right)  # type: ignore[no-any-return]
+
+    return operator
+
+
+class _Callbacks:
+    """What the core calls, by these names."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self.cursor = tracer.emitter.cursor
+        self.times = tracer.times
+        self.read_leaf = tracer.read_leaf
+        self.run_checked = tracer.run_checked
+
+    def refused(
+        self, op: Op, inputs: tuple[Any, ...], attrs: Attrs, entry: Entry, live: tuple[Any, ...],
+        step: int, state: State, start: int, error: Exception,
+    ) -> None:  # fmt: skip
+        """Emit that a node raised, and raise the explained error."""
+        message = explained(op, inputs, attrs, error)
+        self._tracer.failed(entry, live, step, state, start, message)
+        raise message from cause(error)
+
+    def take_edits_of(self, result: Tensor, inputs: tuple[Any, ...], state: State) -> None:
+        """Apply edits made while the thread was stopped after an op."""
+        self._tracer.take_edits((result, *inputs), state)

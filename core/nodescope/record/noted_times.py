@@ -1,0 +1,116 @@
+"""Executions noted by their times alone: appended by any thread without a lock, numbered later.
+
+Invariant: what was noted is taken once, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from nodescope import native
+
+AT_ONCE: Final = 256
+"""The most records that are taken, or numbered, together."""
+
+Unnumbered = tuple[int, int, int, int, int]
+"""An execution without its seq: node, step, thread, start and end."""
+
+Rows = Sequence[Unnumbered] | bytes
+"""Executions; as bytes, five int64 each."""
+
+_THREAD: Final = 2
+_WIDTH: Final = 5
+
+
+class NotedTimes(Protocol):
+    """Executions that are not numbered yet.
+
+    Attributes:
+        asleep: Whether the next execution wakes the writer.
+    """
+
+    asleep: bool
+
+    def __call__(self, node: int, step: int, thread: int, start_ns: int, end_ns: int, /) -> None:
+        """Note an execution."""
+
+    def __len__(self) -> int: ...
+
+    def take(self) -> Rows:
+        """Take all of them; none in a signal handler that interrupts this."""
+
+
+class ListedTimes(list[Unnumbered]):
+    """Noted times in Python.
+
+    Args:
+        when_full: Called once `AT_ONCE` are there; takes them.
+        wake: Called by the first execution after `asleep` was set.
+    """
+
+    def __init__(self, when_full: Callable[[], None], wake: Callable[[], None]) -> None:
+        super().__init__()
+        self.asleep = True
+        self._when_full, self._wake = when_full, wake
+        self._being_taken = False
+
+    def __call__(self, node: int, step: int, thread: int, start_ns: int, end_ns: int, /) -> None:
+        """Note an execution."""
+        self.append((node, step, thread, start_ns, end_ns))
+        if len(self) >= AT_ONCE:
+            self._when_full()
+        elif self.asleep:
+            self.asleep = False
+            self._wake()
+
+    def take(self) -> Rows:
+        """Take all of them; none in a signal handler that interrupts this."""
+        if self._being_taken:
+            return []
+        self._being_taken = True
+        try:
+            times = self[:]
+            del self[: len(times)]  # not what another thread has noted in the meantime
+        finally:
+            self._being_taken = False
+        return times
+
+
+def noted_times(when_full: Callable[[], None], wake: Callable[[], None]) -> NotedTimes:
+    """Noted times, in the native core if there is one."""
+    if native.NotedTimes is None:
+        return ListedTimes(when_full, wake)
+    noted: NotedTimes = native.NotedTimes(AT_ONCE, when_full, wake)
+    return noted
+
+
+def count(rows: Rows) -> int:
+    """The number of executions."""
+    return len(rows) // (8 * _WIDTH) if isinstance(rows, bytes) else len(rows)
+
+
+def unpacked(rows: Rows, first: int = 0) -> Iterable[tuple[int, Sequence[int]]]:
+    """Executions, numbered from the first one's seq on."""
+    return enumerate(_columns(rows).tolist() if isinstance(rows, bytes) else rows, first)
+
+
+def nodes(rows: Rows) -> list[int]:
+    """The nodes of executions."""
+    return [row[0] for _, row in unpacked(rows)]
+
+
+def last_of_threads(rows: Rows, first: int) -> dict[int, int]:
+    """The seq of each thread's last execution, from the first one's."""
+    threads: Any = (
+        _columns(rows)[:, _THREAD].tolist()
+        if isinstance(rows, bytes)
+        else [row[_THREAD] for row in rows]
+    )
+    return {thread: place for place, thread in enumerate(threads, first)}
+
+
+def _columns(rows: bytes) -> np.ndarray[Any, Any]:
+    return np.frombuffer(rows, np.int64).reshape(-1, _WIDTH)
