@@ -411,7 +411,7 @@ class Bus:
         """What takes an execution in place of a `NodeFinished`, if nobody wants more of it than its
         times. To be asked again in each step, and when `demand` has been replaced.
         """
-        if self.block_level() != "timing":
+        if self.block_level() not in ("graph", "timing"):
             return None
         sinks = times_sinks(self.probes)
         return sinks[0] if len(sinks) == 1 else None

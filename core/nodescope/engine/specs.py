@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine.tensor import Attrs, Tensor
-from nodescope.ir.graph import TensorSpec
-from nodescope.ops.op import Op
+from nodescope.ir.attrs import GraphRef
+from nodescope.ir.graph import Graph, TensorSpec
+from nodescope.ops.op import Op, port_name
 
 # Families with ops whose results have value-dependent shapes.
 _BY_VALUES = frozenset({"index", "reduction", "layout"})
@@ -67,3 +68,17 @@ def is_loose(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> bool:
 def scalars(inputs: tuple[Any, ...]) -> list[Any]:
     """Operands that are not tensors, each with its class: 1 is not 1.0."""
     return [(operand.__class__, operand) for operand in inputs if operand.__class__ is not Tensor]
+
+
+def attributes_of(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> dict[str, Any]:
+    """An op's attributes and scalar operands; of the bodies of loops, which they are."""
+    plain = {
+        port_name(op, port): value
+        for port, value in enumerate(inputs)
+        if value.__class__ is not Tensor
+    }
+    for name, value in attrs.items():
+        plain[name] = GraphRef(value.id) if isinstance(value, Graph) else value
+    if "derivative" in plain:
+        plain["derivative"] = None  # only a vjp needs it
+    return plain

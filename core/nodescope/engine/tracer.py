@@ -25,17 +25,16 @@ from nodescope.emit.phases import backward_phase, optimizer_phase
 from nodescope.engine import dispatch_mode
 from nodescope.engine.native_calls import native_calls, native_operator
 from nodescope.engine.run import Run, cause, explained, several
-from nodescope.engine.specs import dtype_name, is_loose, scalars, specs_of
+from nodescope.engine.specs import attributes_of, dtype_name, is_loose, scalars, specs_of
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, Written, next_seq, settled
 from nodescope.engine.traced_operators import observed_operator
 from nodescope.errors import UsageError
 from nodescope.events import ArrayMoved, Bus, NodeFinished, NodeStarted
-from nodescope.ir.attrs import GraphRef
 from nodescope.ir.block_demands import TimesSink
-from nodescope.ir.graph import Graph, TensorSpec, usual_role
+from nodescope.ir.graph import TensorSpec, usual_role
 from nodescope.ir.identity import UNTOLD, Cursor, Entry, NodeSpec, Site
-from nodescope.ops.op import Op, port_name
+from nodescope.ops.op import Op
 
 _now = time.perf_counter_ns
 _new = Tensor.__new__
@@ -254,7 +253,7 @@ class Tracer:
                 or recorded_call[0] != attrs
                 or recorded_call[1] != scalars(inputs)
             ):
-                own = plain_attrs(op, inputs, attrs)
+                own = attributes_of(op, inputs, attrs)
                 varies = True
         if varies or entry.loose:
             self.reshape(entry, arrays)
@@ -427,7 +426,7 @@ class Tracer:
                 if not retell:
                     return known
                 nth = known.nth
-        plain = plain_attrs(op, inputs, attrs)
+        plain = attributes_of(op, inputs, attrs)
         known_specs = nth < len(entries)  # `reshape` corrects them once it has run
         spec = NodeSpec(
             op=op.name,
@@ -539,7 +538,10 @@ class Tracer:
         if entry.node.role == "parameter":
             with self.emitter.lock:
                 self._used.append((weakref.ref(tensor), entry))
-        now = _now() - bus.origin_ns
+        times, now = self.times(), _now() - bus.origin_ns
+        if times is not None:
+            times(entry.node.id, step, state.thread, start, now)
+            return
         bus.emit(NodeFinished(entry.node, (), (tensor.data,), step, state.thread, start, now))
         if bus.edits:
             self.take_edits((tensor,), state)
@@ -592,17 +594,3 @@ class Tracer:
         if not self.emitter.marked:
             self.emitter.loops.train(sys._getframe(1), sure=True)
         return optimizer_phase(current(), path)
-
-
-def plain_attrs(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> dict[str, Any]:
-    """An op's attributes and scalar operands; of the bodies of loops, which they are."""
-    plain = {
-        port_name(op, port): value
-        for port, value in enumerate(inputs)
-        if value.__class__ is not Tensor
-    }
-    for name, value in attrs.items():
-        plain[name] = GraphRef(value.id) if isinstance(value, Graph) else value
-    if "derivative" in plain:
-        plain["derivative"] = None  # only a vjp needs it
-    return plain

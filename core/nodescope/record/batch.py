@@ -39,7 +39,7 @@ from nodescope.record.batch_summary import Item, summary_rows
 from nodescope.record.files.disk_space import Omit
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.nonfinite_retention import FirstNonfinite, NonfiniteKind
-from nodescope.record.noted_times import unpacked
+from nodescope.record.noted_times import execution_rows
 from nodescope.record.operand_writers import OperandWriters
 from nodescope.record.pending_arrays import PendingArrays
 from nodescope.record.queued import QueuedBlock, QueuedExecution, QueuedTimes, Skipped, Told
@@ -143,14 +143,13 @@ class Batch:
 
     def timed(self, item: QueuedTimes) -> None:
         """Collect executions without outputs."""
-        times, add = self._times, self._rows["execution"].append
-        last = self._time_ns
-        for seq, (node, step, thread, start_ns, end_ns) in unpacked(item.times, item.seq):
-            count = times[node] = times.get(node, 0) + 1
-            add((seq, node, step, thread, start_ns, end_ns - start_ns, 0, count))
-            if end_ns > last:
-                last = end_ns
-        self._mark(item.seq + item.many - 1, last)
+        rows = execution_rows(item.times, item.seq, self._times)
+        if item.latest_only:
+            self._latest.update((row[1], row) for row in rows)
+        else:
+            self._rows["execution"] += rows
+        last = max(map(add, map(_START, rows), map(_TOOK, rows)))
+        self._mark(item.seq + item.many - 1, max(last, self._time_ns))
 
     def block(self, item: QueuedBlock) -> None:
         """Collect executions that were reported in columns."""

@@ -5,7 +5,7 @@ Invariant: what was noted is taken once, in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -92,14 +92,31 @@ def count(rows: Rows) -> int:
     return len(rows) // (8 * _WIDTH) if isinstance(rows, bytes) else len(rows)
 
 
-def unpacked(rows: Rows, first: int = 0) -> Iterable[tuple[int, Sequence[int]]]:
-    """Executions, numbered from the first one's seq on."""
-    return enumerate(_columns(rows).tolist() if isinstance(rows, bytes) else rows, first)
+def execution_rows(rows: Rows, first: int, runs: dict[int, int]) -> list[tuple[int, ...]]:
+    """Rows of the table `execution`.
+
+    Args:
+        rows: Executions.
+        first: The seq of the first.
+        runs: How often each node has run so far; they are added.
+    """
+    known = runs.get
+    results: list[tuple[int, ...]] = []
+    add = results.append
+    for seq, (node, step, thread, start_ns, end_ns) in enumerate(unpacked(rows), first):
+        count = runs[node] = known(node, 0) + 1
+        add((seq, node, step, thread, start_ns, end_ns - start_ns, 0, count))
+    return results
+
+
+def unpacked(rows: Rows) -> Sequence[Sequence[int]]:
+    """Node, step, thread, start and end of each."""
+    return _columns(rows).tolist() if isinstance(rows, bytes) else rows
 
 
 def nodes(rows: Rows) -> list[int]:
     """The nodes of executions."""
-    return [row[0] for _, row in unpacked(rows)]
+    return [row[0] for row in unpacked(rows)]
 
 
 def last_of_threads(rows: Rows, first: int) -> dict[int, int]:

@@ -121,13 +121,11 @@ class QueueWriter:
         self._patience = patience
         self._clock: int | None = None  # processor time of the writing thread
         self._written_ns = 0  # time after the last batch, by this clock
-        self._queued = 0
-        self._seq = 0
-        self._times = noted_times(self._times_full, self._wake)
+        self._queued = self._seq = 0
+        self._times, self._only_latest_times = noted_times(self._times_full, self._wake), False
         self._committed = 0
         self._dropped_blobs = 0
-        self._lost_executions = 0
-        self._lost_summaries = 0
+        self._lost_executions = self._lost_summaries = 0
         self._missed: deque[int] = deque()
         self._to_protect: deque[tuple[int, int]] = deque()
         self._to_keep: deque[tuple[frozenset[int], frozenset[int]]] = deque()
@@ -295,7 +293,7 @@ class QueueWriter:
             self._missed.extend(nodes(times))
         elif many:
             self._queued += weight
-            self._queue.append(QueuedTimes(first, weight, times))
+            self._queue.append(QueuedTimes(first, weight, times, self._only_latest_times))
 
     def _raise_budget(self, budget_bytes: int) -> None:
         """Raise the budget for full arrays from now on."""

@@ -64,6 +64,7 @@ class QueuedTimes(NamedTuple):
     seq: int  # of the first
     weight: int
     times: Rows
+    latest_only: bool = False
 
     @property
     def many(self) -> int:

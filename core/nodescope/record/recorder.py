@@ -136,8 +136,10 @@ class Recorder(QueueWriter):
             )
         self._chosen_level = chosen_level
         self._kept: dict[int, int] = {}  # by value, the latest execution kept on request
-        only_times = level == "timing" and self.levels.uniform and not (newest or policy)
+        only_times = level in ("graph", "timing") and self.levels.uniform
+        only_times = only_times and not (newest or policy)
         self._record_times: TimesSink | None = self._times if only_times else None
+        self._only_latest_times = level == "graph"
         self._due_unseen_ns = 0
         self.operations = self.leaves = 0
         self._told: Keeping | None = self.keeping()

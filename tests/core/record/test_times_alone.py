@@ -106,12 +106,13 @@ def test_the_native_core_notes_what_python_notes(monkeypatch: pytest.MonkeyPatch
 
     def noted_by(core: bool) -> list[object]:
         seen: list[object] = []
+        runs: dict[int, int] = {3: 1}
 
         def full() -> None:
             rows = noted.take()
             assert len(noted) == 0
             assert noted_times.count(rows) == AT_ONCE
-            seen.append([(place, list(row)) for place, row in noted_times.unpacked(rows, 7)])
+            seen.append(noted_times.execution_rows(rows, 7, runs))
             seen.append(noted_times.last_of_threads(rows, 7))
             seen.append(noted_times.nodes(rows))
 
@@ -124,7 +125,7 @@ def test_the_native_core_notes_what_python_notes(monkeypatch: pytest.MonkeyPatch
             if number == 300:
                 noted.asleep = True
             noted(number % 5, -number, 1 << 62 | number % 3, number, 1 << 40 | number)
-        seen.append([list(row) for _, row in noted_times.unpacked(noted.take())])
+        seen.append([list(row) for row in noted_times.unpacked(noted.take())])
         assert not noted.asleep
         return seen
 
