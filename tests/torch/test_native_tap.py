@@ -264,7 +264,7 @@ def test_the_first_run_begins_to_compile_and_the_next_uses_it(
     Path(plan.library).write_bytes(b"not a library")
     choice = choosing.choose()
     assert choice.library is None
-    assert choice.told
+    assert choice.announced
 
 
 def test_doctor_says_which_tap_runs(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -192,13 +192,13 @@ def test_a_model_that_cannot_be_exported_is_refused_in_words() -> None:
 def test_inputs_are_examples_a_file_or_random(tmp_path: Path) -> None:
     _, static = program()
     given = inputs_of(static)
-    assert "saved with" in given.said
+    assert "saved with" in given.origin
     assert torch.equal(given.args[0], batch()[0])
     size = torch.export.Dim("size", min=2, max=64)
     _, static = program(dynamic_shapes=({0: size}, {0: size}))
     static.exported.example_inputs = None
     drawn = inputs_of(static)
-    assert "random" in drawn.said
+    assert "random" in drawn.origin
     assert drawn.args[0].dtype == torch.int64
     static.run(*drawn.args, **drawn.kwargs)
     file = tmp_path / "given.npz"

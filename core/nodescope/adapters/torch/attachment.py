@@ -41,7 +41,7 @@ class TorchAttachment:
         self._recomputations = Recomputations(emitter, self._operations)
         self._ended = False
         choice = choose()
-        if choice.told:
+        if choice.announced:
             say(f"PyTorch is observed by the Python tap, which costs more: {choice.reason}")
         self._native: NativeTap | None = None
         self._fast_path: NativeFastPath | None = None
@@ -68,7 +68,7 @@ class TorchAttachment:
             stack.enter_context(function_scopes(self._emitter, operations))
             stack.enter_context(thread_starts(self._enter, self._leave))
             if self._fast_path is not None:
-                stack.enter_context(self._fast_path.told())
+                stack.enter_context(self._fast_path.connected())
             operations.off = False
             self._enter()
             try:

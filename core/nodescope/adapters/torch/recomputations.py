@@ -42,7 +42,7 @@ class Recomputations:
         """Follow the checkpoints of `torch.utils.checkpoint`, of both kinds."""
         changed = {
             (CheckpointedRegion, "__init__"): self._noting(CheckpointedRegion.__init__),
-            (RecomputationHook, "__init__"): self._told(RecomputationHook.__init__),
+            (RecomputationHook, "__init__"): self._watched(RecomputationHook.__init__),
             (RecomputationHook, "__enter__"): self._entering(RecomputationHook.__enter__),
             (RecomputationHook, "__exit__"): self._leaving(RecomputationHook.__exit__),
             (CheckpointFunction, "forward"): staticmethod(self._noting(CheckpointFunction.forward)),
@@ -75,7 +75,7 @@ class Recomputations:
 
         return run
 
-    def _told(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def run(hook: Any, region: Any, *args: Any) -> None:
             original(hook, region, *args)

@@ -27,7 +27,7 @@ from nodescope.adapters.torch.names import canonical_name, family_of, label_of
 Kind = Literal["tensor", "tensors", "plain"]
 
 # Arguments that are written although the schema does not say so, where the flag argument is true.
-_WRITES_UNTOLD: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+_UNDECLARED_WRITES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "aten::native_batch_norm": (("running_mean", "running_var"), "training"),
     "aten::cudnn_batch_norm": (("running_mean", "running_var"), "training"),
     "aten::miopen_batch_norm": (("running_mean", "running_var"), "training"),
@@ -113,14 +113,14 @@ class Signature:
         self.label = label_of(short) if namespace == "aten" else self.op
         self.family = family_of(self.op, short)
         self.unseen = namespace in _UNSEEN_NAMESPACES or name in _UNSEEN
-        untold, self._flag = _WRITES_UNTOLD.get(name, ((), ""))
+        undeclared, self._flag = _UNDECLARED_WRITES.get(name, ((), ""))
         self.arguments = tuple(
             Argument(
                 argument.name,
                 _kind(argument.type),
                 argument.default_value,
                 bool(argument.alias_info and argument.alias_info.is_write)
-                or argument.name in untold,
+                or argument.name in undeclared,
             )
             for argument in schema.arguments
         )

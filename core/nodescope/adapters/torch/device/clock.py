@@ -95,7 +95,7 @@ class Clock:
     def __init__(self, runtime: Runtime, emitter: Emitter) -> None:
         self._runtime, self._emitter = runtime, emitter
         self._marks: deque[Mark | Block] = deque()
-        self._ends: dict[int, int] = {}  # by lane, the last moment that was told
+        self._ends: dict[int, int] = {}  # by lane, the last moment that was emitted
         self._lanes: dict[tuple[int, int], int] = {}
         self._names: list[str] = [""]
         self._anchors: dict[int, Anchor] = {}
@@ -103,7 +103,7 @@ class Clock:
         self._wanted = threading.Event()
         self._thread: threading.Thread | None = None
         self._ended = False
-        self._asking = threading.Lock()
+        self._polling = threading.Lock()
         self.lost = 0
         """How many times are not known, as the device has failed or too much waited."""
 
@@ -199,10 +199,10 @@ class Clock:
 
     def tell(self) -> int:
         """Emit the times that are known now; how many are not."""
-        with self._asking:
+        with self._polling:
             ran: dict[int, list[Any]] = {}
             try:
-                self._ask(ran)
+                self._finish(ran)
             except ArrayError:  # the device has failed, and tells nothing any more
                 self.lost += len(self._marks)
                 self._marks.clear()
@@ -211,24 +211,24 @@ class Clock:
                 self._emitter.bus.emit(DeviceRan(lane, self._names[lane], times))
             return len(self._marks)
 
-    def _ask(self, ran: dict[int, list[Any]]) -> None:
+    def _finish(self, ran: dict[int, list[Any]]) -> None:
         driver, marks = self._runtime.driver, self._marks
         origin = self._emitter.bus.origin_ns
         known: dict[int, int] = {}
-        told: list[Mark | Block] = []  # so that no handle is used again meanwhile
+        finished: list[Mark | Block] = []  # so that no handle is used again meanwhile
         while marks:
             mark = marks[0]
             last = mark.last if isinstance(mark, Block) else (mark.after.handle,)
             if not all(map(driver.is_done, last)):
                 return
             anchor = mark.anchor
-            if (not told or anchor is not told[-1].anchor) and not driver.is_done(
+            if (not finished or anchor is not finished[-1].anchor) and not driver.is_done(
                 anchor.event.handle
             ):
                 return
-            told.append(marks.popleft())
+            finished.append(marks.popleft())
             if isinstance(mark, Block):
-                self._ask_block(mark, origin, ran)
+                self._finish_block(mark, origin, ran)
                 continue
             end = anchor.ns + driver.elapsed_ns(anchor.event.handle, mark.after.handle) - origin
             known[mark.after.handle] = self._ends[mark.lane] = end
@@ -243,7 +243,7 @@ class Clock:
             row = (mark.node, mark.called_ns, min(begin, end), end)
             ran.setdefault(mark.lane, []).append(row)
 
-    def _ask_block(self, block: Block, origin: int, ran: dict[int, list[Any]]) -> None:
+    def _finish_block(self, block: Block, origin: int, ran: dict[int, list[Any]]) -> None:
         since = block.library.since(block.anchor.event.handle, block.events)
         if since is None:
             raise ArrayError("the device has failed")
@@ -267,13 +267,13 @@ class Clock:
         best: tuple[int, Anchor] | None = None
         for _ in range(_ANCHOR_TRIES):
             event = runtime.event(index, stream)
-            asked = _now()
+            began = _now()
             driver.record(index, event.handle, stream)
-            while not driver.is_done(event.handle) and _now() - asked < _ANCHOR_NS:
+            while not driver.is_done(event.handle) and _now() - began < _ANCHOR_NS:
                 pass
-            took = _now() - asked
-            if best is None or took < best[0]:
-                best = took, Anchor(event, asked + took // 2)
+            elapsed = _now() - began
+            if best is None or elapsed < best[0]:
+                best = elapsed, Anchor(event, began + elapsed // 2)
         assert best is not None
         self._anchors[index] = best[1]
 

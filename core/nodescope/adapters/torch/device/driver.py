@@ -175,9 +175,9 @@ class CudaDriver:
 
     def elapsed_ns(self, first: int, last: int) -> int:
         """See `Driver`."""
-        took = c_float()
-        self._check(self.functions["cuEventElapsedTime"](ctypes.byref(took), first, last))
-        return round(took.value * 1e6)
+        milliseconds = c_float()
+        self._check(self.functions["cuEventElapsedTime"](ctypes.byref(milliseconds), first, last))
+        return round(milliseconds.value * 1e6)
 
     def side_stream(self, index: int) -> int:
         """See `Driver`."""

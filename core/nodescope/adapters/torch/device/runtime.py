@@ -51,15 +51,15 @@ class Runtime:
         self._events: dict[int, list[int]] = {}
         self._retired: deque[tuple[Event, Block | None]] = deque()
         self._lock = threading.Lock()
-        self._told = False
+        self._warned = False
 
     def stream(self, index: int) -> int | None:
         """The stream in which the calling thread enqueues; None while a graph is captured there."""
         stream = self.driver.stream(index)
         if not self.driver.is_captured(index, stream):
             return stream
-        if not self._told:
-            self._told = True
+        if not self._warned:
+            self._warned = True
             say(
                 "a CUDA graph is captured: its operators are recorded without device times and "
                 "values, and its replays are not seen"

@@ -78,19 +78,19 @@ def plan() -> Plan | str:
         return f"a file is missing: {error.filename}"
     headers = Path(sysconfig.get_path("include"))
     include = torch / "include"
-    asked = os.environ.get("CXX") or "g++"
-    compiler = shutil.which(asked)
+    requested = os.environ.get("CXX") or "g++"
+    compiler = shutil.which(requested)
     command = (
-        compiler or asked, *FLAGS, f"-I{include}", f"-I{headers}", str(SOURCES / "tap.cpp"),
+        compiler or requested, *FLAGS, f"-I{include}", f"-I{headers}", str(SOURCES / "tap.cpp"),
         f"-L{torch / 'lib'}", "-lc10", "-ltorch_cpu", "-ltorch_python",
     )  # fmt: skip
-    key = repr((version, sources, sys.version, sysconfig.get_config_var("SOABI"), FLAGS, asked))
+    key = repr((version, sources, sys.version, sysconfig.get_config_var("SOABI"), FLAGS, requested))
     digest = hashlib.sha256(key.encode()).hexdigest()[:16]
     made = Plan(str(cache_folder() / f"torch-tap-{digest}" / f"{NAME}.so"), command)
     if made.is_built:
         return made
     if compiler is None:
-        return f"there is no C++ compiler ({asked})"
+        return f"there is no C++ compiler ({requested})"
     if not (headers / "Python.h").is_file():
         return f"Python's headers are missing ({headers})"
     if not (include / "ATen" / "record_function.h").is_file():

@@ -28,31 +28,31 @@ class Choice(NamedTuple):
     Attributes:
         library: The native tap's extension module, or None for the Python tap.
         reason: Why, as a clause.
-        told: Whether the person is told: the native tap was asked for, or cannot be had.
+        announced: Whether the person is told: the native tap was asked for, or cannot be had.
     """
 
     library: Any
     reason: str
-    told: bool = False
+    announced: bool = False
 
 
-def wanted() -> str:
+def requested_path() -> str:
     """The tap that the environment asks for."""
-    asked = os.environ.get(VARIABLE, "").strip().lower() or "auto"
-    return asked if asked in CHOICES else "auto"
+    requested = os.environ.get(VARIABLE, "").strip().lower() or "auto"
+    return requested if requested in CHOICES else "auto"
 
 
 def choose() -> Choice:
     """The tap for a run that begins; begins to compile the native one if there is none yet."""
-    asked = wanted()
-    if asked == "python":
+    requested = requested_path()
+    if requested == "python":
         return Choice(None, f"{VARIABLE}=python")
     try:
         plan = building.plan()
         if isinstance(plan, str):
             return Choice(None, plan, True)
         if not plan.is_built:
-            if asked == "native":
+            if requested == "native":
                 reason = building.build(plan)
                 if reason:
                     return Choice(None, reason.splitlines()[0], True)
@@ -68,17 +68,17 @@ def choose() -> Choice:
 
 def state() -> str:
     """Which tap a run would get now, and why. Compiles nothing, and does not import PyTorch."""
-    asked = wanted()
-    if asked == "python":
+    requested = requested_path()
+    if requested == "python":
         return f"python ({VARIABLE}=python)"
     plan = building.plan()
     if isinstance(plan, str):
         return f"python: {plan}"
     if plan.is_built:
         return f"native ({plan.library})"
-    if plan.log.exists() and asked == "auto":
+    if plan.log.exists() and requested == "auto":
         return f"python: the native one could not be compiled, see {plan.log}"
-    if asked == "native":
+    if requested == "native":
         return "native, which the first run compiles and waits for"
     return "python; the first run compiles the native one in the background"
 

@@ -75,7 +75,7 @@ class Copies:
 
     def __init__(self, track: Track) -> None:
         self._track = track
-        self._told: tuple[int, frozenset[int]] | None = None
+        self._requested: tuple[int, frozenset[int]] | None = None
         self._nodes = np.repeat(
             np.array([node.id for node in track.nodes], np.int64), np.diff(track.firsts)
         )
@@ -91,30 +91,30 @@ class Copies:
         return not (self._nbytes_of[viewed] + ENTRY_BYTES > most_bytes).any()
 
     def within(self, most_bytes: int, nodes: frozenset[int]) -> np.ndarray[Any, Any] | None:
-        """The bytes to be copied of each output; None if told before.
+        """The bytes to be copied of each output; None if that has not changed.
 
         Args:
             most_bytes: How many bytes of the newest outputs may be held.
             nodes: The nodes of which every output is copied.
         """
-        if (most_bytes, nodes) == self._told:
+        if (most_bytes, nodes) == self._requested:
             return None
-        self._told = most_bytes, nodes
+        self._requested = most_bytes, nodes
         nbytes = self._nbytes_of
         fits = nbytes + ENTRY_BYTES <= most_bytes
-        wanted = np.where(fits, nbytes, 0)
-        later = np.cumsum((wanted + ENTRY_BYTES * fits)[::-1])[::-1]
+        kept = np.where(fits, nbytes, 0)
+        later = np.cumsum((kept + ENTRY_BYTES * fits)[::-1])[::-1]
         self._copied = fits & (later <= most_bytes)
         if nodes:
             self._copied |= np.isin(self._nodes, list(nodes))
-        wanted = np.where(self._copied, nbytes, 0)
-        spaced = -(-wanted // _ALIGNED) * _ALIGNED
+        kept = np.where(self._copied, nbytes, 0)
+        spaced = -(-kept // _ALIGNED) * _ALIGNED
         self._starts = np.concatenate([[0], np.cumsum(spaced)])
-        self._nbytes = wanted
+        self._nbytes = kept
         self.total = int(self._starts[-1])
         self._largest = self._largest_item(spaced)
         self._made.clear()
-        return wanted
+        return kept
 
     def _largest_item(self, spaced: np.ndarray[Any, Any]) -> int:
         """At most this is needed for one operator, with the data that it reads first."""

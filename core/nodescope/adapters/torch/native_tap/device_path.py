@@ -104,7 +104,7 @@ class DevicePath:
         self._runtime: Runtime | None = None
         self._index = -1
         self._kernels: dict[int, int] = {}
-        self._told: set[tuple[int, int]] = set()
+        self._known: set[tuple[int, int]] = set()
         self._rows: Written | None = None
         self._copies: Written | None = None
 
@@ -143,8 +143,8 @@ class DevicePath:
         if missing:
             self._tell()
         for stream in runtime.latest.get(self._index, {}):
-            if (self._index, stream) not in self._told:
-                self._told.add((self._index, stream))
+            if (self._index, stream) not in self._known:
+                self._known.add((self._index, stream))
                 self._library.scratch(stream, runtime.driver.scratch(self._index, stream))
         self._rows = self.memory(len(script.track.values) * ROW_BYTES)
         self._library.rows(0 if self._rows is None else self._rows.address)

@@ -28,7 +28,7 @@ from nodescope.adapters.torch.generators import GENERATOR_STATE
 from nodescope.adapters.torch.native_tap.copies import Memory, Pool
 from nodescope.adapters.torch.native_tap.device_path import DevicePath, Written
 from nodescope.adapters.torch.native_tap.journal import After, StepJournal
-from nodescope.adapters.torch.native_tap.returning import Told, bring_back
+from nodescope.adapters.torch.native_tap.returning import LiveStorage, bring_back
 from nodescope.adapters.torch.native_tap.scripts import Scripts
 from nodescope.adapters.torch.native_tap.step_script import StepScript, scripted
 from nodescope.adapters.torch.places import Place
@@ -92,7 +92,7 @@ class NativeFastPath:
         self._scripts = Scripts()
         self._open = self._gradients = False
         self._tries = 0  # steps that began observed
-        # A script that a step has followed to its end without Python having been told.
+        # A script that a step has followed to its end unknown to Python.
         self._earlier: StepScript | None = None
         self._base = self._gap = 0
         self._epoch: object = None
@@ -105,8 +105,8 @@ class NativeFastPath:
         self._state: ThreadState | None = None
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
-        """Have it told of scopes, quiet places, and of what probes want."""
+    def connected(self) -> Iterator[None]:
+        """Report scopes, quiet places and what probes want to the library."""
         bus = self._emitter.bus
         places.tell(self._library)
         follow(self.mark)
@@ -222,9 +222,9 @@ class NativeFastPath:
         viewed: frozenset[int] = frozenset()
         if level == "summary":
             viewed = block_nodes(bus.probes)
-        wanted = script.copies.within(most, viewed)
-        if wanted is not None:
-            library.keep(script.handle, wanted.tobytes())
+        nbytes = script.copies.within(most, viewed)
+        if nbytes is not None:
+            library.keep(script.handle, nbytes.tobytes())
         self._device.begin(script, statistics=level == "summary")
         library.follow(script.handle, level == "summary", self._operations.generators.left, checked)
         self._renew(script, 0)
@@ -266,11 +266,11 @@ class NativeFastPath:
         elif self._epoch is self._emitter.epoch:  # the step goes on as it seems
             position, base, followed = len(script), self._base, None
         self._earlier = None
-        told = list(map(Told._make, self._library.tell()))
+        storages = list(map(LiveStorage._make, self._library.tell()))
         if position == 0:  # the step has come to none
-            told = [one._replace(now=False) for one in told]
+            storages = [one._replace(now=False) for one in storages]
         bring_back(
-            self._operations, script, told, position, base, followed=followed, state=self._state
+            self._operations, script, storages, position, base, followed=followed, state=self._state
         )
 
     @_guarded()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nodescope.adapters.torch.operations import Operations
 
 
-class Told(NamedTuple):
+class LiveStorage(NamedTuple):
     """A storage that lives.
 
     Attributes:
@@ -34,21 +34,21 @@ class Told(NamedTuple):
 
 
 def bring_back(
-    operations: Operations, script: StepScript, told: Sequence[Told], position: int, base: int, *,
-    followed: tuple[int, int] | None, state: ThreadState | None,
+    operations: Operations, script: StepScript, living: Sequence[LiveStorage], position: int,
+    base: int, *, followed: tuple[int, int] | None, state: ThreadState | None,
 ) -> None:  # fmt: skip
     """Bring what Python knows to a place of the script.
 
     Args:
         operations: Of the run.
         script: What was followed.
-        told: The storages that live.
+        living: The storages that live.
         position: How many items were followed in this step.
         base: The sequence number of autograd at the step's first item.
         followed: That of the step before, if it followed the script, too; and `Values.gap` then.
         state: The state of the thread that followed it.
     """
-    _values(operations, script, told, position, None if followed is None else followed[1])
+    _values(operations, script, living, position, None if followed is None else followed[1])
     _counts(operations, script, position)
     if followed is not None:
         _links(operations, script, len(script), followed[0])
@@ -57,17 +57,17 @@ def bring_back(
     now = current()
     if state is now or (position and script.items[position - 1].thread == now.thread):
         _place(operations, script, position, now)
-    _updates(operations, script, position, {one.slot: one.number for one in told if one.now})
+    _updates(operations, script, position, {one.slot: one.number for one in living if one.now})
 
 
 def _values(
-    operations: Operations, script: StepScript, told: Sequence[Told], position: int,
+    operations: Operations, script: StepScript, living: Sequence[LiveStorage], position: int,
     earlier_gap: int | None,
 ) -> None:  # fmt: skip
     storages = operations.values.storages
     if earlier_gap is not None:
         earlier = object()
-        for one in told:
+        for one in living:
             if one.now and one.number > script.known_before:
                 continue
             memory = storages.numbered(one.number)
@@ -75,7 +75,7 @@ def _values(
                 for _, change in script.by_slot.get(one.slot, ()):
                     _apply(memory, change, earlier, earlier_gap, one.version)
     token, gap = operations.emitter.epoch, operations.values.gap
-    for one in told:
+    for one in living:
         memory = storages.numbered(one.number) if one.now else None
         if memory is not None:
             for place, change in script.by_slot.get(one.slot, ()):

@@ -195,7 +195,7 @@ def scripted(
     recorded = library.recorded()
     if recorded is None or not recorded or len(recorded) != len(journal.items):
         return None
-    told: list[tuple[tuple[int, ...], tuple[int | None, ...], bool, bool]] = []
+    rows: list[tuple[tuple[int, ...], tuple[int | None, ...], bool, bool]] = []
     summarised = True
     entries: set[int] = set()
     owners: dict[int, Owner | None] = {}
@@ -208,7 +208,7 @@ def scripted(
         if not is_operator:
             if item.entered or item.changes:
                 return None
-            told.append(((), (), False, False))
+            rows.append(((), (), False, False))
             continue
         if reported != bool(item.entered) or len(item.leaves) != max(len(item.entered) - 1, 0):
             return None
@@ -217,7 +217,7 @@ def scripted(
                 return None
             entries.add(id(entered.entry))
         if not reported:
-            told.append(((), (), False, False))
+            rows.append(((), (), False, False))
             continue
         leaves = tuple(_index(inputs, number, geometry) for number, geometry, _ in item.leaves)
         results = tuple(_result(inputs, outputs, output) for output in item.outputs if output != ())
@@ -232,8 +232,8 @@ def scripted(
             item.linked = None
         item.linked = after - 1 if item.linked is not None else None
         owners.update((number, owner) for number, _, owner in item.leaves if number <= known_before)
-        told.append((leaves, results, item.signature.is_seeded, item.draws))  # type: ignore[arg-type]
-    handle, slots = library.make(told)
+        rows.append((leaves, results, item.signature.is_seeded, item.draws))  # type: ignore[arg-type]
+    handle, slots = library.make(rows)
     library.reuse(handle, same_elements(journal.items).tobytes())
     arrays = operations.emitter.bus.demand.arrays is not False
     return StepScript(

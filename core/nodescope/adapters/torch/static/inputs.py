@@ -25,12 +25,12 @@ class Inputs(NamedTuple):
     """The arguments of a call.
 
     Attributes:
-        said: Where they are from, in words.
+        origin: Where they are from, as a clause.
     """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    said: str
+    origin: str
 
 
 def inputs_of(program: Program, file: Path | None = None) -> Inputs:
@@ -48,8 +48,8 @@ def inputs_of(program: Program, file: Path | None = None) -> Inputs:
     examples = program.exported.example_inputs
     if examples is not None:
         args, kwargs = examples
-        said = "the inputs are those that the program was saved with"
-        return Inputs(tuple(args), dict(kwargs), said)
+        origin = "the inputs are those that the program was saved with"
+        return Inputs(tuple(args), dict(kwargs), origin)
     generator = torch.Generator().manual_seed(_SEED)
     flat = [_drawn(fake, generator) for _, fake in program.inputs]
     return Inputs(

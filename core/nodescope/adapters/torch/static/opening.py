@@ -37,7 +37,7 @@ def open_program(
             return 0
         with unobserved():
             inputs = inputs_of(program, file)
-        _tell(inputs.said)
+        _tell(inputs.origin)
         if joint:
             _tell("the backward pass begins at the first output; if it is no scalar, at its sum")
         program.run(*inputs.args, **inputs.kwargs)

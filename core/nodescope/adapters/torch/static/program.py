@@ -284,12 +284,12 @@ def _drawn_copy(spec: Any, fake: Any) -> Any:
 class _Collected:
     """A probe that keeps all events."""
 
-    def __init__(self, told: list[Event]) -> None:
-        self._told = told
+    def __init__(self, events: list[Event]) -> None:
+        self._events = events
 
     def emit(self, event: Event) -> None:
         """Keep an event."""
-        self._told.append(event)
+        self._events.append(event)
 
 
 def _class(entry: Any) -> str:
