@@ -25,7 +25,7 @@ from nodescope.record.branches import rename as renamed
 from nodescope.record.recording import Recording
 from nodescope.record.summary import summarise
 from nodescope_server.handlers.array_diff import elements, farthest
-from nodescope_server.handlers.why import PATIENCE_S, book_of, node_at
+from nodescope_server.handlers.why import PATIENCE_S, book_of, node_at, why_answer
 from nodescope_server.runs.branches import ComputedBranch, KeptBranch, named
 from nodescope_server.runs.runs import Run
 from nodescope_server.wire import why_messages as wire
@@ -73,27 +73,48 @@ async def value_in(run: Run, number: int, value: int, seq: int | None) -> Branch
     Raises:
         NodescopeError: The branch was deleted, or cannot be computed again.
     """
+
+    def ask(recording: Recording, branch: Branch | None) -> BranchValue | None:
+        book = book_of(run, recording)
+        source = book.source(value, (book.last_seq if seq is None else seq) + 1)
+        if branch is None or source is None:
+            return None
+        key = (value, source.seq)
+        array, stuck = branch.overlay.get(key), branch.stuck.get(key, "")
+        if array is None and not stuck:
+            return None
+        return BranchValue(source.seq, source.execution.step, array, stuck)
+
+    return await _ask_in(run, number, ask)
+
+
+async def why_in(run: Run, request: wire.AskWhy) -> wire.WhyAnswer:
+    """Answer `wire.AskWhy` about a branch.
+
+    Raises:
+        NodescopeError: As `why`; the branch was deleted, or cannot be computed again.
+    """
+    return await _ask_in(
+        run,
+        request.branch,
+        lambda recording, branch: why_answer(run, recording, request, branch),
+    )
+
+
+async def _ask_in(run: Run, number: int, question: Callable[[Recording, Branch | None], T]) -> T:
+    """Ask about a branch, which is computed again if necessary. Raises `NodescopeError`."""
     await _read(run)
     run.branches.get(number)
     line = run.branches.line(number)
 
-    def ask(recording: Recording) -> tuple[list[KeptBranch], BranchValue | None]:
-        book = book_of(run, recording)
-        opened = _opened(book, line)
-        branch = opened[-1].branch
-        source = book.source(value, (book.last_seq if seq is None else seq) + 1)
-        if branch is None or source is None:
-            return opened, None
-        key = (value, source.seq)
-        array, stuck = branch.overlay.get(key), branch.stuck.get(key, "")
-        if array is None and not stuck:
-            return opened, None
-        return opened, BranchValue(source.seq, source.execution.step, array, stuck)
+    def ask(recording: Recording) -> tuple[list[KeptBranch], T]:
+        opened = _opened(book_of(run, recording), line)
+        return opened, question(recording, opened[-1].branch)
 
-    opened, there = await run.study.call(ask)
+    opened, answer = await run.study.call(ask)
     for branch in opened:
         run.branches.add(branch)
-    return there
+    return answer
 
 
 async def listed(run: Run) -> wire.BranchList:

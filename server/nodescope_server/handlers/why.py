@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from nodescope.debug import why as chains
-from nodescope.debug.replay import ExecutionIndex, Replay
+from nodescope.debug.replay import Branch, ExecutionIndex, Replay
 from nodescope.debug.why.nonfinite_origins import number_text, state_of
 from nodescope.debug.why.rendering import (
     born_label,
@@ -39,28 +39,37 @@ def book_of(run: Run, recording: Recording) -> ExecutionIndex:
 
 
 async def why(run: Run, request: mine.AskWhy) -> mine.WhyAnswer:
-    """Answer `AskWhy`.
+    """Answer `AskWhy` about the recorded run; for a branch, see `what_if.why_in`.
 
     Raises:
         NodescopeError: The element does not exist, or its array is unavailable.
     """
+    return await run.study.call(lambda recording: why_answer(run, recording, request))
+
+
+def why_answer(
+    run: Run, recording: Recording, request: mine.AskWhy, branch: Branch | None = None
+) -> mine.WhyAnswer:
+    """The origin of elements in a branch, or as recorded. Raises as `why`."""
     if request.which not in _WORDS:
         raise UsageError(f"no elements are {request.which!r}", hint=f"one of {_WORDS[1:]}")
     index: Any = request.index if request.index is not None else request.which or None
 
-    def ask(recording: Recording) -> mine.WhyAnswer:
-        book = book_of(run, recording)
-        seq = book.last_seq if request.seq is None else request.seq
-        replay = Replay(recording, seq=seq, book=book, patience_s=PATIENCE_S)
-        answer = chains.why(recording, request.value, index, seq=seq, replay=replay, width=1)
-        groups = tuple(
-            mine.WhyGroup(count, _text(cause), _links(book, cause))
-            for count, cause in answer.groups
-        )
-        first = answer.root
-        return mine.WhyAnswer(first.value, first.seq, answer.elements, answer.followed, groups)
-
-    return await run.study.call(ask)
+    book = book_of(run, recording)
+    seq = book.last_seq if request.seq is None else request.seq
+    replay = Replay(recording, seq=seq, book=book, patience_s=PATIENCE_S)
+    answer = chains.why(
+        recording, request.value, index, seq=seq, replay=replay, branch=branch, width=1
+    )
+    groups = tuple(
+        mine.WhyGroup(count, _text(cause), _links(book, cause)) for count, cause in answer.groups
+    )
+    first = answer.root
+    differs = any(cause.recorded is not None for _, cause in answer.groups)
+    return mine.WhyAnswer(
+        first.value, first.seq, answer.elements, answer.followed, groups,
+        request.branch if differs else 0,
+    )  # fmt: skip
 
 
 def _text(cause: chains.Cause) -> str:
@@ -87,6 +96,7 @@ def _link(book: ExecutionIndex, cause: chains.Cause, culprit: bool) -> mine.WhyL
         step=cause.step,
         at=cause.at,
         number="" if cause.number is None else number_text(cause.number),
+        recorded="" if cause.recorded is None else number_text(cause.recorded),
         state=_state(cause.number),
         how=cause.how,
         words=cause.words,

@@ -368,7 +368,7 @@ class _Browser:
             case watch_messages.AskWatch():
                 return await watches.ask(run, body)
             case why_messages.AskWhy():
-                return await why.why(run, body)
+                return await (what_if.why_in if body.branch else why.why)(run, body)
             case why_messages.AskSpread():
                 return await why.spread(run, body)
             case why_messages.Fork():

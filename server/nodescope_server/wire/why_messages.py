@@ -29,6 +29,7 @@ class AskWhy(msgspec.Struct, frozen=True, tag="ask_why"):
         which: ``nan inf nonfinite zero max min``: all elements of that kind. ``""`` for the first
             NaN, else the first Inf, else the largest.
         seq: The moment; None for the latest.
+        branch: The what-if branch in which it is asked; 0 for the recorded run.
     """
 
     run: str
@@ -36,6 +37,7 @@ class AskWhy(msgspec.Struct, frozen=True, tag="ask_why"):
     index: tuple[int, ...] | None = None
     which: str = ""
     seq: int | None = None
+    branch: int = 0
 
 
 class AskSpread(msgspec.Struct, frozen=True, tag="ask_spread"):
@@ -124,7 +126,8 @@ class WhyLink(msgspec.Struct, frozen=True):
         name: The value's name; inside a kernel, the node's.
         node: Id of the executed node; for a kernel, the kernel's.
         number: The element; ``""`` if unavailable.
-        how: ``recorded``, ``recomputed``, or ``in <kernel>``.
+        how: ``recorded``, ``recomputed``, ``in <kernel>`` or ``in the branch``.
+        recorded: The element in the recorded run, if the branch has another one; else ``""``.
         error: Of an operation that raised: its message.
         others: Number of operands not listed.
         birth: For a NaN, Inf or zero that arose here: how, in a short word.
@@ -155,6 +158,7 @@ class WhyLink(msgspec.Struct, frozen=True):
     code: str
     culprit: bool
     error: str = ""
+    recorded: str = ""
 
 
 class WhyGroup(msgspec.Struct, frozen=True):
@@ -176,6 +180,7 @@ class WhyAnswer(msgspec.Struct, frozen=True, tag="why"):
 
     Attributes:
         elements, followed: Number of elements requested, and of those followed.
+        branch: The branch in which one of them is another one than recorded; 0 for none.
     """
 
     value: int
@@ -183,6 +188,7 @@ class WhyAnswer(msgspec.Struct, frozen=True, tag="why"):
     elements: int
     followed: int
     groups: tuple[WhyGroup, ...]
+    branch: int = 0
 
 
 class BornValue(msgspec.Struct, frozen=True):

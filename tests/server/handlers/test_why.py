@@ -179,6 +179,27 @@ def test_a_value_in_a_branch_is_that_of_the_branch(opened: Callable[..., Opened]
     assert "deleted" in value("loss/sum", branch).message
 
 
+def test_why_in_a_branch_leads_to_the_edit(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    branch = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}).info.id
+
+    def why(name: str, branch: int, step: int = 1) -> Any:
+        value, moment = run.values[name], run.last[step]
+        return run.page.ask(why_messages.AskWhy(run.id, value, None, "", moment, branch))
+
+    there, recorded = why("loss/sum", branch), why("loss/sum", 0)
+    first, end = there.groups[0].links[0], there.groups[0].links[-1]
+    assert (there.branch, recorded.branch) == (branch, 0)
+    assert first.recorded == recorded.groups[0].links[0].number != first.number
+    assert (end.kind, end.name, end.culprit) == ("set", "net/multiply", True)
+    assert "of the branch and" in there.groups[0].text
+    # The same number of another operand; a value after the branch's end.
+    assert (why("other/maximum", branch).branch, why("other/maximum", 0).branch) == (0, 0)
+    assert why("loss/sum", branch, 2) == why("loss/sum", 0, 2)
+    run.page.ask(why_messages.DropBranch(run.id, branch))
+    assert "deleted" in why("loss/sum", branch).message
+
+
 def test_branches_of_branches_named_and_thrown_away(opened: Callable[..., Opened]) -> None:
     run = opened(training)
     first = run.fork("net/multiply", name="zero").info

@@ -109,8 +109,8 @@ export function App(props: AppProps): JSX.Element {
     return store.model()?.info.name.endsWith(".pt2") === true ? "exported" : "eager";
   };
   const changes = createChanges(store);
-  const reasons = createReasons(store, ui);
   const branches = createBranches(store, ui);
+  const reasons = createReasons(store, ui, branches.valuesOf);
   const searching = createSearching(store, ui);
   const tracing = createTracing(store);
   const zoomFolds = createZoomFolds(store, preferences.zoomOpens);

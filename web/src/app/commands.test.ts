@@ -59,7 +59,15 @@ const answer = (body: RequestBody): ResponseBody => {
     };
   }
   if (body.type === "ask_why") {
-    return { type: "why", value: body.value, seq: 12, elements: 0, followed: 0, groups: [] };
+    return {
+      type: "why",
+      value: body.value,
+      seq: 12,
+      elements: 0,
+      followed: 0,
+      groups: [],
+      branch: 0,
+    };
   }
   return { type: "done" };
 };

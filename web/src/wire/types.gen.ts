@@ -348,6 +348,7 @@ export interface ReadBreakpoint {
  *     which: `nan inf nonfinite zero max min`: all elements of that kind. `""` for the first
  *         NaN, else the first Inf, else the largest.
  *     seq: The moment; None for the latest.
+ *     branch: The what-if branch in which it is asked; 0 for the recorded run.
  */
 export interface AskWhy {
   readonly type: "ask_why";
@@ -356,6 +357,7 @@ export interface AskWhy {
   readonly index?: readonly number[] | null;
   readonly which?: string;
   readonly seq?: number | null;
+  readonly branch?: number;
 }
 
 /** Get the history of NaN and Inf in a training step. */
@@ -916,6 +918,7 @@ export interface BreakpointRead {
  *
  * Attributes:
  *     elements, followed: Number of elements requested, and of those followed.
+ *     branch: The branch in which one of them is another one than recorded; 0 for none.
  */
 export interface WhyAnswer {
   readonly type: "why";
@@ -924,6 +927,7 @@ export interface WhyAnswer {
   readonly elements: number;
   readonly followed: number;
   readonly groups: readonly WhyGroup[];
+  readonly branch: number;
 }
 
 /**
@@ -948,7 +952,8 @@ export interface WhyGroup {
  *     name: The value's name; inside a kernel, the node's.
  *     node: Id of the executed node; for a kernel, the kernel's.
  *     number: The element; `""` if unavailable.
- *     how: `recorded`, `recomputed`, or `in <kernel>`.
+ *     how: `recorded`, `recomputed`, `in <kernel>` or `in the branch`.
+ *     recorded: The element in the recorded run, if the branch has another one; else `""`.
  *     error: Of an operation that raised: its message.
  *     others: Number of operands not listed.
  *     birth: For a NaN, Inf or zero that arose here: how, in a short word.
@@ -979,6 +984,7 @@ export interface WhyLink {
   readonly code: string;
   readonly culprit: boolean;
   readonly error: string;
+  readonly recorded: string;
 }
 
 /**
@@ -2728,7 +2734,8 @@ export type WhyKind =
   | "updated"
   | "missing"
   | "limit"
-  | "raised";
+  | "raised"
+  | "set";
 
 export type Outcome = "running" | "finished" | "failed" | "interrupted" | "killed" | "unreadable";
 

@@ -85,8 +85,8 @@ def difference(first: Array, other: Array, node: str, value: int, seq: int) -> D
     at = tuple(int(i) for i in np.unravel_index(int(places[0]), first.shape))
     largest = None
     if first.dtype.kind in "fciu":
-        gaps = _gaps(first.reshape(-1)[places], other.reshape(-1)[places])
-        finite = gaps[np.isfinite(gaps)]
+        sizes = gaps(first.reshape(-1)[places], other.reshape(-1)[places])
+        finite = sizes[np.isfinite(sizes)]
         largest = float(finite.max()) if finite.size else None
     return Difference(
         node,
@@ -101,7 +101,7 @@ def difference(first: Array, other: Array, node: str, value: int, seq: int) -> D
     )
 
 
-def _gaps(first: Array, other: Array) -> Array:
+def gaps(first: Array, other: Array) -> Array:
     """The absolute differences; of whole numbers exactly, as far as 64 bits go."""
     if first.dtype.kind in "iu":
         wide = np.int64 if first.dtype.kind == "i" else np.uint64

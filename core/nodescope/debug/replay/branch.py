@@ -80,6 +80,7 @@ class Branch:
         blocked: Nodes that could not be run.
         overlay: Every array that is another one than recorded, those of the parent included.
         stuck: What could not be computed, with the reason, that of the parent included.
+        edited: What was set, with the arrays before, that of the parent included.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Branch:
     blocked: tuple[Blocked, ...]
     overlay: Mapping[Key, Array] = field(repr=False)
     stuck: Mapping[Key, str] = field(repr=False, default_factory=dict)
+    edited: Mapping[Key, Array] = field(repr=False, default_factory=dict)
 
     def value(self, value: int) -> ChangedValue | None:
         """The last change of a value; None if the branch leaves it as it was."""
@@ -156,7 +158,7 @@ def grow(
             growth.run(event)
     return Branch(
         name, replay.step, base.name if base is not None else None, until, tuple(growth.changes),
-        tuple(growth.same), tuple(growth.blocked), growth.overlay, growth.stuck,
+        tuple(growth.same), tuple(growth.blocked), growth.overlay, growth.stuck, growth.edited,
     )  # fmt: skip
 
 
@@ -164,7 +166,7 @@ class _Growth:
     """A branch while it is made.
 
     Attributes:
-        overlay, stuck: See `Branch`.
+        overlay, stuck, edited: See `Branch`.
         changes, same, blocked: See `Branch`.
     """
 
@@ -172,6 +174,7 @@ class _Growth:
         self._replay = replay
         self.overlay: dict[Key, Array] = dict(base.overlay) if base is not None else {}
         self.stuck: dict[Key, str] = dict(base.stuck) if base is not None else {}
+        self.edited: dict[Key, Array] = dict(base.edited) if base is not None else {}
         self.changes: list[ChangedValue] = []
         self.same: list[str] = []
         self.blocked: list[Blocked] = []
@@ -199,6 +202,10 @@ class _Growth:
         self._touched.add(change.value)
         self.stuck.pop(key, None)
         self.overlay[key] = change.new
+        if change.edited:
+            self.edited.setdefault(key, change.old)
+        else:
+            self.edited.pop(key, None)
         self.changes.append(change)
 
     def go_beyond(self) -> None:

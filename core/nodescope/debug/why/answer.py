@@ -12,7 +12,7 @@ from nodescope.debug.why.nonfinite_origins import Birth, state_of
 from nodescope.ir.graph import Phase, SourceLocation
 
 Kind = Literal[
-    "leaf", "birth", "passed", "computed", "updated", "missing", "limit", "raised"
+    "leaf", "birth", "passed", "computed", "updated", "missing", "limit", "raised", "set"
 ]  # fmt: skip
 
 
@@ -48,13 +48,14 @@ class Cause:
         kind: ``birth`` (NaN, Inf or zero of operands that are none), ``passed`` (on from an
             operand), ``computed`` (any other number), ``updated`` (a
             weight, by its gradient), ``leaf`` (it entered here), ``missing`` (the
-            recording does not hold enough), ``limit`` (followed no further) or ``raised`` (there
-            is no element: the operation raised).
+            recording does not hold enough), ``limit`` (followed no further), ``raised`` (there
+            is no element: the operation raised) or ``set`` (by the edit of a what-if branch).
         name: Of the value.
         op, phase: Of the node that made it.
         value, seq, step: Which value, written by which execution, in which step.
         at, number: Which element, and what it is; None where it could not be had.
-        how: ``recorded``, ``recomputed``, or ``in <kernel>``.
+        recorded: What it is in the recorded run, if the branch has another one.
+        how: ``recorded``, ``recomputed``, ``in <kernel>`` or ``in the branch``.
         words: What happened here; of an operation that raised, besides the error.
         error: Of an operation that raised: its message.
         birth: Of a birth: how.
@@ -73,6 +74,7 @@ class Cause:
     step: int
     at: tuple[int, ...] = ()
     number: Any = None
+    recorded: Any = None
     how: str = ""
     words: str = ""
     error: str = ""
@@ -105,6 +107,8 @@ class Cause:
         """
         best = self if self.kind == "raised" else None
         chain = self.chain()
+        if chain[-1].kind == "set":
+            return chain[-1]
         broken = [cause.is_nonfinite for cause in chain]
         if best is not None and not any(broken[1:2]):
             return best

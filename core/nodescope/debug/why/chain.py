@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.debug.replay.branch import Branch
 from nodescope.debug.replay.execution_index import ExecutionIndex
 from nodescope.debug.replay.replay import Replay
 from nodescope.debug.why import effects, operand_ranking, raised, slopes, updates
@@ -23,6 +24,7 @@ from nodescope.debug.why.nonfinite_origins import birth, number_text, state_of
 from nodescope.debug.why.target import Target, parse_target, positions, value_named
 from nodescope.debug.why.value_tracing import Opened, ValueTracer
 from nodescope.errors import ReplayError
+from nodescope.events import Array
 from nodescope.ir.graph import SourceLocation
 from nodescope.ops.reading import ElementDependence
 from nodescope.record.recording import Recording
@@ -46,6 +48,7 @@ def why(
     step: int | None = None,
     seq: int | None = None,
     replay: Replay | None = None,
+    branch: Branch | None = None,
     depth: int | None = None,
     width: int = 3,
 ) -> Why:
@@ -60,6 +63,7 @@ def why(
         step, seq: The moment; the target's, or the end of the first step in which the value has
             such elements (NaN, Inf), or of the last step.
         replay: Of the same recording, if there is one already.
+        branch: Explain the value in this what-if branch, by what the branch changed.
         depth: How many nodes back at most; 200 for NaN, Inf and zero, 12 for other numbers if None.
         width: How many operands of the first element are followed.
 
@@ -81,9 +85,11 @@ def why(
     moment = replay.last if seq is None else seq
     source = book.source(value, moment + 1)
     name = book.values.get(value, f"value {value}")
-    points = ValueTracer(replay)
+    if branch is not None and source is not None and source.seq > branch.until:
+        branch = None  # it ends before
+    points = ValueTracer(replay, branch)
     failed = book.raised(value, moment + 1) if index is None else None
-    if failed is not None:
+    if failed is not None and (branch is None or (value, failed.seq) not in branch.stuck):
         cause = Follower(points, depth, width).raised(value, failed)
         return Why(name, 1, 1, ((1, cause),), note)
     if source is None:
@@ -93,6 +99,9 @@ def why(
     elements = positions(array, index, name)
     if index is None and state_of(operand_ranking.element(array, elements[0])) == "finite":
         elements = points.changed_by_hand(point)[:1] or elements
+    if index is None and not points.differs(point, elements[0]):
+        farthest = points.farthest(point)
+        elements = elements if farthest is None else [farthest]
     chosen = _spaced(elements)
     follower = Follower(points, depth, width)
     groups: dict[tuple[str, str], tuple[int, Cause]] = {}
@@ -167,6 +176,7 @@ class Follower:
             cause, following = self.look(point, position)
             if limit is None or depth is None:
                 finite = cause.number is None or state_of(cause.number) == "finite"
+                finite = finite and cause.recorded is None
                 depth = limit = 12 if finite else 200
             if born and cause.is_nonfinite:  # what gave birth was made of NaN or Inf itself
                 limit, born = depth, False
@@ -178,6 +188,7 @@ class Follower:
                 sides = [self.look(*side)[0] for side in following[1 : self._width]]
             links.append(cause)
             blame = cause.birth is not None and cause.birth.trait != "infinite"
+            blame = blame and cause.recorded is None
             if blame and not born:
                 limit, born = min(limit, len(links) + BEHIND), True
             point, position = following[0]
@@ -208,9 +219,37 @@ class Follower:
         """One element, and the operands' elements to follow, the first one first."""
         try:
             point, position, opened = self._points.open(point, position)
-            return self._explained(point, opened, position)
+            cause, following = self._explained(point, opened, position)
+            return self._compared(cause, following, point, opened, position)
         except ReplayError as error:
             return self._missing(point, position, error), []
+
+    def _compared(
+        self,
+        cause: Cause,
+        following: list[tuple[Point, int]],
+        point: Point,
+        opened: Opened,
+        position: int,
+    ) -> tuple[Cause, list[tuple[Point, int]]]:
+        """In a branch: what the element is as recorded; what differs there is followed first."""
+        points = self._points
+        old = points.as_recorded(point)
+        if old is None or not points.differs(point, position):
+            return cause, following
+        cause = replace(cause, recorded=operand_ranking.element(old, position))
+        if opened.call is None:
+            return cause, following
+        changed = [one for one in following if points.differs(*one)]
+        if not changed:
+            reads = opened.call.reads(opened.args, opened.outs, opened.port, position).reads
+            changed = [
+                (source, at)
+                for read in reads
+                if (source := opened.points[read.port]) is not None
+                and (at := _most_changed(points, source, read.at)) is not None
+            ]
+        return cause, [*changed, *(one for one in following if one not in changed)]
 
     def _missing(self, point: Point, position: int, error: ReplayError) -> Cause:
         cause = self._cause(point, "missing", f"cannot be traced further: {error.message}")
@@ -378,7 +417,8 @@ class Follower:
     ) -> tuple[Cause, list[tuple[Point, int]]]:
         before = opened.points[0] if opened.points else None
         if opened.by_hand:
-            return replace(cause, kind="leaf", words=opened.by_hand), []
+            kind: Kind = "set" if opened.set_here else "leaf"
+            return replace(cause, kind=kind, words=opened.by_hand), []
         if before is None:
             constant = opened.node.role == "constant"
             words = "a constant" if constant else f"{cause.op} data from the program"
@@ -437,6 +477,14 @@ class Follower:
                 name = self._named(opened, operand_ranking.Candidate(port, 0, None))
                 ranges.append(f"{name} {operand_ranking.range_of(array)}")
         return tuple(dict.fromkeys(ranges))
+
+
+def _most_changed(points: ValueTracer, source: Point, at: Array) -> int | None:
+    changed = points.changed(source)
+    if changed is None or not changed[0][at].any():
+        return None
+    sizes = np.where(changed[0][at], np.nan_to_num(changed[1][at], nan=np.inf), -1.0)
+    return int(at[np.argmax(sizes)])
 
 
 def _place(opened: Opened, candidate: operand_ranking.Candidate) -> tuple[int, ...] | None:

@@ -36,7 +36,12 @@ def sentence(cause: Cause) -> str:
         return raised_sentences(cause)
     end = cause.culprit()
     start = f"{place(cause.name, cause.at)} is {number_text(cause.number)} in step {cause.step}"
+    if cause.recorded is not None:
+        start += f" of the branch and {number_text(cause.recorded)} as recorded"
     location = f" ({line_of(end.source)})" if end.source is not None else ""
+    if end.kind == "set":
+        origin = "" if end is cause else f"it differs because of {place(end.name, end.at)}"
+        return f"{start}: {origin}{', ' if origin else ''}{end.words}{location}"
     update = _update(cause)
     if update is not None:
         return f"{start}: it {update.words}"
@@ -132,6 +137,8 @@ def _link(cause: Cause, culprit: bool) -> list[str]:
     number = missing if cause.number is None else number_text(cause.number)
     origin = f", {cause.how}" if cause.how not in ("", "recorded") else ""
     equals = f" = {number}" if number else ""
+    if cause.recorded is not None:
+        equals += f" (recorded: {number_text(cause.recorded)})"
     head = f"{mark} {place(cause.name, cause.at)}{equals}  [{cause.op}, step {cause.step}{origin}]"
     lines = [head, *([f"    {cause.words}"] if cause.words else [])]
     if cause.kind == "limit":

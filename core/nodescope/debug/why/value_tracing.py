@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from nodescope.debug.replay.arrays import alike, differing
+from nodescope.debug.replay.arrays import alike, differing, gaps
+from nodescope.debug.replay.branch import Branch
 from nodescope.debug.replay.dialects import ENGINE, RecordedCall, recorded_call
 from nodescope.debug.replay.execution_index import ValueSource
 from nodescope.debug.replay.replay import Replay
@@ -30,6 +31,7 @@ from nodescope.events import Array
 from nodescope.ir.graph import Graph, Node
 from nodescope.ops.calls import Scalar
 
+IN_BRANCH = "in the branch"
 MOST_AGAIN = 1 << 20
 """Elements of operands and outputs up to which a node is run again, to see that they belong."""
 
@@ -45,6 +47,7 @@ class Opened:
         outs: What it gave.
         port: Which of them the value is.
         by_hand: What a person did, in words, if that made the element what it is.
+        set_here: Whether that was the edit of a what-if branch.
         doubt: Whether the operands, run again, give something else. The recording does not say
             which execution an operand is of; one of an earlier step may have been meant.
         points: By port, where the operand came from; None for scalars.
@@ -58,16 +61,25 @@ class Opened:
     points: tuple[Point | None, ...]
     doubt: bool = False
     by_hand: str = ""
+    set_here: bool = False
 
 
 class ValueTracer:
-    """Opens points of one recording."""
+    """Opens points of one recording.
 
-    def __init__(self, replay: Replay) -> None:
+    Args:
+        replay: Of the recording.
+        branch: A what-if branch, whose values take the place of the recorded ones.
+    """
+
+    def __init__(self, replay: Replay, branch: Branch | None = None) -> None:
         self.replay = replay
+        self.branch = branch
         self.book = replay.book
         self._arrays: dict[tuple[int, int], tuple[Array, str]] = {}
         self._frames: dict[tuple[int, int], BodyFrame] = {}
+        # What a kernel computed in the recorded run, by the frame that shows it in the branch.
+        self._twins: dict[int, BodyFrame] = {}
         self._scans: dict[tuple[int, int], dict[int, BodyFrame]] = {}
         self._loops: dict[tuple[int, int], list[BodyFrame] | None] = {}
 
@@ -78,7 +90,7 @@ class ValueTracer:
         return self._written(point.source)[0]
 
     def how(self, point: Point) -> str:
-        """``recorded``, ``recomputed``, or ``in <kernel>``."""
+        """``recorded``, ``recomputed``, ``in <kernel>`` or ``in the branch``."""
         if point.frame is not None:
             return f"in {point.frame.kernel}"
         return self._written(point.source)[1]
@@ -93,11 +105,60 @@ class ValueTracer:
     def _written(self, source: ValueSource) -> tuple[Array, str]:
         key = (source.value, source.seq)
         if key not in self._arrays:
-            written = self.replay.written(source)
-            self._arrays[key] = (written.array, written.how)
+            self._arrays[key] = self._in_branch(key) or self._recorded(source)
             if len(self._arrays) > 512:
                 del self._arrays[next(iter(self._arrays))]
         return self._arrays[key]
+
+    def _recorded(self, source: ValueSource) -> tuple[Array, str]:
+        written = self.replay.written(source)
+        return written.array, written.how
+
+    def _in_branch(self, key: tuple[int, int]) -> tuple[Array, str] | None:
+        if self.branch is None:
+            return None
+        if key in self.branch.stuck:
+            raise ReplayError(f"the branch could not compute it: {self.branch.stuck[key]}")
+        array = self.branch.overlay.get(key)
+        return None if array is None else (array, IN_BRANCH)
+
+    def as_recorded(self, point: Point) -> Array | None:
+        """The value in the recorded run, if the branch may have another one."""
+        if self.branch is None:
+            return None
+        if point.frame is not None:
+            twin = self._twins.get(id(point.frame))
+            return None if twin is None else np.asarray(twin.values[point.value])
+        if (point.value, point.source.seq) not in self.branch.overlay:
+            return None
+        try:
+            return self._recorded(point.source)[0]
+        except ReplayError:
+            return None
+
+    def changed(self, point: Point) -> tuple[Array, Array] | None:
+        """Which elements are others in the branch, and by how much, in C order; None if none."""
+        old = self.as_recorded(point)
+        if old is None:
+            return None
+        new = self.array(point)
+        if old.shape != new.shape or old.dtype != new.dtype:
+            return None
+        mask = differing(old, new)
+        return (mask, gaps(old.reshape(-1), new.reshape(-1))) if mask.any() else None
+
+    def differs(self, point: Point, position: int) -> bool:
+        """Whether an element is another one in the branch."""
+        changed = self.changed(point)
+        return changed is not None and bool(changed[0][position])
+
+    def farthest(self, point: Point) -> int | None:
+        """The element that the branch changed most; None if it changed none."""
+        changed = self.changed(point)
+        if changed is None:
+            return None
+        mask, sizes = changed
+        return int(np.argmax(np.where(mask, np.nan_to_num(sizes, nan=np.inf), -1.0)))
 
     def open(self, point: Point, position: int) -> tuple[Point, int, Opened]:
         """How an element was made; of a kernel, branch or scan, by the node inside that made it.
@@ -106,6 +167,9 @@ class ValueTracer:
             ReplayError: An operand is neither recorded nor to be computed again.
         """
         while True:
+            set_here = self._set_here(point, position)
+            if set_here is not None:
+                return point, position, set_here
             if point.edited:
                 before, by_hand = self._by_hand(point, position)
                 if by_hand is not None:
@@ -154,6 +218,19 @@ class ValueTracer:
         step = self.book.step_of(point.edited)
         words = f"changed by hand in step {step} ({self.book.edits[point.edited].how}); {was}"
         return before_it, Opened(self.node(point), None, (), (new,), 0, (), by_hand=words)
+
+    def _set_here(self, point: Point, position: int) -> Opened | None:
+        """The edit of the branch, if that made the element what it is."""
+        if self.branch is None or point.frame is not None:
+            return None
+        old = self.branch.edited.get((point.value, point.source.seq))
+        if old is None:
+            return None
+        new = self.array(point)
+        if not differing(old, new)[position]:
+            return None
+        words = f"set in this branch; it was {number_text(old.flat[position])} before"
+        return Opened(self.node(point), None, (), (new,), 0, (), by_hand=words, set_here=True)
 
     def _outer(self, point: Point) -> Opened:
         execution = point.execution
@@ -208,10 +285,27 @@ class ValueTracer:
             if frame is None:
                 return None
             self._frames[key] = frame
+            self._add_twin(frame, body, args, points, opened.node.name)
         value = body.outputs[opened.port]
         if value in frame.makers:
             return Point(value, point.execution, frame)
         return frame.given.get(value)
+
+    def _add_twin(
+        self,
+        frame: BodyFrame,
+        body: Graph,
+        args: tuple[Any, ...],
+        points: tuple[Point | None, ...],
+        kernel: str,
+    ) -> None:
+        olds = [None if point is None else self.as_recorded(point) for point in points]
+        if all(old is None for old in olds):
+            return
+        given = tuple(arg if old is None else old for arg, old in zip(args, olds, strict=True))
+        twin = frame_of(body, given, points, kernel)
+        if twin is not None:
+            self._twins[id(frame)] = twin
 
     def _iteration(self, point: Point, opened: Opened, position: int) -> tuple[Point, int] | None:
         """The value inside of a scan's body, in the iteration that made an element."""

@@ -149,6 +149,9 @@ test("a fork is listed, chosen and shown", async () => {
     [4, "?"],
   ]);
   expect(branches.shown()?.id).toBe(1);
+  expect(branches.valuesOf()).toBe(1);
+  branches.turn();
+  expect([branches.valuesOf(), branches.asRecorded()]).toEqual([0, true]);
   ui.setDockTab("console");
   expect(branches.cone()).toBeUndefined();
   expect(branches.shown()).toBeUndefined();

@@ -34,6 +34,12 @@ export interface Branches {
   readonly detail: Accessor<BranchAnswer | undefined>;
   /** The chosen branch while branches are shown: values are then those of the branch. */
   readonly shown: Accessor<BranchInfo | undefined>;
+  /** Whether the recorded values are shown in its place. */
+  readonly asRecorded: Accessor<boolean>;
+  /** Turns to the recorded values, or back to those of the branch. */
+  turn(): void;
+  /** The branch whose values are shown; 0 for the recorded ones. */
+  readonly valuesOf: Accessor<number>;
   /** While the chosen branch is shown. */
   readonly cone: Accessor<Path | undefined>;
   choose(id: number): void;
@@ -52,6 +58,7 @@ export function createBranches(store: Store, ui: Ui): Branches {
   const [list, setList] = createSignal<BranchList>({ type: "branches", branches: [], notes: [] });
   const [chosen, setChosen] = createSignal<number | undefined>();
   const [detail, setDetail] = createSignal<BranchAnswer | undefined>();
+  const [asRecorded, setAsRecorded] = createSignal(false);
   const open = createMemo(() => ui.dockTab() === "branches");
   // The address may name a run before the list of runs has arrived.
   const ready = createMemo(() => {
@@ -113,8 +120,18 @@ export function createBranches(store: Store, ui: Ui): Branches {
   const shown = createMemo(() =>
     open() ? list().branches.find((branch) => branch.id === chosen()) : undefined,
   );
+  createEffect(
+    on(
+      () => shown()?.id,
+      () => setAsRecorded(false),
+      { defer: true },
+    ),
+  );
   return {
     shown,
+    asRecorded,
+    turn: () => void setAsRecorded(!asRecorded()),
+    valuesOf: createMemo(() => (asRecorded() ? 0 : (shown()?.id ?? 0))),
     rows: createMemo(() => branchRows(list().branches)),
     notes: () => list().notes,
     chosen,

@@ -1,4 +1,4 @@
-import { createRoot } from "solid-js";
+import { createRoot, createSignal } from "solid-js";
 import { beforeEach, describe, expect, test } from "vitest";
 import {
   createReasons,
@@ -40,6 +40,7 @@ function link(id: number, change: Partial<WhyLink> = {}): WhyLink {
     code: "",
     culprit: false,
     error: "",
+    recorded: "",
     ...change,
   };
 }
@@ -51,6 +52,7 @@ const GROUP: WhyGroup = {
 };
 
 let questions: AskWhy[];
+let setBranch: (branch: number) => void;
 let store: Store;
 let ui: Ui;
 let reasons: Reasons;
@@ -60,7 +62,9 @@ beforeEach(async () => {
   createRoot(() => {
     store = new Store();
     ui = createUi(undefined);
-    reasons = createReasons(store, ui);
+    const [branch, put] = createSignal(0);
+    setBranch = (id) => void put(id);
+    reasons = createReasons(store, ui, branch);
   });
   store.attach({
     request: ((body: RequestBody) => {
@@ -73,6 +77,7 @@ beforeEach(async () => {
         elements: 1,
         followed: 1,
         groups: [GROUP],
+        branch: body.branch,
       });
     }) as Requests["request"],
   });
@@ -102,7 +107,7 @@ describe("a question", () => {
     await settled();
     expect(ui.inspectorTab()).toBe("why");
     expect(questions).toEqual([
-      { type: "ask_why", run: RUN, value: 3, index: null, which: "", seq: 20 },
+      { type: "ask_why", run: RUN, value: 3, index: null, which: "", seq: 20, branch: 0 },
     ]);
     expect(reasons.group()).toEqual(GROUP);
   });
@@ -124,6 +129,18 @@ describe("a question", () => {
     store.receive([stop(2)]);
     await settled();
     expect(questions.map((question) => question.seq)).toEqual([20, 21]);
+  });
+
+  test("is of the branch that is shown, and turns with it", async () => {
+    setBranch(2);
+    reasons.askSelected();
+    await settled();
+    setBranch(0);
+    await settled();
+    expect(questions.map(({ value, branch }) => [value, branch])).toEqual([
+      [3, 2],
+      [3, 0],
+    ]);
   });
 
   test("follows an edit at the stop, and is asked of the edited value", async () => {

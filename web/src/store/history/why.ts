@@ -3,7 +3,8 @@
  *
  * Invariant: a question keeps its moment; walking along its chain does not change it. It is asked
  * anew when the inspector shows another node or the program has stopped again, while the tab is open.
- * A question about another run than the one shown counts as none.
+ * A question about another run than the one shown counts as none. While a what-if branch is shown,
+ * it is about the value in that branch.
  */
 
 import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
@@ -47,7 +48,8 @@ export interface Reasons {
 
 const MOST_BEFORE = 30;
 
-export function createReasons(store: Store, ui: Ui): Reasons {
+/** `branch`: the what-if branch whose values are shown; 0 for the recorded ones. */
+export function createReasons(store: Store, ui: Ui, branch: Accessor<number> = () => 0): Reasons {
   const [asked, setAsked] = createSignal<AskWhy | undefined>();
   const question = createMemo(() => (asked()?.run === store.runId() ? asked() : undefined));
   const [earlier, setEarlier] = createSignal<readonly AskWhy[]>([]);
@@ -78,6 +80,7 @@ export function createReasons(store: Store, ui: Ui): Reasons {
     index: at === null ? null : [...at],
     which: "",
     seq,
+    branch: branch(),
   });
   const moment = (): number | null => store.destination() ?? momentShown(store);
   const selected = createMemo(
@@ -110,6 +113,20 @@ export function createReasons(store: Store, ui: Ui): Reasons {
       const again = last !== undefined && last[2] !== stops;
       if (again || !onChain(item.id)) askSelected();
     }),
+  );
+  createEffect(
+    on(
+      branch,
+      (now) => {
+        const current = question();
+        if (current === undefined || current.branch === now) return;
+        batch(() => {
+          setAsked({ ...current, branch: now });
+          setGroupAt(0);
+        });
+      },
+      { defer: true },
+    ),
   );
   const edits = createMemo(() => store.stop()?.edits.length ?? 0);
   createEffect(

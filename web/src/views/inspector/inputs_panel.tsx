@@ -64,7 +64,7 @@ function Input(props: {
             run,
             value: props.value,
             seq: props.seq,
-            branch: props.branches.shown()?.id ?? 0,
+            branch: props.branches.valuesOf(),
             rows: 1,
             cols: 1,
           };

@@ -467,6 +467,7 @@ function NodeInspector(
           <Match when={tab() === "why"}>
             <section class="sec" data-testid="inspector-why">
               <WhyPanel
+                branches={props.branches}
                 store={props.store}
                 reasons={props.reasons}
                 visit={props.visit}

@@ -5,15 +5,7 @@
  * given.
  */
 
-import {
-  type Accessor,
-  createEffect,
-  createMemo,
-  createSignal,
-  type JSX,
-  on,
-  Show,
-} from "solid-js";
+import { type Accessor, createEffect, createMemo, type JSX, Show } from "solid-js";
 import { finiteRange, scaleFor } from "@/base/colour_scale";
 import { elementCount, isInteger, tensorBytes } from "@/base/dtypes";
 import { formatBytes, formatCount, formatNumber, formatShape, MINUS } from "@/base/numbers";
@@ -59,15 +51,6 @@ export interface ValuePanelProps {
 
 export function ValuePanel(props: ValuePanelProps): JSX.Element {
   const window = createWindow(props.store, () => props.value);
-  const [asRecorded, setAsRecorded] = createSignal(false);
-  createEffect(
-    on(
-      () => props.branches.shown()?.id,
-      () => setAsRecorded(false),
-      { defer: true },
-    ),
-  );
-
   const answer = createQuery(
     props.store,
     "value_slice",
@@ -79,7 +62,7 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
         run,
         value: props.value,
         seq: props.store.seq(),
-        branch: asRecorded() ? 0 : (props.branches.shown()?.id ?? 0),
+        branch: props.branches.valuesOf(),
         ...window.request(),
       };
     },
@@ -100,12 +83,7 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
       <Show when={slice()}>
         {(now) => (
           <Show when={now().found} fallback={<p class="empty">{props.absent}</p>}>
-            <BranchNote
-              branches={props.branches}
-              slice={now()}
-              asRecorded={asRecorded()}
-              onTurn={() => setAsRecorded(!asRecorded())}
-            />
+            <BranchNote branches={props.branches} slice={now()} />
             <Head
               slice={now()}
               edit={
@@ -181,21 +159,20 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
 function BranchNote(props: {
   readonly branches: Branches;
   readonly slice: ValueSlice;
-  readonly asRecorded: boolean;
-  onTurn(): void;
 }): JSX.Element {
-  const shown = () => (props.slice.branch > 0 || props.asRecorded ? props.branches.shown() : null);
+  const shown = () =>
+    props.slice.branch > 0 || props.branches.asRecorded() ? props.branches.shown() : null;
   return (
     <Show when={shown()}>
       {(branch) => (
         <div class="row branch-value" data-testid="branch-value">
           <span class="ell" title={branch().name}>
-            {props.asRecorded ? "As recorded, without " : "What if: "}
+            {props.branches.asRecorded() ? "As recorded, without " : "What if: "}
             <b>{printable(branch().name, 80)}</b>
           </span>
           <span class="sp" />
-          <button type="button" class="btn" onClick={() => props.onTurn()}>
-            {props.asRecorded ? "Show the branch" : "Show as recorded"}
+          <button type="button" class="btn" onClick={() => props.branches.turn()}>
+            {props.branches.asRecorded() ? "Show the branch" : "Show as recorded"}
           </button>
         </div>
       )}
@@ -281,10 +258,6 @@ function Elements(
     return summary.min === summary.max ? (summary.min ?? undefined) : undefined;
   };
   const why = (row: number, col: number): void => {
-    if (props.slice.branch > 0) {
-      props.store.notify("info", "Why explains the recording: choose Show as recorded first.");
-      return;
-    }
     const rank = props.slice.shape.length;
     const at = rank < 2 ? [Math.max(row, col)].slice(0, rank) : [...props.slice.index, row, col];
     props.reasons.ask(props.value, at, props.slice.seq);

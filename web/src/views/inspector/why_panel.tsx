@@ -8,6 +8,7 @@ import { createMemo, createSignal, For, type JSX, Match, Show, Switch } from "so
 import { formatCount, formatIndex, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { toneAt } from "@/render/scene/path";
+import type { Branches } from "@/store/debugger/what_if";
 import { baseName, inWords, linesOf, type Reasons, shortened, spelled } from "@/store/history/why";
 import { answered, failureOf } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
@@ -16,6 +17,7 @@ import type { WhyGroup, WhyLink, WhyOperand } from "@/wire/types.gen";
 export interface WhyPanelProps {
   readonly store: Store;
   readonly reasons: Reasons;
+  readonly branches: Branches;
   /** Shows a node at a moment. */
   visit(node: number, seq: number): void;
   /** Rings a node on the canvas, or none. */
@@ -48,6 +50,7 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
         <Match when={chain()}>
           {(now) => (
             <>
+              <BranchNote branches={props.branches} differs={now().branch > 0} />
               <Show when={raisedLater(props.store, props.reasons)}>
                 {(words) => (
                   <p class="t2 small" data-testid="why-raised">
@@ -83,6 +86,36 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
         </Match>
       </Switch>
     </div>
+  );
+}
+
+/** Which of two values is explained: that of the branch, or the recorded one. */
+function BranchNote(props: {
+  readonly branches: Branches;
+  readonly differs: boolean;
+}): JSX.Element {
+  const asRecorded = () => props.branches.asRecorded();
+  return (
+    <Show when={props.branches.shown()}>
+      {(branch) => (
+        <div class="row branch-value" data-testid="why-branch">
+          <span class="ell" title={branch().name}>
+            {asRecorded()
+              ? "As recorded, without "
+              : props.differs
+                ? "What if: "
+                : "The same without "}
+            <b>{printable(branch().name, 80)}</b>
+          </span>
+          <span class="sp" />
+          <Show when={asRecorded() || props.differs}>
+            <button type="button" class="btn" onClick={() => props.branches.turn()}>
+              {asRecorded() ? "Explain the branch" : "Explain as recorded"}
+            </button>
+          </Show>
+        </div>
+      )}
+    </Show>
   );
 }
 
@@ -191,6 +224,9 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
         <b class={`m state-${props.link.state}`}>{linkNumber(props.link)}</b>
       </button>
       <div class="why-more">
+        <Show when={props.link.recorded}>
+          {(text) => <p class="mi branch-mark">recorded: {inWords(text()).replaceAll("-", "−")}</p>}
+        </Show>
         <Show when={props.link.culprit}>
           <span
             class="why-culprit"
@@ -290,6 +326,7 @@ function Operand(
 
 function endWords(kind: WhyLink["kind"]): string {
   if (kind === "raised") return "the error";
+  if (kind === "set") return "the edit";
   if (kind === "missing") return "the trail ends here";
   return kind === "limit" ? "not followed further" : "it starts here";
 }
