@@ -125,6 +125,20 @@ def test_a_program_that_raises_in_a_step_that_was_left_out(tmp_path: Path) -> No
     assert any("failed in step 5 or after it, which was not observed" in line for line in lines)
 
 
+def test_ctrl_c_in_a_step_that_was_left_out_is_no_failure(tmp_path: Path) -> None:
+    lines: list[str] = []
+    run = Run(tmp_path / "r.nscope", level="timing", max_slowdown=1e9, say=lines.append)
+    run.start()
+    governor = run.recorder.policy
+    assert isinstance(governor, Governor)
+    sampling = governor.sampling
+    sampling.wants = lambda **_: sampling.steps != 4  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="on purpose"):
+        train(compiled=False, steps=9, raise_in=5)
+    run.finish(130, "KeyboardInterrupt")
+    assert not any("failed" in line for line in lines)
+
+
 def test_files_of_before_have_observed_steps(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     with ns.record(path, "timing"):

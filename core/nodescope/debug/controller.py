@@ -25,6 +25,7 @@ from nodescope.debug.gate.python_stack import user_stack
 from nodescope.debug.history import navigation
 from nodescope.debug.history.breakpoint_search import goal_of, leads_back
 from nodescope.debug.history.history import History, Moment, ValueAtMoment
+from nodescope.debug.history.recorded_array import RecordedArray
 from nodescope.debug.history.scope_frames import ScopeFrame, frames
 from nodescope.debug.session.state import Goal
 from nodescope.debug.watch.live_watches import LiveWatches
@@ -372,7 +373,8 @@ class Controller:
         if colon and at is None and "[" not in name:  # not a part such as w[1: 3]
             return self.evaluate(expression_text, self._holding(name.strip()))
         expression = compile_expression(text)
-        return expression(self._scene(expression, at or self.moment))
+        result = expression(self._scene(expression, at or self.moment))
+        return result.whole() if isinstance(result, RecordedArray) else result
 
     def named(self, text: str) -> ValueAtMoment | None:
         """The value of a node named by a text; None if the text is an expression.

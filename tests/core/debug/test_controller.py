@@ -295,12 +295,21 @@ def test_reverse_continue_to_the_entry_of_a_scope(tmp_path):
 
 
 def test_what_was_not_recorded_is_reported(tmp_path):
+    def program() -> None:
+        w = ns.parameter(np.ones((3, 2)), name="w")
+        for number in ns.steps((1, 2, 3)):  # of more elements than statistics show
+            with ns.name_scope("loss"):
+                np.mean(np.square(ns.tensor(np.full((5, 3), float(number)), name="batch") @ w))
+
     specs = ("loss/mean [step 3]", "loss/square [step 9] if max(value) > 30")
-    with controlled(tmp_path, train, *specs, level="summary") as (controller, _):
+    with controlled(tmp_path, program, *specs, level="summary") as (controller, _):
         stopped(controller)
         assert controller.outputs()[0].array is not None  # here the program stands
         controller.set_breakpoints(
-            [controller.breakpoints[0].breakpoint, parse_breakpoint("op:square if max(value) > 30")]
+            [
+                controller.breakpoints[0].breakpoint,
+                parse_breakpoint("op:square if mean(value) > 30"),
+            ]
         )
         moved = controller.reverse_continue()
         assert not moved.found

@@ -223,8 +223,16 @@ def test_they_are_checked_as_live_ones_are(opened: Callable[..., Opened]) -> Non
 
 
 def test_a_condition_that_cannot_be_evaluated_is_reported(opened: Callable[..., Opened]) -> None:
-    run = opened("summary")
-    breakpoints(run.page, run.id, Breakpoint("op", "multiply", condition="max(value) > 0"))
+    def large() -> None:
+        for number in ns.steps([1.0, 2.0, 3.0]):
+            np.multiply(ns.tensor(np.full(9, number), name="x"), 2.0)
+
+    run = opened("summary", large)
+    breakpoints(run.page, run.id, Breakpoint("op", "multiply", condition="mean(value) > 0"))
     result = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
     assert result.seq is None
-    assert "breakpoint op:multiply if max(value) > 0 could not be evaluated 3 times" in result.text
+    assert "breakpoint op:multiply if mean(value) > 0 could not be evaluated 3 times" in result.text
+    # What statistics say is evaluated.
+    breakpoints(run.page, run.id, Breakpoint("op", "multiply", condition="max(value) > 3"))
+    result = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
+    assert "At multiply, step 2" in result.text

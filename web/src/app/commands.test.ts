@@ -321,6 +321,8 @@ describe("the palette finds a command by what people call it", () => {
     ["recordings", "All runs and recordings"],
     ["latest", "Back to live"],
     ["parent", "Out to the enclosing scope"],
+    ["colour by time", "Colour by time"],
+    ["flop", "Colour by FLOP"],
   ])("%s: %s", (typed, title) => {
     expect(best(typed).slice(0, 6)).toContain(title);
   });

@@ -7,6 +7,7 @@
 
 import type { CommandScope } from "@/app/commands";
 import type { PageCommand } from "@/app/page_command";
+import { COLOURINGS, coloured } from "@/views/graph/graph_pane";
 
 export function movingCommands(page: CommandScope): readonly PageCommand[] {
   const { store, ui } = page;
@@ -87,6 +88,15 @@ export function movingCommands(page: CommandScope): readonly PageCommand[] {
       enabled: () => store.model() !== undefined,
       run: () => void ui.setBookmarks(!ui.bookmarks()),
     },
+    ...COLOURINGS.filter(({ id }) => id !== "file").map(
+      ({ id, title }): PageCommand => ({
+        title: `Colour by ${id === "flops" ? title : title.toLowerCase()}`,
+        keys: "",
+        group: "Graph",
+        enabled: () => store.model() !== undefined && coloured(store, page.overlays, id),
+        run: () => ui.setColourBy(id),
+      }),
+    ),
     {
       title: "Colour by numbers of a JSON file (node data)",
       keys: "",

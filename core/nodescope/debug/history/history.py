@@ -25,7 +25,7 @@ from nodescope.record.captures import summary_of
 from nodescope.record.compiled_functions import functions, shown
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, Execution, Holds
-from nodescope.record.summary import TensorSummary
+from nodescope.record.summary import TensorSummary, whole
 
 _PAGE = 256
 
@@ -333,7 +333,8 @@ class History:
             return ValueAtMoment(
                 value, name, role, missing=missing, seq=ran, step=executions[0].step
             )
-        elements = self.recording.array(value, recorded.seq) if recorded.summary.blob else None
+        summary = recorded.summary
+        elements = self.recording.array(value, recorded.seq) if summary.blob else whole(summary)
         missing = "" if elements is not None else self._why()
         return ValueAtMoment(
             value, name, role, elements, recorded.summary, missing, recorded.seq, recorded.step

@@ -25,6 +25,7 @@ from nodescope.debug.history.breakpoint_search import (
     with_previous,
 )
 from nodescope.debug.history.history import History, LiveArray, Moment, ValueAtMoment, nothing
+from nodescope.debug.history.recorded_array import RecordedArray
 from nodescope.debug.session.state import Goal
 from nodescope.errors import ConditionError, UsageError
 from nodescope.protocol import Breakpoint, BreakpointStatus, Command, Continue
@@ -220,7 +221,14 @@ def scene(history: History, expression: Expression, at: Moment, live: LiveArray 
 
 
 def array_of(value: ValueAtMoment) -> HeldArray:
-    """The elements of a value. Raises `ConditionError` if they are unavailable."""
-    if value.array is None:
-        raise ConditionError(f"{value.name} is not available: {value.missing}")
-    return value.array
+    """A value, as far as it is known.
+
+    Raises:
+        ConditionError: Nothing is known of it; of one without elements, when these are read.
+    """
+    if value.array is not None:
+        return value.array
+    missing = f"{value.name} is not available: {value.missing}"
+    if value.summary is None:
+        raise ConditionError(missing)
+    return RecordedArray(value.summary, missing)

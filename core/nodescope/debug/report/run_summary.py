@@ -286,6 +286,9 @@ def _curves(recording: Recording, nodes: dict[int, Node]) -> tuple[Curve, ...]:
         for _, rows in sorted(began.items(), key=lambda item: -len(item[1]))
     ]
     loss_nodes = {row.node for rows in began.values() for row in rows}
+    # A mean of one number per element is the same curve.
+    givers = [nodes[number] for number in loss_nodes if number in nodes]
+    reduced = {value for node in givers if node.family == "reduction" for value in node.inputs}
     judging = WatchEvaluator(())
     judging.define(nodes.values())
     for pair in recording.gradients():
@@ -295,6 +298,8 @@ def _curves(recording: Recording, nodes: dict[int, Node]) -> tuple[Curve, ...]:
             break
         # If losses were recorded, there are no other backward passes.
         if node.id in loss_nodes or (loss_nodes and node.family != "loss"):
+            continue
+        if node.outputs[0] in reduced:
             continue
         means = [
             (seq, step, math.nan if mean is None or broken else mean)

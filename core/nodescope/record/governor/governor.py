@@ -424,7 +424,8 @@ class Governor:
             if self._concluded:
                 return
             self._concluded = True
-            if error and (self._broken or self._state in ("left out", "call left out")):
+            failed = bool(error) and not error.startswith("KeyboardInterrupt")
+            if failed and (self._broken or self._state in ("left out", "call left out")):
                 self._tell(reports.raised(self.step))
             self._close()
             self._state, self._stretch_end_ns = "outside", _NEVER

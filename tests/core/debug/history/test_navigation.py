@@ -126,13 +126,32 @@ def test_a_condition_is_evaluated_on_recorded_values(history) -> None:
     statuses = [BreakpointStatus(parse_breakpoint("op:tanh if min(value) < -0.9"))]
     end = history.recording.last_seq()
     result, text = navigate(history, end, Continue(), back=True, breakpoints=statuses)
-    if history.level == "values":
-        assert result is not None
-        assert (result.node.name, result.step) == ("net/tanh", 3)
-    else:
-        assert result is None
-        assert "could not be evaluated 3 times" in text
-        assert "level summary keeps no elements" in text
+    assert result is not None, text
+    assert (result.node.name, result.step) == ("net/tanh", 3)
+
+
+@pytest.mark.parametrize(
+    ("condition", "step"),
+    [
+        ("max(value) > 25", 3), ("value[0] >= 0 and max(value) == 10", None),
+        ("size(value) == 11 and count(isnan(value)) == 1", 2), ("mean(value) > 5", None),
+        ("max(inputs[0]) == 20", 3),
+    ],
+)  # fmt: skip
+def test_statistics_are_enough_for_what_they_say(tmp_path, condition: str, step) -> None:
+    data = np.arange(11.0)
+    with ns.record(tmp_path / "r.nscope", level="summary"):
+        for k in ns.steps([1.0, np.r_[np.nan, np.ones(10)], 2.0]):
+            np.add(ns.tensor(data * k, name="x"), 10.0)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        history = History(recording)
+        history.refresh()
+        statuses = [BreakpointStatus(parse_breakpoint(f"op:add if {condition}"))]
+        result, text = navigate(history, 0, Continue(), back=False, breakpoints=statuses)
+    assert (result and result.step) == step
+    if step is None:
+        reason = "add is not available: level summary keeps no elements"
+        assert f"could not be evaluated 3 times: {reason}" in text
 
 
 @pytest.mark.parametrize(

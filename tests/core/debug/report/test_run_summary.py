@@ -62,6 +62,20 @@ def test_a_run_in_short(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("parts", [1, 2])
+def test_what_a_loss_is_the_mean_of_is_no_other_loss(tmp_path: Path, parts: int) -> None:
+    w = ns.parameter(np.array([0.5, -0.5]), name="w")
+    with ns.record(tmp_path / "run.nscope"):
+        for target in ns.steps([1.0, 0.0]):
+            loss = ns.nn.binary_cross_entropy_with_logits(w, ns.tensor(np.full(2, target)))
+            if parts == 2:
+                loss = loss + ns.nn.mse_loss(w, ns.tensor(np.zeros(2)))
+            loss.backward()
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        names = [curve.name for curve in summarise_run(recording).curves]
+    assert names == (["mean"] if parts == 1 else ["add", "bce_with_logits", "mse"])
+
+
 def test_a_run_that_failed(tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     with pytest.raises(ValueError, match="empty"):

@@ -144,6 +144,7 @@ export class Store {
     this.reached = reached;
     this.first = new FirstPicture(start.open !== undefined, (open, instead) => {
       setFolds((now) => ({ ...now, open: instead ? open : new Set([...now.open, ...open]) }));
+      this.disclose(this.selection());
     });
     this.start = start;
     this.set = {
@@ -255,9 +256,8 @@ export class Store {
   private showFailure(): void {
     const id = this.failure();
     if (id === 0 || this.focus().chosen || this.start?.selection !== undefined) return;
-    const item = { kind: "node", id } as const;
-    this.attend({ type: "stopped", item });
-    this.disclose(item);
+    this.attend({ type: "stopped", item: { kind: "node", id } });
+    this.disclose({ kind: "node", id });
   }
 
   /** The stop of a model, once all earlier records have arrived. */
@@ -458,10 +458,10 @@ export class Store {
   }
 
   /** Opens the scopes around an item, so that it is visible. */
-  disclose(item: Item): void {
-    const own = item.kind === "node" ? this.tree()?.scopeOf(item.id) : undefined;
-    const scope = item.kind === "scope" ? parentScope(item.path) : (own ?? "");
-    if (scope !== "") this.set.folds(unfolded(this.folds(), scope, this.tree()?.repeats));
+  disclose(item: Item | undefined): void {
+    const own = item?.kind === "node" ? this.tree()?.scopeOf(item.id) : undefined;
+    const scope = item?.kind === "scope" ? parentScope(item.path) : own;
+    if (scope) this.set.folds(unfolded(this.folds(), scope, this.tree()?.repeats));
   }
 
   setOpen(open: ReadonlySet<string>): void {

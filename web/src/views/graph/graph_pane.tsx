@@ -89,7 +89,7 @@ export interface GraphPaneProps {
   onView(view: GraphView | undefined): void;
 }
 
-const COLOURINGS: readonly { readonly id: ColourMode; readonly title: string }[] = [
+export const COLOURINGS: readonly { readonly id: ColourMode; readonly title: string }[] = [
   { id: "family", title: "Op family" },
   { id: "time", title: "Time" },
   { id: "self", title: "Self time" },
@@ -105,7 +105,7 @@ const COLOURINGS: readonly { readonly id: ColourMode; readonly title: string }[]
 const DIM_MS = 40;
 
 /** Whether the run has data for a colouring. */
-function coloured(store: Store, overlays: Overlays, mode: ColourMode): boolean {
+export function coloured(store: Store, overlays: Overlays, mode: ColourMode): boolean {
   if (mode === "time" || mode === "self" || mode === "roofline") {
     return offers(store, "timing") && !neverRuns(store.model(), store.live);
   }

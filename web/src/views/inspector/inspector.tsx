@@ -30,6 +30,7 @@ import { foreignTo, offers, withheldWords } from "@/store/run/capabilities";
 import { leftOutWords } from "@/store/run/keeping";
 import { familyColour } from "@/store/run/node_text";
 import { earlierWords, gradientOf, leftOutAt } from "@/store/run/run_model";
+import { withoutPlace } from "@/store/run/summary";
 import { Attributes } from "@/views/inspector/attributes_panel";
 import { DiffPanel } from "@/views/inspector/diff_panel";
 import {
@@ -283,7 +284,13 @@ function NodeInspector(
             <span class="stop-text">
               <b>{stopWords(why())}</b>
               {why().error === "" ? ` ${printable(leafName(why().node_name))}` : ""}.{" "}
-              {printable(reasonWords(why(), breakpointOf(props.store, why())?.breakpoint), 2000)}
+              {printable(
+                withoutPlace(
+                  reasonWords(why(), breakpointOf(props.store, why())?.breakpoint),
+                  why().error === "" ? props.node.source : undefined,
+                ),
+                2000,
+              )}
             </span>
             <Show when={breakpointOf(props.store, why())?.hits}>
               {(count) => <span class="mi t2">hit {count()}</span>}

@@ -20,7 +20,7 @@ import {
   tickLabel,
   tickStep,
 } from "@/views/timeline/spans";
-import { blockName, type StepBlock } from "@/views/timeline/step_blocks";
+import { blockName, isUnseen, type StepBlock } from "@/views/timeline/step_blocks";
 import type { Surface } from "@/widgets/canvas";
 
 export interface Scene {
@@ -112,9 +112,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     drawBand(surface, scene, { x, left: LEFT, top: y, height: BAND_H });
     y += band;
   }
-  const leftOut = scene.stacked
-    ? []
-    : scene.blocks.filter((block) => block.leftOut >= block.last - block.first + 1);
+  const leftOut = scene.stacked ? [] : scene.blocks.filter(isUnseen);
   for (const block of leftOut) hatch(block);
   for (const lane of scene.stacked ? [] : scene.lanes) {
     tops.push({ lane, y });

@@ -93,15 +93,22 @@ export interface LaneOptions {
   readonly host?: readonly HostSpan[];
   /** Whether the rows are complete, so that the time between them can be shown. */
   readonly gaps?: boolean;
+  /** Training steps that were not observed, in order: what ran there is not known. */
+  readonly unseen?: readonly Stretch[];
   readonly stepEnd?: StepEnd;
   /** What the queues of devices are called. */
   readonly names?: readonly LaneName[];
 }
 
+interface Stretch {
+  readonly start: number;
+  readonly end: number;
+}
+
 export function lanesOf(
   graph: RunGraph | undefined,
   rows: TimelineRows,
-  { host = [], gaps = false, stepEnd = UNKNOWN_END, names = [] }: LaneOptions = {},
+  { host = [], gaps = false, unseen = [], stepEnd = UNKNOWN_END, names = [] }: LaneOptions = {},
 ): readonly Lane[] {
   const places = new Map<string, Place & { readonly list: number[] }>();
   let last: Place & { readonly list: number[] } = { thread: -1, worker: -1, queue: -1, list: [] };
@@ -124,7 +131,7 @@ export function lanesOf(
     list.sort((a, b) => (rows.startNs[a] ?? 0) - (rows.startNs[b] ?? 0));
     const here = onThread(place);
     const own = here ? host.filter((span) => span.thread === place.thread) : [];
-    const options = { host: own, gaps: gaps && here, stepEnd };
+    const options = { host: own, gaps: gaps && here, unseen, stepEnd };
     const name = names.find(({ lane }) => lane === place.queue)?.name;
     const named = name === undefined ? place : { ...place, name };
     return { ...named, levels: levelsOf(graph, rows, list, options) };
@@ -151,7 +158,7 @@ function levelsOf(
   graph: RunGraph | undefined,
   rows: TimelineRows,
   order: readonly number[],
-  { host, gaps, stepEnd }: Omit<Required<LaneOptions>, "names">,
+  { host, gaps, unseen, stepEnd }: Omit<Required<LaneOptions>, "names">,
 ): readonly (readonly Bar[])[] {
   // Fetching or input ends a phase; other time between its nodes does not.
   const breaks = host.filter((span) => apart(span)).map((span) => span.start);
@@ -198,7 +205,7 @@ function levelsOf(
       ...(((rows.flags?.[i] ?? 0) & FAILED) !== 0 ? { failed: true } : {}),
     });
   }
-  const between = gaps ? gapsOf(graph, rows, order, host, stepEnd) : [];
+  const between = gaps ? gapsOf(graph, rows, order, host, unseen, stepEnd) : [];
   const barOf = (span: HostSpan): Bar => hostBar(span, stepEnd);
   const above = host.filter((span) => apart(span)).map(barOf);
   const beside = host.filter((span) => !apart(span)).map(barOf);
@@ -231,6 +238,7 @@ function gapsOf(
   rows: TimelineRows,
   order: readonly number[],
   host: readonly HostSpan[],
+  unseen: readonly Stretch[],
   stepEnd: StepEnd,
 ): readonly Bar[] {
   const bars: Bar[] = [];
@@ -238,11 +246,12 @@ function gapsOf(
   let before = 0;
   let next = 0;
   const add = (from: number, to: number, i: number): void => {
-    if (!(to > from)) return;
     const lines = between(graph, rows.node[before] ?? 0, rows.node[i] ?? 0);
     const step = rows.step[i] ?? 0;
-    const after = from >= stepEnd(step);
-    bars.push({ ...NO_BAR, start: from, end: to, step, after, label: "", between: lines });
+    for (const { start, end } of without(from, to, unseen)) {
+      const after = start >= stepEnd(step);
+      bars.push({ ...NO_BAR, start, end, step, after, label: "", between: lines });
+    }
   };
   for (const i of order) {
     const start = rows.startNs[i] ?? 0;
@@ -263,6 +272,19 @@ function gapsOf(
     }
   }
   return bars;
+}
+
+/** The parts of a stretch outside of others, which are in order. */
+function without(from: number, to: number, others: readonly Stretch[]): readonly Stretch[] {
+  const parts: Stretch[] = [];
+  let start = from;
+  for (const other of others) {
+    if (other.end <= start || other.start >= to) continue;
+    if (other.start > start) parts.push({ start, end: other.start });
+    start = other.end;
+  }
+  if (to > start) parts.push({ start, end: to });
+  return parts;
 }
 
 /** `train.py:30–34`: the lines of two consecutive nodes. */

@@ -43,6 +43,11 @@ export function blocksOf(answer: StepTimes, axis: Axis): readonly StepBlock[] {
   }));
 }
 
+/** Whether none of its steps was observed. */
+export function isUnseen(block: StepBlock): boolean {
+  return block.leftOut >= block.last - block.first + 1;
+}
+
 export function blockOf(stretch: Stretch, axis: Axis): StepBlock {
   return {
     after: stretch.after,

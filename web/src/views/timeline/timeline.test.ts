@@ -206,6 +206,20 @@ test("what nothing names is between operations, by the lines around it", () => {
   ]);
 });
 
+test("nothing is between operations in steps that were not observed", () => {
+  const ran = rows([1, 0, 10], [2, 100, 10]);
+  const unseen = [
+    { start: 20, end: 60 },
+    { start: 60, end: 90 },
+  ];
+  const [lane] = lanesOf(undefined, ran, { gaps: true, unseen });
+  const between = lane?.levels.at(-1)?.filter((bar) => bar.between !== undefined);
+  expect(between?.map((bar) => [bar.start, bar.end])).toEqual([
+    [10, 20],
+    [90, 100],
+  ]);
+});
+
 test("only what the debugger held is taken out of the axis, and keeps its true length", () => {
   const axis = axisOf([10, 110, 150, 151]);
   expect(axis.holds).toEqual([

@@ -38,6 +38,7 @@ import {
   blockOf,
   blocksOf,
   blockWords,
+  isUnseen,
   lastSeqOf,
   markAt,
   type StepBlock,
@@ -249,6 +250,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
         detail() !== undefined &&
         !thinned() &&
         times()?.partial === false,
+      unseen: blocks().filter(isUnseen),
       stepEnd,
       names: detail()?.lanes ?? [],
     }),
