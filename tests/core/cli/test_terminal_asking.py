@@ -160,7 +160,7 @@ def test_what_gives_the_same_is_not_called_independent(tmp_path):
     commands = "until maximum\nfork x = 1\nfork maximum = 1\nq\n"
     replies = answers(scripted(tmp_path, commands, text=text + "np.maximum(x, 10.0)\n"))
     assert replies[1][1] == [
-        "with x changed in step 0: 0 values would differ, 1 stay bit-identical"
+        "with x changed in step 0: 0 values would differ, 1 stays bit-identical"
     ]
     assert replies[2][1][-1].startswith("  nothing that has run so far depends on it")
 

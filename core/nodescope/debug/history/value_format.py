@@ -54,12 +54,12 @@ def summary_line(summary: TensorSummary) -> str:
 
 def array_line(array: HeldArray) -> str:
     """Like `summary_line`, for an array; an array of a few numbers is written out."""
-    if array.ndim > 1 or array.size > 6:
+    if array.size != 1 and (array.ndim > 1 or array.size > 6):
         return summary_line(summary_of(array))
     array = whole(array)
     head = str(summarise(array).spec)
-    if not array.shape:
-        return f"{head} {number(array)}"
+    if array.size == 1:
+        return f"{head} {'[' * array.ndim}{number(array.reshape(()))}{']' * array.ndim}"
     return f"{head} [{', '.join(number(element) for element in array)}]"
 
 
