@@ -252,7 +252,8 @@ def fork_lines(controller: Controller, text: str) -> Iterator[str]:
     changed = [candidate for candidate in branch.changes if not candidate.edited]
     yield clean(f"with {value.name} changed in step {replay.step}: {len(changed):,} value"
                 f"{'s' * (len(changed) != 1)} would differ, "
-                f"{len(branch.same):,} stay{'s' * (len(branch.same) == 1)} bit-identical")  # fmt: skip
+                f"{len(branch.same):,} {'stays' if len(branch.same) == 1 else 'stay'} "
+                "bit-identical")  # fmt: skip
     ordered = sorted(changed, key=lambda candidate: (candidate.new.size > 1, -candidate.seq))
     listed = ordered[:MAX_CHANGES]
     for change in sorted(listed, key=lambda candidate: candidate.seq):

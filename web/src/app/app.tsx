@@ -117,7 +117,7 @@ export function App(props: AppProps): JSX.Element {
   const newRun = createNewRun(store);
   const watches = createWatches(store, ui);
   const moments = createMoments(store, ui);
-  const summing = createSummary(store);
+  const summing = createSummary(store, ui);
   let root!: HTMLDivElement;
   let searchField!: HTMLInputElement;
 
@@ -277,7 +277,7 @@ export function App(props: AppProps): JSX.Element {
     {
       title: "In the palette, by name",
       keys: commands
-        .filter((command) => command.keys === "")
+        .filter((command) => command.keys === "" && command.unlisted !== true)
         .map((command) => ({ keys: "", does: command.title })),
     },
   ];

@@ -92,6 +92,7 @@ export function movingCommands(page: CommandScope): readonly PageCommand[] {
       ({ id, title }): PageCommand => ({
         title: `Colour by ${id === "flops" ? title : title.toLowerCase()}`,
         keys: "",
+        unlisted: true,
         group: "Graph",
         enabled: () => store.model() !== undefined && coloured(store, page.overlays, id),
         run: () => ui.setColourBy(id),

@@ -7,6 +7,8 @@ export interface PageCommand {
   /** In display form: `F5`, `⇧F11`, `Ctrl K`; "" = none. */
   readonly keys: string;
   readonly group: "Debugger" | "Graph" | "Page";
+  /** Whether the list of commands leaves it out. */
+  readonly unlisted?: boolean;
   enabled(): boolean;
   /** Why it is unavailable now, where that is not obvious. */
   why?(): string;

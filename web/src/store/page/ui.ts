@@ -79,7 +79,9 @@ export function createUi(
   control = false,
 ): Ui {
   const [outlineTab, setOutlineTab] = createSignal<OutlineTab>("outline");
-  const [inspectorTab, setInspectorTab] = createSignal<InspectorTab>("value");
+  const [inspectorTab, setInspectorTab] = createSignal<InspectorTab>("value", {
+    equals: false, // whoever asks for the tab that is chosen wants to see it
+  });
   const [dockTab, setDockTab] = createSignal<DockTab>(
     DOCK_TABS.find((candidate) => candidate === tab) ?? "timeline",
   );

@@ -1,5 +1,9 @@
+import { createRoot } from "solid-js";
 import { expect, test } from "vitest";
+import { Store } from "@/store/page/store";
+import { createUi } from "@/store/page/ui";
 import {
+  createSummary,
   neverRan,
   observedWords,
   sharesWords,
@@ -68,4 +72,14 @@ test("a graph file is no run", () => {
   expect(neverRan({ run: { level: "graph" }, summary: { ...summary, outcome: "killed" } })).toBe(
     false,
   );
+});
+
+test("whoever asks for a tab of the inspector sees it, also for the one that is chosen", () => {
+  const ui = createUi(undefined);
+  const summing = createRoot(() => createSummary(new Store(), ui));
+  for (const tab of ["why", "why", "value"] as const) {
+    summing.show(true);
+    ui.setInspectorTab(tab);
+    expect(summing.shown()).toBe(false);
+  }
 });

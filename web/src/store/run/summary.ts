@@ -8,6 +8,7 @@ import { type Accessor, createEffect, createSignal, on, onCleanup } from "solid-
 import { formatCount, formatDuration } from "@/base/numbers";
 import { pictured } from "@/store/page/first_picture";
 import type { Store } from "@/store/page/store";
+import type { Ui } from "@/store/page/ui";
 import { get } from "@/wire/rest";
 import { inWords, type Link } from "@/wire/socket";
 import type { Governed, RunSummary, Summary } from "@/wire/types.gen";
@@ -97,7 +98,7 @@ export function unsummed(problem: string, link: Link["kind"]): string {
   return problem === "" ? "Summing up the run…" : `The run cannot be summed up: ${problem}`;
 }
 
-export function createSummary(store: Store): Summing {
+export function createSummary(store: Store, ui: Pick<Ui, "inspectorTab">): Summing {
   const [summary, setSummary] = createSignal<RunSummary>();
   const [problem, setProblem] = createSignal("");
   const [shown, setShown] = createSignal(false);
@@ -154,6 +155,7 @@ export function createSummary(store: Store): Summing {
   createEffect(
     on(store.selection, (item) => item !== undefined && setShown(false), { defer: true }),
   );
+  createEffect(on(ui.inspectorTab, () => setShown(false), { defer: true }));
   onCleanup(() => {
     lastAsked = -1;
   });
