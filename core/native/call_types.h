@@ -1,0 +1,217 @@
+/* The objects of observed calls: `Calls`, one for a tracer, and `Operation`, one for an op. */
+#ifndef NODESCOPE_CALL_TYPES_H
+#define NODESCOPE_CALL_TYPES_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+
+/* The slots that are read, in the order in which `Calls` takes their offsets. */
+enum {
+    TENSOR_VID, TENSOR_DATA, TENSOR_EDGE,
+    STATE_BUILDER, STATE_CURSOR, STATE_RECORDING, STATE_THREAD, STATE_RAN,
+    CURSOR_STEP, CURSOR_SLOTS, CURSOR_LOOP, CURSOR_LABEL,
+    ENTRY_INPUTS, ENTRY_OUTPUTS, ENTRY_NODE, ENTRY_LOOSE, ENTRY_GIVEN,
+    BUS_DEMAND, BUS_ORIGIN, BUS_PROBES, BUS_EDITS, BUS_CATCH_UP,
+    EMITTER_STEADY, EMITTER_STEP,
+    SLOTS
+};
+
+static const char *const SLOT_NAMES[SLOTS] = {
+    "_vid", "data", "edge",
+    "builder", "cursor", "recording", "thread", "ran",
+    "step", "slots", "loop", "label",
+    "inputs", "outputs", "node", "loose", "given",
+    "demand", "origin_ns", "probes", "edits", "catch_up",
+    "steady", "step",
+};
+
+/* The object of the second argument of `Calls` to which each slot belongs. */
+static const int SLOT_OWNERS[SLOTS] = {
+    0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5};
+
+/* The tracer's methods, and the objects that are used at every call. */
+enum {
+    TENSOR, WRITTEN, ARRAY, LOCAL, TRACER, EMITTER, BUS, SEQUENCE, NO_ATTRS, AS_ARRAY,
+    FINISHED, /* given */
+    OPERATIONS, STATE_TYPE, CURSOR_TYPE, ENTRY_TYPE, DEMAND, IN_STEP, TIMES, STATE, DTYPE, /* kept */
+    OBJECTS
+};
+
+typedef struct {
+    PyObject_HEAD
+    Py_ssize_t offset[SLOTS];
+    PyObject *object[OBJECTS];
+    long long base;      /* value ids up to this one belong to earlier runs */
+    uint64_t thread;     /* the thread to which STATE belongs */
+    int starts;          /* of DEMAND */
+    int smooth;          /* whether DTYPE has gradients */
+    PyObject *zero;
+} Calls;
+
+typedef struct {
+    PyObject_HEAD
+    Calls *calls;
+    PyObject *op, *name, *impl;
+    int single;          /* whether it has one output */
+    int differentiable;
+} Operation;
+
+static PyTypeObject *operation_type;
+
+static struct {
+    PyObject *dtype, *id, *impl, *kind, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
+        *cursor, *slot, *marked, *checked, *refused, *take_edits, *emit, *failed;
+} names;
+
+static long long now_ns(void) {
+#ifdef __APPLE__
+    return (long long)clock_gettime_nsec_np(CLOCK_UPTIME_RAW);
+#else
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (long long)now.tv_sec * 1000000000 + now.tv_nsec;
+#endif
+}
+
+static void keep(PyObject **place, PyObject *object) {
+    PyObject *before = *place;
+    Py_XINCREF(object);
+    *place = object;
+    Py_XDECREF(before);
+}
+
+/* -------------------------------------------------------------------------- set-up */
+
+/* The offset of a slot in instances of the class of an instance of which no slot is set;
+   -1 with an exception set. */
+static Py_ssize_t offset_of(PyObject *instance, const char *name) {
+    Py_ssize_t offset = -1;
+    PyObject *size_of = PyObject_GetAttrString((PyObject *)Py_TYPE(instance), "__basicsize__");
+    PyObject *mark = PyUnicode_FromString("nodescope.native: a slot");
+    if (size_of && mark && PyObject_SetAttrString(instance, name, mark) == 0) {
+        Py_ssize_t size = PyLong_AsSsize_t(size_of), places = 0;
+        for (Py_ssize_t at = sizeof(PyObject); at + (Py_ssize_t)sizeof(void *) <= size;
+             at += sizeof(void *)) {
+            if (SLOT(instance, at) == mark) {
+                offset = at;
+                places++;
+            }
+        }
+        if (places != 1) offset = -1;
+        if (PyObject_SetAttrString(instance, name, Py_None) < 0) offset = -1;
+        if (offset >= 0 && SLOT(instance, offset) != Py_None) offset = -1;
+    }
+    Py_XDECREF(size_of);
+    Py_XDECREF(mark);
+    if (offset < 0 && !PyErr_Occurred())
+        PyErr_Format(PyExc_TypeError, "%s is not a slot of this class", name);
+    return offset;
+}
+
+static PyObject *calls_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    PyObject *objects, *instances;
+    long long base;
+    if (!PyArg_ParseTuple(arguments, "O!O!L", &PyTuple_Type, &objects, &PyTuple_Type, &instances,
+                          &base))
+        return NULL;
+    if (PyTuple_Size(objects) != OPERATIONS || PyTuple_Size(instances) != 6) {
+        PyErr_SetString(PyExc_TypeError, "Calls takes another number of objects");
+        return NULL;
+    }
+    Calls *self = (Calls *)PyType_GenericAlloc(type, 0);
+    if (!self) return NULL;
+    for (int i = 0; i < OPERATIONS; i++) keep(&self->object[i], PyTuple_GetItem(objects, i));
+    self->object[OPERATIONS] = PyDict_New();
+    self->zero = PyLong_FromLong(0);
+    self->base = base;
+    for (int i = 1; i < 4; i++)
+        keep(&self->object[STATE_TYPE + i - 1], (PyObject *)Py_TYPE(PyTuple_GetItem(instances, i)));
+    for (int i = 0; i < SLOTS; i++) {
+        PyObject *instance = PyTuple_GetItem(instances, SLOT_OWNERS[i]);
+        self->offset[i] = instance ? offset_of(instance, SLOT_NAMES[i]) : -1;
+        if (self->offset[i] < 0) {
+            Py_DECREF(self);
+            return NULL;
+        }
+    }
+    return (PyObject *)self;
+}
+
+static int calls_traverse(PyObject *object, visitproc visit, void *arg) {
+    Calls *self = (Calls *)object;
+    Py_VISIT(Py_TYPE(object));
+    for (int i = 0; i < OBJECTS; i++) Py_VISIT(self->object[i]);
+    return 0;
+}
+
+static int calls_clear(PyObject *object) {
+    Calls *self = (Calls *)object;
+    for (int i = 0; i < OBJECTS; i++) Py_CLEAR(self->object[i]);
+    return 0;
+}
+
+static void calls_dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    calls_clear(object);
+    Py_CLEAR(((Calls *)object)->zero);
+    PyObject_GC_Del(object);
+    Py_DECREF(type);
+}
+
+static int operation_traverse(PyObject *object, visitproc visit, void *arg) {
+    Operation *self = (Operation *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->calls);
+    Py_VISIT(self->op);
+    Py_VISIT(self->impl);
+    return 0;
+}
+
+static int operation_clear(PyObject *object) {
+    Operation *self = (Operation *)object;
+    Py_CLEAR(self->calls);
+    Py_CLEAR(self->op);
+    Py_CLEAR(self->name);
+    Py_CLEAR(self->impl);
+    return 0;
+}
+
+static void operation_dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    operation_clear(object);
+    PyObject_GC_Del(object);
+    Py_DECREF(type);
+}
+
+/* The operation of an op, borrowed from the table of operations; NULL with an exception set. */
+static Operation *operation_of(Calls *calls, PyObject *op) {
+    PyObject *known = PyDict_GetItemWithError(calls->object[OPERATIONS], op);
+    if (known || PyErr_Occurred()) return (Operation *)known;
+    Operation *operation = (Operation *)PyType_GenericAlloc(operation_type, 0);
+    PyObject *outputs = PyObject_GetAttr(op, names.outputs), *vjp = PyObject_GetAttr(op, names.vjp);
+    if (operation && outputs && vjp) {
+        keep((PyObject **)&operation->calls, (PyObject *)calls);
+        keep(&operation->op, op);
+        operation->name = PyObject_GetAttr(op, names.name);
+        operation->impl = PyObject_GetAttr(op, names.impl);
+        operation->single = PyLong_AsLong(outputs) == 1;
+        operation->differentiable = vjp != Py_None;
+        if (operation->name && operation->impl && !PyErr_Occurred() &&
+            PyDict_SetItem(calls->object[OPERATIONS], op, (PyObject *)operation) == 0)
+            known = (PyObject *)operation; /* the table owns it */
+    }
+    Py_XDECREF((PyObject *)operation);
+    Py_XDECREF(outputs);
+    Py_XDECREF(vjp);
+    return (Operation *)known;
+}
+
+#endif
