@@ -58,6 +58,8 @@ def test_from_the_gallery_to_the_hit(start: Start, page: Page, tmp_path: Path) -
     by(page, "watch-add").click()
     rows = by(page, "watch-row")
     expect(rows).to_have_count(1)
+    page.keyboard.press("w")  # the button that added it has the focus
+    expect(by(page, "why")).to_be_visible()
     by(page, "watch-edit").click()
     by(page, "watch-edit-text").fill("tensor_range -> stop")
     by(page, "watch-save").click()

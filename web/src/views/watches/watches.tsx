@@ -108,7 +108,6 @@ function Field(props: { readonly watches: Model }): JSX.Element {
         else if (props.watches.live()) void add();
         else void attempt(props.watches.ask);
       }}
-      onKeyDown={keepKey}
     >
       <input
         class="m"
