@@ -1,5 +1,5 @@
 """Plain files: reads small files of possibly foreign origin, without ever blocking or reading
-endlessly.
+endlessly; and tells which folders others can write to.
 
 A path from outside may lead to a pipe, to a device without an end, or to a file of any size. Every
 such path is read by `read_plain`.
@@ -63,6 +63,32 @@ def is_plain(path: str | os.PathLike[str], most_bytes: int | None = None) -> boo
         return stat.S_ISREG(at.st_mode) and fits
     except (OSError, ValueError):
         return False
+
+
+_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def distrusted(folder: str | os.PathLike[str], *, within: bool = False) -> str:
+    """Why code in a folder must not be run, or ``""``: whoever can write there can run code as us.
+
+    Args:
+        folder: The folder, which exists.
+        within: Whether it is what holds the folder of the code: others may then write there if
+            they cannot remove what is not theirs.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    if not hasattr(os, "geteuid"):
+        return ""
+    at = os.stat(folder)
+    name = os.fspath(folder)
+    if at.st_uid not in (os.geteuid(), 0):
+        return f"the cache {name} belongs to another user (id {at.st_uid})"
+    others = stat.S_IWOTH if within else _OTHERS
+    if at.st_mode & others and not (within and at.st_mode & stat.S_ISVTX):
+        return f"the cache {name} can be written by others (mode {at.st_mode & 0o777:o})"
+    return ""
 
 
 def _refused(path: str | os.PathLike[str], code: int, reason: str) -> OSError:

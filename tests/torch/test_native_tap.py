@@ -267,6 +267,30 @@ def test_the_first_run_begins_to_compile_and_the_next_uses_it(
     assert choice.announced
 
 
+@pytest.mark.parametrize(("mode", "own"), [(0o777, True), (0o770, True), (0o755, False)])
+def test_a_library_that_others_may_have_written_is_not_loaded(
+    tmp_path: Path, monkeypatch: Patch, mode: int, own: bool
+) -> None:
+    monkeypatch.setenv("NODESCOPE_CACHE", str(tmp_path))
+    monkeypatch.setenv(choosing.VARIABLE, "native")
+    plan = building.plan()
+    assert isinstance(plan, building.Plan)
+    folder = Path(plan.library).parent
+    folder.mkdir()
+    Path(plan.library).write_bytes(b"loading it would be another error")
+    folder.chmod(mode)
+    if not own:
+        if os.geteuid():
+            monkeypatch.setattr(os, "geteuid", lambda: 12345)
+        else:
+            os.chown(folder, 12345, -1)
+    said = "can be written by others" if own else "belongs to another user"
+    choice = choosing.choose()
+    assert choice.library is None
+    assert said in choice.reason
+    assert said in choosing.state()
+
+
 def test_doctor_says_which_tap_runs(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
     from nodescope.__main__ import main
 

@@ -90,5 +90,5 @@ test("a file's numbers are shown at once, as long as its run is", () => {
 test("what is wrong with a file is said, and changes nothing", () => {
   overlays.take("cost.json", "{}");
   expect(ui.colourBy()).toBe("family");
-  expect(store.notices().at(-1)?.text).toMatch(/^cost\.json: It is no node data/);
+  expect(store.notices().at(-1)?.text).toMatch(/^cost\.json: This is not node data/);
 });

@@ -81,10 +81,10 @@ describe("colours", () => {
 });
 
 test.each([
-  ["{", /^It is no JSON: /],
-  ["[]", /is wanted\.$/],
-  [{ results: 7 }, /is wanted\.$/],
-  [{ nodes: [] }, /is wanted\.$/],
+  ["{", /^This is not JSON: /],
+  ["[]", /^This is not node data/],
+  [{ results: 7 }, /^This is not node data/],
+  [{ nodes: [] }, /^This is not node data/],
   [{ results: {} }, "It has no numbers."],
   [{ results: { loss: { value: "slow" } } }, "It has no numbers."],
   [{ results: { a: 1, b: 2 } }, "None of its 2 names is a node of this graph."],

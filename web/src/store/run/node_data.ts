@@ -25,14 +25,14 @@ export function readNodeData(text: string, graph: RunGraph): NodeData | string {
   try {
     file = JSON.parse(text);
   } catch (error) {
-    return `It is no JSON: ${error instanceof Error ? error.message : String(error)}`;
+    return `This is not JSON: ${error instanceof Error ? error.message : String(error)}`;
   }
-  if (!isObject(file)) return WANTED;
+  if (!isObject(file)) return OTHER;
   // Of several graphs, all: names that are no node of this one are left out.
   const graphs = [file, ...Object.values(file)].filter(isObject).filter((part) => {
     return isObject(part.results);
   });
-  if (graphs.length === 0) return WANTED;
+  if (graphs.length === 0) return OTHER;
   const values = new Map<number, number>();
   let unknown = 0;
   for (const { results } of graphs) {
@@ -51,7 +51,7 @@ export function readNodeData(text: string, graph: RunGraph): NodeData | string {
   return { values, unknown, colour: graphs.map(colourRule).find(Boolean) };
 }
 
-const WANTED = 'It is no node data: {"results": {"node name": {"value": 1.5}}} is wanted.';
+const OTHER = 'This is not node data, such as {"results": {"node name": {"value": 1.5}}}.';
 
 function nodeNamed(graph: RunGraph, name: string): number | undefined {
   const known = graph.byName.get(name);

@@ -46,6 +46,16 @@ class Plan(NamedTuple):
         """What the compiler said when it failed."""
         return Path(self.library).with_suffix(".log")
 
+    def distrusted(self) -> str:
+        """Why the library must not be loaded, or ``""``: others can write where it is."""
+        from nodescope.plain_files import distrusted  # as a script, this file is alone
+
+        folder = Path(self.library).parent
+        try:
+            return distrusted(folder.parent, within=True) or distrusted(folder)
+        except OSError as error:
+            return f"the cache {folder} cannot be read: {error.strerror}"
+
     @property
     def is_built(self) -> bool:
         """Whether the library is there."""
@@ -110,7 +120,8 @@ def build(plan: Plan, *, wait: bool = True) -> str:
     """
     library = Path(plan.library)
     try:
-        library.parent.mkdir(parents=True, exist_ok=True)
+        library.parent.parent.mkdir(parents=True, exist_ok=True)
+        library.parent.mkdir(mode=0o700, exist_ok=True)
         with open(library.with_suffix(".lock"), "a", encoding="utf-8") as lock:
             if not _locked(lock.fileno(), wait=wait):
                 return "another process is compiling it"

@@ -61,6 +61,8 @@ def choose() -> Choice:
             else:
                 building.start(plan)
                 return Choice(None, "the native one is being compiled, for the next run")
+        if distrusted := plan.distrusted():
+            return Choice(None, distrusted, True)
         return Choice(_load(plan), f"compiled in {os.path.dirname(plan.library)}")
     except Exception as error:
         return Choice(None, f"{type(error).__name__}: {error}", True)
@@ -75,6 +77,8 @@ def state() -> str:
     if isinstance(plan, str):
         return f"python: {plan}"
     if plan.is_built:
+        if distrusted := plan.distrusted():
+            return f"python: {distrusted}"
         return f"native ({plan.library})"
     if plan.log.exists() and requested == "auto":
         return f"python: the native one could not be compiled, see {plan.log}"

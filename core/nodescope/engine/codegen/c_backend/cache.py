@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 import tempfile
 import threading
 import time
@@ -19,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from nodescope.plain_files import read_plain
+from nodescope.plain_files import distrusted, read_plain
 
 MOST_BYTES = 256 << 20
 _LARGEST = 256 << 20  # limit of one library
@@ -155,7 +154,7 @@ def opened(folder: Path) -> tuple[Cache | None, str]:
         folder.parent.parent.mkdir(parents=True, exist_ok=True)
         for directory in (folder.parent, folder):
             directory.mkdir(mode=0o700, exist_ok=True)
-            reason = _distrusted(directory, stat.S_IWOTH if directory is not folder else _OTHERS)
+            reason = distrusted(directory, within=directory is not folder)
             if reason:
                 return None, reason
         handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
@@ -164,20 +163,3 @@ def opened(folder: Path) -> tuple[Cache | None, str]:
     except OSError as error:
         return None, f"the cache {folder} cannot be written: {error.strerror or error}"
     return Cache(folder), ""
-
-
-_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-
-
-def _distrusted(folder: Path, other_bits: int) -> str:
-    """Why libraries in a folder must not be loaded, or ``""``: whoever can write there can run code
-    as us.
-    """
-    if not hasattr(os, "geteuid"):
-        return ""
-    info = folder.stat()
-    if info.st_uid not in (os.geteuid(), 0):
-        return f"the cache {folder} belongs to another user (id {info.st_uid})"
-    if info.st_mode & other_bits and (other_bits == _OTHERS or not info.st_mode & stat.S_ISVTX):
-        return f"the cache {folder} can be written by others (mode {info.st_mode & 0o777:o})"
-    return ""
