@@ -72,7 +72,7 @@ describe("what is kept, in one line", () => {
     expect(costWords(GOVERNED)).toBe("16 of 276 steps observed · about 1.62× slower");
     expect(costWords({ ...GOVERNED, steps_left_out: 0, slowdown: 1.002 })).toBe("");
     const short = { ...GOVERNED, steps_left_out: 0, slowdown: 2.5 };
-    expect(costWords({ ...short, extra_s: 0.12 })).toBe("about 0.1 s overhead so far");
+    expect(costWords({ ...short, extra_s: 0.12 })).toBe("about 0.1 s overhead");
     expect(costWords({ ...short, extra_s: 0.012 })).toBe("");
   });
 

@@ -110,7 +110,7 @@ function slowerWords(governed: Governed): string {
   if (governed.slowdown < 1.005) return "";
   const seconds = governed.extra_s;
   if (seconds >= LITTLE_S) return `about ${times(governed.slowdown)} slower`;
-  return seconds >= 0.05 ? `about ${formatNumber(seconds, 1)} s overhead so far` : "";
+  return seconds >= 0.05 ? `about ${formatNumber(seconds, 1)} s overhead` : "";
 }
 
 /** Why steps run unobserved: "to stay below 2×". */

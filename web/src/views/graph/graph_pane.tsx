@@ -461,6 +461,7 @@ function Breadcrumb(props: { readonly store: Store; select(item: Item): void }):
               <button
                 type="button"
                 class="t3"
+                classList={{ short: part.name.length < 3 }}
                 title={part.path}
                 onClick={() => props.select({ kind: "scope", path: part.path })}
               >
