@@ -1,7 +1,7 @@
 """Attribute bases: on what object a function's code reads each attribute, where that is certain.
 
 ``self.optimizer.step`` reads ``step`` of an optimizer, so an attribute ``step`` of ``self`` is
-another one.
+another one. So does ``optimizer.step`` after ``optimizer = self.optimizer``.
 
 Invariant: what is not certain is left out.
 """
@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import dis
 import functools
+import inspect
 import types
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 Base = tuple[str, ...]
 """A kind of variable (``global``, ``cell`` or ``local``), its name, and attributes of it."""
@@ -22,15 +23,29 @@ _ROOTS: Final = {
     "LOAD_FAST_BORROW": "local", "LOAD_FAST_CHECK": "local",
 }  # fmt: skip
 _READS: Final = ("LOAD_ATTR", "LOAD_METHOD")
+_ALIASES: Final = ("STORE_FAST", "STORE_FAST_LOAD_FAST", "STORE_DEREF")
 _SILENT: Final = ("CACHE", "EXTENDED_ARG", "PUSH_NULL", "NOP", "RESUME", "PRECALL")
 _MISSING: Final = object()
 
 
+class _Bases(NamedTuple):
+    """What is certain of a function's code.
+
+    Attributes:
+        read: The bases of each attribute, None for an unknown one.
+        aliases: Of variables that are assigned once: the base that they are assigned.
+        assigned: All other variables that are assigned.
+    """
+
+    read: dict[str, frozenset[Base | None]]
+    aliases: dict[str, Base]
+    assigned: frozenset[str]
+
+
 @functools.lru_cache(maxsize=256)
-def _bases(code: types.CodeType) -> tuple[dict[str, frozenset[Base | None]], frozenset[str]]:
-    """The bases of each attribute, None for an unknown one; and the variables that are assigned."""
+def _bases(code: types.CodeType) -> _Bases:
     found: dict[str, set[Base | None]] = {}
-    assigned: set[str] = set()
+    stored: dict[str, list[Base | None]] = {}
     base: Base | None = None
     for step in dis.get_instructions(code):
         name = step.opname
@@ -42,12 +57,29 @@ def _bases(code: types.CodeType) -> tuple[dict[str, frozenset[Base | None]], fro
             found.setdefault(step.argval, set()).add(base)
             base = (*base, step.argval) if base is not None else None
         else:
+            # Later Pythons store and load two variables in one instruction.
+            two = "_FAST_" in name and isinstance(step.argval, tuple)
+            first, second = step.argval if two else (step.argval, None)
             if "ATTR" in name or name == "IMPORT_FROM":
-                found.setdefault(str(step.argval), set()).add(None)
-            elif name.startswith("STORE_"):
-                assigned.update(step.argval if isinstance(step.argval, tuple) else (step.argval,))
-            base = None
-    return {name: frozenset(bases) for name, bases in found.items()}, frozenset(assigned)
+                found.setdefault(str(first), set()).add(None)
+            elif name.startswith(("STORE_", "DELETE_")):
+                stored.setdefault(first, []).append(base if name in _ALIASES else None)
+                if name == "STORE_FAST_STORE_FAST":
+                    stored.setdefault(str(second), []).append(None)
+            base = ("local", str(second)) if name.endswith("_LOAD_FAST") else None
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    arguments = code.co_varnames[:count]
+    aliases = {
+        variable: bases[0]
+        for variable, bases in stored.items()
+        if len(bases) == 1 and bases[0] is not None and variable not in arguments
+    }
+    return _Bases(
+        {name: frozenset(bases) for name, bases in found.items()},
+        aliases,
+        frozenset(stored) - frozenset(aliases),
+    )
 
 
 def names_read_of(
@@ -63,13 +95,15 @@ def names_read_of(
     code = function.__code__
     if any(isinstance(const, types.CodeType) for const in code.co_consts):
         return frozenset()  # what is defined inside may read anything
-    bases, assigned = _bases(code)
+    bases, aliases, assigned = _bases(code)
 
-    def known(base: Base | None) -> Any:
-        if base is None or base[1] in assigned:
+    def known(base: Base | None, depth: int = 0) -> Any:
+        if base is None or base[1] in assigned or depth > len(aliases):
             return _MISSING
         kind, root, *path = base
-        if kind == "global":
+        if kind != "global" and root in aliases:
+            item = known(aliases[root], depth + 1)
+        elif kind == "global":
             item = function.__globals__.get(root, _MISSING)
         elif kind == "cell" and root in code.co_freevars:
             cell = (function.__closure__ or ())[code.co_freevars.index(root)]

@@ -210,6 +210,62 @@ def test_a_counter_that_is_called_as_what_an_optimizer_does_is_not_a_dependency(
     assert trainer.traced == 2
 
 
+class _Renaming(_Trainer):
+    @ns.compile
+    def train(self, x):
+        note(self)
+        optimizer = self.optimizer
+        again = optimizer
+        again.zero_grad()
+        loss = np.mean(np.square(x @ self.w)) * self.scale
+        loss.backward()
+        optimizer.step()
+        return loss
+
+
+class _Choosing(_Trainer):
+    @ns.compile
+    def train(self, x):
+        note(self)
+        optimizer = self.optimizer
+        loss = np.mean(np.square(x @ self.w)) * self.scale
+        if self.scale < 2:
+            optimizer = self
+        return loss * float(optimizer.step)
+
+
+def test_an_optimizer_with_a_name_of_its_own_is_one():
+    trainer, x = _Renaming(), np.ones((4, 3))
+    for trainer.step in range(4):
+        trainer.train(x)
+    assert trainer.traced == 1
+
+
+def test_a_name_that_may_be_an_optimizer_or_not_is_none():
+    trainer, x = _Choosing(), np.ones((4, 3))
+    assert [float(trainer.train(x)) for trainer.step in range(3)] == [0.0, 9.0, 18.0]
+    assert trainer.traced == 3
+
+
+def test_a_counter_of_a_network_is_counted_in_each_call():
+    """What the code itself adds to: a trace that is played again would leave it as it is."""
+
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            self.calls = 0
+
+        def forward(self, x: Any) -> Any:
+            self.calls += 1
+            return x * 2
+
+    network = Counting()
+    run = ns.compile(network)
+    for _ in range(4):
+        run(X)
+    assert network.calls == 4
+    assert run.explain().traces[-1].reason == "attribute Counting.calls changed 2 → 3"
+
+
 def test_a_setting_that_is_called_as_what_an_optimizer_does_is_one_where_it_is_read():
     trainer, x = _Trainer(), np.ones((4, 3))
     traced: list[int] = []
