@@ -28,7 +28,7 @@ from nodescope.debug.history.scope_frames import ScopeFrame
 from nodescope.debug.history.value_format import clean, seen_line
 from nodescope.debug.replay import Difference, Replay
 from nodescope.debug.replay.arrays import difference
-from nodescope.debug.report.gradient_ends import gradient_end
+from nodescope.debug.report.gradient_ends import gradient_asked, gradient_end
 from nodescope.debug.watch.first_step import WORD as RECOMMENDED
 from nodescope.debug.watch.recommend import recommend_for
 from nodescope.debug.watch.watch import describe
@@ -233,6 +233,10 @@ def why_lines(controller: Controller, text: str) -> Iterator[str]:
     target, value = target_at(controller, text)
     seq = None if target.step is not None else _as_of(controller, value)
     replay = Replay(recording, target.step, seq=seq, patience_s=PATIENCE_S)
+    target, lack = gradient_asked(replay.book, target)
+    if lack:
+        yield clean(lack)
+        return
     answer = why(recording, target, seq=seq, replay=replay)
     cut = gradient_end(recording, answer.root.value)
     yield from [clean(cut), ""] if cut else []

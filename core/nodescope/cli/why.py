@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from nodescope.debug.report.gradient_ends import gradient_end
+from nodescope.debug.replay.execution_index import ExecutionIndex
+from nodescope.debug.report.gradient_ends import gradient_asked, gradient_end
 from nodescope.debug.report.run_summary import first_words
 from nodescope.debug.why import parse_target, render, render_spread, spread, why
 from nodescope.debug.why.first_nonfinite import nonfinite_origin
@@ -35,7 +36,11 @@ def tell(options: argparse.Namespace) -> int:
         if recording.note:
             say(recording.note)
         if options.element is not None:
-            target = parse_target(options.element)
+            book = ExecutionIndex(recording)
+            target, lack = gradient_asked(book, parse_target(options.element))
+            if lack:
+                show(f"{lack}\n", end="")
+                return 0
             answer = why(recording, target, step=options.step)
             cut = gradient_end(recording, answer.root.value)
             show((f"{cut}\n\n" if cut else "") + render(answer), end="")

@@ -52,7 +52,8 @@ def test_parts_and_facts(tmp_path):
 
 def test_why_fork_and_diff(tmp_path):
     commands = (
-        "diff w\ndiff w 1 2\ndiff\nwhy w[0]\nwhy nan\nrb 3\nfork w *= 2\nnow\nfork w = 0\nq\n"
+        "diff w\ndiff w 1 2\ndiff\nwhy w[0]\nwhy w.grad[1]\nwhy nan\nrb 3\nfork w *= 2\nnow\n"
+        "fork w = 0\nq\n"
     )
     replies = dict(answers(scripted(tmp_path, HERE + commands, text=ASSIGN)))
     # What was asked of the recording has let go of it.
@@ -65,6 +66,7 @@ def test_why_fork_and_diff(tmp_path):
     ]
     assert replies["diff w 1 2"] == replies["diff"] == replies["diff w"]
     assert replies["why w[0]"][0].startswith("assign at [0] is 0.25 in step 2")
+    assert "at [1] is 2 in step 2" in replies["why w.grad[1]"][0]
     assert replies["why nan"] == ["step 2: only finite values"]
     assert replies["fork w *= 2"][0].startswith("with w changed in step 2: 8 values")
     assert "  sum: 1.25 became 5" in replies["fork w *= 2"]

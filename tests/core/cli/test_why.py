@@ -32,6 +32,26 @@ def test_an_element(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "* loss/log at [0] = nan" in capsys.readouterr().out
 
 
+def test_a_gradient_and_why_there_is_none(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ns.record(tmp_path / "cut.nscope", level="values"):
+        below, above = (
+            ns.parameter(np.ones(2), name="below"),
+            ns.parameter(np.ones(2), name="above"),
+        )
+        for _ in ns.steps(range(2)):
+            np.sum(np.tanh(below).detach() * above).backward()
+    assert main(["why", str(tmp_path / "cut.nscope"), "above.grad[1]"]) == 0
+    assert "backward/" in capsys.readouterr().out.splitlines()[0]
+    assert main(["why", str(tmp_path / "cut.nscope"), "below.grad"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "below has no gradient: its gradient ends at detach ("
+    )
+    assert main(["why", str(path), "loss/log.grad"]) == 0
+    assert capsys.readouterr().out == "loss/log has no gradient: no backward pass was recorded\n"
+
+
 def test_options_may_stand_anywhere(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outputs = []
     for arguments in (["--step", "2", str(path), "log[0]"], [str(path), "--step", "2", "log[0]"],

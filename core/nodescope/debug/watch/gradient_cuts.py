@@ -75,6 +75,18 @@ def cut_of(graph: ProgramGraph, weight: Node) -> Cut | None:
     return _left(graph, below)
 
 
+def explicit_cut(graph: ProgramGraph, node: Node) -> Cut | None:
+    """Where what is computed from a node is in a ``no_grad`` block, as may well be meant."""
+    for below in _below(graph, node):
+        if _is_explicit(graph, below):
+            words = (
+                f"{below.name} is computed under no_grad(), so nothing before it gets a gradient; "
+                "compute it outside, if what is before it is to be trained"
+            )
+            return Cut(below, words, "no_grad", _line(below))
+    return None
+
+
 def cleared(graph: ProgramGraph, weight: Node, step: Node) -> Cut | None:
     """Where gradients are cleared after the backward pass and before the optimizer's step.
 

@@ -12,7 +12,9 @@ import pytest
 
 import nodescope as ns
 from nodescope import nn, optim
-from nodescope.debug.report.gradient_ends import gradient_end
+from nodescope.debug.replay.execution_index import ExecutionIndex
+from nodescope.debug.report.gradient_ends import gradient_asked, gradient_end
+from nodescope.debug.why.target import parse_target
 from nodescope.record.recording import Recording
 
 
@@ -61,3 +63,38 @@ def test_what_is_trained_has_no_end(tmp_path: Path) -> None:
     with Recording.open(tmp_path / "run.nscope") as recording:
         values = [row.node.outputs[0] for row in recording.nodes() if row.node.outputs]
         assert {gradient_end(recording, value) for value in values} == {""}
+
+
+def _explicit(h: Any) -> Any:
+    with ns.no_grad():
+        return h * 2
+
+
+@pytest.mark.parametrize(
+    ("cut", "by"),
+    [(_detach, "detach"), (_numpy, "numpy"), (_whole, "astype"), (_explicit, "no_grad")],
+)
+@pytest.mark.parametrize("name", ["below", "tanh"])
+def test_a_gradient_that_is_missing_is_told_to_be_cut_off(
+    cut: Callable[[Any], Any], by: str, name: str, tmp_path: Path
+) -> None:
+    _train(tmp_path / "run.nscope", cut)
+    line = inspect.getsourcelines(cut)[1] + 1 + (cut is _explicit)
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        _, lack = gradient_asked(ExecutionIndex(recording), parse_target(f"{name}.grad"))
+        assert lack.startswith(f"{name} has no gradient: ")
+        assert f"its gradient ends at {by} (test_gradient_ends.py:{line})" in lack
+
+
+def test_a_gradient_is_asked_for_by_the_name_of_its_value(tmp_path: Path) -> None:
+    _train(tmp_path / "run.nscope", lambda h: h)
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        book = ExecutionIndex(recording)
+        target, lack = gradient_asked(book, parse_target("below.grad[0, 1]@2"))
+        assert not lack
+        assert (target.index, target.step) == ((0, 1), 2)
+        assert target.name.startswith("backward/")
+        data = next(name for name in book.values.values() if name.startswith("tensor"))
+        assert "computed from data alone" in gradient_asked(book, parse_target(f"{data}.grad"))[1]
+        unknown = parse_target("nothing.grad")
+        assert gradient_asked(book, unknown) == (unknown, "")
