@@ -32,12 +32,14 @@ class Row:
     Attributes:
         judgement: Of a broken program.
         alarms: Of its twin, or of a right program; why it could not be run, if so.
+        failed: Commands named as next that failed, also of the twin.
     """
 
     name: str
     what: str
     judgement: Judgement | None
     alarms: tuple[str, ...]
+    failed: tuple[str, ...] = ()
 
 
 def rows(folder: Path, names: Collection[str] = (), jobs: int = 1) -> Iterator[Row]:
@@ -53,15 +55,18 @@ def rows(folder: Path, names: Collection[str] = (), jobs: int = 1) -> Iterator[R
 def _broken_row(case: Broken, folder: Path) -> Row:
     try:
         twin = run_twin(case, folder)
-        judgement = judge(case, run_case(case, folder), twin)
-        return Row(case.name, case.kind, judgement, tuple(false_alarms(twin)))
+        broken = run_case(case, folder)
+        alarms = tuple(false_alarms(twin))
+        failed = broken.failed + twin.failed
+        return Row(case.name, case.kind, judge(case, broken, twin), alarms, failed)
     except Exception as error:
         return Row(case.name, case.kind, Judgement((), "", (), ""), (_failed(error),))
 
 
 def _right_row(case: Right, folder: Path) -> Row:
     try:
-        return Row(case.name, case.oddity, None, tuple(false_alarms(run_case(case, folder))))
+        right = run_case(case, folder)
+        return Row(case.name, case.oddity, None, tuple(false_alarms(right)), right.failed)
     except Exception as error:
         return Row(case.name, case.oddity, None, (_failed(error),))
 
@@ -81,6 +86,7 @@ def counts(table: Sequence[Row]) -> dict[str, int]:
         "noisy twins": sum(bool(row.alarms) for row, _ in broken),
         "right": len(right),
         "false alarms": sum(bool(row.alarms) for row in right),
+        "failed commands": sum(len(row.failed) for row in table),
     }
 
 
@@ -102,6 +108,7 @@ def words(row: Row) -> str:
         lines.append(f"           first: {judgement.first[:220] or '-'}")
     whose = "" if judgement is None else "twin "
     lines += [f"           {whose}ALARM {alarm[:260]}" for alarm in row.alarms]
+    lines += [f"           FAILED {command[:360]}" for command in row.failed]
     return "\n".join(lines)
 
 

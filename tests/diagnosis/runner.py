@@ -50,6 +50,7 @@ class Diagnosis:
         verdicts: What the check printed, without the program's own output and what was clean.
         answers: What the commands printed that it named as next.
         commands: They, the check first.
+        failed: Those named as next that failed, with their status and their error.
     """
 
     status: int
@@ -57,6 +58,7 @@ class Diagnosis:
     verdicts: str
     answers: tuple[str, ...]
     commands: tuple[str, ...]
+    failed: tuple[str, ...] = ()
 
     @property
     def said(self) -> str:
@@ -111,9 +113,13 @@ def diagnose(text: str, name: str, folder: Path) -> Diagnosis:
     verdicts = _verdicts(done.stdout, program.name)
     waiting = _next(done.stdout)
     answers: list[str] = []
+    failed: list[str] = []
     while waiting and len(commands) < MOST_COMMANDS:
         commands.append(waiting.pop(0))
-        answers.append(_command(commands[-1], folder).stdout)
+        answer = _command(commands[-1], folder)
+        answers.append(answer.stdout)
+        if answer.returncode or not answer.stdout.strip():
+            failed.append(f"{commands[-1]}: {answer.returncode}: {answer.stderr[-300:]}")
         waiting += [line for line in _next(answers[-1]) if line not in commands]
     return Diagnosis(
         done.returncode,
@@ -121,6 +127,7 @@ def diagnose(text: str, name: str, folder: Path) -> Diagnosis:
         verdicts,
         tuple(answers),
         tuple(commands),
+        tuple(failed),
     )
 
 

@@ -77,6 +77,7 @@ def test_whole_corpus(tmp_path: Path) -> None:
     assert numbers["named"] >= LEAST_NAMED, shown
     assert numbers["noisy twins"] <= MOST_NOISY_TWINS, shown
     assert numbers["false alarms"] <= MOST_FALSE_ALARMS, shown
+    assert numbers["failed commands"] == 0, shown
 
 
 def test_goals_are_read_from_the_last_number() -> None:
