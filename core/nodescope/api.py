@@ -53,6 +53,7 @@ from nodescope.protocol import (
     SessionInfo,
 )
 from nodescope.ranks import rank_of
+from nodescope.record import shutdown
 from nodescope.record.backpressure import QUEUE_BYTES, Backpressure
 from nodescope.record.governor.governor import Governor, check_slowdown
 from nodescope.record.host_sampler import Sampler
@@ -165,6 +166,7 @@ class Run:
         )  # fmt: skip
         self.uncaught = Uncaught(self.recorder.thread_seq, lambda: self.step,
                                  self._readable, self._say)  # fmt: skip
+        self._still_s = shutdown.PATIENT_S if waits else shutdown.STILL_S
         if waits:
             self.bus.add(Backpressure(self.recorder))
         self.bus.add(self.recorder)
@@ -335,7 +337,7 @@ class Run:
         self.end(status, error)
         self.uncaught.end()
         try:
-            closed = self.recorder.close(slow=self._slow)
+            closed = self.recorder.close(self._still_s, slow=self._slow)
             unwritten = self.recorder.unwritten
             if unwritten and unwritten.cause == "full":
                 self._room(True, str(unwritten))

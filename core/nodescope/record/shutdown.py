@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Final
 
 STILL_S: Final = 2.0
+PATIENT_S: Final = 60.0
+"""The wait without progress of a program that waits for its recording, such as a checked one."""
 MOST_S: Final = 120.0
 """Upper limit of the wait: a disk that exceeds it writes less than a MiB per second."""
 FOLDING_S: Final = 20.0
@@ -33,7 +35,7 @@ def wait_for(
     Args:
         thread: The writer.
         written: A measure of progress: only whether it changes matters.
-        slow: Called once if the writer takes longer than ``still_s`` but makes progress.
+        slow: Called once if the writer takes longer than `STILL_S` and is waited for further.
         still_s: The longest wait without progress.
         most_s: The longest wait in total.
 
@@ -42,14 +44,16 @@ def wait_for(
     """
     end = time.monotonic() + most_s
     announced = False
+    known, still = written(), 0.0
     while True:
-        before = written()
-        left = min(still_s, end - time.monotonic())
+        left = min(STILL_S, still_s - still, end - time.monotonic())
         if left > 0:
             thread.join(left)
         if not thread.is_alive():
             return True
-        if left <= 0 or written() == before:
+        before, known = known, written()
+        still = still + left if known == before else 0.0
+        if left <= 0 or still >= still_s:
             return False
         if not announced:
             announced = True

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 import nodescope as ns
 from nodescope.api import Run
+from nodescope.record import shutdown
 from nodescope.record.backpressure import Backpressure
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
@@ -41,6 +44,25 @@ def test_nothing_is_lost_however_slow_the_disk_is(tmp_path: Path, monkeypatch) -
     with Recording.open(run.info.recording) as recording:
         assert not recording.dropped().words
         assert recording.kept_arrays()[0] == 60
+
+
+@pytest.mark.parametrize(("waits", "still_s"), [(True, 60.0), (False, 2.0)])
+def test_the_end_is_waited_for_as_the_program_waits(
+    waits: bool, still_s: float, tmp_path: Path, monkeypatch
+) -> None:
+    """A disk that stands still for some seconds takes nothing from a checked program."""
+    asked: list[float] = []
+    wait_for = shutdown.wait_for
+
+    def patient(*given: Any, still_s: float, **more: Any) -> bool:
+        asked.append(still_s)
+        return wait_for(*given, still_s=still_s, **more)
+
+    monkeypatch.setattr(shutdown, "wait_for", patient)
+    run = Run(tmp_path / "run.nscope", level="values", waits=waits)
+    run.start()
+    run.finish()
+    assert asked == [still_s]
 
 
 def test_a_recording_that_was_given_up_is_not_waited_for(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class Writer:
         self.looks, self.gets_on, self.rows = looks, gets_on, 0
 
     def join(self, timeout_s: float) -> None:
-        assert 0 < timeout_s <= 5
+        assert 0 < timeout_s <= shutdown.STILL_S
         self.looks -= 1
         self.rows += self.gets_on
 
@@ -87,7 +87,8 @@ class Writer:
     [
         (1, False, 60, True, 0),
         (9, True, 60, True, 1),
-        (2, False, 60, False, 0),
+        (3, False, 60, True, 1),
+        (4, False, 60, False, 1),
         (9, True, 0, False, 0),
     ],
 )
