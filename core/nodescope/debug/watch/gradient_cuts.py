@@ -87,6 +87,20 @@ def explicit_cut(graph: ProgramGraph, node: Node) -> Cut | None:
     return None
 
 
+def shut_off(graph: ProgramGraph, value: int) -> Cut | None:
+    """Where a parameter that an optimizer is given is used under ``no_grad``, and only there."""
+    weight = graph.maker(value)
+    if weight is None or not weight.is_weight:
+        return None
+    given = any(
+        node.op == "no_op"
+        and node.phase == "optimizer"
+        and node.scope == f"optimizer/{weight.name}"
+        for node in graph.nodes.values()
+    )
+    return explicit_cut(graph, weight) if given and cut_of(graph, weight) is None else None
+
+
 def cleared(graph: ProgramGraph, weight: Node, step: Node) -> Cut | None:
     """Where gradients are cleared after the backward pass and before the optimizer's step.
 

@@ -167,6 +167,27 @@ def _computes(node: ast.AST) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv)
 
 
+def call_lines(tree: ast.Module, name: str) -> list[int]:
+    """The lines that call a method or function so named, without arguments or with constants."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and _called(node) == name
+        and all(isinstance(argument, ast.Constant) for argument in node.args)
+    ]
+
+
+def in_rounds(tree: ast.Module, line: int) -> bool:
+    """Whether a line is in a loop or a function, and so may run again."""
+    return any(
+        isinstance(node, ast.For | ast.While | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        and node.lineno <= line <= (node.end_lineno or 0)
+        for node in ast.walk(tree)
+    )
+
+
 def call_at(tree: ast.Module, line: int, *names: str) -> str:
     """The name of a method or function so named that a line calls; or ``""``."""
     for node in ast.walk(tree):

@@ -38,7 +38,8 @@ QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_la
          "steps_too_small", "rate_negative", "term_stays_zero", "saturated_start",
          "updates_rounded", "mask_inverted", "masked_by_zero",
          "loop_unstable", "attention_looks_ahead", "targets_masked",
-         "state_runs_away")  # fmt: skip
+         "state_runs_away", "evaluation_in_training", "evaluation_targets",
+         "optimizers_opposed", "used_without_gradient")  # fmt: skip
 # Their examples are programs, in graph_rules/.
 SHOWN_BY_PROGRAMS = (
     "schedule_ends_early", "evaluation_inputs", "rows_change", "decay_too_large",
@@ -50,7 +51,8 @@ SHOWN_BY_PROGRAMS = (
     "views_collapse", "inputs_scale", "sides_equal", "worse_than_mean", "steps_too_small",
     "rate_negative", "term_stays_zero", "saturated_start", "updates_rounded",
     "worse_than_chance", "mask_inverted", "batches_repeat", "masked_by_zero", "loop_unstable",
-    "attention_looks_ahead", "targets_masked", "state_runs_away",
+    "attention_looks_ahead", "targets_masked", "state_runs_away", "evaluation_in_training",
+    "evaluation_targets", "optimizers_opposed", "used_without_gradient",
 )  # fmt: skip
 # What a rule cannot do without, where nothing is the default.
 REQUIRED: dict[str, dict[str, Setting]] = {

@@ -15,6 +15,7 @@ from tests.core.debug.watch.graph_rules import (
     right_batches,
     right_comparisons,
     right_data,
+    right_evaluation,
     right_models,
     right_outcomes,
     right_pairs,
@@ -28,6 +29,7 @@ from tests.core.debug.watch.graph_rules import (
     wrong_batches,
     wrong_comparisons,
     wrong_data,
+    wrong_evaluation,
     wrong_models,
     wrong_outcomes,
     wrong_pairs,
@@ -59,10 +61,12 @@ def _marked() -> set[str]:
 WRONG = programs(
     wrong, wrong_batches, wrong_comparisons, wrong_data, wrong_models, wrong_outcomes, wrong_paths,
     wrong_pairs, wrong_scales, wrong_scores, wrong_sequences, wrong_training, wrong_training_state,
+    wrong_evaluation,
 )  # fmt: skip
 RIGHT = programs(
     right, right_batches, right_comparisons, right_data, right_models, right_outcomes, right_paths,
     right_pairs, right_scales, right_scores, right_sequences, right_training, right_training_state,
+    right_evaluation,
 )  # fmt: skip
 
 
