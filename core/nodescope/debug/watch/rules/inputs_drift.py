@@ -1,6 +1,7 @@
 """Inputs that drift: from step to step their mean moves away, while the targets stay as they are.
 
-A calibration that creeps, an offset that is added again in each pass. Data may drift on purpose,
+A calibration that creeps, an offset that is added again in each pass; or a jump for good, as of
+files in another unit. Data may drift on purpose,
 too: a curriculum, a series in order of time, the states that a policy visits. Then their shape
 changes, or their targets move along, or their rows are in order, or the model is asked for them
 outside of the loss; none of that counts.
@@ -9,7 +10,7 @@ outside of the loss; none of that counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -35,6 +36,8 @@ _RISES: Final = _PAIRS - 4  # net pairs of windows in order: 1 in 100,000 by cha
 _MOVES_ALONG: Final = _PAIRS // 2  # of targets: as many in order, and
 _ALONG: Final = 0.25  # so much of their own scatter
 _SURE: Final = 8.0  # standard errors
+_FAR: Final = 8.0  # times the shift: other data, as of a next task, are not that far off
+_STEADY: Final = 0.2  # of a jump: what the means on either side may differ by
 _FEWEST_ROWS: Final = 4
 _MOST_COLUMNS: Final = 64
 _MOST_ELEMENTS: Final = 1 << 20
@@ -92,6 +95,11 @@ class _Course:
         order = np.abs(np.mean([mark.order for mark in self.marks], axis=0))
         return np.stack([part.mean(axis=0) for part in parts]), error, std, order
 
+    def deviations(self) -> Array:
+        """The mean deviation within a batch, by window and column."""
+        parts = np.array_split(np.stack([mark.std for mark in self.marks]), _WINDOWS)
+        return np.stack([part.mean(axis=0) for part in parts])
+
 
 def _rises(windows: Array) -> Array:
     """By column: pairs of windows that rise less those that fall, as of Mann and Kendall."""
@@ -108,16 +116,44 @@ def _moves(target: _Course) -> bool:
     return bool(moved.any()) or not bool((std > 0).any())
 
 
-def _drift(data: _Course, shift: float) -> tuple[int, float, float, float] | None:
-    """The column that drifts farthest: its place, its mean at first and last, its deviation."""
+class _Drift(NamedTuple):
+    """How far a column moved: its place, its mean at first and last, its deviation; and from which
+    window on, if that was at once.
+    """
+
+    column: int
+    first: float
+    last: float
+    std: float
+    since: int = 0
+
+
+def _drift(data: _Course, shift: float) -> _Drift | None:
+    """The column that drifts or jumps farthest."""
     windows, error, std, order = data.windows()
+    sure = (std > 0) & (order < _IN_ORDER)
     change = np.abs(windows[-1] - windows[0])
-    drifts = (std > 0) & (change > shift * std) & (change > _SURE * error)
-    drifts &= (_rises(windows) >= _RISES) & (order < _IN_ORDER)
-    if not drifts.any():
-        return None
-    column = int(np.argmax(np.where(drifts, change / np.where(std > 0, std, 1.0), 0.0)))
-    return column, *(float(row[column]) for row in (windows[0], windows[-1], std))  # type: ignore[return-value]
+    drifts = sure & (change > shift * std) & (change > _SURE * error)
+    drifts &= _rises(windows) >= _RISES
+    if drifts.any():
+        return _farthest(np.where(drifts, change, 0.0), windows[0], windows[-1], std)
+    deviations = data.deviations()
+    for since in range(2, _WINDOWS // 2 + 1):  # so that most of the run is as it is since
+        before, after = windows[:since], windows[since:]
+        narrow = np.minimum(deviations[:since].mean(axis=0), deviations[since:].mean(axis=0))
+        change = np.abs(after.mean(axis=0) - before.mean(axis=0))
+        jumps = sure & (change > _FAR * shift * narrow) & (change > _SURE * error) & (narrow > 0)
+        for side in (before, after):
+            jumps &= np.ptp(side, axis=0) < _STEADY * change
+        if jumps.any():
+            low, high = before.mean(axis=0), after.mean(axis=0)
+            return _farthest(np.where(jumps, change, 0.0), low, high, narrow, since)
+    return None
+
+
+def _farthest(change: Array, first: Array, last: Array, std: Array, since: int = 0) -> _Drift:
+    column = int(np.argmax(change / np.where(std > 0, std, 1.0)))
+    return _Drift(column, float(first[column]), float(last[column]), float(std[column]), since)
 
 
 def _begin(settings: Settings) -> Look:
@@ -166,15 +202,18 @@ def _begin(settings: Settings) -> Look:
         drift = None if asked_outside or _moves(target) else _drift(data, shift)
         if drift is None:
             return
-        column, first, last, std = drift
+        column, first, last, std, since = drift
         mark = data.marks[0]
         column *= mark.stride
+        when = f"over steps {data.steps[0]}–{data.steps[-1]}"
+        if since:
+            near = np.array_split(np.asarray(data.steps), _WINDOWS)[since][0]
+            when = f"at once, near step {near}, and stayed there"
         which = f"the mean of column {column}" if mark.mean.size > 1 else "their mean"
         findings[value] = Finding(
-            f"the inputs drift: {which} went from {first:.3g} to {last:.3g} over steps "
-            f"{data.steps[0]}–{data.steps[-1]} (standard deviation within a batch: {std:.3g}), "
-            "while the targets have not changed; are the data shifted or scaled repeatedly, or "
-            "are later ones preprocessed differently?",
+            f"the inputs drift: {which} went from {first:.3g} to {last:.3g} {when} (standard "
+            f"deviation within a batch: {std:.3g}), while the targets have not changed; are the "
+            "data shifted or scaled repeatedly, or are later ones preprocessed differently?",
             {"shift": abs(last - first) / std, "column": column},
         )
 
@@ -201,7 +240,7 @@ def _suits(nodes: Sequence[Node]) -> str:
 register(
     Rule(
         "inputs_drift",
-        "the mean of the inputs drifts from step to step, while that of their targets does not",
+        "the mean of the inputs drifts, or jumps for good, while that of their targets does not",
         _begin,
         needs=frozenset({"summary", "values", "history"}),
         parameters=(

@@ -228,6 +228,18 @@ def two_tasks() -> None:
         optimizer.minimize(nn.mse(ns.tensor(x) @ weight, ns.tensor(wanted.astype("f"))))
 
 
+def harder_ones_in_between() -> None:
+    """A curriculum that returns: an epoch of distant rows, and back."""
+    rng = np.random.default_rng(10)
+    weight, optimizer = _line()
+    for number in ns.steps(range(80)):
+        away = 30 * (32 <= number < 48)
+        x = (rng.standard_normal((16, FEATURES)) + away).astype("f")
+        wanted = (x[:, :1] - away).astype("f")
+        optimizer.lr = 1e-5 if away else 0.01
+        optimizer.minimize(nn.mse(ns.tensor(x) @ weight, ns.tensor(wanted)))
+
+
 def shuffled_in_each_pass() -> None:
     rng = np.random.default_rng(9)
     weight, optimizer = _line()

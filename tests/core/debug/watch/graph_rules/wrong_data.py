@@ -170,6 +170,17 @@ def classes_of_readings_that_creep() -> None:
         optimizer.minimize(nn.cross_entropy(rows @ weight, ns.tensor((y[:, 0] > 0).astype(int))))
 
 
+def later_files_are_in_another_unit() -> None:
+    """Centimetres from the middle on; what is to be predicted does not change."""
+    rng = np.random.default_rng(7)
+    weight, optimizer = _line()
+    for number in ns.steps(range(60)):
+        x = (rng.standard_normal((16, FEATURES)) * 0.1 + 0.5).astype("f")
+        rows = ns.tensor(x * (100 if number >= 30 else 1))  # hit: inputs_drift
+        optimizer.lr = 0.01 if number < 30 else 1e-5
+        optimizer.minimize(nn.mse(rows @ weight, ns.tensor(x[:, :1] - x[:, 1:2])))
+
+
 def an_offset_is_added_in_each_pass() -> None:
     """The mean is to be subtracted once; here it is subtracted of what was centred before."""
     rng = np.random.default_rng(8)
