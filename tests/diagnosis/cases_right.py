@@ -104,4 +104,9 @@ RIGHT: Final = (
     Right("chess_moves", "most scores are ruled out, never the right one", "loss < 0.6"),
     Right("colony", "a state that grows by a third in each round, up to a limit", "short < 0.001"),
     Right("downhill_net", "shortcuts that step over half of their input", "loss < 0.1"),
+    Right("frozen_norm", "batch norm in evaluation mode for the last half", "accuracy > 0.85"),
+    Right("shared_body", "two optimizers update the same weights", "doubt < 0.25"),
+    Right("calm_finish", "dropout only in the first epochs, eval() after each", "error < 0.1"),
+    Right("next_ward", "a column jumps in the middle, and stays", "loss < 0.4"),
+    Right("best_epoch", "weights are written back, from copies", "error < 0.05"),
 )

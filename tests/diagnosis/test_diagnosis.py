@@ -2,7 +2,7 @@
 
 At the usual depth a few quick programs are checked, at the depth ``deep`` all of them. The
 thresholds say what holds today: all are found and named, and nothing right is blamed. The aim is 34
-found and 30 named of 40 (72 and 64 of 85), for programs that nobody has seen.
+found and 30 named of 40 (82 and 72 of 97), for programs that nobody has seen.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tests.diagnosis.report import counts, rows, words
 from tests.diagnosis.runner import plainly
 
 # Raise these (the two last: lower them) when the product has become better.
-LEAST_FOUND: Final = 89
-LEAST_NAMED: Final = 88
+LEAST_FOUND: Final = 97
+LEAST_NAMED: Final = 97
 MOST_NOISY_TWINS: Final = 0
 MOST_FALSE_ALARMS: Final = 0
 ALWAYS_FOUND: Final = ("house_prices",)

@@ -97,6 +97,8 @@ def _begin(settings: Settings) -> Look:
             layer.off.add(sight.step)
         if len(layer.kept) < least:
             raise needs_steps(least, len(layer.kept))
+        if layer.own and not layer.kept.isdisjoint(dropped):
+            return None  # the norm alone is in evaluation mode
         if off <= shift or len(layer.off) < _SHARE * len(layer.kept):
             return None
         if len(layer.kept) < share * (len(layer.own) + len(layer.kept)):
@@ -185,7 +187,7 @@ register(
         needs=frozenset({"inputs", "values", "history"}),
         parameters=(
             count("num_steps", 10, "steps of training in evaluation mode", unit="steps", low=1),
-            number("shift", 0.5, "hit if statistics are more deviations than this off", low=0),
+            number("shift", 1.0, "hit if statistics are more deviations than this off", low=0),
             percent("share", 50, "the share of the training that is in evaluation mode"),
         ),
         lasting=True,
