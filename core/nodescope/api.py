@@ -138,6 +138,7 @@ class Run:
         self._controller: Controller | None = None
         self._active = False
         self._sampler: Sampler | None = None
+        self._samples = not waits  # where a program waits for its recording, its times say nothing
         self.advice: Advice | None = None
         """After the run: what to do if nothing was observed in the program."""
         self.refused: set[str | None] = set()
@@ -294,7 +295,7 @@ class Run:
         self.uncaught.begin()
         _current = self
         self._active = True
-        if self.info.level != "graph":
+        if self.info.level != "graph" and self._samples:
             self._sampler = Sampler(
                 self.bus.emit, now_ns=self.bus.now_ns, seq=lambda: self.recorder.last_seq,
                 step=lambda: (self.step, not self.emitter.resting), threads=self.recorder.threads,

@@ -65,6 +65,15 @@ def test_the_end_is_waited_for_as_the_program_waits(
     assert asked == [still_s]
 
 
+def test_a_program_that_waits_is_not_sampled(tmp_path: Path) -> None:
+    """The time between its nodes is the writer's as well."""
+    for waits in (True, False):
+        run = Run(tmp_path / f"{waits}.nscope", level="values", waits=waits)
+        run.start()
+        assert ("nodescope-sampler" in {thread.name for thread in threading.enumerate()}) != waits
+        run.finish()
+
+
 def test_a_recording_that_was_given_up_is_not_waited_for(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run.nscope", level="values")
     recorder.close()
