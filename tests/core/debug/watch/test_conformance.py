@@ -39,7 +39,7 @@ QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_la
          "updates_rounded", "mask_inverted", "masked_by_zero",
          "loop_unstable", "attention_looks_ahead", "targets_masked",
          "state_runs_away", "evaluation_in_training", "evaluation_targets",
-         "optimizers_opposed", "used_without_gradient")  # fmt: skip
+         "optimizers_opposed", "used_without_gradient", "log_probability_above_zero")  # fmt: skip
 # Their examples are programs, in graph_rules/.
 SHOWN_BY_PROGRAMS = (
     "schedule_ends_early", "evaluation_inputs", "rows_change", "decay_too_large",
@@ -53,6 +53,7 @@ SHOWN_BY_PROGRAMS = (
     "worse_than_chance", "mask_inverted", "batches_repeat", "masked_by_zero", "loop_unstable",
     "attention_looks_ahead", "targets_masked", "state_runs_away", "evaluation_in_training",
     "evaluation_targets", "optimizers_opposed", "used_without_gradient",
+    "log_probability_above_zero",
 )  # fmt: skip
 # What a rule cannot do without, where nothing is the default.
 REQUIRED: dict[str, dict[str, Setting]] = {

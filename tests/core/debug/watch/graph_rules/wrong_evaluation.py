@@ -121,3 +121,13 @@ def a_body_under_no_grad() -> None:
         with ns.no_grad():
             hidden = body(ns.tensor(X))  # hit: used_without_gradient
         optimizer.minimize(nn.mse(head(hidden), TARGETS[:, None]))
+
+
+# ---------------------------------------------------------------- log_probability_above_zero
+
+
+def scores_taken_for_logarithms() -> None:
+    model, optimizer = scores()
+    for _ in ns.steps(range(8)):
+        told = 5 + model(ns.tensor(X))
+        optimizer.minimize(nn.nll_loss(told, LABELS))  # hit: log_probability_above_zero
