@@ -17,7 +17,9 @@ import "@/app/styles/summary.css";
 import { createRoot } from "solid-js";
 import { render } from "solid-js/web";
 import { followAddress } from "@/app/address";
+import { decoderApart } from "@/app/decoding";
 import { Root } from "@/app/root";
+import { viewerHook, wantsViewerHook } from "@/app/viewer_hook";
 import type { GraphView } from "@/render/scene/types";
 import { readCompare, type Side } from "@/store/history/compare";
 import { createPreferences } from "@/store/page/preferences";
@@ -26,7 +28,6 @@ import { createUi } from "@/store/page/ui";
 import { readAddress } from "@/store/page/url";
 import { Inbox } from "@/store/run/inbox";
 import type { CompareState } from "@/views/compare/state";
-import { decoderApart } from "@/wire/decode_apart";
 import { Wire } from "@/wire/socket";
 
 /** For tests and inspection from the console. */
@@ -100,6 +101,9 @@ function main(): void {
     nodeByName: (name) => store.model()?.graph.byName.get(name),
   };
   window.__nodescope = hook;
+  if (wantsViewerHook(location.search)) {
+    window.__viewer = viewerHook({ store, view: () => hook.view });
+  }
   const host = document.getElementById("app");
   if (host === null) throw new Error("index.html has no #app");
   const compared = readCompare(location.hash);

@@ -12,6 +12,7 @@
  * and drawing a stack as one box adds no cycle.
  */
 
+import { type ById, IdTable } from "@/base/by_id";
 import { leafName, parentScope } from "@/base/scopes";
 
 export interface ScopedNode {
@@ -82,18 +83,27 @@ export function findRepeats(
   known?: readonly Stack[],
 ): Repeats {
   if (known?.length === 0) return NO_REPEATS;
-  const tree = scopeTree(nodes, held);
-  const stacks = known ?? stacksAmong(tree);
+  // Where the stacks are known, most graphs are never asked about what is inside.
+  let made: ScopeTree | undefined;
+  const within = (): ScopeTree => {
+    made ??= scopeTree(nodes, held);
+    return made;
+  };
+  const stacks = known ?? stacksAmong(within());
   if (stacks.length === 0) return NO_REPEATS;
   const stackOf = new Map(
     stacks.flatMap((stack) => stack.members.map((path) => [path, stack] as const)),
   );
-  const scopeAt = (path: string): Scope => tree.scopes[tree.at.get(path) ?? 0]!;
+  const scopeAt = (path: string): Scope => {
+    const tree = within();
+    return tree.scopes[tree.at.get(path) ?? 0]!;
+  };
   return {
     stacks,
     stackOf,
     byPath: new Map(stacks.map((stack) => [stack.path, stack])),
     twinValue: (value, from, to) => {
+      const tree = within();
       const a = scopeAt(from);
       const b = scopeAt(to);
       const producer = tree.producer.get(value);
@@ -104,6 +114,7 @@ export function findRepeats(
       return nodes[twin ?? -1]?.outputs[nodes[producer]!.outputs.indexOf(value)];
     },
     twinScope: (path, from, to) => {
+      const tree = within();
       const a = tree.at.get(from);
       const b = tree.at.get(to);
       const scope = tree.at.get(path);
@@ -111,7 +122,7 @@ export function findRepeats(
       const at = tree.preorder[tree.rank[scope]! - tree.rank[a]! + tree.rank[b]!];
       return at === undefined ? undefined : tree.scopes[at]!.path;
     },
-    operations: (path) => tree.order.slice(scopeAt(path).start, scopeAt(path).end),
+    operations: (path) => within().order.slice(scopeAt(path).start, scopeAt(path).end),
   };
 }
 
@@ -137,7 +148,7 @@ interface ScopeTree {
   readonly held: (index: number) => Held;
   readonly scopes: readonly Scope[];
   readonly at: ReadonlyMap<string, number>;
-  readonly producer: ReadonlyMap<number, number>;
+  readonly producer: ById;
   /** Operations by place: scope after scope. */
   readonly order: number[];
   /** The place of each operation; -1 = holds data. */
@@ -163,7 +174,7 @@ function scopeTree(
     around?.items.push(-1 - scope.index);
     return scope;
   };
-  const producer = new Map<number, number>();
+  const producer = new IdTable();
   let last = scopeFor("");
   nodes.forEach((node, index) => {
     if (node === undefined) return;

@@ -9,6 +9,7 @@
  * that drawing it as one box adds no cycle. Its name says what is in it, in ‹›, which marks it.
  */
 
+import { type ById, IdTable } from "@/base/by_id";
 import type { Held, ScopedNode } from "@/base/repeats";
 
 export interface FamilyNode extends ScopedNode {
@@ -42,18 +43,20 @@ export function sectionScopes(
   held: (index: number) => Held,
 ): readonly (string | undefined)[] {
   const scopes = nodes.map((node) => node?.scope);
-  const producer = new Map<number, number>();
   const direct = new Map<string, number[]>();
   nodes.forEach((node, index) => {
-    if (node === undefined) return;
-    for (const value of node.outputs) if (!producer.has(value)) producer.set(value, index);
-    if (held(index) !== undefined) return;
+    if (node === undefined || held(index) !== undefined) return;
     const list = direct.get(node.scope);
     if (list === undefined) direct.set(node.scope, [index]);
     else list.push(index);
   });
-  for (const [scope, operations] of direct) {
-    if (operations.length < FEWEST_OPERATIONS) continue;
+  const large = [...direct].filter(([, operations]) => operations.length >= FEWEST_OPERATIONS);
+  if (large.length === 0) return scopes;
+  const producer = new IdTable();
+  nodes.forEach((node, index) => {
+    for (const value of node?.outputs ?? []) if (!producer.has(value)) producer.set(value, index);
+  });
+  for (const [scope, operations] of large) {
     const flow = { nodes, held, producer, order: inFlow(nodes, producer, operations) };
     const counts = new Map<string, number>();
     for (const [from, to, inner] of sectionsOf(flow)) {
@@ -76,7 +79,7 @@ export function sectionScopes(
 function placeLeaves(
   nodes: readonly (FamilyNode | undefined)[],
   held: (index: number) => Held,
-  producer: ReadonlyMap<number, number>,
+  producer: ById,
   scopes: (string | undefined)[],
 ): void {
   const reader = new Map<number, number>();
@@ -96,7 +99,7 @@ function placeLeaves(
 interface Flow {
   readonly nodes: readonly (FamilyNode | undefined)[];
   readonly held: (index: number) => Held;
-  readonly producer: ReadonlyMap<number, number>;
+  readonly producer: ById;
   /** The operations, producers first. */
   readonly order: readonly number[];
 }
@@ -107,7 +110,7 @@ type Section = readonly [number, number, readonly (readonly [number, number])[]]
 /** The operations in the order of the program, but each after those that it reads. */
 function inFlow(
   nodes: readonly (FamilyNode | undefined)[],
-  producer: ReadonlyMap<number, number>,
+  producer: ById,
   operations: readonly number[],
 ): number[] {
   const inside = new Set(operations);

@@ -6,6 +6,7 @@
 
 import type { Stack } from "@/base/repeats";
 import { packed } from "@/layout/posted";
+import { type PreparedRequest, taken } from "@/layout/prepared";
 import {
   type FirstPicture,
   type LayoutReply,
@@ -32,7 +33,7 @@ type Wanted = Pick<LayoutRequest & { kind: "layout" }, "open" | "first">;
 interface Engine {
   /** Whether it works while the page does, and can be ended. */
   readonly apart: boolean;
-  post(request: LayoutRequest): void;
+  post(request: LayoutRequest | PreparedRequest): void;
   close(): void;
 }
 
@@ -42,7 +43,8 @@ export class LayoutClient {
   private underWay = false;
   private waiting: Wanted | undefined;
   private last: Wanted = { open: [], first: undefined };
-  private graph: LayoutRequest | undefined;
+  /** Posts the graph to an engine that does not have it. */
+  private postGraph: (() => void) | undefined;
 
   constructor(
     private readonly listener: LayoutListener,
@@ -51,15 +53,37 @@ export class LayoutClient {
     this.engine = (allowWorker ? this.startWorker() : undefined) ?? this.inPlace();
   }
 
-  /** `stacks`: those of the graph, if they are known. */
+  /**
+   * Args:
+   *   stacks: Those of the graph, if they are known.
+   *   origin: What a worker may have prepared the same graph from.
+   */
   setGraph(
     nodes: readonly LayoutNode[],
     values: ReadonlyMap<number, LayoutValue>,
     version: number,
     stacks?: readonly Stack[],
+    origin?: object,
   ): void {
-    this.graph = { kind: "graph", version, graph: packed(nodes, values), stacks };
-    this.engine.post(this.graph);
+    this.postGraph = () =>
+      this.engine.post({ kind: "graph", version, graph: packed(nodes, values), stacks });
+    const prepared = taken(origin);
+    if (prepared === undefined) {
+      this.postGraph();
+      return;
+    }
+    this.engine.close();
+    this.engine = this.engineOf(prepared);
+    this.engine.post({ kind: "prepared", version });
+    this.abandon();
+  }
+
+  /** What is under way is not answered any more. */
+  private abandon(): void {
+    this.ticket++;
+    if (!this.underWay) return;
+    this.underWay = false;
+    this.waiting ??= this.last;
   }
 
   /** Whether no requested scene is still to come. */
@@ -77,7 +101,7 @@ export class LayoutClient {
     if (this.idle || !this.engine.apart) return false;
     this.engine.close();
     this.engine = this.startWorker() ?? this.inPlace();
-    if (this.graph !== undefined) this.engine.post(this.graph);
+    this.postGraph?.();
     this.ticket++;
     this.underWay = false;
     this.waiting = undefined;
@@ -118,26 +142,27 @@ export class LayoutClient {
   private startWorker(): Engine | undefined {
     if (typeof Worker === "undefined") return undefined;
     try {
-      const worker = new Worker(new URL("./worker.ts", import.meta.url), {
-        type: "module",
-      });
-      worker.onmessage = (event: MessageEvent<LayoutReply>) => this.answer(event.data);
-      worker.onerror = () => this.fallBack(worker);
-      return {
-        apart: true,
-        post: (request) => worker.postMessage(request),
-        close: () => worker.terminate(),
-      };
+      return this.engineOf(new Worker(new URL("./worker.ts", import.meta.url), { type: "module" }));
     } catch {
       return undefined;
     }
+  }
+
+  private engineOf(worker: Worker): Engine {
+    worker.onmessage = (event: MessageEvent<LayoutReply>) => this.answer(event.data);
+    worker.onerror = () => this.fallBack(worker);
+    return {
+      apart: true,
+      post: (request) => worker.postMessage(request),
+      close: () => worker.terminate(),
+    };
   }
 
   /** A worker that cannot start (a blocked script) must not cost the user the graph. */
   private fallBack(worker: Worker): void {
     worker.terminate();
     this.engine = this.inPlace();
-    if (this.graph !== undefined) this.engine.post(this.graph);
+    this.postGraph?.();
     if (!this.underWay) return;
     this.underWay = false;
     this.waiting ??= this.last;
@@ -149,6 +174,7 @@ export class LayoutClient {
     return {
       apart: false,
       post: (request) => {
+        if (request.kind === "prepared") return;
         const reply = session.handle(request);
         if (reply !== undefined) queueMicrotask(() => this.answer(reply));
       },

@@ -6,6 +6,7 @@
  * and stubs wherever it is built (page, worker, export); parents come before their children.
  */
 
+import { type ById, IdTable } from "@/base/by_id";
 import { findRepeats, type Held, type Repeats, type Stack } from "@/base/repeats";
 import { leafName, parentScope } from "@/base/scopes";
 import { type LayoutNode, type LayoutValue, orderValue } from "@/layout/types";
@@ -24,15 +25,29 @@ export interface Group {
   readonly column: number;
   /** For a stack of scopes that are alike, which are its groups. */
   readonly stack: Stack | undefined;
-  readonly groups: number[];
+  readonly groups: readonly number[];
   /** Indices of the nodes with their own boxes. */
-  readonly nodes: number[];
-  readonly stubs: number[];
-  readonly segments: Segment[];
+  readonly nodes: readonly number[];
+  readonly stubs: readonly number[];
+  readonly segments: readonly Segment[];
   /** What nodes of the backward pass read of the forward one, where many do; without a `from`. */
-  readonly saved: Segment[];
+  readonly saved: readonly Segment[];
   /** Operations inside, excluding leaves and including nested scopes. */
-  ops: number;
+  readonly ops: number;
+}
+
+/** A group to which its parts are still added. */
+type Growing = { -readonly [Part in keyof Group]: Group[Part] };
+
+type Parts = "groups" | "nodes" | "stubs" | "segments" | "saved";
+
+const NONE: readonly never[] = [];
+
+/** Most groups have no parts of most kinds, and get no lists for them. */
+function into<Part extends Parts>(group: Growing, part: Part, item: Group[Part][number]): void {
+  const list: readonly Group[Part][number][] = group[part];
+  if (list.length === 0) group[part] = [item] as readonly unknown[] as Growing[Part];
+  else (list as Group[Part][number][]).push(item);
 }
 
 /** A parameter drawn again beside its readers in one scope. */
@@ -52,7 +67,7 @@ export interface Segment {
 export interface Hierarchy {
   readonly nodes: readonly LayoutNode[];
   readonly values: ReadonlyMap<number, LayoutValue>;
-  readonly indexOf: ReadonlyMap<number, number>;
+  readonly indexOf: ById;
   readonly groups: readonly Group[];
   readonly groupAt: ReadonlyMap<string, number>;
   readonly repeats: Repeats;
@@ -63,7 +78,7 @@ export interface Hierarchy {
   /** Where a leaf without its own box is shown: its first reader; -1 = has a box. */
   readonly host: Int32Array;
   /** Producer of each value, as node index. */
-  readonly producerOf: ReadonlyMap<number, number>;
+  readonly producerOf: ById;
   /** Edges between columns, as pairs of node indices (producer, reader). */
   readonly crossing: readonly (readonly [number, number])[];
   /** Node whose gradient starts the backward column, and the first node there; -1 = none. */
@@ -157,15 +172,18 @@ export function repeatsOf(nodes: readonly LayoutNode[], stacks?: readonly Stack[
  *
  * Args:
  *   repeats: Those of the nodes, if they are known.
+ *   laidOut: Whether it is to be laid out: else its groups have no segments.
  */
 export function buildHierarchy(
   nodes: readonly LayoutNode[],
   values: ReadonlyMap<number, LayoutValue>,
   repeats: Repeats = repeatsOf(nodes),
+  laidOut = true,
 ): Hierarchy {
-  const indexOf = new Map(nodes.map((node, index) => [node.id, index]));
-  const producerOf = new Map<number, number>();
+  const indexOf = new IdTable();
+  const producerOf = new IdTable();
   nodes.forEach((node, index) => {
+    indexOf.set(node.id, index);
     for (const value of node.outputs) if (!producerOf.has(value)) producerOf.set(value, index);
   });
   const columnOf = (scope: string): number => {
@@ -179,12 +197,12 @@ export function buildHierarchy(
     return known;
   });
   const readers = readersOf(nodes, producerOf);
-  const groups: Group[] = [newGroup(0, "", -1, COLUMN_FORWARD)];
+  const groups: Growing[] = [newGroup(0, "", -1, COLUMN_FORWARD)];
   const groupAt = new Map<string, number>([["", 0]]);
   const newGroupIn = (parent: number, path: string, stack: Stack | undefined): number => {
     const index = groups.length;
     groups.push(newGroup(index, path, parent, columnOf(path), stack, groups[parent]!));
-    groups[parent]!.groups.push(index);
+    into(groups[parent]!, "groups", index);
     groupAt.set(path, index);
     return index;
   };
@@ -204,16 +222,15 @@ export function buildHierarchy(
   /** Stubs of a leaf by group. */
   const stubAt = new Map<number, Map<number, number>>();
   nodes.forEach((node, index) => {
-    const reads = readers[index]!;
+    const reads = isLeaf(node) ? readers[index]! : NONE;
     const forward = reads.filter((reader) => column[reader] === COLUMN_FORWARD);
     const inside =
-      isLeaf(node) &&
       reads.length > 0 &&
       (isParameter(node) || (forward.length === 0 && column[index] === COLUMN_FORWARD));
     if (!inside) {
       const group = groupFor(node.scope);
       groupOf[index] = group;
-      groups[group]!.nodes.push(index);
+      into(groups[group]!, "nodes", index);
       return;
     }
     const scopes = new Set(forward.map((reader) => nodes[reader]!.scope));
@@ -229,7 +246,7 @@ export function buildHierarchy(
       for (const scope of scopes) {
         const group = groupFor(scope);
         byGroup.set(group, stubs.length);
-        groups[group]!.stubs.push(stubs.length);
+        into(groups[group]!, "stubs", stubs.length);
         stubs.push({ node: index, group });
       }
       stubAt.set(index, byGroup);
@@ -257,7 +274,8 @@ export function buildHierarchy(
     crossing: [] as [number, number][],
     seed: seedOf(nodes, indexOf, column),
   };
-  addSegments(hierarchy, column, stubAt);
+  if (laidOut) addSegments(hierarchy, groups, column, stubAt);
+  else addCrossing(hierarchy, column);
   return hierarchy;
 }
 
@@ -268,7 +286,7 @@ function newGroup(
   column: number,
   stack?: Stack,
   above?: Group,
-): Group {
+): Growing {
   return {
     index,
     path,
@@ -277,26 +295,25 @@ function newGroup(
     depth: above === undefined ? 0 : above.depth + 1,
     column,
     stack,
-    groups: [],
-    nodes: [],
-    stubs: [],
-    segments: [],
-    saved: [],
+    groups: NONE,
+    nodes: NONE,
+    stubs: NONE,
+    segments: NONE,
+    saved: NONE,
     ops: 0,
   };
 }
 
-function readersOf(
-  nodes: readonly LayoutNode[],
-  producerOf: ReadonlyMap<number, number>,
-): number[][] {
-  const readers: number[][] = nodes.map(() => []);
+/** The readers of leaves. */
+function readersOf(nodes: readonly LayoutNode[], producerOf: ById): (readonly number[])[] {
+  const readers: (readonly number[])[] = nodes.map(() => NONE);
   nodes.forEach((node, index) => {
     for (const value of node.inputs) {
       const producer = producerOf.get(value);
-      if (producer === undefined || producer === index) continue;
+      if (producer === undefined || producer === index || !isLeaf(nodes[producer]!)) continue;
       const list = readers[producer]!;
-      if (list[list.length - 1] !== index) list.push(index);
+      if (list.length === 0) readers[producer] = [index];
+      else if (list[list.length - 1] !== index) (list as number[]).push(index);
     }
   });
   return readers;
@@ -305,7 +322,7 @@ function readersOf(
 /** The first node of the backward column, with the forward node that it differentiates. */
 function seedOf(
   nodes: readonly LayoutNode[],
-  indexOf: ReadonlyMap<number, number>,
+  indexOf: ById,
   column: Int32Array,
 ): readonly [number, number] {
   for (let index = 0; index < nodes.length; index++) {
@@ -316,14 +333,46 @@ function seedOf(
   return [-1, -1];
 }
 
+type Crossing = { crossing: [number, number][] };
+
+/** What a node reads, each value once, but for what it makes itself. */
+function eachRead(
+  { nodes, producerOf }: Hierarchy,
+  reader: number,
+  act: (value: number, producer: number) => void,
+): void {
+  const { inputs } = nodes[reader]!;
+  const seen = inputs.length > 16 ? new Set<number>() : undefined;
+  for (let port = 0; port < inputs.length; port++) {
+    const value = inputs[port]!;
+    if (seen === undefined ? inputs.indexOf(value) < port : seen.has(value)) continue;
+    seen?.add(value);
+    const producer = producerOf.get(value);
+    if (producer !== undefined && producer !== reader) act(value, producer);
+  }
+}
+
+/** The edges between columns alone. */
+function addCrossing(hierarchy: Hierarchy & Crossing, column: Int32Array): void {
+  const { nodes, host, crossing } = hierarchy;
+  for (let reader = 0; reader < nodes.length; reader++) {
+    if (host[reader]! >= 0) continue;
+    eachRead(hierarchy, reader, (_, producer) => {
+      const between = host[producer]! < 0 && column[producer] !== column[reader];
+      if (between) crossing.push([producer, reader]);
+    });
+  }
+}
+
 function addSegments(
-  hierarchy: Hierarchy & { crossing: [number, number][] },
+  hierarchy: Hierarchy & Crossing,
+  groups: readonly Growing[],
   column: Int32Array,
   stubAt: ReadonlyMap<number, ReadonlyMap<number, number>>,
 ): void {
-  const { nodes, groups, groupOf, producerOf, host, crossing } = hierarchy;
+  const { nodes, groupOf, producerOf, host, crossing } = hierarchy;
   const add = (group: number, from: number, to: number, producer: number, value: number): void => {
-    groups[group]!.segments.push({ from, to, producer, value });
+    into(groups[group]!, "segments", { from, to, producer, value });
   };
   const connect = (producer: number, reader: number, value: number): void => {
     let source = producer;
@@ -347,18 +396,14 @@ function addSegments(
   };
   const saved = new Map<number, number[]>();
   nodes.forEach((node, reader) => {
-    const seen = new Set<number>();
-    for (const value of node.inputs) {
-      const producer = producerOf.get(value);
-      if (producer === undefined || producer === reader || seen.has(value)) continue;
-      seen.add(value);
-      if (host[reader]! >= 0) continue;
+    if (host[reader]! >= 0) return;
+    eachRead(hierarchy, reader, (value, producer) => {
       if (host[producer]! >= 0) {
         const stub = stubAt.get(producer)?.get(groupOf[reader]!);
         if (stub !== undefined && column[reader] === COLUMN_FORWARD) {
           add(groupOf[reader]!, stubKey(stub), reader, producer, value);
         }
-        continue;
+        return;
       }
       if (column[producer] !== column[reader]) {
         crossing.push([producer, reader]);
@@ -367,16 +412,16 @@ function addSegments(
           if (readers === undefined) saved.set(value, [reader]);
           else readers.push(reader);
         }
-        continue;
+        return;
       }
       connect(producer, reader, value);
-    }
+    });
     for (const id of node.control ?? []) {
       const first = hierarchy.indexOf.get(id);
       if (first === undefined || first === reader || column[first] !== column[reader]) continue;
-      if (host[first]! >= 0 || host[reader]! >= 0) continue;
+      if (host[first]! >= 0) continue;
       // If a value passes anyway, the order needs no separate line.
-      if (nodes[first]!.outputs.some((value) => seen.has(value))) continue;
+      if (nodes[first]!.outputs.some((value) => node.inputs.includes(value))) continue;
       connect(first, reader, orderValue(id));
     }
   });
@@ -384,9 +429,9 @@ function addSegments(
     if (readers.length < MANY_SAVED) continue;
     const producer = producerOf.get(value)!;
     for (const to of readers) {
-      const { saved } = groups[groupOf[to]!]!;
-      const before = saved.filter((other) => other.to === to).length;
-      if (before < MOST_SAVED) saved.push({ from: -1, to, producer, value });
+      const group = groups[groupOf[to]!]!;
+      const before = group.saved.filter((other) => other.to === to).length;
+      if (before < MOST_SAVED) into(group, "saved", { from: -1, to, producer, value });
     }
   }
 }

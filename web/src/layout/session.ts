@@ -6,7 +6,7 @@
 
 import type { Stack } from "@/base/repeats";
 import { composeScene } from "@/layout/compose";
-import { buildHierarchy, repeatsOf } from "@/layout/hierarchy";
+import { buildHierarchy, type Hierarchy, repeatsOf } from "@/layout/hierarchy";
 import { NestedLayout } from "@/layout/nested";
 import { type PostedGraph, unpacked } from "@/layout/posted";
 import type { Scene } from "@/layout/types";
@@ -49,6 +49,13 @@ export type LayoutReply =
 
 const PROGRESS_MS = 100;
 
+/** What a worker hands over with a reply, not to copy it. */
+export function transferred(reply: LayoutReply): Transferable[] {
+  if (reply.kind !== "scene") return [];
+  const columns = Object.values(reply.scene).filter(ArrayBuffer.isView);
+  return columns.map((view) => view.buffer as ArrayBuffer);
+}
+
 export class LayoutSession {
   private layout: NestedLayout | undefined;
   private version = 0;
@@ -56,12 +63,17 @@ export class LayoutSession {
   /** `post`: takes what there is to say before the answer. */
   constructor(private readonly post?: (reply: LayoutReply) => void) {}
 
+  /** Lays out a graph that is built already. */
+  take(hierarchy: Hierarchy, version: number): void {
+    this.layout = new NestedLayout(hierarchy);
+    this.version = version;
+  }
+
   handle(request: LayoutRequest): LayoutReply | undefined {
     if (request.kind === "graph") {
       const { nodes, values } = unpacked(request.graph);
       const repeats = repeatsOf(nodes, request.stacks);
-      this.layout = new NestedLayout(buildHierarchy(nodes, values, repeats));
-      this.version = request.version;
+      this.take(buildHierarchy(nodes, values, repeats), request.version);
       return undefined;
     }
     const { ticket, first } = request;
@@ -81,6 +93,7 @@ export class LayoutSession {
       if (this.layout !== undefined) this.layout.progress = undefined;
     }
   }
+
   private follow(layout: NestedLayout, ticket: number, begin: number): void {
     let last = begin;
     layout.progress = (share) => {

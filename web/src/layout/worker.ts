@@ -5,19 +5,12 @@
  * also an answer.
  */
 
-import { type LayoutReply, type LayoutRequest, LayoutSession } from "@/layout/session";
+import { type LayoutRequest, LayoutSession, transferred } from "@/layout/session";
 
 const scope = self as unknown as DedicatedWorkerGlobalScope;
 const session = new LayoutSession((reply) => scope.postMessage(reply));
 
 self.onmessage = (event: MessageEvent<LayoutRequest>): void => {
-  const reply: LayoutReply | undefined = session.handle(event.data);
-  if (reply === undefined) return;
-  const transfer =
-    reply.kind === "scene"
-      ? Object.values(reply.scene)
-          .filter(ArrayBuffer.isView)
-          .map((view) => view.buffer)
-      : [];
-  scope.postMessage(reply, transfer as Transferable[]);
+  const reply = session.handle(event.data);
+  if (reply !== undefined) scope.postMessage(reply, transferred(reply));
 };

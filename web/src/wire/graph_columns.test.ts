@@ -18,7 +18,7 @@ test("what was put into columns comes out of them", () => {
     produced(1, "fed"),
     { value: { id: 2, name: "other", spec: tensor([4, null]), storage: 2 ** 40 }, producer: null },
   ];
-  expect(valuesIn(valueColumns(rows), NODES)).toEqual(rows);
+  expect([...valuesIn(valueColumns(rows), NODES).values()]).toEqual(rows);
 });
 
 test("a name is put together from its scope, and that of a value from its node", () => {
@@ -30,7 +30,8 @@ test("a name is put together from its scope, and that of a value from its node",
   const { nodes } = nodesIn(sent);
   expect(nodes.map(({ name }) => name)).toEqual(NODES.map(({ name }) => name));
   const unnamed = [1, 2, 3].map((id) => produced(id, ""));
-  const names = valuesIn(valueColumns(unnamed), nodes).map(({ value }) => value.name);
+  const values = [...valuesIn(valueColumns(unnamed), nodes).values()];
+  const names = values.map(({ value }) => value.name);
   expect(names).toEqual(["net/w", "net/split", "net/split:1"]);
 });
 

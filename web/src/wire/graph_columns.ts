@@ -5,6 +5,7 @@
  * of the program, specs, empty lists.
  */
 
+import { IdTable, MadeById } from "@/base/by_id";
 import { DecodeError, numbersIn } from "@/wire/decode";
 import type {
   Lists,
@@ -105,8 +106,11 @@ function pairs(list: readonly number[]): Node["writes"] {
   return Array.from({ length: list.length / 2 }, (_, at) => [list[2 * at]!, list[2 * at + 1]!]);
 }
 
-/** Args: nodes: Those that produce the values, in order. */
-export function valuesIn(columns: ValueColumns, nodes: readonly Node[]): readonly ProducedValue[] {
+/** Values by id. Args: nodes: Those that produce the values, in order. */
+export function valuesIn(
+  columns: ValueColumns,
+  nodes: readonly Node[],
+): ReadonlyMap<number, ProducedValue> {
   const { count } = columns;
   const id = numbersIn(columns.id, "id", count);
   const storage = numbersIn(columns.storage, "storage", count);
@@ -114,23 +118,25 @@ export function valuesIn(columns: ValueColumns, nodes: readonly Node[]): readonl
   const name = texts(columns.name, count);
   const spec = picked(columns.specs, columns.spec, count);
   const usual = usualNames(nodes);
-  return Array.from({ length: count }, (_, row) => ({
+  return new MadeById(id, (row) => ({
     value: {
       id: id[row]!,
       spec: spec(row),
-      name: name(row) || (usual.get(id[row]!) ?? ""),
+      name: name(row) || usual(id[row]!),
       storage: storage[row]!,
     },
     producer: producer[row] === 0 ? null : producer[row]!,
   }));
 }
 
-function usualNames(nodes: readonly Node[]): ReadonlyMap<number, string> {
-  const names = new Map<number, string>();
-  for (const { name, outputs } of nodes) {
-    outputs.forEach((value, port) => {
-      names.set(value, port === 0 ? name : `${name}:${port}`);
-    });
-  }
-  return names;
+function usualNames(nodes: readonly Node[]): (value: number) => string {
+  const producers = new IdTable();
+  nodes.forEach(({ outputs }, row) => {
+    for (const value of outputs) producers.set(value, row);
+  });
+  return (value) => {
+    const node = nodes[producers.get(value) ?? -1];
+    const port = node?.outputs.lastIndexOf(value);
+    return node === undefined ? "" : port === 0 ? node.name : `${node.name}:${port}`;
+  };
 }

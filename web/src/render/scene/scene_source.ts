@@ -28,6 +28,11 @@ export interface SceneListener {
   progress(share: number): void;
 }
 
+/** The canvas draws what the layout made of the segments. */
+function canvasHierarchy({ nodes, values, repeats }: GraphModel): Hierarchy {
+  return buildHierarchy(nodes, values, repeats, false);
+}
+
 /** The bytes of edges for the current values; for bundles, those at the time of layout. */
 function withBytes(scene: Scene, hierarchy: Hierarchy): Scene {
   const bytes = scene.bytes.map((known, edge) =>
@@ -165,8 +170,8 @@ export class SceneSource {
     if (graph === undefined) return;
     this.started = true;
     this.version++;
-    const { nodes, values, repeats } = graph;
-    this.client.setGraph(nodes, values, this.version, repeats?.stacks);
+    const { nodes, values, repeats, origin } = graph;
+    this.client.setGraph(nodes, values, this.version, repeats?.stacks, origin);
     const count = graph.nodes.length;
     // A choice that has not arrived is of a graph that is not shown any more.
     const due = this.awaitsChoice || count > GROWN * this.chosenFor;
@@ -176,14 +181,14 @@ export class SceneSource {
     this.postponed = false;
     this.client.request(this.open, first);
     // While the worker works.
-    this.hierarchies.set(this.version, buildHierarchy(nodes, values, repeats));
+    this.hierarchies.set(this.version, canvasHierarchy(graph));
   }
 
   /** Other shapes in the same picture: nothing moves. */
   private respecify(graph: GraphModel): void {
     const scene = this.shown;
     if (scene === undefined || !this.hierarchies.has(this.version)) return;
-    const hierarchy = buildHierarchy(graph.nodes, graph.values, graph.repeats);
+    const hierarchy = canvasHierarchy(graph);
     this.hierarchies.set(this.version, hierarchy);
     if (scene.version !== this.version) return;
     this.listener.respecified(new SceneModel(hierarchy, withBytes(scene, hierarchy)));

@@ -58,6 +58,8 @@ export interface GraphModel {
   readonly structure?: object;
   /** Scopes that are alike, if that is known; operations by their places in `nodes`. */
   readonly repeats?: Repeats | undefined;
+  /** What a worker may have prepared the same graph from (`layout/prepared.ts`). */
+  readonly origin?: object | undefined;
 }
 
 /** Bits of `NodeStates.flags`, as on the wire. */

@@ -56,10 +56,10 @@ export class FirstPicture {
   }
 
   /** There is a graph: guess. */
-  begin(tree: Tree): void {
+  begin(tree: Tree, count: number): void {
     if (this.begun || !this.choosing()) return;
     this.begun = true;
-    const wait = LONGEST_WAIT_MS + WAIT_PER_NODE_MS * tree.root.members.length;
+    const wait = LONGEST_WAIT_MS + WAIT_PER_NODE_MS * count;
     setTimeout(() => this.arrived(), wait);
     this.open(firstOpen(tree, GUESSED_ROWS), false);
   }

@@ -233,7 +233,7 @@ export class Store {
       this.treeOf = model.graph;
       const tree = buildTree(model.graph, this.sectioned);
       this.set.tree(tree);
-      if (model.graph.count > 0) this.first.begin(tree);
+      if (model.graph.count > 0) this.first.begin(tree, model.graph.count);
       this.live.reserve(model.graph.nodes.length);
     }
     if (model.session?.phase !== "running") this.set.pausing(false);

@@ -37,14 +37,14 @@ export function withDefinitions(
 ): GraphHistory {
   if (nodes.length === 0) return history;
   const met = history.met.slice();
-  const latest = new Map<number, readonly number[]>();
+  const latest: (readonly number[])[] = [];
   const fresh: Rewiring[] = [];
   // Records repeated after a lost connection are not new.
   const last = history.rewirings.at(-1)?.seq ?? 0;
   nodes.forEach((node, i) => {
     const seq = seqs[i] ?? 0;
-    const before = latest.get(node.id) ?? known[node.id]?.inputs;
-    latest.set(node.id, node.inputs);
+    const before = latest[node.id] ?? known[node.id]?.inputs;
+    latest[node.id] = node.inputs;
     if (before === undefined) met[node.id] = seq;
     else if (seq >= last && !same(before, node.inputs)) {
       fresh.push({ node: node.id, seq, before, after: node.inputs });

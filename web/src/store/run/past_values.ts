@@ -29,7 +29,8 @@ export function reshapedValues(
 
 /** The graph with these past values. */
 export function graphWith(graph: RunGraph, past: PastValues): RunGraph {
-  return past.size === 0 ? graph : { ...graph, values: new Map([...graph.values, ...past]) };
+  if (past.size === 0) return graph;
+  return { ...graph, values: new Map([...graph.values, ...past]), origin: undefined };
 }
 
 interface Shown {

@@ -6,6 +6,7 @@
  */
 
 import { assertNever } from "@/base/assert";
+import { MadeLater } from "@/base/by_id";
 import { formatCount } from "@/base/numbers";
 import type { NodeColumns } from "@/store/run/columns";
 import { type GraphHistory, NO_HISTORY, withDefinitions } from "@/store/run/graph_history";
@@ -41,6 +42,8 @@ export interface RunGraph {
   readonly byName: ReadonlyMap<string, number>;
   readonly values: ReadonlyMap<number, ProducedValue>;
   readonly history: GraphHistory;
+  /** The columns that it was made from, if nothing has changed since. */
+  readonly origin?: object | undefined;
 }
 
 export interface RunModel {
@@ -69,7 +72,7 @@ export interface RunModel {
 
 export type RunMessage = Snapshot | Records | SessionChanged | RunChanged;
 
-const EMPTY_GRAPH: RunGraph = {
+export const EMPTY_GRAPH: RunGraph = {
   version: 0,
   nodes: [],
   count: 0,
@@ -102,12 +105,15 @@ function fromSnapshot(before: RunModel | undefined, message: Snapshot): RunModel
     seq: message.seq,
     lastEvent: message.last_event,
     timeNs: message.time_ns,
-    graph: extend(
-      { ...EMPTY_GRAPH, version: same ? before.graph.version : 0 },
-      nodes,
-      seqs,
-      valuesIn(message.values, nodes),
-    ),
+    graph: {
+      ...extend(
+        { ...EMPTY_GRAPH, version: same ? before.graph.version : 0 },
+        nodes,
+        seqs,
+        valuesIn(message.values, nodes),
+      ),
+      origin: message.nodes,
+    },
     gradients: withGradients(new Map(), message.gradients),
     steps: withSteps([], message.steps),
     logs: message.logs,
@@ -128,7 +134,12 @@ function append(model: RunModel, message: Records): RunModel {
     seq: Math.max(model.seq, message.seq),
     lastEvent: Math.max(model.lastEvent, message.last_event),
     timeNs: Math.max(model.timeNs, message.time_ns),
-    graph: extend(model.graph, message.nodes, message.node_seqs, message.values),
+    graph: extend(
+      model.graph,
+      message.nodes,
+      message.node_seqs,
+      new Map(message.values.map((value) => [value.value.id, value])),
+    ),
     gradients: withGradients(model.gradients, message.gradients),
     steps: withSteps(model.steps, message.steps),
     logs: cut > 0 ? logs.slice(cut) : logs,
@@ -164,28 +175,29 @@ function extend(
   graph: RunGraph,
   nodes: readonly Node[],
   seqs: ArrayLike<number>,
-  values: readonly ProducedValue[],
+  values: ReadonlyMap<number, ProducedValue>,
 ): RunGraph {
-  if (nodes.length === 0 && values.length === 0) return graph;
-  let known = graph.values;
-  if (values.length > 0) {
-    const more = new Map(graph.values);
-    for (const value of values) more.set(value.value.id, value);
-    known = more;
-  }
+  if (nodes.length === 0 && values.size === 0) return graph;
+  let known = graph.values.size === 0 ? values : graph.values;
+  if (values.size > 0 && known !== values) known = new Map([...graph.values, ...values]);
   // Another shape does not change the structure.
-  const reshaped = nodes.length === 0 && values.every(({ value }) => graph.values.has(value.id));
-  if (reshaped) return { ...graph, values: known };
+  const reshaped = nodes.length === 0 && [...values.keys()].every((id) => graph.values.has(id));
+  if (reshaped) return { ...graph, values: known, origin: undefined };
   const all = graph.nodes.slice();
-  const byName = new Map(graph.byName);
   let count = graph.count;
   for (const node of nodes) {
     if (all[node.id] === undefined) count += 1;
     all[node.id] = node;
-    byName.set(node.name, node.id);
   }
+  const byName = new MadeLater(() => namesOf(all));
   const history = withDefinitions(graph.history, graph.nodes, nodes, seqs);
   return { version: graph.version + 1, nodes: all, count, byName, values: known, history };
+}
+
+function namesOf(nodes: readonly (Node | undefined)[]): ReadonlyMap<string, number> {
+  const names = new Map<string, number>();
+  for (const node of nodes) if (node !== undefined) names.set(node.name, node.id);
+  return names;
 }
 
 /** Whether an order of nodes is known without a value passing. */

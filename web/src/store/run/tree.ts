@@ -7,9 +7,10 @@
 
 import { printable } from "@/base/printable";
 import { findRepeats, type Held, type Repeats, type Stack } from "@/base/repeats";
-import { ancestors, leafName, parentScope } from "@/base/scopes";
+import { leafName, parentScope } from "@/base/scopes";
 import { sectionScopes } from "@/base/sections";
 import { shownMember, stackState } from "@/store/debugger/stacks";
+import { knownOf } from "@/store/run/known_structure";
 import type { RunGraph } from "@/store/run/run_model";
 import { orderByFlow } from "@/store/run/tree_order";
 import { isLeaf } from "@/wire/roles";
@@ -20,9 +21,9 @@ export interface ScopeEntry {
   readonly path: string;
   readonly children: TreeEntry[];
   /** Ids of all nodes inside, at any depth. */
-  readonly members: number[];
+  readonly members: readonly number[];
   /** For a stack of scopes that are alike, which are its children. */
-  readonly stack?: Stack;
+  readonly stack?: Stack | undefined;
 }
 
 export interface NodeEntry {
@@ -33,15 +34,43 @@ export interface NodeEntry {
 
 export type TreeEntry = ScopeEntry | NodeEntry;
 
-export interface Tree {
-  readonly root: ScopeEntry;
-  /** Scopes by node id, with the sections of those without structure; undefined if there are none. */
+class Scope implements ScopeEntry {
+  readonly kind = "scope";
+  private listed: readonly number[] | undefined;
+
+  constructor(
+    readonly path: string,
+    readonly children: TreeEntry[] = [],
+    readonly stack?: Stack,
+  ) {}
+
+  /** Of most scopes nobody asks for it. */
+  get members(): readonly number[] {
+    if (this.listed === undefined) {
+      const ids = this.children.flatMap((child) =>
+        child.kind === "node" ? [child.id] : child.members,
+      );
+      this.listed = this.stack === undefined ? ids.sort((a, b) => a - b) : ids;
+    }
+    return this.listed;
+  }
+}
+
+/** What of a tree determines how the graph is drawn. */
+export interface GraphStructure {
+  /** Whether large scopes without structure are divided into sections. */
+  readonly sectioned: boolean;
+  /** Scopes by node id, with these sections; undefined if there are none. */
   readonly sections: readonly (string | undefined)[] | undefined;
+  readonly repeats: Repeats;
+}
+
+export interface Tree extends GraphStructure {
+  readonly root: ScopeEntry;
   /** The scope of a node, "" at the top. */
   scopeOf(id: number): string;
   /** Scopes and stacks by path. */
   readonly scopes: ReadonlyMap<string, ScopeEntry>;
-  readonly repeats: Repeats;
 }
 
 export interface Row {
@@ -52,44 +81,53 @@ export interface Row {
 }
 
 /** Args: sectioned: Whether large scopes without structure are divided into sections. */
+export function structureOf(given: RunGraph, sectioned = true): GraphStructure {
+  const holds = (index: number): Held => heldBy(given.nodes[index]);
+  const known = sectioned ? knownOf(given) : undefined;
+  const sections = known ? known.sections : sectioned ? sectionsOf(given, holds) : undefined;
+  const { nodes } = sections === undefined ? given : inSections(given, sections);
+  return { sectioned, sections, repeats: findRepeats(nodes, holds, known?.stacks) };
+}
+
+function sectionsOf(
+  { nodes }: RunGraph,
+  holds: (index: number) => Held,
+): readonly (string | undefined)[] | undefined {
+  const scopes = sectionScopes(nodes, holds);
+  return scopes.some((scope, id) => scope !== nodes[id]?.scope) ? scopes : undefined;
+}
+
+/** Args: sectioned: Whether large scopes without structure are divided into sections. */
 export function buildTree(given: RunGraph, sectioned = true): Tree {
-  const held = given.nodes.map(heldBy);
-  const holds = (index: number): Held => held[index];
-  const scopesOf = sectioned ? sectionScopes(given.nodes, holds) : [];
-  const divided = scopesOf.some((scope, id) => scope !== given.nodes[id]?.scope);
-  const graph = divided ? inSections(given, scopesOf) : given;
-  const root: ScopeEntry = { kind: "scope", path: "", children: [], members: [] };
+  const structure = structureOf(given, sectioned);
+  const { sections, repeats } = structure;
+  const graph = sections === undefined ? given : inSections(given, sections);
+  const root = new Scope("");
   const scopes = new Map<string, ScopeEntry>([["", root]]);
   const scopeOf = (path: string): ScopeEntry => {
     const known = scopes.get(path);
     if (known !== undefined) return known;
-    const scope: ScopeEntry = { kind: "scope", path, children: [], members: [] };
+    const around = scopeOf(parentScope(path));
+    const scope = new Scope(path);
     scopes.set(path, scope);
-    scopeOf(parentScope(path)).children.push(scope);
+    around.children.push(scope);
     return scope;
   };
-  /** Those around the last node, from outside in: the next one is often in the same. */
-  let around = [root];
-  let inner = root;
+  /** That of the last node: the next one is often in the same. */
+  let inner: ScopeEntry = root;
   const moved = scopesOfReaders(graph.nodes);
   for (const node of graph.nodes) {
     if (node === undefined) continue;
     const scope = moved.get(node.id) ?? node.scope;
-    if (inner.path !== scope) {
-      around = [root, ...ancestors(scope).map(scopeOf)];
-      inner = scopeOf(scope);
-    }
+    if (inner.path !== scope) inner = scopeOf(scope);
     inner.children.push({ kind: "node", id: node.id, path: node.name });
-    for (const outer of around) outer.members.push(node.id);
   }
   orderByFlow(graph, scopes);
-  const repeats = findRepeats(graph.nodes, holds);
   for (const stack of repeats.stacks) pile(stack, scopes);
   return {
+    ...structure,
     root,
     scopes,
-    repeats,
-    sections: divided ? scopesOf : undefined,
     scopeOf: (id) => graph.nodes[id]?.scope ?? "",
   };
 }
@@ -140,8 +178,7 @@ function pile(stack: Stack, scopes: Map<string, ScopeEntry>): void {
   const around = scopes.get(parentScope(stack.path));
   const children = stack.members.flatMap((path) => scopes.get(path) ?? []);
   if (around === undefined || children.length === 0) return;
-  const members = children.flatMap((child) => child.members);
-  const entry: ScopeEntry = { kind: "scope", path: stack.path, children, members, stack };
+  const entry = new Scope(stack.path, children, stack);
   const inside = new Set<TreeEntry>(children);
   const at = around.children.findIndex((child) => inside.has(child));
   const rest = around.children.filter((child) => !inside.has(child));

@@ -7,6 +7,7 @@
  * appearance holds.
  */
 
+import { IdTable } from "@/base/by_id";
 import type { RunGraph } from "@/store/run/run_model";
 import type { ScopeEntry, TreeEntry } from "@/store/run/tree";
 import type { Node } from "@/wire/types.gen";
@@ -14,12 +15,28 @@ import type { Node } from "@/wire/types.gen";
 /** Puts the children of scopes into data-flow order, if they did not appear in it. */
 export function orderByFlow(graph: RunGraph, scopes: ReadonlyMap<string, ScopeEntry>): void {
   const wrong = new Set<string>();
-  const flows: (readonly [Node, Node])[] = [];
-  const add = (input: number, reader: Node): void => {
-    const producer = graph.nodes[graph.values.get(input)?.producer ?? -1];
-    if (producer === undefined || producer === reader) return;
-    flows.push([producer, reader]);
+  eachFlow(graph, (producer, reader) => {
     if (producer.id > reader.id) wrong.add(commonScope(producer.scope, reader.scope));
+  });
+  if (wrong.size === 0) return;
+  const flows: (readonly [Node, Node])[] = [];
+  eachFlow(graph, (producer, reader) => flows.push([producer, reader]));
+  for (const path of wrong) {
+    const scope = scopes.get(path);
+    if (scope !== undefined) sortChildren(scope, flows);
+  }
+}
+
+/** Producers and readers of values, in this step and in earlier ones. */
+function eachFlow(graph: RunGraph, act: (producer: Node, reader: Node) => void): void {
+  const producers = new IdTable();
+  for (const node of graph.nodes) {
+    for (const value of node?.outputs ?? []) producers.set(value, node?.id ?? 0);
+  }
+  const add = (input: number, reader: Node): void => {
+    const id = producers.get(input) ?? graph.values.get(input)?.producer ?? -1;
+    const producer = graph.nodes[id];
+    if (producer !== undefined && producer !== reader) act(producer, reader);
   };
   for (const reader of graph.nodes) {
     for (const input of reader?.inputs ?? []) if (reader !== undefined) add(input, reader);
@@ -27,10 +44,6 @@ export function orderByFlow(graph: RunGraph, scopes: ReadonlyMap<string, ScopeEn
   for (const [id, inputs] of inputsOnce(graph)) {
     const reader = graph.nodes[id];
     for (const input of inputs) if (reader !== undefined) add(input, reader);
-  }
-  for (const path of wrong) {
-    const scope = scopes.get(path);
-    if (scope !== undefined) sortChildren(scope, flows);
   }
 }
 

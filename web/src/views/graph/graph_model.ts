@@ -4,14 +4,16 @@
  * Invariant: pure; the same graph gives the same model.
  */
 
+import { Mapped } from "@/base/by_id";
 import type { Repeats } from "@/base/repeats";
 import { leafName } from "@/base/scopes";
 import { familyOf } from "@/render/draw/palette";
 import type { GraphModel, GraphNode, GraphValue } from "@/render/scene/types";
 import { detail } from "@/store/run/node_text";
 import type { RunGraph } from "@/store/run/run_model";
-import type { Tree } from "@/store/run/tree";
+import type { GraphStructure, Tree } from "@/store/run/tree";
 import { specFields } from "@/wire/spec";
+import type { Node } from "@/wire/types.gen";
 
 /**
  * The graph as it is drawn.
@@ -20,14 +22,11 @@ import { specFields } from "@/wire/spec";
  *   tree: That of the graph, for the scopes of nodes and for which of these are alike.
  *   control: Whether control edges are drawn. They always are where no value passes.
  */
-export function graphModel(
-  graph: RunGraph,
-  tree?: Pick<Tree, "sections" | "repeats">,
-  control = false,
-): GraphModel {
+export function graphModel(graph: RunGraph, tree?: GraphStructure, control = false): GraphModel {
   const ordered = control || !graph.nodes.some((node) => (node?.inputs.length ?? 0) > 0);
   const sections = tree?.sections;
   const nodes: GraphNode[] = [];
+  const details = new Map<object, string>();
   for (const node of graph.nodes) {
     if (node === undefined) continue;
     nodes.push({
@@ -41,22 +40,30 @@ export function graphModel(
       phase: node.phase,
       inputs: node.inputs,
       outputs: node.outputs,
-      detail: detail(node),
+      detail: detailOf(node, details),
       forward: node.forward ?? undefined,
       control: ordered ? node.control_inputs : undefined,
     });
   }
-  const values = new Map<number, GraphValue>();
-  for (const { value } of graph.values.values()) {
-    values.set(value.id, { id: value.id, ...specFields(value.spec) });
-  }
   return {
     nodes,
-    values,
+    values: new Mapped(
+      graph.values,
+      ({ value }): GraphValue => ({ id: value.id, ...specFields(value.spec) }),
+    ),
     version: graph.version,
     structure: structureOf(graph, sections, ordered),
+    // What was prepared has sections, and control edges only where no value passes.
+    origin: control || !tree?.sectioned ? undefined : graph.origin,
     repeats: tree && drawnRepeats(tree.repeats, nodes, graph.nodes.length),
   };
+}
+
+/** Nodes that are alike share their attributes. */
+function detailOf(node: Node, known: Map<object, string>): string {
+  const line = known.get(node.attrs) ?? detail(node);
+  known.set(node.attrs, line);
+  return line;
 }
 
 /** The outline's repeats, with operations by their places in `nodes` instead of by id. */

@@ -1,0 +1,58 @@
+/**
+ * Decoding of large messages in a worker, so that the page goes on meanwhile. The worker that has
+ * decoded a snapshot is offered to the canvas, which has it lay out the graph.
+ *
+ * Invariant: one answer for each message, in order; whoever asks decodes itself what is refused.
+ */
+
+import { offer } from "@/layout/prepared";
+import { type KnownStructure, know } from "@/store/run/known_structure";
+import type { ServerMessage } from "@/wire/types.gen";
+
+interface Waiting {
+  resolve(message: unknown): void;
+  reject(fault: Error): void;
+}
+
+interface Decoder {
+  readonly worker: Worker;
+  readonly waiting: Waiting[];
+}
+
+interface Answer {
+  readonly message?: ServerMessage;
+  readonly structure?: KnownStructure;
+  readonly fault?: string;
+}
+
+/** A function for `WireHost.decodeApart`; undefined where there are no workers. */
+export function decoderApart(): ((data: ArrayBuffer) => Promise<unknown>) | undefined {
+  if (typeof Worker === "undefined") return undefined;
+  const start = (): Decoder => {
+    const worker = new Worker(new URL("./graph_worker.ts", import.meta.url), { type: "module" });
+    const waiting: Waiting[] = [];
+    worker.onmessage = ({ data }: MessageEvent<Answer>) => {
+      const { message, structure, fault } = data;
+      const next = waiting.shift();
+      if (message?.type === "snapshot" && structure) know(message.nodes, structure);
+      if (fault !== undefined) next?.reject(new Error(fault));
+      else next?.resolve(message);
+      if (message?.type !== "snapshot" || waiting.length > 0) return;
+      if (decoder?.worker === worker) decoder = undefined;
+      offer(message.nodes, worker);
+    };
+    // One that cannot start, as a script that is blocked.
+    worker.onerror = () => {
+      for (const next of waiting.splice(0)) next.reject(new Error("no worker"));
+    };
+    return { worker, waiting };
+  };
+  // Started before there is anything to decode: the first message is often the largest.
+  let decoder: Decoder | undefined = start();
+  return (data) =>
+    new Promise((resolve, reject) => {
+      decoder ??= start();
+      decoder.waiting.push({ resolve, reject });
+      decoder.worker.postMessage(data);
+    });
+}

@@ -1,0 +1,79 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { LayoutClient } from "@/layout/client";
+import { offer } from "@/layout/prepared";
+
+class FakeWorker {
+  static readonly all: FakeWorker[] = [];
+  onmessage: ((event: { data: unknown }) => void) | null = null;
+  onerror: (() => void) | null = null;
+  readonly posted: { kind: string }[] = [];
+  ended = false;
+
+  constructor() {
+    FakeWorker.all.push(this);
+  }
+
+  postMessage(request: { kind: string }): void {
+    this.posted.push(request);
+  }
+
+  terminate(): void {
+    this.ended = true;
+  }
+
+  get kinds(): string[] {
+    return this.posted.map(({ kind }) => kind);
+  }
+}
+
+beforeEach(() => vi.stubGlobal("Worker", FakeWorker));
+afterEach(() => {
+  vi.unstubAllGlobals();
+  FakeWorker.all.length = 0;
+});
+
+function client(): LayoutClient {
+  return new LayoutClient({ scene: () => undefined, busy: () => undefined });
+}
+
+test("a worker that has the graph lays it out, and is not sent it", () => {
+  const canvas = client();
+  const origin = {};
+  const prepared = new FakeWorker();
+  offer(origin, prepared as unknown as Worker);
+  canvas.setGraph([], new Map(), 1, [], origin);
+  canvas.request(new Set());
+  expect(prepared.kinds).toEqual(["prepared", "layout"]);
+  expect(FakeWorker.all[0]).toMatchObject({ ended: true, posted: [] });
+  // Once broken off, another worker starts with nothing.
+  expect(canvas.breakOff()).toBe(true);
+  expect(prepared.ended).toBe(true);
+  expect(FakeWorker.all.at(-1)?.kinds).toEqual(["graph"]);
+});
+
+test("it is handed over once, and for its own graph", () => {
+  const origin = {};
+  const prepared = new FakeWorker();
+  offer(origin, prepared as unknown as Worker);
+  client().setGraph([], new Map(), 1, [], {});
+  expect(prepared.posted).toEqual([]);
+  client().setGraph([], new Map(), 1, [], origin);
+  client().setGraph([], new Map(), 1, [], origin);
+  expect(prepared.kinds).toEqual(["prepared"]);
+  const another = new FakeWorker();
+  offer({}, another as unknown as Worker);
+  offer({}, new FakeWorker() as unknown as Worker);
+  expect([prepared.ended, another.ended]).toEqual([false, true]);
+});
+
+test("what was asked of the worker before is asked of the new one", () => {
+  const canvas = client();
+  canvas.setGraph([], new Map(), 1);
+  canvas.request(new Set(["early"]));
+  const origin = {};
+  const prepared = new FakeWorker();
+  offer(origin, prepared as unknown as Worker);
+  canvas.setGraph([], new Map(), 2, [], origin);
+  canvas.request(new Set(["late"]));
+  expect(prepared.posted.at(-1)).toMatchObject({ kind: "layout", open: ["late"] });
+});
