@@ -6,6 +6,7 @@
  */
 
 import { elementCount } from "@/base/dtypes";
+import { countedByName, type Shape } from "@/store/overlays/flop_counts";
 import type { Moment, NumberOverlay } from "@/store/overlays/overlay";
 import type { RunGraph } from "@/store/run/run_model";
 import { shapeOf } from "@/wire/spec";
@@ -45,8 +46,6 @@ export function flopsOf(graph: RunGraph): ReadonlyMap<number, number> {
   return flops;
 }
 
-type Shape = readonly number[];
-
 function known(shape: readonly (number | null)[] | undefined): Shape | undefined {
   return shape?.every((size) => size !== null) === true ? (shape as Shape) : undefined;
 }
@@ -65,19 +64,28 @@ const ELEMENTWISE: ReadonlySet<string> = new Set(["elementwise", "activation"]);
 /** `aten::addmm.default` and `AddMM` are `addmm`. */
 function bare(op: string): string {
   return op
-    .replace(/^\w+::/, "")
+    .replace(/^\w+::_?/, "")
     .replace(/\.\w+$/, "")
     .toLowerCase();
 }
 
 /** undefined where it is not known. */
 export function flopsOfNode(
-  node: Pick<Node, "op" | "family" | "inputs" | "outputs">,
+  node: Pick<Node, "op" | "family" | "inputs" | "outputs" | "attrs">,
   shape: (value: number) => Shape | undefined,
 ): number | undefined {
   const output = node.outputs[0] === undefined ? undefined : shape(node.outputs[0]);
   if (output === undefined) return undefined;
   const op = bare(node.op);
+  const shapes = (ids: readonly number[]) => ids.map(shape);
+  const { attrs } = node;
+  const named = countedByName({
+    op,
+    attrs,
+    inputs: shapes(node.inputs),
+    outputs: shapes(node.outputs),
+  });
+  if (named !== undefined) return named;
   const input = (port: number): Shape | undefined =>
     node.inputs[port] === undefined ? undefined : shape(node.inputs[port]);
   const left = PRODUCTS.get(op);

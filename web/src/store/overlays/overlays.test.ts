@@ -16,7 +16,17 @@ const SHAPES: Record<number, readonly number[]> = {
 };
 
 function flops(op: string, family: string, inputs: number[], output: number): number | undefined {
-  return flopsOfNode({ op, family, inputs, outputs: [output] }, (value) => SHAPES[value]);
+  return counted(op, family, inputs, [output]);
+}
+
+function counted(
+  op: string,
+  family: string,
+  inputs: number[],
+  outputs: number[],
+  attrs: Record<string, unknown> = {},
+): number | undefined {
+  return flopsOfNode({ op, family, inputs, outputs, attrs }, (value) => SHAPES[value]);
 }
 
 describe("floating-point operations", () => {
@@ -37,6 +47,42 @@ describe("floating-point operations", () => {
     expect(flops("add", "elementwise", [1, 1], 1)).toBe(96);
     expect(flops("tanh", "activation", [1], 1)).toBe(96);
     expect(flops("sum", "reduction", [1], 7)).toBe(96);
+  });
+
+  test("of einsum are two for each combination of indices", () => {
+    const einsum = (subscripts: string, inputs: number[], output: number) =>
+      counted("einsum", "matmul", inputs, [output], { subscripts });
+    expect(einsum("bij,jk->bik", [1, 2], 3)).toBe(2 * 8 * 3 * 4 * 5);
+    expect(einsum("...j,jk->...k", [1, 2], 3)).toBe(2 * 8 * 3 * 4 * 5);
+    expect(einsum("i,i->", [7, 7], 7)).toBe(2 * 5);
+    expect(einsum("bij->b", [1], 7)).toBe(96);
+    expect(einsum("bij->jib", [1], 1)).toBe(0);
+    // Which two of three are multiplied first is not said.
+    expect(einsum("ij,jk,k->i", [2, 2, 7], 7)).toBeUndefined();
+    expect(einsum("ij,jk->ik", [1, 2], 3)).toBeUndefined();
+    expect(counted("Einsum", "matmul", [1, 2], [3], { equation: "bij,jk->bik" })).toBe(960);
+  });
+
+  test("of normalisations and losses are so many per element", () => {
+    expect(flops("layer_norm", "norm", [1, 7], 1)).toBe(8 * 96);
+    expect(flops("rms_norm", "norm", [1, 7], 1)).toBe(5 * 96);
+    expect(flops("LayerNormalization", "norm", [1, 7], 1)).toBe(8 * 96);
+    // PyTorch counts it among the activations.
+    expect(flops("softmax", "activation", [1], 1)).toBe(5 * 96);
+    expect(flops("mse_loss", "loss", [1, 1], 7)).toBe(3 * 96);
+    expect(flops("cross_entropy", "loss", [2, 7], 7)).toBe(5 * 20);
+    expect(flops("a_loss_of_ones_own", "loss", [1], 7)).toBeUndefined();
+  });
+
+  test("of updates of many parameters at once are those of each", () => {
+    const update = (op: string, attrs: Record<string, unknown>) =>
+      counted(op, "update", [2, 7, 2, 7], [2, 7, 2, 7, 2, 7, 2, 7], { self: 2, ...attrs });
+    expect(update("fused_adam", { weight_decay: 0 })).toBe(13 * 25);
+    expect(update("fused_adamw", { weight_decay: 0.01, amsgrad: true })).toBe(15 * 25);
+    expect(update("fused_sgd", { momentum_buffer_list: 2, nesterov: true })).toBe(7 * 25);
+    expect(counted("foreach_add", "update", [2, 7], [2, 7], { self: 2 })).toBe(25);
+    expect(counted("foreach_lerp", "update", [2, 7], [2, 7], { self: 2 })).toBe(75);
+    expect(counted("fused_adam", "update", [2], [99], { self: 1 })).toBeUndefined();
   });
 
   test("are not known where a shape or the operation is not", () => {
@@ -99,6 +145,7 @@ test("a share of the roofline is of what the run's other nodes reached", () => {
     family,
     inputs,
     outputs: [10 + id],
+    attrs: {},
   });
   const graph = {
     nodes: [
