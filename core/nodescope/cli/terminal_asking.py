@@ -233,12 +233,12 @@ def why_lines(controller: Controller, text: str) -> Iterator[str]:
     target, value = target_at(controller, text)
     seq = None if target.step is not None else _as_of(controller, value)
     replay = Replay(recording, target.step, seq=seq, patience_s=PATIENCE_S)
-    target, lack = gradient_asked(replay.book, target)
+    target, lack, flat = gradient_asked(replay.book, target)
     if lack:
         yield clean(lack)
         return
     answer = why(recording, target, seq=seq, replay=replay)
-    cut = gradient_end(recording, answer.root.value)
+    cut = flat or gradient_end(recording, answer.root.value)
     yield from [clean(cut), ""] if cut else []
     yield from clean(render(answer)).splitlines()
 

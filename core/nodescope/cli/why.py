@@ -37,12 +37,12 @@ def tell(options: argparse.Namespace) -> int:
             say(recording.note)
         if options.element is not None:
             book = ExecutionIndex(recording)
-            target, lack = gradient_asked(book, parse_target(options.element))
+            target, lack, flat = gradient_asked(book, parse_target(options.element))
             if lack:
                 show(f"{lack}\n", end="")
                 return 0
             answer = why(recording, target, step=options.step)
-            cut = gradient_end(recording, answer.root.value)
+            cut = flat or gradient_end(recording, answer.root.value)
             show((f"{cut}\n\n" if cut else "") + render(answer), end="")
             return 0
         origin = nonfinite_origin(recording) if options.step is None else None

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from nodescope.debug.replay.execution_index import ExecutionIndex
-from nodescope.debug.watch.gradient_cuts import cut_of, explicit_cut, left_graph
+from nodescope.debug.watch.gradient_cuts import Cut, cut_of, explicit_cut, flat_cut, left_graph
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.why.target import Target, value_named
 from nodescope.errors import ReplayError
@@ -33,32 +33,46 @@ def gradient_end(recording: Recording, value: int) -> str:
     if weight is None or not weight.is_weight or not graph.losses:
         return ""
     if any(graph.held_in(known) == weight.outputs[0] for known in graph.gradients):
-        return ""
+        cut = flat_cut(graph, weight)
+        return f"{weight.name} is not trained: its gradient is 0 {_at(cut)}" if cut else ""
     end = _end(graph, weight)
     return f"{weight.name} is not trained: {end}" if end else ""
 
 
-def gradient_asked(book: ExecutionIndex, target: Target) -> tuple[Target, str]:
-    """What ``NAME.grad`` means: the value of that gradient; or why there is none.
+class Asked(NamedTuple):
+    """What ``NAME.grad`` means.
 
-    Returns the target itself if it names no gradient.
+    Attributes:
+        target: The value of that gradient; what was asked for if it names no gradient.
+        lack: Why there is none, or ``""``.
+        flat: Where it becomes zero, or ``""``.
     """
+
+    target: Target
+    lack: str = ""
+    flat: str = ""
+
+
+def gradient_asked(book: ExecutionIndex, target: Target) -> Asked:
+    """The gradient that a target names."""
     names = book.values
     if not target.name.endswith(_SUFFIX) or target.name in names.values():
-        return target, ""
+        return Asked(target)
     try:
         value = value_named(book, target.name.removesuffix(_SUFFIX))
     except ReplayError:
-        return target, ""
+        return Asked(target)
     graph = _graph_of(book.recording)
     held = graph.held_in(value)
     gradients = [one for known, one in graph.gradients.items() if graph.held_in(known) == held]
-    if gradients and gradients[-1] in names:
-        return replace(target, name=names[gradients[-1]]), ""
     maker = graph.maker(held)
+    if gradients and gradients[-1] in names:
+        cut = flat_cut(graph, maker) if maker is not None else None
+        flat = f"the gradient of {maker.name} is 0 {_at(cut)}" if maker and cut else ""
+        return Asked(replace(target, name=names[gradients[-1]]), flat=flat)
     if maker is None:
-        return target, ""
-    return target, f"{maker.name} has no gradient: {_reason(graph, maker)}"
+        return Asked(target)
+    return Asked(target, f"{maker.name} has no gradient: {_reason(graph, maker)}")
 
 
 def _reason(graph: ProgramGraph, node: Node) -> str:
@@ -79,9 +93,13 @@ def _end(graph: ProgramGraph, node: Node) -> str:
     cut = cut_of(graph, node) or explicit_cut(graph, node) or left_graph(graph, node)
     if cut is None:
         return ""
+    return f"its gradient ends {_at(cut)}"
+
+
+def _at(cut: Cut) -> str:
     source = cut.node.source
     where = f" ({PurePath(source.file).name}:{cut.line})" if source is not None and cut.line else ""
-    return f"its gradient ends at {cut.by}{where}: {cut.words}"
+    return f"at {cut.by}{where}: {cut.words}"
 
 
 def _graph_of(recording: Recording) -> ProgramGraph:

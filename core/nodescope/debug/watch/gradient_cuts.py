@@ -22,6 +22,8 @@ from nodescope.ops.traits import traits_of
 _PICKS: Final = frozenset({"argmax", "argmin", "argsort", "searchsorted"})
 _ROUNDS: Final = frozenset({"sign", "rint", "round", "floor", "ceil", "trunc"})
 _STEPS: Final = _PICKS | _ROUNDS | {"heaviside"}
+STEPS: Final = _ROUNDS | {"heaviside", "floor_divide"}
+"""Step functions that pass gradients on: zeros."""
 _CONVERTS: Final = ("numpy", "item", "tolist")
 _READS: Final = ("numpy", "item", "float", "tolist", "asarray", "array")
 
@@ -73,6 +75,34 @@ def cut_of(graph: ProgramGraph, weight: Node) -> Cut | None:
     if any(graph.reaches_loss(node) for node in below):
         return None
     return _left(graph, below)
+
+
+def flat_steps(graph: ProgramGraph) -> tuple[list[Node], set[int]]:
+    """Step functions on the way to a loss that gradients arrive at, in order; and the nodes that
+    losses are computed from otherwise than through step functions.
+    """
+    steps = [node for node in graph.forward() if node.op in STEPS and graph.reaches_loss(node)]
+    arrives = [node for node in steps if node.outputs[0] in graph.gradients]
+    if not arrives:
+        return [], set()
+    return arrives, graph.above_losses({node.id for node in steps})
+
+
+def around_step(node: Node) -> str:
+    """How a gradient gets past a step function."""
+    return f"let the gradient bypass it, as in x + ({node.op}(x) - x).detach()"
+
+
+def flat_cut(graph: ProgramGraph, weight: Node) -> Cut | None:
+    """The first step function, where all ways from a parameter to the losses lead through some."""
+    steps, around = flat_steps(graph)
+    for node in steps if weight.id not in around else ():
+        if weight.id in graph.above(node.outputs[0]):
+            words = (
+                f"{node.op} is a step function, whose slope is 0 everywhere; {around_step(node)}"
+            )
+            return Cut(node, words, node.op, _line(node))
+    return None
 
 
 def explicit_cut(graph: ProgramGraph, node: Node) -> Cut | None:
@@ -203,7 +233,7 @@ def _around(node: Node) -> str:
     if node.op in _PICKS:
         return "weigh all by their softmax, or multiply what is picked by its probability"
     if node.op in _ROUNDS:
-        return f"let the gradient bypass it, as in x + ({node.op}(x) - x).detach()"
+        return around_step(node)
     return "use something smooth in its place, as the sigmoid of a difference instead of a test"
 
 

@@ -8,7 +8,7 @@ Invariant: a node is as it was defined last; its readers are those of every defi
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -177,20 +177,20 @@ class ProgramGraph:
             self._to_loss = self.version, ids
         return node.id in ids
 
-    def above_losses(self, without: int) -> set[int]:
-        """Ids of the nodes that losses are computed from, other than through one node."""
+    def above_losses(self, without: Collection[int]) -> set[int]:
+        """Ids of the nodes that losses are computed from, other than through some nodes."""
         return self._above(self.losses, without)
 
     def above(self, value: int) -> set[int]:
         """Ids of the nodes of forward passes that a value is computed from."""
         return self._above((value,))
 
-    def _above(self, values: Iterable[int], without: int = 0) -> set[int]:
+    def _above(self, values: Iterable[int], without: Collection[int] = ()) -> set[int]:
         ids: set[int] = set()
         todo = list(values)
         while todo:
             maker = self.maker(todo.pop())
-            if maker is None or maker.id in ids or maker.id == without:
+            if maker is None or maker.id in ids or maker.id in without:
                 continue
             ids.add(maker.id)
             if not maker.writes:  # a written value belongs to another step

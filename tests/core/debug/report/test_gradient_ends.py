@@ -81,7 +81,7 @@ def test_a_gradient_that_is_missing_is_told_to_be_cut_off(
     _train(tmp_path / "run.nscope", cut)
     line = inspect.getsourcelines(cut)[1] + 1 + (cut is _explicit)
     with Recording.open(tmp_path / "run.nscope") as recording:
-        _, lack = gradient_asked(ExecutionIndex(recording), parse_target(f"{name}.grad"))
+        lack = gradient_asked(ExecutionIndex(recording), parse_target(f"{name}.grad")).lack
         assert lack.startswith(f"{name} has no gradient: ")
         assert f"its gradient ends at {by} (test_gradient_ends.py:{line})" in lack
 
@@ -90,11 +90,29 @@ def test_a_gradient_is_asked_for_by_the_name_of_its_value(tmp_path: Path) -> Non
     _train(tmp_path / "run.nscope", lambda h: h)
     with Recording.open(tmp_path / "run.nscope") as recording:
         book = ExecutionIndex(recording)
-        target, lack = gradient_asked(book, parse_target("below.grad[0, 1]@2"))
-        assert not lack
+        target, *words = gradient_asked(book, parse_target("below.grad[0, 1]@2"))
+        assert words == ["", ""]
         assert (target.index, target.step) == ((0, 1), 2)
         assert target.name.startswith("backward/")
         data = next(name for name in book.values.values() if name.startswith("tensor"))
-        assert "computed from data alone" in gradient_asked(book, parse_target(f"{data}.grad"))[1]
+        assert "computed from data alone" in gradient_asked(book, parse_target(f"{data}.grad")).lack
         unknown = parse_target("nothing.grad")
-        assert gradient_asked(book, unknown) == (unknown, "")
+        assert gradient_asked(book, unknown) == (unknown, "", "")
+
+
+def _rounded(h: Any) -> Any:
+    return np.round(h) + h // 0.5
+
+
+def test_a_gradient_of_zero_is_told_to_be_that_of_a_step_function(tmp_path: Path) -> None:
+    _train(tmp_path / "run.nscope", _rounded)
+    line = inspect.getsourcelines(_rounded)[1] + 1
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        book = ExecutionIndex(recording)
+        places = {row.node.name: row.node.outputs[0] for row in recording.nodes()}
+        words = f"is 0 at round (test_gradient_ends.py:{line}): round is a step function"
+        assert words in gradient_end(recording, places["below"])
+        assert words in gradient_asked(book, parse_target("below.grad")).flat
+        assert words in gradient_asked(book, parse_target("tanh.grad")).flat
+        assert not gradient_asked(book, parse_target("above.grad")).flat
+        assert not gradient_end(recording, places["above"])

@@ -19,7 +19,7 @@ from nodescope.ir.graph import Node
 def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
     if not graph.losses:
         return
-    used = graph.above_losses(0)
+    used = graph.above_losses(())
     lines: dict[tuple[object, str, object], list[Node]] = {}
     for node in graph.forward():
         if node.source is not None and node.outputs and not node.writes and not node.graph:

@@ -20,7 +20,7 @@ _FEWEST: Final = 3
 def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
     if not graph.losses:
         return
-    used = graph.above_losses(0)
+    used = graph.above_losses(())
     lines: dict[tuple[str, int, str, str], list[Node]] = {}
     for node in graph.forward():
         if node.source is not None and node.outputs and not node.graph:

@@ -3,45 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 from nodescope.debug.watch import register
+from nodescope.debug.watch.gradient_cuts import STEPS, around_step, flat_steps
 from nodescope.debug.watch.graph_rule import graph_rule, stateless
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Verdict
 from nodescope.ir.graph import Node
 
-STEPS: Final = frozenset({"sign", "rint", "round", "floor", "ceil", "trunc", "heaviside",
-                          "floor_divide"})  # fmt: skip
-
 
 def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
-    steps = [
-        node
-        for node in graph.forward()
-        if node.op in STEPS and node.outputs[0] in graph.gradients and graph.reaches_loss(node)
-    ]
+    steps, around = flat_steps(graph)
     if not steps:
         return
     trained = {graph.held_in(value) for node in graph.nodes.values() for _, value in _writes(node)}
+    told: set[int] = set()
     for node in steps:
-        around = graph.above_losses(without=node.id)
         cut = [
-            graph.nodes[number].name
+            number
             for number in sorted(graph.above(node.outputs[0]))
             if graph.nodes[number].is_weight
             and number not in around
+            and number not in told
             and graph.nodes[number].outputs[0] in trained
         ]
+        told.update(cut)
         if not cut:
             yield Verdict(node)
             continue
-        more = f" (and {len(cut) - 1} more)" if len(cut) > 1 else ""
+        name, more = graph.nodes[cut[0]].name, f" (and {len(cut) - 1} more)" if len(cut) > 1 else ""
         yield Verdict(
             node,
-            f"{node.op} is a step function, whose slope is 0 everywhere, so {cut[0]}{more} "
-            f"before it is never trained; let the gradient bypass it, as in x + ({node.op}(x) - "
-            "x).detach()",
+            f"{node.op} is a step function, whose slope is 0 everywhere, so {name}{more} "
+            f"before it is never trained; {around_step(node)}",
             {"parameters": len(cut)},
         )
 

@@ -37,6 +37,17 @@ def time_first_by_a_reshape() -> None:
 # ---------------------------------------------------------------- zero_slope
 
 
+def two_steps_side_by_side() -> None:
+    """Neither alone cuts the weight off."""
+    weight = ns.parameter(np.full((FEATURES, 1), 0.3), name="weight")
+    above = ns.parameter(np.ones((1, 1)), name="above")
+    optimizer = optim.SGD([weight, above], lr=0.01)
+    for _ in ns.steps(range(3)):
+        whole = np.round(ns.tensor(X) @ weight)  # hit: zero_slope
+        parts = np.floor(ns.tensor(X) @ weight * 4)
+        optimizer.minimize(nn.mse(whole @ above + parts, TARGETS[:, None]))
+
+
 def signs_on_the_way() -> None:
     below, above = nn.Linear(FEATURES, 4, rng=RNG), nn.Linear(4, 1, rng=RNG)
     optimizer = optim.SGD([*below.parameters(), *above.parameters()], lr=0.01)
