@@ -1,9 +1,12 @@
-"""Thread frames: `sys._current_frames` without its deadlock.
+"""Thread frames: `sys._current_frames` without its deadlock, and stacks of threads that run on.
 
 Before Python 3.11.9, that function allocates while it holds a lock of the interpreter. This may
 start a garbage collection, and one that frees a `threading.local` waits for that very lock while
 holding the interpreter's: the whole process hangs
 (https://github.com/python/cpython/issues/106883).
+
+Before Python 3.12, so may the next frame of a stack: if a finalizer lets other threads run, the
+stack's own thread may leave the very frame that is being taken, and the process crashes.
 
 Invariant: the program's garbage collection is afterwards enabled or disabled as before, and no
 other thread runs in between, so that none sees it off or can switch it.
@@ -13,11 +16,13 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
-from itertools import chain, compress, islice
+from collections.abc import Callable, Iterator
+from itertools import accumulate, chain, compress, islice, repeat, takewhile
 from operator import call
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
+
+T = TypeVar("T")
 
 _DEADLOCKS: Final = sys.version_info < (3, 11, 9)
 
@@ -44,6 +49,36 @@ def _without_collections() -> Iterator[dict[int, FrameType]]:
     steps = chain((gc.isenabled, gc.disable, sys._current_frames), compress((gc.enable,), results))
     # Taking the frames yields None, then the third result, which is discarded.
     return filter(None, chain(map(results.extend, (map(call, steps),)), map(results.pop, (2,))))
+
+
+def stack_of(ident: int, most: int, see: Callable[[FrameType], T]) -> list[T]:
+    """What a function sees of the frames of a thread, innermost first.
+
+    Everything happens within one call into C without a garbage collection, so that no other thread
+    runs while frames are held: if a function returned in that time, its locals would be left to us.
+
+    Args:
+        ident: The thread; of one that has ended or runs no Python, there are no frames.
+        most: The number of frames from the innermost on.
+        see: A function in C, such as an `attrgetter`, whose results are true.
+    """
+    seen: list[T] = []
+    collects: list[bool] = []
+    innermost = map(dict.get, thread_frames_once(), (ident,))
+    stack: Any = accumulate(chain(innermost, repeat("f_back", most - 1)), cast("Any", getattr))
+    steps: tuple[Iterator[Any], ...] = (
+        map(collects.append, map(call, (gc.isenabled,))),
+        map(call, (gc.disable,)),
+        map(see, takewhile(bool, stack)),  # behind the outermost, there is None
+        map(call, compress((gc.enable,), collects)),
+    )
+    try:
+        seen.extend(filter(None, chain.from_iterable(steps)))
+    except BaseException:
+        if any(collects):
+            gc.enable()
+        raise
+    return seen
 
 
 # A probe that needs more frames than this is itself at fault, whatever the program did.

@@ -19,15 +19,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import accumulate, chain, islice, repeat
-from operator import attrgetter, itemgetter
+from itertools import islice
+from operator import attrgetter
 from types import CodeType
 from typing import Final, NamedTuple
 
 from nodescope.events import HostKind, HostSpan
 from nodescope.interactive import cell_name, is_interactive
 from nodescope.origins import OURS, origin
-from nodescope.thread_frames import thread_frames_once
+from nodescope.thread_frames import stack_of
 
 INTERVAL_S: Final = 0.008
 # The same while steps go unobserved, of which only long waits for data are named: to wake up takes
@@ -255,28 +255,8 @@ class Sampler:
 
 
 def frames_of(ident: int) -> Frames:
-    """The frames of a thread, innermost first; none if it runs no Python or has ended.
-
-    Everything happens within one call into C, so that no other thread runs while frames are held:
-    if a function returned in that time, its locals would be left to us.
-    """
-    frames: Frames = []
-    try:
-        frames.extend(
-            map(
-                _SEEN,
-                accumulate(
-                    chain(
-                        map(itemgetter(ident), thread_frames_once()),
-                        repeat("f_back", _DEPTH),
-                    ),
-                    getattr,
-                ),
-            )
-        )
-    except (AttributeError, KeyError):
-        pass  # the outermost frame has none behind it; an ended thread has none at all
-    return frames
+    """The frames of a thread, innermost first; none if it runs no Python or has ended."""
+    return stack_of(ident, _DEPTH, _SEEN)
 
 
 def place_of(frames: Frames, *, observed: bool, main: bool) -> HostPlace | None:

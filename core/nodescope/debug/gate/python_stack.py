@@ -10,16 +10,22 @@ import linecache
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from operator import attrgetter
 from types import FrameType
 from typing import Final
 
 from nodescope.interactive import cell_name, is_machinery
 from nodescope.origins import folders_of, is_internal, is_ours
 from nodescope.protocol import Frame
-from nodescope.thread_frames import thread_frames
+from nodescope.thread_frames import stack_of
 
 MAX_FRAMES: Final = 100
 MAX_CODE: Final = 500
+
+# Of the stack of another thread; of these, at most `MAX_FRAMES` are the user's.
+_DEEPEST: Final = 10_000
+_SEEN: Final = attrgetter("f_code", "f_lineno", "f_globals")
 
 # The launcher calls the command line, which calls the script's own ``<module>``.
 _LAUNCHER: Final = folders_of("cli")
@@ -43,16 +49,25 @@ def user_stack(thread: int | None = None) -> tuple[Frame, ...]:
     innermost frame is the one that called the node's library.
     """
     frames: list[Frame] = []
-    frame: FrameType | None
-    frame = sys._getframe(1) if thread is None else thread_frames().get(thread)
-    while frame is not None and len(frames) < MAX_FRAMES:
-        code = frame.f_code
+    stack = (
+        map(_SEEN, _stack_behind(sys._getframe(1)))
+        if thread is None
+        else stack_of(thread, _DEEPEST, _SEEN)
+    )
+    for code, known_line, variables in stack:
+        if len(frames) == MAX_FRAMES:
+            break
         if code.co_filename.startswith(_LAUNCHER):
             break
         within = thread is None and not frames and is_internal(code.co_filename)
         if not within and not is_hidden(code.co_filename):
-            line = frame.f_lineno or code.co_firstlineno
-            text = linecache.getline(code.co_filename, line, frame.f_globals).strip()[:MAX_CODE]
+            line = known_line or code.co_firstlineno
+            text = linecache.getline(code.co_filename, line, variables).strip()[:MAX_CODE]
             frames.append(Frame(cell_name(code.co_filename), line, code.co_qualname, text))
-        frame = frame.f_back
     return tuple(frames)
+
+
+def _stack_behind(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
