@@ -64,6 +64,7 @@ def deep(calls):
 def compute():
     while True:
         deep(30)
+        [deep(calls) for calls in range(5)]
 
 threads = [threading.Thread(target=compute, daemon=True) for _ in range(2)]
 for thread in threads:
@@ -72,7 +73,7 @@ Again()
 gc.set_threshold(1)
 sys.setswitchinterval(1e-6)
 seen = 0
-for _ in range(3000):
+for _ in range(100):
     for thread in threads:
         seen += len(stack_of(thread.ident, 64, attrgetter("f_code", "f_lineno", "f_lasti")))
 sys.stdout.write(f"{seen > 0} {gc.isenabled()}")
