@@ -196,9 +196,10 @@ export function visibleRows(
   const visit = (scope: ScopeEntry, depth: number): void => {
     for (const entry of scope.children) {
       if (entry.kind === "node") {
-        if (matches === undefined || matches.has(entry.id)) rows.push(rowOf(entry, depth, false));
+        if (matches === undefined || matches.has(entry.id))
+          rows.push(new OutlineRow(entry, depth, false));
       } else if (matches !== undefined) {
-        rows.push(rowOf(entry, depth, true));
+        rows.push(new OutlineRow(entry, depth, true));
         const before = rows.length;
         visit(entry, depth + 1);
         if (rows.length === before) rows.pop();
@@ -206,7 +207,7 @@ export function visibleRows(
         const { stack } = entry;
         const isOpen =
           stack === undefined ? open.has(entry.path) : stackState(open, stack) !== "folded";
-        rows.push(rowOf(entry, depth, isOpen));
+        rows.push(new OutlineRow(entry, depth, isOpen));
         // Of a stack that shows one scope, only that has a row.
         const only = stack && shownMember(open, stack);
         if (only !== undefined) {
@@ -222,17 +223,18 @@ export function visibleRows(
   return rows;
 }
 
-function rowOf(entry: TreeEntry, depth: number, open: boolean): Row {
-  return {
-    entry,
-    depth,
-    open,
-    // Of thousands of rows, a few are seen.
-    get label() {
-      const stack = entry.kind === "scope" ? entry.stack : undefined;
-      return printable(stack?.name ?? leafName(entry.path));
-    },
-  };
+class OutlineRow implements Row {
+  constructor(
+    readonly entry: TreeEntry,
+    readonly depth: number,
+    readonly open: boolean,
+  ) {}
+
+  /** Of thousands of rows, a few are seen. */
+  get label(): string {
+    const stack = this.entry.kind === "scope" ? this.entry.stack : undefined;
+    return printable(stack?.name ?? leafName(this.entry.path));
+  }
 }
 
 /** Scopes open at first: breadth first, as long as at most `limit` rows are visible. */
