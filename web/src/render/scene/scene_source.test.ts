@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { type LayoutReply, type LayoutRequest, LayoutSession } from "@/layout/session";
-import { SceneSource } from "@/render/scene/scene_source";
+import { SceneSource, toggledAmong } from "@/render/scene/scene_source";
 import { node } from "@/render/testing";
 
 const NODES = ["a", "b"].flatMap((scope, at) =>
@@ -129,4 +129,13 @@ describe("the first picture", () => {
     expect(chosen).toEqual([]);
     expect(boxes).toHaveLength(2);
   });
+});
+
+it("of many scopes that open, those around are told from those inside", () => {
+  expect(toggledAmong(["a", "a/b", "a/b/c"], new Set(["a", "a/b", "a/b/c"]))).toBeUndefined();
+  expect(toggledAmong(["a/1", "a/2", "a/2/b"], new Set(["a/2", "a/2/b"]))).toBe("a/2");
+  expect(toggledAmong(["ab", "a"], new Set(["a"]))).toBe("a");
+  // All scopes of a model with 60,000 of them: each compared with each would not end here.
+  const many = Array.from({ length: 60_000 }, (_, at) => `model/layer_${at >> 3}/part_${at & 7}`);
+  expect(toggledAmong(many, new Set(many))).toBeUndefined();
 });

@@ -5,7 +5,7 @@
  * one.
  */
 
-import { ancestors, isWithin, parentScope } from "@/base/scopes";
+import { ancestors, parentScope } from "@/base/scopes";
 import { LayoutClient } from "@/layout/client";
 import { buildHierarchy, type Hierarchy } from "@/layout/hierarchy";
 import type { FirstPicture } from "@/layout/session";
@@ -54,8 +54,9 @@ export function toggledAmong(
   open: ReadonlySet<string>,
 ): string | undefined {
   if (changed.length === 1) return changed[0];
+  const all = new Set(changed);
   const outer = changed.filter(
-    (path) => !changed.some((other) => other !== path && isWithin(path, other)),
+    (path) => !ancestors(parentScope(path)).some((around) => all.has(around)),
   );
   const opened = outer.filter((path) => open.has(path));
   const siblings = new Set(outer.map(parentScope)).size === 1;
