@@ -192,4 +192,4 @@ def test_the_graph_is_coloured_by_zeros_gradients_and_a_file(
     expect(by(page, "legend")).to_contain_text("1 name not in this graph")
     expect(by(page, "legend-selected")).to_have_text("selected 2.500")
     page.evaluate(DROP, ["bad.json", "[]"])
-    expect(page.locator(".notice.error")).to_contain_text("bad.json: It is no node data")
+    expect(page.locator(".notice.error")).to_contain_text("bad.json: This is not node data")
