@@ -55,11 +55,11 @@ export function createSearching(store: Store, ui: Ui): Searching {
       const ids = order();
       if (ids.length === 0) return undefined;
       const text = ui.search().trim();
-      const exact = ids.indexOf(graph()?.byName.get(text) ?? -1);
       const begins = walked() !== text;
       setWalked(text);
+      const exact = begins ? ids.find((id) => graph()?.nodes[id]?.name === text) : undefined;
+      if (exact !== undefined) return exact;
       const from = selected();
-      if (begins && exact >= 0) return ids[exact];
       if (from < 0) return ids[direction > 0 ? 0 : ids.length - 1];
       return ids[(from + direction + ids.length) % ids.length];
     },
