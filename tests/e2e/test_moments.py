@@ -227,7 +227,7 @@ def test_breakpoints_are_found_in_a_recording(start: Start, page: Page, tmp_path
 def test_a_condition_that_cannot_be_evaluated_is_reported(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
-    page.goto(start("open", "--no-browser", recording(tmp_path, "summary")).address)
+    page.goto(start("open", "--no-browser", recording(tmp_path, "timing")).address)
     expect(by(page, "state")).to_contain_text("Recording")
     page.keyboard.press("Control+F9")
     by(page, "breakpoint-target").fill("loss/log")
