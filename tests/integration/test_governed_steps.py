@@ -21,7 +21,7 @@ from nodescope.record.governor import governor
 from nodescope.record.governor.governor import Governor
 from nodescope.record.governor.step_sampling import StepSampling
 from nodescope.record.recording import Recording
-from nodescope.record.rows import FAILED
+from nodescope.record.rows import FAILED, HAS_SUMMARY
 
 STEPS = 120
 STRICT = 1.05
@@ -319,3 +319,29 @@ def test_what_an_operation_was_given_that_raises_in_a_step_that_was_left_out(
     assert "target, float64 (7, 2), " in answer
     assert ". target is (7, 2), and was (8, 2) in step 1" in answer
     assert "not recorded" not in answer
+
+
+@pytest.mark.parametrize("owes", [False, True])
+def test_outside_of_steps_only_times_are_recorded_while_the_run_is_above_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owes: bool
+) -> None:
+    monkeypatch.setattr(StepSampling, "owes", property(lambda sampling: owes))
+    monkeypatch.setattr(StepSampling, "wants", lambda sampling, behind=False: True)
+    with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1000):
+        x = ns.parameter([1.0, 2.0], name="x")
+        for _ in range(4):
+            for _ in ns.steps(range(2)):
+                np.sin(x)
+            score = np.exp(x) + 1.0  # as an evaluation after each epoch
+    np.testing.assert_array_equal(score.numpy(), np.exp([1.0, 2.0]) + 1.0)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        ops = {item.node.id: item.node.op for item in recording.nodes()}
+        kept: dict[str, list[bool]] = {}
+        for row in recording.executions():
+            kept.setdefault(ops[row.node], []).append(bool(row.flags & HAS_SUMMARY))
+        governed = recording.governed()
+    assert kept["sin"] == [True] * 8  # in steps
+    assert kept["exp"] == kept["add"] == [True, *[not owes] * 3]
+    assert governed is not None
+    assert (governed.arrays, governed.summaries) == ((6, 6) if owes else (0, 0))
+    assert governed.steps_left_out == 0

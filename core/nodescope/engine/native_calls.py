@@ -6,8 +6,8 @@ or leaves a call to that before anything has happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -17,16 +17,40 @@ from nodescope.engine.run import binary, cause, explained
 from nodescope.engine.state import State, local
 from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, Written, next_seq
 from nodescope.events import Bus, NodeFinished
+from nodescope.ir.block_demands import TimesSink
 from nodescope.ir.identity import Cursor, Entry
 from nodescope.ops.op import Op
-
-if TYPE_CHECKING:
-    from nodescope.engine.tracer import Tracer
 
 _SLOTTED = (Tensor, State, Cursor, Entry, Bus, Emitter)
 
 
-def native_calls(tracer: Tracer) -> Any:
+class Checked(Protocol):
+    """A tracer, as far as the core needs it."""
+
+    emitter: Emitter
+    bus: Bus
+    base: int
+
+    def times(self) -> TimesSink | None:
+        """See `Tracer.times`."""
+
+    def read_leaf(self, tensor: Tensor, port: int) -> Any:
+        """See `Tracer.read_leaf`."""
+
+    def run_checked(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
+        """See `Tracer.run_checked`."""
+
+    def failed(
+        self, entry: Entry, live: tuple[Any, ...], step: int, state: State, start: int,
+        error: Exception,
+    ) -> None:  # fmt: skip
+        """See `Tracer.failed`."""
+
+    def take_edits(self, tensors: Iterable[Any], state: State) -> None:
+        """See `Tracer.take_edits`."""
+
+
+def native_calls(tracer: Checked) -> Any:
     """The native core's part of `Tracer.run`; None without a core, or if it cannot read the
     engine's objects.
     """
@@ -57,7 +81,7 @@ def native_operator(calls: Any, op: Op) -> Callable[[Tensor, Any], Tensor]:
 class _Callbacks:
     """What the core calls, by these names."""
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: Checked) -> None:
         self._tracer = tracer
         self.cursor = tracer.emitter.cursor
         self.times = tracer.times

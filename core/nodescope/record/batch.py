@@ -63,6 +63,7 @@ from nodescope.record.schema import shape_text
 from nodescope.record.span_rows import SpanRows, host_row, started_row
 from nodescope.record.step_times.step_sums import StepSums
 from nodescope.record.summary import TensorSummary
+from nodescope.record.unobserved_rows import last_of, rows_of_unobserved
 from nodescope.record.value_rows import ValueRows
 from nodescope.record.writer import Writer
 from nodescope.telling import printable
@@ -207,8 +208,7 @@ class Batch:
             self._step_ended(seq, event)
             return
         if event.__class__ is StepsUnobserved:
-            for nth, part in enumerate(event.apart(), seq):
-                self.event(nth, part)
+            self._steps_unobserved(seq, event)
             return
         time_ns = 0
         if isinstance(event, Whole):
@@ -248,24 +248,19 @@ class Batch:
             self._add("run", started_row(event, self._level))
         elif isinstance(event, RunFinished):
             time_ns = event.time_ns
-            self._updates.append(
-                (
-                    "UPDATE run SET status=?, error=?, finished_ns=?",
-                    (event.status, printable(event.error), time_ns),
-                )
-            )
+            ended = (event.status, printable(event.error), time_ns)
+            self._updates.append(("UPDATE run SET status=?, error=?, finished_ns=?", ended))
         elif isinstance(event, ValueEdited):
             time_ns = event.time_ns
             self._writers.edited(event.value, seq)
-            edit = (seq, event.value, event.seq, event.step, time_ns, printable(event.how))
-            self._add("edit", edit)
+            how = printable(event.how)
+            self._add("edit", (seq, event.value, event.seq, event.step, time_ns, how))
             if not event.array.flags.c_contiguous:
                 self._add("layout", (event.value, seq, shape_text(event.array.strides)))
             # Under the edit's own seq: before it, the value is what its node computed.
             timed = (seq, 0, event.step, 0, time_ns, time_ns)
-            self._outputs[seq] = QueuedExecution(
-                timed, 0, 0, ((event.value, event.array.copy()),), False, True
-            )
+            kept = ((event.value, event.array.copy()),)
+            self._outputs[seq] = QueuedExecution(timed, 0, 0, kept, False, True)
         elif isinstance(event, LossesKnown):
             if self._losses(seq, event):
                 self.nonfinite.found("loss", seq)
@@ -280,6 +275,13 @@ class Batch:
         if event.observed:
             self.nonfinite.step_began(seq, event.step)
         self._mark(seq, event.time_ns)
+
+    def _steps_unobserved(self, seq: int, event: StepsUnobserved) -> None:
+        steps, losses = rows_of_unobserved(seq, event)
+        self._steps.update((row[0], row) for row in steps)
+        self._rows.setdefault("loss", []).extend(losses)
+        self._begun = (*steps[-1][:3], None, None, 0)
+        self._mark(*last_of(steps))
 
     def _step_ended(self, seq: int, event: StepFinished) -> None:
         if self._begun[0] == event.step:  # possibly in an earlier batch

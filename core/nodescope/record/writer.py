@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import os
 import sqlite3
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -304,13 +305,11 @@ class Writer:
         for number, (value, seq, array) in accepted.items():
             spec = (dtype_name(array.dtype), shape_text(array.shape), array.nbytes)
             blobs.append((number, value, seq, *spec))
-            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-            data = little.reshape(-1).view(np.uint8)
             seed = array_sum(value, seq, spec[0], array.shape)
-            for part, start in enumerate(range(0, data.size, CHUNK_BYTES)):
-                chunks.append((number, part, data[start : start + CHUNK_BYTES].tobytes()))
-                sums.append((number, part, chunk_sum(chunks[-1][2], seed)))
-                waiting += len(chunks[-1][2])
+            for part, content in enumerate(_chunks_of(array)):
+                chunks.append((number, part, content))
+                sums.append((number, part, chunk_sum(content, seed)))
+                waiting += len(content)
                 if waiting >= _CHUNKS_BYTES:
                     self.insert("chunk", chunks)
                     chunks, waiting = [], 0
@@ -457,6 +456,17 @@ def _connected(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _readable(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
+
+
+def _chunks_of(array: Array) -> Iterator[bytes]:
+    """The elements in C order, little-endian, in chunks; none of an empty array."""
+    if 0 < array.nbytes <= CHUNK_BYTES and array.dtype.isnative and sys.byteorder == "little":
+        yield array.tobytes()  # most arrays
+        return
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    data = little.reshape(-1).view(np.uint8)
+    for start in range(0, data.size, CHUNK_BYTES):
+        yield data[start : start + CHUNK_BYTES].tobytes()
 
 
 def _room(rows: int) -> int:

@@ -1,7 +1,8 @@
 """Governor: keeps a run below a slowdown limit by observing less of it.
 
 The `Policy` of a recorder, and what the bus asks at the start of each step and call. With training
-steps, whole steps run unobserved; without any, stretches of the program are recorded with less.
+steps, whole steps run unobserved, and what runs outside of them is recorded with less while the run
+is above the limit; without any, stretches of the program are recorded with less.
 
 Invariant: results do not change, every observed execution is numbered, and omissions are counted. A
 step is observed as a whole or not at all, and left out only while nothing needs to see every node.
@@ -73,7 +74,7 @@ class Governor:
     Attributes:
         sampling: What decides about steps.
         step: The number of the last step that began; 0 before the first.
-        detail: How much is recorded of a program without steps.
+        detail: How much is recorded now of a program without steps, or outside of steps.
     """
 
     def __init__(
@@ -132,7 +133,8 @@ class Governor:
             counts.runs += 1
             self._traced_ns += self._tracing_ns
             level = levels.top if levels.uniform else levels.of(node)
-            if self.detail != "whole" and self._is_lowered(counts):
+            known = counts.runs > 1 or not self.step  # outside of steps, first runs are whole
+            if self.detail != "whole" and known and self._is_lowered(counts):
                 if self.detail == "counted" and counts.runs > 1:
                     counts.counted += 1
                     counts.unsaid += 1
@@ -329,6 +331,11 @@ class Governor:
         now_ns = self._bus.ran_ns()
         self._state, self._began = state, before.at(now_ns)  # only the decision lies in between
         self.sampling.decided(now_ns - before.wall_ns)
+        if self.step:  # without steps, `_stretch_ends` decides
+            detail: Detail = "times" if state == "outside" and self.sampling.owes else "whole"
+            if detail != self.detail:
+                self.detail = detail
+                self.demand()
 
     def _close(self) -> StepCost:
         """End it; return the totals."""

@@ -111,6 +111,11 @@ class StepSampling:
         """The approximate share of steps that may be observed."""
         return min(self._allowed_ns / self.cost_ns, 1.0) if self.cost_ns > 0 else 1.0
 
+    @property
+    def owes(self) -> bool:
+        """Whether observing has cost more than the limit allows so far."""
+        return self.extra_ns >= self._unnoticed_ns and self._left_ns() < 0
+
     def of_stretch(self, detail: Detail) -> float:
         """The slowdown of the latest stretch that was recorded so."""
         extra_ns, program_ns = self._stretches.get(detail, (0.0, 1.0))
