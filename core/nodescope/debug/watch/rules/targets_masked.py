@@ -36,6 +36,8 @@ _MASKS: Final = frozenset({"where", "masked_fill"})
 _SHIFTS: Final = frozenset({"add", "subtract"})
 _DATA: Final = ("input", "constant")
 _EXCLUDED: Final = -500.0  # log probabilities below are of what a mask rules out
+# A mask leaves few between what it rules out and these; scores that are merely far apart do not.
+_UNLIKELY, _FEW = -60.0, 0.05
 _MOST: Final = 1 << 22
 
 
@@ -75,7 +77,9 @@ def _share(sight: Sight) -> float | None:
     op, inputs = sight.node.op, sight.inputs
     if op in ("getitem", "take_along_axis"):
         picked = numbers(sight.array)
-        return float(np.mean(picked < _EXCLUDED)) if picked.size else None
+        if not picked.size or not _is_cut(numbers(inputs[0].array)):
+            return None
+        return float(np.mean(picked < _EXCLUDED))
     if len(inputs) < 2:
         return None
     if op == "multiply":
@@ -83,6 +87,8 @@ def _share(sight: Sight) -> float | None:
         port = 0 if made is not None and not made.is_leaf else 1
         logs, weights = numbers(inputs[port].array), numbers(inputs[1 - port].array)
         if logs.shape != weights.shape or weights.size == 0 or float(weights.min()) < 0:
+            return None
+        if not _is_cut(logs):
             return None
         total = float(weights.sum())
         return float(weights[logs < _EXCLUDED].sum()) / total if total > 0 else None
@@ -98,10 +104,19 @@ def _of_labels(sight: Sight, scores: Array, labels: Array) -> float | None:
     chosen = labels.reshape(-1)[rows]
     if not rows.size or chosen.min() < 0 or chosen.max() >= scores.shape[1]:
         return None
-    own = scores[rows, chosen]
+    logs = scores[rows]
     if sight.node.op == "cross_entropy":
-        own = own - scores[rows].max(axis=1)
-    return float(np.mean(own < _EXCLUDED))
+        logs = logs - logs.max(axis=1, keepdims=True)
+    if not _is_cut(logs):
+        return None
+    return float(np.mean(logs[np.arange(len(rows)), chosen] < _EXCLUDED))
+
+
+def _is_cut(logs: Array) -> bool:
+    """Whether what is ruled out lies apart from all other scores."""
+    excluded = np.count_nonzero(logs < _EXCLUDED)
+    unlikely = np.count_nonzero(logs < _UNLIKELY) - excluded
+    return bool(unlikely <= _FEW * excluded)
 
 
 def _mask(graph: ProgramGraph, node: Node) -> Node | None:

@@ -188,3 +188,14 @@ def a_swing_that_calms_down() -> None:
         for _ in range(12):
             slope = 2 * place
             place = place - 0.9 * slope
+
+
+def scores_far_apart() -> None:
+    """Raw measurements: scores are hundreds apart at first. Each row has its own prior."""
+    model = nn.Linear(X.shape[1], CLASSES, rng=np.random.default_rng(3))
+    optimizer = optim.SGD(model, lr=1e-5)
+    priors = np.log(np.random.default_rng(9).dirichlet(np.ones(CLASSES), len(X))).astype("f")
+    for _ in ns.steps(range(14)):
+        scores = model(ns.tensor(500 * X)) + ns.tensor(priors)
+        loss = nn.cross_entropy(scores, LABELS)
+        optimizer.minimize(loss)
