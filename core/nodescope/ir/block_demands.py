@@ -19,15 +19,15 @@ def block_levels(probes: Iterable[object]) -> list[Any]:
     """What each probe wants; None for one that takes no blocks."""
     levels: list[Any] = []
     for probe in probes:
-        asked: Callable[[], Any] | None = getattr(probe, "block_level", None)
-        levels.append(asked() if asked is not None else None)
+        ask: Callable[[], Any] | None = getattr(probe, "block_level", None)
+        levels.append(ask() if ask is not None else None)
     return levels
 
 
 def times_sinks(probes: Iterable[object]) -> list[TimesSink]:
     """The functions that take times alone, of the probes that have one."""
-    asked = [getattr(probe, "times_sink", None) for probe in probes]
-    sinks: list[TimesSink | None] = [ask() for ask in asked if ask is not None]
+    methods = [getattr(probe, "times_sink", None) for probe in probes]
+    sinks: list[TimesSink | None] = [ask() for ask in methods if ask is not None]
     return [sink for sink in sinks if sink is not None]
 
 
@@ -35,8 +35,8 @@ def block_bytes(probes: Iterable[object]) -> int:
     """The most bytes that any of them wants; 0 for none."""
     most = 0
     for probe in probes:
-        asked: Callable[[], int] | None = getattr(probe, "block_bytes", None)
-        most = max(most, asked() if asked is not None else 0)
+        ask: Callable[[], int] | None = getattr(probe, "block_bytes", None)
+        most = max(most, ask() if ask is not None else 0)
     return most
 
 
@@ -44,7 +44,7 @@ def block_nodes(probes: Iterable[object]) -> frozenset[int]:
     """The nodes of which any of them wants every output."""
     nodes: frozenset[int] = frozenset()
     for probe in probes:
-        asked: Callable[[], frozenset[int]] | None = getattr(probe, "block_nodes", None)
-        if asked is not None:
-            nodes |= asked()
+        ask: Callable[[], frozenset[int]] | None = getattr(probe, "block_nodes", None)
+        if ask is not None:
+            nodes |= ask()
     return nodes

@@ -263,7 +263,7 @@ class Batch:
             self._outputs[seq] = QueuedExecution(timed, 0, 0, kept, False, True)
         elif isinstance(event, LossesKnown):
             if self._losses(seq, event):
-                self.nonfinite.found("loss", seq)
+                self.nonfinite.appeared("loss", seq)
         elif isinstance(event, PassApplied | Compiled):
             kind = "pass" if isinstance(event, PassApplied) else "compiled"
             self._add("document", (None, seq, kind, encode(event)))
@@ -546,7 +546,7 @@ class Batch:
         for kind, flag in _NONFINITE:
             seqs = [seq for seq, bits in flags.items() if bits & flag]
             if seqs:
-                self.nonfinite.found(kind, min(seqs))
+                self.nonfinite.appeared(kind, min(seqs))
 
     def _whole(self, whole: Whole) -> None:
         """Elements of executions that are already recorded or wait in this batch."""

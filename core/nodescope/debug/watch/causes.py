@@ -47,9 +47,9 @@ def _place(verdict: WatchVerdict) -> tuple[bool, int]:
     return get(verdict.rule).applies == ("losses",), verdict.found[0].seq
 
 
-def _diverged(told: Iterable[WatchVerdict], broken_seq: int) -> WatchVerdict | None:
+def _diverged(verdicts: Iterable[WatchVerdict], broken_seq: int) -> WatchVerdict | None:
     """The verdict that training diverged, if that came before the first NaN or Inf."""
-    for verdict in told:
+    for verdict in verdicts:
         first = verdict.found[0]
         if get(verdict.rule).diverges and _finite(first) and first.seq < broken_seq:
             return verdict
@@ -72,7 +72,7 @@ def _after(verdict: WatchVerdict, seq: int, cause: str) -> tuple[WatchVerdict, s
     return msgspec.structs.replace(verdict, found=earlier, hits=times), ""
 
 
-def _explained(verdict: WatchVerdict, told: dict[str, WatchVerdict]) -> str:
+def _explained(verdict: WatchVerdict, by_rule: dict[str, WatchVerdict]) -> str:
     rule = get(verdict.rule)
-    causes = [told[name] for name in rule.follows if name in told]
+    causes = [by_rule[name] for name in rule.follows if name in by_rule]
     return causes[0].watch if causes else ""

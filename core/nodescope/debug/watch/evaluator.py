@@ -505,9 +505,9 @@ class WatchEvaluator:
                 continue
             entry.decided(value)
             outcome.hits += 1
-            at, found = (sight.step, sight.seq), (finding.text, finding.actual)
+            at, words = (sight.step, sight.seq), (finding.text, finding.actual)
             hits.append(
-                hit_of(outcome.watch, entry.settings, sight.node, sight.port, sight.name, at, found,
+                hit_of(outcome.watch, entry.settings, sight.node, sight.port, sight.name, at, words,
                        streak)
             )  # fmt: skip
         return hits

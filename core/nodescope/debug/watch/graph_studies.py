@@ -111,8 +111,8 @@ def study(
             in_row = studies.tells(verdict, outcome.watch.patience)
             if in_row:
                 outcome.hits += 1
-                at, found = (step, last.get(node.id) or seq), (verdict.text, verdict.actual)
+                at, words = (step, last.get(node.id) or seq), (verdict.text, verdict.actual)
                 hits.append(
-                    hit_of(outcome.watch, entry.settings, node, 0, node.name, at, found, in_row)
+                    hit_of(outcome.watch, entry.settings, node, 0, node.name, at, words, in_row)
                 )
     return hits

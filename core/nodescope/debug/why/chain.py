@@ -293,9 +293,9 @@ class Follower:
         if opened.call is None:
             return self._entered(cause, opened, position)
         if opened.node.writes and state_of(number) == "finite":
-            found = updates.updates_of(self._points, point, position)
-            if found:
-                return self._updated(cause, found)
+            latest = updates.updates_of(self._points, point, position)
+            if latest:
+                return self._updated(cause, latest)
         op, kind = opened.node.op, opened.call.kind
         derivation = opened.call.reads(opened.args, opened.outs, opened.port, position)
         total, candidates = operand_ranking.candidates(opened, derivation, op)
@@ -390,11 +390,11 @@ class Follower:
         return cause, following
 
     def _updated(
-        self, cause: Cause, found: list[updates.Update]
+        self, cause: Cause, latest: list[updates.Update]
     ) -> tuple[Cause, list[tuple[Point, int]]]:
         """A weight's element: what changed it in the last steps, not what it was before."""
-        terms = found[0].terms[:MOST_OPERANDS]
-        total = sum(abs(term.amount) for term in found[0].terms) + abs(found[0].decay)
+        terms = latest[0].terms[:MOST_OPERANDS]
+        total = sum(abs(term.amount) for term in latest[0].terms) + abs(latest[0].decay)
         places = [
             operand_ranking.index(self._points.array(term.point), term.position) for term in terms
         ]
@@ -405,11 +405,11 @@ class Follower:
             )
             for nth, (term, place) in enumerate(zip(terms, places, strict=True))
         )  # fmt: skip
-        words = updates.words_of(found)
-        others = max(len(found[0].terms) - MOST_OPERANDS, 0)
+        words = updates.words_of(latest)
+        others = max(len(latest[0].terms) - MOST_OPERANDS, 0)
         cause = replace(cause, kind="updated", words=words, operands=operands, others=others)
-        gradients = [term for term in found[0].terms if term.source == "gradient"]
-        followed = gradients or list(found[0].terms)
+        gradients = [term for term in latest[0].terms if term.source == "gradient"]
+        followed = gradients or list(latest[0].terms)
         return cause, [(term.point, term.position) for term in followed]
 
     def _entered(

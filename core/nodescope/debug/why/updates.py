@@ -85,12 +85,12 @@ def updates_of(tracer: ValueTracer, point: Point, position: int) -> list[Update]
     current: Point | None = point
     while current is not None and len(updates) < MOST_STEPS:
         try:
-            found = _update(tracer, current, position)
+            step_back = _update(tracer, current, position)
         except ReplayError:
             break
-        if found is None:
+        if step_back is None:
             break
-        update, current = found
+        update, current = step_back
         updates.append(update)
     return updates
 
@@ -229,10 +229,10 @@ def _source_words(term: Term, updates: list[Update]) -> str:
     label = term.name.rpartition("/")[2]
     if term.source == "gradient":
         coefficients = [
-            each.coefficient
+            term.coefficient
             for update in updates
-            for each in update.terms
-            if each.source == "gradient" and each.name == term.name
+            for term in update.terms
+            if term.source == "gradient" and term.name == term.name
         ]
         low, high = number_text(min(coefficients), 3), number_text(max(coefficients), 3)
         times = low if low == high else f"{low} to {high}"
@@ -245,7 +245,7 @@ def _unchanged(updates: list[Update], steps: str, amounts: dict[str, float]) -> 
     text = f"did not change in {steps}"
     if not largest:
         return f"{text}: its gradient is 0"
-    update = max(updates, key=lambda each: max(abs(term.amount) for term in each.terms))
+    update = max(updates, key=lambda update: max(abs(term.amount) for term in update.terms))
     amount = max(abs(term.amount) for term in update.terms)
     apart = absorbed(update.before, amount, update.dtype)
     return f"{text}: {apart}" if apart else text

@@ -175,7 +175,7 @@ class _Function:
             rules = failing_pass(
                 lowering.traced, lowering.arrays, lowering.wish.passes, options, lowering.reason
             )
-            self._found("compilation", rules=rules, detail=lowering.reason)
+            self._report("compilation", rules=rules, detail=lowering.reason)
 
     def call(self, step: int, feeds: Sequence[Any], observed: Sequence[Any] | None = None) -> None:
         self._calls += 1
@@ -193,7 +193,7 @@ class _Function:
             try:
                 self._raised(list(feeds), runner, self._lowering.reason)
             except Exception:
-                self._found("compilation", detail=self._lowering.reason)
+                self._report("compilation", detail=self._lowering.reason)
 
     # One call
 
@@ -214,7 +214,7 @@ class _Function:
                     return self._raised(feeds, runner, last_line(error))
         lost = lost or self._overwritten()
         if lost:
-            return self._found("memory", detail=lost)
+            return self._report("memory", detail=lost)
         for value, feed, then in zip(lowered.graph.inputs, feeds, before, strict=True):
             if isinstance(feed, np.ndarray) and not same(feed, then):
                 return self._of_value("memory", value, then, feed, "its input is written to")
@@ -271,14 +271,14 @@ class _Function:
         assert lowered is not None
         shared = self._shared(feeds, expected, results)
         if shared:
-            return self._found("memory", *shared)
+            return self._report("memory", *shared)
         broken = broken_order(lowered) or merged_recomputation(lowered)
         if broken is not None:
             node, detail, rules = broken
-            return self._found("order", node, rules=rules, detail=detail)
+            return self._report("order", node, rules=rules, detail=detail)
         lost = lost_origin(lowered)
         if lost is not None:
-            return self._found(
+            return self._report(
                 "provenance", kernel=lost, detail="it does not say which nodes it comes from"
             )
         if not self._lowering.wish.unsafe:
@@ -286,7 +286,7 @@ class _Function:
             final = every_value(lowered.graph, lowered.arrays, feeds)[1]
             wrong = wrong_stand_in(lowered, traced, final)
             if wrong is not None:
-                return self._found(
+                return self._report(
                     "provenance", wrong.node, rules=wrong.rules,
                     amount=amount_of(wrong.expected, wrong.actual),
                     detail="another value is reported to stand for it",
@@ -334,17 +334,17 @@ class _Function:
         wrong = wrong or wrong_in_plan(lowered, backend, feeds, values)
         if wrong is not None:
             return self._kernel(wrong)
-        return self._found("plan", detail=f"it raises {error}")
+        return self._report("plan", detail=f"it raises {error}")
 
     def _blame(self, blamed: Blamed, detail: str = "") -> None:
         amount = amount_of(blamed.expected, blamed.actual)
-        self._found("rewrite", blamed.node, rules=blamed.rules, amount=amount, detail=detail)
+        self._report("rewrite", blamed.node, rules=blamed.rules, amount=amount, detail=detail)
 
     def _kernel(self, wrong: WrongKernel) -> None:
         kind: DifferenceKind = "kernel" if wrong.alone else "plan"
         amount = amount_of(wrong.expected, wrong.actual)
         detail = f"it raises {wrong.error}" if wrong.error else _FORMS[wrong.form]
-        self._found(kind, self._traced(wrong), wrong.node, amount=amount, detail=detail)
+        self._report(kind, self._traced(wrong), wrong.node, amount=amount, detail=detail)
 
     def _output(
         self, kind: DifferenceKind, results: Sequence[Any], right: Sequence[Any], detail: str = ""
@@ -353,7 +353,9 @@ class _Function:
         for i, (now, then) in enumerate(zip(results, right, strict=True)):
             if not same(now, np.asarray(then)):
                 traced, kernel = self._makers(i)
-                return self._found(kind, traced, kernel, amount=amount_of(then, now), detail=detail)
+                return self._report(
+                    kind, traced, kernel, amount=amount_of(then, now), detail=detail
+                )
         return None
 
     def _of_value(
@@ -361,7 +363,7 @@ class _Function:
     ) -> None:
         nodes = self._lowering.traced.nodes
         node = next((node for node in nodes if value in node.outputs), None)
-        self._found(kind, node, amount=amount_of(expected, actual), detail=detail)
+        self._report(kind, node, amount=amount_of(expected, actual), detail=detail)
 
     def _makers(self, output: int) -> tuple[Node | None, Node | None]:
         """The traced and the final node that make an output."""
@@ -385,7 +387,7 @@ class _Function:
         origin = set(wrong.node.origin)
         return next((n for n in reversed(lowered.traced.nodes) if n.id in origin), None)
 
-    def _found(
+    def _report(
         self, kind: DifferenceKind, node: Node | None = None, kernel: Node | None = None,
         rules: tuple[str, ...] = (), amount: Amount | None = None, detail: str = "",
     ) -> None:  # fmt: skip

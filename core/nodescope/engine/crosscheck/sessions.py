@@ -75,15 +75,15 @@ class SessionCheck:
         expected, after = _run(run, self.program, "in order")
         differs = others(run.arrays, expected) or _changed(run.after, after)
         if differs:
-            return self._found(run, "observed", run.arrays, expected, run.after, after)
+            return self._report(run, "observed", run.arrays, expected, run.after, after)
         for form in run.session.forms(self.program, run.options):
             if form != "in order":
                 arrays, values = _run(run, self.program, form)
                 if others(arrays, expected) or _changed(values, after):
-                    return self._found(run, form, arrays, expected, values, after)
+                    return self._report(run, form, arrays, expected, values, after)
         return None
 
-    def _found(
+    def _report(
         self, run: ObservedRun, form: str, arrays: Sequence[Any], expected: Sequence[Any],
         values: Mapping[int, Any], after: Mapping[int, Any],
     ) -> None:  # fmt: skip

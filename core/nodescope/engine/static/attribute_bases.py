@@ -44,7 +44,7 @@ class _Bases(NamedTuple):
 
 @functools.lru_cache(maxsize=256)
 def _bases(code: types.CodeType) -> _Bases:
-    found: dict[str, set[Base | None]] = {}
+    bases_of: dict[str, set[Base | None]] = {}
     stored: dict[str, list[Base | None]] = {}
     base: Base | None = None
     for step in dis.get_instructions(code):
@@ -54,14 +54,14 @@ def _bases(code: types.CodeType) -> _Bases:
         if name in _ROOTS:
             base = (_ROOTS[name], step.argval)
         elif name in _READS:
-            found.setdefault(step.argval, set()).add(base)
+            bases_of.setdefault(step.argval, set()).add(base)
             base = (*base, step.argval) if base is not None else None
         else:
             # Later Pythons store and load two variables in one instruction.
             two = "_FAST_" in name and isinstance(step.argval, tuple)
             first, second = step.argval if two else (step.argval, None)
             if "ATTR" in name or name == "IMPORT_FROM":
-                found.setdefault(str(first), set()).add(None)
+                bases_of.setdefault(str(first), set()).add(None)
             elif name.startswith(("STORE_", "DELETE_")):
                 stored.setdefault(first, []).append(base if name in _ALIASES else None)
                 if name == "STORE_FAST_STORE_FAST":
@@ -76,7 +76,7 @@ def _bases(code: types.CodeType) -> _Bases:
         if len(bases) == 1 and bases[0] is not None and variable not in arguments
     }
     return _Bases(
-        {name: frozenset(bases) for name, bases in found.items()},
+        {name: frozenset(bases) for name, bases in bases_of.items()},
         aliases,
         frozenset(stored) - frozenset(aliases),
     )
@@ -121,7 +121,7 @@ def names_read_of(
         item = known(base)
         return item is not _MISSING and chosen(item)
 
-    return frozenset(name for name, found in bases.items() if all(map(of_kind, found)))
+    return frozenset(name for name, kinds in bases.items() if all(map(of_kind, kinds)))
 
 
 def _content(cell: types.CellType) -> Any:

@@ -59,9 +59,9 @@ class FirstNonfinite:
         if self._steps:
             self._steps[-1] = self._steps[-1]._replace(end_seq=seq)
         if broken:
-            self.found("loss", seq)
+            self.appeared("loss", seq)
 
-    def found(self, kind: NonfiniteKind, seq: int) -> None:
+    def appeared(self, kind: NonfiniteKind, seq: int) -> None:
         """Note a non-finite value in the execution or at the end of the step ``seq``."""
         if kind not in self._seen:
             self._seen.add(kind)

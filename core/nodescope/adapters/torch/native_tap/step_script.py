@@ -255,8 +255,8 @@ def _result(
     """Which of the results, or as ``-1 - index`` which of the operands, an output is."""
     if not output:
         return None
-    found = _index(outputs, *output)
-    if found is not None:
-        return found
-    found = _index(inputs, *output)
-    return _MISSING if found is None else -1 - found
+    place = _index(outputs, *output)
+    if place is not None:
+        return place
+    place = _index(inputs, *output)
+    return _MISSING if place is None else -1 - place

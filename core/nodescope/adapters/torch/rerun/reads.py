@@ -244,13 +244,13 @@ def _moved(element: Element, selectors: tuple[int, ...]) -> ElementDependence | 
 def _sloped(element: Element, *, kept: bool) -> ElementDependence | None:
     arrays = element.arrays
     numbers = tuple(range(len(arrays))) if kept else ()
-    found, _ = TORCH.slopes(
+    derivatives, _ = TORCH.slopes(
         element.node.native, element.attrs, [array for _, array in arrays], element.port,
         element.position, kept=numbers,
     )  # fmt: skip
-    reads = _found_reads(element, found)
+    reads = _reads_of(element, derivatives)
     floats = [read for read in reads if not read.selects]
-    weights = [slopes for _, slopes in found]
+    weights = [slopes for _, slopes in derivatives]
     unknown = any(np.isnan(slopes).any() for slopes in weights)
     if element.name not in kinds.SUMS or len(floats) != 1 or kept or unknown:
         return ElementDependence(tuple(reads))
@@ -262,9 +262,9 @@ def _sloped(element: Element, *, kept: bool) -> ElementDependence | None:
     return ElementDependence(tuple(reads), True, "sum", terms, (read.port,))
 
 
-def _found_reads(element: Element, found: Sequence[tuple[Array, Array]]) -> list[Read]:
+def _reads_of(element: Element, derivatives: Sequence[tuple[Array, Array]]) -> list[Read]:
     reads: list[Read] = []
-    for (port, array), (at, _) in zip(element.arrays, found, strict=True):
+    for (port, array), (at, _) in zip(element.arrays, derivatives, strict=True):
         if at.size == 1 and at[0] == _NO_DERIVATIVE:
             reads.append(_labels(element, port, array))
         else:
@@ -291,19 +291,19 @@ def _paired(element: Element, pair: tuple[int, int]) -> ElementDependence | None
     arrays = element.arrays
     if len(arrays) != len(element.inputs):
         return None
-    found, partners = TORCH.slopes(
+    derivatives, partners = TORCH.slopes(
         element.node.native, element.attrs, [array for _, array in arrays], element.port,
         element.position, pair=pair,
     )  # fmt: skip
     first, other = pair
-    at, counts = found[first]
-    reads = _found_reads(element, found)
+    at, counts = derivatives[first]
+    reads = _reads_of(element, derivatives)
     if partners is None or not at.size or not (counts == counts[0]).all():
         return ElementDependence(tuple(reads))
     scale = counts[0]
     if scale != 1:  # alpha
         partners = np.rint((partners + 1) / scale).astype(np.int64) - 1
-    if not np.array_equal(np.unique(partners), found[other][0]):
+    if not np.array_equal(np.unique(partners), derivatives[other][0]):
         return ElementDependence(tuple(reads))
     paired = [Read(other, partners) if read.port == other else read for read in reads]
     with np.errstate(all="ignore"):

@@ -73,9 +73,9 @@ def slopes(request: Request, attrs: dict[str, Any], tensors: Sequence[Any]) -> l
     for port in request.pair:
         ones = torch.ones(tensors[port].shape, dtype=torch.float64)
         operands[port] = ones.requires_grad_()
-    found, moved = _derivatives(request, attrs, operands)
+    derivatives, moved = _derivatives(request, attrs, operands)
     results: list[Array] = []
-    for number, (operand, derivative) in enumerate(zip(operands, found, strict=True)):
+    for number, (operand, derivative) in enumerate(zip(operands, derivatives, strict=True)):
         if number in moved:
             at = moved_reads(request, attrs, operands, number)
             results += [at, np.full(at.size, np.nan)]

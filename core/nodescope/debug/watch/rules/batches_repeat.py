@@ -83,24 +83,24 @@ def _drawn(graph: ProgramGraph, node: Node) -> tuple[int, str] | None:
         for call in ast.walk(statement)
         if isinstance(call, ast.Call) and _called(call) in _MAKES and call.args
     ]
-    found = [_source_of(tree, loop, call.args[0]) for call in makes]
-    return found[0] if found and all(found) else None
+    sources = [_source_of(tree, loop, call.args[0]) for call in makes]
+    return sources[0] if sources and all(sources) else None
 
 
 def _source_of(tree: ast.Module, loop: ast.AST, value: ast.expr) -> tuple[int, str] | None:
     """The line of a loop that draws what an expression is made of, and why it is the same."""
-    found = _draw_in(tree, value)
+    draw = _draw_in(tree, value)
     todo = _loaded(value)
     known = set(todo)
-    while todo and not found:
+    while todo and not draw:
         name = todo.pop()
         for inside in ast.walk(loop):
             if not isinstance(inside, ast.Assign) or not _stores(inside, name):
                 continue
-            found = found or _draw_in(tree, inside)
+            draw = draw or _draw_in(tree, inside)
             todo += [inner for inner in _loaded(inside.value) if inner not in known]
             known.update(todo)
-    return found
+    return draw
 
 
 def _draw_in(tree: ast.Module, statement: ast.AST) -> tuple[int, str] | None:
@@ -135,15 +135,15 @@ def _draw_in(tree: ast.Module, statement: ast.AST) -> tuple[int, str] | None:
 
 def _training_loop(tree: ast.Module, line: int) -> ast.AST | None:
     """The innermost loop around a line in which a model is trained."""
-    found: ast.AST | None = None
+    innermost: ast.AST | None = None
     for loop in ast.walk(tree):
         if not isinstance(loop, ast.For | ast.While):
             continue
         trains = any(isinstance(node, ast.Call) and _called(node) in _TRAINS
                      for node in ast.walk(loop))  # fmt: skip
         if trains and loop.lineno < line <= (loop.end_lineno or 0):
-            found = loop
-    return found
+            innermost = loop
+    return innermost
 
 
 def _statements_at(loop: ast.AST, line: int) -> Iterator[ast.stmt]:

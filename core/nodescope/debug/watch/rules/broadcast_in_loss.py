@@ -25,10 +25,10 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         shapes = [graph.shape(value) for value in node.inputs]
         if None in shapes or not all(shapes):
             continue
-        yield Verdict(node, *_found(graph, node, shapes))  # type: ignore[arg-type]
+        yield Verdict(node, *_described(graph, node, shapes))  # type: ignore[arg-type]
 
 
-def _found(graph: ProgramGraph, node: Node, shapes: list[tuple[int, ...]]) -> Iterable[str]:
+def _described(graph: ProgramGraph, node: Node, shapes: list[tuple[int, ...]]) -> Iterable[str]:
     """The finding, if any."""
     column, row = (0, 1) if len(shapes[0]) == 2 else (1, 0)
     rows = shapes[row][0]

@@ -94,20 +94,20 @@ def _squashes(graph: ProgramGraph, node: Node) -> bool:
 
 def _weights(graph: ProgramGraph, node: Node) -> frozenset[int]:
     """The values of the parameters of the layer before an activation; none if there is no layer."""
-    found: set[int] = set()
+    outputs: set[int] = set()
     todo, seen = list(node.inputs), set(node.inputs)
     while todo:
         maker = graph.maker(graph.held_in(todo.pop()))
         if maker is None:
             continue
         if maker.role == "parameter":
-            found.add(maker.outputs[0])
+            outputs.add(maker.outputs[0])
         elif maker.phase == "forward" and (maker.family == "layout" or maker.op in _LAYER):
             # Of a product, what is multiplied with the weight is another layer's.
             ports = maker.inputs[1:] if maker.op in PRODUCTS else maker.inputs
             todo += [value for value in ports if value not in seen]
             seen.update(ports)
-    return frozenset(found)
+    return frozenset(outputs)
 
 
 def _is_last(graph: ProgramGraph, node: Node) -> bool:

@@ -61,7 +61,7 @@ def _begin(settings: Settings) -> Look:
 
 def _target(graph: ProgramGraph, data: Node, varied: set[int]) -> Node | None:
     """A target that varies, of predictions made of nothing else; None if there is none."""
-    found = None
+    latest = None
     for node in graph.forward():
         if node.op not in _COMPARES or not graph.reaches_loss(node):
             continue
@@ -78,8 +78,8 @@ def _target(graph: ProgramGraph, data: Node, varied: set[int]) -> Node | None:
             return None
         given = graph.given(node.inputs[port])
         if given is not None and given.outputs[0] in varied:
-            found = given
-    return found
+            latest = given
+    return latest
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:

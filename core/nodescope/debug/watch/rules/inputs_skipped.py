@@ -69,7 +69,9 @@ def _skipped(graph: ProgramGraph, node: Node) -> float | None:
 
 def _numbers(given: Any, axes: int) -> tuple[int, ...] | None:
     numbers = tuple(given) if isinstance(given, tuple | list) else (given,) * axes
-    fits = len(numbers) == axes and all(isinstance(each, int) and each > 0 for each in numbers)
+    fits = len(numbers) == axes and all(
+        isinstance(number, int) and number > 0 for number in numbers
+    )
     return numbers if fits else None
 
 

@@ -116,13 +116,13 @@ def _compared(held: dict[int, Array], blamed: dict[int, Finding], steps: int, le
 def _of_series(array: Array) -> Array:
     """Which columns go on from the one before, as the first or last moment of a window does."""
     values = array.astype(np.float64)
-    found = np.zeros(values.shape[1], bool)
+    equal = np.zeros(values.shape[1], bool)
     if values.shape[1] < 3 or not np.isfinite(values).all() or not values.std(axis=0).all():
-        return found
+        return equal
     for column, beside in ((0, 1), (-1, -2)):
         alike = np.corrcoef(values[:, column], values[:, beside])[0, 1]
-        found[column] = alike > _SERIES
-    return found
+        equal[column] = alike > _SERIES
+    return equal
 
 
 def _column(target: Array) -> Array | None:

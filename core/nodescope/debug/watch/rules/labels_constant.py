@@ -35,8 +35,8 @@ def _begin(settings: Settings) -> Look:
         if node.op in _CLASSES and labels.dtype.kind not in "iu":
             kinds.update((0.0, 1.0))
             raise Inapplicable("labels are not class numbers")
-        found = np.unique(labels)
-        kinds.update(map(float, found[:2]))
+        distinct = np.unique(labels)
+        kinds.update(map(float, distinct[:2]))
         seen += 1
         total += labels.size
         if len(kinds) != 1:

@@ -40,10 +40,10 @@ def _study(settings: Settings) -> Study:
             if len(shape) != 2 or axis not in (0, 1, -1, -2, (0,), (1,), (-1,), (-2,)):
                 continue
             classes = shape[axis if isinstance(axis, int) else axis[0]]
-            found = _width(graph, node.inputs[0])
-            if found is None or classes < _LEAST_CLASSES:
+            bound = _width(graph, node.inputs[0])
+            if bound is None or classes < _LEAST_CLASSES:
                 continue
-            width, scaling = found
+            width, scaling = bound
             lowest = math.log1p((classes - 1) * math.exp(-width))
             part = 100 * lowest / math.log(classes)
             bounds = scaling.op in _BOUNDING and node.op == "cross_entropy"

@@ -58,14 +58,14 @@ class _State:
 def _begin(settings: Settings) -> Look:
     least, factor = settings["rounds"], settings["factor_gt"]
     states: dict[int, _State] = {}  # of this step, by value
-    unstable = step = told = 0
+    unstable = step = reported = 0
     makers: dict[int, tuple[int, Node | None]] = {}  # by node: the one before, in which graph
     worst: tuple[int, int, float] | None = None  # value, rounds and growth in the step before
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal step, worst, unstable, told
+        nonlocal step, worst, unstable, reported
         if sight.step != step:
-            worst = _worst(states, least, factor, told)
+            worst = _worst(states, least, factor, reported)
             unstable = unstable + 1 if worst is not None else 0
             states.clear()
             step = sight.step
@@ -84,7 +84,7 @@ def _begin(settings: Settings) -> Look:
         states[sight.value] = _State(elements, states.get(before.outputs[0]))
         if worst is None or worst[0] != sight.value or unstable < _LEAST_STEPS:
             return None
-        told, rounds, grown = worst
+        reported, rounds, grown = worst
         return Finding(
             f"the state of the loop swings to and fro, farther in each of the last {rounds} "
             f"rounds: its changes have grown {grown:.3g} times; the loop is unstable: make its "
@@ -96,7 +96,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _worst(
-    states: dict[int, _State], least: int, factor: float, told: int
+    states: dict[int, _State], least: int, factor: float, reported: int
 ) -> tuple[int, int, float] | None:
     """The state at the end of a loop that is unstable: the one told of before, or the worst."""
     ends = [
@@ -106,7 +106,7 @@ def _worst(
     ]
     if not ends:
         return None
-    grown, value, rounds = max(ends, key=lambda end: (end[1] == told, end[0]))
+    grown, value, rounds = max(ends, key=lambda end: (end[1] == reported, end[0]))
     return value, rounds, grown
 
 

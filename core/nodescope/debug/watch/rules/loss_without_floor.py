@@ -108,14 +108,14 @@ def _begin(settings: Settings) -> Look:
 
 def _losses(graph: ProgramGraph) -> set[int]:
     """The values where backward passes begin, also of compiled functions, whose do not run."""
-    found = set(graph.losses)
+    losses = set(graph.losses)
     for owner, traced in graph.captured.items():
         for value in traced.losses:
             maker = traced.maker(value)
             runs = graph.runs(owner, maker) if maker is not None else None
             if runs is not None:
-                found.update(out for out in runs.outputs if graph.shape(out) == ())
-    return found
+                losses.update(out for out in runs.outputs if graph.shape(out) == ())
+    return losses
 
 
 def _runs_away(parts: Sequence[float], slower: float) -> bool:
@@ -157,7 +157,7 @@ def _terms(graph: ProgramGraph, loss: int) -> float:
 def _falling(graph: ProgramGraph, loss: int, courses: dict[int, _Course]) -> Node | None:
     """The innermost term of a loss that falls as much as the loss does."""
     value, sign, weight = loss, 1.0, 1.0
-    found: Node | None = None
+    term: Node | None = None
     for _ in range(_DEPTH):
         maker = graph.maker(value)
         if maker is None or maker.op not in _TERMS or value not in courses:
@@ -179,10 +179,10 @@ def _falling(graph: ProgramGraph, loss: int, courses: dict[int, _Course]) -> Nod
             break
         _, value, turn, scale = best
         sign, weight = sign * turn, weight * scale
-        found = graph.maker(value)
-        if len(maker.inputs) == 2 and found is not None and found.op not in _TERMS:
+        term = graph.maker(value)
+        if len(maker.inputs) == 2 and term is not None and term.op not in _TERMS:
             break
-    return found
+    return term
 
 
 def _fallen(course: _Course | None) -> float:

@@ -101,7 +101,7 @@ def _is_of_lengths(kept: Array) -> bool:
 
 def _filled(kept: Array, data: dict[int, tuple[Node, Array]]) -> tuple[Node, float] | None:
     """Data that are constant where they are kept and vary elsewhere; None if any are not."""
-    found = None
+    constant = None
     for node, array in data.values():
         if array.shape[:2] != kept.shape or array.ndim > 3 or array.dtype.kind not in "biuf":
             continue
@@ -111,8 +111,8 @@ def _filled(kept: Array, data: dict[int, tuple[Node, Array]]) -> tuple[Node, flo
         if np.any(inside != inside[:1]):
             return None
         if np.unique(outside).size >= _VARIES:
-            found = found or (node, float(inside.reshape(-1)[0]) + 0.0)
-    return found
+            constant = constant or (node, float(inside.reshape(-1)[0]) + 0.0)
+    return constant
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:

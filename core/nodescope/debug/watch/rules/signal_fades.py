@@ -68,8 +68,8 @@ def _first(
 ) -> tuple[Node, float] | None:
     """The first activation that a node is computed from, and its size; None if there is none."""
     above = graph.above(node.outputs[0]) - {node.id}
-    found = [sizes[number] for number in sorted(above) if number in sizes]
-    return found[0] if found else None
+    magnitudes = [sizes[number] for number in sorted(above) if number in sizes]
+    return magnitudes[0] if magnitudes else None
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:

@@ -43,10 +43,10 @@ class _Growth:
 
     @property
     def words(self) -> str:
-        each = math.exp((math.log(self.last) - math.log(self.first)) / self.rounds)
+        growth = math.exp((math.log(self.last) - math.log(self.first)) / self.rounds)
         return (
             f"from {self.first:.4g} to {self.last:.4g} in {self.rounds} rounds, "
-            f"{each:.3g} times in each"
+            f"{growth:.3g} times in each"
         )
 
 

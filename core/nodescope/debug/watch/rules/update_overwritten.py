@@ -27,7 +27,7 @@ def _study(settings: Settings) -> Study:
         writers = _writers(graph)
         changed = {maker.name for maker in map(graph.maker, writers) if maker is not None}
         ran = {node for node, _ in graph.ran}
-        found: dict[tuple[str, int], list[tuple[Node, Node]]] = {}
+        by_line: dict[tuple[str, int], list[tuple[Node, Node]]] = {}
         for weight, nodes in writers.items():
             if any(node.phase == "optimizer" and node.id in ran for node in nodes):
                 updated[weight] = updated.get(weight, 0) + 1
@@ -44,10 +44,10 @@ def _study(settings: Settings) -> Study:
                     yield Verdict(node)
                     continue
                 place = node.source
-                found.setdefault((place.file, place.line) if place else ("", 0), []).append(
+                by_line.setdefault((place.file, place.line) if place else ("", 0), []).append(
                     (node, copy)
                 )
-        for pairs in found.values():
+        for pairs in by_line.values():
             node, copy = pairs[0]
             held = graph.maker(graph.held_in(node.outputs[0]))
             name = held.name if held is not None else "a weight"
@@ -65,11 +65,11 @@ def _study(settings: Settings) -> Study:
 
 def _writers(graph: ProgramGraph) -> dict[int, list[Node]]:
     """By value of a parameter: the nodes that write to it."""
-    found: dict[int, list[Node]] = {}
+    holders: dict[int, list[Node]] = {}
     for node in graph.nodes.values():
         for output, _ in node.writes:
-            found.setdefault(graph.held_in(node.outputs[output]), []).append(node)
-    return found
+            holders.setdefault(graph.held_in(node.outputs[output]), []).append(node)
+    return holders
 
 
 def _copy(graph: ProgramGraph, weight: int, node: Node, changed: set[str]) -> Node | None:

@@ -64,10 +64,10 @@ class _Way:
 def _begin(settings: Settings) -> Look:
     steps, least = settings["num_steps"], settings["elements"] / 100
     way: _Way | None = None
-    found: Finding | None = None
+    finding: Finding | None = None
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal way, found
+        nonlocal way, finding
         dtype = _dtype(sight.graph, sight.node)
         if not dtype or len(sight.inputs) != 2:
             raise Inapplicable("no weight of 16 bits is updated")
@@ -80,13 +80,13 @@ def _begin(settings: Settings) -> Look:
             way = _Way(now)
         if way.steps >= steps:
             lost = way.lost(now, _BITS[dtype])
-            found = _finding(way, lost, now, dtype) if lost.mean() >= least else None
+            finding = _finding(way, lost, now, dtype) if lost.mean() >= least else None
             way = _Way(now)
-        elif found is None and way.steps < steps:
+        elif finding is None and way.steps < steps:
             way.take(update)
             raise needs_steps(steps + 1, way.steps)
         way.take(update)
-        return found
+        return finding
 
     return look
 

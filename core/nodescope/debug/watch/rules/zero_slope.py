@@ -17,17 +17,17 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
     if not steps:
         return
     trained = {graph.held_in(value) for node in graph.nodes.values() for _, value in _writes(node)}
-    told: set[int] = set()
+    known: set[int] = set()
     for node in steps:
         cut = [
             number
             for number in sorted(graph.above(node.outputs[0]))
             if graph.nodes[number].is_weight
             and number not in around
-            and number not in told
+            and number not in known
             and graph.nodes[number].outputs[0] in trained
         ]
-        told.update(cut)
+        known.update(cut)
         if not cut:
             yield Verdict(node)
             continue
