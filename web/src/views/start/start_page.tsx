@@ -490,7 +490,9 @@ function Row(props: {
                 {outcomeWords(now())}
               </span>
               <Show when={!lost()}>
-                <span class="mi t3 start-level">{now().level}</span>
+                <span class="mi t3 start-level" title="How much was recorded of every value">
+                  level {now().level}
+                </span>
               </Show>
               <Show when={now().fault}>
                 <span class="mi t3 ell start-fault">{printable(now().fault, 120)}</span>
