@@ -3,7 +3,17 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { type Requests, Store } from "@/store/page/store";
 import { readAddress } from "@/store/page/url";
 import { earlierStep, seenStep } from "@/store/run/run_model";
-import { columns, node, RUN, records, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
+import {
+  columns,
+  node,
+  produced,
+  RUN,
+  records,
+  runInfo,
+  session,
+  snapshot,
+  stopAt,
+} from "@/wire/fixtures";
 import { FAILED, type RequestBody, type ResponseBody } from "@/wire/types.gen";
 
 let requests: RequestBody[];
@@ -175,6 +185,62 @@ describe("the past", () => {
     waiting[0]?.(10);
     await done;
     expect(store.cursor().kind).toBe("live");
+  });
+});
+
+describe("back to where the program is stopped", () => {
+  const NAMES = ["x", ...[0, 1, 2, 3].flatMap((k) => [`t_${k}/in/mul`, `t_${k}/out/add`])];
+  const BLOCKS = NAMES.map((name, i) => node(i + 1, name, { inputs: i === 0 ? [] : [i] }));
+  const SCOPES = [0, 1, 2, 3].map((k) => `t_${k}`);
+  const open = () => SCOPES.filter((path) => store.isOpen(path));
+  const here = { kind: "node", id: 6 };
+  beforeEach(() => {
+    answer = (body) =>
+      body.type === "move"
+        ? { type: "moved", seq: body.back ? 3 : null, node: body.back ? 3 : 0, step: 1, text: "" }
+        : {
+            type: "state_at",
+            steps: [],
+            values: [],
+            seq: 3,
+            step: 1,
+            time_ns: 5,
+            executions: columns([]),
+          };
+    const values = NAMES.map((name, i) => produced(i + 1, name));
+    store.receive([snapshot({ nodes: BLOCKS, values }), stopped(6, "t_2/in/mul", 2)]);
+    expect(open()).toEqual(["t_2"]);
+  });
+
+  test.each([
+    ["the button", async () => store.backToLive()],
+    ["a step past the end", () => store.travel({ type: "continue" }, false)],
+  ])("a stack turns again to the scope of the stop: %s", async (_, comeBack) => {
+    await store.travel({ type: "step_over" }, true);
+    expect([open(), store.selection()]).toEqual([["t_0"], { kind: "node", id: 3 }]);
+    await comeBack();
+    expect([open(), store.selection()]).toEqual([["t_2"], here]);
+  });
+
+  test("what was folded by hand stays folded", async () => {
+    await store.seek(3);
+    store.toggleScope("t_2/in");
+    store.toggleScope("t_2/in");
+    store.backToLive();
+    expect(store.isOpen("t_2/in")).toBe(true);
+    await store.seek(3);
+    store.toggleScope("t_2/in");
+    store.backToLive();
+    expect([open(), store.isOpen("t_2/in")]).toEqual([["t_2"], false]);
+  });
+
+  test("a selection by hand that was left is shown again", async () => {
+    store.disclose({ kind: "node", id: 9 });
+    store.select({ kind: "node", id: 9 });
+    await store.travel({ type: "step_over" }, true);
+    expect(open()).toEqual(["t_0"]);
+    store.backToLive();
+    expect([open(), store.selection()]).toEqual([["t_3"], { kind: "node", id: 9 }]);
   });
 });
 

@@ -66,10 +66,12 @@ export class Store {
   readonly tick: Accessor<number>;
   /** Grows with each stop, so that views can bring it into view. */
   readonly stops: Accessor<number>;
+  private readonly pauses = createSignal(false);
   /** Whether a pause was requested and the program is still running. */
-  readonly pausing: Accessor<boolean>;
+  readonly pausing: Accessor<boolean> = this.pauses[0];
+  private readonly search = createSignal<Reached | undefined>();
   /** Where a search through the recording ended, and why there. */
-  readonly reached: Accessor<Reached | undefined>;
+  readonly reached: Accessor<Reached | undefined> = this.search[0];
 
   readonly pastValues: Accessor<PastValues>;
   readonly live = new NodeColumns();
@@ -91,13 +93,10 @@ export class Store {
     folds(folds: FoldState): void;
     tick(count: number): void;
     stops(count: number): void;
-    pausing(asked: boolean): void;
-    overdue(version: number): void;
-    reached(moment: Reached | undefined): void;
   };
   private readonly focus: Accessor<Focus>;
   /** The session whose stop is shown although not all earlier records have arrived. */
-  private readonly overdue: Accessor<number>;
+  private readonly overdue = createSignal(-1);
   private arrival: ReturnType<typeof setTimeout> | undefined;
   /** The run whose end has been handled. */
   private ended: string | undefined;
@@ -125,9 +124,6 @@ export class Store {
     });
     const [tick, setTick] = createSignal(0);
     const [stops, setStops] = createSignal(0);
-    const [pausing, setPausing] = createSignal(false);
-    const [overdue, setOverdue] = createSignal(-1);
-    const [reached, setReached] = createSignal<Reached | undefined>();
     this.link = link;
     this.runs = runs;
     this.runId = runId;
@@ -139,9 +135,6 @@ export class Store {
     this.folds = folds;
     this.tick = tick;
     this.stops = stops;
-    this.pausing = pausing;
-    this.overdue = overdue;
-    this.reached = reached;
     this.first = new FirstPicture(start.open !== undefined, (open, instead) => {
       setFolds((now) => ({ ...now, open: instead ? open : new Set([...now.open, ...open]) }));
       this.disclose(this.selection());
@@ -159,9 +152,6 @@ export class Store {
       folds: setFolds,
       tick: setTick,
       stops: setStops,
-      pausing: setPausing,
-      overdue: setOverdue,
-      reached: setReached,
     };
   }
 
@@ -236,7 +226,7 @@ export class Store {
       if (model.graph.count > 0) this.first.begin(tree, model.graph.count);
       this.live.reserve(model.graph.nodes.length);
     }
-    if (model.session?.phase !== "running") this.set.pausing(false);
+    if (model.session?.phase !== "running") this.pauses[1](false);
     const stop = this.standsIn(model);
     const previous = this.standsIn(before) === undefined ? undefined : before?.session;
     this.awaitRecords(model);
@@ -262,7 +252,7 @@ export class Store {
 
   /** The stop of a model, once all earlier records have arrived. */
   private standsIn(model: RunModel | undefined): Stop | undefined {
-    const late = recordsToCome(model) > 0 && this.overdue() !== model?.session?.version;
+    const late = recordsToCome(model) > 0 && this.overdue[0]() !== model?.session?.version;
     return model?.session?.phase === "stopped" && !late
       ? (model.session.stop ?? undefined)
       : undefined;
@@ -277,7 +267,7 @@ export class Store {
     this.arrival = setTimeout(() => {
       if (this.session()?.version !== session.version) return;
       batch(() => {
-        this.set.overdue(session.version);
+        this.overdue[1](session.version);
         if (session.stop !== null) this.stopped(session.stop);
       });
     }, STILL_MS);
@@ -288,12 +278,16 @@ export class Store {
     if (this.start?.seq !== undefined) return;
     this.wantedSeq = undefined;
     this.set.cursor({ kind: "live" });
-    const follow = followStop(this.folds(), stop, this.model()?.graph, this.tree());
-    this.set.folds(follow.folds);
-    if (this.start?.selection === undefined) {
-      this.attend({ type: "stopped", item: follow.selection });
-    }
+    const item = this.follow(stop);
+    if (this.start?.selection === undefined) this.attend({ type: "stopped", item });
     this.set.stops(this.stops() + 1);
+  }
+
+  /** Opens what is around the node of a stop, and returns the node. */
+  private follow(stop: Stop): Item | undefined {
+    const { folds, selection } = followStop(this.folds(), stop, this.model()?.graph, this.tree());
+    this.set.folds(folds);
+    return selection;
   }
 
   // ------------------------------------------------------------ for views
@@ -409,8 +403,8 @@ export class Store {
       this.wantedSeq = undefined;
       this.set.runId(run);
       this.set.model(undefined);
-      this.set.pausing(false);
-      this.set.overdue(-1);
+      this.pauses[1](false);
+      this.overdue[1](-1);
       this.set.tree(undefined);
       this.treeOf = undefined;
       this.set.cursor({ kind: "live" });
@@ -481,11 +475,11 @@ export class Store {
     if (run === undefined) return "No run is open.";
     const pause = command.type === "pause" && this.session()?.phase === "running";
     try {
-      if (pause) this.set.pausing(true);
+      if (pause) this.pauses[1](true);
       await this.request({ type: "control", run, command }, "done");
       return "";
     } catch (error) {
-      if (pause) this.set.pausing(false);
+      if (pause) this.pauses[1](false);
       return inWords(error);
     }
   }
@@ -519,12 +513,12 @@ export class Store {
       if (moved.seq === null || (!back && stop !== undefined && moved.seq >= stop.seq)) {
         if (!back && stop !== undefined) {
           this.backToLive();
-          this.attend({ type: "stopped", item: { kind: "node", id: stop.node } });
+          this.attend({ type: "stopped", item: this.follow(stop) });
         } else this.notify("ok", sentence(moved.text));
         return;
       }
       await this.seek(moved.seq);
-      this.set.reached(
+      this.search[1](
         command.type === "continue"
           ? { seq: moved.seq, node: moved.node, text: sentence(moved.text) }
           : undefined,
@@ -583,9 +577,14 @@ export class Store {
   backToLive(): void {
     this.board.commanded();
     this.wantedSeq = undefined;
+    const [past, before] = [this.cursor().kind === "past", this.selection()];
     batch(() => {
       this.set.cursor({ kind: "live" });
       this.attend({ type: "live" });
+      const stop = this.stop();
+      if (past && stop !== undefined) this.follow(stop);
+      const restored = this.selection() !== before;
+      if (restored && (this.chosen() || stop === undefined)) this.disclose(this.selection());
       this.set.tick(this.tick() + 1);
     });
   }

@@ -1,10 +1,10 @@
 import { createRoot } from "solid-js";
 import { beforeEach, describe, expect, test } from "vitest";
-import { Store } from "@/store/page/store";
+import { type Requests, Store } from "@/store/page/store";
 import { createUi, type Ui } from "@/store/page/ui";
 import type { Viewpoint } from "@/store/page/url";
 import { createViews, type Views } from "@/store/page/views";
-import { node, RUN, runInfo, snapshot } from "@/wire/fixtures";
+import { columns, node, RUN, runInfo, session, snapshot, stopAt } from "@/wire/fixtures";
 
 const NAMES = ["x", "net/tanh", "net/in/exp", "loss/mean"];
 const KEY = "nodescope.views train.py";
@@ -76,6 +76,25 @@ describe("back and forward", () => {
     views.go("forward");
     expect(selected()).toBe(3);
     expect(views.canGo()).toEqual({ back: true, forward: false });
+  });
+
+  test("back to where the program is stopped, with what was open then", async () => {
+    const stop = stopAt(4, "loss/mean", { seq: 9 });
+    const info = session({ phase: "stopped", version: 2, stop });
+    store.receive([{ type: "session", run: RUN, info }]);
+    const state = { type: "state_at", steps: [], values: [], seq: 3, step: 1, time_ns: 5 };
+    store.attach({
+      request: (() =>
+        Promise.resolve({ ...state, executions: columns([]) })) as unknown as Requests["request"],
+    });
+    store.setOpen(new Set());
+    select(1);
+    time += 5000;
+    views.mark();
+    await store.seek(3);
+    store.setOpen(new Set(["net"]));
+    views.go("back");
+    expect([store.cursor().kind, [...store.folds().open]]).toEqual(["live", []]);
   });
 
   test("a new way ends what was ahead", () => {

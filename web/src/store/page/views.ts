@@ -101,11 +101,12 @@ export function createViews(
   };
   /** With its moment. */
   const arrive = (view: PageView): void => {
-    present(view);
     const cursor = store.cursor();
     const seq = cursor.kind === "past" ? cursor.seq : undefined;
+    // First: it opens what is around the stop, and the view is shown as it was.
     if (view.seq === undefined && seq !== undefined) store.backToLive();
-    else if (view.seq !== undefined && view.seq !== seq) void store.seek(view.seq);
+    present(view);
+    if (view.seq !== undefined && view.seq !== seq) void store.seek(view.seq);
   };
   const write = (next: readonly Bookmark[]): void => {
     setBookmarks(next);
