@@ -181,6 +181,12 @@ _BARE: Final = re.compile(r'(?:(?!->)[^\s,()"])+')
 _SPACED: Final = re.compile(r'[^,()"]+')
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PLAIN: Final = re.compile(r"[A-Za-z_*./][\w*./:\[\]?-]*")
+_BARE_CONDITION: Final = re.compile(
+    r"(?:off\s+)?(?P<word>(?:when|if)\b)?\s*(?P<condition>.+?)\s*"
+    r"(?P<rest>(?:\bon\s|\bpatience\s|->).*)?",
+    re.DOTALL | re.IGNORECASE,
+)
+_COMPARISON: Final = re.compile(r"[<>]|[=!]=")
 
 
 def describe(watch: Watch) -> str:
@@ -247,6 +253,20 @@ def _target(select: str) -> str:
     return select if _BARE.fullmatch(select) and not select.startswith("[") else json.dumps(select)
 
 
+def _as_condition(text: str) -> str:
+    """How to write a text that is a condition without its rule: ``when value < 1 on loss``."""
+    match = _BARE_CONDITION.fullmatch(text.strip())
+    if match is None or not (match["word"] or _COMPARISON.search(match["condition"])):
+        return ""
+    written = f"condition(condition={json.dumps(match['condition'], ensure_ascii=False)})"
+    example = f"{written} {match['rest'] or ''}".strip()
+    try:
+        parse_watch(example)
+    except WatchError:
+        example = 'condition(condition="value < 1") on loss/mean' if match["word"] else ""
+    return example and f"write a condition like this: {example}"
+
+
 class _Reader:
     """Reads one watch from left to right."""
 
@@ -261,7 +281,8 @@ class _Reader:
         try:
             rule = get(name)
         except RegistryError as error:
-            raise WatchError(error.message, column=start, hint=error.hint) from None
+            hint = _as_condition(self.text) or error.hint
+            raise WatchError(error.message, column=start, hint=hint) from None
         params = self.params(rule) if self.sign("(") else {}
         select, patience = "", 1
         actions: tuple[str, ...] = ("stop",)
