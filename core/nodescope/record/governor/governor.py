@@ -247,7 +247,7 @@ class Governor:
             self.step = max(step, self.step)
             many = 1 + self.sampling.left_out_for_certain() if leave else 0
             self._open("left out" if leave else "observed" if step > 0 else "outside", now)
-        if step > 0 and self.sampling.left_out:
+        if step > 0:
             self._tell_now_and_then()
         return many
 

@@ -18,6 +18,7 @@ from nodescope.emit.steps import Steps
 from nodescope.errors import NodescopeError
 from nodescope.events import (
     Bus,
+    Demand,
     Event,
     Level,
     NodeFinished,
@@ -32,6 +33,7 @@ from nodescope.record.governor.governor import Governor
 from nodescope.record.governor.step_sampling import Detail
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
+from nodescope.record.rows import Governed
 from tests.core.record.runs import RUN, chain, finished
 
 Body = Callable[[Any, int], Any]
@@ -474,6 +476,28 @@ def test_one_decision_for_several_short_steps(
     # After the first loss that is not finite comes an observed step, whatever was decided.
     assert left_out[399]
     assert left_out[400] == (broken is None)
+
+
+def test_the_cost_is_told_while_no_step_may_run_unobserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    governor = Governor(2, tell=str, bus=clock, chosen=False)
+    recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
+    governor.govern(recorder)
+    clock.add(recorder)
+    clock.want(governor, Demand(whole="watches are set"))
+    told: list[Any] = []
+    monkeypatch.setattr(recorder, "add", told.append)
+    for step in range(1, 12):
+        assert not clock.leave_out(step)
+        clock.now += 1_000_000_000
+        clock.watched_ns += 900_000_000
+    assert recorder.close()
+    told = [row for row in told if isinstance(row, Governed)]
+    assert [row.steps for row in told] == [4, 7, 10, 11]  # the last at the end
+    assert all(9 < row.slowdown < 11 for row in told)
+    assert told[-1].because == "watches are set"
 
 
 def test_a_stop_finds_how_many_steps_are_observed_so_far(tmp_path: Path) -> None:
