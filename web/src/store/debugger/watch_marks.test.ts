@@ -49,6 +49,15 @@ test("what the recording said is marked too, and nothing twice", () => {
   expect(marks.get(5)?.hits.map((hit) => hit.seq)).toEqual([20, 9, 3]);
 });
 
+test("of several watches that were asked about, a mark names its own", () => {
+  const hits = [{ ...seen(5, 9), name: "loss/log" }];
+  const counts = { total: 1, looked: 9, caveats: [], fault: "" };
+  const answer = { type: "watch_answer", hits, ...counts } as const;
+  const asked = (text: string) => markedNodes([], { text, answer }).get(5)?.hits[0]?.watch;
+  expect(asked("inf -> stop\nnan on op:log -> stop")).toBe("nan on op:log -> stop");
+  expect(asked("NAN on op:log")).toBe("NAN on op:log");
+});
+
 test("a hit in words", () => {
   expect(ruleOf(TEXT)).toBe("nan");
   expect(foundWords(TEXT)).toBe("2 NaN in 6 elements");

@@ -45,7 +45,7 @@ export function markedNodes(
   const answer = question?.answer;
   for (const { node, seq, step, text } of answer?.hits ?? []) {
     const further = (answer?.total ?? 0) > (answer?.hits.length ?? 0);
-    take(node, { watch: question?.text ?? "", seq, step, text }, further);
+    take(node, { watch: watchOf(text, question?.text ?? ""), seq, step, text }, further);
   }
   return new Map(
     [...hits].map(([node, nodeHits]) => [
@@ -53,6 +53,12 @@ export function markedNodes(
       { hits: nodeHits.sort((a, b) => b.seq - a.seq), more: [...(more.get(node) ?? [])] },
     ]),
   );
+}
+
+/** The watch of a hit, among those of a query, one per line. */
+function watchOf(hit: string, watches: string): string {
+  const rule = ruleOf(hit);
+  return watches.split("\n").find((watch) => watch.split(/[ (]/)[0] === rule) ?? watches;
 }
 
 /** The finding without rule, node, step and line, which are shown beside or above it. */

@@ -1,6 +1,18 @@
+import { createRoot } from "solid-js";
 import { describe, expect, it } from "vitest";
-import { rulesFound, shortText, switched, withMore } from "@/store/debugger/watches";
-import type { RuleInfo, WatchStatus } from "@/wire/types.gen";
+import {
+  createWatches,
+  enabledTexts,
+  rulesFound,
+  shortText,
+  switched,
+  type Watches,
+  withMore,
+} from "@/store/debugger/watches";
+import { type Requests, Store } from "@/store/page/store";
+import { createUi } from "@/store/page/ui";
+import { RUN, runInfo, session, snapshot } from "@/wire/fixtures";
+import type { RequestBody, RuleInfo, WatchStatus } from "@/wire/types.gen";
 
 const status = (text: string, id = 1): WatchStatus => ({
   id,
@@ -47,6 +59,35 @@ describe("watches as they are written", () => {
   it("are short without the usual action", () => {
     expect(shortText("off nan on op:log -> stop")).toBe("nan on op:log");
     expect(shortText("nan -> stop, log")).toBe("nan -> stop, log");
+  });
+});
+
+describe("asking the recording", () => {
+  const asked = (texts: readonly string[], ask: (watches: Watches) => unknown): RequestBody[] => {
+    const requests: RequestBody[] = [];
+    createRoot((dispose) => {
+      const store = new Store();
+      store.attach({
+        request: ((body: RequestBody) => {
+          requests.push(body);
+          return new Promise(() => undefined);
+        }) as Requests["request"],
+      });
+      store.runsChanged([runInfo()]);
+      const watches = texts.map((text, i) => status(text, i + 1));
+      store.receive([snapshot({ session: session({ phase: "stopped", version: 1, watches }) })]);
+      ask(createWatches(store, createUi(undefined)));
+      dispose();
+    });
+    return requests.filter((body) => body.type === "ask_watch");
+  };
+
+  it("is about all enabled watches, where none is typed", () => {
+    const texts = ["nan -> stop", "off inf -> stop", 'max_gt(threshold=3) on "a;b" -> log'];
+    expect(asked(texts, (watches) => watches.askAll())).toEqual([
+      { type: "ask_watch", run: RUN, text: `${texts[0]}\n${texts[2]}` },
+    ]);
+    expect(enabledTexts([status("off inf -> stop")])).toEqual([]);
   });
 });
 

@@ -19,6 +19,8 @@ export interface WatchQuery {
 
 export interface Watches {
   readonly statuses: Accessor<readonly WatchStatus[]>;
+  /** Those that are evaluated, as text. */
+  readonly enabled: Accessor<readonly string[]>;
   /** Whether watches can be set: the program is running. */
   readonly live: Accessor<boolean>;
   readonly gallery: Accessor<boolean>;
@@ -35,6 +37,8 @@ export interface Watches {
   edit(id: number, text: string): Promise<string>;
   addAll(texts: readonly string[]): Promise<string>;
   ask(text: string): Promise<string>;
+  /** Evaluates all enabled watches on the recording. */
+  askAll(): Promise<string>;
   enable(id: number, enabled: boolean): void;
   remove(id: number): void;
   closeAnswer(): void;
@@ -64,6 +68,11 @@ export function shortText(text: string): string {
   return switched(text, true).replace(/ -> stop$/, "");
 }
 
+/** The watches that are evaluated, as text. */
+export function enabledTexts(statuses: readonly WatchStatus[]): readonly string[] {
+  return statuses.filter((status) => status.enabled).map((status) => status.text);
+}
+
 /** The rules that a search finds, by kind. */
 export function rulesFound(
   rules: readonly RuleInfo[],
@@ -85,6 +94,7 @@ export function createWatches(store: Store, ui: Ui): Watches {
   const [query, setQuery] = createSignal<WatchQuery | undefined>();
   const [draft, setDraft] = createSignal("");
   const statuses = createMemo(() => store.session()?.watches ?? []);
+  const enabled = createMemo(() => enabledTexts(statuses()));
   const live = createMemo(() => {
     const phase = store.session()?.phase;
     return store.model()?.info.state === "live" && (phase === "running" || phase === "stopped");
@@ -129,8 +139,28 @@ export function createWatches(store: Store, ui: Ui): Watches {
       if (why !== "") store.notify("error", why);
     });
   };
+  const ask = async (text: string): Promise<string> => {
+    const run = store.runId();
+    if (run === undefined) return "No run is open.";
+    const question = { text, answer: undefined };
+    batch(() => {
+      setGallery(false);
+      setQuery(question);
+    });
+    try {
+      const body = { type: "ask_watch", run, text } as const;
+      const answer = await store.request(body, "watch_answer", ASK_TIMEOUT_MS);
+      if (query() !== question) return "";
+      setQuery(answer.fault === "" ? { text, answer } : undefined);
+      return answer.fault;
+    } catch (error) {
+      if (query() === question) setQuery(undefined);
+      return inWords(error);
+    }
+  };
   return {
     statuses,
+    enabled,
     live,
     gallery,
     rules,
@@ -154,25 +184,8 @@ export function createWatches(store: Store, ui: Ui): Watches {
       return send(statuses().flatMap((status) => (status.id === id ? texts : [status.text])));
     },
     addAll: (texts) => send(withMore(statuses(), texts)),
-    ask: async (text) => {
-      const run = store.runId();
-      if (run === undefined) return "No run is open.";
-      const question = { text, answer: undefined };
-      batch(() => {
-        setGallery(false);
-        setQuery(question);
-      });
-      try {
-        const body = { type: "ask_watch", run, text } as const;
-        const answer = await store.request(body, "watch_answer", ASK_TIMEOUT_MS);
-        if (query() !== question) return "";
-        setQuery(answer.fault === "" ? { text, answer } : undefined);
-        return answer.fault;
-      } catch (error) {
-        if (query() === question) setQuery(undefined);
-        return inWords(error);
-      }
-    },
+    ask,
+    askAll: () => ask(enabled().join("\n")),
     enable: (id, enabled) =>
       quietly(
         statuses().map((status) =>

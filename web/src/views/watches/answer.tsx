@@ -7,7 +7,7 @@
 import { For, type JSX, Show } from "solid-js";
 import { formatCount, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { foundWords } from "@/store/debugger/watch_marks";
+import { foundWords, ruleOf } from "@/store/debugger/watch_marks";
 import type { WatchQuery } from "@/store/debugger/watches";
 import { IconButton } from "@/widgets/icon";
 import type { WatchAnswer } from "@/wire/types.gen";
@@ -17,11 +17,14 @@ export function AnswerPane(props: {
   visit(node: number, seq: number): void;
   onClose(): void;
 }): JSX.Element {
+  const texts = () => props.query.text.split("\n");
   return (
     <section class="watch-side" aria-label="Result from the recording" data-testid="watch-answer">
       <header class="watch-side-head">
         <span class="m ell" title={props.query.text}>
-          {printable(props.query.text, 200)}
+          {texts().length > 1
+            ? `${formatCount(texts().length)} watches`
+            : printable(props.query.text, 200)}
         </span>
         <span class="sp" />
         <span class="t2" role="status">
@@ -45,7 +48,12 @@ export function AnswerPane(props: {
                   onClick={() => props.visit(hit.node, hit.seq)}
                 >
                   <span class="mi t3">step {formatCount(hit.step)}</span>
-                  <span class="ell">{printable(hit.name, 120)}</span>
+                  <span class="ell">
+                    <Show when={texts().length > 1}>
+                      <b>{ruleOf(hit.text)}</b>{" "}
+                    </Show>
+                    {printable(hit.name, 120)}
+                  </span>
                   <span class="ell t2">{printable(foundWords(hit.text), 300)}</span>
                 </button>
               )}

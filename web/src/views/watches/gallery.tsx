@@ -12,6 +12,10 @@ import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
 import type { RuleInfo, RuleParameter } from "@/wire/types.gen";
 
+const WHOLE =
+  "While watches are set, every step is observed whole, which can make the program many times " +
+  "slower";
+
 export function Gallery(props: { readonly watches: Watches }): JSX.Element {
   let side!: HTMLElement;
   takeFocus(() => side);
@@ -71,6 +75,7 @@ export function Gallery(props: { readonly watches: Watches }): JSX.Element {
               type="button"
               class="btn"
               data-testid="watch-take-all"
+              title={WHOLE}
               disabled={!props.watches.live() || missing().length === 0}
               onClick={() => take(missing().map((recommendation) => recommendation.text))}
             >
@@ -95,6 +100,7 @@ export function Gallery(props: { readonly watches: Watches }): JSX.Element {
                 <button
                   type="button"
                   class="link"
+                  title={WHOLE}
                   disabled={!props.watches.live() || known().has(recommendation.text)}
                   onClick={() => take([recommendation.text])}
                 >

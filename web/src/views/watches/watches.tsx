@@ -114,7 +114,7 @@ function Field(props: { readonly watches: Model }): JSX.Element {
         classList={{ bad: fault() !== "" }}
         aria-label="Watch: rule, where, actions"
         aria-invalid={fault() !== ""}
-        placeholder="nan on scope:loss -> stop"
+        placeholder={'nan on scope:loss, or condition(condition="value < 1") on loss/mean'}
         spellcheck={false}
         data-testid="watch-text"
         value={props.watches.draft()}
@@ -130,13 +130,15 @@ function Field(props: { readonly watches: Model }): JSX.Element {
         type="button"
         class="btn"
         data-testid="watch-ask"
-        disabled={text() === ""}
+        disabled={text() === "" && props.watches.enabled().length === 0}
         title={
           text() === ""
-            ? "Type a watch first"
+            ? props.watches.enabled().length > 0
+              ? "Evaluate the enabled watches on the recording"
+              : "Add or enable a watch first, or type one"
             : "Evaluate this watch on the recording, without adding it"
         }
-        onClick={() => void attempt(props.watches.ask)}
+        onClick={() => void attempt(text() === "" ? props.watches.askAll : props.watches.ask)}
       >
         Check the recording
       </button>
