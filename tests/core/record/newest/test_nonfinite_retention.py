@@ -55,9 +55,9 @@ def test_the_step_of_a_first_one_is_kept_with_the_one_before_it() -> None:
     for step in range(1, 6):
         result.step_began(10 * step, step)
         result.step_ended(10 * step + 9, broken=False)
-    result.found("nan", 33)
-    result.found("nan", 44)
-    result.found("inf", 41)
+    result.appeared("nan", 33)
+    result.appeared("nan", 44)
+    result.appeared("inf", 41)
     assert result.committed(59) == [Span(20, 40, 3), Span(30, 50, 4)]
     assert result.committed(60) == []
     assert (result.checked, result.needed_from) == (60, 50)
@@ -68,7 +68,7 @@ def test_a_step_that_runs_is_kept_when_it_is_over() -> None:
     result.step_began(10, 1)
     result.step_ended(19, broken=False)
     result.step_began(20, 2)
-    result.found("nan", 25)
+    result.appeared("nan", 25)
     assert result.committed(27) == []
     assert result.needed_from == 10
     result.step_ended(29, broken=True)
@@ -78,11 +78,11 @@ def test_a_step_that_runs_is_kept_when_it_is_over() -> None:
 
 def test_outside_of_steps_all_that_is_held_is_kept() -> None:
     result = FirstNonfinite()
-    result.found("inf", 4)
+    result.appeared("inf", 4)
     assert result.committed(7) == [Span(0, 8, 0)]
     result.step_began(10, 1)
     result.step_ended(19, broken=False)
-    result.found("nan", 22)
+    result.appeared("nan", 22)
     assert result.committed(25) == [Span(10, 26, 0)]
 
 
