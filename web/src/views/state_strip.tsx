@@ -50,6 +50,7 @@ export function describe(store: Store): Words {
   }
   switch (model.session?.phase) {
     case "stopped":
+      if (store.awaited() === "continue") return { text: "Resuming", tone: "ok", more: "" };
       if (store.arriving() > 0) {
         const more = `${plural(store.arriving(), "event")} before the stop still to be read`;
         return { text: "Stopping", tone: "now", more };
@@ -66,7 +67,7 @@ export function describe(store: Store): Words {
     case "finished":
       return { text: "Finishing", tone: "ok", more: "" };
     default:
-      if (store.pausing()) {
+      if (store.awaited() === "pause") {
         return { text: "Pausing", tone: "now", more: "the program stops at its next node" };
       }
       return { text: "Running", tone: "ok", more: "" };

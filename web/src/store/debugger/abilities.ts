@@ -106,7 +106,7 @@ export function abilities(store: Store): Abilities {
     phase: model?.session?.phase,
     stopped: store.stop() !== undefined,
     arriving: store.arriving() > 0,
-    pausing: store.pausing(),
+    pausing: store.awaited() === "pause",
     past: cursor.kind === "past",
     seq: cursor.kind === "past" ? cursor.seq : (model?.seq ?? 0),
     breakpoints: (model?.session?.breakpoints ?? []).filter((status) => status.breakpoint.enabled)

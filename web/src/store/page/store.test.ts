@@ -364,11 +364,30 @@ describe("a stop that is told before all that ran up to it is here", () => {
 
   test("that was asked for says so until it is there", async () => {
     const asking = store.control({ type: "pause" });
-    expect(store.pausing()).toBe(true);
+    expect(store.awaited()).toBe("pause");
     await asking;
-    expect(store.pausing()).toBe(true);
+    expect(store.awaited()).toBe("pause");
     store.receive([late(30)]);
-    expect(store.pausing()).toBe(false);
+    expect(store.awaited()).toBeUndefined();
+  });
+
+  test("and left again, says so until the program goes on", async () => {
+    store.receive([late(10)]);
+    const going = store.control({ type: "continue" });
+    expect(store.awaited()).toBe("continue");
+    await going;
+    expect(store.awaited()).toBe("continue");
+    store.receive([records({ seq: 11 })]);
+    expect(store.awaited()).toBe("continue");
+    // It may stop again before the page has seen it run.
+    const info = session({ phase: "stopped", version: 6, stop: stopAt(1, "x", { seq: 12 }) });
+    store.receive([{ type: "session", run: RUN, info }]);
+    expect(store.awaited()).toBeUndefined();
+    answer = () => {
+      throw new Error("refused");
+    };
+    await store.control({ type: "continue" });
+    expect(store.awaited()).toBeUndefined();
   });
 });
 

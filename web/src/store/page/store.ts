@@ -19,6 +19,7 @@ import {
   toggledScope,
   unfolded,
 } from "@/store/debugger/stop_follow";
+import { type Awaited, awaitedAfter, stillAwaited } from "@/store/page/awaited";
 import { FirstPicture } from "@/store/page/first_picture";
 import { type Notice, NoticeBoard, sentence } from "@/store/page/notices";
 import { attended } from "@/store/page/stack_turns";
@@ -31,8 +32,7 @@ import { type PastValues, reshapedValues } from "@/store/run/past_values";
 import { failedLast, type RunModel, update, withStepsAround } from "@/store/run/run_model";
 import { buildTree, type Tree } from "@/store/run/tree";
 import { decodeExecutions } from "@/wire/decode";
-import type { Link, Wire } from "@/wire/socket";
-import { inWords, RequestError } from "@/wire/socket";
+import { inWords, type Link, RequestError, type Wire } from "@/wire/socket";
 import {
   type Breakpoint,
   type Command,
@@ -66,9 +66,9 @@ export class Store {
   readonly tick: Accessor<number>;
   /** Grows with each stop, so that views can bring it into view. */
   readonly stops: Accessor<number>;
-  private readonly pauses = createSignal(false);
-  /** Whether a pause was requested and the program is still running. */
-  readonly pausing: Accessor<boolean> = this.pauses[0];
+  private readonly requested = createSignal<Awaited | undefined>();
+  /** Requested, and not yet what the program does. */
+  readonly awaited: Accessor<Awaited | undefined> = this.requested[0];
   private readonly search = createSignal<Reached | undefined>();
   /** Where a search through the recording ended, and why there. */
   readonly reached: Accessor<Reached | undefined> = this.search[0];
@@ -226,7 +226,7 @@ export class Store {
       if (model.graph.count > 0) this.first.begin(tree, model.graph.count);
       this.live.reserve(model.graph.nodes.length);
     }
-    if (model.session?.phase !== "running") this.pauses[1](false);
+    this.requested[1](stillAwaited(this.awaited(), before?.session, model.session));
     const stop = this.standsIn(model);
     const previous = this.standsIn(before) === undefined ? undefined : before?.session;
     this.awaitRecords(model);
@@ -403,7 +403,7 @@ export class Store {
       this.wantedSeq = undefined;
       this.set.runId(run);
       this.set.model(undefined);
-      this.pauses[1](false);
+      this.requested[1](undefined);
       this.overdue[1](-1);
       this.set.tree(undefined);
       this.treeOf = undefined;
@@ -473,13 +473,13 @@ export class Store {
     if (command.type !== "set_keeping") this.board.commanded();
     const run = this.runId();
     if (run === undefined) return "No run is open.";
-    const pause = command.type === "pause" && this.session()?.phase === "running";
+    const awaited = awaitedAfter(command, this.session());
     try {
-      if (pause) this.pauses[1](true);
+      if (awaited) this.requested[1](awaited);
       await this.request({ type: "control", run, command }, "done");
       return "";
     } catch (error) {
-      if (pause) this.pauses[1](false);
+      if (awaited) this.requested[1](undefined);
       return inWords(error);
     }
   }

@@ -1,0 +1,28 @@
+/**
+ * Commands whose effect takes a moment, which the page shows from the press of the key on.
+ *
+ * Invariant: pure.
+ */
+
+import type { Command, SessionInfo } from "@/wire/types.gen";
+
+export type Awaited = "pause" | "continue";
+
+/** What is awaited once a command has been sent; undefined if nothing new is. */
+export function awaitedAfter(
+  { type }: Command,
+  session: SessionInfo | null | undefined,
+): Awaited | undefined {
+  if (type === "pause" && session?.phase === "running") return type;
+  return type === "continue" && session?.phase === "stopped" ? type : undefined;
+}
+
+/** A pause is awaited until the program no longer runs, `continue` until its session changes. */
+export function stillAwaited(
+  awaited: Awaited | undefined,
+  before: SessionInfo | null | undefined,
+  now: SessionInfo | null | undefined,
+): Awaited | undefined {
+  const over = awaited === "pause" ? now?.phase !== "running" : now?.version !== before?.version;
+  return over ? undefined : awaited;
+}
