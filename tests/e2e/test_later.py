@@ -55,7 +55,7 @@ def test_branches_are_there_again(start: Start, page: Page, tmp_path: Path) -> N
     by(page, "edit-what-if").click()
     expect(by(page, "branch-change")).to_have_count(3)
     words = by(page, "branch-words")
-    expect(words).to_contain_text("2 nodes changed")
+    expect(words).to_contain_text("2 values changed")
     went = re.search(r"up to event \d+\.", words.inner_text())
     assert went
     by(page, "branch-edit").click()

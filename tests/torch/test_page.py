@@ -53,7 +53,7 @@ def test_an_exported_program_is_stepped_and_changed(
     by(page, "edit-how").select_option("scale")
     by(page, "edit-number").fill("0.5")
     by(page, "edit-what-if").click()
-    expect(by(page, "branch-words")).to_contain_text(re.compile(r"\d nodes changed"))
+    expect(by(page, "branch-words")).to_contain_text(re.compile(r"\d values changed"))
     page.keyboard.press("Escape")
     by(page, "step-back").click()
     expect(by(page, "state")).to_contain_text("In the past")

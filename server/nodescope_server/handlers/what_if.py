@@ -317,8 +317,15 @@ def _first(changes: tuple[ChangedValue, ...]) -> tuple[ChangedValue, ...]:
 def _changed_values(
     book: ExecutionIndex, changes: tuple[ChangedValue, ...]
 ) -> tuple[tuple[int, int], ...]:
-    """Node and value of all changes, each pair once, whatever the step."""
-    seqs = {(change.node, change.value): change.seq for change in changes}
+    """Node and value of all changes, each pair once, whatever the step.
+
+    What was set to the bits that it had is none.
+    """
+    seqs = {
+        (change.node, change.value): change.seq
+        for change in changes
+        if not change.edited or change.difference.count or change.difference.note
+    }
     return tuple((node_at(book, seq), value) for (_, value), seq in seqs.items())
 
 

@@ -261,6 +261,15 @@ def test_of_many_changes_scalars_tell_how_it_went_on(
     assert set(result.changed_values) == {(change.node, change.value) for change in whole.changes}
 
 
+def test_what_is_set_to_what_it_was_changes_nothing(opened: Callable[..., Opened]) -> None:
+    run = opened(training)
+    result = run.fork("net/multiply", edit={"how": "add", "number": 0.0})
+    assert (result.info.changed, result.info.blocked) == (0, 0)
+    assert result.info.same > 0
+    assert [(change.edited, change.differ) for change in result.changes] == [(True, 0)]
+    assert result.changed_values == ()
+
+
 def test_an_edit_that_does_not_fit_is_refused(opened: Callable[..., Opened]) -> None:
     run = opened(training)
     assert "is out of range" in run.fork("net/multiply", edit={"index": "9"}).message

@@ -8,7 +8,13 @@ import { createSignal, For, type JSX, onMount, Show } from "solid-js";
 import { keepKey } from "@/base/keys";
 import { formatCount, formatIndex, formatNumber, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { type Branches, type BranchRow, differing, numbersOf } from "@/store/debugger/what_if";
+import {
+  type Branches,
+  type BranchRow,
+  differing,
+  numbersOf,
+  outcome,
+} from "@/store/debugger/what_if";
 import type { Store } from "@/store/page/store";
 import { takeFocus } from "@/widgets/focus";
 import { IconButton } from "@/widgets/icon";
@@ -105,7 +111,7 @@ function BranchLine(props: { readonly branches: Branches; readonly row: BranchRo
             type="button"
             class="branch-name"
             aria-pressed={props.branches.chosen() === info().id}
-            title={`${info().edit}, ${stepsWords(info())}: ${plural(info().changed, "node")} differ`}
+            title={`${info().edit}, ${stepsWords(info())}: ${plural(info().changed, "value")} changed`}
             onClick={() => props.branches.choose(info().id)}
             onDblClick={() => setEditing(true)}
           >
@@ -160,7 +166,7 @@ function Changes(props: WhatIfProps & { readonly detail: BranchAnswer }): JSX.El
   return (
     <div class="branch-changes">
       <p class="branch-words small t2" data-testid="branch-words">
-        <b>{printable(info().edit, 200)}</b>: {outcome(info())}{" "}
+        <b>{printable(info().edit, 200)}</b>: {outcome(props.detail)}{" "}
         <span class="t3">{props.detail.redone}</span>
       </p>
       <table class="branch-table">
@@ -261,13 +267,4 @@ function where(change: ChangedValue): string {
   const at = change.at.length > 0 ? ` at ${formatIndex(change.at)}` : "";
   const element = change.before === "" ? "" : `: ${change.before} → ${change.after}${at}`;
   return `${change.name}${element}`;
-}
-
-function outcome(info: BranchInfo): string {
-  const parts = [
-    info.changed > 0 ? `${plural(info.changed, "node")} changed` : "",
-    info.same > 0 ? `${formatCount(info.same)} bit-identical` : "",
-    info.blocked > 0 ? `${formatCount(info.blocked)} could not be re-run` : "",
-  ].filter(Boolean);
-  return parts.length === 0 ? "" : `${parts.join(", ")}.`;
 }

@@ -7,6 +7,7 @@ import {
   createBranches,
   differing,
   numbersOf,
+  outcome,
 } from "@/store/debugger/what_if";
 import { type Requests, Store } from "@/store/page/store";
 import { createUi, type Ui } from "@/store/page/ui";
@@ -247,6 +248,22 @@ test("what changed is marked even if it is not listed", () => {
 test("the cone joins what is read with what reads it", () => {
   const nodes = [undefined, undefined, node(2, "n2"), node(3, "n3", { inputs: [2, 7] })];
   expect(coneOf(detail(1), nodes).edges).toEqual([[2, 3]]);
+});
+
+test("what came of an edit is said in a sentence", () => {
+  const after = (differ: number, counts: Partial<BranchInfo>) =>
+    outcome({
+      info: { ...info(1), changed: 0, same: 0, blocked: 0, ...counts },
+      changes: [changed(1, { edited: true, differ })],
+    });
+  expect(after(0, { same: 1 })).toBe("Nothing changes: all values are bit-identical.");
+  expect(after(0, {})).toBe("Nothing changes: all values are bit-identical.");
+  expect(after(4, { same: 2 })).toBe(
+    "Nothing else changes: what depends on it stays bit-identical.",
+  );
+  expect(after(4, {})).toBe("");
+  expect(after(4, { changed: 503, same: 1 })).toBe("503 values changed, 1 stayed bit-identical.");
+  expect(after(4, { changed: 1, blocked: 2 })).toBe("1 value changed, 2 could not be re-run.");
 });
 
 test("how many differ is told shortly", () => {

@@ -6,7 +6,7 @@
 
 import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
 import { elementCount } from "@/base/dtypes";
-import { formatCount, formatNumber } from "@/base/numbers";
+import { formatCount, formatNumber, plural } from "@/base/numbers";
 import type { Path } from "@/store/history/why";
 import type { Store } from "@/store/page/store";
 import type { Ui } from "@/store/page/ui";
@@ -233,6 +233,23 @@ function single(summary: TensorSummary): string {
   if (summary.nan_count > 0) return "NaN";
   const first = summary.preview[0] ?? summary.mean;
   return summary.inf_count > 0 && first == null ? "Inf" : formatNumber(first);
+}
+
+/** What came of an edit, in a sentence; "" if it was not run further. */
+export function outcome({ info, changes }: Pick<BranchAnswer, "info" | "changes">): string {
+  const { changed, same, blocked } = info;
+  if (changed === 0 && blocked === 0) {
+    if (!changes.some((change) => change.edited && change.differ > 0)) {
+      return "Nothing changes: all values are bit-identical.";
+    }
+    return same === 0 ? "" : "Nothing else changes: what depends on it stays bit-identical.";
+  }
+  const parts = [
+    changed > 0 ? `${plural(changed, "value")} changed` : "",
+    same > 0 ? `${formatCount(same)} stayed bit-identical` : "",
+    blocked > 0 ? `${formatCount(blocked)} could not be re-run` : "",
+  ];
+  return `${parts.filter(Boolean).join(", ")}.`;
 }
 
 /** How many elements differ: `all`, `16 of 192`, or a share of many. */
