@@ -11,6 +11,7 @@ import { samePlace } from "@/store/run/place";
 import type { Hold } from "@/views/timeline/axis";
 import { drawBand, drawStacks } from "@/views/timeline/draw_steps";
 import { HOST_COLOURS, hostTitle } from "@/views/timeline/host";
+import { type Origin, originWords } from "@/views/timeline/origin";
 import {
   type Bar,
   type Lane,
@@ -36,8 +37,7 @@ export interface Scene {
   readonly step: number;
   readonly after: boolean;
   readonly window: readonly [number, number];
-  /** The time that the axis calls 0: the start of the step shown. */
-  readonly zero: number;
+  readonly origin: Origin;
   readonly moment: number;
   readonly hovered: Bar | undefined;
   readonly current: number;
@@ -138,11 +138,12 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
 
   function drawAxis(): void {
     const tickNs = tickStep(((t1 - t0) / room) * 92);
+    const zero = scene.origin.at;
     const chip = momentChip();
     g.font = `10px ${mono}`;
     g.textAlign = "center";
-    for (let k = Math.ceil((t0 - scene.zero) / tickNs); scene.zero + k * tickNs <= t1; k++) {
-      const at = Math.round(x(scene.zero + k * tickNs)) + 0.5;
+    for (let k = Math.ceil((t0 - zero) / tickNs); zero + k * tickNs <= t1; k++) {
+      const at = Math.round(x(zero + k * tickNs)) + 0.5;
       if (at < LEFT) continue;
       g.strokeStyle = colour("--line");
       g.beginPath();
@@ -300,7 +301,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     const at = x(scene.moment);
     const empty = scene.lanes.length === 0 && scene.blocks.length === 0;
     if (at < LEFT - 1 || at > width + 1 || empty) return undefined;
-    const text = formatDuration(scene.moment - scene.zero);
+    const text = formatDuration(scene.moment - scene.origin.at);
     const w = textWidth(text, { ...MONO, weight: 600 }) + 10;
     const left = Math.min(Math.max(LEFT, at - w / 2), width - w - 1);
     return { at, text, left, right: left + w };
@@ -343,6 +344,12 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   }
 
   function drawLabels(): void {
+    if (scene.blocks.length > 0 || scene.lanes.length > 0) {
+      g.fillStyle = colour("--text-3");
+      g.font = `10px ${sans}`;
+      const words = originWords(scene.origin).find((text) => textWidth(text, SANS) < LEFT - 14);
+      if (words !== undefined) g.fillText(words, 12, 13);
+    }
     if (scene.blocks.length > 0) {
       g.fillStyle = colour("--text-3");
       g.font = `10px ${sans}`;

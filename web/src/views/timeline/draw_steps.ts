@@ -50,6 +50,8 @@ function isHere(block: StepBlock, steps: Steps): boolean {
 export function drawBand({ g, width, colour }: Surface, steps: Steps, place: Place): void {
   g.font = `10px ${colour("--sans")}`;
   let last = Number.NEGATIVE_INFINITY;
+  let labelled = Number.NEGATIVE_INFINITY;
+  const labels: (() => void)[] = [];
   for (const block of steps.blocks) {
     const left = Math.max(place.left, place.x(block.start));
     const right = Math.min(width, place.x(block.end));
@@ -61,13 +63,23 @@ export function drawBand({ g, width, colour }: Surface, steps: Steps, place: Pla
     g.fillStyle = colour(isCurrent ? "--bg-active" : "--bg-raised");
     g.fillRect(left, place.top, w, place.height);
     if (w < 14) continue;
-    g.fillStyle = colour(isCurrent ? "--text" : "--text-3");
     const name = blockName(block);
     const full = `${name} · ${formatDuration(block.end - block.start)}`;
-    const number = block.after ? "after" : formatCount(block.first);
-    const text = [full, name, number].find((candidate) => textWidth(candidate, SANS) < w - 6);
-    if (text !== undefined) g.fillText(text, left + 4, place.top + place.height / 2 + 3.5);
+    const words = block.after ? [full, name, "after"] : [full, name];
+    const fitting = words.find((candidate) => textWidth(candidate, SANS) < w - 6);
+    if (fitting === undefined && (block.after || left < labelled)) continue;
+    const text = fitting ?? formatCount(block.first);
+    // As wide as any number of as many digits, so that columns alike are labelled alike.
+    const wide = textWidth(text.replace(/\d/g, "0"), SANS);
+    const at = left + Math.max(1, Math.min(4, (w - wide) / 2));
+    if (fitting === undefined && at + wide > width) continue;
+    labelled = at + wide + 1;
+    labels.push(() => {
+      g.fillStyle = colour(isCurrent ? "--text" : "--text-3");
+      g.fillText(text, at, place.top + place.height / 2 + 3.5);
+    });
   }
+  for (const label of labels) label(); // a number may reach into the next column
 }
 
 export function drawStacks({ g, width, colour }: Surface, steps: Steps, place: Place): void {

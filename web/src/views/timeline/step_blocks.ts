@@ -83,8 +83,17 @@ export function lastSeqOf(row: StepRow, newest: number): number {
   return Math.max(1, row.start_seq, row.end_seq ?? newest);
 }
 
-/** The moment shown: for a stopped or ended program, the end of the known part of its step. */
-export function markAt(moment: number, block: StepBlock | undefined, newest: boolean): number {
+/**
+ * The moment shown: for a stopped or ended program, the end of the known part of its step; of a
+ * program that ended within it (`over`), never what came later, such as printing the error.
+ */
+export function markAt(
+  moment: number,
+  block: StepBlock | undefined,
+  newest: boolean,
+  over = false,
+): number {
+  if (over && block !== undefined) return block.end;
   return newest ? Math.max(moment, block?.end ?? moment) : moment;
 }
 
@@ -102,6 +111,7 @@ export function blockName(block: StepBlock): string {
  *   timed: The times of operations are known, and so is what lies between them.
  *   short: In the words of the key above, for where there is less room.
  *   most: How many parts are named, the largest ones first.
+ *   after: The moment shown is after the step.
  */
 export function blockWords(
   block: StepBlock,
@@ -111,9 +121,12 @@ export function blockWords(
     timed = true,
     short = false,
     most = Number.POSITIVE_INFINITY,
+    after = false,
   } = {},
 ): string {
-  const took = `${blockName(block)} · ${formatDuration(block.end - block.start)}${running && !short ? " so far" : ""}`;
+  const name = blockName(block);
+  const head = after && !block.after ? `after ${name}, which took` : `${name} ·`;
+  const took = `${head} ${formatDuration(block.end - block.start)}${running && !short ? " so far" : ""}`;
   if (block.leftOut > 0 && block.first === block.last) return `${took}, not observed`;
   const holder = short ? "held" : "held by the debugger for";
   const heldText = block.parts.held > 0 ? `; ${holder} ${formatDuration(block.parts.held)}` : "";

@@ -7,6 +7,7 @@ import { axisOf, mapRows } from "@/views/timeline/axis";
 import { barLabel, drawTimeline, legible } from "@/views/timeline/draw";
 import { expectedRows } from "@/views/timeline/expected";
 import { type HostSpan, hostSpans, hostTitle } from "@/views/timeline/host";
+import { RUN_START } from "@/views/timeline/origin";
 import {
   type Lane,
   laneNames,
@@ -78,7 +79,7 @@ test("a name that would turn its neighbours around is made safe", () => {
   const [bar] = lane?.levels.at(-1) ?? [];
   if (bar === undefined) throw new Error("no bar");
   expect(barLabel(bar)).toBe("\ufffdlive");
-  expect(tipOf({ kind: "bar", bar }, graph, 0, []).title).toBe("a/\ufffdlive");
+  expect(tipOf({ kind: "bar", bar }, graph, RUN_START, []).title).toBe("a/\ufffdlive");
 });
 
 test("workers and queues of devices have lanes of their own, without the time between nodes", () => {
@@ -161,7 +162,7 @@ test("what runs after a step has ended is after it, in every bar and its words",
   const after = lane?.levels.flat().filter((bar) => bar.start > 20) ?? [];
   expect(after).toHaveLength(7);
   for (const bar of after) {
-    const { rows } = tipOf({ kind: "bar", bar }, graph, 0, []);
+    const { rows } = tipOf({ kind: "bar", bar }, graph, RUN_START, []);
     expect(rows.join()).toContain("after step 1");
   }
 });
@@ -421,6 +422,9 @@ describe("the step that a click goes to", () => {
     expect(markAt(1900, step, true)).toBe(1900); // the answer is older
     expect(markAt(618, step, false)).toBe(618);
     expect(markAt(618, undefined, true)).toBe(618);
+    // The program ended in this step: what it still did then is not the step's.
+    expect(markAt(9270, step, true, true)).toBe(1840);
+    expect(markAt(618, undefined, true, true)).toBe(618);
   });
 
   test("its words say what a click and a double click do", () => {
@@ -433,15 +437,15 @@ describe("the step that a click goes to", () => {
       after: false,
       parts: { ops: 60, between: 40, data: 0, waiting: 0, python: 0, held: 0 } as never,
     };
-    expect(tipOf({ kind: "step", block }, undefined, 0, []).rows.at(-1)).toBe(
+    expect(tipOf({ kind: "step", block }, undefined, RUN_START, []).rows.at(-1)).toBe(
       "Click to go to this step, double-click to zoom in",
     );
     const several = { ...block, last: 5 };
-    expect(tipOf({ kind: "step", block: several }, undefined, 0, []).rows.at(-1)).toBe(
+    expect(tipOf({ kind: "step", block: several }, undefined, RUN_START, []).rows.at(-1)).toBe(
       "Click to go to the step at the pointer, double-click to zoom in",
     );
     const rest = { ...block, after: true };
-    expect(tipOf({ kind: "step", block: rest }, undefined, 0, []).rows.at(-1)).toBe(
+    expect(tipOf({ kind: "step", block: rest }, undefined, RUN_START, []).rows.at(-1)).toBe(
       "Click to go to step 3, double-click to zoom in",
     );
   });
@@ -515,7 +519,7 @@ test("no label of the axis lies under the moment's own, at an edge neither", () 
         step: 0,
         after: false,
         window: [0, moment * 1000],
-        zero: 0,
+        origin: RUN_START,
         moment: moment * 1000,
         hovered: undefined,
         current: 0,

@@ -33,6 +33,7 @@ import { axisOf, mapRows, sameAxis } from "@/views/timeline/axis";
 import { drawTimeline, hitBar, hitHold, hitStep, type Placed } from "@/views/timeline/draw";
 import { expectedRows } from "@/views/timeline/expected";
 import { hostSpans } from "@/views/timeline/host";
+import { type Origin, RUN_START } from "@/views/timeline/origin";
 import { lanesOf, stepWords, type TimelineRows } from "@/views/timeline/spans";
 import {
   blockOf,
@@ -196,10 +197,13 @@ export function Timeline(props: TimelineProps): JSX.Element {
       : undefined;
   });
 
+  /** The program ended within the step shown. */
+  const over = () => store.cursor().kind === "live" && !alive() && !steps().after;
   /** The page's position on the axis: for the newest moment, the end of the known part. */
-  const mark = createMemo(() =>
-    markAt(axis().map(moment()), position(), store.cursor().kind === "live" && !running()),
-  );
+  const mark = createMemo(() => {
+    const newest = store.cursor().kind === "live" && !running();
+    return markAt(axis().map(moment()), position(), newest, over());
+  });
 
   const timelineAnswer = createQuery(
     asker,
@@ -277,7 +281,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const { map } = axis();
     let from = map(near().from);
     const bars = expected()?.levels[0] ?? [];
-    const to = Math.max(map(near().to), mark(), bars.at(-1)?.end ?? 0);
+    const known = over() && position() !== undefined ? from + 1000 : map(near().to);
+    const to = Math.max(known, mark(), bars.at(-1)?.end ?? 0);
     if (steps().now === undefined) {
       for (const span of host()) {
         if (span.kind === "input" && span.end < to - 1000) from = Math.max(from, span.end);
@@ -292,11 +297,12 @@ export function Timeline(props: TimelineProps): JSX.Element {
     return chosen === "all" ? all() : (chosen ?? home());
   };
   /** The zero of the axis: the start of the step shown, or of the run if many are visible. */
-  const zero = () => {
+  const origin = (): Origin => {
     const now = steps().now;
-    return now === undefined || inSight() > FEW_STEPS
-      ? 0
-      : (position()?.start ?? axis().map(now.start_ns));
+    if (now === undefined || inSight() > FEW_STEPS) return RUN_START;
+    const block = position();
+    const at = block?.start ?? axis().map(now.start_ns);
+    return { at, step: now.step, after: block?.after ?? false };
   };
   const inSight = createMemo(() => {
     const [t0, t1] = window();
@@ -336,7 +342,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
       const now = steps().now;
       const live = store.model()?.info.state === "live";
       const open = live && now?.end_ns === null && block.first === now.step;
-      const how = { running: open, partial: times()?.partial, timed: timed(), short, most };
+      const { after } = steps();
+      const how = { running: open, partial: times()?.partial, timed: timed(), short, most, after };
       const words = blockWords(block, how);
       const { ahead } = steps();
       return ahead === undefined
@@ -413,7 +420,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
   };
   const tip = () => {
     const now = under();
-    return now && tipOf(now, store.model()?.graph, zero(), host());
+    return now && tipOf(now, store.model()?.graph, origin(), host(), blocks());
   };
   let tipBox: HTMLDivElement | undefined;
   /** The lowest position of the text at the pointer, px: long text has several lines. */
@@ -481,7 +488,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
             step: steps().now?.step ?? 0,
             after: position()?.after ?? false,
             window: window(),
-            zero: zero(),
+            origin: origin(),
             moment: mark(),
             hovered: hoveredBar(),
             holds: axis().holds,

@@ -9,6 +9,7 @@ import { printable } from "@/base/printable";
 import type { RunGraph } from "@/store/run/run_model";
 import type { Hold } from "@/views/timeline/axis";
 import { type HostSpan, hostTitle, partWords } from "@/views/timeline/host";
+import { type Origin, whenWords } from "@/views/timeline/origin";
 import { type Bar, stepWords } from "@/views/timeline/spans";
 import { blockName, type StepBlock } from "@/views/timeline/step_blocks";
 
@@ -30,12 +31,13 @@ export interface Tip {
   readonly rows: readonly string[];
 }
 
-/** `zero` is the start of the step shown, `host` all time between nodes. */
+/** `host` is all time between nodes, `blocks` are the steps in sight. */
 export function tipOf(
   under: Under,
   graph: RunGraph | undefined,
-  zero: number,
+  origin: Origin,
   host: readonly HostSpan[],
+  blocks: readonly StepBlock[] = [],
 ): Tip {
   if (under.kind === "hold") {
     return {
@@ -45,8 +47,8 @@ export function tipOf(
   }
   if (under.kind === "step") return stepTip(under.block);
   const { bar } = under;
-  const at = bar.start === zero ? "at its start" : `at ${formatDuration(bar.start - zero)}`;
-  const step = stepWords(bar.step, bar.after);
+  const step = stepOf(bar, blocks);
+  const at = whenWords(bar.start, origin, step === stepWords(origin.step, origin.after));
   const took = formatDuration(bar.end - bar.start);
   if (bar.host !== undefined) {
     const inside = bar.host.kind === "data" ? longestIn(host, bar.host) : undefined;
@@ -72,6 +74,15 @@ export function tipOf(
     // Some libraries report no times.
     rows: [bar.end > bar.start ? `${took}, ${bar.phase}` : bar.phase, `${step}, ${at}`],
   };
+}
+
+/** Where it belongs; a wait for an item to the step that the item is for, as it is drawn. */
+function stepOf(bar: Bar, blocks: readonly StepBlock[]): string {
+  const middle = (bar.start + bar.end) / 2;
+  const own = bar.host !== undefined || bar.between !== undefined;
+  const block = own ? blocks.find(({ start, end }) => start <= middle && middle < end) : undefined;
+  const single = block !== undefined && block.first === block.last;
+  return single ? blockName(block) : stepWords(bar.step, bar.after);
 }
 
 function stepTip(block: StepBlock): Tip {
