@@ -114,7 +114,8 @@ function Field(props: { readonly watches: Model }): JSX.Element {
         classList={{ bad: fault() !== "" }}
         aria-label="Watch: rule, where, actions"
         aria-invalid={fault() !== ""}
-        placeholder={'nan on scope:loss, or condition(condition="value < 1") on loss/mean'}
+        placeholder='nan; condition(condition="value < 1") on loss'
+        title='For example: nan on scope:loss -> stop, or condition(condition="value < 1") on loss/mean'
         spellcheck={false}
         data-testid="watch-text"
         value={props.watches.draft()}
