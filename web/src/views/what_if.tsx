@@ -111,12 +111,14 @@ function BranchLine(props: { readonly branches: Branches; readonly row: BranchRo
             type="button"
             class="branch-name"
             aria-pressed={props.branches.chosen() === info().id}
-            title={`${info().edit}, ${stepsWords(info())}: ${plural(info().changed, "value")} changed`}
+            title={`${info().edit}, ${stepsWords(info())}: ${plural(info().changed, "value")} changed with it`}
             onClick={() => props.branches.choose(info().id)}
             onDblClick={() => setEditing(true)}
           >
             <BranchName name={printable(info().name, 80)} />
-            <span class="mi t3">{formatCount(info().changed)} ≠</span>
+            <Show when={info().changed > 0}>
+              <span class="mi t3">{formatCount(info().changed)} ≠</span>
+            </Show>
           </button>
         }
       >

@@ -262,8 +262,12 @@ test("what came of an edit is said in a sentence", () => {
     "Nothing else changes: what depends on it stays bit-identical.",
   );
   expect(after(4, {})).toBe("");
-  expect(after(4, { changed: 503, same: 1 })).toBe("503 values changed, 1 stayed bit-identical.");
-  expect(after(4, { changed: 1, blocked: 2 })).toBe("1 value changed, 2 could not be re-run.");
+  expect(after(4, { changed: 503, same: 1 })).toBe(
+    "503 values changed with it, 1 stayed bit-identical.",
+  );
+  expect(after(4, { changed: 1, blocked: 2 })).toBe(
+    "1 value changed with it, 2 could not be re-run.",
+  );
 });
 
 test("how many differ is told shortly", () => {

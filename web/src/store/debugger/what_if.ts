@@ -245,7 +245,7 @@ export function outcome({ info, changes }: Pick<BranchAnswer, "info" | "changes"
     return same === 0 ? "" : "Nothing else changes: what depends on it stays bit-identical.";
   }
   const parts = [
-    changed > 0 ? `${plural(changed, "value")} changed` : "",
+    changed > 0 ? `${plural(changed, "value")} changed with it` : "",
     same > 0 ? `${formatCount(same)} stayed bit-identical` : "",
     blocked > 0 ? `${formatCount(blocked)} could not be re-run` : "",
   ];
