@@ -9,8 +9,8 @@ import pytest
 
 from nodescope import ops
 from nodescope.debug.replay.dialects import recorded_call
+from nodescope.engine.specs import attributes_of
 from nodescope.engine.tensor import make
-from nodescope.engine.tracer import plain_attrs
 from nodescope.errors import ReplayError
 from nodescope.ir.attrs import decode_node, encode
 from nodescope.ir.graph import Graph, Node
@@ -23,7 +23,7 @@ ALL = [op for op in ops.all_ops() if op.name not in SIGNALS]
 def recorded(op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any], *, captured: bool) -> Node:
     """A node as it comes back from a recording: of the run, or of a captured graph."""
     tensors = tuple(make(value) if isinstance(value, np.ndarray) else value for value in inputs)
-    plain = plain_attrs(op, tensors, attrs)
+    plain = attributes_of(op, tensors, attrs)
     if captured:
         plain = {**{name: value for name, value in plain.items() if name not in attrs}, **attrs}
     ports = tuple(i + 1 for i, value in enumerate(inputs) if isinstance(value, np.ndarray))
