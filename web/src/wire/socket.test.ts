@@ -346,3 +346,19 @@ test("where it cannot be decoded apart, the page does it", async () => {
   await settled();
   expect(pushes.map((push) => push.type)).toEqual(["runs"]);
 });
+
+test("how a run ended is delivered although the server is gone before a large message is decoded", async () => {
+  const socket = await connect();
+  const decoded: ((message: unknown) => void)[] = [];
+  apart = () => new Promise((resolve) => decoded.push(resolve));
+  socket.gives({ type: "runs", runs: [], padding: new Uint8Array(2 << 20) });
+  socket.gives({ type: "run", run: {} });
+  socket.close(1012);
+  await settled();
+  expect(links.at(-1)?.kind).toBe("open");
+  decoded[0]?.({ type: "runs", runs: [] });
+  await settled();
+  expect(pushes.map((push) => push.type)).toEqual(["runs", "run"]);
+  expect(links.at(-1)).toEqual({ kind: "ended" });
+  expect(sockets).toHaveLength(1);
+});

@@ -321,6 +321,10 @@ export class Wire {
   }
 
   private async disconnected(code: number, reason: string): Promise<void> {
+    const { socket } = this;
+    // How the runs have ended came before this, and may wait for a large message before it.
+    while (code === ENDED && this.behind !== undefined) await this.behind.catch(() => undefined);
+    if (socket !== this.socket) return;
     const wasOpen = this.greeted;
     this.socket = undefined;
     this.greeted = false;
