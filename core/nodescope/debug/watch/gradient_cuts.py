@@ -6,6 +6,7 @@ is in a ``no_grad`` block, is not a cut.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from nodescope.debug.watch.program_graph import ProgramGraph
@@ -26,6 +27,19 @@ STEPS: Final = _ROUNDS | {"heaviside", "floor_divide"}
 """Step functions that pass gradients on: zeros."""
 _CONVERTS: Final = ("numpy", "item", "tolist")
 _READS: Final = ("numpy", "item", "float", "tolist", "asarray", "array")
+
+
+OPTIMIZER: Final = "optimizer/"
+"""Start of the scopes in which weights are updated."""
+
+
+def has_idle_weights(nodes: Sequence[Node]) -> str:
+    """Words about a weight that an optimizer is given and that had no gradient, or ``""``."""
+    for node in nodes:
+        if node.op == "no_op" and node.phase == "optimizer":
+            name = node.scope.removeprefix(OPTIMIZER)
+            return f"its optimizer is given {name}, which had no gradient"
+    return ""
 
 
 class Cut(NamedTuple):

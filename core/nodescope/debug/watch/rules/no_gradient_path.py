@@ -6,17 +6,24 @@ nobody gave to an optimizer is frozen on purpose, and so is what is computed und
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from nodescope.debug.watch import register
-from nodescope.debug.watch.gradient_cuts import Cut, cleared, copied, cut_of, left_graph
+from nodescope.debug.watch.gradient_cuts import (
+    OPTIMIZER,
+    Cut,
+    cleared,
+    copied,
+    cut_of,
+    has_idle_weights,
+    left_graph,
+)
 from nodescope.debug.watch.graph_rule import graph_rule
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Settings, Study, Verdict
 from nodescope.ir.graph import Node
 
-_OPTIMIZER: Final = "optimizer/"
 _LEAST_STEPS: Final = 3
 
 
@@ -29,7 +36,7 @@ def _study(settings: Settings) -> Study:
         updated: set[str] = set()
         for node in graph.nodes.values():
             if node.phase == "optimizer":
-                name = node.scope.removeprefix(_OPTIMIZER)
+                name = node.scope.removeprefix(OPTIMIZER)
                 if node.op == "no_op":
                     skipped[name] = node
                 elif node.writes:
@@ -69,20 +76,12 @@ def _study(settings: Settings) -> Study:
     return study
 
 
-def _suits(nodes: Sequence[Node]) -> str:
-    for node in nodes:
-        if node.op == "no_op" and node.phase == "optimizer":
-            name = node.scope.removeprefix(_OPTIMIZER)
-            return f"its optimizer is given {name}, which had no gradient"
-    return ""
-
-
 register(
     graph_rule(
         "no_gradient_path",
         "no gradient reaches a parameter that the optimizer is given",
         _study,
-        suits=_suits,
+        suits=has_idle_weights,
         aliases=("detached",),
     )
 )

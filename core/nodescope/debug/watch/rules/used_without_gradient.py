@@ -6,18 +6,12 @@ trained suffices: the loss falls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
-
 from nodescope.debug.watch import register
-from nodescope.debug.watch.gradient_cuts import Cut, shut_off
+from nodescope.debug.watch.gradient_cuts import Cut, has_idle_weights, shut_off
 from nodescope.debug.watch.loss_progress import LossProgress
 from nodescope.debug.watch.observation import Inapplicable, Sight
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, count, needs_steps, percent
-from nodescope.ir.graph import Node
-
-_OPTIMIZER: Final = "optimizer/"
 
 
 def _begin(settings: Settings) -> Look:
@@ -56,14 +50,6 @@ def _begin(settings: Settings) -> Look:
     return look
 
 
-def _suits(nodes: Sequence[Node]) -> str:
-    for node in nodes:
-        if node.op == "no_op" and node.phase == "optimizer":
-            name = node.scope.removeprefix(_OPTIMIZER)
-            return f"its optimizer is given {name}, which had no gradient"
-    return ""
-
-
 register(
     Rule(
         "used_without_gradient",
@@ -77,6 +63,6 @@ register(
         ),
         lasting=True,
         explains=True,
-        suits=_suits,
+        suits=has_idle_weights,
     )
 )
