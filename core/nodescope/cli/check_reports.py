@@ -74,7 +74,7 @@ def words(report: CheckReport, home: Path | None = None) -> str:
         lines.append(f"recording: {shown_path}")
         open_hits = [verdict for verdict in hits if not verdict.explained]
         first = [verdict.found[0].target for verdict in (*open_hits, *hits)[:1]]
-        for target in filter(None, (report.raised, *first)):
+        for target in dict.fromkeys(filter(None, (report.raised, *first))):
             lines.append(f"next: nodescope why {_shell(shown_path)} {_shell(target)}")
     return "\n".join(lines) + "\n"
 

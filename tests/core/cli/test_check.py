@@ -53,6 +53,26 @@ def cases(path: Path) -> dict[str, ET.Element]:
     return results
 
 
+DISCARDED = """
+import numpy as np
+import nodescope as ns
+w = ns.parameter(np.ones(3), name="w")
+for step in ns.steps(range(3)):
+    (w * w).sum().backward()
+    if step == 1:
+        w @ ns.tensor(np.ones((4, 2)))
+"""
+
+
+def test_a_node_that_raised_and_has_a_hit_is_named_once(tmp_path: Path) -> None:
+    done = nodescope(tmp_path, "check", "script.py", text=DISCARDED)
+    assert done.returncode == 1
+    assert "HIT  unused_result" in done.stdout
+    commands = [line for line in done.stdout.splitlines() if line.startswith("next: ")]
+    assert len(commands) == 1
+    assert commands[0].endswith(" matmul@2")
+
+
 def test_a_clean_program_leaves_nothing(tmp_path: Path) -> None:
     done = nodescope(tmp_path, "check", "--junit", "r.xml", "script.py", text=TRAIN)
     assert (done.returncode, done.stderr) == (0, "")
