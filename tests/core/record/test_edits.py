@@ -63,6 +63,8 @@ def test_the_time_held_before_an_edit_is_known_with_it(tmp_path: Path) -> None:
         with Recording.open(tmp_path / "r.nscope") as recording:
             times.update(recording)
             steps.append(times.of(stop.step))
+            (*_, (_, held_until)) = recording.holds()
+            assert recording.time_ns() <= held_until  # with the line that says what was edited
         return Continue()
 
     with debugged("op:exp", then=then, first=recorder):
@@ -75,7 +77,8 @@ def test_the_time_held_before_an_edit_is_known_with_it(tmp_path: Path) -> None:
     assert step.duration_ns < held_ns
     with Recording.open(tmp_path / "r.nscope") as recording:
         kinds = [row.kind for row in recording.host(0, 2 * held_ns, 99)]
-    assert kinds.count("held") == 2  # until the edit, and until the program continued
+    # Until the edit, until the line that says so, and until the program continued.
+    assert kinds.count("held") == 3
 
 
 def ns_step() -> int:

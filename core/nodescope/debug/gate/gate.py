@@ -23,11 +23,7 @@ import msgspec
 from nodescope.arrays.lazy import HeldArray
 from nodescope.debug.breakpoints.breakpoint_set import Query, queries_by_node
 from nodescope.debug.breakpoints.compiled_nodes import Compilations
-from nodescope.debug.breakpoints.matching import (
-    Catalog,
-    of_gradients,
-    opened_by,
-)
+from nodescope.debug.breakpoints.matching import Catalog, of_gradients, opened_by
 from nodescope.debug.edits.apply import describe_edit, edited_live, unaffected
 from nodescope.debug.gate.command_check import check_command
 from nodescope.debug.gate.evaluation import Reached, hits_of, judge, passes
@@ -595,4 +591,7 @@ class Gate:
         with suppress(IndexError):
             while True:
                 message = self._unsaid.popleft()
-                self._bus.emit(Logged("nodescope", message.text, message.step, self._bus.now_ns()))
+                now_ns = self._bus.now_ns()
+                if (hold := self._open_hold) is not None:
+                    hold.tell()  # it ends no earlier than what is logged within it
+                self._bus.emit(Logged("nodescope", message.text, message.step, now_ns))
