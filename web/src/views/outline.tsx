@@ -46,6 +46,9 @@ export interface OutlineProps {
 
 const ROW = 22;
 const INDENT = 11;
+const LATEST_TIME = "Time of its latest execution";
+const LATEST_TIMES =
+  "Time of the latest execution of each operation inside, added up. The summary of a run adds up all executions.";
 
 export function Outline(props: OutlineProps): JSX.Element {
   let list: VirtualListHandle | undefined;
@@ -341,7 +344,9 @@ export function Outline(props: OutlineProps): JSX.Element {
             </Show>
             {/* What raised has no time, and its mark takes the place. */}
             <Show when={(flags() & FAILED) === 0}>
-              <span class="tr-time">{time() > 0 ? formatDuration(time()) : ""}</span>
+              <span class="tr-time" title={node() > 0 ? LATEST_TIME : LATEST_TIMES}>
+                {time() > 0 ? formatDuration(time()) : ""}
+              </span>
             </Show>
           </div>
         );

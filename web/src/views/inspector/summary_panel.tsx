@@ -258,6 +258,7 @@ const PARTS: Readonly<Record<StepShare["part"], readonly [word: string, tone: st
   held: ["held by the debugger", ""],
 };
 const LEAST_SHARE = 0.005;
+const TOTAL = "Of all executions in observed steps; the outline shows the latest ones";
 
 /** Where the time of the training steps went. */
 function Shares(props: {
@@ -444,7 +445,9 @@ function Slow(props: {
       <h3 class="h">
         <span class="lab">{props.title}</span>
         <span class="sp" />
-        <span class="mi t3">total · share of operations</span>
+        <span class="mi t3" title={TOTAL}>
+          total · share of operations
+        </span>
       </h3>
       <Show when={props.of}>
         <p class="t2 sum-of">{props.of}</p>
