@@ -283,7 +283,9 @@ function Operand(
   const words = () => (
     <>
       <span class="why-element" title={props.operand.name}>
-        <span class="ell">{printable(props.operand.name.split("/").slice(-2).join("/"), 120)}</span>
+        <span class="ell why-operand-name">
+          <bdi>{printable(props.operand.name, 200)}</bdi>
+        </span>
         <span class="m t3">{props.operand.at === null ? "" : formatIndex(props.operand.at)}</span>
       </span>
       <span class={`m state-${props.operand.state}`}>
