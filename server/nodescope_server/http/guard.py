@@ -166,8 +166,10 @@ class Guard:
             return refusal(
                 scope,
                 401,
-                "Access denied: open the printed link.",
-                "Use the browser in which the address was opened, or start nodescope again.",
+                "Access denied: this address lacks its token.",
+                "Open the whole address that nodescope printed in the terminal, with ?token=…; use"
+                " the browser in which it was opened first, or start nodescope again: it prints a"
+                " new link.",
             )
         if scope["path"].rstrip("/") in PROGRAM_ONLY:
             return refusal(scope, 403, "Only programs with the bearer token may use this.")
