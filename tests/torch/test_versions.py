@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -25,3 +26,46 @@ def test_it_is_said_which_is_supported(
     assert f"PyTorch {version or 'of an unknown version'} is installed" in lines[0]
     with Recording.open(path) as recording:
         assert not recording.executions()
+
+
+def test_a_step_asks_nothing_of_the_installed_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading a package's metadata takes a millisecond."""
+    asked: list[str] = []
+
+    def program() -> None:
+        parameter = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.SGD([parameter], 0.1)
+        read = importlib.metadata.version
+        monkeypatch.setattr(
+            importlib.metadata, "version", lambda name: asked.append(name) or read(name)
+        )
+        for _ in range(3):
+            optimizer.zero_grad()
+            parameter.sum().backward()
+            optimizer.step()
+        monkeypatch.setattr(importlib.metadata, "version", read)
+
+    recorded(tmp_path / "run.nscope", program)
+    assert not asked
+
+
+def test_another_number_of_threads_is_recorded(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+
+    def program() -> None:
+        parameter = torch.nn.Parameter(torch.ones(2))
+        optimizer = torch.optim.SGD([parameter], 0.1)
+        for threads in (before, before + 1):
+            torch.set_num_threads(threads)
+            parameter.sum().backward()
+            optimizer.step()
+
+    try:
+        recorded(tmp_path / "run.nscope", program)
+    finally:
+        torch.set_num_threads(before)
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        (framework,) = (one for one in recording.run().frameworks if one.dialect == "torch")
+    assert framework.threads == before + 1

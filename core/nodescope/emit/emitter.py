@@ -277,7 +277,7 @@ class Emitter(Steps):
             path: Names joined by slashes, such as ``encoder/layer_0``.
             call: The number of its earlier calls in this step; each call has its own scope.
         """
-        return phases.scope(current(), f"{path}_{call}" if call else path)
+        return phases.Scope(current(), f"{path}_{call}" if call else path)
 
     def phase(
         self, phase: Phase, forward: int | None = None, path: str = ""

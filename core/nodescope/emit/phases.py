@@ -109,14 +109,23 @@ def phase(
         _moved(state)
 
 
-@contextlib.contextmanager
-def scope(state: ThreadState, path: str) -> Iterator[None]:
-    """Place the nodes inside in a scope below the current one."""
-    saved = (state.scope, state.cursor)
-    state.scope, state.cursor = join(state.scope, path), None
-    _moved(state)
-    try:
-        yield
-    finally:
-        state.scope, state.cursor = saved
-        _moved(state)
+class Scope:
+    """A context that places the nodes inside in a scope below the current one."""
+
+    __slots__ = ("_path", "_saved", "_state")
+
+    def __init__(self, state: ThreadState, path: str) -> None:
+        self._state, self._path = state, path
+
+    def __enter__(self) -> None:
+        state = self._state
+        self._saved = state.scope, state.cursor
+        state.scope, state.cursor = join(state.scope, self._path), None
+        if states.moved is not None:
+            states.moved(state)
+
+    def __exit__(self, *raised: object) -> None:
+        state = self._state
+        state.scope, state.cursor = self._saved
+        if states.moved is not None:
+            states.moved(state)

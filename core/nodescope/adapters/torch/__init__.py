@@ -82,7 +82,7 @@ class TorchAdapter:
         from nodescope.adapters.attached import framework_of
         from nodescope.adapters.torch.attachment import TorchAttachment
 
-        attachment = TorchAttachment(emitter, lambda: framework_of(self))
+        attachment = TorchAttachment(emitter, framework_of(self))
         with attachment.attached():
             yield attachment
 

@@ -7,7 +7,10 @@ left in others lets every operation pass.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+
+import msgspec
+import torch
 
 from nodescope.adapters.torch.backward_passes import BackwardPasses
 from nodescope.adapters.torch.compat import current_mode
@@ -30,10 +33,9 @@ from nodescope.telling import say
 class TorchAttachment:
     """See `Attachment`."""
 
-    def __init__(self, emitter: Emitter, framework: Callable[[], Framework]) -> None:
+    def __init__(self, emitter: Emitter, framework: Framework) -> None:
         self._emitter = emitter
-        self._framework = framework
-        self._threads = framework().threads
+        self._framework = framework  # as it was told last
         self._operations = Operations(emitter, say)
         self._modules = ModuleScopes(emitter, self._operations, self._resume)
         self._optimizers = OptimizerSteps(emitter, self._operations)
@@ -127,10 +129,10 @@ class TorchAttachment:
 
     def _tell_threads(self) -> None:
         """Tell with how many threads PyTorch computes, if the program has changed it."""
-        framework = self._framework()
-        if framework.threads != self._threads:
-            self._threads = framework.threads
-            self._emitter.bus.emit(FrameworkAttached(framework))
+        threads = torch.get_num_threads()
+        if threads != self._framework.threads:
+            self._framework = msgspec.structs.replace(self._framework, threads=threads)
+            self._emitter.bus.emit(FrameworkAttached(self._framework))
 
     def _enter(self) -> None:
         """Observe the calling thread."""

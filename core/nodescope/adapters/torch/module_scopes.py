@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,7 +34,7 @@ from nodescope.adapters.torch.places import Place, Quiet
 from nodescope.adapters.torch.storages import Owner
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.phases import phase
-from nodescope.emit.state import current
+from nodescope.emit.state import ThreadState, current
 from nodescope.ir.graph import ScopeDescribed
 
 if TYPE_CHECKING:
@@ -50,6 +51,15 @@ def _leaves(module: Any, args: Any, output: Any) -> None:
     remove_last_hook(module)
     for scopes in _running:
         scopes.left(module)
+
+
+def _inside(outer: str, path: str) -> str:
+    """The name of a module's scope within that of the module that calls it."""
+    if not outer:
+        return path
+    if path.startswith(outer + "/"):
+        return path.removeprefix(outer + "/")
+    return path.rpartition("/")[2]
 
 
 class ModuleScopes:
@@ -117,19 +127,23 @@ class ModuleScopes:
         again = recomputing and len(place.modules) == place.depth
         if again and place.recomputed is not None:
             outer = place.recomputed.module
-        inside = (
-            path.removeprefix(outer + "/")
-            if outer and path.startswith(outer + "/")
-            else (path.rpartition("/")[2] if outer else path)
-        )
-        contexts = contextlib.ExitStack()
+        inside = _inside(outer, path)
+        around: AbstractContextManager[None] | None = None
         if again and place.recomputed is None:
-            contexts.enter_context(self._emitter.phase("recompute", path=path.rpartition("/")[0]))
-            inside = path.rpartition("/")[2]
+            above, _, inside = path.rpartition("/")
+            around = self._emitter.phase("recompute", path=above)
         elif state.phase == "optimizer" and not place.modules:
-            contexts.enter_context(phase(state, "forward", ""))
-            state.scope = ""
-        contexts.enter_context(self._emitter.scope(inside, self._call(state.scope, inside)))
+            around = phase(state, "forward", "")
+        contexts: AbstractContextManager[Any]
+        if around is None:
+            contexts = self._emitter.scope(inside, self._call(state, inside))
+            contexts.__enter__()
+        else:
+            contexts = stack = contextlib.ExitStack()
+            stack.enter_context(around)
+            if state.phase == "forward":
+                state.scope = ""
+            stack.enter_context(self._emitter.scope(inside, self._call(state, inside)))
         place.modules.append((module, path, contexts))
         add_last_hook(module, _leaves)
 
@@ -147,6 +161,9 @@ class ModuleScopes:
         if place.unobserved is module:
             place.unobserved = None
         modules = place.modules
+        if modules and modules[-1][0] is module:
+            modules.pop()[2].__exit__(None, None, None)
+            return
         # A module that was entered while nothing was emitted has no scope.
         if any(entered is module for entered, _, _ in modules):
             while modules:
@@ -155,14 +172,13 @@ class ModuleScopes:
                 if entered is module:
                     break
 
-    def _call(self, scope: str, inside: str) -> int:
+    def _call(self, state: ThreadState, inside: str) -> int:
         """How many calls of a module there were at this place in this step."""
-        state = current()
         token = self._emitter.token(state)
         if token is not self._token:
             self._token = token
             self._calls.clear()
-        key = (scope, inside)
+        key = (state.scope, inside)
         count = self._calls.get(key, 0)
         self._calls[key] = count + 1
         return count
