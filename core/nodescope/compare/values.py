@@ -17,8 +17,8 @@ from nodescope.compare.measure import Measure, measure_arrays, measure_summaries
 from nodescope.events import Array
 from nodescope.ir.graph import Node, Spec
 from nodescope.record.graphs import defined, end_of
-from nodescope.record.recording import MAX_SEQ, Recording
-from nodescope.record.rows import ValueAt
+from nodescope.record.recording import Recording
+from nodescope.record.rows import MAX_SEQ, ValueAt
 
 BUDGET_BYTES = 256 << 20
 _WIDEST = 32  # bytes of an element

@@ -15,7 +15,8 @@ from nodescope.export.words import visible
 from nodescope.ir.attrs import plain
 from nodescope.ir.graph import Graph, Node
 from nodescope.record.graphs import end_of
-from nodescope.record.recording import MAX_SEQ, Recording
+from nodescope.record.recording import Recording
+from nodescope.record.rows import MAX_SEQ
 from nodescope.record.summary import TensorSummary
 from nodescope.telling import shape_words
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Sequence
-from operator import add, itemgetter
+from operator import itemgetter
 from typing import Any
 
 from nodescope.events import (
@@ -16,7 +16,6 @@ from nodescope.events import (
     ArrayMoved,
     Compiled,
     DeviceRan,
-    FrameworkAttached,
     GradientComputed,
     GraphCaptured,
     GraphExtended,
@@ -32,10 +31,10 @@ from nodescope.events import (
     ValueEdited,
 )
 from nodescope.ir.attrs import encode
-from nodescope.ir.differences import CallLog, CrossChecked
-from nodescope.ir.graph import Node, ScopeDescribed, Value
+from nodescope.ir.graph import Node, Value
 from nodescope.record import blocks
 from nodescope.record.batch_summary import Item, summary_rows
+from nodescope.record.document_kinds import KINDS
 from nodescope.record.files.disk_space import Omit
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.nonfinite_retention import FirstNonfinite, NonfiniteKind
@@ -53,35 +52,22 @@ from nodescope.record.rows import (
     LATER,
     UNWRITTEN,
     WANTED,
-    Advice,
     Dropped,
-    Governed,
-    Keeping,
-    Timings,
 )
 from nodescope.record.schema import shape_text
-from nodescope.record.span_rows import SpanRows, host_row, started_row
+from nodescope.record.span_rows import SpanRows, host_row, latest_end, spans_of, started_row
 from nodescope.record.step_times.step_sums import StepSums
 from nodescope.record.summary import TensorSummary
+from nodescope.record.timed import packing
+from nodescope.record.timed.collected import Collected
 from nodescope.record.unobserved_rows import last_of, rows_of_unobserved
 from nodescope.record.value_rows import ValueRows
 from nodescope.record.writer import Writer
 from nodescope.telling import printable
 
 _SEQ = itemgetter(1)  # of a row of the table `summary`
-_THREAD, _START, _TOOK = map(itemgetter, (3, 4, 5))  # of a row of the table `execution`
+_THREAD = itemgetter(3)  # of a row of the table `execution`
 _NONFINITE: tuple[tuple[NonfiniteKind, int], ...] = (("nan", HAS_NAN), ("inf", HAS_INF))
-
-_DOCUMENTS: dict[type, str] = {
-    Governed: "governor",
-    Advice: "advice",
-    Timings: "timing",
-    CrossChecked: "check",
-    CallLog: "calls",
-    Keeping: "keeping",
-    FrameworkAttached: "framework",
-    ScopeDescribed: "scope",
-}
 
 # Tables that are written even when executions are left out.
 _END = ("run", "loss", "document", "failure")
@@ -128,6 +114,7 @@ class Batch:
 
     def _clear(self) -> None:
         self.seq = 0
+        self._timed = Collected(self._times)
         self._rows: dict[str, list[tuple[Any, ...]]] = {"execution": []}
         self._outputs: dict[int, QueuedExecution] = {}
         self._late: set[int] = set()  # those whose executions were written before
@@ -138,22 +125,27 @@ class Batch:
         self._steps: dict[int, tuple[Any, ...]] = {}
         self._nodes: list[Node] = []
 
-    def missed(self, node: int) -> None:
-        """Count a lost execution as a run of its node."""
-        self._times[node] = self._times.get(node, 0) + 1
+    def missed(self, node: int, times: int = 1) -> None:
+        """Count executions without rows as runs of their node."""
+        self._close_timed()
+        self._times[node] = self._times.get(node, 0) + times
 
     def timed(self, item: QueuedTimes) -> None:
         """Collect executions without outputs."""
-        rows = execution_rows(item.times, item.seq, self._times)
         if item.latest_only:
+            rows = execution_rows(item.times, item.seq, self._times)
             self._latest.update((row[1], row) for row in rows)
+            last = latest_end(rows)
         else:
-            self._rows["execution"] += rows
-        last = max(map(add, map(_START, rows), map(_TOOK, rows)))
-        self._mark(item.seq + item.many - 1, max(last, self._time_ns))
+            last = self._timed.add(item.seq, item.times)
+        self._mark(item.seq + item.many - 1, last)
+
+    def _close_timed(self) -> None:
+        self._rows["execution"] += self._timed.close()
 
     def block(self, item: QueuedBlock) -> None:
         """Collect executions that were reported in columns."""
+        self._close_timed()
         summaries, flags = blocks.summary_rows(item)
         rows = blocks.execution_rows(item, self._times, flags)
         if item.latest_only:
@@ -167,6 +159,7 @@ class Batch:
 
     def ran(self, items: Sequence[QueuedExecution]) -> None:
         """Collect executions in the order of the run."""
+        self._close_timed()
         times, rows, outputs_of = self._times, self._rows["execution"], self._outputs
         writers, last = self._writers, self._time_ns
         for item in items:
@@ -216,12 +209,12 @@ class Batch:
             self._mark(seq, 0)
             return
         if isinstance(event, Skipped):
-            self._times[event.node] = self._times.get(event.node, 0) + event.times
+            self.missed(event.node, event.times)
             return
         if isinstance(event, ArrayMoved):
             self._writers.moved(event.value, event.before, event.now)
             return
-        kind = _DOCUMENTS.get(type(event), "")
+        kind = KINDS.get(type(event), "")
         if kind:
             self._add("document", (None, seq, kind, encode(event)))
             self._mark(seq, 0)
@@ -328,6 +321,7 @@ class Batch:
             sum(len(item.outputs) for item in self._outputs.values()) + len(self._summed),
             sum(not row[6] & FAILED for row in rows["execution"])
             + len(self._latest)
+            + len(self._timed)
             + len(rows.get("log", ())),
         )
 
@@ -345,6 +339,7 @@ class Batch:
         Returns:
             The counts after the commit.
         """
+        self._close_timed()
         writer, rows = self._writer, self._rows
         later = later and omit == Omit.NOTHING
         dropped = dropped.plus(self.left_out(omit))
@@ -376,9 +371,10 @@ class Batch:
         """Sum the times of committed steps; sums that cannot be written now are kept for later."""
         executions, host = self._rows["execution"], self._rows.get("host", ())
         executions.sort()
+        timed = self._timed.tables
         if omit == Omit.EXECUTIONS:
-            executions, host = [row for row in executions if row[6] & FAILED], ()
-        sums.take(self._nodes, self._steps, executions, host)
+            executions, host, timed = [row for row in executions if row[6] & FAILED], (), []
+        sums.take(self._nodes, self._steps, executions, host, timed)
         if sums.due and omit == Omit.NOTHING:
             try:
                 self._writer.begin()
@@ -434,7 +430,7 @@ class Batch:
     def _documents(self, *, last: bool) -> list[tuple[Any, ...]]:
         """Documents about the structure, which come last, or those about the run."""
         rows = self._rows.get("document", ())
-        return [row for row in rows if (row[2] not in _DOCUMENTS.values()) == last]
+        return [row for row in rows if (row[2] not in KINDS.values()) == last]
 
     def settle(self, seq: int, dropped: Dropped, *, omit: Omit = Omit.NOTHING) -> Dropped:
         """Write some of the owed arrays in one transaction; see `commit`."""
@@ -469,18 +465,19 @@ class Batch:
                 for row in executions
             ]
         writer.insert("value", rows.get("value", ())[defined:])
-        self._insert_executions(executions)
+        self._insert_executions(executions, self._timed.rows)
+        self.threads |= self._timed.threads
         writer.insert("summary", rows.get("summary", ()))
         return arrays
 
-    def _insert_executions(self, executions: list[tuple[Any, ...]]) -> None:
+    def _insert_executions(
+        self, executions: list[tuple[Any, ...]], timed: Sequence[packing.Row] = ()
+    ) -> None:
         executions.sort()
         self._writer.insert("execution", executions)
-        if executions:
-            self.threads.update(map(_THREAD, executions))
-            starts, took = tuple(map(_START, executions)), map(_TOOK, executions)
-            span = (executions[0][0], executions[-1][0], min(starts), max(map(add, starts, took)))
-            self._writer.insert("span", [span])
+        self._writer.insert("timed", timed)
+        self._writer.insert("span", spans_of(executions, timed))
+        self.threads.update(map(_THREAD, executions))
 
     def _written(self, *, later: bool) -> None:
         """Empty the batch and release its copies for reuse."""
@@ -550,6 +547,8 @@ class Batch:
 
     def _whole(self, whole: Whole) -> None:
         """Elements of executions that are already recorded or wait in this batch."""
+        self._close_timed()
+        self._rows["execution"] += self._timed.take_out({item.seq for item in whole.items})
         for item in whole.items:
             seq = item.seq
             self._late.add(seq)

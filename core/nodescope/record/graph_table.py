@@ -19,6 +19,7 @@ from nodescope.ir import attrs
 from nodescope.ir.graph import Phase, Role
 from nodescope.record import schema_1
 from nodescope.record.schema import EXECUTION
+from nodescope.record.timed.timed_table import TimedTable
 
 # More executions than this for each node: the latest of each are looked up one by one.
 _EXECUTIONS_A_NODE: Final = 8
@@ -70,6 +71,7 @@ class GraphTable:
         by_seq: Runs a query on many seqs.
         has: Whether the file has a table.
         read: Calls a function of the file's content; its faults are faults of the file.
+        timed: Executions that are not in table ``execution``.
         schema: The version of the file's format.
     """
 
@@ -80,6 +82,7 @@ class GraphTable:
         by_seq: Callable[..., list[tuple[Any, ...]]],
         has: Callable[[str], bool],
         read: Callable[..., Any],
+        timed: TimedTable,
         schema: int,
     ) -> None:
         self._ask = ask
@@ -87,6 +90,7 @@ class GraphTable:
         self._by_seq = by_seq
         self._has = has
         self._read = read
+        self._timed = timed
         self._decode = _decode_1 if schema == schema_1.VERSION else _decode
         self._place = ", 0, '', NULL" if schema == schema_1.VERSION else _PLACE
 
@@ -137,6 +141,15 @@ class GraphTable:
         return np.concatenate((rows[:, :-1], places, rows[:, -1:]), axis=1)
 
     def _latest(self, until: int) -> NDArray[np.int64]:
+        rows, timed = self._latest_rows(until), self._timed.latest(until)
+        if not len(timed):
+            return rows
+        both = np.concatenate((rows.reshape(-1, timed.shape[1]), timed))
+        both = both[np.argsort(both[:, 0])[::-1]]
+        _, first = np.unique(both[:, 1], return_index=True)
+        return both[np.sort(first)[::-1]]
+
+    def _latest_rows(self, until: int) -> NDArray[np.int64]:
         most = _EXECUTIONS_A_NODE * self._ask("SELECT count(*) FROM node")[0][0]
         few = "SELECT count(*) FROM (SELECT 1 FROM execution LIMIT ?)"
         if self._ask(few, most + 1)[0][0] <= most:

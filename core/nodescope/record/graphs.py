@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from nodescope.ir.graph import Graph, Node, Value
 from nodescope.ir.order import in_order
-from nodescope.record.recording import MAX_SEQ, Recording
-from nodescope.record.rows import ValueRow
+from nodescope.record.recording import Recording
+from nodescope.record.rows import MAX_SEQ, ValueRow
 
 
 def end_of(recording: Recording, step: int) -> int:

@@ -6,9 +6,10 @@ Invariant: what was noted is taken once, in order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nodescope import native
 
@@ -111,7 +112,7 @@ def execution_rows(rows: Rows, first: int, runs: dict[int, int]) -> list[tuple[i
 
 def unpacked(rows: Rows) -> Sequence[Sequence[int]]:
     """Node, step, thread, start and end of each."""
-    return _columns(rows).tolist() if isinstance(rows, bytes) else rows
+    return columns(rows).tolist() if isinstance(rows, bytes) else rows
 
 
 def nodes(rows: Rows) -> list[int]:
@@ -121,13 +122,15 @@ def nodes(rows: Rows) -> list[int]:
 
 def last_of_threads(rows: Rows, first: int) -> dict[int, int]:
     """The seq of each thread's last execution, from the first one's."""
-    threads: Any = (
-        _columns(rows)[:, _THREAD].tolist()
-        if isinstance(rows, bytes)
-        else [row[_THREAD] for row in rows]
-    )
-    return {thread: place for place, thread in enumerate(threads, first)}
+    if not isinstance(rows, bytes):
+        return {row[_THREAD]: place for place, row in enumerate(rows, first)}
+    threads = columns(rows)[:, _THREAD]
+    if len(threads) and (threads == threads[0]).all():
+        return {int(threads[0]): first + len(threads) - 1}
+    return {thread: place for place, thread in enumerate(threads.tolist(), first)}
 
 
-def _columns(rows: bytes) -> np.ndarray[Any, Any]:
-    return np.frombuffer(rows, np.int64).reshape(-1, _WIDTH)
+def columns(rows: Rows) -> NDArray[np.int64]:
+    """Node, step, thread, start and end, by column."""
+    numbers = np.frombuffer(rows, np.int64) if isinstance(rows, bytes) else np.array(rows, np.int64)
+    return numbers.reshape(-1, _WIDTH)

@@ -35,6 +35,7 @@ from nodescope.record.noted_times import count, last_of_threads, nodes, noted_ti
 from nodescope.record.queued import (
     BLOCK_BYTES,
     RECORD_BYTES,
+    TIMES_BYTES,
     QueuedBlock,
     QueuedExecution,
     QueuedRecord,
@@ -287,7 +288,7 @@ class QueueWriter:
         many, first = count(times), self._seq + 1
         self._seq += many
         self._last.update(last_of_threads(times, first))
-        weight = many * RECORD_BYTES
+        weight = many * (TIMES_BYTES if isinstance(times, bytes) else RECORD_BYTES)
         if self._off or self._queued + weight > self._queue_bytes:
             self._lost_executions += many
             self._missed.extend(nodes(times))

@@ -30,6 +30,9 @@ from nodescope.record.summary import TensorSummary
 RECORD_BYTES: Final = 320
 """The weight of a queued record without its arrays."""
 
+TIMES_BYTES: Final = 64
+"""The weight of an execution that is noted by its times alone, as bytes."""
+
 BLOCK_BYTES: Final = 128
 """The weight of one execution of a block, without statistics."""
 

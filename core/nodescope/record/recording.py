@@ -9,7 +9,6 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,10 +24,12 @@ from nodescope.protocol import RunInfo
 from nodescope.record import schema_1
 from nodescope.record.blobs import BlobReader, Window
 from nodescope.record.device_table import DeviceTable
+from nodescope.record.execution_table import ExecutionTable
 from nodescope.record.graph_table import GraphTable
 from nodescope.record.loss_table import LossTable
 from nodescope.record.operand_writers import noted
 from nodescope.record.rows import (
+    MAX_SEQ,
     Advice,
     Dropped,
     EditRow,
@@ -48,15 +49,15 @@ from nodescope.record.rows import (
     thinned,
 )
 from nodescope.record.run_row import run_info
-from nodescope.record.schema import EXECUTION, HOST, RAN_LAST, SUMMARY, summary_of, value_spec
+from nodescope.record.schema import EXECUTION, HOST, SUMMARY, summary_of, value_spec
 from nodescope.record.statistics_table import StatisticsTable
 from nodescope.record.step_table import StepTable
+from nodescope.record.timed.timed_table import TimedTable
 from nodescope.record.validate import OpenedRecording, connect, damaged
 from nodescope.telling import path_of
 
 T = TypeVar("T")
 
-MAX_SEQ = (1 << 63) - 1
 # Along with max(), SQLite returns the columns of that very row.
 _VALUES = """SELECT max(row), seq, id, name, dtype, shape, producer{more} FROM value
 WHERE seq > ? AND seq <= ?"""
@@ -84,7 +85,9 @@ class Recording:
         self._lock = threading.Lock()
         self._blobs = BlobReader(self._all)
         self._tables: frozenset[str] | None = None
-        self.step_table = StepTable(self._all, self._table, self._has)
+        timed = TimedTable(self._all, self._has, self._read)
+        self._executions = ExecutionTable(self._all, self._by_seq, self._has, self._read, timed)
+        self.step_table = StepTable(self._all, self._table, self._has, timed)
         self.loss_table = LossTable(self._all)
         self.device_table = DeviceTable(self._all, self._has)
         self.statistics = StatisticsTable(self._all)
@@ -92,7 +95,7 @@ class Recording:
         before = opened.schema == schema_1.VERSION
         self._node = schema_1.decode_node if before else attrs.decode_node
         self.graph_table = GraphTable(
-            self._all, self._table, self._by_seq, self._has, self._read, opened.schema
+            self._all, self._table, self._by_seq, self._has, self._read, timed, opened.schema
         )
         self._attrs = schema_1.decode_attrs if before else attrs.decode_attrs
 
@@ -258,19 +261,8 @@ class Recording:
         limit: int | None = None,
     ) -> list[Execution]:
         """Executions in ``(after, until]``, in order of seq; with ``limit``, the first ones."""
-        condition = "" if node is None else " AND node = ?"
-        rows = self._all(
-            f"SELECT {EXECUTION} FROM execution WHERE seq > ? AND seq <= ?{condition} "
-            "ORDER BY seq LIMIT ?",
-            after,
-            MAX_SEQ if until is None else until,
-            *(() if node is None else (node,)),
-            -1 if limit is None else limit,
-        )
-        if any(row[0] <= before[0] for before, row in pairwise([(after,), *rows])):
-            # Otherwise a reader that continues after the last one would never finish.
-            raise damaged(self.path, sqlite3.DatabaseError("its executions are not in order"))
-        return self._placed(rows)
+        last = MAX_SEQ if until is None else until
+        return self._executions.between(after, last, node, limit)
 
     def troubles(self, after: int, until: int, flags: int) -> list[tuple[int, ...]]:
         """Executions in ``(after, until]`` that have one of ``flags``, per node.
@@ -291,25 +283,19 @@ class Recording:
 
     def latest(self, node: int) -> int:
         """The seq of a node's last execution; 0 if it has none."""
-        return int(self._all("SELECT max(seq) FROM execution WHERE node = ?", node)[0][0] or 0)
+        return self._executions.latest(node)
 
     def last_of(self, node: int, before: int) -> Execution | None:
         """The last execution of a node with a seq below ``before``."""
-        question = f"SELECT {EXECUTION} FROM execution WHERE node = ? AND seq < ? ORDER BY seq DESC"
-        rows = self._all(f"{question} LIMIT 1", node, before)
-        return Execution(*rows[0]) if rows else None
+        return self._executions.last_of(node, before)
 
     def durations(self, limit: int = 200_000) -> list[tuple[int, int]]:
         """Node and nanoseconds of the latest executions, in any order."""
-        return self._all("SELECT node, duration_ns FROM execution ORDER BY seq DESC LIMIT ?", limit)
+        return self._executions.durations(limit)
 
     def costs(self) -> list[NodeCost]:
         """The time of each node, slowest first."""
-        rows = self._all(  # SQLite takes the step from the row that has the maximum
-            "SELECT node, count(*), sum(duration_ns), max(duration_ns), step FROM execution "
-            "GROUP BY node ORDER BY 3 DESC"
-        )
-        return [NodeCost(*row) for row in rows]
+        return self._executions.costs()
 
     def first_flagged(self, flag: int) -> tuple[Execution, int] | None:
         """The first execution with a flag of `record.rows`, and the number of nodes with any."""
@@ -320,7 +306,7 @@ class Recording:
     def flagged(self, flag: int, *, after: int = 0, limit: int = -1) -> list[Execution]:
         """The executions with a flag of `record.rows` after a seq, in order."""
         question = f"SELECT {EXECUTION} FROM execution WHERE flags & ? AND seq > ? ORDER BY seq"
-        return self._placed(self._all(f"{question} LIMIT ?", flag, after, limit))
+        return self._executions.placed(self._all(f"{question} LIMIT ?", flag, after, limit))
 
     def means(self, value: int) -> list[tuple[int, int, float | None, bool]]:
         """Seq, step, mean, and whether a value has NaN or Inf, each time it is known."""
@@ -351,12 +337,7 @@ class Recording:
 
     def ran_in(self, step: int) -> list[tuple[int, int]]:
         """The first execution of each node in a training step: node and seq, in order."""
-        return self._all(
-            "SELECT node, min(seq) FROM execution WHERE seq > ? AND seq < ? AND step = ? "
-            "GROUP BY node ORDER BY min(seq)",
-            *self._around(step),
-            step,
-        )
+        return self._executions.ran_in(step, *self._around(step))
 
     def steps_with_arrays(self) -> set[int]:
         """The training steps of which full arrays are kept."""
@@ -381,11 +362,7 @@ class Recording:
         first, last = self._all(span, start_ns, end_ns)[0]
         if first is None:
             return 0, []
-        condition = "seq BETWEEN ? AND ? AND start_ns <= ? AND start_ns + duration_ns >= ?"
-        bounds = (first, last, end_ns, start_ns)
-        total = self._all(f"SELECT count(*) FROM execution WHERE {condition}", *bounds)[0][0]
-        longest = f"SELECT {EXECUTION} FROM execution WHERE {condition} ORDER BY duration_ns DESC"
-        return total, self._placed(sorted(self._all(f"{longest} LIMIT ?", *bounds, limit)))
+        return self._executions.timeline((first, last), start_ns, end_ns, limit)
 
     def host(self, start_ns: int, end_ns: int, limit: int, *, held: bool = True) -> list[HostRow]:
         """Where threads were between nodes in a span of time; if too many, the longest, in order.
@@ -437,14 +414,9 @@ class Recording:
         Returns:
             The total; at most ``limit`` executions, evenly, with the last; their values, or None.
         """
-        rows_found = self._all(
-            "SELECT seq FROM execution WHERE node = ? AND seq <= ? ORDER BY seq",
-            node,
-            MAX_SEQ if until_seq is None else until_seq,
-        )
-        seqs = thinned([row[0] for row in rows_found], max(limit, 1))
-        rows = self._by_seq(f"SELECT {EXECUTION} FROM execution WHERE seq IN", seqs)
-        executions = self._placed(sorted(rows))
+        ran = self._executions.seqs_of(node, MAX_SEQ if until_seq is None else until_seq)
+        seqs = thinned(ran, max(limit, 1))
+        executions = self._executions.of(seqs)
         defined = self._all("SELECT data FROM node WHERE id = ? ORDER BY row DESC LIMIT 1", node)
         outputs = self._read(self._node, defined[0][0]).outputs if defined else ()
         points: dict[int, ValueAt] = {}
@@ -456,7 +428,7 @@ class Recording:
                 seqs,
             )
             points = {row[0]: self._value_at(value, row) for row in summaries}
-        return len(rows_found), executions, [points.get(execution.seq) for execution in executions]
+        return len(ran), executions, [points.get(execution.seq) for execution in executions]
 
     def calls(self, after: int = 0, until: int | None = None) -> dict[int, dict[str, Any]]:
         """Attributes of executions in ``(after, until]`` that differ from their nodes', by seq.
@@ -487,7 +459,7 @@ class Recording:
 
     def ran_last(self, value: int, seq: int) -> int:
         """The seq of the latest execution by ``seq`` that produced a value; 0 if unknown."""
-        return int(self._all(RAN_LAST, seq, value, seq)[0][0] or 0)
+        return self._executions.ran_last(value, seq)
 
     def array(self, value_id: int, seq: int) -> Array | None:
         """The array that an execution wrote, read-only; None if it was not kept."""
@@ -529,18 +501,6 @@ class Recording:
         if not self._has("branch"):
             return []
         return self._all("SELECT name, data FROM branch ORDER BY id")
-
-    def _placed(self, rows: list[tuple[Any, ...]]) -> list[Execution]:
-        """Executions from their rows, each with the place where it ran."""
-        places: dict[int, tuple[int, int]] = {}
-        if rows and self._has("placed") and self._all("SELECT 1 FROM placed LIMIT 1"):
-            lanes = self._by_seq(
-                "SELECT seq, worker, lane FROM placed WHERE seq IN", [row[0] for row in rows]
-            )
-            places = {seq: (worker, lane) for seq, worker, lane in lanes}
-        if not places:
-            return [Execution(*row) for row in rows]
-        return [Execution(*row, *places.get(row[0], (0, 0))) for row in rows]  # type: ignore[call-arg]
 
     def _value_at(self, value: int, row: tuple[Any, ...]) -> ValueAt:
         seq, step, *statistics, has_blob = row

@@ -15,6 +15,7 @@ import msgspec
 from nodescope.ir.graph import Node, Value
 from nodescope.record.summary import TensorSummary
 
+MAX_SEQ = (1 << 63) - 1
 # Bits of Execution.flags.
 HAS_NAN = 1
 HAS_INF = 2

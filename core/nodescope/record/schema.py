@@ -20,7 +20,7 @@ SUFFIX = ".nscope"
 # The beginning of every SQLite file, and "nscp" in it, which marks a recording.
 HEADER = b"SQLite format 3\x00"
 APPLICATION_ID = 0x6E736370
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 # Arrays are stored in rows of this many bytes, so that a window of a huge one is cheap to read.
 CHUNK_BYTES = 1 << 20
 MAX_SOURCE_BYTES = 1 << 20
@@ -96,6 +96,10 @@ CREATE TABLE execution (
   times INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX execution_node ON execution (node, seq);
+CREATE TABLE timed (
+  first_seq INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL,
+  start_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL, nodes BLOB NOT NULL, data BLOB NOT NULL
+) STRICT;
 CREATE TABLE placed (
   seq INTEGER PRIMARY KEY, worker INTEGER NOT NULL, lane INTEGER NOT NULL
 ) STRICT;

@@ -5,7 +5,8 @@ Invariant: text is printable in each row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from operator import add, itemgetter
 from typing import Any
 
 import msgspec
@@ -13,9 +14,12 @@ import msgspec
 from nodescope.events import DeviceRan, HostSpan, RunStarted
 from nodescope.ir.attrs import encode
 from nodescope.record.row_texts import writer_version
+from nodescope.record.timed import packing
 from nodescope.telling import printable
 
 Row = tuple[Any, ...]
+
+_START, _TOOK = map(itemgetter, (4, 5))  # of a row of the table `execution`
 
 
 def started_row(event: RunStarted, level: str) -> Row:
@@ -34,6 +38,29 @@ def host_row(event: HostSpan) -> Row:
     times = (event.step, event.start_ns, event.end_ns)
     file, function = printable(event.file), printable(event.function)
     return (None, event.kind, event.thread, *times, file, event.line, function)
+
+
+def spans_of(executions: Sequence[Row], timed: Sequence[packing.Row]) -> list[Row]:
+    """The row of ``span`` for the executions of a batch, in order; none if there are none.
+
+    Args:
+        executions: Rows of the table ``execution``.
+        timed: Rows of the table ``timed``.
+    """
+    spans = [row[:4] for row in timed]
+    if executions:
+        start_ns = min(map(_START, executions))
+        spans.append((executions[0][0], executions[-1][0], start_ns, latest_end(executions)))
+    if not spans:
+        return []
+    firsts, lasts, starts, ends = zip(*spans, strict=True)
+    return [(min(firsts), max(lasts), min(starts), max(ends))]
+
+
+def latest_end(executions: Sequence[Row]) -> int:
+    """When the last of some executions ended."""
+    latest: int = max(map(add, map(_START, executions), map(_TOOK, executions)))
+    return latest
 
 
 class SpanRows:

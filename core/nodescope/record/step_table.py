@@ -15,9 +15,13 @@ from numpy.typing import NDArray
 
 from nodescope.record.rows import StepRow
 from nodescope.record.schema import STEP_BLOCK
+from nodescope.record.timed.packing import DURATION, NODE, SEQ, START, STEP
+from nodescope.record.timed.timed_table import TimedTable
 
 MAX_STEPS: Final = 4000
 """A page cannot show more at once."""
+
+_BUSY: Final = [SEQ, NODE, STEP, START, DURATION]
 
 _RUNNING: Final = 64
 """The most steps that may run at the same time."""
@@ -30,6 +34,7 @@ class StepTable:
         ask: Runs a query on the file.
         table: Runs a query whose result is integers, by row and column.
         has: Whether the file has a table.
+        timed: Executions that are not in table ``execution``.
     """
 
     def __init__(
@@ -37,8 +42,10 @@ class StepTable:
         ask: Callable[..., list[tuple[Any, ...]]],
         table: Callable[..., NDArray[np.int64]],
         has: Callable[[str], bool],
+        timed: TimedTable,
     ) -> None:
         self._ask = ask
+        self._timed = timed
         self._has = has
         self._table = table
         self._observed = ""
@@ -124,11 +131,16 @@ class StepTable:
 
     def busy(self, after_seq: int, until: int, most: int) -> NDArray[np.int64]:
         """Seq, node, step, start and duration of the first executions in ``(after, until]``."""
-        return self._table(
+        rows = self._table(
             "SELECT seq, node, step, start_ns, duration_ns FROM execution "
             "WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?",
             after_seq, until, most,
         )  # fmt: skip
+        timed = self._timed.between(after_seq, until, limit=most)[:, _BUSY]
+        if not len(timed):
+            return rows
+        both = np.concatenate((rows.reshape(-1, len(_BUSY)), timed))
+        return both[np.argsort(both[:, 0])[:most]]
 
     def spans(self, row: int, since_ns: int | None) -> list[tuple[int, str, int, int, int]]:
         """Rows written to `host` after a row: row, kind, step, start and end.

@@ -47,6 +47,7 @@ from nodescope.record.schema import (
     chunk_sum,
     shape_text,
 )
+from nodescope.record.timed.collected import unpacked
 from nodescope.telling import printable
 
 _WAL_PAGES = 4000
@@ -187,9 +188,22 @@ class Writer:
 
     def add_flags(self, flags: Mapping[int, int]) -> None:
         """Add bits to the flags of written executions, by seq."""
+        self._take_out(flags)
         for bits in set(flags.values()):
             seqs = ",".join(str(seq) for seq, has in flags.items() if has == bits)
             self._db.execute(f"UPDATE execution SET flags = flags | {bits} WHERE seq IN ({seqs})")
+
+    def _take_out(self, seqs: Iterable[int]) -> None:
+        """Give executions in the table ``timed`` rows of their own, which come before these."""
+        rows: list[tuple[int, ...]] = []
+        for seq in seqs:
+            among = self._db.execute(
+                "SELECT * FROM timed WHERE first_seq <= ? ORDER BY first_seq DESC LIMIT 1", (seq,)
+            ).fetchall()
+            if among and among[0][1] >= seq:
+                rows += [tuple(row) for row in unpacked(among[0]).tolist() if row[0] == seq]
+        marks = ",".join("?" * 8)
+        self._db.executemany(f"INSERT OR IGNORE INTO execution VALUES ({marks})", rows)
 
     def protect(self, first: int, end: int) -> None:
         """Keep the arrays with ``first <= seq < end``, whatever the budget.

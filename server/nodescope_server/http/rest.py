@@ -23,8 +23,8 @@ from nodescope.export.folding import Expand
 from nodescope.ir.graph import Node, OpaqueSpec, TensorSpec
 from nodescope.protocol import RunInfo, SessionInfo
 from nodescope.record.graphs import defined, end_of
-from nodescope.record.recording import MAX_SEQ, Recording
-from nodescope.record.rows import Dropped, Execution, GradientRow, LogRow, StepRow
+from nodescope.record.recording import Recording
+from nodescope.record.rows import MAX_SEQ, Dropped, Execution, GradientRow, LogRow, StepRow
 from nodescope.record.summary import TensorSummary
 from nodescope_server import __version__, wire
 from nodescope_server.handlers import values

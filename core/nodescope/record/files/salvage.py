@@ -17,12 +17,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from nodescope.errors import RecordingError
 from nodescope.record.files.connection_limits import guard, is_interrupted
 from nodescope.record.files.page_checksums import faults, read_seal
 from nodescope.record.files.schema_check import objection
 from nodescope.record.schema import APPLICATION_ID, SCHEMA
 from nodescope.record.schema_1 import statements
+from nodescope.record.timed.collected import unpacked
+from nodescope.record.timed.packing import NODE
 
 PATIENCE_S: Final = 20.0
 _ROWS: Final = 500
@@ -131,12 +135,34 @@ def _transfer(source: sqlite3.Connection, target: Path, until: float) -> list[st
                 if _pages(database) > most_pages:  # its pages refer to one another
                     break
         database.execute("COMMIT")
+        if _columns(source, "timed"):
+            lost += _consistent_timed(database)
         database.executescript(f"BEGIN;{_CONSISTENT}COMMIT;")
         if lost or not database.execute("SELECT 1 FROM progress").fetchone():
             _progress(database)
     finally:
         database.close()
     return list(dict.fromkeys(lost))
+
+
+def _consistent_timed(database: sqlite3.Connection) -> list[str]:
+    """Delete executions in columns whose nodes are missing; return the table if it is damaged."""
+    nodes = {node for (node,) in database.execute("SELECT id FROM node")}
+    damaged = False
+    database.execute("BEGIN")
+    for (first,) in database.execute("SELECT first_seq FROM timed").fetchall():
+        (row,) = database.execute("SELECT * FROM timed WHERE first_seq = ?", (first,))
+        try:
+            executions = unpacked(row).tolist()
+        except (ValueError, OverflowError, IndexError, msgspec.MsgspecError):
+            damaged, executions = True, []
+        known = [cells for cells in executions if cells[NODE] in nodes]
+        if len(known) < len(executions) or not executions:
+            database.execute("DELETE FROM timed WHERE first_seq = ?", (first,))
+            marks = ",".join("?" * 8)
+            database.executemany(f"INSERT OR IGNORE INTO execution VALUES ({marks})", known)
+    database.execute("COMMIT")
+    return ["timed"] * damaged
 
 
 def _pages(database: sqlite3.Connection) -> int:
@@ -209,7 +235,7 @@ def _progress(database: sqlite3.Connection) -> None:
     """Write the row `progress` for the rows that are present; raise if there is nothing to show."""
     counts = [
         database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-        for table in ("node", "execution", "log")
+        for table in ("node", "execution", "timed", "log")
     ]
     if not any(counts):
         raise RecordingError("no part of it is intact")
@@ -221,5 +247,7 @@ def _progress(database: sqlite3.Connection) -> None:
     time_ns = database.execute(
         "SELECT coalesce(max(start_ns + duration_ns), 0) FROM execution"
     ).fetchone()[0]
+    of_timed = database.execute("SELECT max(last_seq), max(end_ns) FROM timed").fetchone()
+    last, time_ns = max(last, of_timed[0] or 0), max(time_ns, of_timed[1] or 0)
     database.execute("DELETE FROM progress")
     database.execute("INSERT INTO progress VALUES (?,?,?,?,?)", (last, time_ns, *progress[2:5]))

@@ -67,7 +67,7 @@ class EventLog:
         (self.full if full else self.empty).set()
 
 
-@pytest.mark.parametrize("level", ["values", "summary", "graph"])
+@pytest.mark.parametrize("level", ["values", "summary", "timing", "graph"])
 def test_it_waits_continues_and_counts_what_is_missing(level: str, tmp_path: Path) -> None:
     path, told = tmp_path / "r.nscope", EventLog()
     acknowledged: list[tuple[int, int]] = []

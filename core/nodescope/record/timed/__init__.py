@@ -1,0 +1,1 @@
+"""Executions noted by their times alone, in the table ``timed``: many in one row, by column."""

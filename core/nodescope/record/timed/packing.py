@@ -1,0 +1,168 @@
+"""Packing: a row of the table ``timed``, which holds many executions in columns.
+
+Each column is as narrow as its numbers allow: one byte says how it is written, then follow its
+numbers, or runs of equal ones. `docs/recording.md` describes it.
+
+Invariant: what is unpacked was checked before; a row has no more executions than bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+
+MOST: Final = 1 << 16
+"""The most executions in a row."""
+
+SEQ, NODE, STEP, THREAD, START, DURATION, FLAGS, TIMES = range(8)
+"""The columns of an unpacked row: those of the table ``execution``."""
+
+_RUNS: Final = b"r"
+_WIDTHS: Final = (b"B", b"b", b"H", b"h", b"I", b"i", b"q")  # as in `numpy.dtype.char`
+_LIMITS: Final = [(code, np.iinfo(code.decode())) for code in _WIDTHS]
+
+Row = tuple[int, int, int, int, bytes, bytes]
+"""First and last seq, first start and last end, the nodes, and the rest."""
+
+
+class _Columns(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The column ``data``.
+
+    Attributes:
+        count: Of executions.
+        step, start_ns: The lowest step, and the first start.
+        seqs: The difference of each to the one before.
+        nodes: The place of each in the column ``nodes``.
+        steps: Above the lowest.
+        threads: As they are.
+        starts: The difference of each to the one before.
+        durations: As they are.
+        before: How often each node had run before.
+    """
+
+    count: int
+    step: int
+    start_ns: int
+    seqs: bytes
+    nodes: bytes
+    steps: bytes
+    threads: bytes
+    starts: bytes
+    durations: bytes
+    before: bytes
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(_Columns).decode
+
+
+def packed(rows: Integers, nodes: Integers, places: Integers, before: Integers) -> Row:
+    """A row of the table.
+
+    Args:
+        rows: At least one execution, in order: seq, node, step, thread, start and duration.
+        nodes: Their nodes, ascending.
+        places: The place of each execution's node among these.
+        before: How often each node had run before.
+    """
+    seqs, steps, starts = rows[:, SEQ], rows[:, STEP], rows[:, START]
+    step, start_ns = int(steps.min()), int(starts[0])
+    data = _Columns(
+        len(rows),
+        step,
+        start_ns,
+        _column(np.diff(seqs, prepend=seqs[:1])),
+        _column(places),
+        _column(steps - step),
+        _column(rows[:, THREAD]),
+        _column(np.diff(starts, prepend=starts[:1]), runs=False),
+        _column(rows[:, DURATION], runs=False),
+        _column(before),
+    )
+    ends = starts + rows[:, DURATION]
+    seen = nodes.astype("<i8").tobytes()
+    return int(seqs[0]), int(seqs[-1]), int(starts.min()), int(ends.max()), seen, _encode(data)
+
+
+def unpacked(first_seq: int, last_seq: int, nodes: Integers, data: bytes) -> Integers:
+    """The executions in a row of the table, by the columns of ``execution``.
+
+    Raises:
+        ValueError, OverflowError, msgspec.MsgspecError: The row is damaged.
+    """
+    columns = _decode(data)
+    count = columns.count
+    if not 0 < count <= MOST:
+        raise ValueError(f"{count} executions in a row")
+    rows = np.zeros((count, 8), dtype=np.int64)
+    # These first: their bytes limit the number of executions.
+    rows[:, DURATION] = _numbers(columns.durations, count, runs=False)
+    rows[:, START] = np.cumsum(_numbers(columns.starts, count, runs=False))
+    rows[:, START] += columns.start_ns
+    later = _numbers(columns.seqs, count)
+    if later[0] or (later[1:] < 1).any() or (later > last_seq - first_seq).any():
+        raise ValueError("executions that are not in order")
+    rows[:, SEQ] = np.cumsum(later)
+    rows[:, SEQ] += first_seq
+    if rows[-1, SEQ] != last_seq:
+        raise ValueError("executions that are not in order")
+    places = _numbers(columns.nodes, count)
+    if (places < 0).any() or (places >= len(nodes)).any():
+        raise ValueError("executions of unknown nodes")
+    rows[:, NODE] = nodes[places]
+    rows[:, STEP] = _numbers(columns.steps, count)
+    rows[:, STEP] += columns.step
+    rows[:, THREAD] = _numbers(columns.threads, count)
+    before = _numbers(columns.before, len(nodes))
+    rows[:, TIMES] = before[places] + _nth(places) + 1
+    return rows
+
+
+def nodes_of(data: bytes) -> Integers:
+    """The column ``nodes``. Raises `ValueError` if it is damaged."""
+    nodes = np.frombuffer(data, dtype="<i8").astype(np.int64)
+    if not 0 < len(nodes) <= MOST or (nodes[1:] <= nodes[:-1]).any():
+        raise ValueError("nodes that are not in order")
+    return nodes
+
+
+def _nth(places: Integers) -> Integers:
+    """How many equal ones are before each."""
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    result = np.empty_like(places)
+    result[order] = np.arange(len(places)) - np.searchsorted(ordered, ordered, "left")
+    return result
+
+
+def _column(numbers: Integers, *, runs: bool = True) -> bytes:
+    low, high = int(numbers.min()), int(numbers.max())
+    code = next(code for code, limit in _LIMITS if limit.min <= low and high <= limit.max)
+    width = np.dtype(code.decode()).itemsize
+    if runs:
+        changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+        firsts = np.concatenate(([0], changes))
+        if 16 * len(firsts) < width * len(numbers):
+            counts = np.diff(firsts, append=len(numbers))
+            return _RUNS + np.column_stack((numbers[firsts], counts)).astype("<i8").tobytes()
+    return code + numbers.astype(f"<{np.dtype(code.decode()).str[1:]}").tobytes()
+
+
+def _numbers(column: bytes, count: int, *, runs: bool = True) -> Integers:
+    code, data = column[:1], memoryview(column)[1:]
+    if runs and code == _RUNS:
+        pairs: Any = np.frombuffer(data, dtype="<i8").reshape(-1, 2)
+        if (pairs[:, 1] < 1).any() or (pairs[:, 1] > count).any() or pairs[:, 1].sum() != count:
+            raise ValueError("runs of another length")
+        return np.repeat(pairs[:, 0], pairs[:, 1]).astype(np.int64)
+    if code not in _WIDTHS:
+        raise ValueError(f"a column of kind {code!r}")
+    kind = np.dtype(code.decode()).newbyteorder("<")
+    if len(data) != count * kind.itemsize:
+        raise ValueError("a column of another length")
+    return np.frombuffer(data, dtype=kind).astype(np.int64)
