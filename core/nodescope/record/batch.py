@@ -135,13 +135,14 @@ class Batch:
         if item.latest_only:
             rows = execution_rows(item.times, item.seq, self._times)
             self._latest.update((row[1], row) for row in rows)
-            last = latest_end(rows)
+            self._mark(item.seq, latest_end(rows))
         else:
-            last = self._timed.add(item.seq, item.times)
-        self._mark(item.seq + item.many - 1, last)
+            self._timed.add(item.seq, item.times)
+        self._mark(item.seq + item.many - 1, 0)
 
     def _close_timed(self) -> None:
         self._rows["execution"] += self._timed.close()
+        self._mark(0, self._timed.end_ns)
 
     def block(self, item: QueuedBlock) -> None:
         """Collect executions that were reported in columns."""

@@ -21,6 +21,7 @@ from nodescope.events import (
     Level,
     Logged,
     NodeFailed,
+    NodeFinished,
     StepFinished,
     StepStarted,
 )
@@ -207,7 +208,8 @@ def test_threads_keep_their_order(tmp_path: Path) -> None:
     def emit(thread: int) -> None:
         mine = seqs[thread] = []
         for at in range(200):
-            recorder.emit(finished(graph.nodes[0], np.zeros(1), step=thread, at=at))
+            array, here = np.zeros(1), threading.get_ident()
+            recorder.emit(NodeFinished(graph.nodes[0], (), (array,), thread, here, at, at + 500))
             mine.append(recorder.thread_seq())
 
     threads = [threading.Thread(target=emit, args=(index,)) for index in range(8)]

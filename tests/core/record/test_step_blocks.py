@@ -28,6 +28,7 @@ from nodescope.record.step_times import step_ledger, step_sums, step_times
 from nodescope.record.step_times.step_page import StepPage, unpacked
 from nodescope.record.step_times.step_rows import COUNT, FIRST, LAST, UNTIL, joined
 from nodescope.record.step_times.step_times import StepTimes
+from nodescope.record.timed import collected
 from nodescope.record.writer import Writer
 from tests.depth import examples
 
@@ -94,7 +95,7 @@ class Program:
 
 
 @contextlib.contextmanager
-def small_blocks() -> Iterator[None]:
+def small_blocks(fewest: int = 64) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(step_ledger, "BLOCK_STEPS", 3)
         patch.setattr(step_ledger, "_BLOCK_ROWS", 20)
@@ -102,6 +103,7 @@ def small_blocks() -> Iterator[None]:
         patch.setattr(step_sums, "BLOCK_STEPS", 2)
         patch.setattr(step_sums, "_ROWS", 5)
         patch.setattr(step_times, "_MOST_SINGLE", 6)
+        patch.setattr(collected, "FEWEST", fewest)
         yield
 
 
@@ -163,7 +165,7 @@ def test_blocks_are_the_sums_of_their_steps(
     rng = random.Random(seed)
     deeds = [(rng.choice(DEEDS), rng.randrange(10), rng.randrange(40)) for _ in range(many)]
     path = tmp_path_factory.mktemp("run") / "r.nscope"
-    with small_blocks():
+    with small_blocks(fewest=rng.choice((1, 2, 64))):
         program = Program(path)
         program.commit()
         growing: StepTimes | None = None

@@ -17,6 +17,7 @@ import numpy as np
 from nodescope.ir.graph import Node
 from nodescope.record.step_times.step_page import DATA, NONE, Additions, StepPage
 from nodescope.record.step_times.step_rows import PARTS, Integers, joined
+from nodescope.record.timed.packing import distinct
 
 BLOCK_STEPS: Final = 256
 _OPERATIONS: Final = 4
@@ -203,11 +204,12 @@ class StepLedger:
         group = np.searchsorted(self._seqs, rows[:, 0], "left")
         first = np.searchsorted(group, group, "left")
         piece = (np.arange(len(rows)) - first) // _PIECE
-        rows = rows[np.lexsort((-rows[:, 4], rows[:, 3], piece, group))]
+        if (rows[1:, 3] <= rows[:-1, 3]).any():  # in a single thread, they are in order
+            rows = rows[np.lexsort((-rows[:, 4], rows[:, 3], piece, group))]
         starts, ends = rows[:, 3], rows[:, 3] + rows[:, 4]
         covered = np.maximum.accumulate(np.append(self._cover_ns, ends))
         alone = np.maximum(ends - np.maximum(starts, covered[:-1]), 0)
-        numbers, inverse = np.unique(rows[:, 1], return_inverse=True)
+        numbers, inverse, _ = distinct(rows[:, 1])
         known = [self._parts.get(node, _NO_OPERATION) for node in numbers.tolist()]
         parts = np.array(known, dtype=np.int64)[inverse]
         shares = np.column_stack([rows[:, 0], parts, rows[:, 2], starts, alone])

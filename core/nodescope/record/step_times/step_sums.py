@@ -72,7 +72,8 @@ class StepSums:
         numbers = np.fromiter(columns, dtype=np.int64, count=5 * count).reshape(count, 5)
         if self._timed:
             numbers = np.concatenate([numbers, *(table[:, _OF_TIMED] for table in self._timed)])
-            numbers = numbers[np.argsort(numbers[:, 0], kind="stable")]
+            if count:
+                numbers = numbers[np.argsort(numbers[:, 0], kind="stable")]
         ledger.take_executions(numbers)
         ledger.take_spans(self._spans)
         ledger.book()

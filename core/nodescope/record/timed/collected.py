@@ -10,15 +10,14 @@ from typing import Final
 
 import numpy as np
 
-from nodescope.record.noted_times import Rows, columns
+from nodescope.record.noted_times import Rows, columns, count
 from nodescope.record.timed import packing
-from nodescope.record.timed.packing import DURATION, NODE, SEQ, THREAD, Integers
+from nodescope.record.timed.packing import DURATION, NODE, SEQ, THREAD, Integers, distinct
 
 FEWEST: Final = 64
 """Fewer executions are written as rows of the table ``execution``."""
 
 _AT_ONCE: Final = 1 << 15
-_SMALL: Final = 1 << 20  # nodes below this are looked up in a table
 
 
 class Collected:
@@ -26,32 +25,32 @@ class Collected:
 
     Args:
         times: How often each node has run so far; counted up.
+
+    Attributes:
+        rows: Rows of the table.
+        tables: The executions in each of them.
+        end_ns: The latest end of those that are no longer open.
     """
 
     def __init__(self, times: dict[int, int]) -> None:
         self._times = times
-        self._open: list[Integers] = []
+        self._open: list[tuple[int, Rows]] = []
         self._waiting = 0
+        self.end_ns = 0
         self.rows: list[packing.Row] = []
         self.tables: list[Integers] = []
 
-    def add(self, first: int, times: Rows) -> int:
-        """Add executions; the latest end.
+    def add(self, first: int, times: Rows) -> None:
+        """Add executions.
 
         Args:
             first: The seq of the first.
             times: The executions.
         """
-        noted = columns(times)
-        table = np.empty((len(noted), 6), dtype=np.int64)
-        table[:, SEQ] = np.arange(first, first + len(noted))
-        table[:, NODE:DURATION] = noted[:, :-1]
-        table[:, DURATION] = noted[:, -1] - noted[:, -2]
-        self._open.append(table)
-        self._waiting += len(table)
+        self._open.append((first, times))
+        self._waiting += count(times)
         if self._waiting >= _AT_ONCE:
             self.close()
-        return int(noted[:, -1].max())
 
     def __len__(self) -> int:
         return self._waiting + sum(map(len, self.tables))
@@ -63,21 +62,37 @@ class Collected:
         """
         if not self._open:
             return []
-        table = np.concatenate(self._open)
+        table = self._table()
         self._open, self._waiting = [], 0
         times, known = self._times, self._times.get
         if len(table) < FEWEST:
             plain: list[tuple[int, ...]] = []
             for cells in table.tolist():
-                count = times[cells[NODE]] = known(cells[NODE], 0) + 1
-                plain.append((*cells, 0, count))
+                ran = times[cells[NODE]] = known(cells[NODE], 0) + 1
+                plain.append((*cells, 0, ran))
             return plain
-        nodes, places, counts = _distinct(table[:, NODE])
+        nodes, places, counts = distinct(table[:, NODE])
         before = [known(node, 0) for node in nodes.tolist()]
         times.update(zip(nodes.tolist(), (counts + before).tolist(), strict=True))
         self.rows.append(packing.packed(table, nodes, places, np.array(before, dtype=np.int64)))
         self.tables.append(table)
         return []
+
+    def _table(self) -> Integers:
+        """What was added: seq, node, step, thread, start and duration."""
+        lots = [columns(times) for _, times in self._open]
+        many = [len(lot) for lot in lots]
+        noted = lots[0] if len(lots) == 1 else np.concatenate(lots)
+        table = np.empty((len(noted), 6), dtype=np.int64)
+        # Each lot goes on from the seq of its first.
+        before = np.cumsum([0, *many[:-1]])
+        firsts = np.array([first for first, _ in self._open], dtype=np.int64)
+        table[:, SEQ] = np.arange(len(noted)) + np.repeat(firsts - before, many)
+        table[:, NODE:DURATION] = noted[:, :-1]
+        ends = noted[:, -1]
+        np.subtract(ends, noted[:, -2], out=table[:, DURATION])
+        self.end_ns = max(self.end_ns, int(ends.max()))
+        return table
 
     def take_out(self, seqs: Collection[int]) -> list[tuple[int, ...]]:
         """Take out executions of which more is written than their times: rows of ``execution``."""
@@ -100,15 +115,3 @@ class Collected:
 def unpacked(row: packing.Row) -> Integers:
     """The executions in a row of the table."""
     return packing.unpacked(row[0], row[1], packing.nodes_of(row[4]), row[5])
-
-
-def _distinct(nodes: Integers) -> tuple[Integers, Integers, Integers]:
-    """The nodes, ascending; the place of each among them; and how often each occurs."""
-    if nodes.min() < 0 or nodes.max() >= _SMALL:
-        distinct, places, counts = np.unique(nodes, return_inverse=True, return_counts=True)
-        return distinct, places.reshape(-1), counts
-    occurrences = np.bincount(nodes)
-    distinct = np.flatnonzero(occurrences)
-    lookup = np.empty(len(occurrences), dtype=np.int64)
-    lookup[distinct] = np.arange(len(distinct))
-    return distinct, lookup[nodes], occurrences[distinct]

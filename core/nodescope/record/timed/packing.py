@@ -57,6 +57,7 @@ class _Columns(msgspec.Struct, frozen=True, array_like=True, gc=False):
     before: bytes
 
 
+_SMALL: Final = 1 << 20  # nodes below this are looked up in a table
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Columns).decode
 
@@ -129,6 +130,18 @@ def nodes_of(data: bytes) -> Integers:
     if not 0 < len(nodes) <= MOST or (nodes[1:] <= nodes[:-1]).any():
         raise ValueError("nodes that are not in order")
     return nodes
+
+
+def distinct(nodes: Integers) -> tuple[Integers, Integers, Integers]:
+    """The nodes, ascending; the place of each among them; and how often each occurs."""
+    if not len(nodes) or nodes.min() < 0 or nodes.max() >= _SMALL:
+        found, places, counts = np.unique(nodes, return_inverse=True, return_counts=True)
+        return found, places.reshape(-1), counts
+    occurrences = np.bincount(nodes)
+    found = np.flatnonzero(occurrences)
+    lookup = np.empty(len(occurrences), dtype=np.int64)
+    lookup[found] = np.arange(len(found))
+    return found, lookup[nodes], occurrences[found]
 
 
 def _nth(places: Integers) -> Integers:
