@@ -12,6 +12,7 @@
 #define BLOCK 1024
 #define LANES 8
 #define TABLES 4
+#define MANY_FLOATS 64
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
 #define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -305,6 +306,11 @@ int summarise(const Source *source, int bins, Summary *summary) {
     summary->size = 1;
     for (int i = 0; i < source->dimensions; i++) summary->size *= source->shape[i];
     flatten(source, &flat);
+    if (flat.code == 'f' && flat.dimensions == 1 && flat.strides[0] == flat.itemsize &&
+        summary->size >= MANY_FLOATS && bins == FLOAT_BINS) {
+        preview(source, summary);
+        if (summarise_floats((const float *)flat.data, summary->size, summary)) return 0;
+    }
     begin(&reader, &flat);
     while ((many = next_block(&reader, block))) {
         total(block, many, &totals);

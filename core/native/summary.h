@@ -30,6 +30,12 @@ typedef struct {
 /* Whether elements of a type can be read. */
 int summary_reads(char code);
 
+#define FLOAT_BINS 32
+
+/* Fill a summary of float32 in a row, but for its size and preview. Returns 0 if nothing was filled:
+   not all are finite, too many digits would be lost, or the processor cannot. */
+int summarise_floats(const float *items, int64_t size, Summary *summary);
+
 /* Fill a summary. Returns 0, or 1 where float64 would overflow or lose digits: nothing is filled. */
 int summarise(const Source *source, int bins, Summary *summary);
 

@@ -208,3 +208,46 @@ def test_without_a_compiler_or_with_a_broken_one(
     monkeypatch.setenv("CC", str(broken))
     assert build.build_core(target) == "Python.h: fatal error: no such file"
     assert not target.exists()
+
+
+SEGMENTS = ("normal", "constant", "far", "ramp", "zeros", "tiny", "steps")
+
+
+def segment(kind: str, size: int, rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    scale = 10.0 ** rng.integers(-6, 7)
+    made = {
+        "normal": lambda: rng.standard_normal(size) * scale,
+        "constant": lambda: np.full(size, scale),
+        "far": lambda: 1e30 * (1 + rng.standard_normal(size) * 1e-3),
+        "ramp": lambda: np.linspace(-scale, scale, size),
+        "zeros": lambda: np.resize([0.0, -0.0], size),
+        "tiny": lambda: rng.standard_normal(size) * 1e-42,
+        "steps": lambda: rng.integers(-3, 4, size) * scale,
+    }
+    return made[kind]().astype(np.float32)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(SEGMENTS), st.integers(1, 5000)), min_size=1, max_size=5),
+    st.integers(0, 1 << 32),
+    st.sampled_from([None, np.nan, np.inf, -np.inf]),
+)
+@settings(max_examples=examples(150), deadline=None)
+def test_floats_in_a_row_of_any_kind(parts: Any, seed: int, bad: float | None) -> None:
+    rng = np.random.default_rng(seed)
+    array = np.concatenate([segment(*part, rng) for part in parts])
+    check(array)
+    check(array[1:])
+    if bad is not None:
+        array[rng.integers(len(array))] = bad
+        check(array)
+
+
+@pytest.mark.parametrize("first", [0.0, 1e6, -1e30])
+@pytest.mark.parametrize("rest", [0.0, 1e-3, 7.0])
+def test_a_beginning_unlike_the_rest_costs_no_digits(first: float, rest: float) -> None:
+    array = np.full((1 << 20) + 77, rest, dtype=np.float32)
+    array[:1024] = first
+    check(array)
+    array[5000:] += np.arange(len(array) - 5000, dtype=np.float32) % 7 * np.float32(1e-3)
+    check(array)
