@@ -77,9 +77,10 @@ def _contents(path: Path) -> dict[str, Any]:
             )
             for row in recording.nodes()
         ]  # fmt: skip
-        contents["executions"] = ask(
-            "SELECT seq, node, step, flags, times FROM execution ORDER BY seq"
-        )
+        executions = recording.executions()
+        contents["executions"] = [(row.seq, row.node, row.step, row.flags) for row in executions]
+        state = recording.state_at(recording.last_seq())
+        contents["times"] = [(row.seq, times) for row, times in state]
         contents["steps"] = ask("SELECT step, start_seq, end_seq, observed FROM step ORDER BY step")
         contents["gradients"] = [
             (seq, number(a), number(b))
@@ -102,7 +103,7 @@ def _contents(path: Path) -> dict[str, Any]:
             for value, seq in ask("SELECT value, seq FROM blob")
             if (array := recording.array(value, seq)) is not None
         )
-        threads = ask("SELECT thread FROM execution ORDER BY seq")
+        threads = [row.thread for row in executions]
         contents["threads"] = [threads.index(thread) for thread in threads]
     return contents
 
