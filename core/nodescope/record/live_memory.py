@@ -1,29 +1,61 @@
-"""Live memory: how many bytes of a step's values are needed while a node runs, from a recording.
+"""Live memory: how many bytes of a step's values are needed at each moment, from a recording.
 
-A value takes memory from the node that makes it to the last one in the step that reads it; views
-and writes in place share the memory of what they are views of. Parameters, buffers and inputs that
-the step reads take theirs throughout. So this is what the program needs: what it holds for longer,
-what a library sets aside and what is inside an operation are not in it.
+A value takes memory from the start of the execution that makes it to the end of the last one in the
+step that reads it; views and writes in place share the memory of what they are views of.
+Parameters, buffers and inputs that the step reads take theirs throughout, and so does what was made
+before the step and is not made anew in it. So this is what the program needs: what it or a library
+holds for longer is not known, nor is what an operation takes for itself.
 
-Invariant: reads structure and executions only, which every level but ``graph`` records.
+Invariant: reads structure and executions only, which every level but ``graph`` records. Whatever
+tells the memory of a step tells this.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nodescope.errors import DtypeError
 from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import Node, OpaqueSpec, Value
-from nodescope.record.graphs import defined, end_of
 from nodescope.record.recording import Recording
+from nodescope.record.rows import Execution
+from nodescope.record.step_runs import StepRuns, step_runs
+
+Integers = NDArray[np.int64]
 
 # Operations of nodescope's own that give views.
 _VIEWS: Final = frozenset(
     {"reshape", "transpose", "getitem", "broadcast_to", "squeeze", "expand_dims", "swapaxes"}
 )
+# No value is larger: the size is of a damaged file.
+_MOST: Final = 1 << 50
 _BITS: Final = {"bool": 8, "complex32": 32, "float8_e4m3fn": 8, "float8_e5m2": 8}
+
+
+class Buffer(NamedTuple):
+    """Memory of a value, and of the views of it.
+
+    Attributes:
+        value: The value that it was made for.
+        row: The execution that made it; -1 if it was there before the step.
+        nbytes: None if the size is not known.
+        since, until: Moments of `LiveMemory.times`; not at ``until`` any more.
+        throughout: It is needed in the whole step.
+        views: Further values that share it.
+    """
+
+    value: int
+    row: int
+    nbytes: int | None
+    since: int
+    until: int
+    throughout: bool
+    views: int
 
 
 class LiveMemory(NamedTuple):
@@ -33,11 +65,31 @@ class LiveMemory(NamedTuple):
         live: By node that ran in it: the bytes that are needed while it runs.
         peak: The most of them.
         peak_node: The node at which that is; 0 for no step.
+        peak_at: The moment.
+        times: Moments, in nanoseconds and in order: starts and ends of executions.
+        needed: The bytes from each moment to the next.
+        rows: The execution that starts or ends at each moment.
+        buffers: What needs them: a row of `Buffer` each, of unknown size -1.
     """
 
     live: dict[int, int]
     peak: int
     peak_node: int
+    peak_at: int
+    times: Integers
+    needed: Integers
+    rows: Integers
+    buffers: Integers
+
+    def held_at(self, moment: int) -> list[Buffer]:
+        """What needs memory at a moment, the largest first; then what is of unknown size."""
+        began, ended = self.buffers[:, 3], self.buffers[:, 4]
+        held = self.buffers[(began <= moment) & (moment < ended)]
+        held = held[np.argsort(-held[:, 2], kind="stable")]
+        return [
+            Buffer(value, row, None if size < 0 else size, since, until, bool(always), views)
+            for value, row, size, since, until, always, views in held.tolist()
+        ]
 
 
 def live_memory(recording: Recording, step: int) -> LiveMemory:
@@ -46,78 +98,132 @@ def live_memory(recording: Recording, step: int) -> LiveMemory:
     Raises:
         RecordingError: The recording is damaged.
     """
-    nodes, rows = defined(recording, end_of(recording, step))
-    by_id = {node.id: node for node in nodes}
-    values = {row.value.id: row.value for row in rows}
-    ran = [by_id[node] for node, _ in recording.ran_in(step) if node in by_id]
-    return of_nodes(ran, values)
+    return memory_of(step_runs(recording, step))
 
 
-def of_nodes(ran: list[Node], values: dict[int, Value]) -> LiveMemory:
+def of_nodes(ran: Sequence[Node], values: Mapping[int, Value]) -> LiveMemory:
     """The memory of nodes that run one after the other."""
-    owner: dict[int, int] = {}  # by value: the value whose memory it uses
-    for node in ran:
-        for port, value in enumerate(node.outputs):
-            owner[value] = _owner(node, port, value, values, owner)
-    made: dict[int, int] = {}
-    last: dict[int, int] = {}
-    sizes: dict[int, int] = {}
-    throughout: set[int] = set()
-    for at, node in enumerate(ran):
-        for value in (*node.inputs, *node.outputs):
-            memory = owner.setdefault(value, value)
-            made.setdefault(memory, at if value in node.outputs else 0)
-            last[memory] = at
-            if memory not in sizes:
-                sizes[memory] = _nbytes(values.get(memory))
-            if node.is_leaf:
-                throughout.add(memory)
-    produced = {value for node in ran for value in node.outputs}
-    throughout |= {memory for memory in made if memory not in produced}
-    change = [0] * (len(ran) + 1)
-    base = sum(sizes[memory] for memory in throughout)
-    for memory, at in made.items():
-        if memory not in throughout:
-            change[at] += sizes[memory]
-            change[last[memory] + 1] -= sizes[memory]
+    rows = [Execution(at + 1, node.id, 0, 0, at, 1, 0) for at, node in enumerate(ran)]
+    return memory_of(StepRuns(rows, ran, values))
+
+
+def memory_of(runs: StepRuns) -> LiveMemory:
+    """The memory of a step from its executions."""
+    runs = runs.called()
+    times, order = runs.moments()
+    count = len(runs.rows)
+    place = np.empty(2 * count, np.int64)
+    place[order] = np.arange(2 * count)
+    buffers = _buffers(runs, place.tolist(), order.tolist())
+    _, _, nbytes, since, until, *_ = buffers.T
+    change = np.zeros(2 * count + 1, np.int64)
+    np.add.at(change, since, np.maximum(nbytes, 0))
+    np.subtract.at(change, until, np.maximum(nbytes, 0))
+    needed = np.cumsum(change[:-1])
+    rows = order >> 1
+    if not count:
+        return LiveMemory({}, 0, 0, 0, times, needed, rows, buffers)
+    most = np.maximum.reduceat(needed, place)[::2]  # from each start up to its end
     live: dict[int, int] = {}
-    current, peak, peak_node = base, 0, 0
-    for at, node in enumerate(ran):
-        current += change[at]
-        live[node.id] = current
-        if current > peak:
-            peak, peak_node = current, node.id
-    return LiveMemory(live, peak, peak_node)
+    for node, nbytes in zip(runs.nodes, most.tolist(), strict=True):
+        live[node.id] = max(live.get(node.id, 0), nbytes)
+    peak_at = int(np.argmax(needed))
+    peak_node = runs.nodes[int(rows[peak_at])].id
+    return LiveMemory(live, int(needed[peak_at]), peak_node, peak_at, times, needed, rows, buffers)
 
 
-def _owner(
-    node: Node, port: int, value: int, values: dict[int, Value], owner: dict[int, int]
-) -> int:
-    """The value whose memory an output uses: its own, unless it is a view or written in place."""
+def _buffers(runs: StepRuns, place: list[int], order: list[int]) -> Integers:
+    """The buffers, as rows of `LiveMemory.buffers`, in the order in which they are met.
+
+    Args:
+        place: The moment of each start and end, as `StepRuns.moments` numbers them.
+    """
+    nodes, values = runs.nodes, runs.values
+    made: list[tuple[int, int]] = []  # value and row
+    until: list[int] = []
+    throughout: list[bool] = []
+    views: list[int] = []
+    lies_in: dict[int, int] = {}
+    produced = {value for node in nodes for value in node.outputs}
+    shared: dict[int, tuple[int, ...]] = {}
+
+    def new(value: int, row: int, end: int, always: bool) -> int:
+        made.append((value, row))
+        until.append(end)
+        throughout.append(always)
+        views.append(0)
+        return len(until) - 1
+
+    for moment in order:
+        if moment & 1:
+            continue
+        row = moment >> 1
+        node, end = nodes[row], place[moment + 1]
+        for value in node.inputs:
+            buffer = lies_in.get(value, -1)
+            if buffer < 0:
+                lies_in[value] = new(value, -1, end, value not in produced)
+            elif until[buffer] < end:
+                until[buffer] = end
+        sources = shared.get(id(node))
+        if sources is None:
+            sources = shared[id(node)] = tuple(
+                _source(node, port, values) for port in range(len(node.outputs))
+            )
+        leaf = node.is_leaf
+        for value, source in zip(node.outputs, sources, strict=True):
+            if source >= 0:
+                buffer = lies_in[source]
+                views[buffer] += value != source and lies_in.get(value) != buffer
+                until[buffer] = max(until[buffer], end)
+                lies_in[value] = buffer
+            elif leaf and value in lies_in:
+                throughout[lies_in[value]] = True
+            else:
+                lies_in[value] = new(value, row, end, leaf)
+    last = len(order)
+    sizes = {value: _nbytes(values.get(value)) for value in lies_in}
+    table = [
+        (value, row, sizes[value], 0 if always or row < 0 else place[2 * row],
+         last if always else ended, always, shares)
+        for (value, row), ended, always, shares in zip(made, until, throughout, views, strict=True)
+    ]  # fmt: skip
+    return np.array(table, np.int64).reshape(-1, 7)
+
+
+def _source(node: Node, port: int, values: Mapping[int, Value]) -> int:
+    """The input whose memory an output uses as a view, or because it is written in place; -1 if it
+    has its own."""
     if node.is_leaf or not node.inputs:
-        return value
+        return -1
     source = dict(node.writes).get(port)
     if source is None:
-        known = values.get(value)
-        shares = known is not None and known.storage != 0
+        value = values.get(node.outputs[port])
+        shares = value is not None and value.storage != 0
         if not shares and not (node.dialect == "nodescope" and node.op in _VIEWS):
-            return value
+            return -1
         source = 0
-    operand = node.inputs[min(source, len(node.inputs) - 1)]
-    return owner.get(operand, operand)
+    return node.inputs[min(source, len(node.inputs) - 1)]
 
 
 def _nbytes(value: Value | None) -> int:
-    """The size of a value; 0 if it is not known."""
+    """The size of a value; -1 if it is not known."""
     if value is None:
-        return 0
+        return -1
     spec = value.spec
     if isinstance(spec, OpaqueSpec):
-        return spec.nbytes or 0
-    if any(size is None for size in spec.shape):
-        return 0
+        nbytes = spec.nbytes
+    else:
+        sizes = [size for size in spec.shape if size is not None]
+        item = _itemsize(spec.dtype)
+        known = item is not None and len(sizes) == len(spec.shape)
+        nbytes = math.prod(sizes) * (item or 0) if known else None
+    return nbytes if nbytes is not None and 0 <= nbytes <= _MOST else -1
+
+
+def _itemsize(dtype: str) -> int | None:
     try:
-        item = as_dtype(spec.dtype).itemsize
+        return as_dtype(dtype).itemsize
     except DtypeError:
-        item = _BITS.get(spec.dtype, 0) // 8
-    return math.prod(spec.shape) * item
+        bits = _BITS.get(dtype)
+        return None if bits is None else bits // 8

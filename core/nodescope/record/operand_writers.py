@@ -38,9 +38,12 @@ class OperandRow(NamedTuple):
     wrote: int
 
 
-def noted(ask: Callable[[str], list[tuple[Any, ...]]]) -> dict[tuple[int, int], int]:
-    """The rows of the table ``operand``: who wrote an operand, by reader and port."""
-    rows = ask("SELECT seq, port, wrote FROM operand")
+def noted(
+    ask: Callable[..., list[tuple[Any, ...]]], after: int, until: int
+) -> dict[tuple[int, int], int]:
+    """The rows of the table ``operand`` in ``(after, until]``: who wrote an operand, by reader and
+    port."""
+    rows = ask("SELECT seq, port, wrote FROM operand WHERE seq > ? AND seq <= ?", after, until)
     return {(seq, port): wrote for seq, port, wrote in rows}
 
 

@@ -441,9 +441,9 @@ class Recording:
         rows = self._all("SELECT seq, attrs FROM call WHERE seq > ? AND seq <= ?", after, last)
         return {seq: self._read(self._attrs, data) for seq, data in rows}
 
-    def operands(self) -> dict[tuple[int, int], int] | None:
+    def operands(self, after: int = 0, until: int = MAX_SEQ) -> dict[tuple[int, int], int] | None:
         """See `operand_writers.noted`; None in files of earlier releases."""
-        return noted(self._all) if self._has("operand") else None
+        return noted(self._all, after, until) if self._has("operand") else None
 
     # ------------------------------------------------------------ values
 

@@ -59,6 +59,11 @@ class StepTable:
         """Whether a step with this number began."""
         return bool(self._ask("SELECT 1 FROM step WHERE step = ?", step))
 
+    def row(self, step: int) -> StepRow | None:
+        """The step with this number."""
+        rows = self._rows("WHERE step = ?", step)
+        return rows[0] if rows else None
+
     def first(self) -> int:
         """The lowest step number; 0 if no step began."""
         return int(self._ask("SELECT coalesce(min(step), 0) FROM step")[0][0])

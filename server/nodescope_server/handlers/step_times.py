@@ -31,23 +31,27 @@ def _answer(recording: Recording, times: StepTimes, request: wire.GetStepTimes) 
     times.update(recording)
     limit = min(max(request.limit, 1), MAX_ROWS)
     rows = times.stretches(request.start_ns, request.end_ns, limit)
-    governed = recording.governed()
     return wire.StepTimes(
         count=len(rows),
-        first=_column(stretch.first for stretch in rows),
-        last=_column(stretch.last for stretch in rows),
-        start_ns=_column(stretch.start_ns for stretch in rows),
-        end_ns=_column(stretch.end_ns for stretch in rows),
-        left_out=_column(stretch.left_out for stretch in rows),
-        after=_column(stretch.after for stretch in rows),
-        parts=_column(part for stretch in rows for part in stretch.parts),
+        first=column(stretch.first for stretch in rows),
+        last=column(stretch.last for stretch in rows),
+        start_ns=column(stretch.start_ns for stretch in rows),
+        end_ns=column(stretch.end_ns for stretch in rows),
+        left_out=column(stretch.left_out for stretch in rows),
+        after=column(stretch.after for stretch in rows),
+        parts=column(part for stretch in rows for part in stretch.parts),
         since_ns=times.since_ns,
         total_ns=times.latest_ns,
-        holds=_column(time for hold in recording.holds() for time in hold),
-        partial=recording.run().level == "graph"
-        or (governed is not None and governed.executions > 0),
+        holds=column(time for hold in recording.holds() for time in hold),
+        partial=partial(recording),
         here=_here(times, request),
     )
+
+
+def partial(recording: Recording) -> bool:
+    """Whether some operations have no row."""
+    governed = recording.governed()
+    return recording.run().level == "graph" or (governed is not None and governed.executions > 0)
 
 
 def _here(times: StepTimes, request: wire.GetStepTimes) -> Stretch | None:
@@ -56,5 +60,6 @@ def _here(times: StepTimes, request: wire.GetStepTimes) -> Stretch | None:
     return (times.after(request.step) if request.after else None) or times.of(request.step)
 
 
-def _column(numbers: Iterable[float]) -> bytes:
+def column(numbers: Iterable[float]) -> bytes:
+    """Numbers as a column of float64."""
     return np.fromiter(numbers, dtype="<f8").tobytes()

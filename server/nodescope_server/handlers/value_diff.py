@@ -17,7 +17,6 @@ from nodescope.debug.report.problems import NodeProblem, Problems
 from nodescope.events import Array
 from nodescope.ir.attrs import plain_attrs
 from nodescope.protocol import BrokenLoss
-from nodescope.record.live_memory import live_memory
 from nodescope.record.overview import broken_loss
 from nodescope.record.recording import Recording
 from nodescope.record.summary import summarise
@@ -79,11 +78,11 @@ async def memory(run: Run, request: moments.GetMemory) -> moments.NodeMemory:
     """
 
     def read(recording: Recording) -> moments.NodeMemory:
-        memory = live_memory(recording, request.step)
+        memory = run.courses.memory(recording, request.step).memory
         live = memory.live.get(request.node)
         return moments.NodeMemory(request.node, request.step, live, memory.peak, memory.peak_node)
 
-    return await run.query.call(read)
+    return await run.study.call(read)
 
 
 async def statistics(run: Run, request: moments.GetStatistics) -> moments.Statistics:

@@ -29,6 +29,7 @@ from nodescope.record.files.ownership import Key, release, vouch
 from nodescope.record.overview import broken_loss, log_size, still_runs
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
+from nodescope.record.step_courses import StepCourses
 from nodescope.record.step_times.step_times import StepTimes
 from nodescope.record.wal_checkpoint import fold
 from nodescope.telling import printable
@@ -153,6 +154,7 @@ class Run:
         problems: Cached problems: NaN, Inf and errors.
         branches: The what-if branches.
         times: Cached step times of `study`.
+        courses: Cached paths and memory of steps, of `study`.
         resumed_s: When the program went on after a stop, by the event loop's clock; 0 at a stop.
         held: A live value fetched while the program is stopped: value id, seq, array.
     """
@@ -170,6 +172,7 @@ class Run:
         self.problems: Problems | None = None
         self.branches = Branches()
         self.times = StepTimes()
+        self.courses = StepCourses()
         self.held: tuple[int, int, Array] | None = None
         self.resumed_s = 0.0
         self._followers: set[RunObserver] = set()

@@ -25,6 +25,7 @@ from nodescope_server import __version__, wire
 from nodescope_server.handlers import (
     breakpoints,
     navigate,
+    step_courses,
     step_times,
     value_diff,
     watches,
@@ -359,6 +360,10 @@ class _Browser:
                 return await value_diff.statistics(run, body)
             case timeline_messages.GetStepTimes():
                 return await step_times.step_times(run, body)
+            case timeline_messages.GetCriticalPath():
+                return await step_courses.critical_path(run, body)
+            case timeline_messages.GetStepMemory():
+                return await step_courses.step_memory(run, body)
             case diff_messages.GetProblems():
                 return await value_diff.problems(run)
             case watch_messages.GetRules():

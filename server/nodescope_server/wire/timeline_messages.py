@@ -1,4 +1,5 @@
-"""Wire messages for the timeline: where the time of steps went, and what ran between nodes.
+"""Wire messages for the timeline: where the time of steps went, what ran between nodes, what a step
+waited for, and the memory that it needed.
 
 Invariant: as in `wire`.
 """
@@ -56,6 +57,142 @@ class StepTimes(msgspec.Struct, frozen=True, tag="step_times"):
     here: Stretch | None = None
 
 
+class GetCriticalPath(msgspec.Struct, frozen=True, tag="get_critical_path"):
+    """Get the longest chain of a step, see `nodescope.record.critical_path`.
+
+    Attributes:
+        data: The chain by data alone, not as the step ran.
+        start_ns, end_ns: Of which span of time its members are wanted, at most ``limit`` of them.
+    """
+
+    run: str
+    step: int
+    start_ns: int
+    end_ns: int
+    data: bool = False
+    limit: int = 4000
+
+
+class PathMember(msgspec.Struct, frozen=True):
+    """A node on a path.
+
+    Attributes:
+        times, total_ns: How often it is there, and its time there.
+        seq: Its longest execution there.
+    """
+
+    node: int
+    times: int
+    total_ns: int
+    seq: int
+
+
+class CriticalPath(msgspec.Struct, frozen=True, tag="critical_path"):
+    """The answer to `GetCriticalPath`.
+
+    Attributes:
+        observed: Whether what ran in the step is known.
+        partial: As of `StepTimes`.
+        lanes: On how many lanes operations ran.
+        operations_ns: Of all operations, the sum of their times.
+        ran_ns, data_ns: The length of the chain as the step ran, and by data alone.
+        members, nodes: How many executions and how many nodes are on the chain asked for.
+        count: The number of rows in the columns: members in the span of time, the longest ones if
+            there are too many, in order.
+        place, node, start_ns, duration_ns: float64 columns; ``place`` is the number in the chain.
+        heaviest: Up to 50 of its nodes, those first that take the most time.
+    """
+
+    step: int
+    observed: bool
+    partial: bool
+    lanes: int
+    operations_ns: int
+    ran_ns: int
+    data_ns: int
+    members: int
+    nodes: int
+    count: int
+    place: bytes
+    node: bytes
+    start_ns: bytes
+    duration_ns: bytes
+    heaviest: tuple[PathMember, ...]
+
+
+class GetStepMemory(msgspec.Struct, frozen=True, tag="get_step_memory"):
+    """Get the memory that a step needs over time, see `nodescope.record.live_memory`.
+
+    Attributes:
+        start_ns, end_ns: The span of time that is shown, at about ``limit`` moments of it.
+        at_ns: The moment whose values are wanted; None for the peak.
+    """
+
+    run: str
+    step: int
+    start_ns: int
+    end_ns: int
+    limit: int = 2000
+    at_ns: int | None = None
+
+
+class HeldValue(msgspec.Struct, frozen=True):
+    """A value that needs memory at a moment.
+
+    Attributes:
+        nbytes: None if its size is not known.
+        producer: The node that made it in the step; 0 if it was there before.
+        seq: The execution that made it; 0 if it was there before.
+        throughout: It is needed in the whole step.
+        views: How many further values lie in the same memory.
+    """
+
+    value: int
+    nbytes: int | None
+    producer: int
+    seq: int
+    start_ns: int
+    end_ns: int
+    throughout: bool
+    views: int
+
+
+class StepMemory(msgspec.Struct, frozen=True, tag="step_memory"):
+    """The answer to `GetStepMemory`.
+
+    Attributes:
+        observed, partial: As of `CriticalPath`.
+        count: The number of rows in the columns.
+        time_ns, needed, seq: float64 columns: from each moment to the next, the bytes that are
+            needed, or the most of them where moments are joined, and an execution there.
+        peak, peak_ns, peak_end_ns, peak_node, peak_seq: The most bytes that the step needs, from
+            when to when, and what runs then.
+        unknown: How many values of the step have a size that is not known.
+        at_ns, at: The moment that ``values`` are of, and the bytes needed then.
+        values: The largest, up to 50.
+        further, further_nbytes: How many more there are, and their bytes.
+    """
+
+    step: int
+    observed: bool
+    partial: bool
+    count: int
+    time_ns: bytes
+    needed: bytes
+    seq: bytes
+    peak: int
+    peak_ns: int
+    peak_end_ns: int
+    peak_node: int
+    peak_seq: int
+    unknown: int
+    at_ns: int
+    at: int
+    values: tuple[HeldValue, ...]
+    further: int
+    further_nbytes: int
+
+
 class LaneName(msgspec.Struct, frozen=True):
     """What the queue of a device is called, such as ``cuda:0``."""
 
@@ -76,5 +213,5 @@ class HostTime(msgspec.Struct, frozen=True):
     function: str
 
 
-Requests = GetStepTimes
-Answers = StepTimes
+Requests = GetStepTimes | GetCriticalPath | GetStepMemory
+Answers = StepTimes | CriticalPath | StepMemory

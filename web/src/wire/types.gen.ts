@@ -509,6 +509,40 @@ export interface GetStepTimes {
   readonly after?: boolean;
 }
 
+/**
+ * Get the longest chain of a step, see `nodescope.record.critical_path`.
+ *
+ * Attributes:
+ *     data: The chain by data alone, not as the step ran.
+ *     start_ns, end_ns: Of which span of time its members are wanted, at most `limit` of them.
+ */
+export interface GetCriticalPath {
+  readonly type: "get_critical_path";
+  readonly run: string;
+  readonly step: number;
+  readonly start_ns: number;
+  readonly end_ns: number;
+  readonly data?: boolean;
+  readonly limit?: number;
+}
+
+/**
+ * Get the memory that a step needs over time, see `nodescope.record.live_memory`.
+ *
+ * Attributes:
+ *     start_ns, end_ns: The span of time that is shown, at about `limit` moments of it.
+ *     at_ns: The moment whose values are wanted; None for the peak.
+ */
+export interface GetStepMemory {
+  readonly type: "get_step_memory";
+  readonly run: string;
+  readonly step: number;
+  readonly start_ns: number;
+  readonly end_ns: number;
+  readonly limit?: number;
+  readonly at_ns?: number | null;
+}
+
 /** The answer to the request with the same id. */
 export interface Response {
   readonly type: "response";
@@ -1491,6 +1525,112 @@ export interface Stretch {
   readonly parts: readonly number[];
   readonly left_out: number;
   readonly after: boolean;
+}
+
+/**
+ * The answer to `GetCriticalPath`.
+ *
+ * Attributes:
+ *     observed: Whether what ran in the step is known.
+ *     partial: As of `StepTimes`.
+ *     lanes: On how many lanes operations ran.
+ *     operations_ns: Of all operations, the sum of their times.
+ *     ran_ns, data_ns: The length of the chain as the step ran, and by data alone.
+ *     members, nodes: How many executions and how many nodes are on the chain asked for.
+ *     count: The number of rows in the columns: members in the span of time, the longest ones if
+ *         there are too many, in order.
+ *     place, node, start_ns, duration_ns: float64 columns; `place` is the number in the chain.
+ *     heaviest: Up to 50 of its nodes, those first that take the most time.
+ */
+export interface CriticalPath {
+  readonly type: "critical_path";
+  readonly step: number;
+  readonly observed: boolean;
+  readonly partial: boolean;
+  readonly lanes: number;
+  readonly operations_ns: number;
+  readonly ran_ns: number;
+  readonly data_ns: number;
+  readonly members: number;
+  readonly nodes: number;
+  readonly count: number;
+  readonly place: Uint8Array;
+  readonly node: Uint8Array;
+  readonly start_ns: Uint8Array;
+  readonly duration_ns: Uint8Array;
+  readonly heaviest: readonly PathMember[];
+}
+
+/**
+ * A node on a path.
+ *
+ * Attributes:
+ *     times, total_ns: How often it is there, and its time there.
+ *     seq: Its longest execution there.
+ */
+export interface PathMember {
+  readonly node: number;
+  readonly times: number;
+  readonly total_ns: number;
+  readonly seq: number;
+}
+
+/**
+ * The answer to `GetStepMemory`.
+ *
+ * Attributes:
+ *     observed, partial: As of `CriticalPath`.
+ *     count: The number of rows in the columns.
+ *     time_ns, needed, seq: float64 columns: from each moment to the next, the bytes that are
+ *         needed, or the most of them where moments are joined, and an execution there.
+ *     peak, peak_ns, peak_end_ns, peak_node, peak_seq: The most bytes that the step needs, from
+ *         when to when, and what runs then.
+ *     unknown: How many values of the step have a size that is not known.
+ *     at_ns, at: The moment that `values` are of, and the bytes needed then.
+ *     values: The largest, up to 50.
+ *     further, further_nbytes: How many more there are, and their bytes.
+ */
+export interface StepMemory {
+  readonly type: "step_memory";
+  readonly step: number;
+  readonly observed: boolean;
+  readonly partial: boolean;
+  readonly count: number;
+  readonly time_ns: Uint8Array;
+  readonly needed: Uint8Array;
+  readonly seq: Uint8Array;
+  readonly peak: number;
+  readonly peak_ns: number;
+  readonly peak_end_ns: number;
+  readonly peak_node: number;
+  readonly peak_seq: number;
+  readonly unknown: number;
+  readonly at_ns: number;
+  readonly at: number;
+  readonly values: readonly HeldValue[];
+  readonly further: number;
+  readonly further_nbytes: number;
+}
+
+/**
+ * A value that needs memory at a moment.
+ *
+ * Attributes:
+ *     nbytes: None if its size is not known.
+ *     producer: The node that made it in the step; 0 if it was there before.
+ *     seq: The execution that made it; 0 if it was there before.
+ *     throughout: It is needed in the whole step.
+ *     views: How many further values lie in the same memory.
+ */
+export interface HeldValue {
+  readonly value: number;
+  readonly nbytes: number | null;
+  readonly producer: number;
+  readonly seq: number;
+  readonly start_ns: number;
+  readonly end_ns: number;
+  readonly throughout: boolean;
+  readonly views: number;
 }
 
 /** The request could not be carried out; `message` is for the user. */
@@ -2772,7 +2912,9 @@ export type RequestBody =
   | GetMemory
   | GetStatistics
   | GetProblems
-  | GetStepTimes;
+  | GetStepTimes
+  | GetCriticalPath
+  | GetStepMemory;
 
 export type ResponseBody =
   | Initialized
@@ -2798,6 +2940,8 @@ export type ResponseBody =
   | Statistics
   | ProblemList
   | StepTimes
+  | CriticalPath
+  | StepMemory
   | Failed;
 
 export type Push =

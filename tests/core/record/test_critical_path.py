@@ -1,0 +1,144 @@
+"""The longest chain of a step, through data and lanes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+import nodescope as ns
+from nodescope.ir.graph import Node
+from nodescope.record.critical_path import Chain, critical_path
+from nodescope.record.recording import Recording
+from nodescope.record.rows import Execution
+from nodescope.record.step_runs import StepRuns, step_runs
+
+Row = tuple[Node, int, int, int]
+"""Node, thread, start, end."""
+
+
+def op(id: int, inputs: tuple[int, ...] = (), **more: object) -> Node:
+    """A node whose output has its own number."""
+    return Node(id, f"n{id}", "op", "other", inputs, (), (id,), **more)  # type: ignore[arg-type]
+
+
+def runs(*rows: Row, **more: object) -> StepRuns:
+    executions = [
+        Execution(at + 1, node.id, 1, thread, start, end - start, 0)
+        for at, (node, thread, start, end) in enumerate(rows)
+    ]
+    return StepRuns(executions, [row[0] for row in rows], {}, **more)  # type: ignore[arg-type]
+
+
+def ids(step: StepRuns, chain: Chain) -> list[int]:
+    return [step.nodes[row].id for row in chain.members]
+
+
+# From one to four, by way of two or three.
+DIAMOND = (op(1), op(2, (1,)), op(3, (1,)), op(4, (2, 3)))
+
+
+def test_of_a_diamond_the_longer_side_counts() -> None:
+    one, two, three, four = DIAMOND
+    step = runs((one, 1, 0, 10), (two, 1, 10, 15), (three, 2, 10, 40), (four, 1, 41, 50))
+    path = critical_path(step)
+    assert ids(step, path.ran) == ids(step, path.data) == [1, 3, 4]
+    assert path.ran.total_ns == path.data.total_ns == 10 + 30 + 9
+    assert (path.lanes, path.operations_ns) == (2, 54)
+
+
+def test_on_one_thread_all_follow_one_another_and_data_alone_needs_fewer() -> None:
+    one, two, three, four = DIAMOND
+    step = runs((one, 1, 0, 10), (two, 1, 10, 15), (three, 1, 15, 45), (four, 1, 50, 60))
+    path = critical_path(step)
+    assert ids(step, path.ran) == [1, 2, 3, 4]
+    assert path.ran.total_ns == path.operations_ns == 55
+    assert (ids(step, path.data), path.data.total_ns) == ([1, 3, 4], 50)
+
+
+def test_a_thread_that_waits_for_another_ones_data_continues_its_chain() -> None:
+    step = runs(
+        (op(1), 1, 0, 10), (op(2), 2, 0, 50), (op(3), 1, 10, 15), (op(4, (3, 2)), 1, 60, 70)
+    )
+    assert ids(step, critical_path(step).ran) == [2, 4]
+
+
+def test_members_never_overlap() -> None:
+    """What runs within another one, and what read data before it was there, as it seems."""
+    step = runs((op(1), 1, 0, 100), (op(2), 1, 10, 30), (op(3, (1,)), 2, 90, 120))
+    path = critical_path(step)
+    assert ids(step, path.ran) == [1]
+    assert path.ran.total_ns == 100
+
+
+def test_what_reads_a_parameter_depends_on_what_assigned_to_it() -> None:
+    weight = op(1, role="parameter")
+    step = runs(
+        (weight, 1, 0, 3),
+        (op(2, (1,)), 1, 3, 10),
+        (op(3, (1, 2), writes=((0, 0),)), 1, 10, 20),
+        (op(4, (1,)), 2, 30, 40),
+    )
+    path = critical_path(step)
+    assert ids(step, path.data) == [2, 3, 4]  # the parameter itself computes nothing
+    assert path.data.total_ns == 27
+
+
+def test_an_operand_that_an_earlier_execution_wrote_is_no_result_of_the_latest() -> None:
+    node = op(1)
+    rows = ((node, 1, 0, 5), (node, 1, 5, 100), (op(2, (1,)), 2, 100, 110))
+    assert critical_path(runs(*rows)).data.total_ns == 105
+    assert critical_path(runs(*rows, operands={(3, 0): 1})).data.total_ns == 95
+    assert critical_path(runs(*rows, operands={(3, 0): 0})).data.total_ns == 95
+
+
+def test_what_the_debugger_held_is_no_time_of_an_operation() -> None:
+    step = runs((op(1), 1, 0, 100), (op(2, (1,)), 1, 200, 210), holds=((40, 90), (95, 205)))
+    assert critical_path(step).ran.total_ns == 45 + 5
+    assert runs((op(1), 1, 50, 100), holds=((40, 90),)).durations() == [10]
+
+
+def test_nothing_ran() -> None:
+    assert critical_path(runs()).ran == Chain([], 0)
+
+
+def test_no_times_are_known() -> None:
+    one, two = op(1), op(2, (1,))
+    step = runs((one, 1, 7, 7), (two, 1, 7, 7))
+    assert ids(step, critical_path(step).data) == [1, 2]
+    assert critical_path(step).ran.total_ns == 0
+
+
+def names(step: StepRuns, rows: Iterable[int]) -> list[str]:
+    return [step.nodes[row].name for row in rows]
+
+
+def test_a_recorded_step_of_two_threads_and_a_compiled_function(tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    weight = ns.parameter(np.full((64, 64), 0.01, np.float32), name="weight")
+
+    @ns.compile
+    def model(x: ns.Tensor) -> ns.Tensor:
+        return np.tanh(x @ weight).mean()
+
+    with ns.record(path, level="timing"):
+        for _ in ns.steps(range(2)):
+            made: list[ns.Tensor] = []
+            thread = threading.Thread(target=lambda made=made: made.append(  # type: ignore[misc]
+                np.exp(ns.tensor(np.ones((8, 64), np.float32)))))  # fmt: skip
+            thread.start()
+            thread.join()
+            model(made[0]).backward()
+    with Recording.open(path) as recording:
+        step = step_runs(recording, 2)
+        found = critical_path(step)
+        assert not step_runs(recording, 9).observed
+    wall = step.end_ns - step.start_ns
+    assert 0 < found.data.total_ns <= found.ran.total_ns <= found.operations_ns <= wall
+    assert found.lanes == 2
+    chain = names(step, found.ran.members)
+    first = next(i for i, name in enumerate(chain) if name.startswith("matmul"))
+    assert chain[:first] == ["exp"]
+    assert chain[-1].startswith("backward/")
