@@ -46,6 +46,11 @@ def test_the_page(start: Start, page_of_its_own: Page, width: int) -> None:
         by(page, tab).first.click()
         expect(by(page, tab).first).to_have_attribute("aria-selected", "true")
         check(page, tab)
+    by(page, "tab-timeline").click()
+    for course in ("path", "memory"):
+        by(page, f"timeline-{course}").click()
+        expect(by(page, "course-total")).to_be_visible()
+        check(page, f"the timeline's {course}")
     page.keyboard.press("Control+F9")
     expect(by(page, "breakpoint-target")).to_be_visible()
     check(page, "a new breakpoint")

@@ -73,8 +73,9 @@ def _memory(recording: Recording, run: Run, request: wire.GetStepMemory) -> wire
     seqs = step.seq[memory.rows]
     peak = memory.peak_at
     at = peak
-    if request.at_ns is not None and len(times):
-        at = max(int(np.searchsorted(times, request.at_ns, side="right")) - 1, 0)
+    if request.at_seq is not None and len(times):
+        row = max(int(np.searchsorted(step.seq, request.at_seq, side="right")) - 1, 0)
+        at = int(np.argmax(memory.rows == row))  # its start
     listed = memory.held_at(at) if len(times) else []
     rest = listed[_LISTED:]
     lower = np.flatnonzero(needed[peak:] != memory.peak)

@@ -125,7 +125,7 @@ class GetStepMemory(msgspec.Struct, frozen=True, tag="get_step_memory"):
 
     Attributes:
         start_ns, end_ns: The span of time that is shown, at about ``limit`` moments of it.
-        at_ns: The moment whose values are wanted; None for the peak.
+        at_seq: The execution while which the values wanted are needed; None for the peak.
     """
 
     run: str
@@ -133,7 +133,7 @@ class GetStepMemory(msgspec.Struct, frozen=True, tag="get_step_memory"):
     start_ns: int
     end_ns: int
     limit: int = 2000
-    at_ns: int | None = None
+    at_seq: int | None = None
 
 
 class HeldValue(msgspec.Struct, frozen=True):

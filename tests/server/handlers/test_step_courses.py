@@ -73,18 +73,21 @@ def test_the_memory_of_a_step_as_it_is_told_elsewhere(page: Page, run: tuple[str
     assert [value.producer for value in answer.values] == [
         nodes[name] for name in ("tensor", "tanh", "multiply", "add")
     ]
-    first = page.ask(wt.GetStepMemory(number, 2, *ALWAYS, at_ns=0))
+    first = page.ask(wt.GetStepMemory(number, 2, *ALWAYS, at_seq=0))
     assert [value.producer for value in first.values] == [nodes["tensor"]]
     assert first.at == 4000
+    peak = page.ask(wt.GetStepMemory(number, 2, *ALWAYS, at_seq=answer.peak_seq))
+    assert (peak.at, peak.at_ns, peak.values) == (answer.at, answer.at_ns, answer.values)
+    assert page.ask(wt.GetStepMemory(number, 2, *ALWAYS, at_seq=1 << 62)).at < peak.at
 
 
 def test_what_is_not_there(page: Page, run: tuple[str, Path]) -> None:
     number, _ = run
     for step in (99, 1 << 62):
         assert not page.ask(wt.GetCriticalPath(number, step, *ALWAYS)).observed
-        memory = page.ask(wt.GetStepMemory(number, step, *ALWAYS, at_ns=5))
+        memory = page.ask(wt.GetStepMemory(number, step, *ALWAYS, at_seq=5))
         assert (memory.observed, memory.count, memory.peak) == (False, 0, 0)
-    hostile = page.ask(wt.GetStepMemory(number, 1, 1 << 60, -5, limit=-1, at_ns=-5))
+    hostile = page.ask(wt.GetStepMemory(number, 1, 1 << 60, -5, limit=-1, at_seq=-5))
     assert hostile.count == 0
     assert page.ask(wt.GetCriticalPath(number, 1, 1 << 60, -5, limit=-1)).count == 0
 

@@ -529,7 +529,7 @@ export function App(props: AppProps): JSX.Element {
             </div>
             <Switch>
               <Match when={dockTab() === "timeline"}>
-                <Timeline store={store} theme={preferences.theme()} go={go} />
+                <Timeline store={store} ui={ui} theme={preferences.theme()} go={go} />
               </Match>
               <Match when={dockTab() === "console"}>
                 <Console store={store} />

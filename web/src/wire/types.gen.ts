@@ -531,7 +531,7 @@ export interface GetCriticalPath {
  *
  * Attributes:
  *     start_ns, end_ns: The span of time that is shown, at about `limit` moments of it.
- *     at_ns: The moment whose values are wanted; None for the peak.
+ *     at_seq: The execution while which the values wanted are needed; None for the peak.
  */
 export interface GetStepMemory {
   readonly type: "get_step_memory";
@@ -540,7 +540,7 @@ export interface GetStepMemory {
   readonly start_ns: number;
   readonly end_ns: number;
   readonly limit?: number;
-  readonly at_ns?: number | null;
+  readonly at_seq?: number | null;
 }
 
 /** The answer to the request with the same id. */

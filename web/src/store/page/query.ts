@@ -33,6 +33,8 @@ const PATIENCE_MS: Partial<Record<RequestBody["type"], number>> = {
   get_step_times: 120_000,
   get_timeline: 120_000,
   get_problems: 120_000,
+  get_critical_path: 120_000,
+  get_step_memory: 120_000,
 };
 
 /**

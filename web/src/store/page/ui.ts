@@ -35,6 +35,8 @@ const DOCK_TABS: readonly DockTab[] = [
   "breakpoints",
 ];
 
+export type Course = "none" | "path" | "memory";
+
 type Signals<T> = { readonly [K in keyof T]: Accessor<T[K]> };
 type Setters<T> = { readonly [K in keyof T as `set${Capitalize<string & K>}`]: Setter<T[K]> };
 
@@ -68,6 +70,12 @@ interface UiState {
   legend: boolean;
   /** Whether lines are drawn for an order of nodes without a value passing. */
   controlEdges: boolean;
+  /** What the timeline shows of the step besides its bars. */
+  course: Course;
+  /** The critical path as the step ran, or by data alone; undefined for what tells more. */
+  pathBy: "ran" | "data" | undefined;
+  /** When the values listed need memory. */
+  memoryAt: "peak" | "moment";
 }
 
 export type Ui = Signals<UiState> & Setters<UiState>;
@@ -104,6 +112,9 @@ export function createUi(
   const [adding, setAdding] = createSignal(false);
   const [legend, setLegend] = createSignal(true);
   const [controlEdges, setControlEdges] = createSignal(control);
+  const [course, setCourse] = createSignal<Course>("none");
+  const [pathBy, setPathBy] = createSignal<"ran" | "data" | undefined>();
+  const [memoryAt, setMemoryAt] = createSignal<"peak" | "moment">("peak");
   return {
     outlineTab,
     setOutlineTab,
@@ -145,5 +156,11 @@ export function createUi(
     setLegend,
     controlEdges,
     setControlEdges,
+    course,
+    setCourse,
+    pathBy,
+    setPathBy,
+    memoryAt,
+    setMemoryAt,
   };
 }

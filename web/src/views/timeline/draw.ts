@@ -9,6 +9,13 @@ import { formatDuration } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { samePlace } from "@/store/run/place";
 import type { Hold } from "@/views/timeline/axis";
+import {
+  type CurvePoint,
+  type MemoryCurve,
+  type PathMarks,
+  pointAt,
+} from "@/views/timeline/course";
+import { ASIDE, drawMemory, drawPath, MEMORY_H } from "@/views/timeline/draw_course";
 import { drawBand, drawStacks } from "@/views/timeline/draw_steps";
 import { HOST_COLOURS, hostTitle } from "@/views/timeline/host";
 import { type Origin, originWords } from "@/views/timeline/origin";
@@ -42,6 +49,8 @@ export interface Scene {
   readonly hovered: Bar | undefined;
   readonly current: number;
   readonly holds: readonly Hold[];
+  readonly path: PathMarks | undefined;
+  readonly memory: MemoryCurve | undefined;
 }
 
 export interface Placed {
@@ -49,6 +58,8 @@ export interface Placed {
   readonly time: (x: number) => number;
   /** The area of steps: the full height below if they are stacked. */
   readonly steps: { readonly y: number; readonly height: number };
+  /** The area of memory, if it is shown. */
+  readonly memory: { readonly y: number; readonly height: number } | undefined;
   readonly rows: readonly {
     readonly y: number;
     readonly height: number;
@@ -95,7 +106,8 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     AXIS + 2,
   );
   const band = scene.blocks.length > 0 ? BAND_H + 4 : 0;
-  const stretch = Math.min(1.5, Math.max(1, (height - AXIS - band) / needed));
+  const above = band + (scene.memory === undefined ? 0 : MEMORY_H + LANE_GAP);
+  const stretch = Math.min(1.5, Math.max(1, (height - AXIS - above) / needed));
   const mono = colour("--mono");
   drawAxis();
   g.save();
@@ -111,6 +123,11 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
   } else if (band > 0) {
     drawBand(surface, scene, { x, left: LEFT, top: y, height: BAND_H });
     y += band;
+  }
+  const memory = scene.stacked || scene.memory === undefined ? undefined : { y, height: MEMORY_H };
+  if (memory !== undefined && scene.memory !== undefined) {
+    drawMemory(surface, scene.memory, { x, left: LEFT, top: y, height: MEMORY_H });
+    y += MEMORY_H + LANE_GAP;
   }
   const leftOut = scene.stacked ? [] : scene.blocks.filter(isUnseen);
   for (const block of leftOut) hatch(block);
@@ -128,13 +145,14 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     y += LANE_GAP;
   }
   for (const block of leftOut) nameLeftOut(block);
+  if (scene.path !== undefined) drawPath(surface, rows, scene.path, { x, left: LEFT });
   drawHolds();
   drawMoment();
   drawRaised();
   g.restore();
   drawLabels();
   const steps = scene.stacked ? { y: AXIS, height } : { y: AXIS, height: band };
-  return { width: room, time: (at) => t0 + ((at - LEFT) / room) * (t1 - t0), steps, rows };
+  return { width: room, time: (at) => t0 + ((at - LEFT) / room) * (t1 - t0), steps, memory, rows };
 
   function drawAxis(): void {
     const tickNs = tickStep(((t1 - t0) / room) * 92);
@@ -211,6 +229,11 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     return `color-mix(in srgb, ${base} ${Math.round(share * 100)}%, ${colour("--bg-panel")})`;
   }
 
+  /** Whether it is beside the path that is shown. */
+  function isAside(bar: Bar): boolean {
+    return scene.path !== undefined && scene.path.place(bar.node, bar.start) === undefined;
+  }
+
   function drawBars(
     bars: readonly Bar[],
     top: number,
@@ -238,6 +261,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
         fills.set(key, style);
       }
       g.globalAlpha = scene.hovered === undefined || scene.hovered === bar ? 1 : 0.75;
+      if (leaf && isAside(bar)) g.globalAlpha *= ASIDE;
       g.fillStyle = style;
       g.fillRect(left, top, w, high);
       g.globalAlpha = 1;
@@ -355,6 +379,13 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
       g.font = `10px ${sans}`;
       g.fillText("steps", 12, AXIS + 12);
     }
+    if (memory !== undefined) {
+      g.fillStyle = colour("--text");
+      g.font = `500 11px ${sans}`;
+      g.fillText("memory", 12, memory.y + 12);
+      g.fillStyle = colour("--line");
+      g.fillRect(0, memory.y + memory.height + 3, width, 1);
+    }
     const names = laneNames(tops.map(({ lane }) => lane));
     tops.forEach(({ lane, y: top }, i) => {
       g.fillStyle = colour("--text");
@@ -399,6 +430,19 @@ export function hitHold(placed: Placed, holds: readonly Hold[], px: number): Hol
   const visible = holds.filter((hold) => hold.at >= low && hold.at <= high);
   const first = visible[0];
   return first && { at: first.at, trueNs: visible.reduce((sum, hold) => sum + hold.trueNs, 0) };
+}
+
+/** What is needed at a point of the memory's area. */
+export function hitMemory(
+  placed: Placed,
+  curve: MemoryCurve | undefined,
+  px: number,
+  py: number,
+): CurvePoint | undefined {
+  const { memory } = placed;
+  if (curve === undefined || memory === undefined || px < LEFT) return undefined;
+  if (py < memory.y || py >= memory.y + memory.height) return undefined;
+  return pointAt(curve, placed.time(px));
 }
 
 /** The step at a point of the band, or of the stacks. */

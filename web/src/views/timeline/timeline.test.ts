@@ -524,6 +524,8 @@ test("no label of the axis lies under the moment's own, at an edge neither", () 
         hovered: undefined,
         current: 0,
         holds: [],
+        path: undefined,
+        memory: undefined,
       },
     );
     expect(labels.length).toBeGreaterThan(1);

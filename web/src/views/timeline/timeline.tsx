@@ -9,31 +9,31 @@
  * is removed from the axis.
  */
 
-import {
-  createEffect,
-  createMemo,
-  createSignal,
-  For,
-  type JSX,
-  on,
-  onCleanup,
-  onMount,
-  Show,
-  untrack,
-} from "solid-js";
+import { createEffect, createMemo, createSignal, For, type JSX, on, Show, untrack } from "solid-js";
 import { formatDuration } from "@/base/numbers";
 import { remembering } from "@/store/page/cached_query";
 import { answered, createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
+import type { Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
 import { offers, withoutFalseTimes } from "@/store/run/capabilities";
 import { isAfter, raisedIn, seenWhileRunning, stepAt, stepNumbered } from "@/store/run/run_model";
 import { axisOf, mapRows, sameAxis } from "@/views/timeline/axis";
-import { drawTimeline, hitBar, hitHold, hitStep, type Placed } from "@/views/timeline/draw";
+import { CoursePanel } from "@/views/timeline/course_panel";
+import { createCourses } from "@/views/timeline/courses";
+import {
+  drawTimeline,
+  hitBar,
+  hitHold,
+  hitMemory,
+  hitStep,
+  type Placed,
+} from "@/views/timeline/draw";
 import { expectedRows } from "@/views/timeline/expected";
 import { hostSpans } from "@/views/timeline/host";
 import { type Origin, RUN_START } from "@/views/timeline/origin";
+import { ringRows } from "@/views/timeline/ring_rows";
 import { lanesOf, stepWords, type TimelineRows } from "@/views/timeline/spans";
 import {
   blockOf,
@@ -46,6 +46,7 @@ import {
   stepIn,
 } from "@/views/timeline/step_blocks";
 import { sameUnder, tipOf, type Under } from "@/views/timeline/tips";
+import { TimelineToolbar } from "@/views/timeline/toolbar";
 import { askedFor, moved, panned, type TimeWindow, whole, zoomed } from "@/views/timeline/zoom";
 import { Canvas } from "@/widgets/canvas";
 import { decodeExecutions, numbersOf } from "@/wire/decode";
@@ -59,15 +60,12 @@ const ASK_MS = 1000;
 const MOST_STEPS = 30;
 const FEW_STEPS = 3;
 const MOST_BLOCKS = 800;
-/** Empty space at the end of the line above, px. */
-const BAR_END = 4;
-/** Width of a character of the line above, px. */
-const CHARACTER = 6;
 /** Width of the text at the pointer including its distance from the edge, px. */
 const TIP_WIDTH = 256;
 
 export interface TimelineProps {
   readonly store: Store;
+  readonly ui: Ui;
   readonly theme: string;
   go(item: Item): void;
 }
@@ -234,7 +232,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     const now = executed();
     if (!following() && now !== undefined) return mapRows(now, axis());
     if (following()) beat();
-    return mapRows(ringRows(store, near().from), axis());
+    return mapRows(ringRows(store, near().from, LIMIT), axis());
   });
   const thinned = () => {
     const now = detail();
@@ -329,6 +327,32 @@ export function Timeline(props: TimelineProps): JSX.Element {
       chosenStep = undefined;
     }),
   );
+  /** The step of which the course is shown; of a moment after it, too. */
+  const courseStep = () => steps().now?.step ?? 0;
+  const courseSpan = (): TimeWindow => {
+    const now = steps().now;
+    if (now === undefined) return [axis().map(near().from), axis().map(near().to)];
+    const block = blocks().find(
+      ({ first, last, after }) => first === now.step && last === now.step && !after,
+    );
+    if (block !== undefined) return [block.start, block.end];
+    return [axis().map(now.start_ns), axis().map(now.end_ns ?? moment())];
+  };
+  const courses = createCourses({
+    ui: props.ui,
+    asker,
+    run: () => (ready() && !running() && !stacked() ? store.runId() : undefined),
+    step: courseStep,
+    sight,
+    axis,
+    span: courseSpan,
+    seq: () => store.seq() ?? store.model()?.seq ?? 0,
+    refresh: freshNow,
+  });
+  const coursePaused = () => {
+    if (running()) return "Shown when the program stops or ends.";
+    return stacked() ? "Zoom in to show it: a step at a time." : "";
+  };
   /** What contains the moment shown, or what is under the pointer; if `short`, `most` parts of it. */
   const words = (short = false, most = Number.POSITIVE_INFINITY) => {
     const now = under();
@@ -354,11 +378,6 @@ export function Timeline(props: TimelineProps): JSX.Element {
     if (["none", "failed"].includes(stepAnswer().kind)) return stepAnswerWords();
     const at = formatDuration(axis().map(moment()));
     return steps().now === undefined ? `${at} since the run began` : "";
-  };
-
-  const fittingWords = (): string => {
-    const fits = (text: string) => text.length * CHARACTER <= room();
-    return [words(), words(true), words(true, 2)].find(fits) ?? words(true, 1);
   };
 
   const wheel = (event: WheelEvent): void => {
@@ -409,6 +428,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
     if (placed === undefined) return undefined;
     const hold = hitHold(placed, axis().holds, px);
     if (hold !== undefined) return { kind: "hold", hold };
+    const point = hitMemory(placed, courses.curve(), px, py);
+    if (point !== undefined) return { kind: "memory", ...point };
     const bar = stacked() ? undefined : hitBar(placed, px, py);
     if (bar !== undefined) return { kind: "bar", bar };
     const block = hitStep(placed, blocks(), px, py);
@@ -429,124 +450,108 @@ export function Timeline(props: TimelineProps): JSX.Element {
     if (tip() === undefined || tipBox === undefined) return;
     setLowest((tipBox.parentElement?.clientHeight ?? 0) - tipBox.offsetHeight - 2);
   });
-  let bar!: HTMLDivElement;
-  let wordsBox!: HTMLSpanElement;
-  /** For the line above, px. */
-  const [room, setRoom] = createSignal(Number.POSITIVE_INFINITY);
-  onMount(() => {
-    const resize = new ResizeObserver(() => {
-      const { right } = bar.getBoundingClientRect();
-      setRoom(right - wordsBox.getBoundingClientRect().left - BAR_END);
-    });
-    resize.observe(bar);
-    onCleanup(() => resize.disconnect());
-  });
   return (
     <div class="timeline-pane">
-      <div class="timeline-bar" ref={bar}>
-        <button
-          type="button"
-          class="btn small"
-          data-testid="timeline-all"
-          title="The whole run (Home)"
-          onClick={() => setZoom("all")}
-        >
-          Fit all
-        </button>
-        <button
-          type="button"
-          class="btn small"
-          data-testid="timeline-step"
-          title="The current step (0)"
-          disabled={position() === undefined}
-          onClick={showStep}
-        >
-          This step
-        </button>
-        <span
-          class="mi t2 ell timeline-words"
-          data-testid="timeline-words"
-          title={words()}
-          ref={wordsBox}
-        >
-          {fittingWords()}
-        </span>
-      </div>
-      <Canvas
-        class="timeline"
-        label="Timeline. Arrow keys move and zoom, Home shows the whole run, 0 this step; click a step to go to it."
-        tabindex={0}
-        ref={(canvas) => canvas.addEventListener("wheel", wheel, { passive: false })}
-        draw={(surface) => {
-          void props.theme;
-          placed = drawTimeline(surface, {
-            lanes: lanes(),
-            expected: expected(),
-            thinned: thinned(),
-            blocks: blocks(),
-            stacked: stacked(),
-            step: steps().now?.step ?? 0,
-            after: position()?.after ?? false,
-            window: window(),
-            origin: origin(),
-            moment: mark(),
-            hovered: hoveredBar(),
-            holds: axis().holds,
-            current:
-              store.cursor().kind === "past" ? store.past.lastNode : (store.stop()?.node ?? 0),
-          });
-          queueMicrotask(() => {
-            if (resting !== undefined && grabbed === undefined) setUnder(at(...resting));
-          });
-        }}
-        events={{
-          onKeyDown: press,
-          onPointerDown: (event) => {
-            grabbed = { x: event.offsetX, from: window(), moved: false };
-            event.currentTarget.setPointerCapture(event.pointerId);
-          },
-          onPointerMove: (event) => {
-            if (grabbed !== undefined && placed !== undefined) {
-              const by = event.offsetX - grabbed.x;
-              if (Math.abs(by) > 3) grabbed.moved = true;
-              if (grabbed.moved) {
-                const [t0, t1] = grabbed.from;
-                setZoom(panned(grabbed.from, (-by / placed.width) * (t1 - t0), total()));
-              }
-              return;
-            }
-            resting = [event.offsetX, event.offsetY];
-            setUnder(at(event.offsetX, event.offsetY));
-            setPointer({
-              x: event.offsetX,
-              y: event.offsetY,
-              width: event.currentTarget.clientWidth,
-            });
-          },
-          onPointerUp: (event) => {
-            const now = at(event.offsetX, event.offsetY);
-            if (grabbed?.moved === false && now?.kind === "step") {
-              goToStep(now.block, event.offsetX);
-            } else if (grabbed?.moved === false && now?.kind === "bar") {
-              if (now.bar.node > 0) props.go({ kind: "node", id: now.bar.node });
-              else if (now.bar.scope !== "") props.go({ kind: "scope", path: now.bar.scope });
-            }
-            grabbed = undefined;
-          },
-          onPointerCancel: () => {
-            grabbed = undefined;
-          },
-          onPointerLeave: () => {
-            resting = undefined;
-            setUnder(undefined);
-          },
-          onDblClick: (event) => {
-            const now = at(event.offsetX, event.offsetY);
-            if (now?.kind === "step") showBlock(now.block);
-            else setZoom(undefined);
-          },
-        }}
+      <TimelineToolbar
+        ui={props.ui}
+        timed={timed()}
+        step={position() !== undefined}
+        showAll={() => setZoom("all")}
+        showStep={showStep}
+        words={words}
       />
+      <div class="timeline-body">
+        <Canvas
+          class="timeline"
+          label="Timeline. Arrow keys move and zoom, Home shows the whole run, 0 this step; click a step to go to it."
+          tabindex={0}
+          ref={(canvas) => canvas.addEventListener("wheel", wheel, { passive: false })}
+          draw={(surface) => {
+            void props.theme;
+            placed = drawTimeline(surface, {
+              lanes: lanes(),
+              expected: expected(),
+              thinned: thinned(),
+              blocks: blocks(),
+              stacked: stacked(),
+              step: steps().now?.step ?? 0,
+              after: position()?.after ?? false,
+              window: window(),
+              origin: origin(),
+              moment: mark(),
+              hovered: hoveredBar(),
+              holds: axis().holds,
+              path: courses.marks(),
+              memory: courses.curve(),
+              current:
+                store.cursor().kind === "past" ? store.past.lastNode : (store.stop()?.node ?? 0),
+            });
+            queueMicrotask(() => {
+              if (resting !== undefined && grabbed === undefined) setUnder(at(...resting));
+            });
+          }}
+          events={{
+            onKeyDown: press,
+            onPointerDown: (event) => {
+              grabbed = { x: event.offsetX, from: window(), moved: false };
+              event.currentTarget.setPointerCapture(event.pointerId);
+            },
+            onPointerMove: (event) => {
+              if (grabbed !== undefined && placed !== undefined) {
+                const by = event.offsetX - grabbed.x;
+                if (Math.abs(by) > 3) grabbed.moved = true;
+                if (grabbed.moved) {
+                  const [t0, t1] = grabbed.from;
+                  setZoom(panned(grabbed.from, (-by / placed.width) * (t1 - t0), total()));
+                }
+                return;
+              }
+              resting = [event.offsetX, event.offsetY];
+              setUnder(at(event.offsetX, event.offsetY));
+              setPointer({
+                x: event.offsetX,
+                y: event.offsetY,
+                width: event.currentTarget.clientWidth,
+              });
+            },
+            onPointerUp: (event) => {
+              const now = at(event.offsetX, event.offsetY);
+              if (grabbed?.moved === false && now?.kind === "memory") void store.seek(now.seq);
+              else if (grabbed?.moved === false && now?.kind === "step") {
+                goToStep(now.block, event.offsetX);
+              } else if (grabbed?.moved === false && now?.kind === "bar") {
+                if (now.bar.node > 0) props.go({ kind: "node", id: now.bar.node });
+                else if (now.bar.scope !== "") props.go({ kind: "scope", path: now.bar.scope });
+              }
+              grabbed = undefined;
+            },
+            onPointerCancel: () => {
+              grabbed = undefined;
+            },
+            onPointerLeave: () => {
+              resting = undefined;
+              setUnder(undefined);
+            },
+            onDblClick: (event) => {
+              const now = at(event.offsetX, event.offsetY);
+              if (now?.kind === "step") showBlock(now.block);
+              else setZoom(undefined);
+            },
+          }}
+        />
+        <Show when={props.ui.course() !== "none"}>
+          <CoursePanel
+            ui={props.ui}
+            courses={courses}
+            graph={graph()}
+            axis={axis()}
+            span={courseSpan()}
+            paused={coursePaused()}
+            go={props.go}
+            seek={(seq) => void store.seek(seq)}
+          />
+        </Show>
+      </div>
       <Show when={tip()}>
         {(now) => (
           <div
@@ -565,27 +570,4 @@ export function Timeline(props: TimelineProps): JSX.Element {
       </Show>
     </div>
   );
-}
-
-function ringRows(store: Store, from: number): TimelineRows {
-  const { ring } = store;
-  const picked: number[] = [];
-  for (let i = ring.length - 1; i >= 0 && picked.length < LIMIT; i--) {
-    const at = ring.at(i);
-    if ((ring.startNs[at] ?? 0) < from) break;
-    picked.push(at);
-  }
-  picked.reverse();
-  const pick = (column: ArrayLike<number>) => picked.map((at) => column[at] ?? 0);
-  return {
-    count: picked.length,
-    node: pick(ring.node),
-    step: pick(ring.step),
-    thread: pick(ring.thread),
-    worker: pick(ring.worker),
-    lane: pick(ring.lane),
-    startNs: pick(ring.startNs),
-    durationNs: pick(ring.durationNs),
-    flags: pick(ring.flags),
-  };
 }

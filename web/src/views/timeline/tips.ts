@@ -4,10 +4,11 @@
  * Invariant: pure; a title and a few short lines.
  */
 
-import { formatCount, formatDuration } from "@/base/numbers";
+import { formatBytes, formatCount, formatDuration } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import type { RunGraph } from "@/store/run/run_model";
 import type { Hold } from "@/views/timeline/axis";
+import type { CurvePoint } from "@/views/timeline/course";
 import { type HostSpan, hostTitle, partWords } from "@/views/timeline/host";
 import { type Origin, whenWords } from "@/views/timeline/origin";
 import { type Bar, stepWords } from "@/views/timeline/spans";
@@ -17,11 +18,13 @@ import { blockName, type StepBlock } from "@/views/timeline/step_blocks";
 export type Under =
   | { readonly kind: "bar"; readonly bar: Bar }
   | { readonly kind: "hold"; readonly hold: Hold }
-  | { readonly kind: "step"; readonly block: StepBlock };
+  | { readonly kind: "step"; readonly block: StepBlock }
+  | ({ readonly kind: "memory" } & CurvePoint);
 
 export function sameUnder(a: Under | undefined, b: Under | undefined): boolean {
   if (a === undefined || b === undefined) return a === b;
   if (a.kind === "bar") return b.kind === "bar" && a.bar === b.bar;
+  if (a.kind === "memory") return b.kind === "memory" && a.time === b.time;
   if (a.kind === "step") return b.kind === "step" && a.block === b.block;
   return b.kind === "hold" && a.hold.at === b.hold.at && a.hold.trueNs === b.hold.trueNs;
 }
@@ -46,6 +49,12 @@ export function tipOf(
     };
   }
   if (under.kind === "step") return stepTip(under.block);
+  if (under.kind === "memory") {
+    return {
+      title: `${formatBytes(under.needed)} needed`,
+      rows: [whenWords(under.time, origin, true), "Click to go to this moment"],
+    };
+  }
   const { bar } = under;
   const step = stepOf(bar, blocks);
   const at = whenWords(bar.start, origin, step === stepWords(origin.step, origin.after));
