@@ -173,7 +173,7 @@ class Run:
         self.bus.add(self.recorder)
         levels = {level, *(chosen for _, chosen in self._selected.selections)}
         arrays = debugger or newest or not levels.isdisjoint(("summary", "values"))
-        self.bus.want(self.recorder, Demand(arrays=arrays))
+        self.bus.want(self.recorder, Demand(arrays=arrays, values="values" in levels))
         if debugger:
             try:
                 self._debugger = Debugger(

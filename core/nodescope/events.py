@@ -146,12 +146,14 @@ class NodeFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
         inputs: Live arrays by input port. Read-only; a probe that keeps them copies them before
             `Bus.emit` returns.
         outputs: Live arrays by output port; the same rule.
+        thread: Identifies the thread; below 0, one of another process.
         start_ns, end_ns: Nanoseconds since the run began.
         attrs: The attributes of this execution if they differ from the node's, such as a scalar
             operand that changes from step to step; otherwise None.
         worker: Number of the process that ran it; 0 is the program's own.
         lane: The device queue in which it ran, such as a CUDA stream; 0 if it ran on the thread
             itself.
+        late: Whether whoever ran it has gone on: it is only a report, at which nothing can stop.
     """
 
     node: Node
@@ -164,6 +166,7 @@ class NodeFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
     attrs: dict[str, Any] | None = None
     worker: int = 0
     lane: int = 0
+    late: bool = False
 
 
 class NodesFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -200,6 +203,7 @@ class NodeFailed(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         unseen: Whether what computed the inputs was not observed.
+        worker, lane, late: As in `NodeFinished`.
     """
 
     node: Node
@@ -209,6 +213,9 @@ class NodeFailed(msgspec.Struct, frozen=True, tag=True):
     start_ns: int
     error: str
     unseen: bool = False
+    worker: int = 0
+    lane: int = 0
+    late: bool = False
 
 
 class GradientComputed(msgspec.Struct, frozen=True, tag=True):
@@ -322,6 +329,12 @@ Event = (
 # fmt: on
 
 
+class Gone(BaseException):
+    """Raised from `Bus.emit`, on a thread of an adapter: the process for which it waits there has
+    ended; see `Bus.gone`.
+    """
+
+
 class Probe(Protocol):
     """An observer of a run."""
 
@@ -344,6 +357,8 @@ class Bus:
         leaves_out_call: The same for outermost calls outside of steps: called with 1 at the start,
             with 0 at the end, and with -1 if the call raises.
         origin_ns: `time.perf_counter_ns` at the start of the run.
+        stacks: By thread of another process that waits in `emit`: the user's frames there.
+        gone: Threads of other processes that have ended: nothing waits for them any more.
         held_ns: Time for which the debugger has held the program so far; updated by the gate.
         watched_ns: Time that watches have cost the program's threads so far.
         on_fault: Called with the probe and its exception when a probe was removed.
@@ -359,6 +374,7 @@ class Bus:
         "catch_up",
         "demand",
         "edits",
+        "gone",
         "held_ns",
         "learns",
         "leaves_out",
@@ -367,6 +383,7 @@ class Bus:
         "on_fault",
         "origin_ns",
         "probes",
+        "stacks",
         "tell_steps",
         "watched_ns",
     )  # fmt: skip
@@ -374,6 +391,8 @@ class Bus:
     def __init__(self) -> None:
         self.probes: tuple[Probe, ...] = ()
         self.edits: dict[int, dict[int, Array]] = {}
+        self.stacks: dict[int, tuple[Any, ...]] = {}
+        self.gone: set[int] = set()
         self.leaves_out: Callable[[int], int] | None = None
         self.leaves_out_call: Callable[[int], bool] | None = None
         self.origin_ns = time.perf_counter_ns()

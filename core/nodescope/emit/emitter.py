@@ -441,6 +441,7 @@ class Emitter(Steps):
         attrs: dict[str, Any] | None = None,
         worker: int = 0,
         lane: int = 0,
+        late: bool = False,
     ) -> Edits:
         """End a call. May return late.
 
@@ -453,6 +454,7 @@ class Emitter(Steps):
             specs: Specs of the results, if known only now.
             attrs: The arguments of this execution, if they differ from the node's.
             worker, lane: The process in which it ran, and the stream or queue within it.
+            late: Whether the process that ran it has gone on.
 
         Returns:
             New contents of values that the user edited while the program was stopped at the node,
@@ -478,9 +480,10 @@ class Emitter(Steps):
                 attrs,
                 worker,
                 lane,
+                late,
             )
         )
-        return self.edits(state)
+        return {} if late else self.edits(state)
 
     def fail(self, pending: Pending, error: BaseException) -> None:
         """End a call that raised; the program gets the same exception."""

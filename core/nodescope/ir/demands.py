@@ -6,6 +6,7 @@ Invariant: frozen; what all of them need together is one demand, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -13,6 +14,23 @@ from nodescope.ir.graph import Node
 
 Opens = Callable[[Node], bool]
 """A predicate on nodes that are to be expanded."""
+
+
+class StopsAt(NamedTuple):
+    """Where the program may stop, for emitters whose operations run in other processes: these ask
+    there, and nowhere else.
+
+    Attributes:
+        starts, ends: Ops at whose start, or end, it may stop; None for any.
+        errors: Whether it may stop where an operation raises.
+    """
+
+    starts: frozenset[str] | None = frozenset()
+    ends: frozenset[str] | None = frozenset()
+    errors: bool = False
+
+
+NOWHERE = StopsAt()
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -29,6 +47,8 @@ class Demand(msgspec.Struct, frozen=True):
         stops: Why the gate has to see every node, such as a breakpoint, or ``""``. If set, no step
             is left out, and arrays are sent.
         whole: Why another probe has to, or ``""``.
+        values: Whether every element is wanted, also of large arrays.
+        stops_at: Where the program may stop.
     """
 
     starts: bool = False
@@ -37,6 +57,8 @@ class Demand(msgspec.Struct, frozen=True):
     opened: tuple[Opens, ...] = ()
     stops: str = ""
     whole: str = ""
+    values: bool = False
+    stops_at: StopsAt = NOWHERE
 
     @property
     def seen_whole(self) -> str:
@@ -46,15 +68,25 @@ class Demand(msgspec.Struct, frozen=True):
 
 def union(demands: Iterable[Demand]) -> Demand:
     """The demand that satisfies all of them; `Demand.arrays` is decided."""
-    starts = gradients = False
+    starts = gradients = values = False
     arrays: bool | None = None
     opened: tuple[Opens, ...] = ()
     stops = whole = ""
+    stops_at = NOWHERE
     for demand in demands:
         starts, gradients = starts or demand.starts, gradients or demand.gradients
         if demand.arrays is not None:
             arrays = bool(arrays) or demand.arrays
         opened += demand.opened
         stops, whole = stops or demand.stops, whole or demand.whole
+        values = values or demand.values
+        if demand.stops_at is not NOWHERE:
+            stops_at = _both(stops_at, demand.stops_at)
     return Demand(starts, gradients, arrays is not False or bool(stops or whole), opened, stops,
-                  whole)  # fmt: skip
+                  whole, values, stops_at)  # fmt: skip
+
+
+def _both(one: StopsAt, other: StopsAt) -> StopsAt:
+    starts = None if one.starts is None or other.starts is None else one.starts | other.starts
+    ends = None if one.ends is None or other.ends is None else one.ends | other.ends
+    return StopsAt(starts, ends, one.errors or other.errors)

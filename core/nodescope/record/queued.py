@@ -16,6 +16,7 @@ from nodescope.events import (
     Event,
     HostSpan,
     Logged,
+    NodeFailed,
     NodeFinished,
     NodesFinished,
     ValueEdited,
@@ -146,6 +147,6 @@ def first_of(queue: deque[Any]) -> list[Any]:
     return lot
 
 
-def place_of(event: NodeFinished) -> tuple[int, int] | None:
+def place_of(event: NodeFinished | NodeFailed) -> tuple[int, int] | None:
     """The worker and lane of an execution that did not run on one of the program's threads."""
     return (event.worker, event.lane) if event.worker or event.lane else None

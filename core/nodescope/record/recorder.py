@@ -509,7 +509,10 @@ class Recorder(QueueWriter):
         free = self._queue_bytes - self._queued
         given, weight = failed_inputs(event, self.levels.of(node), free)
         weight += RECORD_BYTES + len(error)
-        self._put(row, weight, FAILED, given, False, True, error, True, node=node, arrays=ids)
+        self._put(
+            row, weight, FAILED, given, False, True, error, True, node=node, arrays=ids,
+            place=queued.place_of(event),
+        )  # fmt: skip
 
     def _put(
         self,

@@ -20,6 +20,7 @@ from nodescope.debug.expressions.compiler import Condition, compile_condition
 from nodescope.debug.expressions.logpoints import LogMessage, compile_message
 from nodescope.errors import BreakpointError, ConditionError
 from nodescope.events import Opens
+from nodescope.ir.demands import StopsAt
 from nodescope.ir.graph import Node, is_op
 from nodescope.ir.scopes import ancestors, is_within
 from nodescope.protocol import Breakpoint, BreakpointKind
@@ -110,6 +111,21 @@ def opened_by(active: tuple[Breakpoint, ...]) -> tuple[Opens, ...]:
     if not breakpoints:
         return ()
     return (lambda node: any(covers(breakpoint, node) for breakpoint in breakpoints),)
+
+
+def ops_by(active: tuple[Breakpoint, ...], nodes: Iterable[Node]) -> StopsAt:
+    """The ops at which these breakpoints can stop: any, if that depends on nodes to come."""
+    named = {breakpoint.target for breakpoint in active if breakpoint.kind == "node"}
+    known = {node.name: node.op for node in nodes if node.name in named} if named else {}
+    places: dict[str, set[str | None]] = {"before": set(), "after": set()}
+    for breakpoint in active:
+        op = breakpoint.target if breakpoint.kind == "op" else known.get(breakpoint.target)
+        places[breakpoint.when].add(op)
+    before, after = (
+        None if None in ops else frozenset(op for op in ops if op is not None)
+        for ops in places.values()
+    )
+    return StopsAt(before, after)
 
 
 def counts(breakpoint: Breakpoint, hits: int) -> bool:

@@ -23,7 +23,7 @@ import msgspec
 from nodescope.arrays.lazy import HeldArray
 from nodescope.debug.breakpoints.breakpoint_set import Query, queries_by_node
 from nodescope.debug.breakpoints.compiled_nodes import Compilations
-from nodescope.debug.breakpoints.matching import Catalog, of_gradients, opened_by
+from nodescope.debug.breakpoints.matching import Catalog, of_gradients, opened_by, ops_by
 from nodescope.debug.edits.apply import describe_edit, edited_live, unaffected
 from nodescope.debug.gate.command_check import check_command
 from nodescope.debug.gate.evaluation import Reached, hits_of, judge, passes
@@ -59,20 +59,20 @@ from nodescope.debug.session.step_targets import meets
 from nodescope.debug.session.transition import (
     armed,
     candidates,
+    demand_of,
     info_of,
     may_go,
     may_stop,
     transition,
-    visibility,
 )
 from nodescope.errors import EditError, UsageError
 from nodescope.events import (
     AnyArray,
     Bus,
     Compiled,
-    Demand,
     Event,
     FrameworkAttached,
+    Gone,
     GradientReached,
     GraphCaptured,
     GraphExtended,
@@ -90,6 +90,7 @@ from nodescope.events import (
     ValueEdited,
 )
 from nodescope.ir.capabilities import Feature, Framework, Shortfall, shortfall
+from nodescope.ir.demands import StopsAt
 from nodescope.ir.graph import Node
 from nodescope.protocol import (
     Breakpoint,
@@ -166,6 +167,7 @@ class Gate:
         self._tracking = False
         self._active: tuple[Breakpoint, ...] = ()
         self._gradients: tuple[Breakpoint, ...] = ()
+        self._ops = StopsAt()
         self._before: dict[int, tuple[Query, ...]] = {}
         self._after: dict[int, tuple[Query, ...]] = {}
         self._rearm()
@@ -195,7 +197,7 @@ class Gate:
         """Process an event; returns when the program may continue."""
         kind = type(event)  # no closures here or in `_passes`: cells double the cost
         if kind is NodeFinished:
-            if self._calm and self._passes(event):  # type: ignore[arg-type]
+            if event.late or (self._calm and self._passes(event)):  # type: ignore[union-attr, arg-type]
                 return
             self._reach(event, "after")  # type: ignore[arg-type]
         elif kind is NodeStarted:
@@ -203,7 +205,8 @@ class Gate:
                 return
             self._reach(event, "before")  # type: ignore[arg-type]
         elif isinstance(event, NodeFailed):
-            self._reach(event, "after")
+            if not event.late:
+                self._reach(event, "after")
         elif kind is GradientReached:
             self._reach(event, "after")  # type: ignore[arg-type]
         elif isinstance(event, GraphExtended):
@@ -274,16 +277,11 @@ class Gate:
             return
         node, gradient_of = subject
         reached = NodeReached(
-            node=node,
-            when=when,
-            step=event.step,
-            seq=0,
-            thread=event.thread,
-            previous=self._places.get(event.thread),
+            node=node, when=when, step=event.step, seq=0, thread=event.thread,
+            previous=self._places.get(event.thread), gradient_of=gradient_of,
             error=event.error if isinstance(event, NodeFailed) else "",
             stands_for=self._compilations.stands_for(node),
-            gradient_of=gradient_of,
-        )
+        )  # fmt: skip
         lack = shortfall("before", self._frameworks, node.dialect) if when == "before" else None
         if lack is not None and not candidates(state, reached):
             return  # its framework does not let the program stop here; it may stop after the node
@@ -359,7 +357,8 @@ class Gate:
         live = self._live = values_at(event)
         hold = self._open_hold = OpenHold(self._bus, event.thread, getattr(event, "step", 0))
         try:
-            stack = event.stack if isinstance(event, Raised) else user_stack()
+            stack = self._bus.stacks.get(event.thread) or user_stack()
+            stack = event.stack if isinstance(event, Raised) else stack
             self._flush()
             with self._session_lock.lock:
                 self._give(StackRead(stack))
@@ -396,6 +395,8 @@ class Gate:
             self._held_nodes[thread] = event.node
         try:
             while not may_go(self._state, thread):
+                if thread in self._bus.gone:
+                    raise Gone
                 self._session_lock.sleep(lambda: not may_go(self._state, thread), TICK_S)
                 alone = self._state.alone
                 if self._state.lost_at is not None or alone:
@@ -404,7 +405,7 @@ class Gate:
                     self._take(partial(self._give, Tick(self._clock(), ended)))
         finally:
             self._held_nodes.pop(thread, None)
-            if host_kind:
+            if host_kind and thread >= 0:
                 span = (event.thread, getattr(event, "step", 0), began, self._bus.now_ns())
                 self._bus.emit(HostSpan(host_kind, *span))
         self._say()
@@ -577,12 +578,9 @@ class Gate:
             stands_for = self._compilations.stands_for
             self._before = queries_by_node(active, "before", nodes, stands_for)
             self._after = queries_by_node(active, "after", nodes, stands_for)
-            self._opened = opened_by(active)
+            self._opened, self._ops = opened_by(active), ops_by(active, nodes)
             self._active = active  # last, so that an interrupted update is repeated
-        starts, stops = visibility(state, active)
-        self._bus.want(
-            self, Demand(starts, bool(self._gradients), opened=self._opened, stops=stops)
-        )
+        self._bus.want(self, demand_of(state, active, self._gradients, self._opened, self._ops))
 
     def _say(self) -> None:
         """Emit the session's messages outside the lock, as ordinary events."""

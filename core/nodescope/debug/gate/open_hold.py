@@ -35,4 +35,5 @@ class OpenHold:
                 return
             self._told_ns = ended
             self._bus.held_ns += ended - began
-        self._bus.emit(HostSpan("held", self._thread, self._step, began, ended))
+        if self._thread >= 0:  # else of another process, which is on no thread here
+            self._bus.emit(HostSpan("held", self._thread, self._step, began, ended))

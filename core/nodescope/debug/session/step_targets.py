@@ -1,6 +1,7 @@
 """Step targets: where a command ends, and whether a node is that place.
 
-Invariant: pure; a step belongs to one thread, and only its nodes end it.
+Invariant: pure; a step belongs to one thread, and only its nodes end it. A step from a node that
+ran in another process ends at the next node of any.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from nodescope.protocol import (
 
 def meets(goal: Goal, node: Node, when: When, step: int, thread: int) -> bool:
     """Whether the program has reached its goal."""
-    if goal.thread is not None and thread != goal.thread:
+    if goal.thread is not None and thread != goal.thread and goal.thread >= 0:
         return False
     if goal.kind == "run_to":
         named = node.name == goal.node or (goal.by_end and node.name.endswith(f"/{goal.node}"))

@@ -64,6 +64,8 @@ from nodescope.debug.session.step_targets import (
     twin_goal,
 )
 from nodescope.errors import UsageError
+from nodescope.events import Demand, Opens
+from nodescope.ir.demands import StopsAt
 from nodescope.ir.scopes import is_within
 from nodescope.protocol import (
     CONTROLLER_GRACE_S,
@@ -119,20 +121,33 @@ def may_stop(state: SessionState) -> bool:
     return state.controllers > 0 or state.awaiting or state.lost_at is not None
 
 
-def visibility(state: SessionState, active: Sequence[Breakpoint]) -> tuple[bool, str]:
-    """Whether node starts must be emitted, and the reason for emitting every node, or ``""``.
+def demand_of(
+    state: SessionState, active: Sequence[Breakpoint], gradients: Sequence[Breakpoint],
+    opened: tuple[Opens, ...], ops: StopsAt,
+) -> Demand:  # fmt: skip
+    """What must be emitted for the program to stop where it has to.
 
     Args:
         state: The current state.
         active: Its armed breakpoints.
+        gradients: Those of them that stop at gradients.
+        opened: Compiled kernels to be run node by node.
+        ops: Where the breakpoints stop.
     """
     if not may_stop(state):
-        return False, ""
-    entry = state.goal is not None and state.goal.kind == "entry"
+        return Demand(gradients=bool(gradients), opened=opened)
+    goal = state.goal
+    entry = goal is not None and goal.kind == "entry"
     starts = entry or any(breakpoint.when == "before" for breakpoint in active)
-    if active:
-        return starts, "a breakpoint is set"
-    return starts, "" if state.goal is None else "the program is about to stop"
+    stops = "a breakpoint is set" if active else "the program is about to stop" if goal else ""
+    return Demand(
+        starts, bool(gradients), opened=opened, stops=stops,
+        stops_at=StopsAt(
+            None if goal is not None and goal.kind in ("entry", "pause") else ops.starts,
+            None if goal is not None and not entry else ops.ends,
+            state.stop_on_exception,
+        ),
+    )  # fmt: skip
 
 
 def may_go(state: SessionState, thread: int) -> bool:

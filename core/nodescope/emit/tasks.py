@@ -1,0 +1,148 @@
+"""Tasks: calls that run in other processes, while the program goes on.
+
+A task is defined when it is submitted, and reported when it begins and ends, from any thread.
+
+Invariant: no `Exception` of the bus or its probes reaches the caller.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, Final
+
+from nodescope.emit.emitter import Edits, Emitter, Pending
+from nodescope.emit.state import ThreadState
+from nodescope.events import NodeFailed, NodeStarted
+from nodescope.ir.graph import SourceLocation, Spec
+from nodescope.ir.identity import UNROLLED, UNTOLD, Entry, NodeSpec
+
+MOST: Final = 4096
+"""Number of nodes of one call site beyond which further calls execute these again."""
+
+
+class Remote:
+    """A process that runs tasks, as the run sees it.
+
+    Args:
+        number: From 1 up; unique in the run.
+
+    Attributes:
+        state: Its thread: a negative number, as none of this process has.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.state = ThreadState()
+        self.state.thread = -number
+
+
+class Tasks:
+    """The tasks of one run.
+
+    Within a marked training step, the n-th task of an op in a scope is the n-th of the step before.
+    Elsewhere each task has its own node.
+    """
+
+    def __init__(self, emitter: Emitter) -> None:
+        self.emitter = emitter
+        self._counts: dict[tuple[Hashable, ...], int] = {}
+        self._epoch: object = None
+        self._lock = threading.RLock()
+
+    @property
+    def epoch(self) -> object:
+        """The marked training step, in which values have their ids; None outside of them."""
+        return self.emitter.epoch if self.emitter.marked else None
+
+    def define(
+        self, op: str, role: str, inputs: tuple[int, ...], specs: Sequence[Spec],
+        attrs: Mapping[str, Any], *, scope: str = "", label: str = "", native: str = "",
+        dialect: str = "", family: str = "", device: str = "", control: tuple[int, ...] = (),
+        source: SourceLocation | None = None, around: Hashable = None,
+    ) -> Pending:  # fmt: skip
+        """Give a submitted task its node, which is emitted if new.
+
+        Args:
+            op, role, inputs, specs, attrs, native, dialect, family, label: As of `Emitter.enter`.
+            scope: The path of its scope.
+            device: Where it is meant to run.
+            control: Ids of nodes that run before it without passing a value.
+            source: The line that submitted it.
+            around: The execution whose calls are counted, such as an attempt of the calling task.
+
+        Returns:
+            The task: to be passed to `begin`, then to `Emitter.finish` or `fail`.
+        """
+        emitter = self.emitter
+        identity, key = emitter.identity, f"{role}:{label or op}"
+        with self._lock:
+            epoch = self.epoch
+            if epoch is not self._epoch:
+                self._epoch, self._counts = epoch, {}
+            entries = identity.entries(scope, key, "forward")
+            count = (scope, key, around)
+            nth = self._counts.get(count, 0)
+            if nth >= len(entries):
+                limit = MOST if epoch is None else UNROLLED
+                site = identity.site(scope, key, "forward", str(source))
+                known, told = site.again(inputs, identity.by_value, limit)
+                if known is not None and not told:
+                    return Pending(known, (), emitter.step, ThreadState(), 0, {})
+                nth = nth if known is None else known.nth
+            spec = NodeSpec(
+                op=op, family=family or ("leaf" if role != "task" else "other"), inputs=inputs,
+                specs=specs, attrs=dict(attrs), scope=scope, phase="forward", source=source,
+                label=label, device=device, control_inputs=control, role=role,  # type: ignore[arg-type]
+                dialect=dialect, native=native,
+            )  # fmt: skip
+            self._counts[count] = min(nth, len(entries)) + 1
+            entry, values = identity.define(entries, nth, spec)
+            self._tell(entry, values, str(source), key, scope)
+        return Pending(entry, (), emitter.step, ThreadState(), 0, {})
+
+    def _tell(self, entry: Entry, values: Any, source: str, key: str, scope: str) -> None:
+        if entry.site is None:
+            self.emitter.identity.site(scope, key, "forward", source).add(entry)
+        if values is not None:
+            try:
+                self.emitter.tell(entry.node, values)
+            except BaseException:
+                entry.inputs = UNTOLD
+                raise
+
+    def begin(self, task: Pending, remote: Remote, arrays: tuple[Any, ...], start_ns: int) -> Edits:
+        """Tell that a task is about to run in a process that waits for this call.
+
+        Returns:
+            New contents of its operands, as of `Emitter.finish`.
+        """
+        bus = self.emitter.bus
+        if not bus.demand.starts:
+            return {}
+        thread = remote.state.thread
+        bus.emit(NodeStarted(task.node, arrays, task.step, thread, start_ns - bus.origin_ns))
+        return self.emitter.edits(remote.state)
+
+    def fail(
+        self, task: Pending, remote: Remote | None, arrays: tuple[Any, ...], start_ns: int,
+        error: str, *, late: bool, lane: int = 0,
+    ) -> None:  # fmt: skip
+        """Tell that a task failed, or cannot run.
+
+        Args:
+            task: The task.
+            remote: The process that ran it; None if none did.
+            arrays: Its operands, as far as known.
+            start_ns: By `time.perf_counter_ns`.
+            error: The exception, as text.
+            late: As of `Emitter.finish`.
+            lane: As of `Emitter.finish`.
+        """
+        bus = self.emitter.bus
+        number = 0 if remote is None else remote.number
+        start = start_ns - bus.origin_ns
+        bus.emit(
+            NodeFailed(task.node, arrays, task.step, -number, start, error,
+                       worker=number, lane=lane, late=late)
+        )  # fmt: skip
