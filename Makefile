@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-torch test test-quick test-deep test-samples test-array-api test-torch test-jax test-all check check-web check-ops generate bench setup page browser pictures
+.PHONY: help demo demo-torch test test-quick test-deep test-samples test-array-api test-torch test-jax test-ray test-all check check-web check-ops generate bench setup page browser pictures
 .PHONY: format clean
 
 help:  ## Show this list
@@ -51,7 +51,10 @@ test-torch: page browser .make/env-torch  ## PyTorch observed, and compared with
 test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
 	.venv-jax/bin/python -m pytest --timeout 600 -o faulthandler_timeout=900 tests/jax
 
-test-all: test test-deep test-samples test-torch test-jax  ## All of these
+test-ray: page browser .make/env-ray  ## Ray programs observed, stopped and edited, on a real local cluster, in a venv of its own
+	.venv-ray/bin/python -m pytest --timeout 300 tests/ray
+
+test-all: test test-deep test-samples test-torch test-jax test-ray  ## All of these
 
 test-array-api: setup .make/test  ## Compare the namespace with array-api-strict; counts, differences
 	$(BIN)/python -m tests.core.array_api.report
@@ -95,7 +98,7 @@ format: .make/check  ## Format the Python sources
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
 clean:  ## Remove everything that was made
-	rm -rf .venv .venv-torch .venv-jax .make web/node_modules web/tools/node_modules server/nodescope_server/_web
+	rm -rf .venv .venv-torch .venv-jax .venv-ray .make web/node_modules web/tools/node_modules server/nodescope_server/_web
 	rm -f core/nodescope/native/_core.*
 	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
@@ -122,7 +125,7 @@ clean:  ## Remove everything that was made
 	@$(BIN)/python -m pytest --collect-only > /dev/null || true
 	@touch $@
 
-.make/env-torch .make/env-jax: .make/env-%: .make/venv pyproject.toml hatch_build.py
+.make/env-torch .make/env-jax .make/env-ray: .make/env-%: .make/venv pyproject.toml hatch_build.py
 	$(PYTHON) -m venv .venv-$*
 	NODESCOPE_SKIP_WEB=1 .venv-$*/bin/python -m pip --disable-pip-version-check --quiet \
 	  install -e '.[test,$*$(if $(filter torch,$*),$(comma)models)]'

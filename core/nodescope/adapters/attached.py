@@ -30,7 +30,11 @@ from nodescope.telling import last_line, printable, say
 
 GROUP: Final = "nodescope.adapter"
 # The adapters that come with nodescope: the module of each, which defines `ADAPTER`.
-_OWN: Final = ("nodescope.adapters.numpy_engine", "nodescope.adapters.torch")
+_OWN: Final = (
+    "nodescope.adapters.numpy_engine",
+    "nodescope.adapters.torch",
+    "nodescope.adapters.ray",
+)
 
 
 def known_adapters(complain: Callable[[str], None] = lambda text: None) -> tuple[Adapter, ...]:

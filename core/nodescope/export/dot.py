@@ -31,6 +31,8 @@ FAMILIES: dict[Theme, dict[str, str]] = {
         "control": "#4a4fd6",
         "kernel": "#c4501b",
         "communication": "#c02a5c",
+        "task": "#1f63c4",
+        "actor": "#a3327f",
         "other": "#6e6e6e",
     },
     "dark": {
@@ -47,6 +49,8 @@ FAMILIES: dict[Theme, dict[str, str]] = {
         "control": "#8b8ff5",
         "kernel": "#ff9d6e",
         "communication": "#f07a9c",
+        "task": "#6fb1ff",
+        "actor": "#e39bd0",
         "other": "#8c8c8c",
     },
 }

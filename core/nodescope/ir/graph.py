@@ -140,7 +140,7 @@ class Node(msgspec.Struct, frozen=True):
         op: The op's name, such as ``matmul``: nodescope's own if it has such an op.
         family: The op's family, which determines its colour: matmul, elementwise, activation,
             reduction, norm, layout, index, random, loss, update, control, kernel, communication,
-            other or leaf. Unknown families are shown as ``other``.
+            task, actor, other or leaf. Unknown families are shown as ``other``.
         inputs: Value ids, by input port.
         control_inputs: Ids of nodes that must run before, without passing a value.
         outputs: Value ids, by output port.

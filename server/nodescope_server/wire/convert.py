@@ -177,7 +177,8 @@ def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:
     limit = min(max(request.limit, 1), MAX_EXECUTIONS)
     total, rows = recording.timeline(request.start_ns, request.end_ns, limit)
     on_device = recording.device_table.rows(request.start_ns, request.end_ns, limit)
-    names = recording.device_table.names() if on_device else {}
+    placed = on_device or any(row.lane for row in rows)
+    names = recording.device_table.names() if placed else {}
     lanes = tuple(LaneName(lane, name) for lane, name in names.items())
     host = tuple(
         HostTime(

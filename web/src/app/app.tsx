@@ -90,6 +90,7 @@ const MODES = {
   eager: "Eager: each call runs immediately",
   exported: "Exported: the whole graph was read from the file; it runs node by node",
   graph: "A graph that was read from a file, and not run",
+  tasks: "Tasks: each call runs in another process while the program goes on",
 } as const;
 
 export function App(props: AppProps): JSX.Element {
@@ -103,9 +104,13 @@ export function App(props: AppProps): JSX.Element {
   const compiled = createMemo(() =>
     (store.model()?.graph.nodes ?? []).some((node) => (node?.graph ?? 0) > 0),
   );
+  const hasTasks = createMemo(() =>
+    (store.model()?.graph.nodes ?? []).some((node) => node?.role === "task"),
+  );
   const mode = () => {
     if (compiled()) return "compiled";
     if (neverRuns(store.model(), store.live)) return "graph";
+    if (hasTasks()) return "tasks";
     return store.model()?.info.name.endsWith(".pt2") === true ? "exported" : "eager";
   };
   const changes = createChanges(store);

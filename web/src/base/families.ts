@@ -14,6 +14,8 @@ export const FAMILIES = [
   "control",
   "kernel",
   "communication",
+  "task",
+  "actor",
   "other",
   "leaf",
 ] as const;

@@ -55,6 +55,8 @@ export const TOKENS = [
   "op-control",
   "op-kernel",
   "op-communication",
+  "op-task",
+  "op-actor",
   "op-other",
   "fate-kept",
   "fate-renamed",

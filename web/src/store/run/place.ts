@@ -22,8 +22,9 @@ export function samePlace(a: Place, b: Place): boolean {
   return a.thread === b.thread && a.worker === b.worker && a.queue === b.queue;
 }
 
-/** `worker 2 · lane 1`; "" for the program's own threads. */
+/** `worker 2 · lane 1`; "" for the program's own threads. A process without queues is one lane. */
 export function placeWords({ worker, queue }: Pick<Place, "worker" | "queue">): string {
+  if (worker > 0 && worker === queue) return `worker ${worker}`;
   const parts = [worker > 0 ? `worker ${worker}` : "", queue > 0 ? `lane ${queue}` : ""];
   return parts.filter(Boolean).join(" · ");
 }

@@ -1,0 +1,186 @@
+"""Attachment: the parts of the adapter, put together for one run.
+
+Invariant: once detached, Ray is as it was, and workers report to nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import ray
+
+from nodescope.adapters.ray import compat, wire
+from nodescope.adapters.ray.book import Book
+from nodescope.adapters.ray.hub import Hub
+from nodescope.adapters.ray.submitting import Submissions
+from nodescope.adapters.ray.worker import hook
+from nodescope.emit.emitter import Emitter
+from nodescope.telling import last_line, say
+
+INLINE: Final = 1 << 16
+WHOLE: Final = 1 << 26
+"""The largest arrays that are sent whole: at most levels, and where all values are wanted."""
+_SETTLE_S: Final = 0.05
+_DRAIN_S: Final = 2.0
+_HOOK: Final = "worker_process_setup_hook"
+
+
+class RayAttachment:
+    """See `Attachment`."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self._emitter = emitter
+        self._book = Book(emitter)
+        self._hub: Hub | None = None
+        self._config = wire.Config(0)
+        self._number = 0
+        self._before: Callable[[], None] | None = None
+        self.submissions = Submissions(
+            self._book.submitted, lambda: ("", 0), lambda: self._inline, self._ready
+        )
+
+    @contextlib.contextmanager
+    def attached(self) -> Iterator[None]:
+        """Observe Ray until the context is left."""
+        bus = self._emitter.bus
+        self._before, bus.on_change = bus.on_change, self._changed
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.submissions.seen())
+            stack.enter_context(compat.replaced("init", self._init))
+            stack.enter_context(compat.replaced("shutdown", self._shutdown))
+            if ray.is_initialized():
+                say(
+                    "Ray was started before nodescope: only what this process submits is seen; "
+                    "start nodescope first, or use nodescope run"
+                )
+            try:
+                yield
+            finally:
+                self.submissions.off = True
+                if bus.on_change == self._changed:
+                    bus.on_change = self._before
+                self._close()
+
+    # Ray's own functions
+
+    def _init(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def init(address: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if self.submissions.off or ray.is_initialized():
+                return original(address, *args, **kwargs)
+            try:
+                options = {**kwargs, "runtime_env": self._hooked(address, kwargs)}
+            except Exception as error:  # the program runs unobserved
+                say(f"Ray's workers are not observed: {last_line(error)}")
+                options = kwargs
+            return original(address, *args, **options)
+
+        return init
+
+    def _hooked(self, address: Any, kwargs: dict[str, Any]) -> Any:
+        """The program's runtime environment, with our set-up of workers before its own."""
+        self._close()
+        self._book = Book(self._emitter)
+        self.submissions.told = self._book.submitted
+        self._changed()
+        where = _listen_at(address or os.environ.get("RAY_ADDRESS"))
+        self._hub = Hub(_Receiver(self._book), self._config, where)
+        environment = dict(kwargs.get("runtime_env") or {})
+        then = environment.get(_HOOK)
+        environment[_HOOK] = hook(self._hub.host, self._hub.port, self._hub.token, then)
+        return environment
+
+    def _shutdown(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def shutdown(*args: Any, **kwargs: Any) -> Any:
+            with contextlib.suppress(Exception):
+                self._close()
+            return original(*args, **kwargs)
+
+        return shutdown
+
+    def _close(self) -> None:
+        """Take what workers have sent, and end the connections."""
+        hub, self._hub = self._hub, None
+        if hub is not None:
+            hub.drain(_DRAIN_S)
+            self._book.end()
+            hub.close()
+
+    # What is wanted
+
+    @property
+    def _inline(self) -> int:
+        return self._config.inline if self._config.arrays else -1
+
+    def _changed(self) -> None:
+        """Tell workers what the run's probes want now."""
+        if self._before is not None:
+            self._before()
+        demand = self._emitter.bus.demand
+        at = demand.stops_at
+        config = wire.Config(
+            self._config.number,
+            None if at.starts is None else tuple(sorted(at.starts)),
+            None if at.ends is None else tuple(sorted(at.ends)),
+            at.errors,
+            bool(demand.arrays),
+            WHOLE if demand.values else INLINE,
+        )
+        if config != self._config:
+            self._number += 1
+            self._config = config = _numbered(config, self._number)
+            if self._hub is not None:
+                self._hub.configure(config)
+
+    def _ready(self) -> None:
+        """Before a submission: workers know where they have to ask."""
+        if self._hub is not None:
+            self._hub.settle(_SETTLE_S)
+
+    # Attachment
+
+    def rest(self) -> None:
+        """Nothing rests: what a task costs is small beside Ray's own."""
+
+    def wake(self) -> None:
+        """Nothing rests."""
+
+    def step_begins(self) -> None:
+        """Nothing is counted here."""
+
+    def steps_end(self) -> None:
+        """Nothing is counted here."""
+
+    def forked(self) -> None:
+        """Emit nothing in a forked child."""
+        self.submissions.off = True
+        self._book.off = True
+        self._hub = None
+
+
+class _Receiver:
+    """The book, as long as it is open."""
+
+    def __init__(self, book: Book) -> None:
+        self.joined, self.take, self.left, self.look = book.joined, book.take, book.left, book.look
+
+
+def _numbered(config: wire.Config, number: int) -> wire.Config:
+    import msgspec
+
+    return msgspec.structs.replace(config, number=number)
+
+
+def _listen_at(address: str | None) -> str:
+    """Where workers can reach this process: on this machine alone, unless the cluster is larger."""
+    if address in (None, "", "local"):
+        return "127.0.0.1"
+    host = "" if address == "auto" else str(address).rpartition("://")[2].rpartition(":")[0]
+    if not host:
+        return str(ray.util.get_node_ip_address())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, 9))
+        return str(probe.getsockname()[0])

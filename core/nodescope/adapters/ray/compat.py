@@ -1,0 +1,198 @@
+"""Private names of Ray: everything that its documentation does not promise is used here only."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ray
+from ray._private import function_manager as _functions
+from ray._private import worker as _worker
+from ray.actor import ActorClass, ActorMethod
+from ray.remote_function import RemoteFunction
+
+Call = Callable[..., Any]
+Around = Callable[[Call, Any, tuple[Any, ...], dict[str, Any], dict[str, Any]], Any]
+"""Called in place of a submission: with the original, what is called, arguments, keywords, and the
+options of the call."""
+
+_INTERNAL = "__ray"
+_RETRIES = "RAY_TASK_MAX_RETRIES"
+
+
+@contextlib.contextmanager
+def submissions_seen(task: Around, actor: Around, method: Around) -> Iterator[None]:
+    """Have functions called in place of every submission until the context is left."""
+    with contextlib.ExitStack() as stack:
+        for owner, around in ((RemoteFunction, task), (ActorClass, actor), (ActorMethod, method)):
+            stack.enter_context(_replaced(owner, "_remote", _around(owner._remote, around)))
+        yield
+
+
+def _around(original: Call, around: Around) -> Call:
+    def _remote(
+        self: Any, args: Any = None, kwargs: Any = None, *further: Any, **options: Any
+    ) -> Any:
+        def submit() -> Any:
+            return original(self, args, kwargs, *further, **options)
+
+        return around(submit, self, tuple(args or ()), dict(kwargs or {}), options)
+
+    return _remote
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, new: Any) -> Iterator[None]:
+    before = owner.__dict__[name]
+    setattr(owner, name, new)
+    try:
+        yield
+    finally:
+        if owner.__dict__.get(name) is new:
+            setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def replaced(name: str, new: Callable[[Call], Call]) -> Iterator[None]:
+    """Replace a function of the module ``ray`` by what ``new`` makes of it."""
+    with _replaced(ray, name, new(getattr(ray, name))):
+        yield
+
+
+def function_of(remote: Any) -> tuple[str, Any]:
+    """The name of a remote function, and the function."""
+    return str(remote._function.__name__), remote._function
+
+
+def class_of(actor_class: Any) -> tuple[str, Any]:
+    """The name of an actor class, and its ``__init__``."""
+    metadata = actor_class.__ray_metadata__
+    return str(metadata.class_name).rpartition(".")[2], metadata.modified_class.__init__
+
+
+def method_of(method: Any) -> tuple[str, str, str, list[str]]:
+    """The class, name, actor id and parameters of an actor's method."""
+    handle = method._actor
+    descriptor = handle._ray_actor_creation_function_descriptor
+    parameters = [parameter.name for parameter in method._signature or ()]
+    return (
+        str(descriptor.class_name).rpartition(".")[2], str(method._method_name),
+        handle._actor_id.hex(), parameters,
+    )  # fmt: skip
+
+
+def actor_id(handle: Any) -> str:
+    """The id of an actor, by its handle."""
+    return str(handle._actor_id.hex())
+
+
+def is_internal_method(name: str) -> bool:
+    """Whether a method of actors is Ray's own."""
+    return name.startswith(_INTERNAL)
+
+
+def retries_of(remote: Any, options: dict[str, Any], kind: str) -> tuple[int, bool]:
+    """How often a submission may be retried (-1: always), and whether after exceptions as well."""
+    if kind == "task":
+        retries = options.get("max_retries")
+        return (
+            int(os.environ.get(_RETRIES, 3)) if retries is None else int(retries),
+            bool(options.get("retry_exceptions")),
+        )
+    if kind == "method":
+        retries = options.get("max_task_retries", remote._max_task_retries)
+        exceptions = options.get("retry_exceptions", remote._retry_exceptions)
+        return int(retries or 0), bool(exceptions)
+    return int(options.get("max_restarts") or 0), False
+
+
+@contextlib.contextmanager
+def executions_seen(wrap: Callable[[Call, str, str], Call]) -> Iterator[None]:
+    """Have ``wrap`` called for each function that this worker is to run: with the function, its
+    name and the class of its actor, or ``""``. What it returns runs instead.
+    """
+    manager = _functions.FunctionActorManager
+    original = manager.get_execution_info
+    known: dict[Any, Any] = {}
+
+    def get_execution_info(self: Any, job_id: Any, descriptor: Any) -> Any:
+        info = original(self, job_id, descriptor)
+        key = descriptor.function_id
+        before = known.get(key)
+        if before is None or before[0] is not info:
+            name, owner = str(descriptor.function_name), str(descriptor.class_name)
+            if is_internal_method(name) or is_internal_method(str(info.function_name)):
+                return info
+            wrapped = wrap(info.function, name.rpartition(".")[2], owner.rpartition(".")[2])
+            before = known[key] = (info, info._replace(function=wrapped))
+        return before[1]
+
+    with _replaced(manager, "get_execution_info", get_execution_info):
+        yield
+
+
+@contextlib.contextmanager
+def transfers_seen(told: Callable[[int, int], None]) -> Iterator[None]:
+    """Have a function called with start and end of each time that arguments are deserialized."""
+    from time import perf_counter_ns
+
+    original = _worker.Worker.deserialize_objects
+
+    def deserialize_objects(self: Any, *args: Any, **kwargs: Any) -> Any:
+        start = perf_counter_ns()
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            told(start, perf_counter_ns())
+
+    with _replaced(_worker.Worker, "deserialize_objects", deserialize_objects):
+        yield
+
+
+def is_method_async(function: Any) -> bool:
+    """Whether an actor's method is a coroutine function, by what the worker runs for it."""
+    import inspect
+
+    return inspect.iscoroutinefunction(getattr(function, "method", function))
+
+
+def is_generator(function: Any) -> bool:
+    """Whether a function yields its results."""
+    import inspect
+
+    inner = getattr(function, "method", function)
+    return inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner)
+
+
+def is_event_loop_actor() -> bool:
+    """Whether this worker is an actor whose methods run in an event loop."""
+    return bool(_worker.global_worker.core_worker.current_actor_is_asyncio())
+
+
+def attempt() -> int:
+    """The number of earlier attempts of the task that runs here."""
+    return int(_worker.global_worker.core_worker.get_current_task_attempt_number())
+
+
+def task_name() -> str:
+    """The name that the task running here was submitted with."""
+    return str(_worker.global_worker.core_worker.get_current_task_name())
+
+
+def mark_paused(task: str, paused: bool) -> None:
+    """Tell Ray's own tools that a debugger has paused the task."""
+    with contextlib.suppress(Exception):
+        _worker.global_worker.core_worker.update_task_is_debugger_paused(
+            ray.TaskID.from_hex(task), paused
+        )
+
+
+def give_processor_back(task: str, seconds: float) -> None:
+    """Wait, while the processors of the task that runs here are free for others.
+
+    A task that waits for an object gives them back, so it waits for its own result.
+    """
+    own = ray.ObjectRef(bytes.fromhex(task) + (1).to_bytes(4, "little"))
+    ray.wait([own], timeout=seconds)

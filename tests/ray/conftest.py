@@ -1,0 +1,59 @@
+"""Fixtures: a real cluster for each module, which each program joins as a driver of its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from tests.e2e.conftest import browser, page, start, window
+
+__all__ = ["browser", "page", "start", "window"]
+
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:  # Ray leaves sockets and processes behind, and says so
+        item.add_marker(pytest.mark.filterwarnings("default"))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster of one node with two processors."""
+    started = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
+    )
+    try:
+        yield started
+    finally:
+        ray.shutdown()
+        started.shutdown()
+
+
+@pytest.fixture
+def driver(cluster: Cluster) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    """Makes a program of a function: one that joins the cluster, and leaves it."""
+
+    def of(program: Callable[[], Any]) -> Callable[[], Any]:
+        def joined() -> Any:
+            ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
+            try:
+                return program()
+            finally:
+                ray.shutdown()
+
+        return joined
+
+    return of
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """Where a run is recorded."""
+    return tmp_path / "run.nscope"

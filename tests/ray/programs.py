@@ -1,0 +1,83 @@
+"""Ray programs, as a user writes them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import ray
+
+
+@ray.remote
+def task1(a: int, b: int) -> int:
+    return a + b
+
+
+@ray.remote
+def task2(a: int, b: int) -> int:
+    return a * b
+
+
+@ray.remote
+def total(parts: Any) -> int:
+    return sum(ray.get(list(parts["parts"])))
+
+
+@ray.remote
+def outer(n: int) -> int:
+    return sum(ray.get([task1.remote(i, i) for i in range(n)]))
+
+
+@ray.remote
+class Counter:
+    def __init__(self, start: int) -> None:
+        self.n = start
+
+    def add(self, k: int) -> int:
+        self.n += k
+        return self.n
+
+
+@ray.remote
+class Waiter:
+    async def double(self, x: int) -> int:
+        return 2 * x
+
+
+@ray.remote(num_returns=2)
+def halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return x[: len(x) // 2], x[len(x) // 2 :]
+
+
+@ray.remote(max_retries=0)
+def fails(x: int) -> int:
+    raise ValueError(f"bad {x}")
+
+
+@ray.remote(max_retries=2, retry_exceptions=True)
+def fails_once(folder: str) -> str:
+    from pathlib import Path
+
+    marker = Path(folder) / "marker"
+    if not marker.exists():
+        marker.touch()
+        raise OSError("not yet")
+    return "done"
+
+
+@ray.remote
+def slow(x: int, seconds: float) -> int:
+    time.sleep(seconds)
+    return x
+
+
+@ray.remote
+def large(size: int) -> np.ndarray:
+    return np.arange(size, dtype=np.float64)
+
+
+def founding() -> int:
+    """The founding example: 20."""
+    answer: int = ray.get(task2.remote(task1.remote(2, 3), 4))
+    return answer
