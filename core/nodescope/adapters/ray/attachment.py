@@ -6,6 +6,7 @@ Invariant: once detached, Ray is as it was, and workers report to nobody.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -34,10 +35,11 @@ class RayAttachment:
 
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
-        self._book = Book(emitter)
+        self._book = Book(emitter, _has_several_nodes)
         self._hub: Hub | None = None
         self._config = wire.Config(0)
         self._number = 0
+        self._numbers = itertools.count(1)  # of workers, of one cluster after the other
         self._before: Callable[[], None] | None = None
         self.submissions = Submissions(
             self._book.submitted, lambda: ("", 0), lambda: self._inline, self._ready
@@ -83,11 +85,11 @@ class RayAttachment:
     def _hooked(self, address: Any, kwargs: dict[str, Any]) -> Any:
         """The program's runtime environment, with our set-up of workers before its own."""
         self._close()
-        self._book = Book(self._emitter)
+        self._book = Book(self._emitter, _has_several_nodes)
         self.submissions.told = self._book.submitted
         self._changed()
         where = _listen_at(address or os.environ.get("RAY_ADDRESS"))
-        self._hub = Hub(_Receiver(self._book), self._config, where)
+        self._hub = Hub(_Receiver(self._book), self._config, self._numbers, where)
         environment = dict(kwargs.get("runtime_env") or {})
         then = environment.get(_HOOK)
         environment[_HOOK] = hook(self._hub.host, self._hub.port, self._hub.token, then)
@@ -172,6 +174,12 @@ def _numbered(config: wire.Config, number: int) -> wire.Config:
     import msgspec
 
     return msgspec.structs.replace(config, number=number)
+
+
+def _has_several_nodes() -> bool:
+    with contextlib.suppress(Exception):
+        return sum(bool(node["Alive"]) for node in ray.nodes()) > 1
+    return False
 
 
 def _listen_at(address: str | None) -> str:

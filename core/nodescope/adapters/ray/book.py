@@ -12,6 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
+import numpy as np
+
 from nodescope.adapters.ray import wire
 from nodescope.adapters.ray.describing import described
 from nodescope.adapters.ray.distant import live, spec_of, window_of
@@ -78,20 +80,20 @@ class Book:
 
     Args:
         emitter: Takes what happened.
-        lost: Told in words what could not be observed.
+        several: Whether the cluster has several nodes.
     """
 
-    def __init__(self, emitter: Emitter, lost: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(self, emitter: Emitter, several: Callable[[], bool] = lambda: False) -> None:
         self._emitter = emitter
         self._tasks = Tasks(emitter)
-        self._lost = lost
+        self._several = several
         self._known: dict[str, Task] = {}
         self._objects: OrderedDict[bytes, tuple[int, object, Task | None]] = OrderedDict()
         self._newest: dict[int, Any] = {}
         self._running: dict[Connection, dict[str, Task]] = {}
         self._actors: dict[str, str] = {}
         self._of_actor: dict[str, list[Task]] = {}
-        self._actor_worker: dict[str, Connection] = {}
+        self._named: set[Connection] = set()
         self._scopes: dict[str, int] = {}
         self._strange: list[tuple[float, Connection, wire.FromWorker]] = []
         self._machines: list[str] = []
@@ -247,20 +249,17 @@ class Book:
     # Workers
 
     def joined(self, worker: Connection) -> None:
-        """Name a worker's lane."""
+        """Note that a worker has connected."""
         hello = worker.hello
         assert hello is not None
         self._running[worker] = {}
         if hello.node not in self._machines:
             self._machines.append(hello.node)
-        self._name(worker, "worker")
 
     def _name(self, worker: Connection, what: str) -> None:
         hello = worker.hello
         assert hello is not None
-        where = f"node {self._machines.index(hello.node) + 1} · " if len(self._machines) > 1 else ""
-        import numpy as np
-
+        where = f"node {self._machines.index(hello.node) + 1} · " if self._several() else ""
         times = np.empty((0, 4), np.int64)
         name = f"{where}{what} {hello.pid}"
         self._emitter.bus.emit(DeviceRan(worker.remote.number, name, times))
@@ -318,9 +317,10 @@ class Book:
     def _began(self, worker: Connection, task: Task, ran: Ran) -> None:
         task.worker, task.began, task.attempt = worker, ran, ran.attempt
         self._running.setdefault(worker, {})[task.id] = task
-        if ran.actor and self._actor_worker.get(ran.actor) is not worker:
-            self._actor_worker[ran.actor] = worker
-            self._name(worker, self._actors.get(ran.actor, ran.owner).rpartition("/")[2])
+        if worker not in self._named:
+            self._named.add(worker)
+            scope = self._actors.get(ran.actor, ran.owner) if ran.actor else "worker"
+            self._name(worker, scope.rpartition("/")[2])
 
     def _times(self, worker: Connection, task: Task, ran: Ran, end: int) -> dict[str, Any]:
         """The attributes of an execution."""
@@ -426,9 +426,6 @@ class Book:
                 task.failed, task.root = error, task
                 for user in self._needing(task):
                     self._cannot_run(user, task)
-        for actor, where in list(self._actor_worker.items()):
-            if where is worker:
-                del self._actor_worker[actor]
 
     # Stops
 

@@ -16,7 +16,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from nodescope.adapters.ray import wire
@@ -26,6 +26,8 @@ from nodescope.events import Gone
 FETCH_S: Final = 5.0
 ALIVE_S: Final = 2.0
 """How often workers with waiting tasks get a sign of life."""
+PROVE_S: Final = 10.0
+"""How long a connection may take to prove that it is a worker's."""
 _GRACE_S: Final = 0.05
 _now = time.perf_counter_ns
 
@@ -124,10 +126,14 @@ class Hub:
     Args:
         receiver: Takes what they send.
         config: The first configuration.
+        numbers: Gives each worker its number.
         host: The address to listen at.
     """
 
-    def __init__(self, receiver: Receiver, config: wire.Config, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, receiver: Receiver, config: wire.Config, numbers: Iterator[int],
+        host: str = "127.0.0.1",
+    ) -> None:  # fmt: skip
         self.token = secrets.token_bytes(32)
         self._receiver = receiver
         self._config = config
@@ -135,7 +141,7 @@ class Hub:
         self._listener.setblocking(False)
         self.host, self.port = self._listener.getsockname()[:2]
         self.workers: list[Connection] = []
-        self._numbers = itertools.count(1)
+        self._numbers = numbers
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ, None)
         self._wake, self._woken = socket.socketpair()
@@ -208,6 +214,7 @@ class Hub:
             if now - alive_s > ALIVE_S:
                 alive_s = now
                 self._beat()
+                self._drop_strangers()
             if now - looked_s > 0.2:
                 looked_s = now
                 with contextlib.suppress(Exception):
@@ -226,6 +233,13 @@ class Hub:
         for worker in tuple(self.workers):
             if worker.waiting:
                 worker.sender.send(wire.Alive())
+
+    def _drop_strangers(self) -> None:
+        """Drop connections that have not proved themselves in time."""
+        for key in tuple(self._selector.get_map().values()):
+            strange = isinstance(key.data, Connection) and key.data.hello is None
+            if strange and _now() - key.data.asked_ns > PROVE_S * 1e9:
+                self._drop(key.data)
 
     def _accept(self) -> None:
         try:

@@ -6,7 +6,7 @@
  */
 
 import { type Accessor, createMemo, For, type JSX, Show } from "solid-js";
-import { formatBytes } from "@/base/numbers";
+import { formatBytes, formatDuration } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { createQuery } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
@@ -43,12 +43,15 @@ export function Attributes(props: {
   readonly refresh: Accessor<unknown>;
   go(item: Item): void;
 }): JSX.Element {
+  /** Its attributes are those of an execution, such as how long it waited. */
+  const isTask = () => props.node.role === "task";
   const answer = createQuery(
     props.store,
     "node_attributes",
     (): GetAttributes | undefined => {
       const run = props.store.runId();
-      if (run === undefined || Object.keys(props.node.attrs).length === 0) return undefined;
+      const none = Object.keys(props.node.attrs).length === 0;
+      if (run === undefined || (none && !isTask())) return undefined;
       return { type: "get_attributes", run, node: props.node.id, seq: props.store.seq() };
     },
     props.refresh,
@@ -62,12 +65,14 @@ export function Attributes(props: {
     return now.kind === "ready" && now.value.node === props.node.id ? now.value : undefined;
   });
   const attributes = createMemo(() =>
-    Object.entries(recorded()?.attrs ?? props.node.attrs).map(
-      ([name, value]) => [name, shown(attributeText(value, name))] as const,
+    Object.entries(recorded()?.attrs ?? props.node.attrs).map(([name, value]) =>
+      isTask() && name.endsWith("_s") && typeof value === "number"
+        ? ([name.slice(0, -2), formatDuration(value * 1e9)] as const)
+        : ([name, shown(attributeText(value, name))] as const),
     ),
   );
   const first = (name: string): string | undefined =>
-    name in (recorded()?.changed ?? {})
+    !isTask() && name in (recorded()?.changed ?? {})
       ? attributeText(recorded()?.changed[name] ?? "none", name)
       : undefined;
   /** Levels without values do not keep attributes of later executions either. */
@@ -110,8 +115,8 @@ export function Attributes(props: {
   const rows = () => [
     ...attributes().filter(([, text]) => !isLong(text)),
     ...(met() === undefined ? [] : [["first seen", `step ${met()}`] as const]),
-    ["phase", props.node.phase] as const,
-    ["device", props.node.device] as const,
+    ...(isTask() ? [] : [["phase", props.node.phase] as const]),
+    ...(props.node.device === "" ? [] : [["device", props.node.device] as const]),
     ...(ranIn() === "" ? [] : [["ran in", ranIn()] as const]),
     ...memoryRows(),
     ["node", `#${props.node.id}`] as const,
