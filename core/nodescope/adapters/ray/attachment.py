@@ -35,7 +35,7 @@ class RayAttachment:
 
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
-        self._book = Book(emitter, _has_several_nodes)
+        self._book = Book(emitter, _has_several_nodes, compat.failures)
         self._hub: Hub | None = None
         self._config = wire.Config(0)
         self._number = 0
@@ -85,7 +85,7 @@ class RayAttachment:
     def _hooked(self, address: Any, kwargs: dict[str, Any]) -> Any:
         """The program's runtime environment, with our set-up of workers before its own."""
         self._close()
-        self._book = Book(self._emitter, _has_several_nodes)
+        self._book = Book(self._emitter, _has_several_nodes, compat.failures)
         self.submissions.told = self._book.submitted
         self._changed()
         where = _listen_at(address or os.environ.get("RAY_ADDRESS"))

@@ -7,6 +7,7 @@ apart from the one that failed.
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -33,6 +34,8 @@ _KNOWN: Final = 500_000
 """The most objects of which it is known where they come from."""
 _STRANGE_S: Final = 1.0
 """How long a worker's message waits for its task's submission to be known."""
+_ASKED_AT_ONCE: Final = 500
+_SMALL: Final = 4096
 _now = time.perf_counter_ns
 
 
@@ -52,7 +55,7 @@ class Task:
 
     __slots__ = (
         "actor", "attempt", "attrs", "began", "call", "ended_ns", "failed", "id", "makers",
-        "results", "retries", "retries_errors", "root", "slots", "submitted_ns", "users", "values",
+        "refs", "retries", "retries_errors", "root", "slots", "submitted_ns", "users", "values",
         "worker",
     )  # fmt: skip
 
@@ -62,7 +65,7 @@ class Task:
         self.attrs: dict[str, Any] = {}
         self.slots: tuple[str, ...] = ()
         self.values: tuple[Any, ...] = ()
-        self.results = max(1, len(submitted.refs))
+        self.refs = submitted.refs
         self.retries, self.retries_errors = submitted.retries, submitted.retries_errors
         self.submitted_ns = submitted.time_ns
         self.makers: list[Task] = []
@@ -81,18 +84,27 @@ class Book:
     Args:
         emitter: Takes what happened.
         several: Whether the cluster has several nodes.
+        failures: See `compat.failures`.
     """
 
-    def __init__(self, emitter: Emitter, several: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        emitter: Emitter,
+        several: Callable[[], bool] = lambda: False,
+        failures: Callable[[list[bytes]], dict[bytes, str]] = lambda results: {},
+    ) -> None:
         self._emitter = emitter
         self._tasks = Tasks(emitter)
-        self._several = several
-        self._known: dict[str, Task] = {}
+        self._several, self._failures = several, failures
+        self._lock = threading.RLock()  # reentrant: signal handlers may submit here
+        self._known: OrderedDict[str, Task] = OrderedDict()
+        self._due: dict[str, Task] = {}
+        self._asked_s = 0.0
         self._objects: OrderedDict[bytes, tuple[int, object, Task | None]] = OrderedDict()
-        self._newest: dict[int, Any] = {}
+        self._newest: OrderedDict[int, Any] = OrderedDict()
         self._running: dict[Connection, dict[str, Task]] = {}
         self._actors: dict[str, str] = {}
-        self._of_actor: dict[str, list[Task]] = {}
+        self._of_actor: dict[str, dict[str, Task]] = {}
         self._named: set[Connection] = set()
         self._scopes: dict[str, int] = {}
         self._strange: list[tuple[float, Connection, wire.FromWorker]] = []
@@ -104,8 +116,11 @@ class Book:
 
     def submitted(self, message: Submitted, worker: Connection | None = None) -> None:
         """Give something submitted its node."""
-        if self.off:
-            return
+        if not self.off:
+            with self._lock:
+                self._submit(message, worker)
+
+    def _submit(self, message: Submitted, worker: Connection | None) -> None:
         parent = self._known.get(message.parent)
         scope = parent.call.node.name if parent is not None else ""
         attempt = (message.parent, message.attempt) if message.parent else None
@@ -165,13 +180,18 @@ class Book:
             self._objects[ref] = (value, epoch, task)
         while len(self._objects) > _KNOWN:
             self._objects.popitem(last=False)
+        while len(self._known) > _KNOWN // 10 and next(iter(self._known.values())).ended_ns:
+            self._known.popitem(last=False)
         if message.actor:
-            self._of_actor.setdefault(message.actor, []).append(task)
+            self._of_actor.setdefault(message.actor, {})[message.task] = task
         if message.task:
             self._known[message.task] = task
+            if worker is None and message.refs:
+                self._due[message.task] = task
         broken = next((maker for maker in makers if maker.failed), None)
         for maker in makers:
-            maker.users.append(task)
+            if maker.failed or not maker.ended_ns:
+                maker.users.append(task)
         if broken is None and creation is not None and creation.failed:
             broken = creation
         if broken is not None:
@@ -218,7 +238,7 @@ class Book:
             dialect="ray", source=source, around=around,
         )  # fmt: skip
         self._given(leaf, array, spec, now)
-        self._newest[leaf.outputs[0]] = array
+        self._keep(leaf.outputs[0], array)
         return leaf.outputs[0]
 
     def _put(
@@ -235,7 +255,7 @@ class Book:
         )  # fmt: skip
         array = live(content)
         self._given(leaf, array, spec, now)
-        self._newest[leaf.outputs[0]] = array
+        self._keep(leaf.outputs[0], array)
         self._objects[message.refs[0]] = (leaf.outputs[0], self._tasks.epoch, None)
 
     def _given(self, leaf: Pending, array: Any, spec: Spec, now: int) -> None:
@@ -270,15 +290,45 @@ class Book:
             self._take(worker, message, time.monotonic())
 
     def look(self) -> None:
-        """Give up waiting for submissions that nobody saw."""
+        """Give up waiting for submissions that nobody saw, and for tasks that cannot begin."""
         now = time.monotonic()
         due = [item for item in self._strange if now - item[0] > _STRANGE_S]
         if due:
             self._strange = [item for item in self._strange if now - item[0] <= _STRANGE_S]
             for since, worker, message in due:
                 self._take(worker, message, since)
+        if now - self._asked_s > _STRANGE_S:
+            self._asked_s = now
+            self.ask_ray(_now() - int(_STRANGE_S * 1e9), _ASKED_AT_ONCE)
+
+    def ask_ray(self, before_ns: int, most: int) -> None:
+        """Ask Ray what has become of tasks of which no worker has told anything.
+
+        Args:
+            before_ns: Only of those submitted before.
+            most: Only of so many.
+        """
+        with self._lock:
+            due = [task for task in self._due.values()
+                   if task.submitted_ns < before_ns and not task.failed
+                   and all(maker.ended_ns or maker.failed for maker in task.makers)]  # fmt: skip
+        if not due:
+            return
+        tasks = {task.refs[0]: task for task in due[:most]}
+        for ref, error in self._failures(list(tasks)).items():
+            task = tasks[ref]
+            with self._lock:
+                if self._due.pop(task.id, None) is None or task.failed:
+                    continue  # a worker has told meanwhile
+                if error:
+                    self._tasks.fail(task.call, None, task.values, _now(), error, late=True)
+                    self._fails_for_good(task, error)
 
     def _take(self, worker: Connection, message: wire.FromWorker, since: float) -> None:
+        with self._lock:
+            self._take_locked(worker, message, since)
+
+    def _take_locked(self, worker: Connection, message: wire.FromWorker, since: float) -> None:
         if isinstance(message, Submitted):
             parent = message.parent
             if parent and parent not in self._known and time.monotonic() - since < _STRANGE_S:
@@ -316,6 +366,7 @@ class Book:
 
     def _began(self, worker: Connection, task: Task, ran: Ran) -> None:
         task.worker, task.began, task.attempt = worker, ran, ran.attempt
+        self._due.pop(task.id, None)
         self._running.setdefault(worker, {})[task.id] = task
         if worker not in self._named:
             self._named.add(worker)
@@ -365,18 +416,34 @@ class Book:
     ) -> Edits:  # fmt: skip
         call, lane = task.call, worker.remote.number
         call.state = worker.remote.state
-        attrs = self._times(worker, task, ran, end)
+        with self._lock:
+            attrs = self._times(worker, task, ran, end)
+            self._over(task)
         texts = [content.text for content in contents if content.text]
         if texts:
             attrs["result"] = ", ".join(texts)
         specs = [spec_of(content) for content in contents]
         specs += [NOT_KNOWN_YET] * (len(call.outputs) - len(specs))
         for value, output in zip(call.outputs, outputs, strict=False):
-            self._newest[value] = output
+            self._keep(value, output)
         return self._emitter.finish(
             call, outputs, worker.here_ns(ran.start_ns), end, arrays=inputs, specs=specs,
             attrs=attrs, worker=lane, lane=lane, late=late,
         )  # fmt: skip
+
+    def _over(self, task: Task) -> None:
+        """Let go of what only a task that has not ended needs."""
+        task.makers, task.users, task.values = [], [], ()
+        if not task.id.startswith("actor:"):
+            self._of_actor.get(task.actor, {}).pop(task.id, None)
+
+    def _keep(self, value: int, array: Any) -> None:
+        """Keep the newest array of a value if it is small, for the inputs of others."""
+        self._newest.pop(value, None)
+        if not isinstance(array, np.ndarray) or array.nbytes <= _SMALL:
+            self._newest[value] = array
+            if len(self._newest) > _KNOWN // 10:
+                self._newest.popitem(last=False)
 
     # Failures
 
@@ -384,13 +451,16 @@ class Book:
         """Note that an attempt raised; if it was the last, what needs it cannot run."""
         if task.retries_errors and (task.retries < 0 or attempt < task.retries):
             return
+        self._fails_for_good(task, error)
+
+    def _fails_for_good(self, task: Task, error: str) -> None:
         task.failed, task.root = error, task
         for user in self._needing(task):
             self._cannot_run(user, task)
 
     def _needing(self, task: Task) -> list[Task]:
         creates = task.id.startswith("actor:")
-        methods = self._of_actor.get(task.actor, []) if creates else []
+        methods = self._of_actor.get(task.actor, {}).values() if creates else ()
         return [*task.users, *(other for other in methods if other is not task)]
 
     def _cannot_run(self, task: Task, cause: Task) -> None:
@@ -405,8 +475,11 @@ class Book:
 
     def left(self, worker: Connection) -> None:
         """A worker's process has ended: what ran there has failed."""
-        bus = self._emitter.bus
-        bus.gone.add(worker.remote.state.thread)
+        self._emitter.bus.gone.add(worker.remote.state.thread)
+        with self._lock:
+            self._left(worker)
+
+    def _left(self, worker: Connection) -> None:
         running = self._running.pop(worker, {})
         hello = worker.hello
         if self.off or hello is None:
@@ -423,9 +496,7 @@ class Book:
                              lane=worker.remote.number)  # fmt: skip
             task.began = None
             if not again:
-                task.failed, task.root = error, task
-                for user in self._needing(task):
-                    self._cannot_run(user, task)
+                self._fails_for_good(task, error)
 
     # Stops
 
@@ -478,7 +549,7 @@ class Book:
         outputs = tuple(map(held, contents, names))
         edits = self._finish(worker, task, ran, end, contents, outputs, inputs, late=False)
         for value, array in edits.items():
-            self._newest[value] = array
+            self._keep(value, array)
         return self._edited(edits, dict(zip(call.outputs, names, strict=False)))
 
     @staticmethod
@@ -504,6 +575,8 @@ class Book:
     def end(self) -> None:
         """Note that the run ends: what comes later is of no interest."""
         with contextlib.suppress(Exception):
-            for since, worker, message in self._strange:
+            strange, self._strange = self._strange, []
+            for since, worker, message in strange:
                 self._take(worker, message, since - 2 * _STRANGE_S)
+            self.ask_ray(_now(), 10 * _ASKED_AT_ONCE)
         self.off = True

@@ -196,3 +196,22 @@ def give_processor_back(task: str, seconds: float) -> None:
     """
     own = ray.ObjectRef(bytes.fromhex(task) + (1).to_bytes(4, "little"))
     ray.wait([own], timeout=seconds)
+
+
+def failures(results: list[bytes]) -> dict[bytes, str]:
+    """Of the results that are there, why their tasks failed; ``""`` if they did not."""
+    refs = [ray.ObjectRef(result) for result in results]
+    ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
+    found: dict[bytes, str] = {}
+    for ref in ready:
+        try:
+            ray.get(ref, timeout=1)
+            found[ref.binary()] = ""
+        except ray.exceptions.GetTimeoutError:
+            found[ref.binary()] = ""
+        except Exception as error:
+            cause = getattr(error, "cause", None)
+            root = cause if isinstance(cause, Exception) else error
+            line = (str(root).splitlines() or [""])[0]
+            found[ref.binary()] = f"{type(root).__name__}: {line}"
+    return found

@@ -1,0 +1,166 @@
+"""A worker, Ray's own daemon, the program, or nodescope's server killed at a random moment.
+
+Whatever dies: nothing hangs, what happened is said in a line, and the recording is complete up to
+there. `make test-ray` kills each twice, ``--depth deep`` 52 times in all.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from nodescope.record.recording import Recording
+from tests import depth, forked
+from tests.e2e.conftest import ROOT, Debuggee
+
+Start = Callable[..., Debuggee]
+PROGRAM = ROOT / "tests" / "ray" / "chain_program.py"
+ROUNDS = 12
+LIMIT_S = 60.0
+"""The longest that the end takes after a kill: Ray's own limits and nodescope's 10 s."""
+SEEDS = depth.some(range(13), 12)
+
+
+def started(start: Start, recording: Path, seed: int, *options: str, retries: int = 0) -> Debuggee:
+    """The program, after a random number of its rounds."""
+    program = start(
+        "run", "--no-browser", "--no-stop-on-entry", "--exit", "--record", recording, *options,
+        PROGRAM, ROUNDS, retries,
+    )  # fmt: skip
+    program.expect(r"^driver \d+")
+    after = random.Random(seed).randint(1, ROUNDS - 2)
+    program.expect(rf"^reached {after}\b")
+    return program
+
+
+def number(program: Debuggee, what: str) -> int:
+    return int(program.expect(rf"^{what} (\d+)").group(1))
+
+
+def ended(program: Debuggee) -> int:
+    """Its status; it ends in time."""
+    begun = time.monotonic()
+    status = program.process.wait(LIMIT_S)
+    assert time.monotonic() - begun < LIMIT_S
+    return status
+
+
+class Story:
+    """What a recording tells.
+
+    Attributes:
+        failures: Why nodes failed, by name.
+        links: The results of the links, in the order in which they ended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with Recording.open(path) as opened:
+            nodes = {row.node.id: row.node for row in opened.nodes()}
+            self.failures: dict[str, str] = {}
+            self.links: list[int] = []
+            for row in opened.executions():
+                node = nodes[row.node]
+                if text := opened.failure(row.seq):
+                    self.failures[node.name] = text
+                elif node.op == "link":
+                    found = opened.latest_at(node.outputs[0], row.seq)
+                    assert found is not None
+                    assert found.summary is not None
+                    self.links.append(round(found.summary.mean or 0))
+
+
+def server_of(program: Debuggee) -> int:
+    """The server's process: the one child that is none of Ray's."""
+    for child in forked.children(program.process.pid):
+        words = Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"/ray/" not in words and b"ray::" not in words:
+            return child
+    raise AssertionError("no server")
+
+
+def reached(program: Debuggee) -> int:
+    """The last result that the program printed."""
+    found = [int(m.group(1)) for line in program.lines if (m := re.match(r"reached (\d+)", line))]
+    return max(found, default=0)
+
+
+def complete(story: Story, program: Debuggee) -> None:
+    """Every result that the program has printed is recorded."""
+    program.expect("recorded in")
+    assert story.links[: reached(program)] == list(range(1, reached(program) + 1))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_worker_is_killed(start: Start, tmp_path: Path, seed: int) -> None:
+    recording = tmp_path / "run.nscope"
+    program = started(start, recording, seed)
+    os.kill(number(program, "worker"), signal.SIGKILL)
+    ended(program)
+    story = Story(recording)
+    complete(story, program)
+    # The kill may have met an idle worker, or one that had only been given its task.
+    if reached(program) < ROUNDS:
+        own = [text for text in story.failures.values() if not text.startswith("not run")]
+        assert own, story.failures
+        assert all(re.match("WorkerDied: its worker|WorkerCrashedError: ", text) for text in own)
+        assert any("not run, because link" in text for text in story.failures.values())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rays_daemon_is_killed(start: Start, tmp_path: Path, seed: int) -> None:
+    recording = tmp_path / "run.nscope"
+    program = started(start, recording, seed)
+    os.kill(number(program, "raylet"), signal.SIGKILL)
+    assert ended(program) != 0
+    complete(Story(recording), program)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_program_is_killed(start: Start, tmp_path: Path, seed: int) -> None:
+    recording = tmp_path / "run.nscope"
+    program = started(start, recording, seed)
+    worker = number(program, "worker")
+    os.kill(number(program, "driver"), signal.SIGKILL)
+    ended(program)
+    story = Story(recording)
+    assert story.links == list(range(1, len(story.links) + 1))
+    assert len(story.links) >= reached(program) - 10  # half a second may be on its way to the disk
+    deadline = time.monotonic() + LIMIT_S
+    while _lives(worker) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not _lives(worker)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_server_is_killed_while_a_task_is_stopped(
+    start: Start, page: Page, tmp_path: Path, seed: int
+) -> None:
+    """With a page that has gone as well: one that stays would connect to the next server."""
+    recording = tmp_path / "run.nscope"
+    program = start(
+        "run", "--no-browser", "--no-stop-on-entry", "--exit", "--record", recording,
+        "--break", f"op:link [hits == {random.Random(seed).randint(1, 5)}]", PROGRAM, ROUNDS, 0,
+    )  # fmt: skip
+    page.goto(program.address)
+    expect(page.get_by_test_id("state")).to_contain_text("Stopped")
+    page.goto("about:blank")
+    os.kill(server_of(program), signal.SIGKILL)
+    assert ended(program) == 0
+    complete(Story(recording), program)
+    assert reached(program) == ROUNDS
+
+
+def _lives(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
