@@ -68,3 +68,8 @@ def observed(
         result = error
     with Recording.open(path) as opened:
         yield Observed(result, opened)
+
+
+def opened(path: Path) -> Observed:
+    """A recording that a command has made."""
+    return Observed(None, Recording.open(path))

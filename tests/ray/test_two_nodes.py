@@ -1,0 +1,67 @@
+"""A run across two nodes, each with processes and an object store of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from tests.adapters.driving import debugged
+from tests.ray.observing import observed
+from tests.ray.programs import large, task1
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Of a cluster of two nodes; ``first`` and ``second`` are resources of one each."""
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "include_dashboard": False, "resources": {"first": 1}},
+    )
+    cluster.add_node(num_cpus=1, resources={"second": 1})
+    try:
+        yield cluster.address
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def across(address: str) -> float:
+    """An array made on one node and read on the other."""
+    ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+    try:
+        made = large.options(resources={"first": 1}).remote(200_000)
+        moved = task1.options(resources={"second": 1}).remote(made, made)
+        return float(np.sum(ray.get(moved)))
+    finally:
+        ray.shutdown()
+
+
+def test_a_run_across_two_nodes(address: str, tmp_path: Path) -> None:
+    expected = float(np.sum(np.arange(200_000.0) * 2))
+    with observed(tmp_path / "run.nscope", lambda: across(address), "summary") as run:
+        assert run.result == expected
+        assert run.edges("task1") == ["large", "large"]
+        one, other = run.runs("large")[0], run.runs("task1")[0]
+        assert one.worker != other.worker
+        assert run.attrs("task1")["resources"] == "{'second': 1}"
+        lanes: dict[int, str] = run.recording.device_table.names()
+        nodes = {lanes[row.lane].partition(" · ")[0] for row in (one, other)}
+        assert nodes == {"node 1", "node 2"}
+
+
+def test_a_stop_on_the_other_node(address: str, tmp_path: Path) -> None:
+    def program() -> Any:
+        return across(address)
+
+    with debugged(tmp_path / "run.nscope", program, "before op:task1") as run:
+        stop = run.stop()
+        assert stop is not None
+        assert stop.node_name == "task1"
+        run.go_on()
+        assert run.end() == float(np.sum(np.arange(200_000.0) * 2))
