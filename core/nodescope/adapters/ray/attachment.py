@@ -16,10 +16,13 @@ import ray
 
 from nodescope.adapters.ray import compat, wire
 from nodescope.adapters.ray.book import Book
+from nodescope.adapters.ray.bound import BoundGraphs
 from nodescope.adapters.ray.hub import Hub
 from nodescope.adapters.ray.submitting import Submissions
+from nodescope.adapters.ray.wire import Submitted
 from nodescope.adapters.ray.worker import hook
 from nodescope.emit.emitter import Emitter
+from nodescope.events import Logged
 from nodescope.telling import last_line, say
 
 INLINE: Final = 1 << 16
@@ -41,9 +44,11 @@ class RayAttachment:
         self._number = 0
         self._numbers = itertools.count(1)  # of workers, of one cluster after the other
         self._before: Callable[[], None] | None = None
+        self._graphs = BoundGraphs(self._submitted, lambda: self._inline, self._tell)
         self.submissions = Submissions(
-            self._book.submitted, lambda: ("", 0), lambda: self._inline, self._ready
-        )
+            self._graphs.submit, lambda: ("", 0), lambda: self._inline, self._ready,
+            lambda: self._graphs.place,
+        )  # fmt: skip
 
     @contextlib.contextmanager
     def attached(self) -> Iterator[None]:
@@ -52,6 +57,7 @@ class RayAttachment:
         self._before, bus.on_change = bus.on_change, self._changed
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.submissions.seen())
+            stack.enter_context(self._graphs.seen())
             stack.enter_context(compat.replaced("init", self._init))
             stack.enter_context(compat.replaced("shutdown", self._shutdown))
             if ray.is_initialized():
@@ -86,7 +92,6 @@ class RayAttachment:
         """The program's runtime environment, with our set-up of workers before its own."""
         self._close()
         self._book = Book(self._emitter, _has_several_nodes, compat.failures)
-        self.submissions.told = self._book.submitted
         self._changed()
         where = _listen_at(address or os.environ.get("RAY_ADDRESS"))
         self._hub = Hub(_Receiver(self._book), self._config, self._numbers, where)
@@ -110,6 +115,13 @@ class RayAttachment:
             hub.drain(_DRAIN_S)
             self._book.end()
             hub.close()
+
+    def _submitted(self, message: Submitted) -> tuple[int, ...]:
+        return self._book.submitted(message)
+
+    def _tell(self, text: str) -> None:
+        bus = self._emitter.bus
+        bus.emit(Logged("nodescope", text, self._emitter.step, bus.now_ns()))
 
     # What is wanted
 

@@ -106,7 +106,7 @@ class Book:
         self._actors: dict[str, str] = {}
         self._of_actor: dict[str, dict[str, Task]] = {}
         self._named: set[Connection] = set()
-        self._scopes: dict[str, int] = {}
+        self._scopes: dict[tuple[str, Any], int] = {}
         self._strange: list[tuple[float, Connection, wire.FromWorker]] = []
         self._machines: list[str] = []
         self._submitter: Connection | None = None
@@ -114,16 +114,19 @@ class Book:
 
     # Submissions
 
-    def submitted(self, message: Submitted, worker: Connection | None = None) -> None:
-        """Give something submitted its node."""
-        if not self.off:
-            with self._lock:
-                self._submit(message, worker)
+    def submitted(self, message: Submitted, worker: Connection | None = None) -> tuple[int, ...]:
+        """Give something submitted its node; the ids of the node and of its inputs."""
+        if self.off:
+            return ()
+        with self._lock:
+            return self._submit(message, worker)
 
-    def _submit(self, message: Submitted, worker: Connection | None) -> None:
+    def _submit(self, message: Submitted, worker: Connection | None) -> tuple[int, ...]:
         parent = self._known.get(message.parent)
         scope = parent.call.node.name if parent is not None else ""
-        attempt = (message.parent, message.attempt) if message.parent else None
+        attempt: Any = (message.parent, message.attempt) if message.parent else None
+        if message.graph is not None:
+            scope, attempt = message.graph[0], message.graph
         place = message.source
         source = None if place is None else SourceLocation(*place)
         op = f"{message.owner}.{message.name}" if message.owner else message.name
@@ -134,7 +137,9 @@ class Book:
             scope = self._actor_scope(message, scope)
             label = message.name
         elif message.kind == "method":
-            scope = self._actors.get(message.actor, scope or message.owner)
+            within = self._actors.get(message.actor, message.owner)
+            inside = scope and (within == scope or within.startswith(f"{scope}/"))
+            scope = f"{scope}/{within}" if message.graph and not inside else within
         inputs: list[int] = []
         slots: list[str] = []
         makers: list[Task] = []
@@ -152,8 +157,8 @@ class Book:
                         makers.append(maker)
                 if not argument.itself:
                     attrs[argument.name] = argument.text
-            elif argument.content is not None and message.kind != "put":
-                array = live(argument.content)
+            elif message.kind != "put" and (argument.content is not None or argument.unknown):
+                array = None if argument.content is None else live(argument.content)
                 value = self._leaf(argument, f"{label}.{argument.name}", array, scope, source,
                                    attempt, now)  # fmt: skip
                 inputs.append(value)
@@ -163,7 +168,7 @@ class Book:
                 attrs[argument.name] = argument.text
         if message.kind == "put":
             self._put(message, scope, source, attempt, now)
-            return
+            return ()
         creation = self._known.get(f"actor:{message.actor}") if message.kind == "method" else None
         control = () if creation is None else (creation.call.node.id,)
         call = self._tasks.define(
@@ -171,6 +176,11 @@ class Book:
             {**attrs, **message.options}, scope=scope, label=label, native=f"ray::{op}",
             dialect="ray", family=family, control=control, source=source, around=attempt,
         )  # fmt: skip
+        nodes = (call.node.id, *inputs)
+        if message.graph is not None and not message.graph[1]:
+            for ref, value in zip(message.refs, call.outputs, strict=False):
+                self._objects[ref] = (value, self._tasks.epoch, None)
+            return nodes  # drawn, not submitted
         task = Task(message.task, call, message)
         task.submitted_ns = now
         task.attrs = {**attrs, **message.options}
@@ -199,12 +209,14 @@ class Book:
         due, self._strange = self._strange, []
         for since, sender, waiting in due:
             self._take(sender, waiting, since)
+        return nodes
 
     def _actor_scope(self, message: Submitted, scope: str) -> str:
         name = message.label or message.owner
         path = f"{scope}/{name}" if scope else name
-        nth = self._scopes.get(path, 0)
-        self._scopes[path] = nth + 1
+        key = (path, message.graph)  # each execution of a bind graph has its own
+        nth = self._scopes.get(key, 0)
+        self._scopes[key] = nth + 1
         path = f"{path}_{nth}" if nth else path
         self._actors[message.actor] = path
         return path
@@ -231,12 +243,14 @@ class Book:
         around: Any, now: int,
     ) -> int:  # fmt: skip
         """The value of an argument that was passed as it is."""
-        assert argument.content is not None
-        spec = spec_of(argument.content)
+        content = argument.content
+        spec = NOT_KNOWN_YET if content is None else spec_of(content)
         leaf = self._tasks.define(
             "argument", "input", (), [spec], {}, scope=scope, label=label, native="ray::argument",
             dialect="ray", source=source, around=around,
         )  # fmt: skip
+        if content is None:
+            return leaf.outputs[0]
         self._given(leaf, array, spec, now)
         self._keep(leaf.outputs[0], array)
         return leaf.outputs[0]

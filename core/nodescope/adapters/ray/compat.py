@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from time import perf_counter_ns
+from typing import Any, NamedTuple
 
 import ray
 from ray._private import function_manager as _functions
@@ -136,8 +139,6 @@ def executions_seen(wrap: Callable[[Call, str, str], Call]) -> Iterator[None]:
 @contextlib.contextmanager
 def transfers_seen(told: Callable[[int, int], None]) -> Iterator[None]:
     """Have a function called with start and end of each time that arguments are deserialized."""
-    from time import perf_counter_ns
-
     original = _worker.Worker.deserialize_objects
 
     def deserialize_objects(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -153,15 +154,11 @@ def transfers_seen(told: Callable[[int, int], None]) -> Iterator[None]:
 
 def is_method_async(function: Any) -> bool:
     """Whether an actor's method is a coroutine function, by what the worker runs for it."""
-    import inspect
-
     return inspect.iscoroutinefunction(getattr(function, "method", function))
 
 
 def is_generator(function: Any) -> bool:
     """Whether a function yields its results."""
-    import inspect
-
     inner = getattr(function, "method", function)
     return inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner)
 
@@ -215,3 +212,133 @@ def failures(results: list[bytes]) -> dict[bytes, str]:
             line = (str(root).splitlines() or [""])[0]
             found[ref.binary()] = f"{type(root).__name__}: {line}"
     return found
+
+
+class Bound(NamedTuple):
+    """A node of a bind graph.
+
+    Attributes:
+        id: Its own.
+        kind: ``task``, ``actor``, ``method`` or ``input``; ``part`` for one of several results.
+        owner, name: As in `wire.Submitted`.
+        actor: The node of its actor, or the id of an actor that is there already.
+        names: The function's parameters.
+        args, kwargs: What it is bound to.
+        results: The number of its results.
+        port: Of a ``part``.
+    """
+
+    id: str
+    kind: str
+    owner: str = ""
+    name: str = ""
+    actor: str = ""
+    names: tuple[str, ...] = ()
+    args: tuple[Any, ...] = ()
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    results: int = 1
+    port: int = 0
+
+
+def bound_nodes(root: Any) -> list[Bound]:
+    """The nodes of a bind graph, in the order in which they are submitted."""
+    from ray.dag import ClassMethodNode, FunctionNode
+    from ray.dag.class_node import ClassNode
+
+    found: dict[str, Bound] = {}
+
+    def parameters(function: Any) -> tuple[str, ...]:
+        return tuple(inspect.signature(function).parameters)
+
+    def add(node: Any) -> str:
+        key = str(node._stable_uuid)
+        if key in found:
+            return key
+        for child in node._get_all_child_nodes():
+            add(child)
+        args, kwargs = tuple(node.get_args()), tuple(node.get_kwargs().items())
+        results = node.get_options().get("num_returns") or 1
+        results = results if isinstance(results, int) else 1
+        if isinstance(node, FunctionNode):
+            body = node._body
+            found[key] = Bound(key, "task", "", body.__name__, "", parameters(body), args, kwargs,
+                               results)  # fmt: skip
+        elif isinstance(node, ClassNode):
+            names = parameters(node._body.__init__)[1:]
+            found[key] = Bound(key, "actor", node._body.__name__, "__init__", key, names, args,
+                               kwargs)  # fmt: skip
+        elif isinstance(node, ClassMethodNode):
+            if node.is_class_method_output:
+                port = node._class_method_output
+                found[key] = Bound(str(port.class_method_call._stable_uuid), "part",
+                                   port=port.output_idx)  # fmt: skip
+                return key
+            parent = node._parent_class_node
+            if isinstance(parent, ClassNode):
+                owner, actor = parent._body.__name__, str(parent._stable_uuid)
+                names = parameters(getattr(parent._body, node._method_name))[1:]
+            else:
+                method = getattr(parent, node._method_name)
+                owner, _, actor, known = method_of(method)
+                names = tuple(known)
+            found[key] = Bound(key, "method", owner, node._method_name, actor, names, args, kwargs,
+                               results)  # fmt: skip
+        elif type(node).__name__.startswith("Input"):
+            found[key] = Bound(key, "input")
+        return key
+
+    add(root)
+    return list(found.values())
+
+
+def graph_id(value: Any) -> str:
+    """The id of a node of a bind graph."""
+    return str(value._stable_uuid)
+
+
+def result_of(node: Any) -> tuple[int, str]:
+    """The port and the node whose result a node of a bind graph stands for."""
+    from ray.dag import ClassMethodNode
+
+    # An input node has every attribute.
+    output = node._class_method_output if isinstance(node, ClassMethodNode) else None
+    if output is not None:
+        return int(output.output_idx), str(output.class_method_call._stable_uuid)
+    return 0, str(node._stable_uuid)
+
+
+def node_class() -> type:
+    """The class of all nodes of bind graphs."""
+    from ray.dag import DAGNode
+
+    kind: type = DAGNode
+    return kind
+
+
+@contextlib.contextmanager
+def graphs_seen(
+    executed: Callable[[Any], contextlib.AbstractContextManager[None]],
+    compiled: Callable[[Any], None],
+) -> Iterator[None]:
+    """Have ``executed`` entered around each execution of a bind graph, and ``compiled`` called
+    after one was compiled.
+    """
+    node = node_class()
+    execute, compile_graph = node.execute, node.experimental_compile  # type: ignore[attr-defined]
+
+    @functools.wraps(execute)
+    def seen_execute(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with executed(self):
+            return execute(self, *args, **kwargs)
+
+    @functools.wraps(compile_graph)
+    def seen_compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        result = compile_graph(self, *args, **kwargs)
+        compiled(self)
+        return result
+
+    with (
+        _replaced(node, "execute", seen_execute),
+        _replaced(node, "experimental_compile", seen_compile),
+    ):
+        yield

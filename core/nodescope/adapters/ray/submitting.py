@@ -29,10 +29,11 @@ class Submissions:
     """Sees submissions in this process.
 
     Args:
-        told: Takes each; may be replaced.
+        told: Takes each.
         place: The task that runs here, and which attempt; ``("", 0)`` in the program itself.
         inline: The largest array that is described whole, in bytes; below 0, none is described.
         ready: Called before each submission.
+        graph: The execution of a bind graph that submits; see `wire.Submitted`.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class Submissions:
         place: Callable[[], tuple[str, int]],
         inline: Callable[[], int],
         ready: Callable[[], None] = lambda: None,
+        graph: Callable[[], tuple[str, int] | None] = lambda: None,
     ) -> None:
+        self._graph = graph
         self.told, self._place, self._inline, self._ready = told, place, inline, ready
         self.off = False
 
@@ -133,6 +136,7 @@ class Submissions:
                 kind, task, parent, attempt, owner, name, label, actor, tuple(arguments),
                 tuple(ref.binary() for ref in refs), *retries, shown,
                 None if source is None else (source.file, source.line, source.function), now,
+                self._graph(),
             )
         )  # fmt: skip
 

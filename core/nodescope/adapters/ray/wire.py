@@ -58,6 +58,7 @@ class Argument(msgspec.Struct, frozen=True):
         itself: Whether the argument is a reference, so that the task is given the object.
         content: Its elements if it has any.
         text: Else what it is.
+        unknown: Whether it is known only later, in a graph that is drawn before it is executed.
     """
 
     slot: str
@@ -66,6 +67,7 @@ class Argument(msgspec.Struct, frozen=True):
     itself: bool = False
     content: Content | None = None
     text: str = ""
+    unknown: bool = False
 
 
 class Challenge(msgspec.Struct, frozen=True, tag=True):
@@ -141,6 +143,8 @@ class Submitted(msgspec.Struct, frozen=True, tag=True):
         retries_errors: Whether also after an exception.
         options: Of the call, as text.
         source: File, line and function of the call, or None.
+        graph: Scope and number of the execution of a bind graph that submitted it; 0 for its
+            drawing. Else None.
     """
 
     kind: str
@@ -158,6 +162,7 @@ class Submitted(msgspec.Struct, frozen=True, tag=True):
     options: dict[str, str]
     source: tuple[str, int, str] | None
     time_ns: int
+    graph: tuple[str, int] | None = None
 
 
 class Ran(msgspec.Struct, frozen=True):

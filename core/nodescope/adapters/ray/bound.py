@@ -1,0 +1,148 @@
+"""Bind graphs (`ray.dag`): drawn whole before they are executed; executions are of the drawn nodes.
+
+A bind graph is drawn as if its tasks were submitted. An execution then counts them from the
+beginning, so that each submitted task is the drawn one. Where the two differ, it is said.
+
+Invariant: a graph is executed as if nobody looked; what cannot be drawn is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nodescope.adapters.ray import compat
+from nodescope.adapters.ray.describing import describe, references_in, text_of
+from nodescope.adapters.ray.wire import Argument, Submitted
+from nodescope.emit.frames import user_source
+
+Place = tuple[str, int]
+"""The scope of a bind graph, and the number of its execution; 0 for the drawing."""
+
+
+class BoundGraphs:
+    """The bind graphs of a program.
+
+    Args:
+        told: Takes what is submitted; returns the ids of the node and of its inputs.
+        inline: As of `Submissions`.
+        say: Takes a line about differences.
+    """
+
+    def __init__(
+        self,
+        told: Callable[[Submitted], tuple[int, ...]],
+        inline: Callable[[], int],
+        say: Callable[[str], None],
+    ) -> None:
+        self._told, self._inline, self._say = told, inline, say
+        self._scopes: dict[str, str] = {}
+        self._drawn: dict[str, list[tuple[int, ...]]] = {}
+        self._executions: dict[str, int] = {}
+        self._local = threading.local()
+
+    @contextlib.contextmanager
+    def seen(self) -> Iterator[None]:
+        """See bind graphs until the context is left."""
+        with compat.graphs_seen(self._executed, self._compiled):
+            yield
+
+    @property
+    def place(self) -> Place | None:
+        """The execution that the calling thread submits; None outside of one."""
+        return getattr(self._local, "place", None)
+
+    def submit(self, message: Submitted) -> None:
+        """Take what the program submits."""
+        nodes = self._told(message)
+        if message.graph is not None:
+            self._local.nodes.append(nodes)
+
+    @contextlib.contextmanager
+    def _executed(self, root: Any) -> Iterator[None]:
+        scope = self._draw(root, "dag")
+        if not scope or self.place is not None:
+            yield
+            return
+        self._executions[scope] = self._executions.get(scope, 0) + 1
+        self._local.place, self._local.nodes = (scope, self._executions[scope]), []
+        try:
+            yield
+        finally:
+            nodes, self._local.place = self._local.nodes, None
+            self._compare(scope, nodes)
+
+    def _compiled(self, root: Any) -> None:
+        self._draw(root, "compiled_dag")
+
+    def _compare(self, scope: str, nodes: list[tuple[int, ...]]) -> None:
+        drawn = self._drawn[scope]
+        if nodes != drawn:
+            same = sum(node in drawn for node in nodes)
+            self._say(
+                f"{scope}: {same} of {len(drawn)} bound tasks were submitted as bound, and "
+                f"{len(nodes) - same} otherwise"
+            )
+
+    def _draw(self, root: Any, name: str) -> str:
+        """Draw a bind graph unless it is drawn; its scope, or ``""``."""
+        key = f"{name} {compat.graph_id(root)}"
+        if key in self._scopes:
+            return self._scopes[key]
+        count = sum(scope.startswith(name) for scope in self._scopes.values())
+        scope = f"{name}_{count}" if count else name
+        self._scopes[key] = ""
+        try:
+            nodes = [self._told(message) for message in self._messages(root, scope)]
+        except Exception:  # of a form that is not known: it is executed undrawn
+            return ""
+        self._drawn[scope], self._scopes[key] = nodes, scope
+        return scope
+
+    def _messages(self, root: Any, scope: str) -> Iterator[Submitted]:
+        """What an execution will submit, as far as it is known."""
+        source = user_source()
+        place = None if source is None else (source.file, source.line, source.function)
+        results: dict[str, tuple[bytes, ...]] = {}
+        for node in compat.bound_nodes(root):
+            if node.kind in ("input", "part"):
+                continue
+            refs = tuple(f"{scope} {node.id} {port}".encode() for port in range(node.results))
+            results[node.id] = refs if node.kind != "actor" else ()
+            names = node.names
+            arguments = [
+                self._argument(str(at), names[at] if at < len(names) else str(at), value, results)
+                for at, value in enumerate(node.args)
+            ] + [self._argument(key, key, value, results) for key, value in node.kwargs]
+            drawn = f"{scope} {node.actor}"
+            known = node.kind == "actor" or f"{scope} {node.actor}" in results
+            actor = drawn if known else node.actor
+            if node.kind == "actor":
+                results[drawn] = ()
+            yield Submitted(
+                node.kind, f"actor:{actor}" if node.kind == "actor" else f"{scope} {node.id}", "",
+                0, node.owner, node.name, "", actor, tuple(arguments), results[node.id], 0, False,
+                {}, place, time.perf_counter_ns(), (scope, 0),
+            )  # fmt: skip
+
+    def _argument(
+        self, slot: str, name: str, value: Any, results: dict[str, tuple[bytes, ...]]
+    ) -> Argument:
+        kind = compat.node_class()
+        if isinstance(value, kind):
+            port, key = compat.result_of(value)
+            refs = results.get(key)
+            if not refs:  # what the program will pass
+                return Argument(slot, name, unknown=True)
+            return Argument(slot, name, (refs[port],), True)
+        inner = [compat.result_of(node) for node in references_in(value, kind)]
+        refs = tuple(results[key][port] for port, key in inner if results.get(key))
+        if refs:
+            return Argument(slot, name, refs, text=f"{type(value).__name__} of {len(refs)} objects")
+        content = describe(value, self._inline(), arrays=self._inline() >= 0)
+        if content.dtype:
+            return Argument(slot, name, content=content)
+        return Argument(slot, name, text=content.text or text_of(value))
