@@ -11,7 +11,7 @@
 #include "times.h"
 
 /* Of what Python calls; nodescope.native refuses a file that was built from other sources. */
-#define REVISION 2
+#define REVISION 3
 
 /* Below this number of elements, giving up the interpreter's lock costs more than it gains. */
 #define GIVES_UP_THE_LOCK 16384

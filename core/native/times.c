@@ -9,8 +9,10 @@ typedef struct {
     Py_ssize_t count, room;  /* of executions */
     Py_ssize_t most;
     PyObject *when_full, *wake;
-    char asleep;
+    char asleep, several;    /* `several`: they are of more than one thread */
 } NotedTimes;
+
+#define THREAD 2  /* its place among the numbers of an execution */
 
 static PyTypeObject *times_type;
 
@@ -31,6 +33,7 @@ int note_times(PyObject *object, const long long numbers[TIMED]) {
     }
     long long *place = self->numbers + self->count * TIMED;
     for (int i = 0; i < TIMED; i++) place[i] = numbers[i];
+    self->several |= numbers[THREAD] != self->numbers[THREAD];
     self->count++;
     if (self->count >= self->most) {
         done = PyObject_CallNoArgs(self->when_full);
@@ -55,14 +58,20 @@ static PyObject *times_call(PyObject *self, PyObject *arguments, PyObject *keywo
 
 PyDoc_STRVAR(take_doc,
 "take()\n--\n\n"
-"Take all executions: node, step, thread, start and end of each, int64 in the machine's order.\n");
+"Take all executions: node, step, thread, start and end of each, int64 in the machine's order; and\n"
+"the thread, if they are of one.\n");
 
 static PyObject *times_take(PyObject *object, PyObject *nothing) {
     NotedTimes *self = (NotedTimes *)object;
     PyObject *taken = PyBytes_FromStringAndSize(
         (const char *)self->numbers, self->count * TIMED * (Py_ssize_t)sizeof(long long));
-    if (taken) self->count = 0;
-    return taken;
+    PyObject *thread = self->count && !self->several
+        ? PyLong_FromLongLong(self->numbers[THREAD]) : Py_NewRef(Py_None);
+    PyObject *both = taken && thread ? PyTuple_Pack(2, taken, thread) : NULL;
+    Py_XDECREF(taken);
+    Py_XDECREF(thread);
+    if (both) self->count = self->several = 0;
+    return both;
 }
 
 static Py_ssize_t times_length(PyObject *self) { return ((NotedTimes *)self)->count; }

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 2
+REVISION: Final = 3
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256

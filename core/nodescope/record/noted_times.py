@@ -40,8 +40,12 @@ class NotedTimes(Protocol):
 
     def __len__(self) -> int: ...
 
-    def take(self) -> Rows:
-        """Take all of them; none in a signal handler that interrupts this."""
+    def take(self) -> tuple[Rows, int | None]:
+        """Take all of them; none in a signal handler that interrupts this.
+
+        Returns:
+            The executions, and their thread if that is known to be one.
+        """
 
 
 class ListedTimes(list[Unnumbered]):
@@ -67,17 +71,17 @@ class ListedTimes(list[Unnumbered]):
             self.asleep = False
             self._wake()
 
-    def take(self) -> Rows:
-        """Take all of them; none in a signal handler that interrupts this."""
+    def take(self) -> tuple[Rows, int | None]:
+        """See `NotedTimes`."""
         if self._being_taken:
-            return []
+            return [], None
         self._being_taken = True
         try:
             times = self[:]
             del self[: len(times)]  # not what another thread has noted in the meantime
         finally:
             self._being_taken = False
-        return times
+        return times, None
 
 
 def noted_times(when_full: Callable[[], None], wake: Callable[[], None]) -> NotedTimes:
@@ -122,12 +126,7 @@ def nodes(rows: Rows) -> list[int]:
 
 def last_of_threads(rows: Rows, first: int) -> dict[int, int]:
     """The seq of each thread's last execution, from the first one's."""
-    if not isinstance(rows, bytes):
-        return {row[_THREAD]: place for place, row in enumerate(rows, first)}
-    threads = columns(rows)[:, _THREAD]
-    if len(threads) and (threads == threads[0]).all():
-        return {int(threads[0]): first + len(threads) - 1}
-    return {thread: place for place, thread in enumerate(threads.tolist(), first)}
+    return {row[_THREAD]: place for place, row in enumerate(unpacked(rows), first)}
 
 
 def columns(rows: Rows) -> NDArray[np.int64]:

@@ -284,10 +284,10 @@ class QueueWriter:
             self._give_way()
 
     def _queue_times(self) -> None:
-        times = self._times.take()
+        times, thread = self._times.take()
         many, first = count(times), self._seq + 1
         self._seq += many
-        self._last.update(last_of_threads(times, first))
+        self._last.update({thread: self._seq} if thread else last_of_threads(times, first))
         weight = many * (TIMES_BYTES if isinstance(times, bytes) else RECORD_BYTES)
         if self._off or self._queued + weight > self._queue_bytes:
             self._lost_executions += many

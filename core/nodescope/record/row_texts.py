@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
 from nodescope.record.schema import MAX_SOURCE_BYTES
@@ -9,6 +10,7 @@ from nodescope.source_files import source_text
 from nodescope.telling import printable
 
 
+@lru_cache(maxsize=1)
 def writer_version() -> str:
     """The version of nodescope that writes a recording."""
     try:

@@ -91,12 +91,12 @@ def test_a_signal_handler_takes_none_while_they_are_taken() -> None:
         def __getitem__(self, key: Any) -> Any:
             if self.taken_within is None:  # the handler runs a node, too
                 self.append((2, 1, 7, 5, 6))
-                self.taken_within = self.take()
+                self.taken_within, _ = self.take()
             return super().__getitem__(key)
 
     noted = Interrupted(lambda: None, lambda: None)
     noted(1, 1, 7, 3, 4)
-    assert noted.take() == [(1, 1, 7, 3, 4), (2, 1, 7, 5, 6)]
+    assert noted.take() == ([(1, 1, 7, 3, 4), (2, 1, 7, 5, 6)], None)
     assert noted.taken_within == []
     assert noted == []
 
@@ -109,7 +109,8 @@ def test_the_native_core_notes_what_python_notes(monkeypatch: pytest.MonkeyPatch
         runs: dict[int, int] = {3: 1}
 
         def full() -> None:
-            rows = noted.take()
+            rows, thread = noted.take()
+            assert thread is None
             assert len(noted) == 0
             assert noted_times.count(rows) == AT_ONCE
             seen.append(noted_times.execution_rows(rows, 7, runs))
@@ -125,7 +126,7 @@ def test_the_native_core_notes_what_python_notes(monkeypatch: pytest.MonkeyPatch
             if number == 300:
                 noted.asleep = True
             noted(number % 5, -number, 1 << 62 | number % 3, number, 1 << 40 | number)
-        seen.append([list(row) for row in noted_times.unpacked(noted.take())])
+        seen.append([list(row) for row in noted_times.unpacked(noted.take()[0])])
         assert not noted.asleep
         return seen
 
@@ -138,7 +139,15 @@ def test_the_native_core_notes_what_python_notes(monkeypatch: pytest.MonkeyPatch
     assert len(noted) == 0
     for number in range(100):  # nobody takes them
         noted(number, 1, 7, 3, 4)
-    assert noted_times.nodes(noted.take()) == list(range(100))
+    rows, thread = noted.take()
+    assert noted_times.nodes(rows) == list(range(100))
+    assert thread == 7
+    assert noted.take() == (b"", None)
+    noted(1, 1, 8, 3, 4)
+    noted(1, 1, 9, 3, 4)
+    assert noted.take()[1] is None
+    noted(1, 1, 9, 3, 4)
+    assert noted.take()[1] == 9
 
 
 @pytest.mark.parametrize("core", [True, False])

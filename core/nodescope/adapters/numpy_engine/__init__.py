@@ -6,6 +6,7 @@ The engine emits events itself (`engine/tracer.py`); this module states its capa
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import Final
@@ -14,6 +15,11 @@ from nodescope.adapters.protocol import Adapter, Attachment
 from nodescope.arrays import ArrayOps
 from nodescope.emit.emitter import Emitter
 from nodescope.ir.capabilities import ENGINE, Capabilities
+
+
+@functools.lru_cache(maxsize=1)
+def _version() -> str:
+    return version("nodescope")
 
 
 class NumpyEngine:
@@ -28,7 +34,7 @@ class NumpyEngine:
 
     def version(self) -> str:
         """The version of nodescope."""
-        return version("nodescope")
+        return _version()
 
     def capabilities(self) -> Capabilities:
         """All capabilities."""

@@ -58,7 +58,7 @@ class _Traced:
 
         def call(*inputs: Any, **attrs: Any) -> Tensor:
             operands = tuple(
-                value if value.__class__ is Tensor else operand(value) for value in inputs
+                [value if value.__class__ is Tensor else operand(value) for value in inputs]
             )
             return apply(op, operands, attrs or NO_ATTRS)
 

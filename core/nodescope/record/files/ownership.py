@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+import time
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,8 @@ from nodescope.telling import path_of
 
 _MOST: Final = 4096
 """The most entries in the ledger; the oldest half makes room."""
+_SELDOM: Final = 32
+"""Every which time, about, the ledger is looked through; it may have that many entries more."""
 _ENTRY_BYTES: Final = 1 << 10
 
 
@@ -161,7 +164,8 @@ def remember(path: Path) -> None:
         fresh = folder / f".{os.getpid()}-{threading.get_ident()}"
         fresh.write_text(text)
         fresh.replace(folder / name)
-        _prune(folder)
+        if time.monotonic_ns() // 1000 % _SELDOM == 0:  # looking through them takes milliseconds
+            _prune(folder)
     except (OSError, ValueError, RuntimeError):
         pass  # then it does not count as ours, and branches are kept elsewhere
 
