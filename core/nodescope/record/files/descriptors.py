@@ -18,6 +18,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 try:
@@ -235,10 +236,8 @@ def _take(placeholders: list[int], floor: int) -> None:
 
 def _runs(numbers: list[int]) -> list[tuple[int, int]]:
     """Runs of consecutive numbers, as first and last."""
-    runs: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][1] == number - 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return runs
+    ordered = sorted(numbers)
+    gaps = [(one, next_one) for one, next_one in pairwise(ordered) if next_one != one + 1]
+    firsts = [*ordered[:1], *(after for _, after in gaps)]
+    lasts = [*(before for before, _ in gaps), *ordered[-1:]]
+    return list(zip(firsts, lasts, strict=True))
