@@ -53,7 +53,7 @@ def test_backward_nodes_stand_where_the_forward_ones_do() -> None:
             assert place(state) == expected
 
 
-@pytest.mark.parametrize("name", ["backward_phase", "optimizer_phase", "recompute_phase", "scope"])
+@pytest.mark.parametrize("name", ["backward_phase", "optimizer_phase", "recompute_phase", "Scope"])
 def test_what_raises_leaves_the_thread_as_it_was(name: str) -> None:
     state = at("train")
     state.forward = 7
