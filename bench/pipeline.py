@@ -42,8 +42,8 @@ def _into_recording(level: str) -> Row:
         "",
         kept / took,
         "events/s",
-        must=50_000 if level == "timing" else None,
-        aim=200_000 if level == "timing" else None,
+        must=500_000 if level == "timing" else None,
+        aim=1_000_000 if level == "timing" else None,
         more_is_better=True,
         detail=f"{kept:,} of {STEPS * OPS:,} ops in {took:.2f} s, {lost:,} dropped, "
         f"{size / kept:.0f} bytes each, process peak {peak:.0f} MiB",

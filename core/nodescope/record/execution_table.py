@@ -89,7 +89,10 @@ class ExecutionTable:
         """Node and nanoseconds of the latest executions, in any order."""
         question = "SELECT seq, node, duration_ns FROM execution ORDER BY seq DESC LIMIT ?"
         rows = self._ask(question, limit)
-        if len(timed := self._timed.newest(limit)):
+        timed = self._timed.newest(limit)
+        if not rows:
+            return [(node, duration) for node, duration in timed[:, [NODE, DURATION]].tolist()]
+        if len(timed):
             rows += map(tuple, timed[:, [SEQ, NODE, DURATION]].tolist())
             rows = sorted(rows)[-limit:]
         return [(node, nanoseconds) for _, node, nanoseconds in rows]

@@ -146,10 +146,10 @@ def distinct(nodes: Integers) -> tuple[Integers, Integers, Integers]:
 
 def _nth(places: Integers) -> Integers:
     """How many equal ones are before each."""
-    order = np.argsort(places, kind="stable")
-    ordered = places[order]
+    order = np.argsort(places.astype(np.uint16), kind="stable")  # by radix, as they are < MOST
+    counts = np.bincount(places)
     result = np.empty_like(places)
-    result[order] = np.arange(len(places)) - np.searchsorted(ordered, ordered, "left")
+    result[order] = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
     return result
 
 
