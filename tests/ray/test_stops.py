@@ -11,6 +11,7 @@ import numpy as np
 import ray
 
 from nodescope.protocol import SetValue, StepNode
+from nodescope.record.recording import Recording
 from tests.adapters.driving import Debugged, debugged
 from tests.ray import programs
 from tests.ray.programs import Counter, Waiter, fails, large, outer, slow, task1, task2
@@ -203,8 +204,6 @@ def test_a_value_is_the_class_that_it_was(driver: Driver, recording: Path) -> No
 def test_other_tasks_go_on_and_are_recorded_while_one_is_stopped(
     driver: Driver, recording: Path
 ) -> None:
-    from nodescope.record.recording import Recording
-
     def program() -> Any:
         held = task1.remote(1, 1)
         return ray.get([slow.remote(1, 0.0), held])
@@ -221,3 +220,36 @@ def test_other_tasks_go_on_and_are_recorded_while_one_is_stopped(
         assert done
         run.go_on()
         assert run.end() == [1, 2]
+
+
+def test_a_stopped_task_whose_worker_is_killed(driver: Driver, recording: Path) -> None:
+    """The stop ends, and the program gets Ray's error, or the next attempt."""
+    import os
+    import signal
+
+    @ray.remote
+    def whose() -> int:
+        return os.getpid()
+
+    def program() -> Any:
+        pids = ray.get([whose.remote() for _ in range(4)])
+        workers.extend(pids)
+        try:
+            return ray.get(task1.options(max_retries=1).remote(1, 1))
+        finally:
+            workers.clear()
+
+    workers: list[int] = []
+    with debugged(recording, driver(program), "before op:task1") as run:
+        stop = run.stop()
+        assert stop is not None
+        run.run.recorder.flush()
+        for pid in set(workers):  # one of them waits there
+            os.kill(pid, signal.SIGKILL)
+        again = next(other for other in run.stops() if other.seq != stop.seq)
+        assert again.node_name == "task1"
+        assert run.end() == 2
+    with Recording.open(recording) as opened:
+        failures = [text for row in opened.executions() if (text := opened.failure(row.seq))]
+    assert len(failures) == 1
+    assert "died while it ran, attempt 1 of 2" in failures[0]
