@@ -16,8 +16,22 @@ own_print: Final = builtins.print
 """Python's own `print`: a program may replace it by one that writes elsewhere or not at all."""
 
 
+def root_of(error: BaseException) -> BaseException:
+    """The exception in another process that an error stands for, such as Ray's, whose text is the
+    traceback there; else the error itself.
+    """
+    try:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, Exception) and cause is not error and "\n" in str(error).strip():
+            return root_of(cause)
+    except Exception:  # of its own text
+        pass
+    return error
+
+
 def last_line(error: BaseException) -> str:
     """The last line of the error's traceback: ``ValueError: no``."""
+    error = root_of(error)
     try:
         text = str(error).strip()
     except Exception:

@@ -142,7 +142,8 @@ class Tasks:
         bus = self.emitter.bus
         number = 0 if remote is None else remote.number
         start = start_ns - bus.origin_ns
+        thread = -number if number else threading.main_thread().ident or 0
         bus.emit(
-            NodeFailed(task.node, arrays, task.step, -number, start, error,
+            NodeFailed(task.node, arrays, task.step, thread, start, error,
                        worker=number, lane=lane, late=late)
         )  # fmt: skip

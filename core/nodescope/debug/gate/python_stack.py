@@ -18,6 +18,7 @@ from typing import Final
 from nodescope.interactive import cell_name, is_machinery
 from nodescope.origins import folders_of, is_internal, is_ours
 from nodescope.protocol import Frame
+from nodescope.telling import root_of
 from nodescope.thread_frames import stack_of
 
 MAX_FRAMES: Final = 100
@@ -39,7 +40,8 @@ def is_hidden(file: str) -> bool:
 
 def error_line(error: BaseException) -> str:
     """An exception as text, in the engine's form for those that operations raise."""
-    return f"{type(error).__name__}: {error}"
+    root = root_of(error)
+    return f"{type(root).__name__}: {root}"
 
 
 def user_stack(thread: int | None = None) -> tuple[Frame, ...]:

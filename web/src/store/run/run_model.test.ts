@@ -3,6 +3,7 @@ import { NodeColumns } from "@/store/run/columns";
 import {
   earlierStep,
   earlierWords,
+  failedLast,
   gradientOf,
   isAfter,
   lastObserved,
@@ -21,7 +22,7 @@ import {
 } from "@/store/run/run_model";
 import { decodeExecutions } from "@/wire/decode";
 import { columns, node, produced, records, runInfo, session, snapshot } from "@/wire/fixtures";
-import type { Governed, Keeping, Stop } from "@/wire/types.gen";
+import { FAILED, type Governed, type Keeping, type Stop } from "@/wire/types.gen";
 
 function play(...messages: readonly RunMessage[]): RunModel {
   let model: RunModel | undefined;
@@ -219,6 +220,23 @@ test("where a program raised, the end is in its step, unless something ran after
   expect(after(failed, 15)).toBe(true);
   expect(after(finished, 12)).toBe(true);
   expect(after(live, 12, stop)).toBe(false);
+});
+
+test("of tasks that could not run, the one that failed is the node that ended the program", () => {
+  const task = { role: "task" } as const;
+  const nodes = [
+    undefined,
+    node(1, "load", { ...task, outputs: [1] }),
+    node(2, "mean", { ...task, inputs: [1], outputs: [2] }),
+    node(3, "report", { ...task, inputs: [2], outputs: [3] }),
+    node(4, "show", { ...task, inputs: [3], outputs: [4] }),
+  ];
+  const model = { graph: { nodes } } as unknown as RunModel;
+  const ran = (flags: readonly number[]) =>
+    ({ seq: [0, 1, 2, 3, 4], flags }) as unknown as NodeColumns;
+  expect(failedLast(model, ran([0, 0, FAILED, FAILED, FAILED]))).toBe(2);
+  expect(failedLast(model, ran([0, 0, 0, 0, FAILED]))).toBe(4);
+  expect(failedLast(model, ran([0, 0, FAILED, 0, 0]))).toBe(0);
 });
 
 describe("steps that the governor left out", () => {

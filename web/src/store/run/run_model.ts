@@ -369,7 +369,27 @@ export function failedLast(
     if (node === undefined || isLeaf(node)) continue;
     if ((live.seq[node.id] ?? 0) > (live.seq[last] ?? 0)) last = node.id;
   }
-  return ((live.flags[last] ?? 0) & FAILED) !== 0 ? last : 0;
+  return ((live.flags[last] ?? 0) & FAILED) !== 0
+    ? causeOf(model?.graph.nodes ?? [], live, last)
+    : 0;
+}
+
+/** Of a task that could not run because another had failed: that one; else the node itself. */
+function causeOf(nodes: RunGraph["nodes"], live: Pick<NodeColumns, "flags">, last: number): number {
+  const makers = new Map<number, Node>();
+  for (const node of nodes) {
+    if (node?.role !== "task" || ((live.flags[node.id] ?? 0) & FAILED) === 0) continue;
+    for (const value of node.outputs) makers.set(value, node);
+  }
+  const met = new Set<number>();
+  let node = nodes[last];
+  while (node !== undefined && node.role === "task" && !met.has(node.id)) {
+    met.add(node.id);
+    const maker = node.inputs.map((value) => makers.get(value)).find((found) => found);
+    if (maker === undefined) return node.id;
+    node = maker;
+  }
+  return last;
 }
 
 /** Whether the moment shown comes after its step: the same words everywhere. */

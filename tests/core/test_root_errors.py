@@ -1,0 +1,26 @@
+"""Errors that stand for one in another process are named by that one."""
+
+from __future__ import annotations
+
+from nodescope.debug.gate.python_stack import error_line
+from nodescope.telling import last_line
+
+
+class RemoteError(Exception):
+    """As Ray's: its text is the traceback of the other process."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__('report() (pid=7)\n  File "x.py", line 3, in report\nValueError: no')
+        self.cause = cause
+
+
+def test_the_cause_is_named() -> None:
+    error = RemoteError(RemoteError(ValueError("no")))
+    assert last_line(error) == "ValueError: no"
+    assert error_line(error) == "ValueError: no"
+
+
+def test_any_other_error_is_itself() -> None:
+    error = ValueError("own")
+    error.cause = KeyError("other")  # type: ignore[attr-defined]
+    assert last_line(error) == "ValueError: own"
