@@ -6,6 +6,7 @@
  * texts and shapes are posted once, and are the same object afterwards.
  */
 
+import { numberList } from "@/base/number_list";
 import type { LayoutNode, LayoutValue } from "@/layout/types";
 
 /** Lists of numbers, one after the other: list k is `items[start[k]]` to `items[start[k + 1] - 1]`. */
@@ -133,8 +134,5 @@ const NONE: readonly number[] = [];
 function list({ start, items }: Lists, at: number): readonly number[] {
   const begin = start[at]!;
   const end = start[at + 1]!;
-  if (begin === end) return NONE;
-  const numbers: number[] = [];
-  for (let item = begin; item < end; item++) numbers.push(items[item]!);
-  return numbers;
+  return begin === end ? NONE : numberList(items, begin, end);
 }

@@ -6,6 +6,7 @@
  */
 
 import { IdTable, MadeById } from "@/base/by_id";
+import { numberList } from "@/base/number_list";
 import { DecodeError, numbersIn } from "@/wire/decode";
 import type {
   Lists,
@@ -45,9 +46,8 @@ function lists(column: Lists, count: number): Column<readonly number[]> {
   return (row) => {
     const length = lengths[row]!;
     if (length === 0) return NONE;
-    const list: number[] = [];
-    for (const end = at + length; at < end; at++) list.push(items[at]!);
-    return list;
+    at += length;
+    return numberList(items, at - length, at);
   };
 }
 

@@ -1,0 +1,19 @@
+/**
+ * Short lists of numbers out of long columns.
+ *
+ * Invariant: a list takes the room of its numbers. One that grows by `push` has room for 17, which
+ * in a large graph is most of the page's memory.
+ */
+
+export function numberList(items: ArrayLike<number>, from: number, to: number): number[] {
+  switch (to - from) {
+    case 1:
+      return [items[from] ?? 0];
+    case 2:
+      return [items[from] ?? 0, items[from + 1] ?? 0];
+    case 3:
+      return [items[from] ?? 0, items[from + 1] ?? 0, items[from + 2] ?? 0];
+    default:
+      return Array.from({ length: Math.max(0, to - from) }, (_, at) => items[from + at] ?? 0);
+  }
+}
