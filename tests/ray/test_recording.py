@@ -205,3 +205,63 @@ def test_results_are_those_of_the_unobserved_program(driver: Driver, recording: 
     plain = driver(program)()
     with observed(recording, driver(program)) as run:
         assert run.result == plain
+
+
+@ray.remote
+def environment(name: str) -> str | None:
+    import os
+
+    return os.environ.get(name)
+
+
+@pytest.mark.parametrize("by_job", [False, True])
+def test_the_programs_own_set_up_of_workers_runs(
+    cluster: Any, recording: Path, by_job: bool
+) -> None:
+    from ray.job_config import JobConfig
+
+    def own_set_up() -> None:
+        import os
+
+        os.environ["SET_UP"] = os.environ.get("SET_UP", "") + "once"
+
+    own = {"worker_process_setup_hook": own_set_up, "env_vars": {"OWN": "variable"}}
+    options: dict[str, Any] = {"runtime_env": own}
+    if by_job:
+        options = {"job_config": JobConfig(runtime_env=own)}
+
+    def program() -> Any:
+        ray.init(address=cluster.address, logging_level="ERROR", **options)
+        try:
+            return ray.get([environment.remote("SET_UP"), environment.remote("OWN")])
+        finally:
+            ray.shutdown()
+
+    with observed(recording, program) as run:
+        assert run.result == ["once", "variable"]
+        assert run.attrs("environment")["result"] == "'once'"
+
+
+def test_a_workers_set_up_that_belongs_to_the_job_stays(
+    driver: Driver, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("nodescope.adapters.ray.attachment.say", said.append)
+
+    def program() -> Any:
+        with monkeypatch.context() as job:
+            job.setenv(
+                "RAY_JOB_CONFIG_JSON_ENV_VAR",
+                '{"runtime_env": {}, "x": "worker_process_setup_hook"}',
+            )
+            ray.init(address="local", num_cpus=1, include_dashboard=False, logging_level="ERROR")
+        try:
+            return ray.get(task1.remote(2, 3))
+        finally:
+            ray.shutdown()
+
+    with observed(recording, program) as run:
+        assert run.result == 5
+        assert run.tasks == ["task1"]
+    (line,) = said
+    assert line.startswith("Ray's workers are not observed: UsageError: their set-up is the job's")

@@ -253,3 +253,21 @@ def test_a_stopped_task_whose_worker_is_killed(driver: Driver, recording: Path) 
         failures = [text for row in opened.executions() if (text := opened.failure(row.seq))]
     assert len(failures) == 1
     assert "died while it ran, attempt 1 of 2" in failures[0]
+
+
+def test_a_task_of_which_the_run_says_nothing_goes_on(driver: Driver, recording: Path) -> None:
+    """For ten seconds it waits for a sign of life."""
+    from unittest.mock import patch
+
+    from nodescope.adapters.ray.hub import Hub
+    from nodescope.adapters.ray.worker import SILENT_S
+
+    with (
+        patch.object(Hub, "_beat", lambda hub: None),
+        debugged(recording, driver(programs.founding), "before op:task1") as run,
+    ):
+        assert run.stop() is not None
+        began = time.monotonic()
+        assert run._ended.wait(6 * SILENT_S)  # nobody continues it
+        assert time.monotonic() - began > SILENT_S / 2
+        assert run.result == 20

@@ -22,6 +22,7 @@ from nodescope.adapters.ray.submitting import Submissions
 from nodescope.adapters.ray.wire import Submitted
 from nodescope.adapters.ray.worker import hook
 from nodescope.emit.emitter import Emitter
+from nodescope.errors import UsageError
 from nodescope.events import Logged
 from nodescope.telling import last_line, say
 
@@ -31,6 +32,7 @@ WHOLE: Final = 1 << 26
 _SETTLE_S: Final = 0.05
 _DRAIN_S: Final = 2.0
 _HOOK: Final = "worker_process_setup_hook"
+_JOB: Final = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
 class RayAttachment:
@@ -89,13 +91,20 @@ class RayAttachment:
         return init
 
     def _hooked(self, address: Any, kwargs: dict[str, Any]) -> Any:
-        """The program's runtime environment, with our set-up of workers before its own."""
+        """The program's runtime environment, with our set-up of workers before its own.
+
+        Raises:
+            UsageError: The job that the program belongs to has a set-up that ours would replace.
+        """
+        if _HOOK in os.environ.get(_JOB, ""):
+            raise UsageError(f"their set-up is the job's ({_HOOK})")
         self._close()
         self._book = Book(self._emitter, _has_several_nodes, compat.failures)
         self._changed()
         where = _listen_at(address or os.environ.get("RAY_ADDRESS"))
         self._hub = Hub(_Receiver(self._book), self._config, self._numbers, where)
-        environment = dict(kwargs.get("runtime_env") or {})
+        of_job = getattr(kwargs.get("job_config"), "runtime_env", None)
+        environment = dict(kwargs.get("runtime_env") or of_job or {})
         then = environment.get(_HOOK)
         environment[_HOOK] = hook(self._hub.host, self._hub.port, self._hub.token, then)
         return environment
