@@ -187,7 +187,7 @@ class Worker:
             ran = Ran(task, compat.attempt(), owner, name, actor, arrived, read - arrived, now)
             call = Call(ran, int(hasattr(function, "method")), is_async)
             _running.set(call)
-            self.sender.send(wire.Began(ran))
+            self.sender.send_soon(wire.Began(ran))
             return call
         except Exception:
             return None
