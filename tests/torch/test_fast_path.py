@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,3 +220,37 @@ def test_elements_of_a_node_that_is_viewed_are_kept(
                      if 20 <= ran[seq][0] < 40})  # fmt: skip
     assert {step for _, step, _ in kept[0]} >= set(range(1, step_programs.STEPS + 1))
     assert kept[0] == kept[1]
+
+
+@pytest.mark.parametrize("begins", ["with the step", "within it"])
+def test_a_profiler_of_the_program_sees_what_it_sees_without_us(
+    begins: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """What runs within an operator is not told to callbacks only while there are no others."""
+
+    seen: list[list[str]] = []
+
+    def program() -> torch.Tensor:
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+        for step in range(12):
+            if step == 11 and begins == "with the step":
+                profiler.start()
+            optimizer.zero_grad()
+            loss = model(torch.ones(3, 4)).square().mean()
+            if step == 11 and begins == "within it":
+                profiler.start()
+            loss.backward()
+            optimizer.step()
+        profiler.stop()
+        names = [event.name for event in profiler.events()]
+        seen.append([name for name in names if name.startswith("aten::")])
+        return loss.detach()
+
+    program()
+    _, _, followed = _run(program, tmp_path / "run.nscope", monkeypatch, fast=True)
+    plain, observed = map(Counter, seen)
+    assert plain.total() > 20
+    assert not plain - observed
+    assert followed

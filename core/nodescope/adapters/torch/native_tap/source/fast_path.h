@@ -159,8 +159,13 @@ class FastPath {
     table_ = with_statistics ? (rows_ ? rows_ : statistics_.data()) : nullptr;
     flushed_ns = now;
     interrupted = false;
+    only_ = at::getStepCallbacks(at::RecordScope::FUNCTION).callbacks_.size() <= 1;
     mode = Mode::fast;
   }
+
+  // Whether nobody wants to know what runs within the operator that is under way: of a step that was
+  // followed so far, it is not reported, and there are no callbacks but the observer's.
+  bool needs_nothing_within() const { return only_ && !saves_; }
 
   // Follow it no longer; how far it was followed.
   size_t stop() {
@@ -248,6 +253,7 @@ class FastPath {
     if (C10_UNLIKELY(enqueues_)) { if (!device().note(-1)) { std::swap(held_, dropped); return false; } }
     if (item->draws && with_statistics_ && states_left_ > 0) note_state(given);
     busy_ = by;
+    saves_ = item->saves;
     return true;
   }
 
@@ -561,6 +567,8 @@ class FastPath {
   Room room_;
   std::vector<Source> sources_;       // by statistics
   bool rested_ = false;
+  bool saves_ = false;                // autograd keeps copies within the operator that is under way
+  bool only_ = false;                 // there were no other callbacks when the step began
   int64_t filled_ = 0;                // of the room, with what the operator has put there so far
   std::vector<c10::IValue> held_;
   std::vector<const at::Tensor*> tensors_, results_;

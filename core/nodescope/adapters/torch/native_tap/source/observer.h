@@ -63,6 +63,7 @@ struct Thread {
   int64_t start = 0;
   int raising = 0;                // exceptions under way when it began
   std::vector<at::Tensor> kept;   // what was detached within it: hooks keep results so for the backward pass
+  const void* alone = nullptr;    // the call, while what runs within it is not told to callbacks
   const void* saving = nullptr;   // a copy that autograd makes within it, of what it overwrites
   at::Tensor copied;              // what is copied
   std::vector<c10::IValue> saved; // what was, each followed by its copy
@@ -166,6 +167,7 @@ inline void capture(Thread& thread, Operator& op, c10::ArrayRef<const c10::IValu
 
 inline void captured(Thread& thread, c10::ArrayRef<const c10::IValue> returned) {
   thread.captures = false;
+  thread.item.saves = !thread.saved.empty();
   thread.item.reported = thread.reported != nullptr;
   fast_path().captured(std::move(thread.item), returned);
 }
@@ -204,15 +206,17 @@ inline void over(Thread& thread) {
   thread.call = nullptr;
 }
 
+// A node of autograd is evaluated: the engine restores a thread's keys for each.
+inline std::unique_ptr<at::ObserverContext> evaluates(const at::RecordFunction&) {
+  if (on.load(std::memory_order_relaxed) && C10_UNLIKELY(here().error != nullptr))
+    c10::impl::tls_set_dispatch_key_included(kRaise, true);
+  return nullptr;
+}
+
 inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& call) {
   if (!on.load(std::memory_order_relaxed)) return nullptr;
   Thread& thread = here();
-  if (C10_UNLIKELY(thread.error != nullptr)) {
-    // The engine of autograd restores a thread's keys for each of its nodes.
-    c10::impl::tls_set_dispatch_key_included(kRaise, true);
-    return nullptr;
-  }
-  if (call.scope() != at::RecordScope::FUNCTION) return nullptr;
+  if (C10_UNLIKELY(thread.error != nullptr)) return evaluates(call);
   uint64_t generation = attached.load(std::memory_order_relaxed);
   if (C10_UNLIKELY(thread.attached != generation)) {
     thread.attached = generation;
@@ -265,6 +269,10 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
     else PyErr_Restore(type, value, trace);
     thread.reported = reported;
   }
+  if (thread.follows && path.needs_nothing_within() && !at::hasThreadLocalCallbacks()) {
+    thread.alone = &call;
+    at::enableRecordFunction(false);
+  }
   thread.start = now();
   return nullptr;
 }
@@ -285,6 +293,10 @@ inline void flush(Thread& thread, int64_t now) {
 
 inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
   Thread& thread = here();
+  if (thread.alone == &call) {
+    thread.alone = nullptr;
+    at::enableRecordFunction(true);
+  }
   if (thread.call != &call) {
     if (C10_UNLIKELY(thread.saving == &call)) saved(thread, call);
     return;

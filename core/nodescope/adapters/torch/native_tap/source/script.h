@@ -40,6 +40,7 @@ struct Item {
   bool reported = false;              // it is a node of nodescope's
   bool sound = true;                  // all that is seen of it can be compared
   bool seeded = false;                // by its arguments it may draw random numbers
+  bool saves = false;                 // autograd keeps copies of what it overwrites
   bool draws = false;                 // it does: the state of the generator is noted
   bool other = false;                 // it ran on the thread of the device's backward pass
   bool enqueued = false;              // it ran on the device

@@ -9,7 +9,7 @@
 namespace nodescope {
 namespace {
 
-at::CallbackHandle handle = 0;
+at::CallbackHandle handle = 0, backward = 0;
 
 // attach(resolve, called)
 PyObject* attach(PyObject*, PyObject* arguments) {
@@ -21,18 +21,22 @@ PyObject* attach(PyObject*, PyObject* arguments) {
   Py_XDECREF(before.called);
   attached++;
   on = true;
-  if (!handle)
+  if (!handle) {
     handle = at::addGlobalCallback(
-        at::RecordFunctionCallback(started, ended).needsInputs(true).needsOutputs(true).scopes(
-            {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+        at::RecordFunctionCallback(started, ended).needsInputs(true).needsOutputs(true).scopes({at::RecordScope::FUNCTION}));
+    backward = at::addGlobalCallback(
+        at::RecordFunctionCallback(evaluates).scopes({at::RecordScope::BACKWARD_FUNCTION}));
+  }
   Py_RETURN_NONE;
 }
 
 PyObject* detach(PyObject*, PyObject*) {
   on = false;
   fast_path().rest();
-  if (handle) at::removeCallback(handle);
-  handle = 0;
+  for (auto* one : {&handle, &backward}) {
+    if (*one) at::removeCallback(*one);
+    *one = 0;
+  }
   here().error.reset();
   c10::impl::tls_set_dispatch_key_included(kRaise, false);
   Py_RETURN_NONE;
