@@ -107,15 +107,15 @@ function cutsOf(
   lines: Int32Array,
   columns: number,
 ): number[] {
-  const each = (result.bottom - result.top) / columns;
+  const tall = (result.bottom - result.top) / columns;
   const cuts: number[] = [];
   let from = result.top;
   for (let column = 1; column < columns; column++) {
-    if (result.bottom - from < 1.4 * each) break;
+    if (result.bottom - from < 1.4 * tall) break;
     let best = -1;
     let least = Number.POSITIVE_INFINITY;
     for (let layer = (cuts.at(-1) ?? 0) + 1; layer < bands.length; layer++) {
-      const off = Math.abs(bands[layer]!.top - from - each) / each;
+      const off = Math.abs(bands[layer]!.top - from - tall) / tall;
       if (off > LEEWAY || lines[layer]! > MOST_LINES) continue;
       const badness = lines[layer]! + 3 * off;
       if (badness < least) {

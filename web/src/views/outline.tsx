@@ -361,41 +361,41 @@ function StackControls(props: { readonly store: Store; readonly entry: TreeEntry
   const around = () => props.store.tree()?.repeats.stackOf.get(props.entry.path);
   const open = () => props.store.folds().open;
   const place = () => {
-    const found = around();
-    return found !== undefined && shownMember(open(), found) === props.entry.path
-      ? found
+    const stacked = around();
+    return stacked !== undefined && shownMember(open(), stacked) === props.entry.path
+      ? stacked
       : undefined;
   };
   const turn = (act: "previous" | "next") => (event: MouseEvent) => {
     event.stopPropagation();
-    const found = place();
-    if (found !== undefined) turnStack(props.store, found, act);
+    const stacked = place();
+    if (stacked !== undefined) turnStack(props.store, stacked, act);
   };
   return (
     <>
       <Show when={stack()}>
-        {(found) => (
+        {(stacked) => (
           <button
             type="button"
             class="tr-count mi"
             tabindex={-1}
             data-testid="outline-count"
             title={
-              stackState(open(), found()) === "all"
+              stackState(open(), stacked()) === "all"
                 ? "Show only one of these scopes, which are alike"
-                : `Show all ${found().members.length} of these scopes, which are alike`
+                : `Show all ${stacked().members.length} of these scopes, which are alike`
             }
             onClick={(event) => {
               event.stopPropagation();
-              spreadStack(props.store, found());
+              spreadStack(props.store, stacked());
             }}
           >
-            ×{found().members.length}
+            ×{stacked().members.length}
           </button>
         )}
       </Show>
       <Show when={place()}>
-        {(found) => (
+        {(stacked) => (
           <span class="tr-place mi t3">
             <button
               type="button"
@@ -406,7 +406,7 @@ function StackControls(props: { readonly store: Store; readonly entry: TreeEntry
             >
               <Icon name="left" size={10} />
             </button>
-            {found().members.indexOf(props.entry.path) + 1}/{found().members.length}
+            {stacked().members.indexOf(props.entry.path) + 1}/{stacked().members.length}
             <button
               type="button"
               tabindex={-1}

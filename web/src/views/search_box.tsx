@@ -24,9 +24,9 @@ export function SearchBox(props: {
   const [focused, setFocused] = createSignal(false);
   const problems = () => props.searching.result()?.problems ?? [];
   const count = () => {
-    const found = props.searching.result()?.ids.size ?? 0;
+    const matches = props.searching.result()?.ids.size ?? 0;
     const place = props.searching.place();
-    return place > 0 ? `${formatCount(place)} / ${formatCount(found)}` : formatCount(found);
+    return place > 0 ? `${formatCount(place)} / ${formatCount(matches)}` : formatCount(matches);
   };
   const keys = (event: KeyboardEvent): void => {
     if (event.key === "Escape" && props.ui.search() !== "") {

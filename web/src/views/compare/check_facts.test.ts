@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { foundOf } from "@/views/compare/check_facts";
+import { amountOf } from "@/views/compare/check_facts";
 import type { Amount, Verdict } from "@/wire/types.gen";
 
 const amount: Amount = {
@@ -13,9 +13,9 @@ const amount: Amount = {
 const verdict = { function: "step", node: 7, amount } as unknown as Verdict;
 
 test("only the node that the verdict names has the numbers of the check", () => {
-  expect(foundOf(verdict, "step", 7)).toBe(amount);
-  expect(foundOf(verdict, "step", 8)).toBeUndefined();
-  expect(foundOf(verdict, "other", 7)).toBeUndefined();
-  expect(foundOf(null, "step", 7)).toBeUndefined();
-  expect(foundOf({ ...verdict, amount: null }, "step", 7)).toBeUndefined();
+  expect(amountOf(verdict, "step", 7)).toBe(amount);
+  expect(amountOf(verdict, "step", 8)).toBeUndefined();
+  expect(amountOf(verdict, "other", 7)).toBeUndefined();
+  expect(amountOf(null, "step", 7)).toBeUndefined();
+  expect(amountOf({ ...verdict, amount: null }, "step", 7)).toBeUndefined();
 });

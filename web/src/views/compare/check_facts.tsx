@@ -12,7 +12,7 @@ import type { CompareState } from "@/views/compare/state";
 import type { Amount, ComparedNode, Verdict } from "@/wire/types.gen";
 
 /** The amount of the verdict, if it is about this node. */
-export function foundOf(
+export function amountOf(
   verdict: Verdict | null | undefined,
   owner: string | undefined,
   node: number,
@@ -26,22 +26,22 @@ export function CheckFacts(props: {
   readonly node: ComparedNode;
 }): JSX.Element {
   const verdict = () => props.state.comparison()?.verdict;
-  const found = () => foundOf(verdict(), props.state.fn()?.owner, props.node.id);
+  const amount = () => amountOf(verdict(), props.state.fn()?.owner, props.node.id);
   return (
-    <Show when={found()}>
-      {(amount) => (
+    <Show when={amount()}>
+      {(differing) => (
         <div data-testid="check-facts">
           <p class="cmp-verdict">
-            {formatCount(amount().differing)} of {plural(amount().elements, "element")} differ
+            {formatCount(differing().differing)} of {plural(differing().elements, "element")} differ
           </p>
           <dl class="cmp-facts">
-            <Fact name="as traced" value={printable(amount().expected, 40)} />
-            <Fact name="as compiled" value={printable(amount().actual, 40)} />
-            <Show when={amount().at.length > 0}>
-              <Fact name="first at" value={formatIndex(amount().at)} />
+            <Fact name="as traced" value={printable(differing().expected, 40)} />
+            <Fact name="as compiled" value={printable(differing().actual, 40)} />
+            <Show when={differing().at.length > 0}>
+              <Fact name="first at" value={formatIndex(differing().at)} />
             </Show>
-            <Show when={amount().max_abs !== null}>
-              <Fact name="max abs error" value={formatNumber(amount().max_abs)} />
+            <Show when={differing().max_abs !== null}>
+              <Fact name="max abs error" value={formatNumber(differing().max_abs)} />
             </Show>
           </dl>
           <p class="t3 small">
