@@ -89,7 +89,7 @@ class Recording:
         self._executions = ExecutionTable(self._all, self._by_seq, self._has, self._read, timed)
         self.step_table = StepTable(self._all, self._table, self._has, timed)
         self.loss_table = LossTable(self._all)
-        self.device_table = DeviceTable(self._all, self._has)
+        self.device_table = DeviceTable(self._all, self._has, timed)
         self.statistics = StatisticsTable(self._all)
         self.schema = opened.schema
         before = opened.schema == schema_1.VERSION

@@ -296,9 +296,9 @@ class Hub:
             worker.offset_ns = message.clock_ns - (worker.asked_ns + _now()) // 2
         worker.configured = self._config.number
         proof = wire.proof(self.token, message.nonce, b"run")
-        worker.sender.send(wire.Welcome(proof, self._config))
         self.workers.append(worker)
         self._receiver.joined(worker)
+        worker.sender.send(wire.Welcome(proof, self._config))
         return True
 
     def _drop(self, worker: Connection) -> None:
