@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -71,3 +75,26 @@ def recorded(path: Path) -> Path:
     record(recorder)
     assert recorder.close()
     return path
+
+
+def last_acknowledged(program: str, path: Path, commits: int) -> int:
+    """Kill a program that records after so many commits; the last seq that it printed.
+
+    Args:
+        program: Takes the recording's path, and prints the seq of each commit on a line.
+    """
+    root = str(Path(__file__).resolve().parents[3])
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([root, *sys.path])},
+        text=True,
+    )
+    assert process.stdout is not None
+    with process.stdout as lines:
+        acknowledged = [int(lines.readline()) for _ in range(commits)]
+        process.send_signal(signal.SIGKILL)
+        # The last line may be cut.
+        acknowledged += [int(part) for part in lines.read().split("\n")[:-1]]
+    process.wait(60)
+    return max(acknowledged)

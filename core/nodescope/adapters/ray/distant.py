@@ -14,7 +14,7 @@ from nodescope.arrays import Captured, Window
 from nodescope.errors import ArrayError
 from nodescope.events import Array, Level
 from nodescope.ir.graph import OpaqueSpec, Spec, TensorSpec
-from nodescope.record.summary import TensorSummary
+from nodescope.record.captures import Statistics
 
 Fetch = Callable[[Window | None], Array]
 
@@ -31,23 +31,6 @@ class Distant:
 
     def __init__(self, content: Content, fetch: Fetch | None = None) -> None:
         self.content, self.fetch = content, fetch
-
-
-class Statistics:
-    """Statistics that were sent.
-
-    Attributes:
-        nbytes: As in `Captured`.
-    """
-
-    nbytes = 512
-
-    def __init__(self, summary: TensorSummary) -> None:
-        self._summary = summary
-
-    def resolve(self) -> TensorSummary:
-        """The statistics."""
-        return self._summary
 
 
 class DistantContents:
