@@ -34,7 +34,7 @@ from nodescope.cli.timed_script import Timed
 from nodescope.compare.result import judge
 from nodescope.compare.timing import WARM_UP, Times, timings
 from nodescope.compare.verdict import Verdict
-from nodescope.engine.static.mode import VARIABLE
+from nodescope.engine.mode import VARIABLE
 from nodescope.errors import RecordingError, UsageError
 from nodescope.processes import program_command, refused
 from nodescope.record.compiled_functions import cross_checked, functions

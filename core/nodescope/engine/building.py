@@ -23,6 +23,7 @@ from nodescope import ops
 from nodescope.emit.frames import user_source
 from nodescope.emit.losses import Instruction
 from nodescope.emit.phases import backward_phase, optimizer_phase
+from nodescope.engine.devices import DeviceBlocks
 from nodescope.engine.run import explained
 from nodescope.engine.state import State, current
 from nodescope.engine.symbolic import Abstract, escaped
@@ -66,6 +67,7 @@ class Builder:
         arrays: The constants' arrays by value id.
         gradients: Value id of a tensor to value id of its gradient.
         losses: Value ids of the numbers from which backward passes began, with the place.
+        devices: The blocks `nodescope.device` that each thread is in.
         made: Identities of the tensors with known elements that the program made here.
         shown: For values made by writing to shared memory: the value whose memory they share, and
             which of its elements (`nodescope.engine.writing.traced`).
@@ -89,6 +91,7 @@ class Builder:
         self.made: set[int] = set()
         self.shown: dict[int, tuple[int, Array]] = {}
         self.lock = threading.RLock()
+        self.devices = DeviceBlocks()
         self._names: dict[str, int] = {}
         self._producer: dict[int, Node] = {}
         # Outside tensors in their current state, by identity; `_kept` keeps the identities alive.
@@ -452,7 +455,7 @@ class Builder:
 
     def device(self, op: str) -> str:
         """The device of a new node."""
-        return "cpu"
+        return self.devices.here(op) or "cpu"
 
     def finish(self, outputs: Iterable[int]) -> Graph:
         """The graph so far, as data."""

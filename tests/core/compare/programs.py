@@ -14,10 +14,9 @@ from nodescope import api
 from nodescope.cli.outermost_calls import Logged, after_each, digest
 from nodescope.compare.result import Comparison, compare, judge
 from nodescope.compare.verdict import Verdict
-from nodescope.engine import dispatch_mode
+from nodescope.engine import dispatch_mode, mode
 from nodescope.engine.crosscheck.active import set_cross_check
 from nodescope.engine.crosscheck.checker import CrossCheck
-from nodescope.engine.static import mode
 from nodescope.record.recording import Recording
 from nodescope.telling import last_line
 

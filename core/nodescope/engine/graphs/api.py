@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine import dispatch_mode
+from nodescope.engine import dispatch_mode, mode
 from nodescope.engine.autodiff import grad
+from nodescope.engine.building import Builder
 from nodescope.engine.functions import tensor_of
 from nodescope.engine.graphs.graph import Graph
 from nodescope.engine.graphs.names import split_name
@@ -182,6 +183,9 @@ def control_dependencies(control_inputs: Any) -> contextlib.AbstractContextManag
 def device(name: Any) -> contextlib.AbstractContextManager[None]:
     """A block whose operations run on a device.
 
+    In a graph that is built by hand, and in a compiled function. A compiled function that runs
+    plainly (``set_mode("eager")``) ignores it.
+
     Args:
         name: ``cpu:0``, ``worker:1`` or ``worker:1/cpu:0``; inner blocks complete and override
             outer ones. Or a function from an op's name to one of these. None clears outer blocks.
@@ -189,13 +193,15 @@ def device(name: Any) -> contextlib.AbstractContextManager[None]:
     Raises:
         UsageError: Eagerly, for any device but the CPU, which is the only one there.
     """
-    graph = building()
-    if graph is not None:
+    builder: Builder | None = dispatch_mode.builder()
+    if builder is not None:
         if name is not None and not callable(name) and not isinstance(name, str):
             raise UsageError(f"device: {name!r} is not a device", source=where(),
                              hint="such as 'cpu:0'")  # fmt: skip
-        return graph.within_device(name)
+        return builder.devices.within(name)
     if name is not None and not callable(name) and str(name).split(":")[0] != "cpu":
+        if mode.plain():
+            return contextlib.nullcontext()
         raise UsageError(f"device: eagerly everything runs on the cpu, not {name!r}",
-                         source=where(), hint="build a Graph")  # fmt: skip
+                         source=where(), hint="build a Graph, or compile the function")  # fmt: skip
     return contextlib.nullcontext()

@@ -15,7 +15,7 @@ from nodescope.emit.scopes import name_scope
 from nodescope.engine.building import Builder
 from nodescope.engine.graphs.collections import Collections
 from nodescope.engine.graphs.lookup import Lookup
-from nodescope.engine.graphs.names import Variable, merged, split_name
+from nodescope.engine.graphs.names import Variable, split_name
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.symbolic import Abstract
@@ -32,7 +32,6 @@ class _Here(threading.local):
 
     def __init__(self) -> None:
         self.control: list[tuple[int, ...] | None] = []
-        self.devices: list[Any] = []
         self.updates: list[list[Node]] = []
         self.reads: dict[Any, int] = {}
         self.label = ""
@@ -305,25 +304,6 @@ class GraphBuilder(Lookup, Collections, Builder):
             return ()
         makers = {self.producer(value).id for value in inputs}
         return tuple(wait for wait in waits if wait not in makers)
-
-    @contextlib.contextmanager
-    def within_device(self, device: Any) -> Iterator[None]:
-        """See `nodescope.device`."""
-        self._here.devices.append(device)
-        try:
-            yield
-        finally:
-            self._here.devices.pop()
-
-    def device(self, op: str) -> str:
-        """See `Builder.device`."""
-        device = ""
-        for device_or_function in self._here.devices:
-            device_given = (
-                device_or_function(op) if callable(device_or_function) else device_or_function
-            )
-            device = "" if device_given is None else merged(device, device_given)
-        return device or "cpu"
 
     def enter_scope(self, scope: str, name: str) -> tuple[str, str]:
         """See `Builder.enter_scope`; each block has its own name."""

@@ -1,4 +1,4 @@
-"""Names in graphs built by hand: of operations, devices and variables.
+"""Names in graphs built by hand: of operations and variables.
 
 Invariant: pure; nothing here knows a graph.
 """
@@ -37,19 +37,6 @@ class Variable:
     initializer: int = 0
     outside: Tensor | None = None
     chained: bool = False
-
-
-def merged(outer: str, inner: str) -> str:
-    """A device inside another: parts that the inner one leaves open are taken from the outer one.
-
-    A device is ``cpu:0``, ``worker:1`` or ``worker:1/cpu:0``.
-    """
-    parts: dict[str, str] = {}
-    for device in (outer, inner):
-        for part in filter(None, device.split("/")):
-            kind = "worker" if part.split(":")[0] == "worker" else "device"
-            parts[kind] = part
-    return "/".join(parts[kind] for kind in ("worker", "device") if kind in parts)
 
 
 def split_name(name: str, scope: str) -> tuple[str, str]:

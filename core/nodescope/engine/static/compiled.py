@@ -24,9 +24,8 @@ from typing import Any
 import numpy as np
 
 from nodescope.emit.frames import user_source, where
-from nodescope.engine import dispatch_mode
+from nodescope.engine import dispatch_mode, mode
 from nodescope.engine.state import current
-from nodescope.engine.static import mode
 from nodescope.engine.static.dynamic import Dynamic, Wanted
 from nodescope.engine.static.entry import Entry, Stale
 from nodescope.engine.static.explain import Explanation, Record

@@ -141,6 +141,15 @@ class Tracing(Builder):
             hint="compile what one step does, and loop with nodescope.steps around it",
         )
 
+    def device(self, op: str) -> str:
+        """See `Builder.device`; a derivative is where its node is annotated."""
+        forward = current().forward
+        if forward is not None and forward <= len(self.nodes):
+            device = self.nodes[forward - 1].device
+            if device != "cpu":
+                return device
+        return super().device(op)
+
     def _constant(self, tensor: Tensor) -> int:
         value = super()._constant(tensor)
         self.originals[value] = tensor
