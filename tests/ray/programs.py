@@ -45,6 +45,28 @@ class Waiter:
         return 2 * x
 
 
+@ray.remote
+class Source:
+    def numbers(self, n: int) -> Any:
+        yield from range(n)
+
+    def bad(self, n: int) -> Any:
+        yield n
+        raise ValueError(f"bad {n}")
+
+
+@ray.remote
+class AsyncSource:
+    async def numbers(self, n: int) -> Any:
+        for number in range(n):
+            yield number
+
+
+@ray.remote
+def numbers(n: int) -> Any:
+    yield from range(n)
+
+
 @ray.remote(num_returns=2)
 def halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return x[: len(x) // 2], x[len(x) // 2 :]

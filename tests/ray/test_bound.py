@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import ray
 from ray.dag import InputNode, MultiOutputNode
 
@@ -83,21 +82,3 @@ def test_what_differs_from_the_bound_graph_is_said(driver: Driver, recording: Pa
         assert run.result == "texttext"
         (said,) = [row.text for row in run.recording.logs() if row.text.startswith("dag")]
         assert said == "dag: 0 of 1 bound tasks were submitted as bound, and 1 otherwise"
-
-
-@pytest.mark.filterwarnings("default")
-def test_a_compiled_graph_is_drawn(driver: Driver, recording: Path) -> None:
-    def program() -> Any:
-        one, other = Counter.remote(10), Counter.remote(20)
-        with InputNode() as given:
-            graph = other.add.bind(one.add.bind(given))
-        compiled = graph.experimental_compile()
-        try:
-            return ray.get(compiled.execute(2))
-        finally:
-            compiled.teardown(kill_actors=True)
-
-    with observed(recording, driver(program)) as run:
-        assert run.result == 32
-        assert "compiled_dag/Counter/add" in run.tasks
-        assert run.edges("compiled_dag/Counter_1/add") == ["compiled_dag/Counter/add"]

@@ -32,6 +32,7 @@ WHOLE: Final = 1 << 26
 _SETTLE_S: Final = 0.05
 _DRAIN_S: Final = 2.0
 _HOOK: Final = "worker_process_setup_hook"
+_TIME_OUT_S: Final = 10.0  # of compiled graphs, by default
 _JOB: Final = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
@@ -46,7 +47,10 @@ class RayAttachment:
         self._number = 0
         self._numbers = itertools.count(1)  # of workers, of one cluster after the other
         self._before: Callable[[], None] | None = None
-        self._graphs = BoundGraphs(self._submitted, lambda: self._inline, self._tell)
+        self._graphs = BoundGraphs(
+            self._submitted, lambda: self._inline, self._tell,
+            lambda: self._book.held(_TIME_OUT_S), self._may_stop,
+        )  # fmt: skip
         self.submissions = Submissions(
             self._graphs.submit, lambda: ("", 0), lambda: self._inline, self._ready,
             lambda: self._graphs.place,
@@ -157,6 +161,11 @@ class RayAttachment:
             self._config = config = _numbered(config, self._number)
             if self._hub is not None:
                 self._hub.configure(config)
+
+    def _may_stop(self) -> bool:
+        """Whether a task may be asked to wait."""
+        config = self._config
+        return config.starts != () or config.ends != () or config.errors
 
     def _ready(self) -> None:
         """Before a submission: workers know where they have to ask."""

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from nodescope.adapters.ray import wire
-from nodescope.adapters.ray.describing import described
+from nodescope.adapters.ray import compat, wire
+from nodescope.adapters.ray.describing import described, stack_of
 from nodescope.adapters.ray.distant import live, spec_of, window_of
 from nodescope.adapters.ray.hub import Connection
 from nodescope.adapters.ray.wire import Argument, Content, Ran, Submitted
@@ -28,7 +28,6 @@ from nodescope.errors import ArrayError
 from nodescope.events import Array, Gone
 from nodescope.ir.device_times import DeviceRan
 from nodescope.ir.graph import SourceLocation, Spec
-from nodescope.protocol import Frame
 
 _KNOWN: Final = 500_000
 """The most objects of which it is known where they come from."""
@@ -110,6 +109,7 @@ class Book:
         self._strange: list[tuple[float, Connection, wire.FromWorker]] = []
         self._machines: list[str] = []
         self._submitter: Connection | None = None
+        self._held, self._held_until_s = 0, 0.0
         self.off = False
 
     # Submissions
@@ -196,7 +196,7 @@ class Book:
             self._of_actor.setdefault(message.actor, {})[message.task] = task
         if message.task:
             self._known[message.task] = task
-            if worker is None and message.refs:
+            if worker is None and message.refs and not message.channelled:
                 self._due[message.task] = task
         broken = next((maker for maker in makers if maker.failed), None)
         for maker in makers:
@@ -227,6 +227,8 @@ class Book:
         """The value of an object reference, and the task that makes it."""
         known = self._objects.get(ref)
         epoch = self._tasks.epoch
+        if known is None and (yields := self._known.get(compat.task_of(ref))) is not None:
+            known = self._objects.get(yields.refs[0]) if yields.refs else None  # an item of it
         if known is not None and known[1] is epoch:
             return known[0], known[2]
         # Made in an earlier step, or where nobody looked: from here on it is data.
@@ -365,6 +367,7 @@ class Book:
             self._ended(worker, task, message)
         else:
             worker.waiting += 1
+            self._held += 1
             worker.stand_in(lambda: self._asked(worker, task, message))
 
     def _unseen(self, worker: Connection, ran: Ran) -> Task:
@@ -514,6 +517,10 @@ class Book:
 
     # Stops
 
+    def held(self, within_s: float) -> bool:
+        """Whether a task waits for the run, or did so within some time."""
+        return self._held > 0 or time.monotonic() - self._held_until_s < within_s
+
     def _asked(self, worker: Connection, task: Task, message: wire.Asks) -> None:
         """Stand for a waiting task where the program may stop."""
         bus, edits = self._emitter.bus, {}
@@ -524,11 +531,13 @@ class Book:
         finally:
             bus.stacks.pop(worker.remote.state.thread, None)
             worker.waiting -= 1
+            with self._lock:
+                self._held, self._held_until_s = self._held - 1, time.monotonic()
             worker.sender.send(wire.Go(message.number, edits))
 
     def _hold(self, worker: Connection, task: Task, message: wire.Asks) -> dict[str, Content]:
         call, ran, remote = task.call, message.ran, worker.remote
-        self._emitter.bus.stacks[remote.state.thread] = self._stack(task, message)
+        self._emitter.bus.stacks[remote.state.thread] = stack_of(message.stack, call.node.source)
         call.state = remote.state
 
         def held(content: Content, slot: str) -> Any:
@@ -570,19 +579,6 @@ class Book:
     def _edited(edits: Edits, slots: dict[int, str]) -> dict[str, Content]:
         return {slots[value]: described(array) for value, array in edits.items()
                 if slots.get(value)}  # fmt: skip
-
-    def _stack(self, task: Task, message: wire.Asks) -> tuple[Frame, ...]:
-        """Where a waiting task is: its own frames if it raised, and the line that submitted it."""
-        import linecache
-
-        frames = [*message.stack]
-        source = task.call.node.source
-        if source is not None:
-            frames.append((source.file, source.line, source.function))
-        return tuple(
-            Frame(file, line, function, linecache.getline(file, line).strip()[:500])
-            for file, line, function in frames
-        )
 
     # The end
 

@@ -3,6 +3,9 @@
 A bind graph is drawn as if its tasks were submitted. An execution then counts them from the
 beginning, so that each submitted task is the drawn one. Where the two differ, it is said.
 
+What a compiled graph executes is not submitted: values go through channels from actor to actor. The
+tasks of an execution are made from the drawing, and the actors report them.
+
 Invariant: a graph is executed as if nobody looked; what cannot be drawn is left out.
 """
 
@@ -12,7 +15,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from nodescope.adapters.ray import compat
 from nodescope.adapters.ray.describing import describe, references_in, text_of
@@ -23,6 +26,21 @@ Place = tuple[str, int]
 """The scope of a bind graph, and the number of its execution; 0 for the drawing."""
 
 
+class Execution(NamedTuple):
+    """An execution of a compiled graph.
+
+    Attributes:
+        compilation: The number of the compilation.
+        number: Its own, from 1.
+        args, kwargs: What the program passes.
+    """
+
+    compilation: str
+    number: int
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
 class BoundGraphs:
     """The bind graphs of a program.
 
@@ -30,6 +48,7 @@ class BoundGraphs:
         told: Takes what is submitted; returns the ids of the node and of its inputs.
         inline: As of `Submissions`.
         say: Takes a line about differences.
+        held, may_be_held: As of `compat.graphs_seen`.
     """
 
     def __init__(
@@ -37,17 +56,23 @@ class BoundGraphs:
         told: Callable[[Submitted], tuple[int, ...]],
         inline: Callable[[], int],
         say: Callable[[str], None],
+        held: Callable[[], bool],
+        may_be_held: Callable[[], bool],
     ) -> None:
         self._told, self._inline, self._say = told, inline, say
+        self._held, self._may_be_held = held, may_be_held
         self._scopes: dict[str, str] = {}
         self._drawn: dict[str, list[tuple[int, ...]]] = {}
         self._executions: dict[str, int] = {}
+        self._compilations: dict[str, tuple[str, Any]] = {}
         self._local = threading.local()
 
     @contextlib.contextmanager
     def seen(self) -> Iterator[None]:
         """See bind graphs until the context is left."""
-        with compat.graphs_seen(self._executed, self._compiled):
+        with compat.graphs_seen(
+            self._executed, self._compiled, self._channelled, self._held, self._may_be_held
+        ):
             yield
 
     @property
@@ -75,8 +100,21 @@ class BoundGraphs:
             nodes, self._local.place = self._local.nodes, None
             self._compare(scope, nodes)
 
-    def _compiled(self, root: Any) -> None:
-        self._draw(root, "compiled_dag")
+    def _compiled(self, root: Any, number: str) -> None:
+        scope = self._draw(root, "compiled_dag")
+        if scope:
+            self._compilations[number] = scope, root
+
+    def _channelled(self, number: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A compiled graph is executed: its tasks are those that are drawn, whatever happens."""
+        if number not in self._compilations:
+            return
+        scope, root = self._compilations[number]
+        count = self._executions[number] = self._executions.get(number, 0) + 1
+        execution = Execution(number, count, args, kwargs)
+        with contextlib.suppress(Exception):
+            for message in list(self._messages(root, scope, execution)):
+                self._told(message)
 
     def _compare(self, scope: str, nodes: list[tuple[int, ...]]) -> None:
         drawn = self._drawn[scope]
@@ -102,42 +140,57 @@ class BoundGraphs:
         self._drawn[scope], self._scopes[key] = nodes, scope
         return scope
 
-    def _messages(self, root: Any, scope: str) -> Iterator[Submitted]:
-        """What an execution will submit, as far as it is known."""
+    def _messages(
+        self, root: Any, scope: str, execution: Execution | None = None
+    ) -> Iterator[Submitted]:
+        """What an execution submits, as far as it is known; None for the drawing."""
         source = user_source()
         place = None if source is None else (source.file, source.line, source.function)
         results: dict[str, tuple[bytes, ...]] = {}
+        number = 0 if execution is None else execution.number
+
+        def argument(slot: str, name: str, value: Any) -> Argument:
+            return self._argument(slot, name, value, results, execution)
+
         for node in compat.bound_nodes(root):
             if node.kind in ("input", "part"):
                 continue
-            refs = tuple(f"{scope} {node.id} {port}".encode() for port in range(node.results))
+            prefix = f"{scope} {number} {node.id}" if number else f"{scope} {node.id}"
+            refs = tuple(f"{prefix} {port}".encode() for port in range(node.results))
             results[node.id] = refs if node.kind != "actor" else ()
             names = node.names
             arguments = [
-                self._argument(str(at), names[at] if at < len(names) else str(at), value, results)
+                argument(str(at), names[at] if at < len(names) else str(at), value)
                 for at, value in enumerate(node.args)
-            ] + [self._argument(key, key, value, results) for key, value in node.kwargs]
+            ] + [argument(key, key, value) for key, value in node.kwargs]
             drawn = f"{scope} {node.actor}"
             known = node.kind == "actor" or f"{scope} {node.actor}" in results
             actor = drawn if known else node.actor
             if node.kind == "actor":
                 results[drawn] = ()
+            if execution is not None:
+                task = compat.channelled_id(execution.compilation, node.id, number)
+            else:
+                task = f"actor:{actor}" if node.kind == "actor" else f"{scope} {node.id}"
             yield Submitted(
-                node.kind, f"actor:{actor}" if node.kind == "actor" else f"{scope} {node.id}", "",
-                0, node.owner, node.name, "", actor, tuple(arguments), results[node.id], 0, False,
-                {}, place, time.perf_counter_ns(), (scope, 0),
+                node.kind, task, "", 0, node.owner, node.name, "", actor, tuple(arguments),
+                results[node.id], 0, False, {}, place, time.perf_counter_ns(), (scope, number),
+                execution is not None,
             )  # fmt: skip
 
     def _argument(
-        self, slot: str, name: str, value: Any, results: dict[str, tuple[bytes, ...]]
-    ) -> Argument:
+        self, slot: str, name: str, value: Any, results: dict[str, tuple[bytes, ...]],
+        execution: Execution | None,
+    ) -> Argument:  # fmt: skip
         kind = compat.node_class()
         if isinstance(value, kind):
             port, key = compat.result_of(value)
             refs = results.get(key)
-            if not refs:  # what the program will pass
+            if refs:
+                return Argument(slot, name, (refs[port],), True)
+            if execution is None:  # what the program will pass
                 return Argument(slot, name, unknown=True)
-            return Argument(slot, name, (refs[port],), True)
+            value = compat.input_of(value, execution.args, execution.kwargs)
         inner = [compat.result_of(node) for node in references_in(value, kind)]
         refs = tuple(results[key][port] for port, key in inner if results.get(key))
         if refs:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
 import os
+import types
 from collections.abc import Callable, Iterator
 from time import perf_counter_ns
 from typing import Any, NamedTuple
@@ -23,6 +25,8 @@ options of the call."""
 
 _INTERNAL = "__ray"
 _RETRIES = "RAY_TASK_MAX_RETRIES"
+_MARK = "_nodescope"
+_NO_LIMIT = -1
 
 
 @contextlib.contextmanager
@@ -163,19 +167,19 @@ def is_generator(function: Any) -> bool:
     return inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner)
 
 
-def is_event_loop_actor() -> bool:
-    """Whether this worker is an actor whose methods run in an event loop."""
-    return bool(_worker.global_worker.core_worker.current_actor_is_asyncio())
+def is_async_generator(function: Any) -> bool:
+    """Whether a function yields its results in an event loop."""
+    return inspect.isasyncgenfunction(getattr(function, "method", function))
+
+
+def task_of(ref: bytes) -> str:
+    """The id of the task that makes an object, by the object's id."""
+    return ref[: ray.TaskID.size()].hex()
 
 
 def attempt() -> int:
     """The number of earlier attempts of the task that runs here."""
     return int(_worker.global_worker.core_worker.get_current_task_attempt_number())
-
-
-def task_name() -> str:
-    """The name that the task running here was submitted with."""
-    return str(_worker.global_worker.core_worker.get_current_task_name())
 
 
 def mark_paused(task: str, paused: bool) -> None:
@@ -318,13 +322,29 @@ def node_class() -> type:
 @contextlib.contextmanager
 def graphs_seen(
     executed: Callable[[Any], contextlib.AbstractContextManager[None]],
-    compiled: Callable[[Any], None],
+    compiled: Callable[[Any, str], None],
+    channelled: Callable[[str, tuple[Any, ...], dict[str, Any]], None],
+    held: Callable[[], bool],
+    may_be_held: Callable[[], bool],
 ) -> Iterator[None]:
-    """Have ``executed`` entered around each execution of a bind graph, and ``compiled`` called
-    after one was compiled.
+    """See bind graphs until the context is left.
+
+    Args:
+        executed: Entered around each execution of a bind graph that is not compiled.
+        compiled: Called with a graph that was compiled, and the number of that compilation.
+        channelled: Called before each execution of a compiled graph with that number, the
+            arguments and the keywords.
+        held: Whether a task is stopped, or was a moment ago: time-outs of compiled graphs do not
+            count that time.
+        may_be_held: Whether one may be.
     """
+    from ray.dag.compiled_dag_node import CompiledDAG, ExecutableTask
+
     node = node_class()
     execute, compile_graph = node.execute, node.experimental_compile  # type: ignore[attr-defined]
+    build, until = ExecutableTask.__init__, CompiledDAG._execute_until
+    count = itertools.count(1)
+    compiling: list[str] = []
 
     @functools.wraps(execute)
     def seen_execute(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -333,12 +353,97 @@ def graphs_seen(
 
     @functools.wraps(compile_graph)
     def seen_compile(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = compile_graph(self, *args, **kwargs)
-        compiled(self)
+        number = str(next(count))
+        compiling.append(number)
+        try:
+            result = compile_graph(self, *args, **kwargs)
+        finally:
+            compiling.pop()
+        setattr(result, _MARK, number)
+        compiled(self, number)
         return result
+
+    @functools.wraps(build)
+    def seen_build(self: Any, task: Any, *args: Any, **kwargs: Any) -> None:
+        build(self, task, *args, **kwargs)
+        if compiling:
+            setattr(self, _MARK, f"{compiling[-1]} {task.dag_node._stable_uuid}")
+
+    def seen_run(original: Call) -> Call:
+        @functools.wraps(original)
+        def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+            number, timeout = getattr(self, _MARK, ""), self._submit_timeout
+            if not number:
+                return original(self, *args, **kwargs)
+            channelled(number, args, kwargs)
+            if may_be_held():
+                self._submit_timeout = _NO_LIMIT
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                self._submit_timeout = timeout
+
+        return run
+
+    @functools.wraps(until)
+    def seen_until(self: Any, *args: Any, **kwargs: Any) -> Any:
+        while True:
+            try:
+                return until(self, *args, **kwargs)
+            except ray.exceptions.RayChannelTimeoutError:
+                if not held():
+                    raise
 
     with (
         _replaced(node, "execute", seen_execute),
         _replaced(node, "experimental_compile", seen_compile),
+        _replaced(ExecutableTask, "__init__", seen_build),
+        _replaced(CompiledDAG, "execute", seen_run(CompiledDAG.execute)),
+        _replaced(CompiledDAG, "execute_async", seen_run(CompiledDAG.execute_async)),
+        _replaced(CompiledDAG, "_execute_until", seen_until),
     ):
         yield
+
+
+@contextlib.contextmanager
+def channelled_seen(wrap: Callable[[Call, str, str, str], Call]) -> Iterator[None]:
+    """Have ``wrap`` called for each execution of a method within a compiled graph: with the method,
+    its name, its class, and the execution's id; see `channelled_id`. What it returns runs instead.
+    """
+    from ray.dag.compiled_dag_node import ExecutableTask
+
+    compute = ExecutableTask._compute
+
+    @functools.wraps(compute)
+    def seen_compute(self: Any, overlap: bool, instance: Any) -> Any:
+        mark = getattr(self, _MARK, "")
+        if not mark or self.collective_op is not None:
+            return compute(self, overlap, instance)
+        count = self._nodescope_count = getattr(self, "_nodescope_count", 0) + 1
+        method, owner = getattr(instance, self.method_name), type(instance).__name__
+        wrapped = wrap(method, self.method_name, owner, f"compiled {mark} {count}")
+        return compute(self, overlap, types.SimpleNamespace(**{self.method_name: wrapped}))
+
+    with _replaced(ExecutableTask, "_compute", seen_compute):
+        yield
+
+
+def channelled_id(number: str, node: str, execution: int) -> str:
+    """The id of a task: an execution of a node of a compiled graph."""
+    return f"compiled {number} {node} {execution}"
+
+
+def input_of(node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a graph's input node stands for in an execution with these arguments.
+
+    Raises:
+        LookupError: It stands for nothing that is known.
+    """
+    from ray.dag import InputAttributeNode, InputNode
+
+    if isinstance(node, InputNode) and len(args) == 1 and not kwargs:
+        return args[0]
+    if not isinstance(node, InputAttributeNode):
+        raise LookupError(node)
+    key = node._key
+    return args[key] if isinstance(key, int) else kwargs[key]

@@ -9,6 +9,7 @@ Invariant: a described value is not changed, and an edited value is of the class
 from __future__ import annotations
 
 import dataclasses
+import linecache
 import reprlib
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from nodescope.adapters.ray.wire import Content
 from nodescope.arrays import dtype_name
 from nodescope.events import Array
 from nodescope.ir.dtypes import as_dtype
+from nodescope.ir.graph import SourceLocation
+from nodescope.protocol import Frame
 from nodescope.record.summary import summarise
 
 _NUMERIC: Final = "biufc"
@@ -167,3 +170,16 @@ def references_in(value: Any, kind: type) -> Iterator[Any]:
         yield from walk(value, 0)
     except RuntimeError:  # a container that changes meanwhile
         return
+
+
+def stack_of(
+    raised: tuple[tuple[str, int, str], ...], source: SourceLocation | None
+) -> tuple[Frame, ...]:
+    """Where a waiting task is: its own frames if it raised, and the line that submitted it."""
+    frames = [*raised]
+    if source is not None:
+        frames.append((source.file, source.line, source.function))
+    return tuple(
+        Frame(file, line, function, linecache.getline(file, line).strip()[:500])
+        for file, line, function in frames
+    )

@@ -147,6 +147,7 @@ class Submitted(msgspec.Struct, frozen=True, tag=True):
         source: File, line and function of the call, or None.
         graph: Scope and number of the execution of a bind graph that submitted it; 0 for its
             drawing. Else None.
+        channelled: Whether it is an execution of a compiled graph: its results are no objects.
     """
 
     kind: str
@@ -165,6 +166,7 @@ class Submitted(msgspec.Struct, frozen=True, tag=True):
     source: tuple[str, int, str] | None
     time_ns: int
     graph: tuple[str, int] | None = None
+    channelled: bool = False
 
 
 class Ran(msgspec.Struct, frozen=True):

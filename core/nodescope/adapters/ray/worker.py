@@ -54,6 +54,22 @@ class Call:
 _running: contextvars.ContextVar[Call | None] = contextvars.ContextVar("_running", default=None)
 
 
+class _Items:
+    """What a generator has yielded: the number of items, and the first ones."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[Any] = []
+
+    def add(self, item: Any) -> None:
+        """Note an item; none is kept of a long generator."""
+        self.count += 1
+        if self.count <= _MOST_RESULTS:
+            self.first.append(item)
+        else:
+            self.first.clear()
+
+
 class Question:
     """A task that waits for the run's answer."""
 
@@ -99,6 +115,7 @@ class Worker:
         """Observe this process until it ends."""
         stack = contextlib.ExitStack()
         stack.enter_context(compat.executions_seen(self.wrap))
+        stack.enter_context(compat.channelled_seen(self.wrap))
         stack.enter_context(compat.transfers_seen(self._transferred))
         stack.enter_context(self.submissions.seen())
         self._stack = stack.pop_all()
@@ -109,8 +126,10 @@ class Worker:
 
     # Executions
 
-    def wrap(self, function: Callable[..., Any], name: str, owner: str) -> Callable[..., Any]:
-        """What runs in place of a task's function."""
+    def wrap(
+        self, function: Callable[..., Any], name: str, owner: str, task: str = ""
+    ) -> Callable[..., Any]:
+        """What runs in place of a task's function; by default, the task is the one of Ray's."""
         if compat.is_generator(function):
             return self._wrap_generator(function, name, owner)
         if compat.is_method_async(function):
@@ -135,7 +154,7 @@ class Worker:
 
         @functools.wraps(function)
         def observed(*args: Any, **kwargs: Any) -> Any:
-            call = self._begin(function, name, owner)
+            call = self._begin(function, name, owner, task=task)
             if call is None:
                 return function(*args, **kwargs)
             if self._asks(self.config.starts, call):
@@ -152,25 +171,51 @@ class Worker:
     def _wrap_generator(
         self, function: Callable[..., Any], name: str, owner: str
     ) -> Callable[..., Any]:
-        if compat.is_method_async(function) or hasattr(function, "method"):
-            return function  # Ray decides by the method itself what to do with it
+        """The same of a function that yields its results, which are gone when it ends."""
+        if compat.is_async_generator(function):
+
+            @functools.wraps(function)
+            async def observed_async(*args: Any, **kwargs: Any) -> Any:
+                call = self._begin(function, name, owner, is_async=True)
+                if call is not None and self._asks(self.config.starts, call):
+                    args, kwargs = await _aside(self._before, call, args, kwargs)
+                items = _Items()
+                try:
+                    async for item in function(*args, **kwargs):
+                        items.add(item)
+                        yield item
+                except Exception as error:
+                    if call is not None:
+                        await _aside(self._failed, call, args, kwargs, error)
+                    raise
+                if call is not None:
+                    await _aside(self._exhausted, call, args, kwargs, items)
+
+            if hasattr(function, "method"):  # by which Ray tells what kind of method it is
+                observed_async.method = observed_async  # type: ignore[attr-defined]
+            return observed_async
 
         @functools.wraps(function)
         def observed(*args: Any, **kwargs: Any) -> Any:
             call = self._begin(function, name, owner)
+            if call is not None and self._asks(self.config.starts, call):
+                args, kwargs = self._before(call, args, kwargs)
+            items = _Items()
             try:
-                yield from function(*args, **kwargs)
-            except BaseException as error:
+                for item in function(*args, **kwargs):
+                    items.add(item)
+                    yield item
+            except Exception as error:
                 if call is not None:
                     self._failed(call, args, kwargs, error)
                 raise
             if call is not None:
-                self._tell_end(call, ())
+                self._exhausted(call, args, kwargs, items)
 
         return observed
 
     def _begin(
-        self, function: Any, name: str, owner: str, *, is_async: bool = False
+        self, function: Any, name: str, owner: str, *, is_async: bool = False, task: str = ""
     ) -> Call | None:
         if self.sender.broken:
             return None
@@ -179,12 +224,13 @@ class Worker:
             context = ray.get_runtime_context()
             actor = context.get_actor_id() or ""
             creates = bool(actor) and name == "__init__"
-            task = f"actor:{actor}" if creates else context.get_task_id() or ""
             arrived, read = getattr(self._local, "transfer", None) or (now, now)
             self._local.transfer = None
-            if is_async:
+            if is_async or task:
                 arrived = read = now
-            ran = Ran(task, compat.attempt(), owner, name, actor, arrived, read - arrived, now)
+            attempt = 0 if task else compat.attempt()
+            task = task or (f"actor:{actor}" if creates else context.get_task_id() or "")
+            ran = Ran(task, attempt, owner, name, actor, arrived, read - arrived, now)
             call = Call(ran, int(hasattr(function, "method")), is_async)
             _running.set(call)
             self.sender.send_soon(wire.Began(ran))
@@ -231,6 +277,24 @@ class Worker:
                     result = type(result)(parts)
         _running.set(None)
         return result
+
+    def _exhausted(
+        self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], items: _Items
+    ) -> None:
+        """Report the end of a generator, or ask there."""
+        with _nothing_raised():
+            end_ns, config = _now(), self.config
+            whole = Content("generator", text=f"{items.count:,} yielded")
+            outputs: tuple[Content, ...] = (whole,)
+            if items.count <= _MOST_RESULTS:
+                outputs += tuple(
+                    describe(item, config.inline, arrays=config.arrays) for item in items.first
+                )
+            if self._asks(config.ends, call):
+                self._ask(call, "after", _slots(call, args, kwargs), outputs, end_ns=end_ns)
+            else:
+                self._tell_end(call, outputs, end_ns)
+        _running.set(None)
 
     def _failed(
         self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], error: BaseException
