@@ -87,6 +87,7 @@ if TYPE_CHECKING:  # for type checkers and editors: the same names as in `_HOMES
         scatter_add,
     )
     from nodescope.engine.numpy_functions.ordering import bincount, topk
+    from nodescope.engine.on_ray.executor import RayExecutor
     from nodescope.engine.static import compile, disable_compile, get_mode, set_mode
     from nodescope.engine.static.program import Program, load_graph
     from nodescope.engine.tensor import Tensor
@@ -96,9 +97,9 @@ if TYPE_CHECKING:  # for type checkers and editors: the same names as in `_HOMES
 __array_api_version__ = _array_api.VERSION
 
 __all__ = [
-    "GradientTape", "Graph", "GraphKeys", "NodescopeError", "Program", "RunMetadata", "RunOptions",
-    "Session", "Tensor", "__version__", "assign", "assign_add", "assign_sub", "attach",
-    "bincount", "breakpoint", "checkpoint", "compile", "cond", "constant",
+    "GradientTape", "Graph", "GraphKeys", "NodescopeError", "Program", "RayExecutor", "RunMetadata",
+    "RunOptions", "Session", "Tensor", "__version__", "assign", "assign_add", "assign_sub",
+    "attach", "bincount", "breakpoint", "checkpoint", "compile", "cond", "constant",
     "control_dependencies", "cross_entropy", "cummax", "cummin", "custom_gradient",
     "custom_vjp", "device", "disable_compile", "fft", "fori_loop", "gather", "gelu",
     "geomspace", "get_default_graph", "get_mode", "global_variables",
@@ -153,6 +154,7 @@ _HOMES = {
         """,
         "engine.numpy_functions.ordering": "bincount topk",
         "emit.scopes": "name_scope step steps",
+        "engine.on_ray.executor": "RayExecutor",
         "engine.static": "compile disable_compile get_mode set_mode",
         "engine.static.program": "Program load_graph",
         "engine.tensor": "Tensor",

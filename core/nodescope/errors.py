@@ -121,3 +121,18 @@ class LinkError(NodescopeError, ConnectionError):
 
 class ArrayError(NodescopeError):
     """The elements of a value cannot be obtained, or cannot be changed."""
+
+
+class WorkerError(NodescopeError, RuntimeError):
+    """A process that runs a part of a graph died, did not end in time, or did not start.
+
+    Attributes:
+        part: The partition: ``worker:1``.
+        node: The id of the node that ran, or of the first of several; 0 if none did.
+    """
+
+    def __init__(
+        self, message: str, *, source: str = "", hint: str = "", part: str = "", node: int = 0
+    ) -> None:
+        super().__init__(message, source=source, hint=hint)
+        self.part, self.node = part, node

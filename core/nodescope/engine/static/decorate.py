@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from nodescope.engine.execution.elsewhere import Executor, executor_of
 from nodescope.engine.source import where
 from nodescope.engine.static.compiled import CompiledFunction, Method, parameters_of
 from nodescope.engine.static.dynamic import check_wanted
@@ -29,6 +30,8 @@ def compile(
     passes: str | Iterable[str] | None = None,
     unsafe: str | Iterable[str] = (),
     memory_bytes: int | None = None,
+    executor: str | Executor | None = None,
+    partitions: int | None = None,
 ) -> Any:
     """A function that is traced once per signature and then runs as a static graph.
 
@@ -57,15 +60,20 @@ def compile(
         unsafe: Names of rules to use that may change NaN, infinities, signs of zeros, or rounding;
             ``"all"`` for every one.
         memory_bytes: A memory target: cheap values are recomputed instead of holding more at once.
+        executor: Where the graph runs: None for this process, ``"ray"`` for actors on Ray, or a
+            `nodescope.RayExecutor` with settings. Nodes run where `nodescope.device` says
+            (``worker:1``), or else in partitions that the cost model makes.
+        partitions: Their number; 2 if None.
 
     Raises:
-        UsageError: A named argument, back end, pass or rule does not exist, or ``memory_bytes`` is
-            not a positive integer.
+        UsageError: A named argument, back end, pass, rule or executor does not exist, or
+            ``memory_bytes`` is not a positive integer.
     """
     if function is None:
         return functools.partial(
             compile, static_argnames=static_argnames, donate=donate, dynamic=dynamic, name=name,
             backend=backend, passes=passes, unsafe=unsafe, memory_bytes=memory_bytes,
+            executor=executor, partitions=partitions,
         )  # fmt: skip
     if isinstance(function, CompiledFunction | Method):
         return function
@@ -76,7 +84,8 @@ def compile(
         )  # fmt: skip
     static, donated = _as_names(static_argnames), _as_names(donate)
     dynamic_sizes = check_wanted(dynamic)
-    wish = wish_of(backend, passes, unsafe, memory_bytes)
+    runs_in = executor_of(executor, partitions)
+    wish = wish_of(backend, passes, unsafe, memory_bytes, runs_in)
     known = parameters_of(function)
     named = dynamic_sizes if isinstance(dynamic_sizes, tuple) else ()
     if known and not _takes_any(function):

@@ -21,7 +21,8 @@ from nodescope.emit.frames import user_source, where
 from nodescope.engine import dispatch_mode
 from nodescope.engine.codegen import backend as backends
 from nodescope.engine.codegen.backend import Runner
-from nodescope.errors import RegistryError, UsageError
+from nodescope.engine.execution.elsewhere import Executor
+from nodescope.errors import RegistryError, UsageError, WorkerError
 from nodescope.ir.graph import Graph, SourceLocation
 from nodescope.ir.provenance import MemoryReport
 from nodescope.ops.op import Array
@@ -48,24 +49,29 @@ class Wish:
         passes: Names of the passes to run, None for the defaults.
         unsafe: Names of IEEE-unsafe rules that may be used.
         memory_bytes: Limit of held results, beyond which cheap ones are recomputed.
+        executor: Where it runs; None for this process.
     """
 
     backend: str = ""
     passes: tuple[str, ...] | None = None
     unsafe: frozenset[str] = frozenset()
     memory_bytes: int | None = None
+    executor: Executor | None = None
 
     @property
     def plain(self) -> bool:
         """Whether the plan only has to run as traced, node by node."""
-        return self.passes == () and self.wanted() == "plain"
+        return self.executor is None and self.passes == () and self.wanted() == "plain"
 
     def wanted(self) -> str:
         """The back end's name; the environment variable has precedence."""
         return os.environ.get(VARIABLE, "") or self.backend or DEFAULT
 
 
-def wish_of(backend: str | None, passes: Any, unsafe: Any, memory_bytes: int | None) -> Wish:
+def wish_of(
+    backend: str | None, passes: Any, unsafe: Any, memory_bytes: int | None,
+    executor: Executor | None = None,
+) -> Wish:  # fmt: skip
     """The validated options of `nodescope.compile`.
 
     Raises:
@@ -87,7 +93,7 @@ def wish_of(backend: str | None, passes: Any, unsafe: Any, memory_bytes: int | N
                 f"compile: memory_bytes must be a positive number of bytes, not {memory_bytes!r}",
                 source=where(), hint="give an integer, or None for no limit",
             )  # fmt: skip
-    return Wish(backend or "", chosen, rules, memory_bytes)
+    return Wish(backend or "", chosen, rules, memory_bytes, executor)
 
 
 def _check_rules(rules: frozenset[str]) -> None:
@@ -168,10 +174,12 @@ class Lowering:
         try:
             return runner.run(feeds)
         except Exception as error:
-            if not isinstance(feeds, list) or isinstance(error, MemoryError):
+            if not isinstance(feeds, list) or isinstance(error, MemoryError | WorkerError):
                 raise  # the feeds are gone, or there is no memory for another attempt
             fault = error
         arrays = self.plan.run(feeds)  # raises the error if it is the program's own
+        if self.wish.executor is not None:
+            raise WorkerError(f"{self.name} fails only elsewhere: {fault}") from fault
         self._give_up(fault)
         return arrays
 
@@ -180,6 +188,8 @@ class Lowering:
         on.
         """
         if not isinstance(error, Exception) or isinstance(error, MemoryError):
+            return False
+        if self.wish.executor is not None:
             return False
         try:
             self.plan.run(feeds)
@@ -214,11 +224,18 @@ class Lowering:
             lowered = lower(self.traced, self.arrays, self.wish.passes, options)
             middle = time.perf_counter_ns()
             self.lower_ns = middle - start
-            self.backend, runner = self._built(chosen, lowered)
+            executor = self.wish.executor
+            if executor is None:
+                self.backend, runner = self._built(chosen, lowered)
+            else:
+                self.backend = chosen.name
+                lowered, runner = executor.build(lowered, chosen.name, self.name)
             self.build_ns = time.perf_counter_ns() - middle
             self.lowered = lowered
             self.runner = runner
         except Exception as error:
+            if self.wish.executor is not None:
+                raise
             self._give_up(error)
         finally:
             self.tell(start)

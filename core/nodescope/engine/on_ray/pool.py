@@ -1,0 +1,147 @@
+"""The pool: the actors of an executor, one for each partition.
+
+Invariant: nothing here waits for longer than the executor's time-out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from nodescope.engine.execution.elsewhere import Lane
+from nodescope.engine.on_ray.options import RayOptions
+from nodescope.engine.on_ray.worker import Process, Worker, machine
+from nodescope.engine.source import where
+from nodescope.errors import UsageError, WorkerError
+
+_PINGS: Final = 5
+_numbers = itertools.count(1)
+
+
+def ray_module() -> Any:
+    """Ray, if it is installed.
+
+    Raises:
+        UsageError: It is not.
+    """
+    try:
+        import ray
+    except ImportError:
+        raise UsageError("the executor 'ray' needs Ray", source=where(),
+                         hint="pip install 'nodescope[ray]'") from None  # fmt: skip
+    return ray
+
+
+@dataclass(eq=False)
+class Member:
+    """The actor of a partition.
+
+    Attributes:
+        part: The partition's name.
+        actor: Ray's handle.
+        lane: Its lane.
+        pid: Its process.
+        offset_ns: What its clock is ahead of ours.
+        loaded: Numbers of the graphs that it has.
+        lock: Held while it is given another.
+    """
+
+    part: str
+    actor: Any
+    lane: Lane
+    pid: int
+    offset_ns: int
+    loaded: set[int] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Pool:
+    """Actors by partition, started when they are first needed, and again when they have died."""
+
+    def __init__(self, options: RayOptions) -> None:
+        self._options = options
+        self._members: dict[str, Member] = {}
+        self._job = ""
+        self._lock = threading.Lock()
+
+    def member(self, part: str) -> Member:
+        """The actor of a partition.
+
+        Raises:
+            WorkerError: It could not be started in time.
+        """
+        with self._lock:
+            self._joined()
+            known = self._members.get(part)
+            if known is None:
+                known = self._members[part] = self._started(part)
+            return known
+
+    def lose(self, part: str) -> None:
+        """Give up an actor: the next call starts another."""
+        with self._lock:
+            lost = self._members.pop(part, None)
+        if lost is not None:
+            with contextlib.suppress(Exception):
+                ray_module().kill(lost.actor)
+
+    def forget(self, graph: int) -> None:
+        """Let go of a graph."""
+        for member in tuple(self._members.values()):
+            if graph in member.loaded:
+                member.loaded.discard(graph)
+                with contextlib.suppress(Exception):
+                    member.actor.forget.remote(graph)
+
+    def _joined(self) -> None:
+        """Connect to Ray; actors of an earlier connection are gone."""
+        ray = ray_module()
+        if not ray.is_initialized():
+            ray.init(include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+        job = ray.get_runtime_context().get_job_id()
+        if job != self._job:
+            self._members.clear()
+            self._job = job
+
+    def _started(self, part: str) -> Member:
+        ray, options = ray_module(), self._options
+        kind = ray.remote(max_restarts=0, num_cpus=options.num_cpus)(Worker)
+        nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])
+        chosen: dict[str, Any] = {}
+        if options.resources:
+            chosen["resources"] = dict(options.resources.get(part, {}))
+        elif len(nodes) > 1:
+            from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+            node = nodes[int(part.rpartition(":")[2]) % len(nodes)]
+            chosen["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
+        actor = kind.options(**chosen).remote()
+        try:
+            process = Process(*ray.get(actor.process.remote(), timeout=options.timeout_s))
+            offset = 0
+            if not process.machine or process.machine != machine():
+                offset = min(self._offset(actor) for _ in range(_PINGS))[1]
+        except Exception as error:
+            with contextlib.suppress(Exception):
+                ray.kill(actor)
+            raise WorkerError(
+                f"{part} did not start within {options.timeout_s:g} s: "
+                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+                source=where(), part=part,
+                hint=f"does the cluster have room for num_cpus={options.num_cpus:g} and "
+                "its resources?",
+            ) from error  # fmt: skip
+        lane = Lane(next(_numbers), f"{part} · pid {process.pid}")
+        return Member(part, actor, lane, process.pid, offset)
+
+    def _offset(self, actor: Any) -> tuple[int, int]:
+        """How long a question took, and what the actor's clock was ahead at its middle."""
+        ray = ray_module()
+        asked = time.perf_counter_ns()
+        there = ray.get(actor.process.remote(), timeout=self._options.timeout_s)[2]
+        now = time.perf_counter_ns()
+        return now - asked, there - (asked + now) // 2

@@ -1,0 +1,79 @@
+"""Executors: what can be asked for, and what is said without Ray."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nodescope as ns
+from nodescope.engine.execution.placement import placed
+from nodescope.engine.execution.segments import segments_of
+from nodescope.engine.on_ray.worker import Report, Worker
+from nodescope.passes.pipeline import lower
+
+
+def function(x: ns.Tensor) -> ns.Tensor:
+    return np.tanh(x @ x) @ x
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"executor": "rya"}, "no executor 'rya'"),
+        ({"executor": 3}, "int is not an executor"),
+        ({"partitions": 2}, "partitions= takes an executor"),
+        ({"executor": ns.RayExecutor(), "partitions": 2}, "belongs into the executor"),
+    ],
+)
+def test_what_cannot_be_asked_for(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ns.NodescopeError, match=words):
+        ns.compile(function, **options)
+
+
+@pytest.mark.parametrize("options", [{"partitions": 0}, {"timeout_s": 0}, {"restarts": -1}])
+def test_settings_that_make_no_sense(options: dict[str, Any]) -> None:
+    with pytest.raises(ns.NodescopeError, match="RayExecutor"):
+        ns.RayExecutor(**options)
+
+
+def test_without_ray_a_call_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    compiled = ns.compile(function, executor="ray")
+    with pytest.raises(ns.NodescopeError, match=r"needs Ray.*nodescope\[ray\]"):
+        compiled(ns.tensor(np.ones((2, 2))))
+
+
+@pytest.mark.parametrize("how", ["plain", "times", "arrays"])
+def test_a_worker_runs_its_segments_and_keeps_nothing(how: Any) -> None:
+    program = ns.compile(function).graph(ns.tensor(np.ones((4, 4))))
+    compiled = lower(program.graph, program.constants)
+    placement = placed(compiled.graph, 2)
+    segments = segments_of(compiled.graph, compiled.arrays, placement)
+    workers = [Worker() for _ in placement.parts]
+    for part, worker in enumerate(workers):
+        mine = {i: segment for i, segment in enumerate(segments) if segment.part == part}
+        worker.load(1, mine, "numpy")
+    x = np.random.default_rng(0).standard_normal((4, 4))
+    values = dict.fromkeys(compiled.graph.inputs, x)
+    for call in (1, 2):
+        for number, segment in enumerate(segments):
+            arrays = [values[value] for value in (*segment.fed, *segment.received)]
+            report, *sent = workers[segment.part].run(1, call, number, how, *arrays)
+            values.update(zip(segment.sent, sent, strict=True))
+            check(report, len(segment.nodes), how)
+        result = values[compiled.graph.outputs[0]]
+        assert result.tobytes() == (np.tanh(x @ x) @ x).tobytes()
+    assert not any(loaded.memories for worker in workers for loaded in worker._loaded.values())
+
+
+def check(report: Report, count: int, how: str) -> None:
+    if how == "plain":
+        assert report.times is None
+        return
+    assert report.times is not None
+    assert report.times.shape == (count, 2)
+    assert (report.times[:, 1] >= report.times[:, 0]).all()
+    assert len(report.outputs) == (count if how == "arrays" else 0)
