@@ -8,6 +8,7 @@
    specialised instructions do; `offset_of` in call_types.h finds them. */
 #include "call_types.h"
 #include "calls.h"
+#include "outputs.h"
 #include "times.h"
 
 #define MOST_INPUTS 8
@@ -184,6 +185,21 @@ static int emit(Calls *calls, PyObject *event) {
     return status;
 }
 
+/* Note an execution with its outputs; as `note_outputs`. */
+static int note_with_outputs(PyObject *sink, PyObject *node, PyObject *step, PyObject *thread,
+                             long long start, long long end, PyObject *live, PyObject *array) {
+    PyObject *id = PyObject_GetAttr(node, names.id), *arrays = PyTuple_Pack(1, array);
+    int noted = -1;
+    if (id && arrays) {
+        long long numbers[TIMED] = {PyLong_AsLongLong(id), PyLong_AsLongLong(step),
+                                    PyLong_AsLongLong(thread), start, end};
+        if (!PyErr_Occurred()) noted = note_outputs(sink, node, numbers, live, arrays);
+    }
+    Py_XDECREF(id);
+    Py_XDECREF(arrays);
+    return noted;
+}
+
 /* Tell of an execution: its times alone where nobody wants more. -1 with an exception set. */
 static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, PyObject *live,
                 PyObject *array, PyObject *result, PyObject *inputs, long long start,
@@ -206,8 +222,14 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, 
         Py_XDECREF(done);
         return done ? 0 : -1;
     }
+    int noted = notes_outputs(times)
+        ? note_with_outputs(times, node, step, thread, start - origin, end - origin, live, array) : 0;
+    if (noted) {
+        Py_DECREF(times);
+        return noted < 0 ? -1 : 0;
+    }
     PyObject *began = PyLong_FromLongLong(start - origin), *ended = PyLong_FromLongLong(end - origin);
-    if (began && ended && times != Py_None) {
+    if (began && ended && times != Py_None && !notes_outputs(times)) {
         PyObject *id = PyObject_GetAttr(node, names.id);
         if (id) done = PyObject_CallFunctionObjArgs(times, id, step, thread, began, ended, NULL);
         Py_XDECREF(id);

@@ -7,11 +7,12 @@
 #include <string.h>
 
 #include "calls.h"
+#include "outputs.h"
 #include "summary.h"
 #include "times.h"
 
 /* Of what Python calls; nodescope.native refuses a file that was built from other sources. */
-#define REVISION 3
+#define REVISION 4
 
 /* Below this number of elements, giving up the interpreter's lock costs more than it gains. */
 #define GIVES_UP_THE_LOCK 16384
@@ -145,6 +146,6 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module && PyModule_AddIntConstant(module, "REVISION", REVISION) < 0) Py_CLEAR(module);
-    if (module && (add_times(module) < 0 || add_calls(module) < 0)) Py_CLEAR(module);
+    if (module && (add_times(module) < 0 || add_outputs(module) < 0 || add_calls(module) < 0)) Py_CLEAR(module);
     return module;
 }

@@ -17,7 +17,14 @@ from typing import Any, Literal, Protocol, get_args
 import msgspec
 import numpy as np
 
-from nodescope.ir.block_demands import TimesSink, block_bytes, block_levels, times_sinks
+from nodescope.ir.block_demands import (
+    OutputsSink,
+    TimesSink,
+    block_bytes,
+    block_levels,
+    outputs_sinks,
+    times_sinks,
+)
 from nodescope.ir.capabilities import ENGINE, Framework
 from nodescope.ir.compilation import Compiled as Compiled
 from nodescope.ir.compilation import GraphCaptured as GraphCaptured
@@ -434,6 +441,15 @@ class Bus:
             return None
         sinks = times_sinks(self.probes)
         return sinks[0] if len(sinks) == 1 else None
+
+    def outputs_sink(self) -> OutputsSink | None:
+        """What takes an execution in place of a `NodeFinished`, if one probe alone wants the
+        statistics of its outputs. To be asked again as `times_sink`.
+        """
+        if len(self.probes) != 1 or self.block_level() != "summary":
+            return None
+        sinks = outputs_sinks(self.probes)
+        return sinks[0] if sinks else None
 
     def block_bytes(self) -> int:
         """How many bytes of the newest outputs probes want with `NodesFinished`; 0 for none."""

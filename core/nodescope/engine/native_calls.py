@@ -17,7 +17,7 @@ from nodescope.engine.run import binary, cause, explained
 from nodescope.engine.state import State, local
 from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, Written, next_seq
 from nodescope.events import Bus, NodeFinished
-from nodescope.ir.block_demands import TimesSink
+from nodescope.ir.block_demands import OutputsSink, TimesSink
 from nodescope.ir.identity import Cursor, Entry
 from nodescope.ops.op import Op
 
@@ -30,6 +30,7 @@ class Checked(Protocol):
     emitter: Emitter
     bus: Bus
     base: int
+    outputs: OutputsSink | None
 
     def times(self) -> TimesSink | None:
         """See `Tracer.times`."""
@@ -84,9 +85,13 @@ class _Callbacks:
     def __init__(self, tracer: Checked) -> None:
         self._tracer = tracer
         self.cursor = tracer.emitter.cursor
-        self.times = tracer.times
         self.read_leaf = tracer.read_leaf
         self.run_checked = tracer.run_checked
+
+    def times(self) -> TimesSink | OutputsSink | None:
+        """What takes executions in place of events."""
+        times = self._tracer.times()
+        return self._tracer.outputs if times is None else times
 
     def refused(
         self, op: Op, inputs: tuple[Any, ...], attrs: Attrs, entry: Entry, live: tuple[Any, ...],

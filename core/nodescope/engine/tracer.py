@@ -31,7 +31,7 @@ from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, Written, next
 from nodescope.engine.traced_operators import observed_operator
 from nodescope.errors import UsageError
 from nodescope.events import ArrayMoved, Bus, NodeFinished, NodeStarted
-from nodescope.ir.block_demands import TimesSink
+from nodescope.ir.block_demands import OutputsSink, TimesSink
 from nodescope.ir.graph import TensorSpec, usual_role
 from nodescope.ir.identity import UNTOLD, Cursor, Entry, NodeSpec, Site
 from nodescope.ops.op import Op
@@ -93,6 +93,7 @@ class Tracer:
         self.identity = emitter.identity
         self.graph_id = emitter.graph_id
         self._times: TimesSink | None = None
+        self.outputs: OutputsSink | None = None  # see `times`
         self._demand: object = None  # of the bus, when that was looked up in this step
         # Parameters read in this step; the program determines which of them stay alive.
         self._used: list[tuple[weakref.ref[Tensor], Entry]] = []
@@ -111,11 +112,6 @@ class Tracer:
         """See `Emitter.epoch`."""
         return self.emitter.epoch
 
-    @property
-    def steady(self) -> object:
-        """See `Emitter.steady`."""
-        return self.emitter.steady
-
     # As an attachment
 
     def rest(self) -> None:
@@ -127,10 +123,11 @@ class Tracer:
         dispatch_mode.wake()
 
     def times(self) -> TimesSink | None:
-        """See `Bus.times_sink`."""
+        """See `Bus.times_sink`; afterwards ``outputs`` is `Bus.outputs_sink`."""
         demand = self.bus.demand
         if demand is not self._demand:
             self._demand, self._times = demand, self.bus.times_sink()
+            self.outputs = self.bus.outputs_sink()
         return self._times
 
     def step_begins(self) -> None:
@@ -260,6 +257,12 @@ class Tracer:
         times = self.times()
         if times is not None:
             times(entry.node.id, step, state.thread, start - origin, end - origin)
+            return result  # type: ignore[no-any-return]
+        noted = self.outputs
+        if noted is not None and own is None and noted(
+            entry.node, entry.node.id, step, state.thread, start - origin, end - origin, live,
+            arrays,
+        ):  # fmt: skip
             return result  # type: ignore[no-any-return]
         bus.emit(
             NodeFinished(

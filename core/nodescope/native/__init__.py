@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 3
+REVISION: Final = 4
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -71,6 +71,19 @@ NotedTimes: Final[Callable[[int, Callable[[], None], Callable[[], None]], Any] |
 )
 """Executions noted by their times alone; see `nodescope.record.noted_times`. None without a
 core."""
+
+
+NotedOutputs: Final[Callable[[int, int, Callable[[], None], Callable[[], None]], Any] | None] = (
+    getattr(_core, "NotedOutputs", None)
+)
+"""Executions noted with their outputs; see `nodescope.record.noted_outputs`. None without a
+core."""
+
+
+summarise_noted: Final[Callable[[tuple[tuple[bytes, int], ...], int], tuple[bytes, ...]] | None] = (
+    getattr(_core, "summarise_noted", None)
+)
+"""Statistics of noted outputs, in columns. None without a core."""
 
 
 def in_use() -> bool:

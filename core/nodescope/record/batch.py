@@ -31,18 +31,25 @@ from nodescope.events import (
     ValueEdited,
 )
 from nodescope.ir.attrs import encode
-from nodescope.ir.graph import Node, Value
+from nodescope.ir.graph import Node
 from nodescope.record import blocks
 from nodescope.record.batch_summary import Item, summary_rows
 from nodescope.record.document_kinds import KINDS
 from nodescope.record.files.disk_space import Omit
 from nodescope.record.newest.held_values import Whole
-from nodescope.record.newest.nonfinite_retention import FirstNonfinite, NonfiniteKind
+from nodescope.record.newest.nonfinite_retention import FirstNonfinite
+from nodescope.record.noted_rows import Noted
 from nodescope.record.noted_times import execution_rows
 from nodescope.record.operand_writers import OperandWriters
 from nodescope.record.pending_arrays import PendingArrays
-from nodescope.record.queued import QueuedBlock, QueuedExecution, QueuedTimes, Skipped, Told
-from nodescope.record.row_texts import recorded_source
+from nodescope.record.queued import (
+    QueuedBlock,
+    QueuedExecution,
+    QueuedOutputs,
+    QueuedTimes,
+    Skipped,
+    Told,
+)
 from nodescope.record.rows import (
     BEHIND,
     FAILED,
@@ -57,6 +64,7 @@ from nodescope.record.rows import (
 from nodescope.record.schema import shape_text
 from nodescope.record.span_rows import SpanRows, host_row, latest_end, spans_of, started_row
 from nodescope.record.step_times.step_sums import StepSums
+from nodescope.record.structure_rows import StructureRows
 from nodescope.record.summary import TensorSummary
 from nodescope.record.timed import packing
 from nodescope.record.timed.collected import Collected
@@ -67,7 +75,6 @@ from nodescope.telling import printable
 
 _SEQ = itemgetter(1)  # of a row of the table `summary`
 _THREAD = itemgetter(3)  # of a row of the table `execution`
-_NONFINITE: tuple[tuple[NonfiniteKind, int], ...] = (("nan", HAS_NAN), ("inf", HAS_INF))
 
 # Tables that are written even when executions are left out.
 _END = ("run", "loss", "document", "failure")
@@ -98,7 +105,7 @@ class Batch:
         self._level = level
         self._times: dict[int, int] = {}
         self._values = ValueRows()
-        self._known_files: set[str] = set()
+        self._structure = StructureRows(self._values, self._add)
         self._spans = SpanRows()
         self._time_ns = 0
         self._begun: tuple[Any, ...] = (0,)  # the row of the latest step
@@ -115,6 +122,7 @@ class Batch:
     def _clear(self) -> None:
         self.seq = 0
         self._timed = Collected(self._times)
+        self._noted = Noted(self._timed, self._values, self._writers)
         self._rows: dict[str, list[tuple[Any, ...]]] = {"execution": []}
         self._outputs: dict[int, QueuedExecution] = {}
         self._late: set[int] = set()  # those whose executions were written before
@@ -141,8 +149,15 @@ class Batch:
         self._mark(item.seq + item.many - 1, 0)
 
     def _close_timed(self) -> None:
+        self._noted.note()
         self._rows["execution"] += self._timed.close()
         self._mark(0, self._timed.end_ns)
+
+    def _close_noted(self) -> None:
+        self._close_timed()
+        self._rows["execution"] += self._noted.taken_out()
+        self._summed += self._noted.measured.close()
+        self.nonfinite.appeared_in(self._noted.flags)
 
     def block(self, item: QueuedBlock) -> None:
         """Collect executions that were reported in columns."""
@@ -154,9 +169,14 @@ class Batch:
         else:
             self._rows["execution"] += rows
         self._summed += summaries
-        self._note_first(flags)
+        self.nonfinite.appeared_in(flags)
         self._rows.setdefault("call", []).extend((seq, encode(attrs)) for seq, attrs in item.attrs)
         self._mark(rows[-1][0], int(item.event.times.max()))
+
+    def noted(self, item: QueuedOutputs) -> None:
+        """Collect executions that were noted with their outputs."""
+        self._noted.add(item)
+        self._mark(item.seq + item.many - 1, 0)
 
     def ran(self, items: Sequence[QueuedExecution]) -> None:
         """Collect executions in the order of the run."""
@@ -213,6 +233,7 @@ class Batch:
             self.missed(event.node, event.times)
             return
         if isinstance(event, ArrayMoved):
+            self._close_timed()
             self._writers.moved(event.value, event.before, event.now)
             return
         kind = KINDS.get(type(event), "")
@@ -221,7 +242,7 @@ class Batch:
             self._mark(seq, 0)
             return
         if isinstance(event, HostSpan):
-            self._source(event.file)
+            self._structure.source(event.file)
             self._add("host", host_row(event))
             return
         if isinstance(event, DeviceRan):
@@ -231,10 +252,11 @@ class Batch:
             self._add("log", (seq, event.step, event.time_ns, event.stream, printable(event.text)))
             time_ns = event.time_ns
         elif isinstance(event, GraphExtended):
-            self._structure(seq, event.nodes, event.values)
+            self._nodes += event.nodes
+            self._structure.extended(seq, event.nodes, event.values)
         elif isinstance(event, GraphCaptured):
             # A captured graph has its own ids, so it is stored as a document only.
-            self._files(event.graph.nodes)
+            self._structure.files(event.graph.nodes)
             self._add("document", (None, seq, "graph", encode(event)))
         elif isinstance(event, GradientComputed):
             self._add("gradient", (seq, event.value, event.gradient))
@@ -246,6 +268,7 @@ class Batch:
             self._updates.append(("UPDATE run SET status=?, error=?, finished_ns=?", ended))
         elif isinstance(event, ValueEdited):
             time_ns = event.time_ns
+            self._close_timed()
             self._writers.edited(event.value, seq)
             how = printable(event.how)
             self._add("edit", (seq, event.value, event.seq, event.step, time_ns, how))
@@ -308,6 +331,7 @@ class Batch:
         """The losses of a commit that leaves out a part of the batch."""
         if omit == Omit.NOTHING:
             return Dropped()
+        self._close_noted()
         if omit == Omit.ELEMENTS:
             arrays = sum(
                 not isinstance(content, TensorSummary)
@@ -319,7 +343,9 @@ class Batch:
         rows = self._rows
         return Dropped(
             len(self._arrays),
-            sum(len(item.outputs) for item in self._outputs.values()) + len(self._summed),
+            sum(len(item.outputs) for item in self._outputs.values())
+            + len(self._summed)
+            + len(self._noted.measured),
             sum(not row[6] & FAILED for row in rows["execution"])
             + len(self._latest)
             + len(self._timed)
@@ -340,7 +366,7 @@ class Batch:
         Returns:
             The counts after the commit.
         """
-        self._close_timed()
+        self._close_noted()
         writer, rows = self._writer, self._rows
         later = later and omit == Omit.NOTHING
         dropped = dropped.plus(self.left_out(omit))
@@ -451,6 +477,7 @@ class Batch:
         writer, rows = self._writer, self._rows
         for table in _OUTPUT:
             writer.insert(table, rows.get(table, ()))
+        writer.insert("operand", self._noted.operands)
         executions = rows["execution"]
         if self._latest:
             writer.forget_executions(self._latest)
@@ -469,6 +496,7 @@ class Batch:
         self._insert_executions(executions, self._timed.rows)
         self.threads |= self._timed.threads
         writer.insert("summary", rows.get("summary", ()))
+        writer.insert("measured", self._noted.measured.rows)
         return arrays
 
     def _insert_executions(
@@ -498,6 +526,7 @@ class Batch:
         """
         arrays = [*self._arrays]
         flags = dict.fromkeys(self._late & self._outputs.keys(), HAS_SUMMARY)
+        flags.update(self._noted.flags)
         items: list[Item] = []
         failed = []
         for seq, item in self._outputs.items():
@@ -516,35 +545,22 @@ class Batch:
                 flags[seq] = flags.get(seq, 0) | flag
         for seq in self._late:
             flags[seq] = flags.get(seq, 0) | wanted_flag
-        self._rows["summary"] = self._summed
-        if not items:
-            return flags, arrays
         summaries = list(summary_rows(items))
         self._rows["summary"] = [*summaries, *self._summed]
         summaries.sort(key=_SEQ)
-        specs = self._values.specs
+        specs = [(row[1], row[0], *row[3:5]) for row in summaries]
+        for again in self._noted.respecified(specs):
+            self._add("value", again)
         for row in summaries:
-            value, seq, _, dtype, shape, *_, nan, inf, _zero, _histogram, _preview = row
-            spec = specs.get(value)
-            if spec is not None and (spec[1] != dtype or spec[2] != shape):
-                again = self._values.changed(seq, value, dtype, shape)
-                if again is not None:
-                    self._add("value", again)
+            seq, nan, inf = row[1], row[11], row[12]
             if nan or inf:
                 bits = (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
                 flags[seq] = flags.get(seq, 0) | bits
         # These are inputs of a node that raised: NaN there is not the node's.
         for seq in failed:
             flags.pop(seq, None)
-        self._note_first(flags)
+        self.nonfinite.appeared_in(flags)
         return flags, arrays
-
-    def _note_first(self, flags: dict[int, int]) -> None:
-        """Note the first NaN and the first Inf, from the flags of executions."""
-        for kind, flag in _NONFINITE:
-            seqs = [seq for seq, bits in flags.items() if bits & flag]
-            if seqs:
-                self.nonfinite.appeared(kind, min(seqs))
 
     def _whole(self, whole: Whole) -> None:
         """Elements of executions that are already recorded or wait in this batch."""
@@ -574,27 +590,3 @@ class Batch:
             self.seq = seq
         if time_ns > self._time_ns:
             self._time_ns = time_ns
-
-    def _structure(self, seq: int, nodes: tuple[Node, ...], values: tuple[Value, ...]) -> None:
-        self._nodes += nodes
-        for node in nodes:
-            self._values.produced(node)
-            name, scope = printable(node.name), printable(node.scope)
-            row = (None, seq, node.id, name, node.op, scope, node.phase, encode(node))
-            self._add("node", row)
-        self._files(nodes)
-        for defined in values:
-            self._add("value", self._values.defined(seq, defined))
-
-    def _files(self, nodes: tuple[Node, ...]) -> None:
-        for node in nodes:
-            if node.source is not None:
-                self._source(node.source.file)
-
-    def _source(self, file: str) -> None:
-        if not file or file in self._known_files:
-            return
-        self._known_files.add(file)
-        text = recorded_source(file)
-        if text:
-            self._add("source", (printable(file), text))

@@ -14,6 +14,9 @@ from nodescope.ir.scopes import is_within
 WITH_ARRAYS: Final = ("values", "summary")
 """Levels at which array elements are read."""
 
+WITHOUT_ARRAYS: Final = ("graph", "timing")
+"""The others."""
+
 Chosen = tuple[Callable[[Node], bool], Level]
 """A predicate on nodes, and their level."""
 

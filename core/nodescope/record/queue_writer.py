@@ -18,10 +18,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from nodescope.errors import RecordingError
-from nodescope.events import Level, NodesFinished
+from nodescope.events import Level
 from nodescope.processes import refused
 from nodescope.record import forks, shutdown
 from nodescope.record.batch import Batch
@@ -31,18 +29,17 @@ from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.nonfinite_retention import Span
 from nodescope.record.newest.queue_overflow import OverflowQueue
-from nodescope.record.noted_times import count, last_of_threads, nodes, noted_times
 from nodescope.record.queued import (
-    BLOCK_BYTES,
-    RECORD_BYTES,
-    TIMES_BYTES,
+    SEVERAL,
     QueuedBlock,
     QueuedExecution,
+    QueuedOutputs,
     QueuedRecord,
     QueuedTimes,
     Told,
     first_of,
 )
+from nodescope.record.record_queue import RESERVED, RecordQueue
 from nodescope.record.resolving import resolved_execution, resolved_whole
 from nodescope.record.rows import Dropped, Unwritten
 from nodescope.record.writer import Writer
@@ -54,16 +51,10 @@ BUDGET_BYTES: Final = 256 * MIB
 # around a first NaN.
 NEWEST_BUDGET_BYTES: Final = 128 * MIB
 BATCH_S: Final = 0.05
-RESERVED: Final = 8
-"""One part in this many of the queue is reserved for executions without values."""
 # Size of a batch beyond which the writer stops waiting for further records.
 _ENOUGH_BYTES: Final = MIB
 # The writer is behind if the queue holds more than one part in this many.
 _BEHIND: Final = 8
-# The program gives way to the writer at each execution while more than this part of the queue is
-# full: it holds the interpreter lock so often that the writer would get half of a processor.
-_NEARLY_FULL: Final = 7 / 8
-_GIVES_WAY_S: Final = 1e-4
 # How long the program waits for room until it looks again whether the writer gets on.
 _WAIT_S: Final = 0.1
 _BATCH_ITEMS: Final = 32_768
@@ -77,8 +68,8 @@ def budget_of(given: int | None, *, newest: bool = False) -> int:
     return given or (NEWEST_BUDGET_BYTES if newest else BUDGET_BYTES)
 
 
-class QueueWriter:
-    """The queue, the thread that writes it, and the counts of losses.
+class QueueWriter(RecordQueue):
+    """The thread that writes the queue, and the counts of losses.
 
     Args:
         path, level, budget_bytes, queue_bytes, on_commit, on_fault, on_room: As in `Recorder`.
@@ -101,6 +92,7 @@ class QueueWriter:
         on_room: Callable[[bool, str], None] | None,
         patience: int = 1,
     ) -> None:
+        super().__init__(queue_bytes)
         self.path = path
         self.on_commit = on_commit
         self.on_fault = on_fault or say
@@ -112,32 +104,19 @@ class QueueWriter:
         self._disk_losses = DiskLosses()
         self._lost_structure = 0
         self._budget_bytes = budget_bytes
-        self._queue_bytes = queue_bytes
-        self._nearly_full = int(queue_bytes * _NEARLY_FULL)
-        self._queue: deque[QueuedTimes | QueuedExecution | QueuedBlock | QueuedRecord] = deque()
         self._buffers = Buffers(queue_bytes - queue_bytes // 4)
         self._waiting = OverflowQueue(self._buffers.give_back)
-        self._last: dict[int, int] = {}  # the last seq of each thread, by its identifier
-        self._awake = False
         self._patience = patience
         self._clock: int | None = None  # processor time of the writing thread
         self._written_ns = 0  # time after the last batch, by this clock
-        self._queued = self._seq = 0
-        self._times, self._only_latest_times = noted_times(self._times_full, self._wake), False
         self._committed = 0
         self._dropped_blobs = 0
-        self._lost_executions = self._lost_summaries = 0
-        self._missed: deque[int] = deque()
         self._to_protect: deque[tuple[int, int]] = deque()
         self._to_keep: deque[tuple[frozenset[int], frozenset[int]]] = deque()
-        self.lock = threading.RLock()  # reentrant: signal handlers may compute here
-        self._wanted = threading.Event()
         self._hurry = threading.Event()
         self._hasty = 0  # somebody waits for the records up to this one, but not for elements
         self._progress = threading.Condition(threading.Lock())
         self._closing = self._leaving = False
-        self._off = False
-        self._forked = False
         self._fault = ""
         self._folding_since = 0.0  # when everything was written and a single file is being made
         self._omitted: shutdown.UnwrittenRest | None = None
@@ -155,25 +134,9 @@ class QueueWriter:
         forks.silence_in_child(self)
 
     @property
-    def off(self) -> bool:
-        """Whether recording has stopped."""
-        return self._off
-
-    @property
-    def queued(self) -> int:
-        """Bytes waiting to be written."""
-        return self._queued
-
-    @property
     def behind(self) -> bool:
         """Whether so much is waiting that a further step might find no room in the queue."""
         return self._queued > self._queue_bytes // _BEHIND
-
-    @property
-    def last_seq(self) -> int:
-        """The seq of the last record so far."""
-        self.number_times()
-        return self._seq
 
     @property
     def threads(self) -> set[int]:
@@ -211,12 +174,8 @@ class QueueWriter:
             with self._progress:
                 self._progress.wait_for(goes_on, timeout=_WAIT_S)
 
-    def _give_way(self) -> None:
-        """Let the writer run for a moment; not if it cannot write, as the program never waits for
-        a disk.
-        """
-        if not (self._off or self._room.stuck or self._forked):
-            time.sleep(_GIVES_WAY_S)
+    def _writes(self) -> bool:
+        return super()._writes() and not self._room.stuck
 
     def protect(self, first: int, end: int) -> None:
         """Keep the arrays of the executions with ``first <= seq < end`` from the budget."""
@@ -235,74 +194,9 @@ class QueueWriter:
         except OSError:  # the thread is gone
             return self._written_ns
 
-    def enqueue(self, record: Told, weight: int = RECORD_BYTES) -> None:
-        """Queue a record that has a number but does not count as one of the calling thread's."""
-        with self.lock:
-            self._queued += weight
-            self._queue.append(QueuedRecord(self._number(), weight, record))
-        if not self._awake:
-            self._wake()
-
-    def _put_block(self, event: NodesFinished, *, latest_only: bool) -> int:
-        """Number executions that came in one order, and queue them together; the first seq."""
-        many, statistics = len(event.times), event.statistics
-        weight = RECORD_BYTES + BLOCK_BYTES * many
-        weight += statistics.nbytes if statistics is not None else 0
-        with self.lock:
-            first = self._number(many)
-            if self._queued + weight > self._queue_bytes:
-                self._lost_executions += many
-                self._missed.extend([node.id for node in event.nodes])
-                self._lost_summaries += len(statistics) if statistics is not None else 0
-            else:
-                self._queued += weight
-                if event.elements is not None:
-                    event = msgspec.structs.replace(event, elements=None)
-                self._queue.append(QueuedBlock(first, weight, event, latest_only))
-            self._last[threading.get_ident()] = self._seq
-        if not self._awake:
-            self._wake()
-        return first
-
-    def _number(self, many: int = 1) -> int:
-        """The first of so many numbers in a row. The caller holds the lock until it has queued."""
-        if self._times:
-            self._queue_times()
-        first = self._seq + 1
-        self._seq += many
-        return first
-
-    def number_times(self) -> None:
-        """Number and queue the executions that were noted by their times alone."""
-        if self._times and not self._forked:
-            with self.lock:
-                self._queue_times()
-
-    def _times_full(self) -> None:
-        self.number_times()
-        if self._queued > self._nearly_full:
-            self._give_way()
-
-    def _queue_times(self) -> None:
-        times, thread = self._times.take()
-        many, first = count(times), self._seq + 1
-        self._seq += many
-        self._last.update({thread: self._seq} if thread else last_of_threads(times, first))
-        weight = many * (TIMES_BYTES if isinstance(times, bytes) else RECORD_BYTES)
-        if self._off or self._queued + weight > self._queue_bytes:
-            self._lost_executions += many
-            self._missed.extend(nodes(times))
-        elif many:
-            self._queued += weight
-            self._queue.append(QueuedTimes(first, weight, times, self._only_latest_times))
-
     def _raise_budget(self, budget_bytes: int) -> None:
         """Raise the budget for full arrays from now on."""
         self._budget_bytes = self._writer.budget_bytes = budget_bytes
-
-    def _wake(self) -> None:
-        self._awake, self._times.asleep = True, False
-        self._wanted.set()
 
     @property
     def owes(self) -> bool:
@@ -382,6 +276,12 @@ class QueueWriter:
                 batch.timed(lot[0])
                 weight += lot[0].weight
                 count += lot[0].many - 1
+                continue
+            if kind is QueuedOutputs:
+                weight += lot[0].weight
+                outputs += lot[0].weight
+                count += lot[0].many - 1
+                batch.noted(lot[0])
                 continue
             freed = self._waiting.freed
             for item in lot:
@@ -507,7 +407,7 @@ class QueueWriter:
             self._omitted = self._waits()
             notes = [item for item in self._queue if isinstance(item, QueuedRecord)]
             self._lost_executions += sum(
-                item.many if isinstance(item, QueuedBlock | QueuedTimes) else 1
+                item.many if isinstance(item, SEVERAL) else 1
                 for item in self._queue
                 if not isinstance(item, QueuedRecord)
             )
@@ -568,7 +468,7 @@ class QueueWriter:
         left, owed = shutdown.UnwrittenRest(), self._batch.owed
         with self.lock:
             for item in self._queue:
-                if isinstance(item, QueuedBlock | QueuedTimes):
+                if isinstance(item, SEVERAL):
                     left.add(item.many, 0, 0)
                 elif not isinstance(item, QueuedRecord):
                     arrays = item.outputs if item.keep_arrays else ()

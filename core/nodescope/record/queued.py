@@ -24,6 +24,7 @@ from nodescope.events import (
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.record.newest.held_values import Whole
+from nodescope.record.noted_outputs import NotedLot
 from nodescope.record.noted_times import AT_ONCE, Rows, count
 from nodescope.record.rows import Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary
@@ -76,6 +77,19 @@ class QueuedTimes(NamedTuple):
         return count(self.times)
 
 
+class QueuedOutputs(NamedTuple):
+    """Executions with copies of their outputs; their seqs follow each other."""
+
+    seq: int  # of the first
+    weight: int
+    lot: NotedLot
+
+    @property
+    def many(self) -> int:
+        """The number of executions."""
+        return len(self.lot)
+
+
 class QueuedBlock(NamedTuple):
     """Queued executions that came in one order; their seqs follow each other."""
 
@@ -115,6 +129,9 @@ class Skipped(NamedTuple):
     times: int
 
 
+SEVERAL: Final = (QueuedBlock, QueuedTimes, QueuedOutputs)
+"""What holds several executions."""
+
 _AT_ONCE_BYTES: Final = 1 << 19
 
 Told = Event | Whole | Skipped | Governed | Advice | Timings | CrossChecked | CallLog | Keeping
@@ -129,6 +146,9 @@ class QueuedRecord(NamedTuple):
     event: Told
 
 
+Queued = QueuedTimes | QueuedExecution | QueuedBlock | QueuedOutputs | QueuedRecord
+
+
 def first_of(queue: deque[Any]) -> list[Any]:
     """Take records of one kind from the front of a queue that is not empty, under its lock.
 
@@ -138,7 +158,7 @@ def first_of(queue: deque[Any]) -> list[Any]:
     """
     lot = [queue.popleft()]
     kind, left = type(lot[0]), AT_ONCE - 1
-    if kind is not QueuedBlock and kind is not QueuedTimes:
+    if kind not in SEVERAL:
         nbytes = lot[0].weight
         while left and nbytes < _AT_ONCE_BYTES and queue and type(queue[0]) is kind:
             lot.append(queue.popleft())

@@ -20,6 +20,7 @@ import numpy as np
 from nodescope.arrays import to_numpy
 from nodescope.events import (
     Array,
+    ArrayMoved,
     Event,
     GradientReached,
     GraphExtended,
@@ -37,13 +38,13 @@ from nodescope.events import (
     StepStarted,
     StepsUnobserved,
 )
-from nodescope.ir.block_demands import TimesSink
+from nodescope.ir.block_demands import OutputsSink, TimesSink
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
 from nodescope.native import identities
 from nodescope.record import queued, shutdown
 from nodescope.record.buffers import layouts_of, layouts_of_captured
-from nodescope.record.capture_levels import CaptureLevels, Chosen
+from nodescope.record.capture_levels import WITHOUT_ARRAYS, CaptureLevels, Chosen
 from nodescope.record.captures import capture
 from nodescope.record.failed_inputs import failed_inputs
 from nodescope.record.newest.held_block import executions_of
@@ -51,7 +52,7 @@ from nodescope.record.newest.held_values import Held, Whole
 from nodescope.record.newest.newest_values import NewestValues
 from nodescope.record.newest.nonfinite_retention import Span
 from nodescope.record.policy import Policy
-from nodescope.record.queue_writer import MIB, RESERVED, QueueWriter, budget_of
+from nodescope.record.queue_writer import MIB, QueueWriter, budget_of
 from nodescope.record.queued import (
     RECORD_BYTES,
     QueuedExecution,
@@ -59,6 +60,7 @@ from nodescope.record.queued import (
     Skipped,
     Told,
 )
+from nodescope.record.record_queue import RESERVED
 from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
 
@@ -136,9 +138,11 @@ class Recorder(QueueWriter):
             )
         self._chosen_level = chosen_level
         self._kept: dict[int, int] = {}  # by value, the latest execution kept on request
-        only_times = level in ("graph", "timing") and self.levels.uniform
-        only_times = only_times and not (newest or policy)
-        self._record_times: TimesSink | None = self._times if only_times else None
+        same = level if self.levels.uniform and not (newest or policy) else "values"
+        self._record_times: TimesSink | None = self._times if same in WITHOUT_ARRAYS else None
+        self._record_outputs: OutputsSink | None = None
+        if same == "summary":
+            self._record_outputs = self._note_outputs()
         self._only_latest_times = level == "graph"
         self._due_unseen_ns = 0
         self.operations = self.leaves = 0
@@ -152,6 +156,8 @@ class Recorder(QueueWriter):
         if event.__class__ is NodeFinished:
             if (times := self._record_times) is not None and not (event.lane or event.worker):
                 times(event.node.id, event.step, event.thread, event.start_ns, event.end_ns)
+            elif (note := self._record_outputs) is not None and self._noted(event, note):
+                return
             elif self.policy is not None:
                 self._govern(event, self.policy)
             else:
@@ -161,13 +167,11 @@ class Recorder(QueueWriter):
             self._step(event)
         elif isinstance(event, NodesFinished):
             self._block(event)
-        elif isinstance(event, NodeStarted | GradientReached):
-            pass
         elif isinstance(event, NodeFailed):
             self._failed(event)
         elif isinstance(event, queued.ASIDE):
             self._aside(event, queued.weight_of(event))
-        else:
+        elif not isinstance(event, NodeStarted | GradientReached):
             self._other(event)
 
     def block_level(self) -> Level | None:
@@ -181,6 +185,10 @@ class Recorder(QueueWriter):
     def times_sink(self) -> TimesSink | None:
         """See `nodescope.ir.block_demands`."""
         return None if self._off else self._record_times
+
+    def outputs_sink(self) -> OutputsSink | None:
+        """See `nodescope.ir.block_demands`."""
+        return None if self._off else self._record_outputs
 
     def block_bytes(self) -> int:
         """See `Bus.block_bytes`."""
@@ -291,7 +299,7 @@ class Recorder(QueueWriter):
     def keep_whole(self, *, everything: bool, nodes: frozenset[int]) -> None:
         """Keep every element from now on: of all nodes, or of some that are being viewed."""
         self.levels.keep_whole(everything=everything, nodes=nodes)
-        self._record_times = None
+        self._record_times = self._record_outputs = None
         if everything:
             self._raise_budget(self._most_bytes)
         self._tell_keeping()
@@ -532,7 +540,7 @@ class Recorder(QueueWriter):
         arrays: bytes = b"",
     ) -> None:
         """Number and queue an execution; ``row`` is a `Timed` without its seq."""
-        if self._queued > self._nearly_full:
+        if self._queued > self.nearly_full:
             self._give_way()
         with self.lock:
             seq = self._number()
@@ -568,6 +576,8 @@ class Recorder(QueueWriter):
 
     def _aside(self, event: Told, weight: int) -> None:
         """Queue an event that has no number of its own, such as a span between records."""
+        if event.__class__ is ArrayMoved:
+            self.number_times()
         with self.lock:
             if weight and self._queued + weight > self._queue_bytes:
                 return

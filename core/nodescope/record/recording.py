@@ -27,6 +27,7 @@ from nodescope.record.device_table import DeviceTable
 from nodescope.record.execution_table import ExecutionTable
 from nodescope.record.graph_table import GraphTable
 from nodescope.record.loss_table import LossTable
+from nodescope.record.measured.measured_table import MeasuredTable
 from nodescope.record.operand_writers import noted
 from nodescope.record.rows import (
     MAX_SEQ,
@@ -49,9 +50,10 @@ from nodescope.record.rows import (
     thinned,
 )
 from nodescope.record.run_row import run_info
-from nodescope.record.schema import EXECUTION, HOST, SUMMARY, summary_of, value_spec
+from nodescope.record.schema import EXECUTION, HOST, value_spec
 from nodescope.record.statistics_table import StatisticsTable
 from nodescope.record.step_table import StepTable
+from nodescope.record.summary_table import SummaryTable
 from nodescope.record.timed.timed_table import TimedTable
 from nodescope.record.validate import OpenedRecording, connect, damaged
 from nodescope.telling import path_of
@@ -90,7 +92,9 @@ class Recording:
         self.step_table = StepTable(self._all, self._table, self._has, timed)
         self.loss_table = LossTable(self._all)
         self.device_table = DeviceTable(self._all, self._has, timed)
-        self.statistics = StatisticsTable(self._all)
+        measured = MeasuredTable(self._all, self._has, self._read)
+        self._summaries = SummaryTable(self._all, self._by_seq, self._read, measured)
+        self.statistics = StatisticsTable(self._all, measured)
         self.schema = opened.schema
         before = opened.schema == schema_1.VERSION
         self._node = schema_1.decode_node if before else attrs.decode_node
@@ -310,12 +314,7 @@ class Recording:
 
     def means(self, value: int) -> list[tuple[int, int, float | None, bool]]:
         """Seq, step, mean, and whether a value has NaN or Inf, each time it is known."""
-        rows = self._all(
-            "SELECT seq, step, mean, nan_count, inf_count FROM summary WHERE value = ? "
-            "ORDER BY seq",
-            value,
-        )
-        return [(seq, step, mean, bool(nan or inf)) for seq, step, mean, nan, inf in rows]
+        return self._summaries.means(value)
 
     def losses(self) -> list[LossRow]:
         """The losses of the training steps, in order; recordings of earlier releases have none."""
@@ -332,8 +331,7 @@ class Recording:
 
     def kept_of(self, value: int) -> tuple[int, int]:
         """How many whole arrays of a value are kept, and how often it was computed."""
-        question = "SELECT (SELECT count(*) FROM blob WHERE value = ?), count(*) FROM summary "
-        return self._all(f"{question} WHERE value = ?", value, value)[0]
+        return self._summaries.kept_of(value)
 
     def ran_in(self, step: int) -> list[tuple[int, int]]:
         """The first execution of each node in a training step: node and seq, in order."""
@@ -341,11 +339,7 @@ class Recording:
 
     def steps_with_arrays(self) -> set[int]:
         """The training steps of which full arrays are kept."""
-        rows = self._all(
-            "SELECT DISTINCT s.step FROM blob AS b JOIN summary AS s "
-            "ON s.value = b.value AND s.seq = b.seq"
-        )
-        return {row[0] for row in rows}
+        return self._summaries.steps_with_arrays()
 
     def _around(self, step: int) -> tuple[int, int]:
         rows = self._all("SELECT start_seq, end_seq FROM step WHERE step = ?", step)
@@ -421,13 +415,7 @@ class Recording:
         outputs = self._read(self._node, defined[0][0]).outputs if defined else ()
         points: dict[int, ValueAt] = {}
         if outputs:
-            value = outputs[0]
-            summaries = self._by_seq(
-                f"SELECT {SUMMARY}, {_HAS_BLOB} FROM summary AS s "
-                f"WHERE value = {value:d} AND seq IN",
-                seqs,
-            )
-            points = {row[0]: self._value_at(value, row) for row in summaries}
+            points = self._summaries.at(outputs[0], seqs)
         return len(ran), executions, [points.get(execution.seq) for execution in executions]
 
     def calls(self, after: int = 0, until: int | None = None) -> dict[int, dict[str, Any]]:
@@ -449,13 +437,7 @@ class Recording:
 
     def latest_at(self, value_id: int, seq: int | None = None) -> ValueAt | None:
         """The latest summary of a value at or before ``seq``; None if there is none."""
-        rows = self._all(
-            f"SELECT {SUMMARY}, {_HAS_BLOB} FROM summary AS s WHERE value = ? AND seq <= ? "
-            "ORDER BY seq DESC LIMIT 1",
-            value_id,
-            MAX_SEQ if seq is None else seq,
-        )
-        return self._value_at(value_id, rows[0]) if rows else None
+        return self._summaries.latest_at(value_id, seq)
 
     def ran_last(self, value: int, seq: int) -> int:
         """The seq of the latest execution by ``seq`` that produced a value; 0 if unknown."""
@@ -502,11 +484,6 @@ class Recording:
             return []
         return self._all("SELECT name, data FROM branch ORDER BY id")
 
-    def _value_at(self, value: int, row: tuple[Any, ...]) -> ValueAt:
-        seq, step, *statistics, has_blob = row
-        summary = self._read(lambda: summary_of(tuple(statistics), blob=bool(has_blob)))
-        return ValueAt(seq, step, value, summary)
-
     def _has(self, table: str) -> bool:
         """Whether the file has a table that earlier releases do not write."""
         if self._tables is None:
@@ -551,6 +528,3 @@ class Recording:
 
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(","))) if text else ()
-
-
-_HAS_BLOB = "EXISTS (SELECT 1 FROM blob AS b WHERE b.value = s.value AND b.seq = s.seq)"

@@ -20,7 +20,7 @@ SUFFIX = ".nscope"
 # The beginning of every SQLite file, and "nscp" in it, which marks a recording.
 HEADER = b"SQLite format 3\x00"
 APPLICATION_ID = 0x6E736370
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 # Arrays are stored in rows of this many bytes, so that a window of a huge one is cheap to read.
 CHUNK_BYTES = 1 << 20
 MAX_SOURCE_BYTES = 1 << 20
@@ -128,6 +128,10 @@ CREATE TABLE summary (
   histogram BLOB NOT NULL, preview BLOB NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX summary_value ON summary (value, seq);
+CREATE TABLE measured (
+  first_seq INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL, outputs BLOB NOT NULL,
+  data BLOB NOT NULL
+) STRICT;
 CREATE TABLE blob (
   id INTEGER PRIMARY KEY, value INTEGER NOT NULL, seq INTEGER NOT NULL,
   dtype TEXT NOT NULL, shape TEXT NOT NULL, nbytes INTEGER NOT NULL

@@ -10,8 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nodescope.record.measured.measured_table import MeasuredTable
+
 _LATEST = (
-    "SELECT s.value, s.shape, s.zero_count, s.norm FROM (SELECT DISTINCT id FROM value) AS v "
+    "SELECT s.value, s.seq, s.shape, s.zero_count, s.norm "
+    "FROM (SELECT DISTINCT id FROM value) AS v "
     "CROSS JOIN summary AS s ON s.value = v.id AND s.seq = "
     "(SELECT max(seq) FROM summary WHERE value = v.id AND seq <= ?) ORDER BY s.value"
 )
@@ -37,16 +40,22 @@ class StatisticsTable:
 
     Args:
         ask: Runs a query on the file.
+        measured: Statistics that are not in the table.
     """
 
-    def __init__(self, ask: Callable[..., list[tuple[Any, ...]]]) -> None:
-        self._ask = ask
+    def __init__(self, ask: Callable[..., list[tuple[Any, ...]]], measured: MeasuredTable) -> None:
+        self._ask, self._measured = ask, measured
 
     def at(self, seq: int) -> list[ValueStatistics]:
         """The latest statistics of each value at or before a seq, by value."""
+        latest = {row[0]: row for row in self._ask(_LATEST, seq)}
+        for row in self._measured.all_latest(seq):
+            before = latest.get(row[0])
+            if before is None or before[1] < row[1]:
+                latest[row[0]] = row
         return [
             ValueStatistics(value, _elements(shape), zeros, norm)
-            for value, shape, zeros, norm in self._ask(_LATEST, seq)
+            for value, _, shape, zeros, norm in sorted(latest.values(), key=lambda row: row[0])
         ]
 
 

@@ -79,7 +79,7 @@ def test_steps_alike_tell_nothing_and_run_as_fast_as_they_can() -> None:
         steady = []
         for batch in ns.steps(batches((64, 64, 29, 64, 64, 64))):
             model(ns.tensor(batch, name="x"), w)
-            steady.append(tracer.steady is tracer.epoch)
+            steady.append(tracer.emitter.steady is tracer.epoch)
     # The step after a change is asked, too: values may be carried over.
     assert steady == [True, True, False, False, False, True]
     names = ["x", "layer/matmul", "layer/tanh", "multiply"]
@@ -166,7 +166,8 @@ def test_shapes_that_always_change_are_reported_at_that_rate(
             np.exp(ns.tensor(np.ones(size), name="x"))
         tracer = dispatch_mode.attending()
         assert tracer is not None
-        assert tracer.steady is tracer.epoch  # nothing is told any more, so nothing is asked
+        # Nothing is told any more, so nothing is asked.
+        assert tracer.emitter.steady is tracer.epoch
     assert told(events) == [(name, (size,)) for size in (2, 3, 4) for name in ("x", "exp")]
 
 

@@ -182,7 +182,7 @@ def test_absent_damaged_old_and_switched_off(tmp_path: Path) -> None:
     assert state_of(tmp_path).startswith("in use | (1.0, 1.0, 1.0")
     assert state_of(tmp_path, NODESCOPE_NATIVE="0") == "off: NODESCOPE_NATIVE is 0 | None"
     loader = tmp_path / "nodescope" / "native" / "__init__.py"
-    loader.write_text(loader.read_text().replace("REVISION: Final = 3", "REVISION: Final = 999"))
+    loader.write_text(loader.read_text().replace("REVISION: Final = 4", "REVISION: Final = 999"))
     assert state_of(tmp_path) == "of another version; install nodescope again | None"
 
 

@@ -18,11 +18,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from nodescope.errors import RecordingError
 from nodescope.record.files.connection_limits import guard, is_interrupted
 from nodescope.record.files.page_checksums import faults, read_seal
 from nodescope.record.files.schema_check import objection
+from nodescope.record.measured.measured_table import values_of
+from nodescope.record.measured.packing import unpacked as measured
 from nodescope.record.schema import APPLICATION_ID, SCHEMA
 from nodescope.record.schema_1 import statements
 from nodescope.record.timed.collected import unpacked
@@ -45,7 +48,8 @@ DELETE FROM gradient WHERE value NOT IN (SELECT id FROM value)
 DELETE FROM summary WHERE value NOT IN (SELECT id FROM value);
 DELETE FROM blob WHERE nbytes <> coalesce(
   (SELECT sum(length(data)) FROM chunk WHERE chunk.blob = blob.id), 0)
-  OR NOT EXISTS (SELECT 1 FROM summary AS s WHERE s.value = blob.value AND s.seq = blob.seq);
+  OR NOT EXISTS (SELECT 1 FROM summary AS s WHERE s.value = blob.value AND s.seq = blob.seq)
+  AND NOT EXISTS (SELECT 1 FROM measured WHERE blob.seq BETWEEN first_seq AND last_seq);
 DELETE FROM chunk WHERE blob NOT IN (SELECT id FROM blob);
 DELETE FROM branch;
 """
@@ -137,6 +141,8 @@ def _transfer(source: sqlite3.Connection, target: Path, until: float) -> list[st
         database.execute("COMMIT")
         if _columns(source, "timed"):
             lost += _consistent_timed(database)
+        if _columns(source, "measured"):
+            lost += _consistent_measured(database)
         database.executescript(f"BEGIN;{_CONSISTENT}COMMIT;")
         if lost or not database.execute("SELECT 1 FROM progress").fetchone():
             _progress(database)
@@ -163,6 +169,31 @@ def _consistent_timed(database: sqlite3.Connection) -> list[str]:
             database.executemany(f"INSERT OR IGNORE INTO execution VALUES ({marks})", known)
     database.execute("COMMIT")
     return ["timed"] * damaged
+
+
+def _consistent_measured(database: sqlite3.Connection) -> list[str]:
+    """The same for statistics in columns whose values are missing."""
+    values = np.array(
+        sorted(value for (value,) in database.execute("SELECT id FROM value")), dtype=np.int64
+    )
+    damaged = False
+    database.execute("BEGIN")
+    for (first,) in database.execute("SELECT first_seq FROM measured").fetchall():
+        (row,) = database.execute("SELECT * FROM measured WHERE first_seq = ?", (first,))
+        try:
+            statistics = measured(row[0], row[1], values_of(row[2]), row[3])
+        except (ValueError, OverflowError, IndexError, msgspec.MsgspecError):
+            damaged, known = True, []
+        else:
+            at = np.isin(statistics.values, values)
+            if at.all():
+                continue
+            known = statistics.rows(np.flatnonzero(at))
+        database.execute("DELETE FROM measured WHERE first_seq = ?", (first,))
+        marks = ",".join("?" * 16)
+        database.executemany(f"INSERT OR IGNORE INTO summary VALUES ({marks})", known)
+    database.execute("COMMIT")
+    return ["measured"] * damaged
 
 
 def _pages(database: sqlite3.Connection) -> int:

@@ -9,9 +9,14 @@ Invariant: fed in the order of the run, by the recorder's thread only; its memor
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
+from nodescope.record.rows import HAS_INF, HAS_NAN
+
 NonfiniteKind = Literal["nan", "inf", "loss"]
+
+_KINDS: tuple[tuple[NonfiniteKind, int], ...] = (("nan", HAS_NAN), ("inf", HAS_INF))
 
 
 class Span(NamedTuple):
@@ -67,6 +72,13 @@ class FirstNonfinite:
             self._seen.add(kind)
             if seq >= self.needed_from:  # otherwise its step is no longer held
                 self._places.append(seq)
+
+    def appeared_in(self, flags: Mapping[int, int]) -> None:
+        """Note the first NaN and the first Inf, from the flags of executions by seq."""
+        for kind, flag in _KINDS:
+            seqs = [seq for seq, bits in flags.items() if bits & flag]
+            if seqs:
+                self.appeared(kind, min(seqs))
 
     def committed(self, seq: int) -> list[Span]:
         """Note that everything up to ``seq`` is recorded and checked; return the parts to keep

@@ -34,19 +34,23 @@ class Collected:
 
     def __init__(self, times: dict[int, int]) -> None:
         self._times = times
+        self._flags = 0
+        self._taken: set[int] = set()
         self._open: list[tuple[int, Rows]] = []
         self._waiting = 0
         self.end_ns = 0
         self.rows: list[packing.Row] = []
         self.tables: list[Integers] = []
 
-    def add(self, first: int, times: Rows) -> None:
+    def add(self, first: int, times: Rows, flags: int = 0) -> None:
         """Add executions.
 
         Args:
             first: The seq of the first.
             times: The executions.
+            flags: Of all that are added until `close`, 0 or `HAS_SUMMARY`.
         """
+        self._flags = flags
         self._open.append((first, times))
         self._waiting += count(times)
         if self._waiting >= _AT_ONCE:
@@ -69,12 +73,13 @@ class Collected:
             plain: list[tuple[int, ...]] = []
             for cells in table.tolist():
                 ran = times[cells[NODE]] = known(cells[NODE], 0) + 1
-                plain.append((*cells, 0, ran))
+                plain.append((*cells, self._flags, ran))
             return plain
         nodes, places, counts = distinct(table[:, NODE])
         before = [known(node, 0) for node in nodes.tolist()]
         times.update(zip(nodes.tolist(), (counts + before).tolist(), strict=True))
-        self.rows.append(packing.packed(table, nodes, places, np.array(before, dtype=np.int64)))
+        many = np.array(before, dtype=np.int64)
+        self.rows.append(packing.packed(table, nodes, places, many, self._flags))
         self.tables.append(table)
         return []
 
@@ -97,6 +102,8 @@ class Collected:
     def take_out(self, seqs: Collection[int]) -> list[tuple[int, ...]]:
         """Take out executions of which more is written than their times: rows of ``execution``."""
         taken: list[tuple[int, ...]] = []
+        seqs = set(seqs) - self._taken
+        self._taken |= seqs
         for place, row in enumerate(self.rows):
             some = [seq for seq in seqs if row[0] <= seq <= row[1]]
             rows = unpacked(row) if some else None

@@ -14,6 +14,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from nodescope.record.rows import HAS_SUMMARY
+
 Integers = NDArray[np.int64]
 
 MOST: Final = 1 << 16
@@ -43,6 +45,7 @@ class _Columns(msgspec.Struct, frozen=True, array_like=True, gc=False):
         starts: The difference of each to the one before.
         durations: As they are.
         before: How often each node had run before.
+        flags: Of all of them.
     """
 
     count: int
@@ -55,6 +58,7 @@ class _Columns(msgspec.Struct, frozen=True, array_like=True, gc=False):
     starts: bytes
     durations: bytes
     before: bytes
+    flags: int = 0
 
 
 _SMALL: Final = 1 << 20  # nodes below this are looked up in a table
@@ -62,7 +66,9 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Columns).decode
 
 
-def packed(rows: Integers, nodes: Integers, places: Integers, before: Integers) -> Row:
+def packed(
+    rows: Integers, nodes: Integers, places: Integers, before: Integers, flags: int = 0
+) -> Row:
     """A row of the table.
 
     Args:
@@ -70,6 +76,7 @@ def packed(rows: Integers, nodes: Integers, places: Integers, before: Integers) 
         nodes: Their nodes, ascending.
         places: The place of each execution's node among these.
         before: How often each node had run before.
+        flags: Of all of them, 0 or `HAS_SUMMARY`.
     """
     seqs, steps, starts = rows[:, SEQ], rows[:, STEP], rows[:, START]
     step, start_ns = int(steps.min()), int(starts[0])
@@ -77,13 +84,14 @@ def packed(rows: Integers, nodes: Integers, places: Integers, before: Integers) 
         len(rows),
         step,
         start_ns,
-        _column(np.diff(seqs, prepend=seqs[:1])),
-        _column(places),
-        _column(steps - step),
-        _column(rows[:, THREAD]),
-        _column(np.diff(starts, prepend=starts[:1]), runs=False),
-        _column(rows[:, DURATION], runs=False),
-        _column(before),
+        column(np.diff(seqs, prepend=seqs[:1])),
+        column(places),
+        column(steps - step),
+        column(rows[:, THREAD]),
+        column(np.diff(starts, prepend=starts[:1]), runs=False),
+        column(rows[:, DURATION], runs=False),
+        column(before),
+        flags,
     )
     ends = starts + rows[:, DURATION]
     seen = nodes.astype("<i8").tobytes()
@@ -100,26 +108,29 @@ def unpacked(first_seq: int, last_seq: int, nodes: Integers, data: bytes) -> Int
     count = columns.count
     if not 0 < count <= MOST:
         raise ValueError(f"{count} executions in a row")
+    if columns.flags not in (0, HAS_SUMMARY):
+        raise ValueError(f"executions with the flags {columns.flags}")
     rows = np.zeros((count, 8), dtype=np.int64)
     # These first: their bytes limit the number of executions.
-    rows[:, DURATION] = _numbers(columns.durations, count, runs=False)
-    rows[:, START] = np.cumsum(_numbers(columns.starts, count, runs=False))
+    rows[:, DURATION] = numbers(columns.durations, count, runs=False)
+    rows[:, START] = np.cumsum(numbers(columns.starts, count, runs=False))
     rows[:, START] += columns.start_ns
-    later = _numbers(columns.seqs, count)
+    later = numbers(columns.seqs, count)
     if later[0] or (later[1:] < 1).any() or (later > last_seq - first_seq).any():
         raise ValueError("executions that are not in order")
     rows[:, SEQ] = np.cumsum(later)
     rows[:, SEQ] += first_seq
     if rows[-1, SEQ] != last_seq:
         raise ValueError("executions that are not in order")
-    places = _numbers(columns.nodes, count)
+    places = numbers(columns.nodes, count)
     if (places < 0).any() or (places >= len(nodes)).any():
         raise ValueError("executions of unknown nodes")
     rows[:, NODE] = nodes[places]
-    rows[:, STEP] = _numbers(columns.steps, count)
+    rows[:, STEP] = numbers(columns.steps, count)
     rows[:, STEP] += columns.step
-    rows[:, THREAD] = _numbers(columns.threads, count)
-    before = _numbers(columns.before, len(nodes))
+    rows[:, THREAD] = numbers(columns.threads, count)
+    before = numbers(columns.before, len(nodes))
+    rows[:, FLAGS] = columns.flags
     rows[:, TIMES] = before[places] + _nth(places) + 1
     return rows
 
@@ -153,7 +164,8 @@ def _nth(places: Integers) -> Integers:
     return result
 
 
-def _column(numbers: Integers, *, runs: bool = True) -> bytes:
+def column(numbers: Integers, *, runs: bool = True) -> bytes:
+    """Integers as narrow as they allow; ``runs``: or as runs of equal ones."""
     low, high = int(numbers.min()), int(numbers.max())
     code = next(code for code, limit in _LIMITS if limit.min <= low and high <= limit.max)
     width = np.dtype(code.decode()).itemsize
@@ -166,8 +178,9 @@ def _column(numbers: Integers, *, runs: bool = True) -> bytes:
     return code + numbers.astype(f"<{np.dtype(code.decode()).str[1:]}").tobytes()
 
 
-def _numbers(column: bytes, count: int, *, runs: bool = True) -> Integers:
-    code, data = column[:1], memoryview(column)[1:]
+def numbers(packed: bytes, count: int, *, runs: bool = True) -> Integers:
+    """What `column` has packed. Raises `ValueError` if it is damaged."""
+    code, data = packed[:1], memoryview(packed)[1:]
     if runs and code == _RUNS:
         pairs: Any = np.frombuffer(data, dtype="<i8").reshape(-1, 2)
         if (pairs[:, 1] < 1).any() or (pairs[:, 1] > count).any() or pairs[:, 1].sum() != count:

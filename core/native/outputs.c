@@ -1,0 +1,507 @@
+/* The block of memory holds one record per execution, of int64, and the elements of its outputs:
+
+   the record's bytes; node, step, thread, start, end; how many inputs and outputs; the identities of
+   both; then of each output: value, type, dimensions, bytes of its elements, shape, strides, and the
+   elements in C order, filled up to a multiple of eight. */
+#include "outputs.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <structmember.h>
+
+#include "summary.h"
+
+#define MOST_OUTPUTS 4
+#define MOST_AXES 8
+#define KINDS 8
+#define HEAD 8  /* numbers of a record before the identities */
+#define SPECS 256 /* types and shapes that are told apart in a block */
+#define FEW 4   /* a block less full than one part in this many is copied */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *block, *nodes;   /* bytes that nobody else has; the node of each execution */
+    char *start;
+    Py_ssize_t used, room;
+    Py_ssize_t count, outputs, most, most_bytes;
+    PyObject *when_full, *wake;
+    long long thread;
+    char asleep, several;      /* `several`: they are of more than one thread */
+    struct { PyObject *dtype; int code; } kinds[KINDS];
+    int kind;
+} NotedOutputs;
+
+static PyTypeObject *outputs_type;
+static struct { PyObject *dtype, *char_, *isnative, *outputs; } names;
+
+int notes_outputs(PyObject *object) { return Py_TYPE(object) == outputs_type; }
+
+/* NumPy's type character of an array's elements; 0 if they cannot be read. */
+static int code_of(NotedOutputs *self, PyObject *array) {
+    PyObject *dtype = PyObject_GetAttr(array, names.dtype);
+    if (!dtype) {
+        PyErr_Clear();
+        return 0;
+    }
+    for (int i = 0; i < KINDS; i++) {
+        if (self->kinds[i].dtype == dtype) {
+            Py_DECREF(dtype);
+            return self->kinds[i].code;
+        }
+    }
+    PyObject *letter = PyObject_GetAttr(dtype, names.char_);
+    PyObject *native = PyObject_GetAttr(dtype, names.isnative);
+    int code = -1;
+    if (letter && native && PyUnicode_Check(letter)) {
+        code = (int)PyUnicode_ReadChar(letter, 0);
+        if (native != Py_True || code < 0 || code > 127 || code == 'E' || !summary_reads((char)code))
+            code = 0;
+        PyObject *before = self->kinds[self->kind].dtype;
+        self->kinds[self->kind].dtype = Py_NewRef(dtype);
+        self->kinds[self->kind].code = code;
+        self->kind = (self->kind + 1) % KINDS;
+        Py_XDECREF(before);
+    }
+    Py_XDECREF(letter);
+    Py_XDECREF(native);
+    Py_DECREF(dtype);
+    if (code < 0) PyErr_Clear(); /* another library's */
+    return code < 0 ? 0 : code;
+}
+
+static char *copied(char *to, const char *from, const Py_buffer *view, int axis) {
+    if (axis == view->ndim) {
+        memcpy(to, from, (size_t)view->itemsize);
+        return to + view->itemsize;
+    }
+    for (Py_ssize_t i = 0; i < view->shape[axis]; i++)
+        to = copied(to, from + i * view->strides[axis], view, axis + 1);
+    return to;
+}
+
+static Py_ssize_t padded(Py_ssize_t bytes) { return (bytes + 7) / 8 * 8; }
+
+/* Make room for a record, by having what is there taken. 1, or 0 if there is none, -1: exception. */
+static int make_room(NotedOutputs *self, Py_ssize_t bytes) {
+    if (bytes > self->most_bytes) return 0;
+    for (int tries = 0; self->used + bytes > self->most_bytes; tries++) {
+        if (tries == 2) return 0;
+        PyObject *done = PyObject_CallNoArgs(self->when_full);
+        if (!done) return -1;
+        Py_DECREF(done);
+    }
+    if (!self->block) {
+        if (!(self->block = PyBytes_FromStringAndSize(NULL, self->most_bytes))) return -1;
+        self->start = PyBytes_AsString(self->block);
+    }
+    return 1;
+}
+
+int note_outputs(PyObject *object, PyObject *node, const long long numbers[TIMED],
+                 PyObject *inputs, PyObject *outputs) {
+    NotedOutputs *self = (NotedOutputs *)object;
+    if (!PyTuple_Check(inputs) || !PyTuple_Check(outputs)) return 0;
+    Py_ssize_t reads = PyTuple_Size(inputs), gives = PyTuple_Size(outputs);
+    if (gives < 1 || gives > MOST_OUTPUTS) return 0;
+    PyObject *values = PyObject_GetAttr(node, names.outputs);
+    if (!values) return -1;
+    Py_buffer views[MOST_OUTPUTS];
+    int codes[MOST_OUTPUTS], status = 0;
+    int64_t ids[MOST_OUTPUTS];
+    Py_ssize_t held = 0, bytes = 8 * (HEAD + reads + gives);
+    if (!PyTuple_Check(values) || PyTuple_Size(values) != gives) goto done;
+    for (; held < gives; held++) {
+        PyObject *array = PyTuple_GetItem(outputs, held);
+        if (!(codes[held] = code_of(self, array))) goto done;
+        if (PyObject_GetBuffer(array, &views[held], PyBUF_STRIDED_RO) < 0) {
+            PyErr_Clear();
+            goto done;
+        }
+        ids[held] = PyLong_AsLongLong(PyTuple_GetItem(values, held));
+        bytes += 8 * (4 + 2 * views[held].ndim) + padded(views[held].len);
+        if (!views[held].len || views[held].ndim > MOST_AXES || views[held].len > self->most_bytes) {
+            held++;
+            goto done;
+        }
+    }
+    if (PyErr_Occurred()) {
+        status = -1;
+        goto done;
+    }
+    if ((status = make_room(self, bytes)) <= 0) goto done;
+    if (PyList_Append(self->nodes, node) < 0) {
+        status = -1;
+        goto done;
+    }
+    int64_t *at = (int64_t *)(self->start + self->used);
+    *at++ = bytes;
+    for (int i = 0; i < TIMED; i++) *at++ = numbers[i];
+    *at++ = reads;
+    *at++ = gives;
+    for (Py_ssize_t i = 0; i < reads; i++) *at++ = (int64_t)(uintptr_t)PyTuple_GetItem(inputs, i);
+    for (Py_ssize_t i = 0; i < gives; i++) *at++ = (int64_t)(uintptr_t)PyTuple_GetItem(outputs, i);
+    for (Py_ssize_t i = 0; i < gives; i++) {
+        const Py_buffer *view = &views[i];
+        *at++ = ids[i];
+        *at++ = codes[i];
+        *at++ = view->ndim;
+        *at++ = view->len;
+        int64_t row = view->itemsize;
+        int in_order = 1;
+        for (int axis = view->ndim - 1; axis >= 0; axis--) {
+            in_order &= view->shape[axis] == 1 || view->strides[axis] == row;
+            row *= view->shape[axis];
+        }
+        for (int axis = 0; axis < view->ndim; axis++) *at++ = view->shape[axis];
+        for (int axis = 0; axis < view->ndim; axis++) *at++ = view->strides[axis];
+        if (in_order) memcpy(at, view->buf, (size_t)view->len);
+        else copied((char *)at, view->buf, view, 0);
+        at += padded(view->len) / 8;
+    }
+    self->used += bytes;
+    self->outputs += gives;
+    if (self->count && self->thread != numbers[2]) self->several = 1;
+    self->thread = numbers[2];
+    self->count++;
+    PyObject *told = NULL;
+    if (self->count >= self->most) told = PyObject_CallNoArgs(self->when_full);
+    else if (self->asleep) {
+        self->asleep = 0;
+        told = PyObject_CallNoArgs(self->wake);
+    } else told = Py_NewRef(Py_None);
+    if (!told) status = -1;
+    Py_XDECREF(told);
+done:
+    for (Py_ssize_t i = 0; i < held; i++) PyBuffer_Release(&views[i]);
+    Py_DECREF(values);
+    return status;
+}
+
+static PyObject *outputs_call(PyObject *self, PyObject *arguments, PyObject *keywords) {
+    PyObject *node, *inputs, *outputs;
+    long long numbers[TIMED];
+    if (!PyArg_ParseTuple(arguments, "OLLLLLOO", &node, numbers, numbers + 1, numbers + 2,
+                          numbers + 3, numbers + 4, &inputs, &outputs))
+        return NULL;
+    int status = note_outputs(self, node, numbers, inputs, outputs);
+    return status < 0 ? NULL : PyBool_FromLong(status);
+}
+
+PyDoc_STRVAR(take_doc,
+"take()\n--\n\n"
+"Take all executions: the block of memory, how much of it is used, how many outputs are in it, the\n"
+"nodes, and the thread if they are of one.\n");
+
+static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
+    NotedOutputs *self = (NotedOutputs *)object;
+    PyObject *none = PyList_New(0), *block;
+    if (!none) return NULL;
+    if (self->block && self->used >= self->most_bytes / FEW) block = Py_NewRef(self->block);
+    else block = PyBytes_FromStringAndSize(self->start, self->used);
+    PyObject *thread = self->count && !self->several
+        ? PyLong_FromLongLong(self->thread) : Py_NewRef(Py_None);
+    PyObject *taken = block && thread
+        ? Py_BuildValue("OnnOO", block, self->used, self->outputs, self->nodes, thread) : NULL;
+    if (taken) {
+        if (block == self->block) {
+            self->start = NULL;
+            Py_CLEAR(self->block);
+        }
+        PyObject *before = self->nodes;
+        self->nodes = none;
+        none = before;
+        self->used = self->count = self->outputs = self->several = 0;
+    }
+    Py_XDECREF(none);
+    Py_XDECREF(block);
+    Py_XDECREF(thread);
+    return taken;
+}
+
+static Py_ssize_t outputs_length(PyObject *self) { return ((NotedOutputs *)self)->count; }
+
+static PyObject *outputs_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    Py_ssize_t most, most_bytes;
+    PyObject *when_full, *wake;
+    if (!PyArg_ParseTuple(arguments, "nnOO", &most, &most_bytes, &when_full, &wake)) return NULL;
+    if (most < 1 || most_bytes < 8) {
+        PyErr_SetString(PyExc_ValueError, "at least one execution is noted at a time");
+        return NULL;
+    }
+    NotedOutputs *self = (NotedOutputs *)PyType_GenericAlloc(type, 0);
+    if (!self) return NULL;
+    self->most = most;
+    self->most_bytes = most_bytes / 8 * 8;
+    self->when_full = Py_NewRef(when_full);
+    self->wake = Py_NewRef(wake);
+    self->asleep = 1;
+    if (!(self->nodes = PyList_New(0))) Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static int outputs_traverse(PyObject *object, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(((NotedOutputs *)object)->nodes);
+    Py_VISIT(((NotedOutputs *)object)->when_full);
+    Py_VISIT(((NotedOutputs *)object)->wake);
+    return 0;
+}
+
+static int outputs_clear(PyObject *object) {
+    NotedOutputs *self = (NotedOutputs *)object;
+    Py_CLEAR(self->nodes);
+    Py_CLEAR(self->when_full);
+    Py_CLEAR(self->wake);
+    for (int i = 0; i < KINDS; i++) Py_CLEAR(self->kinds[i].dtype);
+    return 0;
+}
+
+static void outputs_dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    outputs_clear(object);
+    Py_CLEAR(((NotedOutputs *)object)->block);
+    PyObject_GC_Del(object);
+    Py_DECREF(type);
+}
+
+/* ------------------------------------------------------------------ statistics */
+
+#define OUTPUT 12  /* numbers of an output: see the documentation */
+
+typedef struct {
+    int64_t *executions, *outputs, *shapes;
+    uint64_t *identities, *histograms;
+    double *moments, *previews;
+} Columns;
+
+typedef struct {
+    const char *start;
+    Py_ssize_t used;
+} Block;
+
+/* Add how many executions, outputs, sizes and identities a block has; 0 if it is not as noted. */
+static int counted(const char *block, Py_ssize_t used, Py_ssize_t many[4]) {
+    for (Py_ssize_t place = 0; place < used;) {
+        const int64_t *at = (const int64_t *)(block + place);
+        if (used - place < 8 * HEAD || at[0] < 8 * HEAD || at[0] > used - place || at[0] % 8) return 0;
+        int64_t left = at[0] / 8 - HEAD, reads = at[6], gives = at[7];
+        if (reads < 0 || gives < 0 || reads > left || gives > MOST_OUTPUTS || reads + gives > left)
+            return 0;
+        many[0]++;
+        many[1] += gives;
+        many[3] += reads + gives;
+        left -= reads + gives;
+        at += HEAD + reads + gives;
+        for (int64_t i = 0; i < gives; i++) {
+            if (left < 4 || at[2] < 0 || at[2] > MOST_AXES || at[3] < 1 || at[3] > used) return 0;
+            int64_t words = 4 + 2 * at[2] + padded(at[3]) / 8;
+            if (words > left) return 0;
+            many[2] += 2 * at[2];
+            left -= words;
+            at += words;
+        }
+        if (left) return 0;
+        place += 8 * HEAD + (at - (const int64_t *)(block + place) - HEAD) * 8;
+    }
+    return 1;
+}
+
+/* The place of the first output of the same type and shape. `known` holds one output of each. */
+static int64_t first_alike(const int64_t *output, int64_t place, const int64_t **known,
+                           int64_t *places, int *count) {
+    for (int i = *count - 1; i >= 0; i--) {
+        const int64_t *other = known[i];
+        if (other[1] == output[1] && other[2] == output[2] &&
+            !memcmp(other + 4, output + 4, (size_t)(8 * output[2])))
+            return places[i];
+    }
+    if (*count < SPECS) {
+        known[*count] = output;
+        places[(*count)++] = place;
+    }
+    return place;
+}
+
+static void fill(const Block *blocks, Py_ssize_t count, int bins, Columns *to) {
+    int64_t nth = 0, output = 0, nth_block = 0;
+    const int64_t *known[SPECS];
+    int64_t places[SPECS];
+    int specs = 0;
+    for (Py_ssize_t place = 0; nth_block < count; nth++) {
+        if (place == blocks[nth_block].used) {
+            nth_block++;
+            place = 0;
+            nth--;
+            continue;
+        }
+        const char *block = blocks[nth_block].start;
+        const int64_t *at = (const int64_t *)(block + place);
+        int64_t reads = at[6], gives = at[7];
+        memcpy(to->executions, at + 1, 7 * sizeof(int64_t));
+        to->executions += 7;
+        memcpy(to->identities, at + HEAD, (size_t)(8 * (reads + gives)));
+        to->identities += reads + gives;
+        place += at[0];
+        at += HEAD + reads + gives;
+        for (int64_t i = 0; i < gives; i++) {
+            int dimensions = (int)at[2];
+            const int64_t *shape = at + 4;
+            Source source = {.data = (const char *)(shape + 2 * dimensions), .code = (char)at[1],
+                             .dimensions = dimensions};
+            Summary summary;
+            int64_t size = 1;
+            for (int axis = 0; axis < dimensions; axis++) size *= shape[axis];
+            source.itemsize = (int)(at[3] / (size ? size : 1));
+            int64_t stride = source.itemsize;
+            for (int axis = dimensions - 1; axis >= 0; axis--) {
+                source.shape[axis] = shape[axis];
+                source.strides[axis] = stride;
+                stride *= shape[axis];
+            }
+            int unsafe = summarise(&source, bins, &summary);
+            if (unsafe) memset(&summary, 0, sizeof summary);
+            int64_t row[OUTPUT] = {nth, at[0], at[1], dimensions, at[3], unsafe ? -1 : summary.finite,
+                                   summary.nan, summary.inf, summary.zero,
+                                   nth_block, source.data - block,
+                                   first_alike(at, output++, known, places, &specs)};
+            memcpy(to->outputs, row, sizeof row);
+            to->outputs += OUTPUT;
+            memcpy(to->shapes, shape, (size_t)(16 * dimensions));
+            to->shapes += 2 * dimensions;
+            double moments[5] = {summary.low, summary.high, summary.mean, summary.std, summary.norm};
+            memcpy(to->moments, moments, sizeof moments);
+            to->moments += 5;
+            memset(to->previews, 0, PREVIEW * sizeof(double));
+            memcpy(to->previews, summary.preview, (size_t)summary.previewed * sizeof(double));
+            to->previews += PREVIEW;
+            if (!unsafe && summary.finite)
+                memcpy(to->histograms, summary.histogram, (size_t)bins * sizeof(uint64_t));
+            else memset(to->histograms, 0, (size_t)bins * sizeof(uint64_t));
+            to->histograms += bins;
+            at = (const int64_t *)(source.data + padded(at[3]));
+        }
+    }
+}
+
+PyDoc_STRVAR(summarise_noted_doc,
+"summarise_noted(blocks, bins)\n--\n\n"
+"Statistics of noted executions, in columns, without the interpreter's lock.\n\n"
+"Args:\n"
+"    blocks: A tuple of blocks of memory, each with how much of it is used.\n"
+"    bins: Of the histograms.\n\n"
+"Returns:\n"
+"    Seven objects of bytes. Of each execution, int64: node, step, thread, start, end, and how many\n"
+"    arrays it read and gave; the identities of these, uint64. Of each output, int64: the place of\n"
+"    its execution, value, type, dimensions, bytes, how many elements are finite (-1 if statistics\n"
+"    could not be computed), NaN, Inf, zero, in which block and where its elements\n"
+"    begin, and the place of the first\n"
+"    output of its type and shape; the sizes and strides of all; low, high, mean, std, norm, float64; the histogram, uint64; the first elements, float64.\n");
+
+/* The blocks of a tuple of pairs, to be freed, and what they hold in all; NULL with an exception. */
+static Block *blocks_of(PyObject *pairs, Py_ssize_t many[4]) {
+    Py_ssize_t count = PyTuple_Size(pairs);
+    Block *blocks = PyMem_Calloc((size_t)count + 1, sizeof(Block));
+    if (!blocks) return (Block *)PyErr_NoMemory();
+    memset(many, 0, 4 * sizeof(Py_ssize_t));
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *bytes;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(pairs, i), "Sn", &bytes, &blocks[i].used)) break;
+        blocks[i].start = PyBytes_AsString(bytes);
+        if (blocks[i].used < 0 || blocks[i].used > PyBytes_Size(bytes) ||
+            !counted(blocks[i].start, blocks[i].used, many)) {
+            PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
+            break;
+        }
+    }
+    if (!PyErr_Occurred()) return blocks;
+    PyMem_Free(blocks);
+    return NULL;
+}
+
+static PyObject *py_summarise_noted(PyObject *module, PyObject *arguments) {
+    PyObject *pairs, *parts[7] = {NULL}, *all = NULL;
+    Py_ssize_t many[4];
+    int bins;
+    if (!PyArg_ParseTuple(arguments, "O!i", &PyTuple_Type, &pairs, &bins)) return NULL;
+    if (bins < 1 || bins > MOST_BINS) {
+        PyErr_Format(PyExc_ValueError, "a histogram has 1 to %d bins", MOST_BINS);
+        return NULL;
+    }
+    Block *blocks = blocks_of(pairs, many);
+    if (!blocks) return NULL;
+    Py_ssize_t words[7] = {7 * many[0], many[3], OUTPUT * many[1], many[2], 5 * many[1],
+                           bins * many[1], PREVIEW * many[1]};
+    int made = 1;
+    for (int i = 0; i < 7; i++) made &= !!(parts[i] = PyBytes_FromStringAndSize(NULL, 8 * words[i]));
+    if (made) {
+        void *place[7];
+        for (int i = 0; i < 7; i++) place[i] = PyBytes_AsString(parts[i]);
+        Columns to = {.executions = place[0], .identities = place[1], .outputs = place[2],
+                      .shapes = place[3], .moments = place[4], .histograms = place[5],
+                      .previews = place[6]};
+        Py_ssize_t count = PyTuple_Size(pairs);
+        Py_BEGIN_ALLOW_THREADS
+        fill(blocks, count, bins, &to);
+        Py_END_ALLOW_THREADS
+        all = PyTuple_Pack(7, parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], parts[6]);
+    }
+    PyMem_Free(blocks);
+    for (int i = 0; i < 7; i++) Py_XDECREF(parts[i]);
+    return all;
+}
+
+/* ------------------------------------------------------------------ the type */
+
+static PyMethodDef outputs_methods[] = {
+    {"take", outputs_take, METH_NOARGS, take_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef outputs_members[] = {
+    {"asleep", T_BOOL, offsetof(NotedOutputs, asleep), 0, "Whether the writer is to be woken."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+PyDoc_STRVAR(outputs_doc,
+"NotedOutputs(most, most_bytes, when_full, wake)\n--\n\n"
+"Executions noted with copies of their outputs, by calls with the node, its id, step, thread, start,\n"
+"end, and tuples of the arrays that it read and gave; the call says whether it was noted.\n\n"
+"Args:\n"
+"    most, most_bytes: Of executions and of memory, until `when_full` is called, which takes them.\n"
+"    when_full, wake: As of `NotedTimes`.\n");
+
+static PyType_Slot outputs_slots[] = {
+    {Py_tp_new, outputs_new},
+    {Py_tp_traverse, outputs_traverse},
+    {Py_tp_clear, outputs_clear},
+    {Py_tp_dealloc, outputs_dealloc},
+    {Py_tp_call, outputs_call},
+    {Py_sq_length, outputs_length},
+    {Py_tp_methods, outputs_methods},
+    {Py_tp_members, outputs_members},
+    {Py_tp_doc, (void *)outputs_doc},
+    {0, NULL},
+};
+
+static PyType_Spec outputs_spec = {
+    "nodescope.native._core.NotedOutputs", sizeof(NotedOutputs), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, outputs_slots};
+
+static PyMethodDef functions[] = {
+    {"summarise_noted", py_summarise_noted, METH_VARARGS, summarise_noted_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static int name(PyObject **place, const char *text) {
+    return *place || (*place = PyUnicode_InternFromString(text)) ? 0 : -1;
+}
+
+int add_outputs(PyObject *module) {
+    if (name(&names.dtype, "dtype") < 0 || name(&names.char_, "char") < 0 ||
+        name(&names.isnative, "isnative") < 0 || name(&names.outputs, "outputs") < 0)
+        return -1;
+    if (!outputs_type) outputs_type = (PyTypeObject *)PyType_FromSpec(&outputs_spec);
+    if (!outputs_type || PyModule_AddFunctions(module, functions) < 0) return -1;
+    return PyModule_AddObjectRef(module, "NotedOutputs", (PyObject *)outputs_type);
+}

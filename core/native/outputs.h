@@ -1,0 +1,21 @@
+/* Executions noted with their outputs: copied into one block of memory, without a Python object. */
+#ifndef NODESCOPE_OUTPUTS_H
+#define NODESCOPE_OUTPUTS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "times.h"
+
+/* Adds the type `NotedOutputs` and the function `summarise_noted`; -1 with an exception set. */
+int add_outputs(PyObject *module);
+
+/* Whether an object is a `NotedOutputs`. */
+int notes_outputs(PyObject *object);
+
+/* Note an execution: its node, the numbers of `note_times`, and tuples of the arrays that it read
+   and gave. 1 if it was noted, 0 if it is not for this road, -1 with an exception set. */
+int note_outputs(PyObject *object, PyObject *node, const long long numbers[TIMED],
+                 PyObject *inputs, PyObject *outputs);
+
+#endif

@@ -1,0 +1,1 @@
+"""Statistics of noted outputs, in the table ``measured``: many in one row, by column."""

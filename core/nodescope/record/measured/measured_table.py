@@ -1,0 +1,184 @@
+"""MeasuredTable: statistics of a recording that are kept in columns.
+
+Invariant: reads only. What is unpacked at a time does not grow with the recording.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from nodescope.record.measured.packing import MOST, unpacked
+from nodescope.record.measured.statistics import MEAN, NORM, Integers, Row, Statistics
+from nodescope.record.rows import MAX_SEQ
+
+_KEPT: Final = 8
+_ROWS: Final = (
+    "SELECT first_seq, last_seq, outputs FROM measured WHERE first_seq > ? ORDER BY first_seq"
+)
+
+
+class _Packed(NamedTuple):
+    """A row of the table without its data."""
+
+    first: int
+    last: int
+    values: Integers
+
+
+class MeasuredTable:
+    """Reads the table, which earlier releases do not write.
+
+    Args:
+        ask: Runs a query on the file.
+        has: Whether the file has a table.
+        read: Calls a function of the file's content; its faults are faults of the file.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[..., list[tuple[Any, ...]]],
+        has: Callable[[str], bool],
+        read: Callable[..., Any],
+    ) -> None:
+        self._ask, self._has, self._read = ask, has, read
+        self._lock = threading.RLock()
+        self._rows: list[_Packed] = []
+        self._unpacked: OrderedDict[int, Statistics] = OrderedDict()
+
+    def latest(self, value: int, until: int) -> Row | None:
+        """The row of a value's latest statistics by a seq."""
+        for packed in reversed(self._known(until)):
+            if _holds(packed, value):
+                of = self._statistics(packed)
+                places = np.flatnonzero((of.values == value) & (of.seqs <= until))
+                if len(places):
+                    return of.rows(places[-1:])[0]
+        return None
+
+    def chosen(self, value: int, seqs: Sequence[int]) -> list[Row]:
+        """The rows of a value at these seqs, in order."""
+        wanted = np.array(seqs, dtype=np.int64)
+        rows: list[Row] = []
+        for packed, of in self._with(value):
+            if len(wanted) and packed.last >= wanted.min() and packed.first <= wanted.max():
+                rows += of.rows(np.flatnonzero((of.values == value) & np.isin(of.seqs, wanted)))
+        return rows
+
+    def means(self, value: int) -> list[tuple[int, int, float | None, int, int]]:
+        """Seq, step, mean and the counts of NaN and Inf, each time a value is known."""
+        rows: list[tuple[int, int, float | None, int, int]] = []
+        for _, of in self._with(value):
+            at = of.values == value
+            finite = (of.sizes() - of.nan - of.inf)[at]
+            columns = (of.seqs, of.steps, of.moments[:, MEAN], of.nan, of.inf)
+            cells = zip(*(column[at].tolist() for column in columns), finite.tolist(), strict=True)
+            rows += [
+                (seq, step, mean if some else None, nan, inf)
+                for seq, step, mean, nan, inf, some in cells
+            ]
+        return rows
+
+    def count(self, value: int) -> int:
+        """How often a value is known."""
+        return sum(int((of.values == value).sum()) for _, of in self._with(value))
+
+    def all_latest(self, until: int) -> list[tuple[int, int, str, int, float | None]]:
+        """Of each value the latest seq by one, with shape, zeros and norm."""
+        found: dict[int, tuple[int, int, str, int, float | None]] = {}
+        left: Integers | None = None
+        known = self._known(until)
+        for packed in reversed(known):
+            if left is not None and not np.isin(packed.values, left).any():
+                continue
+            of = self._statistics(packed)
+            within = np.flatnonzero(of.seqs <= until)
+            values, from_end = np.unique(of.values[within][::-1], return_index=True)
+            for value, place in zip(values.tolist(), from_end.tolist(), strict=True):
+                row = within[len(within) - 1 - place]
+                if value in found:
+                    continue
+                spec = of.specs[of.kinds[row]]
+                finite = spec.size - of.nan[row] - of.inf[row]
+                norm = float(of.moments[row, NORM]) if finite else None
+                found[value] = (value, int(of.seqs[row]), spec.shape, int(of.zero[row]), norm)
+            if left is None:
+                left = np.unique(np.concatenate([row.values for row in known]))
+            left = np.setdiff1d(left, np.array([*found], dtype=np.int64))
+            if not len(left):
+                break
+        return list(found.values())
+
+    def steps_of(self, pairs: Sequence[tuple[int, int]]) -> set[int]:
+        """The steps of outputs, given by value and seq."""
+        if not pairs:
+            return set()
+        steps: set[int] = set()
+        wanted = set(pairs)
+        seqs = np.unique(np.array([seq for _, seq in pairs], dtype=np.int64))
+        for packed in self._known():
+            first, last = np.searchsorted(seqs, (packed.first, packed.last + 1))
+            if first == last:
+                continue
+            of = self._statistics(packed)
+            places = np.flatnonzero(np.isin(of.seqs, seqs[first:last]))
+            columns = (of.values, of.seqs, of.steps)
+            cells = zip(*(column[places].tolist() for column in columns), strict=True)
+            steps |= {step for value, seq, step in cells if (value, seq) in wanted}
+        return steps
+
+    def _with(self, value: int) -> Iterator[tuple[_Packed, Statistics]]:
+        for packed in self._known():
+            if _holds(packed, value):
+                yield packed, self._statistics(packed)
+
+    def _known(self, until: int = MAX_SEQ) -> list[_Packed]:
+        """The table's rows that begin by a seq, without their data."""
+        if not self._has("measured"):
+            return []
+        with self._lock:
+            last = self._rows[-1].last if self._rows else -1
+            for cells in self._ask(_ROWS, last):
+                self._rows.append(self._read(_packed, cells, last))
+                last = self._rows[-1].last
+            count = len(self._rows)
+            while count and self._rows[count - 1].first > until:
+                count -= 1
+            return self._rows[:count]
+
+    def _statistics(self, row: _Packed) -> Statistics:
+        with self._lock:
+            of = self._unpacked.pop(row.first, None)
+            if of is None:
+                data = self._ask("SELECT data FROM measured WHERE first_seq = ?", row.first)
+                of = self._read(unpacked, row.first, row.last, row.values, data[0][0])
+            self._unpacked[row.first] = of
+            if len(self._unpacked) > _KEPT:
+                self._unpacked.popitem(last=False)
+        return of
+
+
+def values_of(data: bytes) -> Integers:
+    """The column ``outputs``. Raises `ValueError` if it is damaged."""
+    values = np.frombuffer(data, dtype="<i8").astype(np.int64)
+    if not 0 < len(values) <= MOST or (values[1:] <= values[:-1]).any():
+        raise ValueError("values that are not in order")
+    return values
+
+
+def _packed(cells: tuple[int, int, bytes], before: int) -> _Packed:
+    first, last, values = cells
+    if not before < first <= last:
+        raise ValueError("its statistics are not in order")
+    return _Packed(first, last, values_of(values))
+
+
+def _holds(row: _Packed, value: int) -> bool:
+    if abs(value) > MAX_SEQ:
+        return False
+    place = int(np.searchsorted(row.values, value))
+    return place < len(row.values) and int(row.values[place]) == value

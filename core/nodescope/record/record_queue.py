@@ -1,0 +1,207 @@
+"""Record queue: what the program's threads have told, numbered, until it is written.
+
+Invariant: numbers are given in the order of the queue; what does not fit is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Any, Final
+
+import msgspec
+
+from nodescope.events import NodeFinished, NodesFinished
+from nodescope.ir.block_demands import OutputsSink
+from nodescope.record.noted_outputs import NotedLot, noted, noted_outputs
+from nodescope.record.noted_times import Rows, count, last_of_threads, nodes, noted_times
+from nodescope.record.queued import (
+    BLOCK_BYTES,
+    RECORD_BYTES,
+    TIMES_BYTES,
+    Queued,
+    QueuedBlock,
+    QueuedOutputs,
+    QueuedRecord,
+    QueuedTimes,
+    Told,
+)
+
+RESERVED: Final = 8
+"""One part in this many of the queue is reserved for executions without values."""
+# The program gives way to the writer at each execution while more than this part of the queue is
+# full: it holds the interpreter lock so often that the writer would get half of a processor.
+_NEARLY_FULL: Final = 7 / 8
+_GIVES_WAY_S: Final = 1e-4
+_LOTS: Final = 16  # a lot of outputs takes at most one part in this many
+
+
+class RecordQueue:
+    """The queue, its numbers, and the counts of what did not fit.
+
+    Args:
+        queue_bytes: Upper limit of what waits to be written.
+
+    Attributes:
+        lock: Held while records are numbered and queued.
+        nearly_full: Beyond so many bytes the program gives way to the writer.
+    """
+
+    def __init__(self, queue_bytes: int) -> None:
+        self._queue_bytes = queue_bytes
+        self.nearly_full = int(queue_bytes * _NEARLY_FULL)
+        self._queue: deque[Queued] = deque()
+        self._last: dict[int, int] = {}  # the last seq of each thread, by its identifier
+        self._awake = self._queueing = False
+        self._off = self._forked = False
+        self._queued = self._seq = 0
+        self._times: Any = noted_times(self._times_full, self._wake)
+        self._only_latest_times = False
+        self._lost_executions = self._lost_summaries = 0
+        self._missed: deque[int] = deque()
+        self.lock = threading.RLock()  # reentrant: signal handlers may compute here
+        self._wanted = threading.Event()
+
+    @property
+    def off(self) -> bool:
+        """Whether recording has stopped."""
+        return self._off
+
+    @property
+    def queued(self) -> int:
+        """Bytes waiting to be written."""
+        return self._queued
+
+    @property
+    def last_seq(self) -> int:
+        """The seq of the last record so far."""
+        self.number_times()
+        return self._seq
+
+    def _writes(self) -> bool:
+        """Whether the queue is being emptied."""
+        return not (self._off or self._forked)
+
+    def _give_way(self) -> None:
+        """Let the writer run for a moment; not if it cannot write, as the program never waits for
+        a disk.
+        """
+        if self._writes():
+            time.sleep(_GIVES_WAY_S)
+
+    def enqueue(self, record: Told, weight: int = RECORD_BYTES) -> None:
+        """Queue a record that has a number but does not count as one of the calling thread's."""
+        with self.lock:
+            self._queued += weight
+            self._queue.append(QueuedRecord(self._number(), weight, record))
+        if not self._awake:
+            self._wake()
+
+    def _put_block(self, event: NodesFinished, *, latest_only: bool) -> int:
+        """Number executions that came in one order, and queue them together; the first seq."""
+        many, statistics = len(event.times), event.statistics
+        weight = RECORD_BYTES + BLOCK_BYTES * many
+        weight += statistics.nbytes if statistics is not None else 0
+        with self.lock:
+            first = self._number(many)
+            if self._queued + weight > self._queue_bytes:
+                self._lost_executions += many
+                self._missed.extend([node.id for node in event.nodes])
+                self._lost_summaries += len(statistics) if statistics is not None else 0
+            else:
+                self._queued += weight
+                if event.elements is not None:
+                    event = msgspec.structs.replace(event, elements=None)
+                self._queue.append(QueuedBlock(first, weight, event, latest_only))
+            self._last[threading.get_ident()] = self._seq
+        if not self._awake:
+            self._wake()
+        return first
+
+    def _number(self, many: int = 1) -> int:
+        """The first of so many numbers in a row. The caller holds the lock until it has queued."""
+        if self._times:
+            self._queue_times()
+        first = self._seq + 1
+        self._seq += many
+        return first
+
+    def number_times(self) -> None:
+        """Number and queue the executions that were noted until now."""
+        if self._times and not self._forked:
+            with self.lock:
+                self._queue_times()
+
+    def _note_outputs(self) -> OutputsSink | None:
+        """From now on, note executions with their outputs; what does so, or None without a core."""
+        sink = noted_outputs(self._queue_bytes // _LOTS, self._times_full, self._wake)
+        if sink is not None:
+            self._times = sink
+        return sink  # type: ignore[no-any-return]
+
+    def _noted(self, event: NodeFinished, note: OutputsSink) -> bool:
+        """Note an execution that came as an event, if it is one for that; whether it is."""
+        if not noted(event, note):
+            return False
+        here = threading.get_ident()
+        if event.thread != here:
+            self._times_full()
+            self._last[here] = self._seq
+        return True
+
+    def _times_full(self) -> None:
+        self.number_times()
+        if self._queued > self.nearly_full:
+            self._give_way()
+
+    def _queue_times(self) -> None:
+        if self._queueing:  # in a signal handler that interrupted this
+            return
+        self._queueing = True
+        try:
+            taken = self._times.take()
+            if len(taken) > 2:
+                self._queue_outputs(NotedLot(*taken[:-1]), taken[-1])
+            else:
+                self._queue_noted(*taken)
+        finally:
+            self._queueing = False
+
+    def _queue_noted(self, times: Rows, thread: int | None) -> None:
+        many, first = count(times), self._seq + 1
+        self._seq += many
+        self._last.update({thread: self._seq} if thread else last_of_threads(times, first))
+        weight = many * (TIMES_BYTES if isinstance(times, bytes) else RECORD_BYTES)
+        if self._off or self._queued + weight > self._queue_bytes:
+            self._lost_executions += many
+            self._missed.extend(nodes(times))
+        elif many:
+            self._queued += weight
+            self._queue.append(QueuedTimes(first, weight, times, self._only_latest_times))
+
+    def _queue_outputs(self, lot: NotedLot, thread: int | None) -> None:
+        many, first = len(lot), self._seq + 1
+        if not many:
+            return
+        self._seq += many
+        if thread is None:
+            self._last.update(lot.last_of_threads(first))
+        else:
+            self._last[thread] = self._seq
+        room = self._queue_bytes - self._queue_bytes // RESERVED - self._queued
+        if lot.nbytes + many * TIMES_BYTES > room and lot.shrinks:
+            # No copy fits, so the statistics are computed on this thread: that costs only time.
+            lot.reduce()
+        weight = lot.nbytes + many * TIMES_BYTES
+        if self._off or self._queued + weight > self._queue_bytes:
+            self._lost_executions += many
+            self._lost_summaries += lot.outputs
+            self._missed.extend([node.id for node in lot.nodes])
+        else:
+            self._queued += weight
+            self._queue.append(QueuedOutputs(first, weight, lot))
+
+    def _wake(self) -> None:
+        self._awake, self._times.asleep = True, False
+        self._wanted.set()

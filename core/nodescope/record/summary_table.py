@@ -1,0 +1,106 @@
+"""SummaryTable: the statistics of a recording, from the tables ``summary`` and ``measured``.
+
+Invariant: reads only; where statistics are kept makes no difference to the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from nodescope.record.measured.measured_table import MeasuredTable
+from nodescope.record.rows import MAX_SEQ, ValueAt
+from nodescope.record.schema import SUMMARY, summary_of
+
+_HAS_BLOB: Final = "EXISTS (SELECT 1 FROM blob AS b WHERE b.value = s.value AND b.seq = s.seq)"
+
+Row = tuple[Any, ...]
+
+
+class SummaryTable:
+    """Reads statistics.
+
+    Args:
+        ask: Runs a query on the file.
+        by_seq: Runs a query on many seqs.
+        read: Calls a function of the file's content; its faults are faults of the file.
+        measured: Statistics that are not in table ``summary``.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[..., list[Row]],
+        by_seq: Callable[..., list[Row]],
+        read: Callable[..., Any],
+        measured: MeasuredTable,
+    ) -> None:
+        self._ask, self._by_seq, self._read = ask, by_seq, read
+        self._measured = measured
+
+    def latest_at(self, value: int, seq: int | None) -> ValueAt | None:
+        """See `Recording.latest_at`."""
+        until = MAX_SEQ if seq is None else min(seq, MAX_SEQ)
+        rows = self._ask(
+            f"SELECT {SUMMARY}, {_HAS_BLOB} FROM summary AS s WHERE value = ? AND seq <= ? "
+            "ORDER BY seq DESC LIMIT 1",
+            value,
+            until,
+        )
+        measured = self._measured.latest(value, until)
+        if measured is not None and (not rows or measured[1] > rows[0][0]):
+            rows = self._with_blobs([measured])
+        return self._value_at(value, rows[0]) if rows else None
+
+    def at(self, value: int, seqs: Sequence[int]) -> dict[int, ValueAt]:
+        """The statistics of a value at these seqs, by seq."""
+        rows = self._by_seq(
+            f"SELECT {SUMMARY}, {_HAS_BLOB} FROM summary AS s WHERE value = {value:d} AND seq IN",
+            seqs,
+        )
+        if len(rows) < len(seqs):
+            rows = [*self._with_blobs(self._measured.chosen(value, seqs)), *rows]
+        return {row[0]: self._value_at(value, row) for row in rows}
+
+    def means(self, value: int) -> list[tuple[int, int, float | None, bool]]:
+        """See `Recording.means`."""
+        rows = self._ask(
+            "SELECT seq, step, mean, nan_count, inf_count FROM summary WHERE value = ? "
+            "ORDER BY seq",
+            value,
+        )
+        if measured := self._measured.means(value):
+            rows = sorted([*rows, *measured], key=lambda row: row[0]) if rows else [*measured]
+        return [(seq, step, mean, bool(nan or inf)) for seq, step, mean, nan, inf in rows]
+
+    def kept_of(self, value: int) -> tuple[int, int]:
+        """See `Recording.kept_of`."""
+        question = "SELECT (SELECT count(*) FROM blob WHERE value = ?), count(*) FROM summary "
+        kept, known = self._ask(f"{question} WHERE value = ?", value, value)[0]
+        return kept, known + self._measured.count(value)
+
+    def steps_with_arrays(self) -> set[int]:
+        """See `Recording.steps_with_arrays`."""
+        rows = self._ask(
+            "SELECT DISTINCT s.step FROM blob AS b JOIN summary AS s "
+            "ON s.value = b.value AND s.seq = b.seq"
+        )
+        pairs = self._ask(
+            "SELECT value, seq FROM blob AS s WHERE NOT EXISTS "
+            "(SELECT 1 FROM summary AS b WHERE b.value = s.value AND b.seq = s.seq)"
+        )
+        return {row[0] for row in rows} | self._measured.steps_of(pairs)
+
+    def _with_blobs(self, rows: Sequence[Row]) -> list[Row]:
+        """Rows of table ``measured``, by the columns `SUMMARY` and whether the array is kept."""
+        seqs = [row[1] for row in rows]
+        kept: set[int] = set()
+        if rows:
+            value = rows[0][0]
+            found = self._by_seq(f"SELECT seq FROM blob WHERE value = {value:d} AND seq IN", seqs)
+            kept = {seq for (seq,) in found}
+        return [(*row[1:], row[1] in kept) for row in rows]
+
+    def _value_at(self, value: int, row: Row) -> ValueAt:
+        seq, step, *statistics, has_blob = row
+        summary = self._read(lambda: summary_of(tuple(statistics), blob=bool(has_blob)))
+        return ValueAt(seq, step, value, summary)
