@@ -387,7 +387,7 @@ export function App(props: AppProps): JSX.Element {
               ui={ui}
               changes={ui.showChanges() || ui.peekChanges() ? changes() : undefined}
               marked={watches.marked()}
-              matches={searching.result()?.ids}
+              found={searching.result()?.rows}
               toggleBreakpoint={toggleBreakpoint}
               toggleScopeBreakpoint={toggleScopeBreakpoint}
               leave={views.mark}
@@ -421,7 +421,7 @@ export function App(props: AppProps): JSX.Element {
           slice={slice()}
           changes={changes()}
           marked={watches.marked()}
-          matches={searching.result()?.ids ?? tracing.shown()?.ids}
+          matches={searching.ids() ?? tracing.shown()?.ids}
           views={views}
           overlays={overlays}
           trace={tracing.shown()?.path}

@@ -20,7 +20,7 @@ export function movingCommands(page: CommandScope): readonly PageCommand[] {
     group: "Graph",
     enabled: () =>
       searched()
-        ? (page.searching.result()?.ids.size ?? 0) > 0
+        ? (page.searching.result()?.ids.length ?? 0) > 0
         : (page.tracing.shown()?.ids.size ?? 0) > 0,
     why: () => (searched() ? "nothing matches" : "nothing is searched or traced"),
     run: () => {

@@ -19,6 +19,7 @@ import { spreadStack, turnStack } from "@/store/page/stack_turns";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { Ui } from "@/store/page/ui";
+import type { Item } from "@/store/page/url";
 import { flagsOf, isDone, scopeCounts } from "@/store/run/counts";
 import { seenStep } from "@/store/run/run_model";
 import { type Row, type TreeEntry, visibleRows } from "@/store/run/tree";
@@ -34,8 +35,8 @@ export interface OutlineProps {
   readonly changes: StepChanges | undefined;
   /** Hits of watches, by node. */
   readonly marked: MarkedNodes;
-  /** Ids of the nodes that a search found; undefined = no search. */
-  readonly matches: ReadonlySet<number> | undefined;
+  /** Rows of what a search found so far; undefined = no search. */
+  readonly found: readonly Row[] | undefined;
   toggleBreakpoint(node: number): void;
   toggleScopeBreakpoint(path: string): void;
   /** Called before another item is selected. */
@@ -57,7 +58,8 @@ export function Outline(props: OutlineProps): JSX.Element {
   const rows = createMemo(() => {
     const tree = props.store.tree();
     if (!props.store.first.there()) return [];
-    return tree === undefined ? [] : visibleRows(tree, props.store.folds().open, props.matches);
+    if (tree === undefined) return [];
+    return props.found ?? visibleRows(tree, props.store.folds().open);
   });
   const marks = createMemo(() => {
     const model = props.store.model();
@@ -83,11 +85,17 @@ export function Outline(props: OutlineProps): JSX.Element {
     return cursor.kind === "live" ? (props.store.stop()?.node ?? 0) : props.store.past.lastNode;
   });
   const currentName = createMemo(() => props.store.model()?.graph.nodes[current()]?.name);
-  const selectedIndex = createMemo(() => rows().findIndex((row) => isSelected(row)));
+  const selectedIndex = createMemo(() => {
+    const item = props.store.selection();
+    return item === undefined ? -1 : rows().findIndex((row) => isAt(row, item));
+  });
 
   function isSelected(row: Row): boolean {
     const item = props.store.selection();
-    if (item === undefined) return false;
+    return item !== undefined && isAt(row, item);
+  }
+
+  function isAt(row: Row, item: Item): boolean {
     return item.kind === "node"
       ? row.entry.kind === "node" && row.entry.id === item.id
       : row.entry.kind === "scope" && row.entry.path === item.path;
@@ -187,8 +195,10 @@ export function Outline(props: OutlineProps): JSX.Element {
         </p>
       }
       row={(row, index) => {
+        // Of other rows, many show the same entry: what is counted for it stays.
+        const shown = createMemo(() => row().entry);
         const node = () => {
-          const entry = row().entry;
+          const entry = shown();
           return entry.kind === "node" ? entry.id : 0;
         };
         const flags = createMemo(() => {
@@ -198,7 +208,7 @@ export function Outline(props: OutlineProps): JSX.Element {
         });
         const counts = createMemo(() => {
           beat();
-          const { entry } = row();
+          const entry = shown();
           const graph = props.store.model()?.graph;
           const columns = props.store.shown();
           const step = seenStep(props.store);
@@ -210,7 +220,7 @@ export function Outline(props: OutlineProps): JSX.Element {
         const time = () => counts().ns;
         /** Kinds of change, for a scope with how many inside. */
         const signs = createMemo((): readonly (readonly [ChangeKind, string])[] => {
-          const entry = row().entry;
+          const entry = shown();
           if (props.changes === undefined) return [];
           if (entry.kind === "node") {
             const kind = props.changes.marks.get(entry.id);
@@ -225,11 +235,11 @@ export function Outline(props: OutlineProps): JSX.Element {
               ]);
         });
         const mark = () => {
-          const entry = row().entry;
+          const entry = shown();
           return entry.kind === "node" ? marks().get(entry.id) : scopeMarks().get(entry.path);
         };
         const hits = createMemo(() => {
-          const entry = row().entry;
+          const entry = shown();
           if (props.marked.size === 0) return [];
           const ids = entry.kind === "node" ? [entry.id] : row().open ? [] : entry.members;
           return ids.flatMap((id) => props.marked.get(id)?.hits ?? []);
@@ -238,7 +248,7 @@ export function Outline(props: OutlineProps): JSX.Element {
         const foundTitle = () => hits()[0]?.text ?? "";
         const isCurrent = () => node() > 0 && node() === current();
         const holds = () => {
-          const entry = row().entry;
+          const entry = shown();
           return (
             entry.kind === "scope" &&
             !isCurrent() &&

@@ -24,7 +24,7 @@ export function SearchBox(props: {
   const [focused, setFocused] = createSignal(false);
   const problems = () => props.searching.result()?.problems ?? [];
   const count = () => {
-    const matches = props.searching.result()?.ids.size ?? 0;
+    const matches = props.searching.result()?.ids.length ?? 0;
     const place = props.searching.place();
     return place > 0 ? `${formatCount(place)} / ${formatCount(matches)}` : formatCount(matches);
   };

@@ -22,6 +22,7 @@ export class SceneModel {
   readonly farBoxes: ReadonlyMap<number, readonly number[]>;
   private readonly boxes: Flatbush | undefined;
   private readonly routes: Flatbush | undefined;
+  private readonly boxesOfIds = new WeakMap<ReadonlySet<number>, ReadonlySet<number>>();
 
   constructor(
     readonly hierarchy: Hierarchy,
@@ -120,8 +121,17 @@ export class SceneModel {
   }
 
   boxesOf(ids: ReadonlySet<number>): ReadonlySet<number> {
+    const known = this.boxesOfIds.get(ids);
+    if (known !== undefined) return known;
     const boxes = new Set<number>();
-    for (const id of ids) boxes.add(this.boxOf({ kind: "node", id }));
+    let last: number | undefined;
+    for (const id of ids) {
+      const box = this.visibleBox(this.hierarchy.indexOf.get(id) ?? -1);
+      // Of a folded scope, thousands in a row.
+      if (box !== last) boxes.add(box);
+      last = box;
+    }
+    this.boxesOfIds.set(ids, boxes);
     return boxes;
   }
 

@@ -1,5 +1,5 @@
 import { createRoot } from "solid-js";
-import { beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createSearching, type Searching } from "@/store/page/searching";
 import { Store } from "@/store/page/store";
 import { createUi, type Ui } from "@/store/page/ui";
@@ -10,6 +10,8 @@ const NAMES = ["b/log", "a/log", "b/log_1", "c/exp"];
 let store: Store;
 let ui: Ui;
 let searching: Searching;
+
+afterEach(() => void vi.restoreAllMocks());
 
 beforeEach(() =>
   createRoot(() => {
@@ -53,7 +55,7 @@ test("selects nothing by itself, and finds nothing where nothing matches", () =>
   ui.setSearch("log");
   expect(store.selection()).toBeUndefined();
   ui.setSearch("tanh");
-  expect(searching.result()?.ids.size).toBe(0);
+  expect(searching.result()?.ids).toEqual([]);
   expect(go()).toBeUndefined();
   ui.setSearch("");
   expect(searching.result()).toBeUndefined();
@@ -65,4 +67,31 @@ test("finds a NaN of an execution that comes later", async () => {
   const executions = columns([{ seq: 9, node: 4, step: 0, flags: HAS_NAN }]);
   store.receive([records({ seq: 9, executions })]);
   await expect.poll(() => [...(searching.result()?.ids ?? [])]).toEqual([4]);
+});
+
+test("finds in a large graph a part at a time, and what is outdated not at all", async () => {
+  const many = 10_000;
+  const nodes = Array.from({ length: many }, (_, i) =>
+    node(i + 1, i % 2 === 0 ? `even/x${i}` : `odd/x${i}`, { outputs: [] }),
+  );
+  store.receive([snapshot({ run: runInfo({ id: RUN }), nodes })]);
+  let now = 0;
+  // A slow machine: at each look at the clock, a slice is over.
+  vi.spyOn(performance, "now").mockImplementation(() => (now += 1_000));
+  const counts: number[] = [];
+  ui.setSearch("odd");
+  counts.push(searching.result()?.ids.length ?? 0);
+  expect(counts[0]).toBeLessThan(many / 2);
+  expect(searching.ids()).toBeUndefined();
+  ui.setSearch("even");
+  expect(searching.result()?.whole).toBe(false);
+  await expect.poll(() => searching.result()?.whole).toBe(true);
+  expect(searching.result()?.ids.length).toBe(many / 2);
+  expect([...(searching.ids() ?? [])].every((id) => id % 2 === 1)).toBe(true);
+  const rows = searching.result()?.rows.filter(({ entry }) => entry.kind === "node");
+  expect(rows?.length).toBe(many / 2);
+  ui.setSearch("x");
+  // Whoever goes to a match does not wait.
+  expect(go(-1)).toBe(many);
+  expect(searching.result()?.whole).toBe(true);
 });

@@ -1,20 +1,37 @@
 /**
  * The search of the page: what matches at the moment shown, and the walk from match to match.
  *
- * Invariant: searched once for outline, graph and field alike; searching selects nothing.
+ * Invariant: searched once for outline, graph and field alike; searching selects nothing; of a large
+ * graph, no key waits for more than a slice of the search.
  */
 
-import { type Accessor, createMemo, createSignal } from "solid-js";
+import { type Accessor, createComputed, createMemo, createSignal, onCleanup } from "solid-js";
+import { inSlices, type Slices } from "@/store/page/in_slices";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { Ui } from "@/store/page/ui";
+import { MatchWalk } from "@/store/run/match_walk";
 import { graphWith } from "@/store/run/past_values";
 import { seenStep } from "@/store/run/run_model";
-import { graphOrder, parseQuery, type SearchResult, search } from "@/store/run/search";
+import { matcherOf, parseQuery, problemsOf, type Query } from "@/store/run/search";
+import type { Row, Tree } from "@/store/run/tree";
+
+/** What was found so far. */
+export interface SearchResult {
+  /** In the graph's order. */
+  readonly ids: readonly number[];
+  /** Those of the outline. */
+  readonly rows: readonly Row[];
+  readonly problems: readonly string[];
+  /** Whether all nodes were looked at. */
+  readonly whole: boolean;
+}
 
 export interface Searching {
   /** Undefined while nothing is searched. */
   readonly result: Accessor<SearchResult | undefined>;
+  /** All matches, once they are found; until then, those of the search before. */
+  readonly ids: Accessor<ReadonlySet<number> | undefined>;
   /** The place of the selected node among the matches, from 1; 0 if it is none of them. */
   readonly place: Accessor<number>;
   /** The match after the last one gone to, or before it, in the graph's order; around the end. */
@@ -22,6 +39,10 @@ export interface Searching {
 }
 
 const BEAT_MS = 200;
+/** How often what was found so far is told. */
+const TOLD_MS = 100;
+/** Nodes looked at between two looks at the clock: of a small graph all, so that it is found at once. */
+const AT_ONCE = 2_048;
 
 export function createSearching(store: Store, ui: Ui): Searching {
   const beat = throttled(store.tick, BEAT_MS);
@@ -31,17 +52,40 @@ export function createSearching(store: Store, ui: Ui): Searching {
     const past = store.cursor().kind === "past";
     return graph !== undefined && past ? graphWith(graph, store.pastValues()) : graph;
   });
-  const result = createMemo((): SearchResult | undefined => {
-    const [words, all] = [query(), graph()];
-    if (words === undefined || all === undefined) return undefined;
+  const [result, setResult] = createSignal<SearchResult>();
+  let shown: { readonly words: Query; readonly tree: Tree } | undefined;
+  let slices: Slices | undefined;
+  createComputed(() => {
+    const [words, all, tree] = [query(), graph(), store.tree()];
+    if (words === undefined || all === undefined || tree === undefined) {
+      shown = undefined;
+      setResult(undefined);
+      return;
+    }
     if (words.live) beat();
-    return search(words, { graph: all, columns: store.shown(), step: seenStep(store) });
+    const found = { graph: all, columns: store.shown(), step: seenStep(store) };
+    const walk = new MatchWalk(tree, matcherOf(words, found));
+    // Searched again, what was found stays until all is known.
+    const again = shown?.words === words && shown.tree === tree;
+    let told = Number.NEGATIVE_INFINITY;
+    slices = inSlices(
+      () => walk.advance(AT_ONCE),
+      (whole) => {
+        const now = performance.now();
+        if (!whole && (again || now < told + TOLD_MS)) return;
+        told = now;
+        shown = whole ? { words, tree } : undefined;
+        const [ids, rows] = whole ? [walk.ids, walk.rows] : [walk.ids.slice(), walk.rows.slice()];
+        setResult({ ids, rows, problems: problemsOf(words, whole && ids.length === 0), whole });
+      },
+    );
+    onCleanup(slices.stop);
   });
-  const order = createMemo((): readonly number[] => {
-    const [found, tree] = [result(), store.tree()];
-    if (found === undefined || tree === undefined) return [];
-    return graphOrder(tree).filter((id) => found.ids.has(id));
+  const ids = createMemo((before: ReadonlySet<number> | undefined) => {
+    const found = result();
+    return found === undefined ? undefined : found.whole ? new Set(found.ids) : before;
   });
+  const order = (): readonly number[] => result()?.ids ?? [];
   const selected = (): number => {
     const item = store.selection();
     return item?.kind === "node" ? order().indexOf(item.id) : -1;
@@ -50,8 +94,10 @@ export function createSearching(store: Store, ui: Ui): Searching {
   const [walked, setWalked] = createSignal("");
   return {
     result,
+    ids,
     place: () => selected() + 1,
     next(direction) {
+      slices?.finish();
       const ids = order();
       if (ids.length === 0) return undefined;
       const text = ui.search().trim();

@@ -60,7 +60,7 @@ export function scopeCounts(
   columns: NodeColumns,
   step: number,
 ): ScopeCounts {
-  const families = new Map<string, FamilyCount>();
+  const families = new Map<string, { family: string; operations: number; ns: number }>();
   const operations: number[] = [];
   let ns = 0;
   let ran = 0;
@@ -69,8 +69,13 @@ export function scopeCounts(
     if (node === undefined || !isOperation(node)) continue;
     const time = columns.durationNs[id] ?? 0;
     const { family } = node;
-    const before = families.get(family) ?? { family, operations: 0, ns: 0 };
-    families.set(family, { family, operations: before.operations + 1, ns: before.ns + time });
+    let count = families.get(family);
+    if (count === undefined) {
+      count = { family, operations: 0, ns: 0 };
+      families.set(family, count);
+    }
+    count.operations += 1;
+    count.ns += time;
     operations.push(id);
     ns += time;
     if (isDone(node, columns, step)) ran += 1;

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { NodeColumns } from "@/store/run/columns";
 import { type RunGraph, update } from "@/store/run/run_model";
-import { graphOrder, parseQuery, type Searched, search } from "@/store/run/search";
+import { graphOrder, matcherOf, parseQuery, problemsOf, type Searched } from "@/store/run/search";
 import { buildTree } from "@/store/run/tree";
 import { decodeExecutions } from "@/wire/decode";
 import { columns, node, produced, snapshot, tensor } from "@/wire/fixtures";
@@ -49,12 +49,12 @@ const ALL: Searched = { graph: GRAPH, columns: STATES, step: 1 };
 
 function found(text: string, all: Searched = ALL): readonly number[] | undefined {
   const query = parseQuery(text);
-  return query && [...search(query, all).ids];
+  return query && all.graph.nodes.flatMap((node) => node?.id ?? []).filter(matcherOf(query, all));
 }
 
 function problems(text: string): readonly string[] {
   const query = parseQuery(text);
-  return query === undefined ? [] : search(query, ALL).problems;
+  return query === undefined ? [] : problemsOf(query, found(text)?.length === 0);
 }
 
 test.each([

@@ -38,11 +38,6 @@ export interface Query {
   readonly live: boolean;
 }
 
-export interface SearchResult {
-  readonly ids: ReadonlySet<number>;
-  readonly problems: readonly string[];
-}
-
 export interface SearchWord {
   readonly word: string;
   readonly example: string;
@@ -79,23 +74,25 @@ export function parseQuery(text: string): Query | undefined {
   return { terms, problems, live };
 }
 
-export function search(query: Query, all: Searched): SearchResult {
+/** Whether a node is what is searched. */
+export function matcherOf(query: Query, all: Searched): (id: number) => boolean {
   const tests = query.terms.map((term) => term.prepare(all));
-  const ids = new Set<number>();
-  if (tests.length > 0 || query.problems.length === 0) {
-    for (const node of all.graph.nodes) {
-      if (node !== undefined && tests.every((test) => test(node))) ids.add(node.id);
-    }
-  }
-  const foreign = ids.size > 0 ? [] : query.terms.flatMap((term) => term.foreign ?? []);
-  const words = SEARCH_WORDS.map(({ word }) => word).filter((word) => word !== "-");
-  return {
-    ids,
-    problems: [
-      ...query.problems,
-      ...foreign.map((word) => `${word} is none of ${listed(words)}, and in no name.`),
-    ],
+  if (tests.length === 0 && query.problems.length > 0) return () => false;
+  const { nodes } = all.graph;
+  return (id) => {
+    const node = nodes[id];
+    return node !== undefined && tests.every((test) => test(node));
   };
+}
+
+/** What to say of a search. Args: nothing: Whether it found nothing. */
+export function problemsOf({ terms, problems }: Query, nothing: boolean): readonly string[] {
+  const foreign = nothing ? terms.flatMap((term) => term.foreign ?? []) : [];
+  const words = SEARCH_WORDS.map(({ word }) => word).filter((word) => word !== "-");
+  return [
+    ...problems,
+    ...foreign.map((word) => `${word} is none of ${listed(words)}, and in no name.`),
+  ];
 }
 
 const orders = new WeakMap<Tree, readonly number[]>();
@@ -304,17 +301,18 @@ function slowTerm(wanted: string): Term | string | undefined {
     prepare: ({ graph, columns }) => {
       const timeOf = (node: Node | undefined): number =>
         isOperation(node) ? (columns.durationNs[node?.id ?? -1] ?? 0) : 0;
-      const least = leastTime(graph.nodes.map(timeOf), amount, unit);
+      const least = leastTime(Float64Array.from(graph.nodes, timeOf), amount, unit);
       return (node) => timeOf(node) > 0 && timeOf(node) >= least;
     },
   };
 }
 
-function leastTime(times: readonly number[], amount: number, unit: string): number {
+function leastTime(times: Float64Array, amount: number, unit: string): number {
   if (unit === "%") return (times.reduce((sum, ns) => sum + ns, 0) * amount) / 100;
   if (unit !== "") return amount * (UNITS[unit] ?? 1);
-  const slowest = times.filter((ns) => ns > 0).sort((a, b) => b - a);
-  return amount < 1 ? Infinity : (slowest[Math.min(Math.floor(amount), slowest.length) - 1] ?? 0);
+  // Numbers in an array of their own are sorted many times faster than by a comparison.
+  const slowest = times.filter((ns) => ns > 0).sort();
+  return amount < 1 ? Infinity : (slowest[Math.max(0, slowest.length - Math.floor(amount))] ?? 0);
 }
 
 function like(text: string, wanted: string): boolean {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
+import { MatchWalk } from "@/store/run/match_walk";
 import { type RunGraph, update } from "@/store/run/run_model";
-import { buildTree, firstOpen, visibleRows } from "@/store/run/tree";
+import { buildTree, firstOpen, type Row, type Tree, visibleRows } from "@/store/run/tree";
 import { node, produced, records, snapshot } from "@/wire/fixtures";
 
 function graphOf(...names: readonly string[]): RunGraph {
@@ -11,10 +12,18 @@ function graphOf(...names: readonly string[]): RunGraph {
 
 const GRAPH = graphOf("x", "net/a/matmul", "net/a/tanh", "net/b/matmul", "loss/mean");
 
-function labels(open: readonly string[], matches?: ReadonlySet<number>): readonly string[] {
-  return visibleRows(buildTree(GRAPH), new Set(open), matches).map(
-    (row) => `${"  ".repeat(row.depth)}${row.label}`,
-  );
+function labels(open: readonly string[]): readonly string[] {
+  return visibleRows(buildTree(GRAPH), new Set(open)).map(indented);
+}
+
+function indented(row: Row): string {
+  return `${"  ".repeat(row.depth)}${row.label}`;
+}
+
+function rowsFound(tree: Tree, ...ids: readonly number[]): readonly Row[] {
+  const walk = new MatchWalk(tree, (id) => ids.includes(id));
+  while (walk.advance(1));
+  return walk.rows;
 }
 
 describe("rows", () => {
@@ -24,7 +33,8 @@ describe("rows", () => {
   });
 
   test("a search shows its matches and what holds them, folded or not", () => {
-    expect(labels([], new Set([4]))).toEqual(["net", "  b", "    matmul"]);
+    const rows = rowsFound(buildTree(GRAPH), 4, 5).map(indented);
+    expect(rows).toEqual(["net", "  b", "    matmul", "loss", "  mean"]);
   });
 
   test("at first as much is open as fits", () => {
@@ -48,7 +58,7 @@ describe("weights", () => {
 
   test("stand where their layer runs, if nothing runs in the scope of their name", () => {
     const open = new Set(["encoder", "encoder/fc", "head", "again"]);
-    const rows = visibleRows(tree, open).map((row) => `${"  ".repeat(row.depth)}${row.label}`);
+    const rows = visibleRows(tree, open).map(indented);
     expect(rows).toEqual([
       ...["encoder", "  fc", "    weight", "    matmul"],
       ...["head", "  weight", "  matmul", "again", "  head"],
@@ -69,10 +79,8 @@ describe("scopes that are alike", () => {
   );
   if (model === undefined) throw new Error("a snapshot gives a model");
   const tree = buildTree(model.graph);
-  const rows = (open: readonly string[], matches?: ReadonlySet<number>) =>
-    visibleRows(tree, new Set(open), matches).map(
-      (row) => `${"  ".repeat(row.depth)}${row.label}${row.open ? " open" : ""}`,
-    );
+  const said = (row: Row): string => `${indented(row)}${row.open ? " open" : ""}`;
+  const rows = (open: readonly string[]) => visibleRows(tree, new Set(open)).map(said);
 
   test("are one row, with all that they hold", () => {
     expect(rows(["net"])).toEqual(["x", "net open", "  block_0–3", "out"]);
@@ -97,7 +105,7 @@ describe("scopes that are alike", () => {
   });
 
   test("have a row if a search finds something in them", () => {
-    expect(rows([], new Set([4]))).toEqual([
+    expect(rowsFound(tree, 4).map(said)).toEqual([
       "net open",
       "  block_0–3 open",
       "    block_2 open",

@@ -186,44 +186,34 @@ function pile(stack: Stack, scopes: Map<string, ScopeEntry>): void {
   scopes.set(stack.path, entry);
 }
 
-/** Rows of the open scopes, top to bottom; with `matches`, only these and their scopes. */
-export function visibleRows(
-  tree: Tree,
-  open: ReadonlySet<string>,
-  matches?: ReadonlySet<number>,
-): readonly Row[] {
+/** Rows of the open scopes, top to bottom. */
+export function visibleRows(tree: Tree, open: ReadonlySet<string>): readonly Row[] {
   const rows: Row[] = [];
   const visit = (scope: ScopeEntry, depth: number): void => {
     for (const entry of scope.children) {
       if (entry.kind === "node") {
-        if (matches === undefined || matches.has(entry.id))
-          rows.push(new OutlineRow(entry, depth, false));
-      } else if (matches !== undefined) {
-        rows.push(new OutlineRow(entry, depth, true));
-        const before = rows.length;
-        visit(entry, depth + 1);
-        if (rows.length === before) rows.pop();
-      } else {
-        const { stack } = entry;
-        const isOpen =
-          stack === undefined ? open.has(entry.path) : stackState(open, stack) !== "folded";
-        rows.push(new OutlineRow(entry, depth, isOpen));
-        // Of a stack that shows one scope, only that has a row.
-        const only = stack && shownMember(open, stack);
-        if (only !== undefined) {
-          visit(
-            { ...entry, children: entry.children.filter(({ path }) => path === only) },
-            depth + 1,
-          );
-        } else if (isOpen) visit(entry, depth + 1);
+        rows.push(new OutlineRow(entry, depth, false));
+        continue;
       }
+      const { stack } = entry;
+      const isOpen =
+        stack === undefined ? open.has(entry.path) : stackState(open, stack) !== "folded";
+      rows.push(new OutlineRow(entry, depth, isOpen));
+      // Of a stack that shows one scope, only that has a row.
+      const only = stack && shownMember(open, stack);
+      if (only !== undefined) {
+        visit(
+          { ...entry, children: entry.children.filter(({ path }) => path === only) },
+          depth + 1,
+        );
+      } else if (isOpen) visit(entry, depth + 1);
     }
   };
   visit(tree.root, 0);
   return rows;
 }
 
-class OutlineRow implements Row {
+export class OutlineRow implements Row {
   constructor(
     readonly entry: TreeEntry,
     readonly depth: number,
