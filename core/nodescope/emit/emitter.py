@@ -114,6 +114,8 @@ class Emitter(Steps):
         self.loops = Loops()
         self.graph_id = itertools.count(1).__next__
         """The source of ids for captured graphs."""
+        self.lanes = itertools.count(1)
+        """Numbers of processes that run nodes for this one."""
         self._pairs: dict[int, int] = {}
         self.journal: Journal | None = None
         """The journal of calls, or None."""

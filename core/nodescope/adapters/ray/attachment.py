@@ -6,7 +6,6 @@ Invariant: once detached, Ray is as it was, and workers report to nobody.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -45,7 +44,7 @@ class RayAttachment:
         self._hub: Hub | None = None
         self._config = wire.Config(0)
         self._number = 0
-        self._numbers = itertools.count(1)  # of workers, of one cluster after the other
+        self._numbers = emitter.lanes  # of workers, of one cluster after the other
         self._before: Callable[[], None] | None = None
         self._graphs = BoundGraphs(
             self._submitted, lambda: self._inline, self._tell,

@@ -25,6 +25,7 @@ options of the call."""
 
 _INTERNAL = "__ray"
 _RETRIES = "RAY_TASK_MAX_RETRIES"
+_OURS = "nodescope."
 _MARK = "_nodescope"
 _NO_LIMIT = -1
 
@@ -95,6 +96,17 @@ def actor_id(handle: Any) -> str:
     return str(handle._actor_id.hex())
 
 
+def is_own_class(actor_class: Any) -> bool:
+    """Whether an actor's class is nodescope's own, whose nodes are seen otherwise."""
+    return str(actor_class.__ray_metadata__.modified_class.__module__).startswith(_OURS)
+
+
+def is_own_method(method: Any) -> bool:
+    """Whether a method's actor is nodescope's own."""
+    descriptor = method._actor._ray_actor_creation_function_descriptor
+    return str(descriptor.module_name).startswith(_OURS)
+
+
 def is_internal_method(name: str) -> bool:
     """Whether a method of actors is Ray's own."""
     return name.startswith(_INTERNAL)
@@ -131,6 +143,8 @@ def executions_seen(wrap: Callable[[Call, str, str], Call]) -> Iterator[None]:
         if before is None or before[0] is not info:
             name, owner = str(descriptor.function_name), str(descriptor.class_name)
             if is_internal_method(name) or is_internal_method(str(info.function_name)):
+                return info
+            if str(descriptor.module_name).startswith(_OURS):
                 return info
             wrapped = wrap(info.function, name.rpartition(".")[2], owner.rpartition(".")[2])
             before = known[key] = (info, info._replace(function=wrapped))

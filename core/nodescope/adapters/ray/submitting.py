@@ -73,7 +73,7 @@ class Submissions:
         return result
 
     def _actor(self, submit: Any, remote: Any, args: Any, kwargs: Any, options: Any) -> Any:
-        if self.off:
+        if self.off or compat.is_own_class(remote):
             return submit()
         self._ready()
         now = time.perf_counter_ns()
@@ -89,6 +89,8 @@ class Submissions:
 
     def _method(self, submit: Any, method: Any, args: Any, kwargs: Any, options: Any) -> Any:
         if self.off or compat.is_internal_method(method._method_name):
+            return submit()
+        if compat.is_own_method(method):
             return submit()
         self._ready()
         now = time.perf_counter_ns()

@@ -24,9 +24,11 @@ from nodescope import ops
 from nodescope.engine import dispatch_mode
 from nodescope.engine.codegen.backend import Kernel, Runner, took
 from nodescope.engine.crosscheck.active import cross_check
+from nodescope.engine.execution.elsewhere import RemoteRunner
 from nodescope.engine.execution.node_by_node import place
 from nodescope.engine.state import State, current
 from nodescope.engine.static.lowering import Lowering
+from nodescope.engine.static.observed_elsewhere import may_stop, ran_at, together
 from nodescope.engine.static.report import costs_of
 from nodescope.engine.tensor import Tensor, alias, make
 from nodescope.events import NodeFinished
@@ -77,6 +79,9 @@ class Watched:
         self.lowering, self.graph = lowering, lowering.lowered.graph
         self.key = f"compiled{next(_uses)}"
         self.steps = tuple(_steps(self.graph, lowering.runner))
+        runner = lowering.runner
+        self.elsewhere = runner if isinstance(runner, RemoteRunner) else None
+        self.ops = frozenset(step.node.op for step in self.steps)
         self.constants = lowering.lowered.arrays
         self.by_id = {node.id: node for node in self.graph.nodes}
         self.producers = {value: node for node in self.graph.nodes for value in node.outputs}
@@ -258,8 +263,11 @@ class _Run:
             known = watched.entered.get(self.key)
             demand = tracer.bus.demand
             seen = demand.arrays or demand.starts or demand.opened
-            if not seen and known and known[0] == input_ids:
-                results = self._timed(known[1], values)
+            if known and known[0] == input_ids:
+                if watched.elsewhere is not None:
+                    results = self._together(watched.elsewhere, known[1], values)
+                else:
+                    results = None if seen else self._timed(known[1], values)
                 if results is not None:
                     return results
             for step in watched.steps:
@@ -269,6 +277,9 @@ class _Run:
                     self._open(step, args)
                 self._place(step.node)
                 result: Any = tracer.run(step.op, args, step.attrs)
+                if watched.elsewhere is not None:
+                    lane = watched.elsewhere.lane_of(step.node.id)
+                    ran_at(tracer, lane, self._entries(step.node)[0].node.id, took.span)
                 outputs = result if result.__class__ is tuple else (result,)
                 for value, output in zip(step.node.outputs, outputs, strict=True):
                     values[value] = output
@@ -306,8 +317,33 @@ class _Run:
         for i, (timed_step, entry) in enumerate(zip(watched.steps, entries, strict=True)):
             ids.update(zip(timed_step.node.outputs, entry.outputs, strict=True))
             bus.emit(NodeFinished(entry.node, (), (), step, thread, times[2 * i], times[2 * i + 1]))
+        return self._outputs(arrays, ids, values)
+
+    def _together(
+        self, runner: RemoteRunner, entries: Sequence[Entry], values: Mapping[int, Any]
+    ) -> list[Any] | None:
+        """Run all nodes at once in other processes, if nothing can stop there."""
+        watched, tracer = self.watched, self.tracer
+        if may_stop(tracer.bus.demand, watched.ops):
+            return None
+        by_node = {step.node.id: entry for step, entry in zip(watched.steps, entries, strict=True)}
+        arrays = together(runner, watched.graph, watched.constants, tracer, self.state, by_node,
+                          values)  # fmt: skip
+        if arrays is None:
+            return None
+        ids = {
+            value: out
+            for step, entry in zip(watched.steps, entries, strict=True)
+            for value, out in zip(step.node.outputs, entry.outputs, strict=True)
+        }
+        return self._outputs(arrays, ids, values)
+
+    def _outputs(
+        self, arrays: Sequence[Any], ids: Mapping[int, int], values: Mapping[int, Any]
+    ) -> list[Any]:
+        """The outputs as tensors that the tracer knows."""
         outputs: list[Any] = []
-        for value, array in zip(watched.graph.outputs, arrays, strict=True):
+        for value, array in zip(self.watched.graph.outputs, arrays, strict=True):
             tensor = make(array)
             tensor._vid = ids.get(value) or values[value]._vid
             outputs.append(tensor)
