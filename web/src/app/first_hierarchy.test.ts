@@ -67,7 +67,7 @@ test.each([
   const drawn = graphModel(graph, known);
   expect(drawn.origin).toBe(message.nodes);
   expect(numbered(buildHierarchy(drawn.nodes, drawn.values, drawn.repeats, false))).toEqual(
-    numbered(hierarchyOf(looked)),
+    numbered(hierarchyOf(looked, message.values)),
   );
 });
 

@@ -48,5 +48,5 @@ function receive(data: ArrayBuffer): void {
   }
   const graph = lookedAt(message);
   scope.postMessage({ message, structure: graph.known });
-  prepared = hierarchyOf(graph);
+  prepared = hierarchyOf(graph, message.values);
 }

@@ -135,7 +135,7 @@ interface Scope {
   readonly path: string;
   readonly index: number;
   /** Operations (index ≥ 0) and scopes (-1 - index), in the order of their first operation. */
-  readonly items: number[];
+  items: number[];
   /** Its operations are `order[start]` to `order[end - 1]`. */
   start: number;
   end: number;
@@ -191,6 +191,8 @@ function scopeTree(
     scope.start = order.length;
     rank[scope.index] = preorder.length;
     preorder.push(scope.index);
+    // A list that has grown has room for more.
+    scope.items = scope.items.slice();
     for (const item of scope.items) {
       if (item < 0) {
         visit(scopes[-1 - item]!);

@@ -50,6 +50,15 @@ function into<Part extends Parts>(group: Growing, part: Part, item: Group[Part][
   else (list as Group[Part][number][]).push(item);
 }
 
+/** A list that has grown has room for more, in which nothing will come. */
+function trim(group: Growing): void {
+  if (group.groups.length > 1) group.groups = group.groups.slice();
+  if (group.nodes.length > 1) group.nodes = group.nodes.slice();
+  if (group.stubs.length > 1) group.stubs = group.stubs.slice();
+  if (group.segments.length > 1) group.segments = group.segments.slice();
+  if (group.saved.length > 1) group.saved = group.saved.slice();
+}
+
 /** A parameter drawn again beside its readers in one scope. */
 export interface Stub {
   readonly node: number;
@@ -95,7 +104,8 @@ const MANY_SAVED = 4;
 /** At one node, no more of them. */
 const MOST_SAVED = 2;
 
-const PORTS = 2 ** 40;
+/** Keys of usual graphs stay below 2³⁰: larger numbers are objects of their own, a million of them. */
+const PORTS = 2 ** 29;
 
 export function inPortKey(value: number): number {
   return PORTS + 2 * value;
@@ -113,7 +123,7 @@ export function isOutPort(key: number): boolean {
   return key >= PORTS && key % 2 === 1;
 }
 
-const STUBS = 2 ** 39;
+const STUBS = 2 ** 28;
 
 export function stubKey(stub: number): number {
   return STUBS + stub;
@@ -127,7 +137,7 @@ export function stubOf(key: number): number {
   return key - STUBS;
 }
 
-const FARS = STUBS + 2 ** 38;
+const FARS = STUBS + 2 ** 27;
 
 /** The key of the stub for a far producer in a scope, by its number there. */
 export function farKey(far: number): number {
@@ -276,6 +286,7 @@ export function buildHierarchy(
   };
   if (laidOut) addSegments(hierarchy, groups, column, stubAt);
   else addCrossing(hierarchy, column);
+  groups.forEach(trim);
   return hierarchy;
 }
 

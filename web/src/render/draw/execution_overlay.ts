@@ -21,7 +21,7 @@ export interface LiveState {
   readonly groupBytes: Float64Array;
   readonly groupFlags: Uint8Array;
   /** Share of each family in a group's time (or in its operations, if nothing is timed). */
-  readonly shares: Float64Array;
+  readonly shares: Float32Array;
   /** False in an export: nothing is known, so everything is drawn solid and without times. */
   readonly known: boolean;
 }
@@ -40,10 +40,9 @@ export function liveState(
   const groupDone = new Uint8Array(groups.length).fill(states === undefined ? 1 : 0);
   const groupNs = new Float64Array(groups.length);
   const groupFlags = new Uint8Array(groups.length);
-  const shares = new Float64Array(groups.length * SHARES);
+  const shares = new Float32Array(groups.length * SHARES);
   const timed = new Float64Array(groups.length * SHARES);
   const counted = new Float64Array(groups.length * SHARES);
-  const groupBytes = new Float64Array(groups.length);
   nodes.forEach((node, index) => {
     const leaf = node.family === "leaf";
     const runs = states?.times[node.id] ?? 0;
@@ -58,7 +57,6 @@ export function liveState(
     if (leaf || host[index]! >= 0) return;
     if (now) groupDone[group] = 1;
     groupNs[group]! += ns;
-    groupBytes[group]! += outputBytes(hierarchy, index);
     const family = FAMILIES.indexOf(node.family as (typeof FAMILIES)[number]);
     if (family < 0) return;
     timed[group * SHARES + family]! += ns;
@@ -67,7 +65,6 @@ export function liveState(
   for (let group = groups.length - 1; group > 0; group--) {
     const parent = groups[group]!.parent;
     groupNs[parent]! += groupNs[group]!;
-    groupBytes[parent]! += groupBytes[group]!;
     groupFlags[parent]! |= groupFlags[group]!;
     groupDone[parent]! |= groupDone[group]!;
     for (let family = 0; family < SHARES; family++) {
@@ -85,17 +82,45 @@ export function liveState(
       shares[group * SHARES + family] = total > 0 ? part[family]! / total : 0;
     }
   }
-  return {
+  return withBytes(hierarchy, {
     done,
     durationNs,
     flags,
     groupDone,
     groupNs,
-    groupBytes,
     groupFlags,
     shares,
     known: states !== undefined,
+  });
+}
+
+/** Apart, as what a closure stands in is kept as long as it is. */
+function withBytes(hierarchy: Hierarchy, live: Omit<LiveState, "groupBytes">): LiveState {
+  return {
+    ...live,
+    get groupBytes() {
+      return bytesOf(hierarchy);
+    },
   };
+}
+
+const bytesByGroup = new WeakMap<Hierarchy, Float64Array>();
+
+/** The bytes of the outputs in each group: made when it is first coloured by them. */
+function bytesOf(hierarchy: Hierarchy): Float64Array {
+  const known = bytesByGroup.get(hierarchy);
+  if (known !== undefined) return known;
+  const { nodes, groups, groupOf, host } = hierarchy;
+  const bytes = new Float64Array(groups.length);
+  nodes.forEach((node, index) => {
+    if (node.family === "leaf" || host[index]! >= 0) return;
+    bytes[groupOf[index]!]! += outputBytes(hierarchy, index);
+  });
+  for (let group = groups.length - 1; group > 0; group--) {
+    bytes[groups[group]!.parent]! += bytes[group]!;
+  }
+  bytesByGroup.set(hierarchy, bytes);
+  return bytes;
 }
 
 export function outputBytes(hierarchy: Hierarchy, node: number): number {

@@ -40,19 +40,32 @@ class Scope implements ScopeEntry {
 
   constructor(
     readonly path: string,
-    readonly children: TreeEntry[] = [],
+    public children: TreeEntry[] = [],
     readonly stack?: Stack,
   ) {}
 
   /** Of most scopes nobody asks for it. */
   get members(): readonly number[] {
-    if (this.listed === undefined) {
-      const ids = this.children.flatMap((child) =>
-        child.kind === "node" ? [child.id] : child.members,
-      );
-      this.listed = this.stack === undefined ? ids.sort((a, b) => a - b) : ids;
-    }
+    this.listed ??= this.list([]).slice();
     return this.listed;
+  }
+
+  /** Adds its nodes; of a stack, those of one scope after those of the other. */
+  private list(ids: number[]): number[] {
+    if (this.stack === undefined) {
+      const own: number[] = [];
+      this.collect(own);
+      own.sort((a, b) => a - b);
+      for (const id of own) ids.push(id);
+    } else for (const scope of this.children) if (scope instanceof Scope) scope.list(ids);
+    return ids;
+  }
+
+  private collect(ids: number[]): void {
+    for (const child of this.children) {
+      if (child.kind === "node") ids.push(child.id);
+      else if (child instanceof Scope) child.collect(ids);
+    }
   }
 }
 
@@ -103,8 +116,8 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
   const { sections, repeats } = structure;
   const graph = sections === undefined ? given : inSections(given, sections);
   const root = new Scope("");
-  const scopes = new Map<string, ScopeEntry>([["", root]]);
-  const scopeOf = (path: string): ScopeEntry => {
+  const scopes = new Map<string, Scope>([["", root]]);
+  const scopeOf = (path: string): Scope => {
     const known = scopes.get(path);
     if (known !== undefined) return known;
     const around = scopeOf(parentScope(path));
@@ -114,7 +127,7 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
     return scope;
   };
   /** That of the last node: the next one is often in the same. */
-  let inner: ScopeEntry = root;
+  let inner = root;
   const moved = scopesOfReaders(graph.nodes);
   for (const node of graph.nodes) {
     if (node === undefined) continue;
@@ -124,6 +137,8 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
   }
   orderByFlow(graph, scopes);
   for (const stack of repeats.stacks) pile(stack, scopes);
+  // Lists that have grown have room for more.
+  for (const scope of scopes.values()) scope.children = scope.children.slice();
   return {
     ...structure,
     root,
@@ -174,7 +189,7 @@ function heldBy(node: Node | undefined): Held {
 }
 
 /** Puts the scopes of a stack into one entry, where the first of them was. */
-function pile(stack: Stack, scopes: Map<string, ScopeEntry>): void {
+function pile(stack: Stack, scopes: Map<string, Scope>): void {
   const around = scopes.get(parentScope(stack.path));
   const children = stack.members.flatMap((path) => scopes.get(path) ?? []);
   if (around === undefined || children.length === 0) return;

@@ -5,10 +5,11 @@
  */
 
 import { Mapped } from "@/base/by_id";
+import type { Family } from "@/base/families";
 import type { Repeats } from "@/base/repeats";
 import { leafName } from "@/base/scopes";
 import { familyOf } from "@/render/draw/palette";
-import type { GraphModel, GraphNode, GraphValue } from "@/render/scene/types";
+import type { GraphModel, GraphNode, GraphValue, Phase } from "@/render/scene/types";
 import { detail } from "@/store/run/node_text";
 import type { RunGraph } from "@/store/run/run_model";
 import type { GraphStructure, Tree } from "@/store/run/tree";
@@ -29,21 +30,8 @@ export function graphModel(graph: RunGraph, tree?: GraphStructure, control = fal
   const details = new Map<object, string>();
   for (const node of graph.nodes) {
     if (node === undefined) continue;
-    nodes.push({
-      id: node.id,
-      name: node.name,
-      label: leafName(node.name),
-      op: node.op,
-      family: familyOf(node),
-      role: node.role,
-      scope: sections?.[node.id] ?? node.scope,
-      phase: node.phase,
-      inputs: node.inputs,
-      outputs: node.outputs,
-      detail: detailOf(node, details),
-      forward: node.forward ?? undefined,
-      control: ordered ? node.control_inputs : undefined,
-    });
+    const scope = sections?.[node.id] ?? node.scope;
+    nodes.push(new DrawnNode(node, scope, detailOf(node, details), ordered));
   }
   return {
     nodes,
@@ -57,6 +45,60 @@ export function graphModel(graph: RunGraph, tree?: GraphStructure, control = fal
     origin: control || !tree?.sectioned ? undefined : graph.origin,
     repeats: tree && drawnRepeats(tree.repeats, nodes, graph.nodes.length),
   };
+}
+
+/** What the store's node has is not there twice; of most nodes, nobody asks for the label. */
+class DrawnNode implements GraphNode {
+  constructor(
+    private readonly node: Node,
+    readonly scope: string,
+    readonly detail: string,
+    private readonly ordered: boolean,
+  ) {}
+
+  get id(): number {
+    return this.node.id;
+  }
+
+  get name(): string {
+    return this.node.name;
+  }
+
+  get label(): string {
+    return leafName(this.node.name);
+  }
+
+  get op(): string {
+    return this.node.op;
+  }
+
+  get family(): Family {
+    return familyOf(this.node);
+  }
+
+  get role(): string {
+    return this.node.role;
+  }
+
+  get phase(): Phase {
+    return this.node.phase;
+  }
+
+  get inputs(): readonly number[] {
+    return this.node.inputs;
+  }
+
+  get outputs(): readonly number[] {
+    return this.node.outputs;
+  }
+
+  get forward(): number | undefined {
+    return this.node.forward ?? undefined;
+  }
+
+  get control(): readonly number[] | undefined {
+    return this.ordered ? this.node.control_inputs : undefined;
+  }
 }
 
 /** Nodes that are alike share their attributes. */
