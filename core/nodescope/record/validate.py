@@ -146,11 +146,12 @@ def _check(opened: OpenedRecording, path: Path, *, whole: bool) -> None:
         verdict = database.execute("PRAGMA quick_check(1)").fetchone()
         if verdict is None or verdict[0] != "ok":
             raise sqlite3.DatabaseError(verdict[0] if verdict else "unreadable")
-    if not database.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone():
+    some = database.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone()
+    progress = database.execute("SELECT seq FROM progress").fetchone() if some else None
+    if not some or (progress == (0,) and _just_made(Path(os.path.realpath(path)))):
         raise RecordingError(
             f"{path} is still empty", hint="its program has just started, or died at startup"
         )
-    database.execute("SELECT seq FROM progress").fetchone()
 
 
 def damaged(path: Path, error: Exception) -> RecordingError:
@@ -245,6 +246,11 @@ def _salvaged(path: Path, real: Path, problem: str) -> OpenedRecording:
 
 def _missing(tables: list[str]) -> str:
     return f"; missing: rows of {', '.join(tables)}" if tables else ""
+
+
+def _just_made(real: Path) -> bool:
+    """Whether nothing was written to a file yet, and nobody has finished it."""
+    return not (open_here(real) or _pending(real) or read_seal(real) is not None)
 
 
 def _pending(real: Path) -> bool:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nodescope.record import writer as writer_module
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
+from nodescope.record.schema import SCHEMA, SCHEMA_VERSION
 from nodescope.record.writer import Writer
 
 Row = tuple[int, str | None, bytes]
@@ -108,3 +112,24 @@ def test_a_batch_that_failed_may_drop_weights_again(tmp_path: Path) -> None:
                for value, seqs in kept.items()) <= 8000  # fmt: skip
     assert kept[WEIGHT][0] == WEIGHT
     writer.abandon()
+
+
+@pytest.mark.parametrize("serialises", [True, False])
+def test_a_recording_begins_as_one_in_wal_mode(
+    serialises: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_SERIALISES", serialises)
+    path = tmp_path / "r.nscope"
+    writer = Writer(path, budget_bytes=0)
+    ask = writer.connection.execute
+    assert ask("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert ask("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+    assert ask("SELECT * FROM progress").fetchall() == [(0, 0, 0, 0, 0)]
+    assert path.stat().st_mode & 0o777 == 0o600
+    statements = ask("SELECT sql FROM sqlite_schema").fetchall()
+    writer.finish()
+    with Recording.open(path) as recording:
+        assert recording.last_seq() == 0
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(SCHEMA)
+        assert statements == database.execute("SELECT sql FROM sqlite_schema").fetchall()
