@@ -54,6 +54,16 @@ def driver(cluster: Cluster) -> Callable[[Callable[[], Any]], Callable[[], Any]]
 
 
 @pytest.fixture
+def connected(cluster: Cluster) -> Iterator[None]:
+    """This process as a driver of the cluster."""
+    ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+@pytest.fixture
 def recording(tmp_path: Path) -> Path:
     """Where a run is recorded."""
     return tmp_path / "run.nscope"

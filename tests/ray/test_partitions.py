@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
-import ray
-from ray.cluster_utils import Cluster
 
 import nodescope as ns
 from tests.ray.networks import Network, cnn, computed, trained, transformer
@@ -16,16 +13,8 @@ from tests.ray.networks import Network, cnn, computed, trained, transformer
 NETWORKS = pytest.mark.parametrize("network", [cnn, transformer], ids=["cnn", "transformer"])
 
 
-@pytest.fixture(scope="module")
-def connected(cluster: Cluster) -> Any:
-    """This process as a driver of the cluster."""
-    ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
-    yield
-    ray.shutdown()
-
-
 @NETWORKS
-def test_training_gives_the_same_bits(connected: Any, network: Callable[[], Network]) -> None:
+def test_training_gives_the_same_bits(connected: None, network: Callable[[], Network]) -> None:
     expected = trained(network())
     for partitions in (1, 2, 4):
         assert trained(network(), executor="ray", partitions=partitions) == expected, partitions
@@ -33,14 +22,14 @@ def test_training_gives_the_same_bits(connected: Any, network: Callable[[], Netw
 
 @NETWORKS
 def test_a_backward_pass_outside_gives_the_same_bits(
-    connected: Any, network: Callable[[], Network]
+    connected: None, network: Callable[[], Network]
 ) -> None:
     expected = computed(network())
     for partitions in (1, 2, 4):
         assert computed(network(), executor="ray", partitions=partitions) == expected, partitions
 
 
-def test_nodes_run_where_they_are_annotated(connected: Any) -> None:
+def test_nodes_run_where_they_are_annotated(connected: None) -> None:
     executor = ns.RayExecutor()
 
     @ns.compile(executor=executor)
@@ -59,7 +48,7 @@ def test_nodes_run_where_they_are_annotated(connected: Any) -> None:
     assert len({member.pid for member in members}) == 2
 
 
-def test_results_can_be_written_to(connected: Any) -> None:
+def test_results_can_be_written_to(connected: None) -> None:
     @ns.compile(executor="ray", partitions=2)
     def function(x: ns.Tensor) -> tuple[ns.Tensor, ns.Tensor]:
         return x + 1, x.reshape(-1)
@@ -71,7 +60,7 @@ def test_results_can_be_written_to(connected: Any) -> None:
     assert same.numpy()[:2].tolist() == [3, 0]
 
 
-def test_a_result_that_is_an_argument_or_a_constant(connected: Any) -> None:
+def test_a_result_that_is_an_argument_or_a_constant(connected: None) -> None:
     constant = np.arange(3.0)
 
     @ns.compile(executor="ray")
@@ -82,7 +71,7 @@ def test_a_result_that_is_an_argument_or_a_constant(connected: Any) -> None:
     assert [result.numpy().tolist() for result in results] == [[1, 1], [0, 1, 2], [2, 2]]
 
 
-def test_an_error_of_the_program_is_its_own_with_its_line(connected: Any) -> None:
+def test_an_error_of_the_program_is_its_own_with_its_line(connected: None) -> None:
     @ns.compile(executor="ray")
     def function(x: ns.Tensor, at: ns.Tensor) -> ns.Tensor:
         return (x * 2)[at] + 1
@@ -94,7 +83,7 @@ def test_an_error_of_the_program_is_its_own_with_its_line(connected: Any) -> Non
     assert fine.numpy().tolist() == [3]
 
 
-def test_loops_and_branches(connected: Any) -> None:
+def test_loops_and_branches(connected: None) -> None:
     def function(x: ns.Tensor) -> ns.Tensor:
         carried, rows = ns.scan(lambda c, row: (c + row, c * row), x[0], x)
         return ns.cond(carried.sum() > 0, lambda: rows * 2, lambda: rows - 1) @ x.T
@@ -105,7 +94,7 @@ def test_loops_and_branches(connected: Any) -> None:
     assert here.numpy().tobytes() == there.numpy().tobytes()
 
 
-def test_calls_of_several_threads(connected: Any) -> None:
+def test_calls_of_several_threads(connected: None) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     @ns.compile(executor="ray", partitions=2)

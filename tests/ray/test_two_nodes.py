@@ -11,7 +11,10 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-from tests.adapters.driving import debugged
+import nodescope as ns
+from nodescope.record.recording import Recording
+from tests.adapters.driving import debugged, recorded
+from tests.ray.networks import cnn, trained
 from tests.ray.observing import observed
 from tests.ray.programs import large, task1
 
@@ -65,3 +68,25 @@ def test_a_stop_on_the_other_node(address: str, tmp_path: Path) -> None:
         assert stop.node_name == "task1"
         run.go_on()
         assert run.end() == float(np.sum(np.arange(200_000.0) * 2))
+
+
+def test_partitions_on_both_nodes(address: str, tmp_path: Path) -> None:
+    expected = trained(cnn())
+    executor = ns.RayExecutor(partitions=2)
+
+    def program() -> Any:
+        ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+        try:
+            result = trained(cnn(), executor=executor)
+            members = [executor.pool.member(f"worker:{i}") for i in range(2)]
+            assert len({member.node for member in members}) == 2
+        finally:
+            ray.shutdown()
+        return result
+
+    path = tmp_path / "run.nscope"
+    assert recorded(path, program, level="timing") == expected
+    with Recording.open(path) as run:
+        places = {tuple(name.split(" · ")[:2]) for name in run.device_table.names().values()}
+    assert {node for node, _ in places} == {"node 1", "node 2"}
+    assert {part for _, part in places} == {"worker:0", "worker:1"}

@@ -22,6 +22,8 @@ class RayOptions:
             2 if None.
         num_cpus: The processors that Ray counts for each. 0 lets any number of partitions run
             on any cluster.
+        threads: The threads of each partition's matrix products; as many as here if None. Another
+            number may round otherwise.
         resources: By partition (``worker:1``), the resources that it needs.
         timeout_s: After how many seconds a call fails that has not ended, or a partition that has
             not started.
@@ -32,6 +34,7 @@ class RayOptions:
 
     partitions: int | None = None
     num_cpus: float = 0.0
+    threads: int | None = None
     resources: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     timeout_s: float = TIMEOUT_S
     restarts: int = 0

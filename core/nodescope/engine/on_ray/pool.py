@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from nodescope.engine.execution.elsewhere import Lane
+from nodescope.engine.execution.parallel import cores
 from nodescope.engine.on_ray.options import RayOptions
 from nodescope.engine.on_ray.worker import Process, Worker, machine
 from nodescope.engine.source import where
 from nodescope.errors import UsageError, WorkerError
 
 _PINGS: Final = 5
+_THREADS: Final = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 _numbers = itertools.count(1)
 
 
@@ -45,6 +48,7 @@ class Member:
         actor: Ray's handle.
         lane: Its lane.
         pid: Its process.
+        node: Ray's id of its node.
         offset_ns: What its clock is ahead of ours.
         loaded: Numbers of the graphs that it has.
         lock: Held while it is given another.
@@ -54,6 +58,7 @@ class Member:
     actor: Any
     lane: Lane
     pid: int
+    node: str
     offset_ns: int
     loaded: set[int] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -109,7 +114,11 @@ class Pool:
 
     def _started(self, part: str) -> Member:
         ray, options = ray_module(), self._options
-        kind = ray.remote(max_restarts=0, num_cpus=options.num_cpus)(Worker)
+        threads = str(options.threads or _threads())
+        environment = {"env_vars": dict.fromkeys(_THREADS, threads)}
+        kind = ray.remote(
+            max_restarts=0, num_cpus=options.num_cpus, runtime_env=environment
+        )(Worker)  # fmt: skip
         nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])
         chosen: dict[str, Any] = {}
         if options.resources:
@@ -135,8 +144,9 @@ class Pool:
                 hint=f"does the cluster have room for num_cpus={options.num_cpus:g} and "
                 "its resources?",
             ) from error  # fmt: skip
-        lane = Lane(next(_numbers), f"{part} · pid {process.pid}")
-        return Member(part, actor, lane, process.pid, offset)
+        on_node = f"node {nodes.index(process.node) + 1} · " if len(nodes) > 1 else ""
+        lane = Lane(next(_numbers), f"{on_node}{part} · pid {process.pid}")
+        return Member(part, actor, lane, process.pid, process.node, offset)
 
     def _offset(self, actor: Any) -> tuple[int, int]:
         """How long a question took, and what the actor's clock was ahead at its middle."""
@@ -145,3 +155,11 @@ class Pool:
         there = ray.get(actor.process.remote(), timeout=self._options.timeout_s)[2]
         now = time.perf_counter_ns()
         return now - asked, there - (asked + now) // 2
+
+
+def _threads() -> int:
+    """The threads of a matrix product here. Ray's workers have one, which rounds otherwise."""
+    for name in _THREADS:
+        if os.environ.get(name, "").isdigit():
+            return int(os.environ[name])
+    return cores()

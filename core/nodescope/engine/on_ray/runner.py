@@ -168,29 +168,36 @@ class RayRunner:
         """What a call raises: the program's own error, or which partition failed at what."""
         ray = ray_module()
         reports = [item.report for item in submitted]
+        late = isinstance(error, ray.exceptions.GetTimeoutError)
         ended = set()
-        if reports:
-            ended = set(ray.wait(reports, num_returns=len(reports), timeout=0)[0])
+        if reports:  # what needs a dead worker fails at once, and the others end
+            limit = 0 if late else self._options.timeout_s
+            ended = set(ray.wait(reports, num_returns=len(reports), timeout=limit)[0])
         stuck: _Submitted | None = None
+        first: Exception | None = None
         for item in submitted:
             if item.report not in ended:
                 stuck = stuck or item
                 continue
             try:
                 report = ray.get(item.report, timeout=self._options.timeout_s)
-            except ray.exceptions.RayActorError as gone:
-                return self._lost(item, gone)
             except ray.exceptions.RayTaskError as raised:
                 cause = raised.cause
-                if isinstance(cause, Exception) and not isinstance(cause, ray.exceptions.RayError):
-                    return cause
-                stuck = stuck or item
+                own = isinstance(cause, Exception) and not isinstance(
+                    cause, ray.exceptions.RayError
+                )
+                if own and stuck is None and first is None:
+                    first = cause  # what comes later lacks values because of it
+                elif first is None:
+                    stuck = stuck or item
             except Exception:
                 stuck = stuck or item
             else:
                 if ran is not None:
                     _report(item, report, ran)
-        if stuck is not None and isinstance(error, ray.exceptions.GetTimeoutError):
+        if first is not None:
+            return first
+        if stuck is not None and late:
             for part in {item.member.part for item in submitted if item.report not in ended}:
                 self._pool.lose(part)
             return self._error(
@@ -199,10 +206,10 @@ class RayRunner:
                 "timeout_s= of RayExecutor is the limit of a call",
             )  # fmt: skip
         if stuck is not None:
-            return self._lost(stuck, error)
+            return self._lost(stuck)
         return WorkerError(f"{self._name}: {type(error).__name__}: {error}")
 
-    def _lost(self, item: _Submitted, error: Exception) -> WorkerError:
+    def _lost(self, item: _Submitted) -> WorkerError:
         self._pool.lose(item.member.part)
         nodes = item.segment.nodes
         return self._error(item.member, nodes, f"died while it ran {_words(nodes)}", _AGAIN)

@@ -45,11 +45,13 @@ class Process(NamedTuple):
         pid: Its number.
         machine: What its machine booted as; ``""`` if unknown.
         clock_ns: Its `time.perf_counter_ns` now.
+        node: Ray's id of its node.
     """
 
     pid: int
     machine: str
     clock_ns: int
+    node: str
 
 
 class _Loaded:
@@ -81,7 +83,10 @@ class Worker:
 
     def process(self) -> Process:
         """Which process this is."""
-        return Process(os.getpid(), machine(), time.perf_counter_ns())
+        import ray
+
+        node = str(ray.get_runtime_context().get_node_id())
+        return Process(os.getpid(), machine(), time.perf_counter_ns(), node)
 
     def load(self, graph: int, segments: dict[int, Segment], backend: str) -> None:
         """Take the segments of a graph, by their numbers in it."""
