@@ -10,6 +10,7 @@ import atexit
 import os
 import secrets
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -304,7 +305,15 @@ class Run:
             self.emitter.on_rest = self._sampler.rest
         info, first = self.info, framework_of(self._adapters.first)
         self.bus.emit(
-            RunStarted(info.id, info.name, info.argv, info.pid, self._started_unix_ns, first)
+            RunStarted(
+                info.id,
+                info.name,
+                info.argv,
+                info.pid,
+                self._started_unix_ns,
+                first,
+                threading.main_thread().ident or 0,
+            )
         )
         for framework in info.frameworks:
             self.bus.emit(FrameworkAttached(framework))

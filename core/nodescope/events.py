@@ -58,6 +58,7 @@ class RunStarted(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         started_unix_ns: Wall time; every other time counts from it.
+        main_thread: The program's, as executions identify threads; 0 if it has none.
     """
 
     run_id: str
@@ -66,6 +67,7 @@ class RunStarted(msgspec.Struct, frozen=True, tag=True):
     pid: int
     started_unix_ns: int
     framework: Framework = Framework("nodescope", capabilities=ENGINE)
+    main_thread: int = 0
 
 
 class FrameworkAttached(msgspec.Struct, frozen=True, tag=True):

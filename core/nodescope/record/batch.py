@@ -262,6 +262,8 @@ class Batch:
             self._add("gradient", (seq, event.value, event.gradient))
         elif isinstance(event, RunStarted):
             self._add("run", started_row(event, self._level))
+            if event.main_thread:
+                self._add("document", (None, seq, "main_thread", encode(event.main_thread)))
         elif isinstance(event, RunFinished):
             time_ns = event.time_ns
             ended = (event.status, printable(event.error), time_ns)

@@ -69,6 +69,7 @@ _RESHAPED = "AND id IN (SELECT id FROM value GROUP BY id HAVING count(*) > 1)"
 _timings = msgspec.msgpack.Decoder(Timings).decode
 _advice = msgspec.msgpack.Decoder(Advice).decode
 _keeping = msgspec.msgpack.Decoder(Keeping).decode
+_main_thread = msgspec.msgpack.Decoder(int).decode
 _governed = msgspec.msgpack.Decoder(Governed).decode
 # Faults of the content that a damaged file can cause.
 _FAULTS = (sqlite3.Error, msgspec.MsgspecError, ValueError, TypeError, OverflowError, IndexError)
@@ -212,6 +213,10 @@ class Recording:
     def keeping(self, after: int = 0) -> Keeping | None:
         """The latest record after a seq of which values are kept; None if there is none."""
         return self._latest("keeping", _keeping, after)
+
+    def main_thread(self) -> int | None:
+        """The program's main thread; None for an older recording, which does not say."""
+        return self._latest("main_thread", _main_thread)
 
     def _latest(self, kind: str, reader: Callable[[bytes], T], after: int = 0) -> T | None:
         question = "SELECT data FROM document WHERE kind = ? AND seq > ? ORDER BY row DESC LIMIT 1"

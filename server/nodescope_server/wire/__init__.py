@@ -299,6 +299,7 @@ class Timeline(msgspec.Struct, frozen=True, tag="timeline"):
     Attributes:
         executions: Also, in the lanes of the queues of devices, when devices came to them.
         lanes: The names of these lanes.
+        main_thread: As in the columns; None if the recording does not say.
     """
 
     start_ns: int
@@ -307,6 +308,7 @@ class Timeline(msgspec.Struct, frozen=True, tag="timeline"):
     executions: ExecutionColumns
     host: tuple[timeline_messages.HostTime, ...] = ()
     lanes: tuple[timeline_messages.LaneName, ...] = ()
+    main_thread: int | None = None
 
 
 class Source(msgspec.Struct, frozen=True, tag="source"):

@@ -190,7 +190,9 @@ def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:
     )  # fmt: skip
     rows += on_device
     total += len(on_device) + (len(on_device) == limit)
-    return wire.Timeline(request.start_ns, request.end_ns, total, columns(rows), host, lanes)
+    thread = recording.main_thread()
+    main = None if thread is None else thread & _NARROW
+    return wire.Timeline(request.start_ns, request.end_ns, total, columns(rows), host, lanes, main)
 
 
 def shown_node(node: Node) -> Node:

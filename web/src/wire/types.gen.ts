@@ -869,6 +869,7 @@ export interface EditRow {
  * Attributes:
  *     executions: Also, in the lanes of the queues of devices, when devices came to them.
  *     lanes: The names of these lanes.
+ *     main_thread: As in the columns; None if the recording does not say.
  */
 export interface Timeline {
   readonly type: "timeline";
@@ -878,6 +879,7 @@ export interface Timeline {
   readonly executions: ExecutionColumns;
   readonly host: readonly HostTime[];
   readonly lanes: readonly LaneName[];
+  readonly main_thread: number | null;
 }
 
 /** Where a thread was while it ran no node: a `HostSpan`, with the thread as in columns. */

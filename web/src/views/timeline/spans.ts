@@ -52,6 +52,8 @@ export interface Bar {
 export interface Lane extends Place {
   /** What the queue of a device is called, if it has a name. */
   readonly name?: string;
+  /** Whether it is the program's main thread, if that is known. */
+  readonly main?: boolean;
   /** Level 0: phases; then scopes from outside in; last: nodes. */
   readonly levels: readonly (readonly Bar[])[];
 }
@@ -98,6 +100,8 @@ export interface LaneOptions {
   readonly stepEnd?: StepEnd;
   /** What the queues of devices are called. */
   readonly names?: readonly LaneName[];
+  /** If the recording says which it is. */
+  readonly mainThread?: number | undefined;
 }
 
 interface Stretch {
@@ -108,8 +112,10 @@ interface Stretch {
 export function lanesOf(
   graph: RunGraph | undefined,
   rows: TimelineRows,
-  { host = [], gaps = false, unseen = [], stepEnd = UNKNOWN_END, names = [] }: LaneOptions = {},
+  options: LaneOptions = {},
 ): readonly Lane[] {
+  const { host = [], gaps = false, unseen = [], stepEnd = UNKNOWN_END, names = [] } = options;
+  const { mainThread } = options;
   const places = new Map<string, Place & { readonly list: number[] }>();
   let last: Place & { readonly list: number[] } = { thread: -1, worker: -1, queue: -1, list: [] };
   const listAt = (thread: number, worker: number, queue: number): number[] => {
@@ -125,27 +131,38 @@ export function lanesOf(
   }
   for (const span of host) listAt(span.thread, 0, 0);
   const sorted = [...places.values()].sort(
-    (a, b) => a.worker - b.worker || a.queue - b.queue || a.thread - b.thread,
+    (a, b) =>
+      a.worker - b.worker ||
+      a.queue - b.queue ||
+      Number(b.thread === mainThread) - Number(a.thread === mainThread) ||
+      a.thread - b.thread,
   );
   return sorted.map(({ list, ...place }) => {
     list.sort((a, b) => (rows.startNs[a] ?? 0) - (rows.startNs[b] ?? 0));
     const here = onThread(place);
     const own = here ? host.filter((span) => span.thread === place.thread) : [];
-    const options = { host: own, gaps: gaps && here, unseen, stepEnd };
+    const shown = { host: own, gaps: gaps && here, unseen, stepEnd };
     const name = names.find(({ lane }) => lane === place.queue)?.name;
-    const named = name === undefined ? place : { ...place, name };
-    return { ...named, levels: levelsOf(graph, rows, list, options) };
+    const main = here && mainThread !== undefined ? place.thread === mainThread : undefined;
+    const named = {
+      ...place,
+      ...(name !== undefined && { name }),
+      ...(main !== undefined && { main }),
+    };
+    return { ...named, levels: levelsOf(graph, rows, list, shown) };
   });
 }
 
 /** The names of the lanes: `main`, `thread 2`, `cuda:0`, `lane 1`, `worker 2`, `w2 · lane 1`. */
 export function laneNames(
-  lanes: readonly (Place & { readonly name?: string })[],
+  lanes: readonly (Place & { readonly name?: string; readonly main?: boolean })[],
 ): readonly string[] {
   const threads = lanes.filter(onThread);
+  // Without the main thread, which is always the first, the others keep their numbers.
+  const first = threads[0]?.main === false ? 1 : 0;
   return lanes.map((lane) => {
     if (onThread(lane)) {
-      const at = threads.indexOf(lane);
+      const at = threads.indexOf(lane) + first;
       return at === 0 ? "main" : `thread ${at + 1}`;
     }
     if (lane.name !== undefined) return lane.name;
@@ -158,7 +175,7 @@ function levelsOf(
   graph: RunGraph | undefined,
   rows: TimelineRows,
   order: readonly number[],
-  { host, gaps, unseen, stepEnd }: Omit<Required<LaneOptions>, "names">,
+  { host, gaps, unseen, stepEnd }: Omit<Required<LaneOptions>, "names" | "mainThread">,
 ): readonly (readonly Bar[])[] {
   // Fetching or input ends a phase; other time between its nodes does not.
   const breaks = host.filter((span) => apart(span)).map((span) => span.start);

@@ -100,6 +100,12 @@ test("workers and queues of devices have lanes of their own, without the time be
   const starts = lanes.map((lane) => lane.levels.at(-1)?.map((bar) => bar.start));
   expect(starts).toEqual([[0, 5], [10], [20], [30], [40]]);
   expect(samePlace(lanes[0] as Lane, lanes[2] as Lane)).toBe(false);
+  // The main thread is the one of that number, wherever a worker's stands.
+  const main = lanesOf(graph, { ...ran, thread: [1, 3, 1, 5, 5] }, { mainThread: 3 });
+  expect(laneNames(main)).toEqual(["main", "thread 2", "thread 3"]);
+  expect(main.map(({ thread }) => thread)).toEqual([3, 1, 5]);
+  const others = lanesOf(graph, { ...ran, thread: [1, 1, 1, 5, 5] }, { mainThread: 3 });
+  expect(laneNames(others)).toEqual(["thread 2", "thread 3"]);
   // Without any, a lane for each thread.
   expect(laneNames(lanesOf(graph, { ...ran, worker: [], lane: [] }))).toEqual(["main"]);
 });

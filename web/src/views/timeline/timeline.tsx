@@ -255,6 +255,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
       unseen: blocks().filter(isUnseen),
       stepEnd,
       names: detail()?.lanes ?? [],
+      mainThread: detail()?.main_thread ?? undefined,
     }),
   );
   const mapStep = (step: StepRow): StepRow => ({
