@@ -71,13 +71,14 @@ class StepRuns(NamedTuple):
 
     def durations(self) -> list[int]:
         """How long each execution took, in nanoseconds, without what the debugger held."""
+        if not self.holds:
+            return [max(row.duration_ns, 0) for row in self.rows]
         times, order = self.moments()
-        if self.holds:
-            begin, end = np.array(self.holds, np.int64).T
-            passed = np.concatenate([[0], np.cumsum(end - begin)])
-            at = np.searchsorted(begin, times, side="left")
-            within = np.where(at > 0, np.maximum(end[at - 1] - times, 0), 0)
-            times = times - passed[at] + within
+        begin, end = np.array(self.holds, np.int64).T
+        passed = np.concatenate([[0], np.cumsum(end - begin)])
+        at = np.searchsorted(begin, times, side="left")
+        within = np.where(at > 0, np.maximum(end[at - 1] - times, 0), 0)
+        times = times - passed[at] + within
         at_moment = np.empty_like(times)
         at_moment[order] = times
         return [int(took) for took in at_moment[1::2] - at_moment[::2]]

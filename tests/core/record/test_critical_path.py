@@ -142,3 +142,60 @@ def test_a_recorded_step_of_two_threads_and_a_compiled_function(tmp_path: Path) 
     first = next(i for i, name in enumerate(chain) if name.startswith("matmul"))
     assert chain[:first] == ["exp"]
     assert chain[-1].startswith("backward/")
+
+
+def longest_by_walking(step: StepRuns, took: list[int], *, by_lane: bool) -> int:
+    """The same, moment after moment, with what was written last."""
+    length, wrote, lanes = [0] * len(took), dict[int, int](), dict[int, int]()
+    seqs = {row.seq: at for at, row in enumerate(step.rows)}
+    ended = set[int]()
+    for moment in step.moments()[1].tolist():
+        row, node = moment >> 1, step.nodes[moment >> 1]
+        thread = step.rows[row].thread
+        if moment & 1:
+            lanes[thread] = max(lanes.get(thread, 0), length[row])
+            into = [node.inputs[port] for _, port in node.writes]
+            wrote.update(dict.fromkeys((*node.outputs, *into), row))
+            ended.add(row)
+            continue
+        known = [lanes.get(thread, 0) if by_lane else 0]
+        for port, value in enumerate(node.inputs):
+            source = wrote.get(value)
+            if (exact := step.operands.get((step.rows[row].seq, port))) is not None:
+                source = seqs.get(exact)
+            if source in ended:
+                known.append(length[source])  # type: ignore[index]
+        length[row] = took[row] + max(known)
+    return max(length, default=0)
+
+
+def test_any_step_has_the_chains_that_walking_through_it_finds() -> None:
+    random = np.random.default_rng(5)
+    for _ in range(300):
+        kinds = [
+            op(
+                id,
+                tuple(random.integers(1, 8, random.integers(0, 4)).tolist()),
+                role=str(random.choice(["op", "op", "op", "parameter"])),
+            )
+            for id in range(1, 8)
+        ]
+        kinds.append(op(9, (1, 2), writes=((0, 1),)))
+        chosen = random.integers(0, len(kinds), random.integers(0, 40)).tolist()
+        starts = np.sort(random.integers(0, 60, len(chosen))).tolist()
+        rows = [
+            (kinds[kind], int(random.integers(1, 4)), start, start + int(random.integers(0, 9)))
+            for kind, start in zip(chosen, starts, strict=True)
+        ]
+        operands = {
+            (int(random.integers(1, 41)), int(random.integers(0, 3))): int(random.integers(0, 41))
+            for _ in range(random.integers(0, 4))
+        }
+        step = runs(*rows, operands=operands)
+        took = [0 if node.is_leaf else end - start for node, _, start, end in rows]
+        path = critical_path(step)
+        assert path.ran.total_ns == longest_by_walking(step, took, by_lane=True)
+        assert path.data.total_ns == longest_by_walking(step, took, by_lane=False)
+        for chain in path.ran, path.data:
+            assert sum(took[row] for row in chain.members) == chain.total_ns
+            assert chain.members == sorted(chain.members, key=lambda row: rows[row][2])
