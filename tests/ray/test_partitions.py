@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+import ray
 
 import nodescope as ns
 from tests.ray.networks import Network, cnn, computed, trained, transformer
@@ -106,3 +108,12 @@ def test_calls_of_several_threads(connected: None) -> None:
         results = list(threads.map(lambda x: function(ns.tensor(x)).numpy(), inputs))
     for x, result in zip(inputs, results, strict=True):
         assert result.tobytes() == (np.tanh(x @ x) @ x).tobytes()
+
+
+def test_letting_go_of_a_graph_does_not_start_ray_again(connected: None) -> None:
+    compiled = ns.compile(lambda x: np.tanh(x @ x), executor="ray")
+    compiled(ns.tensor(np.ones((2, 2))))
+    ray.shutdown()
+    del compiled
+    gc.collect()
+    assert not ray.is_initialized()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,3 +61,36 @@ def test_twenty_becomes_what_the_edit_implies(start: Start, page: Page) -> None:
     expect(by(page, "edited")).to_contain_text("task1 set to 50")
     by(page, "continue").click()
     program.expect("^result: 200$")
+
+
+@pytest.mark.parametrize("sample", ["data_parallel.py", "pipeline.py"])
+def test_partitions_give_what_one_process_gives(start: Start, tmp_path: Path, sample: str) -> None:
+    alone = subprocess.run(
+        [sys.executable, SAMPLES / sample, "--alone", "--steps", "4"],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    path = tmp_path / "run.nscope"
+    program = start(
+        "run", "--no-browser", "--no-stop-on-entry", "--exit", "--record", path, SAMPLES / sample,
+        "--steps", "4",
+    )  # fmt: skip
+    program.expect(f"^{re.escape(alone.stdout.splitlines()[-1])}$")
+    program.expect("recorded in")
+    assert program.wait() == 0
+    run = opened(path)
+    devices = {node.device for node in run.nodes.values()}
+    assert {"worker:0/cpu:0", "worker:1/cpu:0"} <= devices
+    parts = {name.partition(" · ")[0] for name in run.recording.device_table.names().values()}
+    assert parts == {"worker:0", "worker:1"}
+
+
+def test_gradients_of_shards_are_averaged_to_those_of_the_batch() -> None:
+    """Up to rounding: sums are taken in another order."""
+    losses = []
+    for shards in ("1", "4"):
+        ran = subprocess.run(
+            [sys.executable, SAMPLES / "data_parallel.py", "--alone", "--shards", shards],
+            capture_output=True, text=True, check=True, timeout=120,
+        )  # fmt: skip
+        losses.append([float(line.split()[-1]) for line in ran.stdout.splitlines()])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)

@@ -95,7 +95,10 @@ class Pool:
                 ray_module().kill(lost.actor)
 
     def forget(self, graph: int) -> None:
-        """Let go of a graph."""
+        """Let go of a graph; a handle that is used without a connection would start Ray again."""
+        ray = ray_module()
+        if not ray.is_initialized() or ray.get_runtime_context().get_job_id() != self._job:
+            return
         for member in tuple(self._members.values()):
             if graph in member.loaded:
                 member.loaded.discard(graph)
@@ -127,7 +130,7 @@ class Pool:
             from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
             node = nodes[int(part.rpartition(":")[2]) % len(nodes)]
-            chosen["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
+            chosen["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=False)
         actor = kind.options(**chosen).remote()
         try:
             process = Process(*ray.get(actor.process.remote(), timeout=options.timeout_s))
