@@ -15,8 +15,8 @@ from pathlib import Path
 from bench import processes
 from bench.measure import Row, machine_note
 
-GROUPS = ("tiny_ops", "numpy_calls", "compiled", "compiled_programs", "compile_times", "memory",
-          "execution", "networks", "levels", "default", "wall", "governed", "stops", "pipeline",
+GROUPS = ("tiny_ops", "numpy_calls", "compiled", "compiled_programs", "compile_times",
+          "unrolled", "memory", "execution", "networks", "levels", "default", "wall", "governed", "stops", "pipeline",
           "page", "torch_tap", "torch_default", "ray_tasks")  # fmt: skip
 LATEST = Path(__file__).parent / "results" / "latest.json"
 

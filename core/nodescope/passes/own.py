@@ -87,7 +87,7 @@ def own_results(draft: Draft) -> None:
     before = [_chain(producers.get, value) for value in draft.traced.outputs]
     now = [_chain(draft.producer, value) for value in draft.outputs]
     layouts = layouts_of(draft)
-    positions: list[int] = []
+    owners: dict[int | Inner, list[int]] = {}  # by root, the results that are not copied
     for position, chain in enumerate(now):
         if position in draft.copied:
             continue
@@ -97,7 +97,7 @@ def own_results(draft: Draft) -> None:
         if touched and leaf and (then.loose or is_own(producers.get(then.root))):
             _copy(draft, layouts, "of_leaf", position)
             continue
-        sharing = [p for p in positions if not chain.roots.isdisjoint(now[p].roots)]
+        sharing = {p for root in chain.roots for p in owners.get(root, ())}
         if any(
             then.roots.isdisjoint(before[p].roots)
             or ((touched or before[p] != now[p]) and (_unsure(then) or _unsure(before[p])))
@@ -105,7 +105,8 @@ def own_results(draft: Draft) -> None:
         ):
             _copy(draft, layouts, "of_result", position)
         else:
-            positions.append(position)
+            for root in chain.roots:
+                owners.setdefault(root, []).append(position)
 
 
 def _unsure(chain: Chain) -> bool:

@@ -24,6 +24,7 @@ from nodescope.engine.codegen.c_backend import (
     primitives,
     products,
     scan,
+    tables,
     texts,
 )
 from nodescope.engine.codegen.c_backend.expressions import CTYPES
@@ -326,6 +327,12 @@ class _Planner:
         for k, (first, last) in enumerate(plan.segments):
             run = [f"NS_EXPORT i64 ns_run{k}(char **t, i64 *s) {{"]
             commented = list(run)
+            if last - first >= tables.FEWEST:
+                rows = [self._row(i, step, self._number(i)) for i, step in
+                        enumerate(plan.steps[first:last], first)]  # fmt: skip
+                run += tables.statements(rows)
+                commented += tables.statements(rows, commented=True)
+                first = last
             for i in range(first, last):
                 step = plan.steps[i]
                 called = self._called(i, step, self._number(i))
@@ -366,6 +373,18 @@ class _Planner:
                 count += step.node is not None
         return self._numbers[i]
 
+    def _row(self, i: int, step: Step, place: int) -> tables.TableRow:
+        """A step of a long run."""
+        comment = texts.comment_of(step.node) if step.node else ""
+        if step.function is None:
+            return tables.TableRow("", place, True, (-1, 0), (), comment)
+        scratch = (-1, step.function.count)
+        if step.function.scratch:
+            scratch = (0, self.plan.memory.offsets[-1 - i])
+        pointers = tuple(map(self._pointer, (*step.inputs, *step.outputs)))
+        timed = step.node is not None
+        return tables.TableRow(step.function.name, place, timed, scratch, pointers, comment)
+
     def _called(self, i: int, step: Step, place: int) -> list[str]:
         if step.function is None:
             return [f"if (s) s[{2 * place}] = s[{2 * place + 1}] = ns_now();"]
@@ -381,11 +400,16 @@ class _Planner:
             after = f" if (s) s[{2 * place + 1}] = ns_now();"
         return [f"{{ char *p[] = {{{pointers}}}; {before}{call}{after} }}"]
 
-    def _address(self, spot: Spot) -> str:
+    def _pointer(self, spot: Spot) -> tuple[int, int]:
+        """The slot of its memory, and the offset there."""
         offset = spot.offset * np.dtype(spot.spec.dtype).itemsize
         slot = self.plan.slots.get(spot.root)
-        if slot is None:
-            return f"t[0] + {self.plan.memory.offsets[spot.root] + offset}"
+        return (0, self.plan.memory.offsets[spot.root] + offset) if slot is None else (slot, offset)
+
+    def _address(self, spot: Spot) -> str:
+        slot, offset = self._pointer(spot)
+        if not slot:
+            return f"t[0] + {offset}"
         return f"t[{slot}] + {offset}" if offset else f"t[{slot}]"
 
 
