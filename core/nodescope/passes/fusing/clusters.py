@@ -30,6 +30,7 @@ class Clusters:
         self.nodes: list[Node] = []
         self.index: dict[int, int] = {}
         self.before: list[tuple[int, ...]] = []
+        self._after: list[list[int]] = []  # per node: positions of its direct successors
         self._ancestors: list[int] = []
         makers: dict[int, int] = {}
         for node in draft:
@@ -48,6 +49,9 @@ class Clusters:
             for predecessor in predecessors:
                 ancestors |= self._ancestors[predecessor] | 1 << predecessor
             self.before.append(tuple(predecessors))
+            self._after.append([])
+            for predecessor in predecessors:
+                self._after[predecessor].append(i)
             self._ancestors.append(ancestors)
         self.root = list(range(len(self.nodes)))
         self._members = {i: [i] for i in self.root}
@@ -77,6 +81,15 @@ class Clusters:
                         return source
         return None
 
+    def _leads_out(self, cluster: int, joined: set[int]) -> bool:
+        """Whether a direct successor of a cluster is in none of these."""
+        root, after = self.root, self._after
+        return any(
+            root[next_] not in joined
+            for member in self._members[cluster]
+            for next_ in after[member]
+        )
+
     def join(self, clusters: Sequence[int]) -> int:
         """Merge clusters, which must not be `apart`; return the new cluster."""
         kept = min(clusters)
@@ -85,9 +98,13 @@ class Clusters:
             bits |= self._bits[cluster]
             ancestors |= self._ancestors[cluster]
         ancestors &= ~bits
-        more = 0  # predecessors of some but not all of them
+        more = 0  # predecessors that those which come after some of them do not know of
+        joined = set(clusters)
         for cluster in clusters:
-            more |= ancestors & ~self._ancestors[cluster]
+            missing = ancestors & ~self._ancestors[cluster]
+            if missing and self._leads_out(cluster, joined):
+                more |= missing
+        for cluster in clusters:
             if cluster != kept:
                 absorbed = self._members.pop(cluster)
                 self._members[kept] += absorbed
