@@ -107,23 +107,24 @@ def step_runs(recording: Recording, step: int) -> StepRuns:
     for defined in recording.nodes():
         if defined.seq <= end:
             definitions.setdefault(defined.node.id, []).append((defined.seq, defined.node))
+    only = {id: defined[0][1] for id, defined in definitions.items() if len(defined) == 1}
     rows: list[Execution] = []
     nodes: list[Node] = []
     called = 0
     for some in (ran, _on_devices(recording, ran, known)):
         called = len(rows)
         for row in some:
-            node = _defined_at(definitions.get(row.node, ()), row.seq)
+            node = only.get(row.node) or _defined_at(definitions.get(row.node, ()), row.seq)
             if node is not None:
                 rows.append(row)
                 nodes.append(node)
     values = {defined.value.id: defined.value for defined in recording.values(until=end)}
     operands = (recording.operands(begin, end) or {}) if rows else {}
-    first = min((row.start_ns for row in rows), default=0)
-    last = max((row.start_ns + row.duration_ns for row in rows), default=0)
-    if known is not None:
-        first = known.start_ns
-        last = known.end_ns if known.end_ns is not None else last
+    first = min((row.start_ns for row in rows), default=0) if known is None else known.start_ns
+    if known is None or known.end_ns is None:
+        last = max((row.start_ns + row.duration_ns for row in rows), default=0)
+    else:
+        last = known.end_ns
     observed = known is None or known.observed
     holds = [hold for hold in recording.holds() if hold[1] > first and hold[0] < last]
     last = max(first, last)
@@ -143,7 +144,5 @@ def _on_devices(
 
 
 def _defined_at(definitions: Sequence[tuple[int, Node]], seq: int) -> Node | None:
-    if len(definitions) == 1:
-        return definitions[0][1]
     at = bisect_right(definitions, seq, key=lambda row: row[0])
     return definitions[max(at - 1, 0)][1] if definitions else None
