@@ -39,6 +39,7 @@ def test_the_events_of_all_workers_are_one_run(driver: Driver, recording: Path, 
         ]  # fmt: skip
         last = steps_of(run, 3)
         assert {lanes[row.lane].partition(" · ")[0] for row in last} == {"worker:0", "worker:1"}
+        assert all(row.worker for row in last)  # side by side, not node by node
         for row in last:  # each where it is placed
             assert nodes[row.node].device.startswith(lanes[row.lane].partition(" · ")[0])
         ended = {row.node: row.start_ns + row.duration_ns for row in last}
@@ -107,3 +108,45 @@ def test_an_edit_in_one_partition_reaches_the_others(driver: Driver, recording: 
     expected = np.cos(np.sin(b @ a) @ b) + a
     assert seen[1].tobytes() == expected.tobytes()
     assert seen[0].tobytes() == seen[2].tobytes() != seen[1].tobytes()
+
+
+@pytest.mark.parametrize("partitions", [2, 4])
+def test_at_every_stop_exactly_what_comes_before_has_run(
+    driver: Driver, recording: Path, partitions: int
+) -> None:
+    order = ["matmul", "tanh", "matmul", "exp", "matmul", "sin", "matmul", "cos", "add"]
+    seen: list[Any] = []
+    breakpoints = [f"op:{op} if step == 2" for op in dict.fromkeys(order)]
+    program = driver(chain(partitions, seen))
+    with debugged(recording, program, *breakpoints) as run:
+        for count in range(1, len(order) + 1):
+            assert run.stop() is not None
+            with Recording.open(recording) as live:
+                nodes = {row.node.id: row.node for row in live.nodes()}
+                ran = [nodes[row.node].op for row in steps_of(live, 2)]
+            assert ran == order[:count]
+            assert len(seen) == 1
+            run.go_on()
+        run.end()
+    assert len({array.tobytes() for array in seen}) == 1
+
+
+def test_a_segment_that_sends_nothing_reports_too(driver: Driver, recording: Path) -> None:
+    def program() -> Any:
+        @ns.compile(executor="ray")
+        def function(x: ns.Tensor) -> ns.Tensor:
+            with ns.device("worker:1"):
+                kept = x @ x
+            with ns.device("worker:0"):
+                sent = np.tanh(x)
+            with ns.device("worker:1"):
+                return kept @ sent
+
+        x = ns.tensor(np.eye(3))
+        return [function(x).numpy() for _ in ns.steps(range(3))]
+
+    recorded(recording, driver(program), level="summary")
+    with Recording.open(recording) as run:
+        last = steps_of(run, 3)
+        assert len(last) == 3
+        assert all(row.worker for row in last)

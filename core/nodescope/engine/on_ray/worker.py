@@ -96,7 +96,7 @@ class Worker:
         """Let go of a graph."""
         self._loaded.pop(graph, None)
 
-    def run(self, graph: int, call: int, number: int, how: How, *arrays: Any) -> list[Any]:
+    def run(self, graph: int, call: int, number: int, how: How, *arrays: Any) -> Any:
         """Run a segment.
 
         Args:
@@ -106,7 +106,7 @@ class Worker:
             arrays: What is fed, and then what is received.
 
         Returns:
-            The report, and then what is sent.
+            The report and what is sent, as a list; the report alone if nothing is.
         """
         loaded = self._loaded[graph]
         segment, runner = loaded.segments[number], loaded.runners[number]
@@ -128,13 +128,14 @@ class Worker:
             memory.pop(value, None)
         if not memory:
             del loaded.memories[call]
-        return [report, *sent]
+        return [report, *sent] if sent else report
 
-    def kernel(self, graph: int, node: int, *operands: Any) -> list[Any]:
-        """Run one node on operands; its times, and then its results."""
+    def kernel(self, graph: int, node: int, *operands: Any) -> Any:
+        """Run one node on operands; its times and results, as `run` returns them."""
         _, runner = self._loaded[graph].calls[node]
         start, outputs, end = _timed(runner, node, operands)
-        return [np.array([start, end], np.int64), *outputs]
+        times = np.array([start, end], np.int64)
+        return [times, *outputs] if outputs else times
 
 
 def _timed(
