@@ -136,6 +136,10 @@ class CostModel:
         }
         self._first = StepCost(0.0)
         self._in_blocks = False
+        # Of all steps: the writer's time, and by how much they were longer than usual; and the same
+        # before each of the latest observed ones.
+        self._written_ns = self._longer_ns = 0.0
+        self._before_observed: deque[tuple[float, float]] = deque(maxlen=COMPARED)
 
     @property
     def reliable(self) -> bool:
@@ -151,6 +155,7 @@ class CostModel:
             return False
         self._in_blocks = True
         self._steps["observed"].clear()
+        self._before_observed.clear()
         self._steps["disturbed"].clear()
         self.tracing = 1.0
         return True
@@ -160,6 +165,11 @@ class CostModel:
         if kind == "observed" and (step <= WARM or cost.fresh):
             self._first = cost
             return
+        if kind == "observed":
+            self._before_observed.append((self._written_ns, self._longer_ns))
+        self._written_ns += cost.written_ns
+        if self.plain_ns:
+            self._longer_ns += max(cost.rest_ns - self.plain_ns, 0.0)
         self.references += kind == "reference"
         self._steps[kind].append(_Step(step, cost.rest_ns, cost.plain_ns, cost))
 
@@ -180,19 +190,21 @@ class CostModel:
             if len(disturbed) >= _FEW:
                 later = _excess([ended.rest_ns for ended in disturbed], plain)
                 extra += later * len(disturbed) / len(observed)
-            # The program waits for the interpreter's lock while the writer holds it: long waits of
-            # a few steps, which quantiles do not show.
-            steps = (*observed, *references, *disturbed)
-            usual = _at(plain, 0.5)
-            written = sum([ended.cost.written_ns for ended in steps])
-            longer = sum([max(ended.rest_ns - usual, 0.0) for ended in steps])
-            extra = max(extra, min(written, longer) / len(observed))
+            extra = max(extra, self._waited_ns())
             assumed = median([ended.cost.tracing_ns for ended in observed])
             if assumed >= 1:  # otherwise there was nothing to observe
                 self.tracing = extra / assumed
         own = [ended.plain_ns for ended in references[-COMPARED:]]
         own += [self._own_ns(ended.cost) for ended in observed[-COMPARED:]]
         self.plain_ns = median(own or [self._own_ns(self._first)])
+
+    def _waited_ns(self) -> float:
+        """How long the program waits for the interpreter's lock per observed step, while the writer
+        holds it: long waits of a few steps, which quantiles do not show.
+        """
+        written_ns, longer_ns = self._before_observed[0]
+        waited_ns = min(self._written_ns - written_ns, self._longer_ns - longer_ns)
+        return waited_ns / len(self._before_observed)
 
     def _own_ns(self, cost: StepCost) -> float:
         """The program's own time in an observed step."""

@@ -52,8 +52,9 @@ _MOST_NODES: Final = 10_000
 _FEW_NODES, _TELLING_NS = 100, 2_000_000_000
 # The cost of calling the recorder and of reading the clock, which is not measured.
 _CALL_NS: Final = 300
-# The cost of leaving out a step without a decision of its own.
-_UNDECIDED_NS: Final = 2_000
+# The cost of leaving out a step without a decision of its own: two calls of the emitter, and its
+# losses.
+_UNDECIDED_NS: Final = 8_000
 # So many stretches above the limit that were only counted show that it cannot be met.
 _IN_VAIN: Final = 10
 # A message is worthwhile from this share of unobserved steps on.
