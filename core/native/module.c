@@ -129,6 +129,27 @@ static PyObject *py_identities(PyObject *module, PyObject *const *arguments, Py_
     return bytes;
 }
 
+/* What libraries compiled elsewhere call, by a capsule: `FloatStatistics` of PyTorch's tap. Fills low,
+   high, mean, std and norm, the number of zeros, and 32 bins; see summarise_floats. */
+static int float_statistics(const float *items, int64_t size, double *moments, int64_t *zero,
+                            uint64_t *histogram) {
+    Summary summary;
+    memset(&summary, 0, sizeof summary);
+    if (!summarise_floats(items, size, &summary)) return 0;
+    double all[] = {summary.low, summary.high, summary.mean, summary.std, summary.norm};
+    memcpy(moments, all, sizeof all);
+    *zero = summary.zero;
+    memcpy(histogram, summary.histogram, FLOAT_BINS * sizeof *histogram);
+    return 1;
+}
+
+static int add_float_statistics(PyObject *module) {
+    PyObject *capsule = PyCapsule_New((void *)float_statistics, "nodescope.float_statistics", NULL);
+    int status = capsule ? PyModule_AddObjectRef(module, "float_statistics", capsule) : -1;
+    Py_XDECREF(capsule);
+    return status;
+}
+
 static PyMethodDef methods[] = {
     {"identities", (PyCFunction)(void (*)(void))py_identities, METH_FASTCALL, identities_doc},
     {"summarise", py_summarise, METH_VARARGS, summarise_doc},
@@ -146,6 +167,8 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module && PyModule_AddIntConstant(module, "REVISION", REVISION) < 0) Py_CLEAR(module);
-    if (module && (add_times(module) < 0 || add_outputs(module) < 0 || add_calls(module) < 0)) Py_CLEAR(module);
+    if (module && (add_times(module) < 0 || add_outputs(module) < 0 || add_calls(module) < 0 ||
+                   add_float_statistics(module) < 0))
+        Py_CLEAR(module);
     return module;
 }

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from nodescope import native
 from nodescope.adapters.torch.native_tap import choosing, copies, fast_path
 from nodescope.events import Level
 from nodescope.record.governor import governor
@@ -121,10 +122,15 @@ def _equal(fast: dict[str, Any], slow: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-@pytest.mark.parametrize("level", ["timing", "summary"])
+@pytest.mark.parametrize(
+    ("level", "core"), [("timing", True), ("summary", True), ("summary", False)],
+    ids=["timing", "summary", "summary without the native core"],
+)  # fmt: skip
 def test_the_recording_does_not_show_the_path(
-    program: Callable[[], Any], level: Level, tmp_path: Path, monkeypatch: Patch
+    program: Callable[[], Any], level: Level, core: bool, tmp_path: Path, monkeypatch: Patch
 ) -> None:
+    if not core:
+        monkeypatch.setattr(native, "float_statistics", None)
     torch.manual_seed(0)
     plain = tensors(program())
     ways = [

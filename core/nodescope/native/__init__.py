@@ -86,6 +86,11 @@ summarise_noted: Final[Callable[[tuple[tuple[bytes, int], ...], int], tuple[byte
 """Statistics of noted outputs, in columns. None without a core."""
 
 
+float_statistics: Final[Any] = getattr(_core, "float_statistics", None)
+"""A capsule with the core's function for float32 in a row, for extensions that are compiled
+elsewhere. None without a core."""
+
+
 def in_use() -> bool:
     """Whether statistics are computed by the core."""
     return _core is not None

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from nodescope import native
 from nodescope.adapters.torch.compat import (
     autograd_node,
     compiling_callback,
@@ -53,6 +54,7 @@ class NativeTap:
         self._fast_path = fast_path
         self._attached = False
         operations.values.storages.use(library)
+        library.use_core(native.float_statistics)
 
     def enter(self) -> None:
         """Observe the operators of all threads."""

@@ -10,7 +10,7 @@
 
 namespace nodescope {
 
-constexpr int kBins = 32, kPreview = 8, kBlock = 2048, kLanes = 16;
+constexpr int kBins = 32, kPreview = 8, kBlock = 2048, kLanes = 16, kManyFloats = 64;
 
 // As the recorder's part in Python reads it: see `blocks.py`.
 struct Statistics {
@@ -167,6 +167,11 @@ class Blocks {
     if (sizes_.empty()) { sizes_.push_back(1); strides_.push_back(1); }
   }
 
+  // The elements if they are float32 in a row.
+  const float* floats() const {
+    return dtype_ == at::kFloat && sizes_.size() == 1 && strides_[0] == 1 ? (const float*)data_ : nullptr;
+  }
+
   // take(elements, how many), with floats or doubles.
   template <class Take>
   void each(Take take) const {
@@ -235,6 +240,11 @@ inline void preview(const Array& array, int64_t count, Statistics& to) {
   }
 }
 
+// Of nodescope's native core, faster for float32 in a row: (elements, how many, low to norm, zeros, bins) -> whether
+// they were filled. nullptr without a core.
+using FloatStatistics = int (*)(const float*, int64_t, double*, int64_t*, uint64_t*);
+inline FloatStatistics float_statistics = nullptr;
+
 // Fill statistics; false where float64 would overflow or lose digits.
 inline bool summarise(const Array& array, Statistics& to) {
   std::memset(&to, 0, sizeof to);
@@ -242,6 +252,15 @@ inline bool summarise(const Array& array, Statistics& to) {
   for (int64_t size : array.sizes) count *= size;
   if (!count) return true;
   Blocks blocks(array);
+  if (float_statistics && blocks.floats() && count >= kManyFloats) {
+    double moments[5];
+    if (float_statistics(blocks.floats(), count, moments, &to.zero, to.histogram)) {
+      to.low = moments[0], to.high = moments[1], to.mean = moments[2], to.deviation = moments[3], to.norm = moments[4];
+      to.finite = count;
+      preview(array, count, to);
+      return true;
+    }
+  }
   double sum = 0, squares = 0;
   bool all_finite = true;
   to.low = INFINITY;

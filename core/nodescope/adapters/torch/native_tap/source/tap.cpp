@@ -42,6 +42,14 @@ PyObject* detach(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// use_core(capsule of nodescope.native, or None)
+PyObject* use_core(PyObject*, PyObject* capsule) {
+  void* function = nullptr;
+  if (capsule != Py_None && !(function = PyCapsule_GetPointer(capsule, "nodescope.float_statistics"))) return nullptr;
+  float_statistics = (FloatStatistics)function;
+  Py_RETURN_NONE;
+}
+
 // forked(): the child of a fork has a copy of the observer, which says nothing there.
 PyObject* forked(PyObject*, PyObject*) {
   on = false;
@@ -63,6 +71,7 @@ PyMethodDef methods[] = {
     NODESCOPE_FOLLOWING_METHODS
     {"attach", attach, METH_VARARGS, "Observe each operator until `detach`."},
     {"detach", detach, METH_NOARGS, "Observe nothing."},
+    {"use_core", use_core, METH_O, "Let nodescope's native core compute statistics of float32 in a row."},
     {"forked", forked, METH_NOARGS, "Observe nothing in the child of a fork."},
     {"storage", storage, METH_O, "The number of a tensor's storage, or 0."},
     {"freed", freed, METH_NOARGS, "Numbers of storages that were freed since the last call."},
