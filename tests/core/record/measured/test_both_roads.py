@@ -28,8 +28,6 @@ from nodescope.record.recorder import Recorder
 from nodescope.record.recording import MAX_SEQ, Recording
 from tests.depth import some
 
-pytestmark = pytest.mark.skipif(native.NotedOutputs is None, reason="there is no native core")
-
 SPEC = TensorSpec((2,), "float32")
 IDS = (1, 2, 3, 1000, 1 << 40)
 PAIR = 7

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nodescope import native
 from nodescope.errors import RecordingError
 from nodescope.events import GraphExtended
 from nodescope.ir.graph import Node
@@ -24,7 +23,6 @@ from tests.core.record.runs import chain, finished, last_acknowledged
 from tests.fixtures import schema_3
 
 FOLDER = Path(str(schema_3.__file__)).parent
-needs_core = pytest.mark.skipif(native.NotedOutputs is None, reason="there is no native core")
 
 
 def test_a_recording_of_schema_3_shows_what_its_tables_say(tmp_path: Path) -> None:
@@ -54,7 +52,6 @@ def test_a_recording_of_schema_3_shows_what_its_tables_say(tmp_path: Path) -> No
     assert path.read_bytes() == before
 
 
-@needs_core
 def test_what_is_whole_of_a_cut_recording_is_shown(tmp_path: Path) -> None:
     path, cut = recorded(tmp_path / "r.nscope"), tmp_path / "cut.nscope"
     sealed = read_seal(path)
@@ -76,7 +73,6 @@ def test_what_is_whole_of_a_cut_recording_is_shown(tmp_path: Path) -> None:
     assert max(shown) > len(everything) // 2
 
 
-@needs_core
 def test_statistics_of_lost_values_are_left_out(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope")
     with Recording.open(path) as recording:
@@ -117,7 +113,6 @@ while True:
 """
 
 
-@needs_core
 @pytest.mark.parametrize("commits", [2, 9])
 def test_kill_9_loses_nothing_that_was_acknowledged(commits: int, tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
@@ -135,7 +130,6 @@ def test_kill_9_loses_nothing_that_was_acknowledged(commits: int, tmp_path: Path
         assert len(seqs) >= 500
 
 
-@needs_core
 def test_a_stop_can_keep_an_array_of_an_output_in_columns(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     recorder = Recorder(path, level="summary")
@@ -158,7 +152,6 @@ def test_a_stop_can_keep_an_array_of_an_output_in_columns(tmp_path: Path) -> Non
         assert recording.kept_of(1) == (1, 100)
 
 
-@needs_core
 def test_nan_is_found_among_outputs_in_columns(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     recorder = Recorder(path, level="summary")
@@ -179,7 +172,6 @@ def test_nan_is_found_among_outputs_in_columns(tmp_path: Path) -> None:
         ]  # fmt: skip
 
 
-@needs_core
 def test_a_queue_that_is_full_keeps_statistics_in_place_of_copies(tmp_path: Path) -> None:
     """They are computed on the program's thread then, as for executions that come as events."""
     path = tmp_path / "r.nscope"
