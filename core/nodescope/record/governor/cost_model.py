@@ -190,7 +190,8 @@ class CostModel:
             if len(disturbed) >= _FEW:
                 later = _excess([ended.rest_ns for ended in disturbed], plain)
                 extra += later * len(disturbed) / len(observed)
-            extra = max(extra, self._waited_ns())
+            if len(self._before_observed) >= _AT_LEAST:  # earlier, definitions are most of it
+                extra = max(extra, self._waited_ns())
             assumed = median([ended.cost.tracing_ns for ended in observed])
             if assumed >= 1:  # otherwise there was nothing to observe
                 self.tracing = extra / assumed
