@@ -5,8 +5,6 @@ Invariant: reads only. What is unpacked at a time does not grow with the recordi
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -14,12 +12,9 @@ import numpy as np
 
 from nodescope.record.measured.packing import MOST, unpacked
 from nodescope.record.measured.statistics import MEAN, NORM, Integers, Row, Statistics
-from nodescope.record.rows import MAX_SEQ
+from nodescope.record.packed_rows import PackedRows, holds
 
-_KEPT: Final = 8
-_ROWS: Final = (
-    "SELECT first_seq, last_seq, outputs FROM measured WHERE first_seq > ? ORDER BY first_seq"
-)
+_COLUMNS: Final = "first_seq, last_seq, outputs"
 
 
 class _Packed(NamedTuple):
@@ -27,7 +22,7 @@ class _Packed(NamedTuple):
 
     first: int
     last: int
-    values: Integers
+    ids: Integers
 
 
 class MeasuredTable:
@@ -45,16 +40,15 @@ class MeasuredTable:
         has: Callable[[str], bool],
         read: Callable[..., Any],
     ) -> None:
-        self._ask, self._has, self._read = ask, has, read
-        self._lock = threading.RLock()
-        self._rows: list[_Packed] = []
-        self._unpacked: OrderedDict[int, Statistics] = OrderedDict()
+        self._rows: PackedRows[_Packed, Statistics] = PackedRows(
+            "measured", _COLUMNS, _packed, unpacked, ask, has, read
+        )
 
     def latest(self, value: int, until: int) -> Row | None:
         """The row of a value's latest statistics by a seq."""
-        for packed in reversed(self._known(until)):
-            if _holds(packed, value):
-                of = self._statistics(packed)
+        for packed in reversed(self._rows.known(until)):
+            if holds(packed, value):
+                of = self._rows.content(packed)
                 places = np.flatnonzero((of.values == value) & (of.seqs <= until))
                 if len(places):
                     return of.rows(places[-1:])[0]
@@ -91,11 +85,11 @@ class MeasuredTable:
         """Of each value the latest seq by one, with shape, zeros and norm."""
         found: dict[int, tuple[int, int, str, int, float | None]] = {}
         left: Integers | None = None
-        known = self._known(until)
+        known = self._rows.known(until)
         for packed in reversed(known):
-            if left is not None and not np.isin(packed.values, left).any():
+            if left is not None and not np.isin(packed.ids, left).any():
                 continue
-            of = self._statistics(packed)
+            of = self._rows.content(packed)
             within = np.flatnonzero(of.seqs <= until)
             values, from_end = np.unique(of.values[within][::-1], return_index=True)
             for value, place in zip(values.tolist(), from_end.tolist(), strict=True):
@@ -107,7 +101,7 @@ class MeasuredTable:
                 norm = float(of.moments[row, NORM]) if finite else None
                 found[value] = (value, int(of.seqs[row]), spec.shape, int(of.zero[row]), norm)
             if left is None:
-                left = np.unique(np.concatenate([row.values for row in known]))
+                left = np.unique(np.concatenate([row.ids for row in known]))
             left = np.setdiff1d(left, np.array([*found], dtype=np.int64))
             if not len(left):
                 break
@@ -120,11 +114,11 @@ class MeasuredTable:
         steps: set[int] = set()
         wanted = set(pairs)
         seqs = np.unique(np.array([seq for _, seq in pairs], dtype=np.int64))
-        for packed in self._known():
+        for packed in self._rows.known():
             first, last = np.searchsorted(seqs, (packed.first, packed.last + 1))
             if first == last:
                 continue
-            of = self._statistics(packed)
+            of = self._rows.content(packed)
             places = np.flatnonzero(np.isin(of.seqs, seqs[first:last]))
             columns = (of.values, of.seqs, of.steps)
             cells = zip(*(column[places].tolist() for column in columns), strict=True)
@@ -132,34 +126,9 @@ class MeasuredTable:
         return steps
 
     def _with(self, value: int) -> Iterator[tuple[_Packed, Statistics]]:
-        for packed in self._known():
-            if _holds(packed, value):
-                yield packed, self._statistics(packed)
-
-    def _known(self, until: int = MAX_SEQ) -> list[_Packed]:
-        """The table's rows that begin by a seq, without their data."""
-        if not self._has("measured"):
-            return []
-        with self._lock:
-            last = self._rows[-1].last if self._rows else -1
-            for cells in self._ask(_ROWS, last):
-                self._rows.append(self._read(_packed, cells, last))
-                last = self._rows[-1].last
-            count = len(self._rows)
-            while count and self._rows[count - 1].first > until:
-                count -= 1
-            return self._rows[:count]
-
-    def _statistics(self, row: _Packed) -> Statistics:
-        with self._lock:
-            of = self._unpacked.pop(row.first, None)
-            if of is None:
-                data = self._ask("SELECT data FROM measured WHERE first_seq = ?", row.first)
-                of = self._read(unpacked, row.first, row.last, row.values, data[0][0])
-            self._unpacked[row.first] = of
-            if len(self._unpacked) > _KEPT:
-                self._unpacked.popitem(last=False)
-        return of
+        for packed in self._rows.known():
+            if holds(packed, value):
+                yield packed, self._rows.content(packed)
 
 
 def values_of(data: bytes) -> Integers:
@@ -175,10 +144,3 @@ def _packed(cells: tuple[int, int, bytes], before: int) -> _Packed:
     if not before < first <= last:
         raise ValueError("its statistics are not in order")
     return _Packed(first, last, values_of(values))
-
-
-def _holds(row: _Packed, value: int) -> bool:
-    if abs(value) > MAX_SEQ:
-        return False
-    place = int(np.searchsorted(row.values, value))
-    return place < len(row.values) and int(row.values[place]) == value

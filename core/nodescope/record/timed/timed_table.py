@@ -8,13 +8,12 @@ Invariant: reads only. What is unpacked at a time does not grow with the recordi
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from nodescope.record.packed_rows import PackedRows, holds
 from nodescope.record.rows import MAX_SEQ
 from nodescope.record.timed.packing import (
     DURATION,
@@ -28,11 +27,7 @@ from nodescope.record.timed.packing import (
 )
 
 _MOST_ROWS: Final = 20_000_000
-_KEPT: Final = 8
-_ROWS: Final = (
-    "SELECT first_seq, last_seq, start_ns, end_ns, nodes FROM timed WHERE first_seq > ? "
-    "ORDER BY first_seq"
-)
+_COLUMNS: Final = "first_seq, last_seq, start_ns, end_ns, nodes"
 
 
 class _Packed(NamedTuple):
@@ -42,7 +37,7 @@ class _Packed(NamedTuple):
     last: int
     start_ns: int
     end_ns: int
-    nodes: Integers
+    ids: Integers
 
 
 class TimedTable:
@@ -62,10 +57,10 @@ class TimedTable:
         has: Callable[[str], bool],
         read: Callable[..., Any],
     ) -> None:
-        self._ask, self._has, self._read = ask, has, read
-        self._lock = threading.RLock()
-        self._rows: list[_Packed] = []
-        self._unpacked: OrderedDict[int, Integers] = OrderedDict()
+        self._ask, self._read = ask, read
+        self._rows: PackedRows[_Packed, Integers] = PackedRows(
+            "timed", _COLUMNS, _packed, unpacked, ask, has, read
+        )
 
     def between(
         self, after: int, until: int, *, node: int | None = None, limit: int | None = None
@@ -73,8 +68,8 @@ class TimedTable:
         """Executions in ``(after, until]``; with ``limit``, the first ones."""
         taken: list[Integers] = []
         count = 0
-        for row in self._known(until):
-            if row.last <= after or (node is not None and not _holds(row, node)):
+        for row in self._rows.known(until):
+            if row.last <= after or (node is not None and not holds(row, node)):
                 continue
             rows = self._executions(row)
             chosen = (rows[:, SEQ] > after) & (rows[:, SEQ] <= until)
@@ -91,7 +86,7 @@ class TimedTable:
     def chosen(self, seqs: Sequence[int]) -> Integers:
         """The executions with these seqs, which ascend."""
         wanted = np.array(seqs, dtype=np.int64)
-        known = self._known(seqs[-1]) if seqs else []
+        known = self._rows.known(seqs[-1]) if seqs else []
         if not known:
             return _joined([])
         firsts = np.array([row.first for row in known], dtype=np.int64)
@@ -104,8 +99,8 @@ class TimedTable:
 
     def latest_of(self, node: int, until: int = MAX_SEQ) -> Integers:
         """The latest execution of a node by a seq; none if there is none."""
-        for row in reversed(self._known(until)):
-            if _holds(row, node):
+        for row in reversed(self._rows.known(until)):
+            if holds(row, node):
                 rows = self._executions(row)
                 rows = rows[(rows[:, NODE] == node) & (rows[:, SEQ] <= until)]
                 if len(rows):
@@ -115,13 +110,13 @@ class TimedTable:
 
     def latest(self, until: int) -> Integers:
         """The latest execution of each node by a seq."""
-        known = self._known(until)
+        known = self._rows.known(until)
         if not known:
             return _joined([])
-        wanted = np.unique(np.concatenate([row.nodes for row in known]))
+        wanted = np.unique(np.concatenate([row.ids for row in known]))
         taken: list[Integers] = []
         for row in reversed(known):
-            if not len(here := np.intersect1d(wanted, row.nodes, assume_unique=True)):
+            if not len(here := np.intersect1d(wanted, row.ids, assume_unique=True)):
                 continue
             rows = self._executions(row)
             rows = rows[(rows[:, SEQ] <= until) & np.isin(rows[:, NODE], here)]
@@ -135,7 +130,7 @@ class TimedTable:
     def newest(self, limit: int) -> Integers:
         """The latest executions, as many as ``limit`` says."""
         taken: list[Integers] = []
-        for row in reversed(self._known()):
+        for row in reversed(self._rows.known()):
             taken.append(self._executions(row)[-limit:])
             limit -= len(taken[-1])
             if not limit:
@@ -145,7 +140,7 @@ class TimedTable:
     def costs(self) -> list[tuple[int, int, int, int, int]]:
         """Node, count, total and longest time of each, and the step of the longest."""
         sums: dict[int, tuple[int, int, int, int, int]] = {}
-        for row in self._known():
+        for row in self._rows.known():
             rows = self._executions(row)
             if not len(rows):
                 continue
@@ -164,7 +159,7 @@ class TimedTable:
 
     def within(self, first: int, last: int, start_ns: int, end_ns: int) -> Iterator[Integers]:
         """Executions between two seqs that overlap a span of time, some at a time."""
-        for row in self._known(last):
+        for row in self._rows.known(last):
             if row.last >= first and row.start_ns <= end_ns and row.end_ns >= start_ns:
                 rows = self._executions(row)
                 ends = rows[:, START] + rows[:, DURATION]
@@ -172,31 +167,9 @@ class TimedTable:
                 chosen &= (rows[:, SEQ] >= first) & (rows[:, SEQ] <= last)
                 yield rows[chosen]
 
-    def _known(self, until: int = MAX_SEQ) -> list[_Packed]:
-        """The table's rows that begin by a seq, without their data."""
-        if not self._has("timed"):
-            return []
-        with self._lock:
-            last = self._rows[-1].last if self._rows else -1
-            for cells in self._ask(_ROWS, last):
-                self._rows.append(self._read(_packed, cells, last))
-                last = self._rows[-1].last
-            count = len(self._rows)
-            if until < last:
-                firsts = [row.first for row in self._rows]
-                count = int(np.searchsorted(np.array(firsts, dtype=np.int64), until, "right"))
-            return self._rows[:count]
-
     def _executions(self, row: _Packed) -> Integers:
         """The executions in a row that the table ``execution`` does not have."""
-        with self._lock:
-            rows = self._unpacked.pop(row.first, None)
-            if rows is None:
-                data = self._ask("SELECT data FROM timed WHERE first_seq = ?", row.first)
-                rows = self._read(unpacked, row.first, row.last, row.nodes, data[0][0])
-            self._unpacked[row.first] = rows
-            if len(self._unpacked) > _KEPT:
-                self._unpacked.popitem(last=False)
+        rows = self._rows.content(row)
         others = self._ask("SELECT seq FROM execution WHERE seq BETWEEN ? AND ?", *row[:2])
         if others:
             rows = rows[~np.isin(rows[:, SEQ], [seq for (seq,) in others])]
@@ -218,13 +191,6 @@ def _packed(cells: tuple[int, int, int, int, bytes], before: int) -> _Packed:
     if not before < first <= last:
         raise ValueError("its executions are not in order")
     return _Packed(first, last, start_ns, end_ns, nodes_of(nodes))
-
-
-def _holds(row: _Packed, node: int) -> bool:
-    if abs(node) > MAX_SEQ:
-        return False
-    place = int(np.searchsorted(row.nodes, node))
-    return place < len(row.nodes) and int(row.nodes[place]) == node
 
 
 def _joined(parts: list[Integers]) -> Integers:
