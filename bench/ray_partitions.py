@@ -10,7 +10,6 @@ second processor. Needs Ray:
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import json
 import os
@@ -120,30 +119,9 @@ def _main() -> Iterator[tuple[str, float, float]]:
 
 def _training(name: str, **options: Any) -> float:
     """A step of a sample's network, on a batch of the sample's size."""
-    import numpy as np
+    from bench.cuts import training
 
-    import nodescope as ns
-    from nodescope import nn, optim
-
-    sys.path.insert(0, str(_ROOT / "samples"))
-    sample, rng = importlib.import_module(name), np.random.default_rng(7)
-    if name == "digits_cnn":
-        model, classes = sample.Classifier(rng), 10
-        x, y = rng.standard_normal((64, 1, 8, 8)).astype(np.float32), rng.integers(0, 10, 64)
-    else:
-        model, classes = sample.Writer(60, rng), 60
-        x, y = rng.integers(0, 60, (16, 32)), rng.integers(0, 60, (16, 32))
-    optimizer = optim.Adam(model, lr=1e-3)
-
-    @ns.compile(**options)
-    def step(x: Any, labels: Any) -> Any:
-        optimizer.zero_grad()
-        loss = nn.cross_entropy(model(x).reshape(-1, classes), labels.reshape(-1))
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    batch, labels = ns.tensor(x), ns.tensor(y)
+    step, batch, labels = training(name, **options)
     return _median(lambda: step(batch, labels))
 
 

@@ -144,14 +144,14 @@ def _measure(name: str, way: str) -> dict[str, Any]:
 
             os.environ[choosing.VARIABLE] = "native"
 
-            class FastPath(fast_path.NativeFastPath):
+            class FastPath(fast_path.StepFastPath):
                 def __init__(self, *given: Any) -> None:
                     super().__init__(*given)
                     paths.append(self)
 
             import nodescope.adapters.torch.attachment as attachment
 
-            attachment.NativeFastPath = FastPath  # type: ignore[misc]
+            attachment.StepFastPath = FastPath  # type: ignore[misc]
             run = Run(Path(folder) / "bench.nscope", debugger=True, say=lambda _: None,
                       **kept_by(None, None))  # fmt: skip
             run.start()

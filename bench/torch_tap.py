@@ -2,8 +2,9 @@
 
 The figures are processor time of the program's thread, everything from tap to recording included.
 Beside them are PyTorch's profiler with shapes and stacks, its DebugMode with modules and stacks,
-and TorchLens, which records a forward pass, beside that alone. Needs PyTorch, and TorchLens for
-its rows (``pip install torchlens``): ``.venv-torch/bin/python -m bench torch_tap``.
+a dispatch mode that does nothing, which is the least that the Python tap can take, and TorchLens,
+which records a forward pass, beside that alone. Needs PyTorch, and TorchLens for its rows
+(``pip install torchlens``): ``.venv-torch/bin/python -m bench torch_tap``.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ WARM: Final = 5
 TAPS: Final = ("native", "python")
 PEERS: Final = {
     "profiler": "torch.profiler, shapes and stacks", "debug": "DebugMode, modules and stacks",
+    "empty": "a dispatch mode that does nothing",
 }  # fmt: skip
 LEVELS_MEASURED: Final[tuple[Level, ...]] = ("graph", "timing", "summary", "values")
 _LIMITS: Final = {
+    ("gpt2 tiny", "python", "timing"): (2.2, 1.7),
+    ("gpt2 tiny", "python", "summary"): (3.5, 2.5),
     ("gpt2 tiny", "native", "timing"): (1.25, 1.15),
     ("gpt2 tiny", "native", "summary"): (1.6, 1.35),
     ("resnet18", "native", "timing"): (1.15, None),
@@ -67,6 +71,7 @@ def _network(name: str, step: Callable[[], object], native: bool, reason: str) -
             for level in LEVELS_MEASURED
         }
         within["profiler"], within["debug"] = _profiler, _debug_mode
+        within["empty"] = _empty_mode
         contenders = {"plain": step, **dict.fromkeys(within, step)}
         times = paired_times(contenders, rounds=ROUNDS, within=within, budget_s=0.1, warm=WARM)
     plain = times["plain"]
@@ -112,6 +117,19 @@ def _debug_mode() -> Any:
     from torch.utils._debug_mode import DebugMode
 
     return DebugMode(record_nn_module=True, record_ids=True, record_stack_trace=True)
+
+
+def _empty_mode() -> Any:
+    """What PyTorch itself takes under the Python tap."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Empty(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return func(*args, **(kwargs or {}))
+
+    return Empty()
 
 
 def _torchlens(name: str, model: Any, inputs: Any) -> Row:

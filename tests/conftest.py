@@ -62,6 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "one_in(n): `make test` runs one in n of its cases, `make test-deep` all"
     )
+    config.addinivalue_line(
+        "markers", "needs(...): the capabilities that an adapter's test is about"
+    )
     depth.choose(config.getoption("--depth"))
     parts.choose(config.getoption("--no-batching"))
     forked.choose(sys.platform == "linux" and not config.getoption("--new-interpreters"))

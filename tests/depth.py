@@ -17,17 +17,26 @@ DEPTHS: Final = ("quick", "usual", "deep")
 _PARTS: Final = {"quick": 20, "usual": 16, "deep": 1}
 _LEAST: Final = {"quick": 4, "usual": 5, "deep": 1}
 _NOT_QUICK: Final = {
-    "bench", "core/cli", "core/dap", "core/link", "e2e", "integration", "samples", "server",
-    "core/test_processes.py", "core/test_refused.py", "core/test_as_unobserved.py",
-    "conformance/test_backends.py", "conformance/test_dependence.py", "conformance/test_passes.py",
-    "conformance/test_planted_bugs.py", "core/export/test_isolated.py",
-    "core/debug/gate/test_interrupts.py", "core/debug/watch/test_live_and_recorded.py",
-    "core/debug/why/test_why.py",
-    "core/engine/autodiff/test_gradients_limits.py", "core/engine/codegen/c",
-    "core/engine/codegen/test_numpy_backend.py", "core/engine/codegen/test_numpy_shares.py",
+    "adapters/test_fetching.py", "adapters/test_live.py", "bench", "conformance/test_backends.py",
+    "conformance/test_crosscheck.py", "conformance/test_dependence.py",
+    "conformance/test_exporters.py", "conformance/test_passes.py",
+    "conformance/test_planted_bugs.py", "core/cli", "core/compare/test_late_faults.py", "core/dap",
+    "core/debug/gate/test_interrupts.py", "core/debug/watch/graph_rules/test_graph_rules.py",
+    "core/debug/watch/test_live_and_recorded.py", "core/debug/why/test_planted_births.py",
+    "core/debug/why/test_why.py", "core/engine/autodiff/test_gradients_limits.py",
+    "core/engine/codegen/c_backend", "core/engine/codegen/numpy_backend/test_numpy_backend.py",
+    "core/engine/codegen/numpy_backend/test_numpy_shares.py", "core/engine/graphs/test_archive.py",
     "core/engine/numpy_functions/test_numpy_table.py", "core/engine/writing/test_inplace.py",
-    "core/record/files", "core/record/test_recorder.py", "core/record/test_recording.py",
-    "core/record/test_step_blocks.py", "diagnosis",
+    "core/engine/writing/test_inplace_programs.py", "core/engine/writing/test_inplace_static.py",
+    "core/export/test_isolated.py", "core/graph_files/test_broken.py",
+    "core/graph_files/test_isolated.py", "core/link", "core/record/files",
+    "core/record/kept/test_files.py", "core/record/measured/test_both_roads.py",
+    "core/record/measured/test_files.py", "core/record/newest/test_newest.py",
+    "core/record/test_recorder.py", "core/record/test_recording.py",
+    "core/record/step_times/test_step_blocks.py", "core/record/timed/test_both_tables.py",
+    "core/record/timed/test_files.py", "core/test_as_unobserved.py", "core/test_imports.py",
+    "core/test_processes.py", "core/test_refused.py", "core/test_thread_frames.py", "diagnosis",
+    "e2e", "integration", "samples", "server", "test_docs.py", "test_import_circles.py", "tools",
 }  # fmt: skip
 """What starts commands, servers, browsers and compilers, and what takes many seconds."""
 _chosen = "usual"

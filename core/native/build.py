@@ -13,7 +13,10 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-SOURCES = ("summary.c", "summary_float.c", "times.c", "outputs.c", "calls.c", "module.c")
+SOURCES = (
+    "summary.c", "summary_float.c", "times.c", "outputs.c", "elements.c", "calls.c", "plain.c",
+    "rows.c", "writers.c", "module.c",
+)  # fmt: skip
 LIMITED_API = "0x030b0000"
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent / "nodescope" / "native" / "_core.abi3.so"

@@ -9,16 +9,16 @@
 #include <string.h>
 #include <time.h>
 
-#define SLOT(object, offset) (*(PyObject **)((char *)(object) + (offset)))
+#include "slots.h"
 
 /* The slots that are read, in the order in which `Calls` takes their offsets. */
 enum {
     TENSOR_VID, TENSOR_DATA, TENSOR_EDGE,
     STATE_BUILDER, STATE_CURSOR, STATE_RECORDING, STATE_THREAD, STATE_RAN,
     CURSOR_STEP, CURSOR_SLOTS, CURSOR_LOOP, CURSOR_LABEL,
-    ENTRY_INPUTS, ENTRY_OUTPUTS, ENTRY_NODE, ENTRY_LOOSE, ENTRY_GIVEN,
+    ENTRY_INPUTS, ENTRY_OUTPUTS, ENTRY_NODE, ENTRY_LOOSE, ENTRY_GIVEN, ENTRY_VALUES,
     BUS_DEMAND, BUS_ORIGIN, BUS_PROBES, BUS_EDITS, BUS_CATCH_UP,
-    EMITTER_STEADY, EMITTER_STEP,
+    EMITTER_STEADY, EMITTER_EPOCH, EMITTER_STEP,
     SLOTS
 };
 
@@ -26,20 +26,21 @@ static const char *const SLOT_NAMES[SLOTS] = {
     "_vid", "data", "edge",
     "builder", "cursor", "recording", "thread", "ran",
     "step", "slots", "loop", "label",
-    "inputs", "outputs", "node", "loose", "given",
+    "inputs", "outputs", "node", "loose", "given", "values",
     "demand", "origin_ns", "probes", "edits", "catch_up",
-    "steady", "step",
+    "steady", "epoch", "step",
 };
 
 /* The object of the second argument of `Calls` to which each slot belongs. */
 static const int SLOT_OWNERS[SLOTS] = {
-    0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5};
+    0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5, 5};
 
 /* The tracer's methods, and the objects that are used at every call. */
 enum {
     TENSOR, WRITTEN, ARRAY, LOCAL, TRACER, EMITTER, BUS, SEQUENCE, NO_ATTRS, AS_ARRAY,
     FINISHED, /* given */
-    OPERATIONS, STATE_TYPE, CURSOR_TYPE, ENTRY_TYPE, DEMAND, IN_STEP, TIMES, STATE, DTYPE, /* kept */
+    OPERATIONS, STATE_TYPE, CURSOR_TYPE, ENTRY_TYPE, DEMAND, IN_STEP, TIMES, STATE, DTYPE,
+    SPELLED, SPELLING, /* kept */
     OBJECTS
 };
 
@@ -65,8 +66,9 @@ typedef struct {
 static PyTypeObject *operation_type;
 
 static struct {
-    PyObject *dtype, *id, *impl, *kind, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
-        *cursor, *slot, *marked, *checked, *refused, *take_edits, *emit, *failed;
+    PyObject *dtype, *id, *impl, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
+        *cursor, *slot, *marked, *checked, *refused, *take_edits, *emit, *failed, *shape, *spec,
+        *dtype_name, *reshape;
 } names;
 
 static long long now_ns(void) {
@@ -79,40 +81,7 @@ static long long now_ns(void) {
 #endif
 }
 
-static void keep(PyObject **place, PyObject *object) {
-    PyObject *before = *place;
-    Py_XINCREF(object);
-    *place = object;
-    Py_XDECREF(before);
-}
-
 /* -------------------------------------------------------------------------- set-up */
-
-/* The offset of a slot in instances of the class of an instance of which no slot is set;
-   -1 with an exception set. */
-static Py_ssize_t offset_of(PyObject *instance, const char *name) {
-    Py_ssize_t offset = -1;
-    PyObject *size_of = PyObject_GetAttrString((PyObject *)Py_TYPE(instance), "__basicsize__");
-    PyObject *mark = PyUnicode_FromString("nodescope.native: a slot");
-    if (size_of && mark && PyObject_SetAttrString(instance, name, mark) == 0) {
-        Py_ssize_t size = PyLong_AsSsize_t(size_of), places = 0;
-        for (Py_ssize_t at = sizeof(PyObject); at + (Py_ssize_t)sizeof(void *) <= size;
-             at += sizeof(void *)) {
-            if (SLOT(instance, at) == mark) {
-                offset = at;
-                places++;
-            }
-        }
-        if (places != 1) offset = -1;
-        if (PyObject_SetAttrString(instance, name, Py_None) < 0) offset = -1;
-        if (offset >= 0 && SLOT(instance, offset) != Py_None) offset = -1;
-    }
-    Py_XDECREF(size_of);
-    Py_XDECREF(mark);
-    if (offset < 0 && !PyErr_Occurred())
-        PyErr_Format(PyExc_TypeError, "%s is not a slot of this class", name);
-    return offset;
-}
 
 static PyObject *calls_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     PyObject *objects, *instances;

@@ -1,8 +1,8 @@
 /* Observed calls: the common case of `nodescope.engine.tracer.Tracer.run`.
 
-   A call of an operation whose node is known, with the inputs, the attributes and the outputs that
-   it had before, in a step without a change of shapes, while nothing may stop before a node. All
-   other calls are left to the tracer, before anything has happened.
+   A call of an operation whose node is known, with the inputs, the attributes and as many outputs
+   as it had before, while nothing may stop before a node. All other calls are left to the tracer,
+   before anything has happened.
 
    Attributes of classes with `__slots__` are read at their offsets, as the interpreter's own
    specialised instructions do; `offset_of` in call_types.h finds them. */
@@ -95,30 +95,12 @@ static int same_attributes(Calls *calls, PyObject *entry, PyObject *const *input
     return same == 1;
 }
 
-/* Whether the elements of an array have gradients; -1 with an exception set. */
-static int is_smooth(Calls *calls, PyObject *array) {
-    PyObject *dtype = PyObject_GetAttr(array, names.dtype);
-    if (!dtype) return -1;
-    if (dtype != calls->object[DTYPE]) {
-        PyObject *kind = PyObject_GetAttr(dtype, names.kind);
-        Py_UCS4 letter = kind && PyUnicode_Check(kind) ? PyUnicode_ReadChar(kind, 0) : 0;
-        Py_XDECREF(kind);
-        if (PyErr_Occurred()) {
-            Py_DECREF(dtype);
-            return -1;
-        }
-        calls->smooth = letter == 'f' || letter == 'c' || letter == 'V';
-        keep(&calls->object[DTYPE], dtype);
-    }
-    Py_DECREF(dtype);
-    return calls->smooth;
-}
-
 /* A tensor of the result; NULL with an exception set. */
 static PyObject *tensor_of(Calls *calls, Operation *operation, PyObject *array, PyObject *value,
                            PyObject *inputs, PyObject *attrs, int tracked) {
     PyObject *edge = NULL;
-    if (tracked && (tracked = is_smooth(calls, array)) < 0) return NULL;
+    if (tracked) tracked = is_smooth(&calls->object[DTYPE], &calls->smooth, array, names.dtype);
+    if (tracked < 0) return NULL;
     if (tracked) {
         PyObject *number = PyIter_Next(calls->object[SEQUENCE]);
         if (number) edge = PyTuple_Pack(4, number, operation->op, inputs, attrs);
@@ -198,6 +180,48 @@ static int note_with_outputs(PyObject *sink, PyObject *node, PyObject *step, PyO
     Py_XDECREF(id);
     Py_XDECREF(arrays);
     return noted;
+}
+
+/* Whether an array's shape and dtype are those of a spec; -1 with an exception set. */
+static int as_specified(Calls *calls, PyObject *spec, PyObject *array) {
+    PyObject *shape = PyObject_GetAttr(array, names.shape), *dtype = NULL, *known = NULL;
+    int same = -1;
+    if (shape && (known = PyObject_GetAttr(spec, names.shape)))
+        same = PyObject_RichCompareBool(shape, known, Py_EQ);
+    Py_XDECREF(shape);
+    Py_XDECREF(known);
+    if (same != 1) return same;
+    if (!(dtype = PyObject_GetAttr(array, names.dtype))) return -1;
+    if (dtype != calls->object[SPELLED]) {
+        PyObject *spelling =
+            PyObject_CallMethodObjArgs(calls->object[TRACER], names.dtype_name, dtype, NULL);
+        if (spelling) {
+            keep(&calls->object[SPELLED], dtype);
+            keep(&calls->object[SPELLING], spelling);
+        }
+        Py_XDECREF(spelling);
+        same = spelling ? 1 : -1;
+    }
+    Py_DECREF(dtype);
+    if (same < 0 || !(known = PyObject_GetAttr(spec, names.dtype))) return -1;
+    same = PyObject_RichCompareBool(calls->object[SPELLING], known, Py_EQ);
+    Py_DECREF(known);
+    return same;
+}
+
+/* Tell that a result has another shape or dtype than before, if it has; -1 with an exception set. */
+static int reshape(Calls *calls, PyObject *entry, PyObject *array) {
+    PyObject *values = SLOT(entry, calls->offset[ENTRY_VALUES]);
+    if (values && PyTuple_Check(values) && PyTuple_Size(values) == 1) {
+        PyObject *spec = PyObject_GetAttr(PyTuple_GetItem(values, 0), names.spec);
+        int same = spec ? as_specified(calls, spec, array) : -1;
+        Py_XDECREF(spec);
+        if (same) return same < 0 ? -1 : 0;
+    }
+    PyObject *told =
+        PyObject_CallMethodObjArgs(calls->object[TRACER], names.reshape, entry, array, NULL);
+    Py_XDECREF(told);
+    return told ? 0 : -1;
 }
 
 /* Tell of an execution: its times alone where nobody wants more. -1 with an exception set. */
@@ -326,7 +350,7 @@ static PyObject *entry_of(Calls *calls, Operation *operation, PyObject *cursor, 
     }
     PyObject *outputs = SLOT(entry, calls->offset[ENTRY_OUTPUTS]);
     if (!outputs || PyTuple_Size(outputs) != 1) return NULL;
-    return SLOT(entry, calls->offset[ENTRY_LOOSE]) == Py_False ? entry : NULL;
+    return entry;
 }
 
 /* Run an operation; NULL with an exception set, or without one if the tracer has to. */
@@ -335,14 +359,16 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     const Py_ssize_t *offset = calls->offset;
     PyObject *ids[MOST_INPUTS], *slot, *state, *cursor;
     Py_ssize_t tensors, nth;
-    int reads = 0;
+    int reads = 0, varies;
     if (!operation->single || count > MOST_INPUTS) return NULL;
     do {
         state = state_of_thread(calls);
         if (!state || SLOT(state, offset[STATE_BUILDER]) != Py_None) return NULL;
-        PyObject *steady = SLOT(calls->object[EMITTER], offset[EMITTER_STEADY]);
-        if (steady == Py_None || !(cursor = cursor_of(calls, state, steady))) return NULL;
-        if (look_up(calls, SLOT(calls->object[BUS], offset[BUS_DEMAND]), steady) < 0) return NULL;
+        PyObject *token = SLOT(calls->object[EMITTER], offset[EMITTER_STEADY]);
+        varies = token == Py_None;
+        if (varies) token = SLOT(calls->object[EMITTER], offset[EMITTER_EPOCH]);
+        if (!token || !(cursor = cursor_of(calls, state, token))) return NULL;
+        if (look_up(calls, SLOT(calls->object[BUS], offset[BUS_DEMAND]), token) < 0) return NULL;
         if (calls->starts || SLOT(cursor, offset[CURSOR_LOOP]) != calls->zero) return NULL;
         int before = reads;
         tensors = read_inputs(calls, inputs, count, ids, &reads);
@@ -396,6 +422,8 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
               SLOT(state, offset[STATE_RECORDING]) == Py_True;
     PyObject *value = PyTuple_GetItem(SLOT(entry, offset[ENTRY_OUTPUTS]), 0);
     result = tensor_of(calls, operation, data, value, tuple, attrs, tracked);
+    varies |= SLOT(entry, offset[ENTRY_LOOSE]) != Py_False;
+    if (result && varies && reshape(calls, entry, data) < 0) Py_CLEAR(result);
     if (result && tell(calls, state, entry, step, live, data, result, tuple, start, end) < 0)
         Py_CLEAR(result);
 done:
@@ -516,15 +544,17 @@ static int name(PyObject **place, const char *text) {
 
 int add_calls(PyObject *module) {
     if (name(&names.dtype, "dtype") < 0 || name(&names.id, "id") < 0 ||
-        name(&names.impl, "impl") < 0 || name(&names.kind, "kind") < 0 ||
-        name(&names.name, "name") < 0 || name(&names.outputs, "outputs") < 0 ||
+        name(&names.impl, "impl") < 0 || name(&names.name, "name") < 0 ||
+        name(&names.outputs, "outputs") < 0 ||
         name(&names.starts, "starts") < 0 || name(&names.state, "state") < 0 ||
         name(&names.vjp, "vjp") < 0 || name(&names.times, "times") < 0 ||
         name(&names.leaf, "read_leaf") < 0 || name(&names.checked, "run_checked") < 0 ||
         name(&names.refused, "refused") < 0 || name(&names.take_edits, "take_edits_of") < 0 ||
         name(&names.cursor, "cursor") < 0 || name(&names.slot, "slot") < 0 ||
         name(&names.marked, "marked") < 0 ||
-        name(&names.emit, "emit") < 0 || name(&names.failed, "failed") < 0)
+        name(&names.emit, "emit") < 0 || name(&names.failed, "failed") < 0 ||
+        name(&names.shape, "shape") < 0 || name(&names.spec, "spec") < 0 ||
+        name(&names.dtype_name, "dtype_name") < 0 || name(&names.reshape, "reshape_to") < 0)
         return -1;
     if (!operation_type) operation_type = (PyTypeObject *)PyType_FromSpec(&operation_spec);
     PyObject *type = operation_type ? PyType_FromSpec(&calls_spec) : NULL;

@@ -13,14 +13,17 @@
 
 #define MOST_OUTPUTS 4
 #define MOST_AXES 8
+#define LARGE (1 << 16)  /* bytes; larger outputs come as events: their copies have reused memory */
 #define KINDS 8
 #define HEAD 8  /* numbers of a record before the identities */
 #define SPECS 256 /* types and shapes that are told apart in a block */
 #define FEW 4   /* a block less full than one part in this many is copied */
+#define BLOCKS 12 /* that were taken are kept, to be used again once nobody else has them */
 
 typedef struct {
     PyObject_HEAD
     PyObject *block, *nodes;   /* bytes that nobody else has; the node of each execution */
+    PyObject *taken[BLOCKS];   /* blocks that others may still have */
     char *start;
     Py_ssize_t used, room;
     Py_ssize_t count, outputs, most, most_bytes;
@@ -81,6 +84,19 @@ static char *copied(char *to, const char *from, const Py_buffer *view, int axis)
 
 static Py_ssize_t padded(Py_ssize_t bytes) { return (bytes + 7) / 8 * 8; }
 
+/* A block that nobody else has, of those that were taken or a new one; its pages are in memory if it
+   was used before. NULL with an exception set. */
+static PyObject *free_block(NotedOutputs *self) {
+    for (int i = 0; i < BLOCKS; i++) {
+        PyObject *block = self->taken[i];
+        if (block && Py_REFCNT(block) == 1) {
+            self->taken[i] = NULL;
+            return block;
+        }
+    }
+    return PyBytes_FromStringAndSize(NULL, self->most_bytes);
+}
+
 /* Make room for a record, by having what is there taken. 1, or 0 if there is none, -1: exception. */
 static int make_room(NotedOutputs *self, Py_ssize_t bytes) {
     if (bytes > self->most_bytes) return 0;
@@ -91,7 +107,7 @@ static int make_room(NotedOutputs *self, Py_ssize_t bytes) {
         Py_DECREF(done);
     }
     if (!self->block) {
-        if (!(self->block = PyBytes_FromStringAndSize(NULL, self->most_bytes))) return -1;
+        if (!(self->block = free_block(self))) return -1;
         self->start = PyBytes_AsString(self->block);
     }
     return 1;
@@ -119,7 +135,7 @@ int note_outputs(PyObject *object, PyObject *node, const long long numbers[TIMED
         }
         ids[held] = PyLong_AsLongLong(PyTuple_GetItem(values, held));
         bytes += 8 * (4 + 2 * views[held].ndim) + padded(views[held].len);
-        if (!views[held].len || views[held].ndim > MOST_AXES || views[held].len > self->most_bytes) {
+        if (!views[held].len || views[held].ndim > MOST_AXES || views[held].len >= LARGE) {
             held++;
             goto done;
         }
@@ -204,6 +220,9 @@ static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
         ? Py_BuildValue("OnnOO", block, self->used, self->outputs, self->nodes, thread) : NULL;
     if (taken) {
         if (block == self->block) {
+            int place = 0;
+            while (place < BLOCKS - 1 && self->taken[place]) place++;
+            if (!self->taken[place]) self->taken[place] = Py_NewRef(block);
             self->start = NULL;
             Py_CLEAR(self->block);
         }
@@ -253,6 +272,7 @@ static int outputs_clear(PyObject *object) {
     Py_CLEAR(self->when_full);
     Py_CLEAR(self->wake);
     for (int i = 0; i < KINDS; i++) Py_CLEAR(self->kinds[i].dtype);
+    for (int i = 0; i < BLOCKS; i++) Py_CLEAR(self->taken[i]);
     return 0;
 }
 
@@ -267,7 +287,7 @@ static void outputs_dealloc(PyObject *object) {
 
 /* ------------------------------------------------------------------ statistics */
 
-#define OUTPUT 12  /* numbers of an output: see the documentation */
+#define OUTPUT 13  /* numbers of an output: see the documentation */
 
 typedef struct {
     int64_t *executions, *outputs, *shapes;
@@ -353,8 +373,9 @@ static void fill(const Block *blocks, Py_ssize_t count, int bins, Columns *to) {
             int64_t size = 1;
             for (int axis = 0; axis < dimensions; axis++) size *= shape[axis];
             source.itemsize = (int)(at[3] / (size ? size : 1));
-            int64_t stride = source.itemsize;
+            int64_t stride = source.itemsize, in_order = 1;
             for (int axis = dimensions - 1; axis >= 0; axis--) {
+                in_order &= shape[axis] == 1 || shape[dimensions + axis] == stride;
                 source.shape[axis] = shape[axis];
                 source.strides[axis] = stride;
                 stride *= shape[axis];
@@ -364,7 +385,7 @@ static void fill(const Block *blocks, Py_ssize_t count, int bins, Columns *to) {
             int64_t row[OUTPUT] = {nth, at[0], at[1], dimensions, at[3], unsafe ? -1 : summary.finite,
                                    summary.nan, summary.inf, summary.zero,
                                    nth_block, source.data - block,
-                                   first_alike(at, output++, known, places, &specs)};
+                                   first_alike(at, output++, known, places, &specs), in_order};
             memcpy(to->outputs, row, sizeof row);
             to->outputs += OUTPUT;
             memcpy(to->shapes, shape, (size_t)(16 * dimensions));
@@ -395,8 +416,9 @@ PyDoc_STRVAR(summarise_noted_doc,
 "    arrays it read and gave; the identities of these, uint64. Of each output, int64: the place of\n"
 "    its execution, value, type, dimensions, bytes, how many elements are finite (-1 if statistics\n"
 "    could not be computed), NaN, Inf, zero, in which block and where its elements\n"
-"    begin, and the place of the first\n"
-"    output of its type and shape; the sizes and strides of all; low, high, mean, std, norm, float64; the histogram, uint64; the first elements, float64.\n");
+"    begin, the place of the first output of its type and shape, and whether it was in C order; the\n"
+"    sizes and strides of all; low, high, mean, std, norm, float64; the histogram, uint64; the first\n"
+"    elements, float64.\n");
 
 /* The blocks of a tuple of pairs, to be freed, and what they hold in all; NULL with an exception. */
 static Block *blocks_of(PyObject *pairs, Py_ssize_t many[4]) {

@@ -275,7 +275,7 @@ VECTORISED static void place(const double *block, int many, double low, double s
     }
 }
 
-static void preview(const Source *source, Summary *summary) {
+void summary_preview(const Source *source, Summary *summary) {
     Convert convert = converter(source->code, source->itemsize);
     int64_t index[MOST_DIMENSIONS] = {0};
     const char *item = source->data;
@@ -308,7 +308,7 @@ int summarise(const Source *source, int bins, Summary *summary) {
     flatten(source, &flat);
     if (flat.code == 'f' && flat.dimensions == 1 && flat.strides[0] == flat.itemsize &&
         summary->size >= MANY_FLOATS && bins == FLOAT_BINS) {
-        preview(source, summary);
+        summary_preview(source, summary);
         if (summarise_floats((const float *)flat.data, summary->size, summary)) return 0;
     }
     begin(&reader, &flat);
@@ -328,7 +328,7 @@ int summarise(const Source *source, int bins, Summary *summary) {
         sum += totals.sum;
         squares += totals.squares;
     }
-    preview(source, summary);
+    summary_preview(source, summary);
     if (!summary->finite) return 0;
     /* Which of 0.0 and -0.0 is the extreme depends on the order: it is reported without a sign. */
     double low = summary->low += 0.0, high = summary->high += 0.0;

@@ -36,6 +36,9 @@ int summary_reads(char code);
    not all are finite, too many digits would be lost, or the processor cannot. */
 int summarise_floats(const float *items, int64_t size, Summary *summary);
 
+/* Fill the preview of a summary: the first elements. */
+void summary_preview(const Source *source, Summary *summary);
+
 /* Fill a summary. Returns 0, or 1 where float64 would overflow or lose digits: nothing is filled. */
 int summarise(const Source *source, int bins, Summary *summary);
 

@@ -1,8 +1,9 @@
 /* Statistics of float32 without gaps, most of what a program of tensors holds; see summary.h.
 
    Sums are of differences from the mean of the first block, so that one pass gives the spread, too.
-   Bins are compared with the places of a block, 32 at a time: counters in memory would wait for one
-   another. The places themselves are computed as everywhere, in float64 without fused operations. */
+   For the histogram, each item is a word with one bit, that of its bin, and the words are added up
+   position by position with bitwise operations (Harley and Seal): counters in memory would wait for
+   one another. Bins are computed as everywhere, in float64 without fused operations. */
 #include "summary.h"
 
 #include <math.h>
@@ -12,9 +13,8 @@
 #include <immintrin.h>
 
 #define WITH_AVX2 __attribute__((target("avx2,fma")))
-#define BLOCK 4096      /* its places, 32 at a time, are counted in bytes */
-#define AT_ONCE 32
 #define FIRST 1024
+#define FEW 96          /* so many are counted one by one */
 /* If more than this part of the squares is due to the mean's distance, too few digits are left. */
 #define CANCELLED 0.999
 
@@ -77,52 +77,135 @@ WITH_AVX2 static void total(const float *items, int64_t many, double shift, Tota
     }
 }
 
-/* Two times four places, as int32. */
-WITH_AVX2 static inline __m256i eight_places(const float *items, __m256d low, __m256d scale) {
-    __m256d first = _mm256_sub_pd(_mm256_cvtps_pd(_mm_loadu_ps(items)), low);
-    __m256d second = _mm256_sub_pd(_mm256_cvtps_pd(_mm_loadu_ps(items + 4)), low);
-    __m128i places = _mm256_cvttpd_epi32(_mm256_mul_pd(first, scale));
-    __m128i more = _mm256_cvttpd_epi32(_mm256_mul_pd(second, scale));
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(places), more, 1);
+/* How often each bit is set, over vectors of 32-bit words: bit k of the counts of all 8 * 32 positions
+   is in level k. Adding in pairs takes five operations for each vector, and no counter in memory. */
+#define LEVELS 10
+#define FULL ((1 << LEVELS) - 1)
+
+/* sum + a + b, of which the carry is returned. */
+WITH_AVX2 static inline __m256i added_bits(__m256i *sum, __m256i a, __m256i b) {
+    __m256i apart = _mm256_xor_si256(a, b);
+    __m256i carry = _mm256_or_si256(_mm256_and_si256(a, b), _mm256_and_si256(apart, *sum));
+    *sum = _mm256_xor_si256(apart, *sum);
+    return carry;
 }
 
-/* The places of a block in any order, each at most 31; a multiple of AT_ONCE. */
-WITH_AVX2 static void place(const float *items, int many, double low, double scale,
-                            uint8_t *places) {
-    __m256d lows = _mm256_set1_pd(low), scales = _mm256_set1_pd(scale);
-    __m256i last = _mm256_set1_epi8(FLOAT_BINS - 1);
-    for (int i = 0; i < many; i += AT_ONCE) {
-        const float *from = items + i;
-        __m256i a = _mm256_packs_epi32(eight_places(from, lows, scales),
-                                       eight_places(from + 8, lows, scales));
-        __m256i b = _mm256_packs_epi32(eight_places(from + 16, lows, scales),
-                                       eight_places(from + 24, lows, scales));
-        __m256i packed = _mm256_min_epu8(_mm256_packus_epi16(a, b), last);
-        _mm256_storeu_si256((__m256i *)(places + i), packed);
+WITH_AVX2 static inline void add_carry(__m256i *levels, int level, __m256i carry) {
+    for (; level < LEVELS; level++) {
+        __m256i next = _mm256_and_si256(levels[level], carry);
+        levels[level] = _mm256_xor_si256(levels[level], carry);
+        carry = next;
     }
 }
 
-WITH_AVX2 static int64_t sum_of_bytes(__m256i bytes) {
-    int64_t parts[4];
-    _mm256_storeu_si256((__m256i *)parts, _mm256_sad_epu8(bytes, _mm256_setzero_si256()));
-    return parts[0] + parts[1] + parts[2] + parts[3];
+typedef struct {
+    __m256d low, scale;
+    __m256 rough_scale, under, over;  /* for float32: offsets a margin below and above the exact one */
+    int roughly;                      /* whether the margin, of its rounding, is small */
+    __m256i levels[LEVELS];
+} Bins;
+
+WITH_AVX2 static Bins bins_of(double low, double scale) {
+    double offset = -low * scale, margin = (fabs(offset) + 2 * FLOAT_BINS) * 0x1p-21;
+    Bins bins = {.low = _mm256_set1_pd(low), .scale = _mm256_set1_pd(scale)};
+    bins.roughly = margin < 0.01 && scale < 1e30;
+    bins.rough_scale = _mm256_set1_ps((float)scale);
+    bins.under = _mm256_set1_ps((float)(offset - margin));
+    bins.over = _mm256_set1_ps((float)(offset + margin));
+    return bins;
 }
 
-/* Count the places of a block, four bins at a time. */
-WITH_AVX2 static void count(const uint8_t *places, int many, uint64_t *histogram) {
-    for (int bin = 0; bin < FLOAT_BINS; bin += 4) {
-        __m256i counts[4], bins[4];
-        for (int j = 0; j < 4; j++) {
-            counts[j] = _mm256_setzero_si256();
-            bins[j] = _mm256_set1_epi8((char)(bin + j));
-        }
-        for (int i = 0; i < many; i += AT_ONCE) {
-            __m256i some = _mm256_loadu_si256((const __m256i *)(places + i));
-            for (int j = 0; j < 4; j++)
-                counts[j] = _mm256_sub_epi8(counts[j], _mm256_cmpeq_epi8(some, bins[j]));
-        }
-        for (int j = 0; j < 4; j++) histogram[bin + j] += (uint64_t)sum_of_bytes(counts[j]);
+/* A bit for each of eight items, by its place; none for what is at the upper end. */
+WITH_AVX2 static inline __m256i bits_of(const Bins *bins, const float *items) {
+    __m256d first = _mm256_sub_pd(_mm256_cvtps_pd(_mm_loadu_ps(items)), bins->low);
+    __m256d second = _mm256_sub_pd(_mm256_cvtps_pd(_mm_loadu_ps(items + 4)), bins->low);
+    __m128i places = _mm256_cvttpd_epi32(_mm256_mul_pd(first, bins->scale));
+    __m128i more = _mm256_cvttpd_epi32(_mm256_mul_pd(second, bins->scale));
+    __m256i all = _mm256_inserti128_si256(_mm256_castsi128_si256(places), more, 1);
+    return _mm256_sllv_epi32(_mm256_set1_epi32(1), all);
+}
+
+WITH_AVX2 static inline __m256i carry_of_2(Bins *bins, const float *items) {
+    return added_bits(&bins->levels[0], bits_of(bins, items), bits_of(bins, items + 8));
+}
+WITH_AVX2 __attribute__((noinline)) static __m256i exact_carry_of_4(Bins *bins,
+                                                                    const float *items) {
+    __m256i first = carry_of_2(bins, items);
+    return added_bits(&bins->levels[1], first, carry_of_2(bins, items + 16));
+}
+
+/* Where none of 32 items is near the border of a bin, float32 tells its bin. */
+WITH_AVX2 static inline __m256i carry_of_4(Bins *bins, const float *items) {
+    __m256i bits[4], same = _mm256_set1_epi32(-1);
+    if (!bins->roughly) return exact_carry_of_4(bins, items);
+    for (int j = 0; j < 4; j++) {
+        __m256 x = _mm256_loadu_ps(items + 8 * j);
+        __m256i place = _mm256_cvttps_epi32(_mm256_fmadd_ps(x, bins->rough_scale, bins->under));
+        __m256i other = _mm256_cvttps_epi32(_mm256_fmadd_ps(x, bins->rough_scale, bins->over));
+        same = _mm256_and_si256(same, _mm256_cmpeq_epi32(place, other));
+        bits[j] = _mm256_sllv_epi32(_mm256_set1_epi32(1), place);
     }
+    if (_mm256_movemask_epi8(same) != -1) return exact_carry_of_4(bins, items);
+    __m256i first = added_bits(&bins->levels[0], bits[0], bits[1]);
+    __m256i second = added_bits(&bins->levels[0], bits[2], bits[3]);
+    return added_bits(&bins->levels[1], first, second);
+}
+
+WITH_AVX2 static inline __m256i carry_of_8(Bins *bins, const float *items) {
+    __m256i first = carry_of_4(bins, items);
+    return added_bits(&bins->levels[2], first, carry_of_4(bins, items + 32));
+}
+WITH_AVX2 static inline __m256i carry_of_16(Bins *bins, const float *items) {
+    __m256i first = carry_of_8(bins, items);
+    return added_bits(&bins->levels[3], first, carry_of_8(bins, items + 64));
+}
+WITH_AVX2 static inline __m256i carry_of_32(Bins *bins, const float *items) {
+    __m256i first = carry_of_16(bins, items);
+    return added_bits(&bins->levels[4], first, carry_of_16(bins, items + 128));
+}
+
+/* The counts of five levels: each at most 8 * 31. */
+WITH_AVX2 static inline void read_levels(const __m256i *levels, uint8_t *counts) {
+    const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,
+                                            2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+    const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201);
+    __m256i total = _mm256_setzero_si256();
+    for (int level = 4; level >= 0; level--) {
+        int32_t words[8];
+        _mm256_storeu_si256((__m256i *)words, levels[level]);
+        total = _mm256_add_epi8(total, total);
+        for (int j = 0; j < 8; j++) {
+            __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(words[j]), spread);
+            __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+            total = _mm256_sub_epi8(total, is_set);
+        }
+    }
+    _mm256_storeu_si256((__m256i *)counts, total);
+}
+
+/* Count in which bins items are; a multiple of eight. The last bin gets what the others do not. */
+WITH_AVX2 static void count(const float *items, int64_t size, double low, double scale,
+                            uint64_t *histogram) {
+    Bins bins = bins_of(low, scale);
+    uint64_t last = (uint64_t)size;
+    for (int64_t at = 0; at < size;) {
+        int64_t end = size - at < FULL * 8 ? size : at + FULL * 8;
+        for (int level = 0; level < LEVELS; level++) bins.levels[level] = _mm256_setzero_si256();
+        for (; at + 256 <= end; at += 256)
+            add_carry(bins.levels, 5, carry_of_32(&bins, items + at));
+        for (; at + 32 <= end; at += 32)
+            add_carry(bins.levels, 2, carry_of_4(&bins, items + at));
+        for (; at < end; at += 8) add_carry(bins.levels, 0, bits_of(&bins, items + at));
+        uint8_t few[FLOAT_BINS], many[FLOAT_BINS] = {0};
+        read_levels(bins.levels, few);
+        if (size >= 256) read_levels(bins.levels + 5, many);
+        for (int bin = 0; bin < FLOAT_BINS - 1; bin++) {
+            uint64_t counted = few[bin] + ((uint64_t)many[bin] << 5);
+            histogram[bin] += counted;
+            last -= counted;
+        }
+    }
+    histogram[FLOAT_BINS - 1] += last;
 }
 
 int summarise_floats(const float *items, int64_t size, Summary *summary) {
@@ -153,14 +236,9 @@ int summarise_floats(const float *items, int64_t size, Summary *summary) {
         return 1;
     }
     summary->std = sqrt(fmax(spread, 0.0) / number);
-    uint8_t places[BLOCK];
     double scale = FLOAT_BINS / (high - low);
-    int64_t whole = size - size % AT_ONCE;
-    for (int64_t at = 0; at < whole; at += BLOCK) {
-        int many = whole - at < BLOCK ? (int)(whole - at) : BLOCK;
-        place(items + at, many, low, scale, places);
-        count(places, many, summary->histogram);
-    }
+    int64_t whole = size < FEW ? 0 : size - size % 8;
+    if (whole) count(items, whole, low, scale, summary->histogram);
     for (int64_t i = whole; i < size; i++) {
         int bin = (int)(((double)items[i] - low) * scale);
         summary->histogram[bin < FLOAT_BINS ? bin : FLOAT_BINS - 1]++;

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from nodescope import interactive, telling
+from nodescope import console_output, interactive
 from nodescope.adapters.attached import Attached, framework_of, known_adapters
 from nodescope.debug.breakpoints.node_selectors import SelectionUse
 from nodescope.debug.debugger import Debugger
@@ -133,7 +133,7 @@ class Run:
             raise UsageError(f"unknown capture level {level!r}", hint=f"one of {', '.join(LEVELS)}")
         self._selected = SelectionUse(select)
         check_slowdown(max_slowdown)
-        self._say = say or telling.say
+        self._say = say or console_output.say
         self._debugger: Debugger | None = None
         self._link: Link | None = None
         self._controller: Controller | None = None
@@ -161,8 +161,8 @@ class Run:
             governor.govern(self.recorder)
         self._adapters = Attached(known_adapters(self._say), self._say, self._observes)
         self.info = RunInfo(
-            id=secrets.token_hex(8), name=telling.printable(_run_name(name)),
-            argv=tuple(map(telling.printable, argv or sys.argv)), pid=os.getpid(),
+            id=secrets.token_hex(8), name=console_output.printable(_run_name(name)),
+            argv=tuple(map(console_output.printable, argv or sys.argv)), pid=os.getpid(),
             started_unix_ns=self._started_unix_ns, level=level,
             recording=str(Path(recording).absolute()),
         )  # fmt: skip
@@ -195,7 +195,7 @@ class Run:
             bus.want(self, Demand(opened=(names,)))
         bus.on_fault = lambda probe, error: self._say(
             f"{type(probe).__name__} failed and was disabled; your program continues "
-            f"({telling.last_line(error)})"
+            f"({console_output.last_line(error)})"
         )
         return bus
 
@@ -321,7 +321,7 @@ class Run:
     def log(self, stream: Any, text: str) -> None:
         """Record a line of the program's ``stdout`` or ``stderr``; see `CapturedOutput`."""
         if self._active:
-            line = Logged(stream, telling.printable(text), self.step, self.bus.now_ns())
+            line = Logged(stream, console_output.printable(text), self.step, self.bus.now_ns())
             self._written.take(line)
 
     def end(self, status: int = 0, error: str = "") -> None:
@@ -371,7 +371,7 @@ class Run:
                 script, leaves=self.recorder.leaves, error=error, frameworks=self.info.frameworks
             )
         except Exception as failed:  # a failure here must not spoil the program's end
-            self._say(f"no advice: {telling.last_line(failed)}")
+            self._say(f"no advice: {console_output.last_line(failed)}")
             return
         self.recorder.add(self.advice)
 
@@ -441,7 +441,7 @@ def attach(
     try:
         where = find(address)
         stem = Path(interactive.program_name()).stem.replace(" ", "-") or "program"
-        recording = recording_path(stem, telling.say)
+        recording = recording_path(stem, console_output.say)
         run = Run(recording, level=level, debugger=True, stop_on_entry=stop_on_entry)
         try:
             # The rest of the 250 ms is for the recording, which is created and removed again.
@@ -452,7 +452,7 @@ def attach(
             Path(run.info.recording).unlink(missing_ok=True)
             raise
     except NodescopeError as error:
-        telling.say(f"not attached: {error}")
+        console_output.say(f"not attached: {error}")
         return None
     atexit.register(_finish_at_exit, run)
     run.uncaught.begin_main()
@@ -516,7 +516,7 @@ def record(
         UsageError: The level, the slowdown or a selection is invalid.
     """
     if _current is not None:
-        telling.say(
+        console_output.say(
             f"this run is already recorded, in {_current.info.recording}; {path} is not written"
         )
         yield _current
@@ -526,7 +526,7 @@ def record(
     try:
         yield run
     except BaseException as error:
-        run.finish(1, telling.last_line(error))
+        run.finish(1, console_output.last_line(error))
         raise
     run.finish()
 
@@ -551,7 +551,7 @@ def breakpoint(when: str | None = None, on: Any = None) -> None:
     if run is None or run.gate is None:
         return
     if when is not None:
-        when = telling.printable(str.__str__(when))
+        when = console_output.printable(str.__str__(when))
         answer = ask(when, on, step=run.step, elapsed_s=run.bus.ran_ns() / 1e9)
         if answer.fault and when not in run.refused:
             run.refused.add(when)
@@ -574,7 +574,9 @@ def _finish_at_exit(run: Run) -> None:
         return
     # A prompt continues after an error: what an earlier line raised is not how the program ended.
     error = None if interactive.is_interactive() else getattr(sys, "last_value", None)
-    run.finish(1 if error is not None else 0, telling.last_line(error) if error is not None else "")
+    run.finish(
+        1 if error is not None else 0, console_output.last_line(error) if error is not None else ""
+    )
 
 
 def _go_inert_in_child() -> None:

@@ -27,6 +27,16 @@ class NodescopeError(Exception):
         return f"{self.message}{where}{fix}"
 
 
+def error_text(error: BaseException) -> str:
+    """``TypeError: bad operand``; the class alone if the exception has no text, or raises at it."""
+    name = type(error).__name__
+    try:
+        text = str(error).strip()
+    except Exception:  # the user's own __str__
+        text = ""
+    return f"{name}: {text}" if text else name
+
+
 class ShapeError(NodescopeError, ValueError):
     """Shapes do not fit together."""
 

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, get_args
 import msgspec
 import numpy as np
 
+from nodescope.console_output import last_line, say
 from nodescope.ir.block_demands import (
     OutputsSink,
     TimesSink,
@@ -37,7 +38,6 @@ from nodescope.ir.graph import Node, ScopeDescribed, Value
 from nodescope.ir.losses import Loss as Loss
 from nodescope.ir.losses import LossesKnown as LossesKnown
 from nodescope.ir.track import Elements, Track
-from nodescope.telling import last_line, say
 from nodescope.thread_frames import has_no_room
 
 Level = Literal["graph", "timing", "summary", "values"]
@@ -445,10 +445,11 @@ class Bus:
         return sinks[0] if len(sinks) == 1 else None
 
     def outputs_sink(self) -> OutputsSink | None:
-        """What takes an execution in place of a `NodeFinished`, if one probe alone wants the
-        statistics of its outputs. To be asked again as `times_sink`.
+        """What takes an execution in place of a `NodeFinished`, if there is one probe alone, which
+        wants its outputs. To be asked again as `times_sink`.
         """
-        if len(self.probes) != 1 or self.block_level() != "summary":
+        demand = self.demand
+        if len(self.probes) != 1 or demand.starts or demand.gradients or demand.seen_whole:
             return None
         sinks = outputs_sinks(self.probes)
         return sinks[0] if sinks else None
@@ -460,7 +461,7 @@ class Bus:
     def renew(self) -> None:
         """Have emitters look again at what probes want: `demand` is another object afterwards."""
         with self._lock:
-            self.demand = union(wanted for _, wanted in self._wanted.values())
+            self.demand = union(demand for _, demand in self._wanted.values())
         if self.on_change is not None:
             self.on_change()
 

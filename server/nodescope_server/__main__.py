@@ -21,8 +21,8 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from nodescope.console_output import say
 from nodescope.errors import NodescopeError
-from nodescope.telling import say
 from nodescope_server.app import App, Config, create_app
 from nodescope_server.listen import adopted, allow_many_files, bind, uvicorn_config
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import nodescope as ns
+from nodescope.adapters.protocol import Adapter
+from nodescope.ir.capabilities import Capabilities
 from tests.adapters.foreign import library as lib
 
 STEPS = 3
@@ -29,8 +34,10 @@ class Case:
         loop: A plain loop without steps, with a number of rounds.
         grow: The same, but the op ``growing`` adds a row in each round, starting from one.
         fail: Raises ``raises`` inside an operation.
-        differentiate: One product, bent and averaged, and the gradient of its weight.
-        write: A weight is multiplied, changed in place by the op ``written``, multiplied again.
+        differentiate: One product, bent and averaged, and the gradient of its weight where there
+            are gradients.
+        write: A weight is multiplied, changed by the op ``written``, multiplied again. It is
+            changed in place unless values are immutable.
         view: The op ``viewed`` returns a view of a row, whose elements are averaged.
         select: The op ``selected`` returns the positive elements.
         opaque: The op ``obscured`` returns something that is not an array; None if no op does.
@@ -38,6 +45,9 @@ class Case:
         layer: The scope of ``train``'s product.
         tap: Which of PyTorch's taps is tested.
         label: The name of its node; by default, its op.
+        weight: The op of ``differentiate``'s weight.
+        around: What its programs need while they run; it is kept for the whole session.
+        marks: Of its tests.
     """
 
     adapter: str
@@ -65,6 +75,20 @@ class Case:
     layer: str = "layer"
     tap: str = ""
     label: str = ""
+    weight: str = "parameter"
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
+    marks: tuple[pytest.MarkDecorator, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others."""
+        return f"{self.dialect}{self.tap and '-'}{self.tap}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What its adapter declares."""
+        adapter: Adapter = importlib.import_module(self.adapter).ADAPTER
+        return adapter.capabilities()
 
     @property
     def product_name(self) -> str:
@@ -217,3 +241,7 @@ if importlib.util.find_spec("torch") is not None:  # make test-torch
     from tests.adapters.torch_case import TORCH
 
     CASES += [replace(TORCH, tap="python"), replace(TORCH, tap="native")]
+if importlib.util.find_spec("ray") is not None:  # make test-ray
+    from tests.adapters.ray_case import RAY
+
+    CASES += [RAY]

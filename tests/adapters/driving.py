@@ -70,6 +70,10 @@ class Debugged:
         self.controller.wait(WAIT_S)
         return self.controller.info.stop
 
+    def ended(self) -> bool:
+        """Whether the program ends in time, as it is."""
+        return self._ended.wait(WAIT_S)
+
     def go_on(self) -> None:
         """Continue from a stop."""
         self.controller.command(Continue())

@@ -21,7 +21,7 @@ from nodescope.dap.debuggee import Debuggee
 from nodescope.dap.framing import Channel
 from nodescope.debug.controller import Controller
 from nodescope.errors import NodescopeError
-from nodescope.ir.capabilities import Framework, shortfall
+from nodescope.ir.capabilities import Feature, Framework, has, shortfall
 from nodescope.protocol import NextStep, SetValue, StepIn, StepNode
 from tests.adapters.cases import ROWS, WEIGHTS, Case
 from tests.adapters.driving import WAIT_S, Debugged, debugged
@@ -71,7 +71,7 @@ REFUSED = {
     "step node by node, or open scopes with nodescope.name_scope",
     "step": "step: distant does not report training steps; "
     "mark them with nodescope.steps, or run to a node",
-    "fork value = 0": "fork: distant cannot run recorded nodes again; "
+    "what-if value = 0": "what-if: distant cannot run recorded nodes again; "
     "change the value in the program, and compare the two runs",
 }  # fmt: skip
 
@@ -91,10 +91,32 @@ def test_the_terminal_refuses_in_one_line(
     assert seen.result.any()
 
 
+COMMANDS: dict[Feature, str] = {
+    "edit": "set value = 0", "gradients": "p grad", "scopes": "u", "steps": "step",
+    "rerun": "what-if value = 0",
+}  # fmt: skip
+
+
+def test_what_an_adapter_does_not_declare_is_refused(case: Case, tmp_path: Path) -> None:
+    lacking = [feature for feature in COMMANDS if not has(case.capabilities, feature)]
+    said: list[str] = []
+    path = tmp_path / "run.nscope"
+    with debugged(path, lambda: case.loop(1), f"op:{case.product}") as seen:
+        assert seen.stop() is not None
+        console = Console(seen.controller, said.append)
+        for feature in lacking:
+            console.run(COMMANDS[feature])
+        lacks = [shortfall(feature, seen.run.info.frameworks) for feature in lacking]
+    assert [line.partition(": ")[2] for line in said] == [
+        f"{lack.text}; {lack.hint}" for lack in lacks if lack is not None
+    ]
+    assert len(said) == len(lacking)
+
+
 def test_the_terminal_offers_what_there_is(
     distant: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    withheld = ("set", "s", "u", "step", "fork")
+    withheld = ("set", "s", "u", "step", "what-if")
     with reduced(monkeypatch, tmp_path / "r.nscope", plain_loop, "op:warp", **NOTHING) as seen:
         assert seen.stop() is not None
         said: list[str] = []
@@ -118,7 +140,7 @@ def test_the_terminal_offers_everything_else(distant: Case, tmp_path: Path) -> N
     with debugged(tmp_path / "run.nscope", distant.train, f"op:{distant.bend}") as seen:
         assert seen.stop() is not None
         names = Console(seen.controller, lambda line: None).complete("", "")
-    assert set(BY_NAME) - set(names) == {"fork"}
+    assert set(BY_NAME) - set(names) == {"what-if"}
 
 
 def test_scopes_and_steps_of_the_program_itself(

@@ -124,6 +124,7 @@ def test_a_view_is_edited_only_where_values_are_replaced(case: Case, tmp_path: P
     assert plain != 0
 
 
+@pytest.mark.needs("gradients")
 def test_the_program_continues_with_an_edited_gradient(case: Case, tmp_path: Path) -> None:
     breakpoint = "op:parameter if size(grad) == 9"
     with debugged(tmp_path / "run.nscope", case.differentiate, breakpoint) as seen:

@@ -73,7 +73,7 @@ def check(op: Op, sample: Sample) -> None:
         assert "depends on" in error.message  # noqa: PT017 (which values, only impl can tell)
     else:
         assert inferred == specs(outs)
-        assert op.flops(specs(inputs), inferred[0]) >= 0
+        assert op.flops(specs(inputs), inferred[0], dict(attrs)) >= 0
     if op.vjp is None or not any(out.dtype.kind in SMOOTH_KINDS for out in outs):
         return
     rng = np.random.default_rng(11)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nodescope.console_output import last_line
 from nodescope.debug.gate.python_stack import error_line
-from nodescope.telling import last_line
 
 
 class RemoteError(Exception):

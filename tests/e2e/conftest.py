@@ -75,8 +75,11 @@ def _follow(debuggee: Debuggee) -> None:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Debuggee]]:
-    """`start("run", script, ...)` starts a nodescope command in an empty folder."""
+def start(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Debuggee]]:
+    """`start("run", script, ...)` starts a nodescope command in an empty folder.
+
+    What the commands of a failed test have printed is shown with its report.
+    """
     started: list[tuple[Debuggee, threading.Thread]] = []
 
     def _start(*args: str | Path) -> Debuggee:
@@ -95,8 +98,11 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Debuggee]]:
         started.append((debuggee, follower))
         return debuggee
 
+    failed = request.session.testsfailed
     yield _start
     for debuggee, follower in started:
+        if request.session.testsfailed > failed:
+            print(f"{debuggee.process.args} said:\n{''.join(debuggee.lines)}")
         debuggee.process.terminate()
         try:
             debuggee.process.wait(10)

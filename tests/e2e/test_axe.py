@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.e2e.axe import faults
 from tests.e2e.conftest import SAMPLE, Debuggee
+from tests.e2e.graphs import resnet_50
 from tests.e2e.test_first_flow import by
 from tests.e2e.waiting import eventually
 
@@ -86,3 +88,19 @@ def test_a_comparison(start: Start, page_of_its_own: Page) -> None:
     page.goto(program.address)
     expect(by(page, "fates")).to_be_visible()
     check(page, "a comparison")
+
+
+@pytest.mark.deep
+def test_a_graph_that_was_not_run(start: Start, page_of_its_own: Page, tmp_path: Path) -> None:
+    page = page_of_its_own
+    page.goto(start("open", "--port", "0", "--no-browser", resnet_50(tmp_path)).address)
+    expect(by(page, "mode")).to_have_text("graph")
+    check(page, "a graph that was not run")
+
+
+@pytest.mark.deep
+def test_an_empty_list_of_runs(start: Start, page_of_its_own: Page) -> None:
+    page = page_of_its_own
+    page.goto(start("open", "--port", "0", "--no-browser").address)
+    expect(page.get_by_role("heading").first).to_be_visible()
+    check(page, "an empty list of runs")

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 from playwright.sync_api import Page, expect
 
 import nodescope as ns
+from nodescope.export import export
 from nodescope_server.http.exports import FORMATS
 from tests import depth
 from tests.conformance.exported import PAINTED, READERS
@@ -44,3 +46,27 @@ def test_each_export_is_the_file_that_the_menu_names(
             assert content.startswith(PAINTED[name])
         else:
             assert any("matmul" in text for text in READERS[name](content)), name
+
+
+SHOWN = """
+() => [...document.querySelectorAll('svg text')]
+  .filter((text) => text.getBoundingClientRect().width > 0)
+  .map((text) => text.textContent)
+"""
+
+
+@pytest.mark.parametrize("suffix", ["svg", "html"])
+def test_a_browser_shows_the_file_alone(page: Page, tmp_path: Path, suffix: str) -> None:
+    faults: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: faults.append(message.text))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    with ns.record(tmp_path / "run.nscope"), ns.name_scope("net"):
+        ns.matmul(ns.parameter(np.ones((2, 3)), name="w"), np.ones((3, 1)))
+    out = export(tmp_path / "run.nscope", tmp_path / f"graph.{suffix}", expand="all")
+    page.goto(out.as_uri())
+    assert {"net", "matmul"} <= {text.strip() for text in page.evaluate(SHOWN)}
+    assert faults == []
+    # Fonts are within the file.
+    assert [url for url in asked if not url.startswith("data:")] == [out.as_uri()]

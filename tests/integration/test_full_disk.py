@@ -106,8 +106,8 @@ for step in ns.steps(range(1, 41)):
         recorder.flush(20.0)
         limit(4096)
     with ns.name_scope(f"layer_{step}"):
-        for _ in range(20):
-            total += float(np.tanh(ns.tensor(np.arange(5000.0) + step)).numpy().sum())
+        for part in range(20):  # equal arrays would be written once
+            total += float(np.tanh(ns.tensor(np.arange(5000.0) + step + part)).numpy().sum())
 print(f"total {total!r}", flush=True)
 raise SystemExit(3)
 """
@@ -119,12 +119,15 @@ def test_a_disk_that_stays_full_costs_values_and_not_the_run(tmp_path: Path) -> 
         tmp_path, *UNSTOPPED, "--exit", "--level", "values", "--record", "run.nscope", "full.py"
     )
     program.expect("the recording is paused, your program continues")
-    total = sum(float(np.tanh(np.arange(5000.0) + step).sum()) * 20 for step in range(1, 41))
+    total = sum(
+        float(np.tanh(np.arange(5000.0) + step + part).sum())
+        for step in range(1, 41) for part in range(20)
+    )  # fmt: skip
     assert float(program.expect("total ").split()[1]) == pytest.approx(total)
     line = program.expect("the disk was full: ")
     lost_steps = re.search(r"of steps (\d+) to 40 could not be recorded", line)
     assert lost_steps is not None
-    assert 4 <= int(lost_steps[1]) <= 10  # it depends on when the log is merged
+    assert 4 <= int(lost_steps[1]) <= 20  # it depends on when the log is merged
     assert program.end() == 3
     with Recording.open(tmp_path / "run.nscope") as recording:
         assert recording.run().status == 3

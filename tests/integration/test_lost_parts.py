@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from websockets.exceptions import InvalidStatus
 
+from nodescope.errors import RecordingError
 from nodescope.protocol import (
     CONTROLLER_GRACE_S,
     Breakpoint,
@@ -26,6 +27,7 @@ from tests.integration.conftest import Open, Start
 from tests.integration.processes import (
     RUN,
     SOON_S,
+    TIMEOUT_S,
     TRAIN,
     UNSTOPPED,
     control,
@@ -263,6 +265,9 @@ def test_a_running_program_ends_when_told(tmp_path: Path, start: Start, sign: in
     program = start(*UNSTOPPED, "--record", "run.nscope", "script.py", text=text)
     program.expect("open http")  # the server starts beside a program that waits for no page
     program.expect("step")
+    until = time.monotonic() + TIMEOUT_S
+    while not has_begun(tmp_path / "run.nscope"):
+        assert time.monotonic() < until
     server = program.server_pid()
     program.process.send_signal(sign)
     told = time.monotonic()
@@ -274,6 +279,15 @@ def test_a_running_program_ends_when_told(tmp_path: Path, start: Start, sign: in
         # A signal that Python does not see leaves what was written until then.
         assert recording.steps() or sign == signal.SIGTERM
     assert gone(server)
+
+
+def has_begun(path: Path) -> bool:
+    """Whether anything of a run has been written."""
+    try:
+        with Recording.open(path) as recording:
+            return recording.last_seq() > 0
+    except RecordingError:
+        return False
 
 
 def gone(process: int) -> bool:

@@ -7,25 +7,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from jupyter_client.blocking.client import BlockingKernelClient
-from jupyter_client.manager import KernelManager
 
 from nodescope.record.recording import Recording
+from tests.notebook import Kernel, isolated
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @pytest.fixture
 def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR"):
-        folder = tmp_path / name.lower()
-        folder.mkdir(mode=0o700)
-        monkeypatch.setenv(name, str(folder))
-    monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/first model.ipynb")
-    monkeypatch.chdir(tmp_path)
+    isolated(tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -40,39 +33,6 @@ def server(environment: None) -> Iterator[None]:
             printed += line
         yield
         process.terminate()
-
-
-class Kernel:
-    """A Jupyter kernel and the client of its notebook."""
-
-    def __init__(self) -> None:
-        self._manager = KernelManager(kernel_name="python3")
-        self._manager.start_kernel()
-        self._client: BlockingKernelClient = self._manager.client()
-        self._client.start_channels()
-        self._client.wait_for_ready(timeout=60)
-
-    def cell(self, code: str) -> str:
-        """Run a cell; what it prints, shows and raises."""
-        shown: list[str] = []
-
-        def take(message: dict[str, Any]) -> None:
-            content = message["content"]
-            if message["msg_type"] == "stream":
-                shown.append(content["text"])
-            elif message["msg_type"] == "execute_result":
-                shown.append(content["data"]["text/plain"])
-            elif message["msg_type"] == "error":
-                shown.append(f"{content['ename']}: {content['evalue']}")
-
-        self._client.execute_interactive(code, timeout=60, output_hook=take)
-        return "\n".join(shown)
-
-    def end(self) -> None:
-        """Shut the kernel down, as closing the notebook does, and wait for it."""
-        if self._manager.has_kernel:
-            self._client.stop_channels()
-            self._manager.shutdown_kernel()
 
 
 @pytest.fixture

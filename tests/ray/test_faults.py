@@ -10,7 +10,6 @@ import os
 import random
 import re
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,14 +17,13 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from nodescope.record.recording import Recording
-from tests import depth, forked
+from tests import depth
 from tests.e2e.conftest import ROOT, Debuggee
+from tests.ray.killing import READY_MS, end_of, ended, number, reached, server_of
 
 Start = Callable[..., Debuggee]
 PROGRAM = ROOT / "tests" / "ray" / "chain_program.py"
 ROUNDS = 12
-LIMIT_S = 60.0
-"""The longest that the end takes after a kill: Ray's own limits and nodescope's 10 s."""
 SEEDS = depth.some(range(13), 12)
 
 
@@ -39,18 +37,6 @@ def started(start: Start, recording: Path, seed: int, *options: str, retries: in
     after = random.Random(seed).randint(1, ROUNDS - 2)
     program.expect(rf"^reached {after}\b")
     return program
-
-
-def number(program: Debuggee, what: str) -> int:
-    return int(program.expect(rf"^{what} (\d+)").group(1))
-
-
-def ended(program: Debuggee) -> int:
-    """Its status; it ends in time."""
-    begun = time.monotonic()
-    status = program.process.wait(LIMIT_S)
-    assert time.monotonic() - begun < LIMIT_S
-    return status
 
 
 class Story:
@@ -75,21 +61,6 @@ class Story:
                     assert found is not None
                     assert found.summary is not None
                     self.links.append(round(found.summary.mean or 0))
-
-
-def server_of(program: Debuggee) -> int:
-    """The server's process: the one child that is none of Ray's."""
-    for child in forked.children(program.process.pid):
-        words = Path(f"/proc/{child}/cmdline").read_bytes()
-        if b"/ray/" not in words and b"ray::" not in words:
-            return child
-    raise AssertionError("no server")
-
-
-def reached(program: Debuggee) -> int:
-    """The last result that the program printed."""
-    found = [int(m.group(1)) for line in program.lines if (m := re.match(r"reached (\d+)", line))]
-    return max(found, default=0)
 
 
 def complete(story: Story, program: Debuggee) -> None:
@@ -133,10 +104,7 @@ def test_the_program_is_killed(start: Start, tmp_path: Path, seed: int) -> None:
     story = Story(recording)
     assert story.links == list(range(1, len(story.links) + 1))
     assert len(story.links) >= reached(program) - 10  # half a second may be on its way to the disk
-    deadline = time.monotonic() + LIMIT_S
-    while _lives(worker) and time.monotonic() < deadline:
-        os.sched_yield()
-    assert not _lives(worker)
+    assert end_of(worker)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -150,17 +118,9 @@ def test_the_server_is_killed_while_a_task_is_stopped(
         "--break", f"op:link [hits == {random.Random(seed).randint(1, 5)}]", PROGRAM, ROUNDS, 0,
     )  # fmt: skip
     page.goto(program.address)
-    expect(page.get_by_test_id("state")).to_contain_text("Stopped")
+    expect(page.get_by_test_id("state")).to_contain_text("Stopped", timeout=READY_MS)
     page.goto("about:blank")
     os.kill(server_of(program), signal.SIGKILL)
     assert ended(program) == 0
     complete(Story(recording), program)
     assert reached(program) == ROUNDS
-
-
-def _lives(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
+import re
 import signal
 import threading
 import time
@@ -15,6 +17,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope.engine.on_ray import pool
 from nodescope.errors import WorkerError
 from nodescope.record.recording import Recording
 from tests.adapters.driving import recorded
@@ -55,6 +58,26 @@ def kill(executor: ns.RayExecutor, part: int) -> int:
     pid = executor.pool.member(f"worker:{part}").pid
     os.kill(pid, signal.SIGKILL)
     return pid
+
+
+def test_a_worker_starts_on_a_node_that_has_just_joined(
+    connected: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two other nodes are known at first; each worker is on a third."""
+    others = {"a": "10.0.0.1", "b": "10.0.0.2"}
+    addresses_of = pool.addresses_of
+    calls = itertools.count()
+
+    def joining(ray: Any) -> dict[str, str]:
+        return {**others, **addresses_of(ray)} if next(calls) % 2 else others
+
+    monkeypatch.setattr(pool, "addresses_of", joining)
+    # By resources: by node, a worker would wait for one that does not exist.
+    placed: dict[str, dict[str, float]] = {"worker:0": {}, "worker:1": {}}
+    executor = ns.RayExecutor(partitions=2, timeout_s=LIMIT_S / 2, resources=placed)
+    assert products(executor)(ns.tensor(X)).numpy().tobytes() == expected()
+    assert next(calls) == 4
+    assert re.fullmatch(r"node \d, [\d.]+", executor.pool.member("worker:1").place)
 
 
 def test_a_dead_worker_is_named_with_its_nodes_and_line(connected: None) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import ray
 
+import nodescope as ns
 from tests.ray import programs
 from tests.ray.observing import observed
 from tests.ray.programs import (
@@ -44,6 +45,20 @@ def test_the_founding_example(driver: Driver, recording: Path) -> None:
         assert task.source is not None
         assert Path(task.source.file).name == "programs.py"
         assert task.source.function == "founding"
+
+
+def test_scopes_that_the_program_opens(driver: Driver, recording: Path) -> None:
+    def program() -> Any:
+        with ns.name_scope("search"):
+            counter = Counter.remote(1)
+            held = [counter.add.remote(1), outer.remote(1)]
+        return ray.get([*held, task1.remote(1, 1)])
+
+    with observed(recording, driver(program)) as run:
+        assert sorted(run.tasks) == [
+            "search/Counter/__init__", "search/Counter/add", "search/outer", "search/outer/task1",
+            "task1",
+        ]  # fmt: skip
 
 
 def test_times_and_places_of_a_task(driver: Driver, recording: Path) -> None:

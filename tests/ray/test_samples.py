@@ -74,7 +74,7 @@ def test_partitions_give_what_one_process_gives(start: Start, tmp_path: Path, sa
         "run", "--no-browser", "--no-stop-on-entry", "--exit", "--record", path, SAMPLES / sample,
         "--steps", "4",
     )  # fmt: skip
-    program.expect(f"^{re.escape(alone.stdout.splitlines()[-1])}$")
+    program.expect(f"^{re.escape(alone.stdout.splitlines()[-1])}$", timeout_s=180)
     program.expect("recorded in")
     assert program.wait() == 0
     run = opened(path)

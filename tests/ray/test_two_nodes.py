@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import ray
 from ray.cluster_utils import Cluster
 
 import nodescope as ns
+from nodescope.errors import WorkerError
 from nodescope.record.recording import Recording
 from tests.adapters.driving import debugged, recorded
 from tests.ray.networks import cnn, trained
@@ -68,6 +71,34 @@ def test_a_stop_on_the_other_node(address: str, tmp_path: Path) -> None:
         assert stop.node_name == "task1"
         run.go_on()
         assert run.end() == float(np.sum(np.arange(200_000.0) * 2))
+
+
+def test_a_dead_worker_is_named_with_its_node(address: str) -> None:
+    executor = ns.RayExecutor(partitions=2, timeout_s=60)
+
+    @ns.compile(executor=executor)
+    def function(x: ns.Tensor) -> ns.Tensor:
+        with ns.device("worker:0"):
+            y = np.tanh(x)
+        with ns.device("worker:1"):
+            return np.exp(y)
+
+    ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+    try:
+        function(ns.tensor(np.ones(4)))
+        member = executor.pool.member("worker:1")
+        nodes = {
+            node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]
+        }
+        where = f"node {sorted(nodes).index(member.node) + 1}, {nodes[member.node]}"
+        os.kill(member.pid, signal.SIGKILL)
+        with pytest.raises(WorkerError) as raised:
+            function(ns.tensor(np.ones(4)))
+        assert f"worker:1 (pid {member.pid} on {where}) died while it ran 'exp'" in str(
+            raised.value
+        )
+    finally:
+        ray.shutdown()
 
 
 def test_partitions_on_both_nodes(address: str, tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ import msgspec
 import pytest
 
 from nodescope import protocol
+from nodescope.record import queue_writer
 from nodescope.record.files.connection_limits import OPENING_S
+from nodescope.record.new_file import PAGE_BYTES
 from nodescope_server import __main__ as entry
 from nodescope_server import listen, wire
 from nodescope_server.sockets.endpoint import HELLO_DEADLINE_S
@@ -79,7 +81,10 @@ def test_it_says_where_it_is_and_ends_when_told(sign: signal.Signals) -> None:
 
 
 @pytest.mark.deep
-def test_it_ends_while_it_opens_a_recording_without_an_end(tmp_path: Path) -> None:
+def test_it_ends_while_it_opens_a_recording_without_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_writer, "LARGE_PAGE_BYTES", PAGE_BYTES)  # the schema takes several
     path = endless_schema(recorded(tmp_path / "r.nscope"))
     with started("--port", "0", "--open", str(path)) as process:
         until = time.monotonic() + WAIT_S

@@ -49,7 +49,7 @@ def questions(run: str) -> list[Any]:
         wire.GetValue(run, 1),
         why_messages.AskWhy(run, 1),
         why_messages.AskSpread(run, 1),
-        why_messages.Fork(run, None, SetValue(1, "set", number=0.0)),
+        why_messages.WhatIf(run, None, SetValue(1, "set", number=0.0)),
         why_messages.GetBranches(run),
     ]
 

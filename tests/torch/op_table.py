@@ -1,20 +1,22 @@
 """How many of PyTorch's operators are recorded, and give the same when they are run again.
 
-    python -m tests.torch.op_table [--per-op 2] [--every 1] [--names]
+    python -m tests.torch.op_table [--per-op 2] [--every 1] [--step] [--names]
 
-Each sample of PyTorch's own database runs under a recording, forward and backward; then each
-recorded node is run again on its recorded operands, and compared bit for bit.
+Each sample of PyTorch's own database runs under a recording, forward and backward, or is stepped
+by a debugger, node by node; then each recorded node is run again on its recorded operands, and
+compared bit for bit. NODESCOPE_TORCH_TAP=python or native chooses the tap.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,7 +25,9 @@ from nodescope.debug.replay import Replay
 from nodescope.debug.replay.arrays import difference
 from nodescope.debug.replay.execution_index import ValueSource
 from nodescope.errors import ReplayError
+from nodescope.protocol import StepNode
 from nodescope.record.recording import Recording
+from tests.adapters.driving import WAIT_S, Debugged, debugged
 from tests.torch.op_samples import OpSample, samples
 
 DTYPES = (torch.float32, torch.int64, torch.bfloat16)
@@ -53,11 +57,15 @@ class Table(NamedTuple):
         samples: The number of samples that ran.
         failed: Those that raised without a recording.
         outcomes: One per executed node.
+        passed: The nodes that a debugger should have stopped at, but did not.
+        stopped: How many it stopped at.
     """
 
     samples: int
     failed: list[str]
     outcomes: list[Outcome]
+    passed: list[str]
+    stopped: int
 
     def counts(self) -> Counter[str]:
         """How many nodes had each outcome."""
@@ -68,34 +76,76 @@ class Table(NamedTuple):
         return Counter(outcome.native for outcome in self.outcomes if outcome.kind == kind)
 
 
-def table(given: Iterable[OpSample], batch: int = 60) -> Table:
-    """Record samples, run each node again, and compare."""
-    failed: list[str] = []
-    outcomes: list[Outcome] = []
-    total = 0
+def table(given: Iterable[OpSample], batch: int = 60, step: bool = False) -> Table:
+    """Record samples, run each node again, and compare.
+
+    Args:
+        given: The samples.
+        batch: How many of them are recorded in one file.
+        step: Whether a debugger stops at each node meanwhile.
+    """
+    result = Table(0, [], [], [], 0)
     waiting = list(given)
     with tempfile.TemporaryDirectory() as folder:
         for start in range(0, len(waiting), batch):
             path = Path(folder) / f"{start}.nscope"
             ran: list[tuple[str, int]] = []
-            run = Run(path, level="values", budget_bytes=1 << 30)
-            run.start()
-            try:
-                for sample in waiting[start : start + batch]:
-                    try:
-                        with warnings.catch_warnings():
-                            warnings.simplefilter("ignore")
-                            sample.run()
-                    except Exception:  # of samples that need what is not there
-                        failed.append(sample.name)
-                    total += 1
-                    ran.append((sample.name, run.recorder.last_seq))
-            finally:
-                run.finish()
+            failed: list[str] = []
+            part = waiting[start : start + batch]
+            stops: set[int] = set()
+            if step:
+                begun: list[Debugged] = []
+                ready = threading.Event()
+
+                def program(begun: Any = begun, ready: Any = ready, part: Any = part,
+                            ran: Any = ran, failed: Any = failed) -> None:  # fmt: skip
+                    assert ready.wait(WAIT_S)
+                    _run(part, begun[0].run, ran, failed)
+
+                with debugged(path, program, stop_on_entry=True, **_OPTIONS) as stepped:
+                    begun.append(stepped)
+                    ready.set()
+                    while (stop := stepped.stop()) is not None:
+                        if stop.when != "before":
+                            stops.add(stop.seq)
+                        stepped.controller.command(StepNode())
+            else:
+                run = Run(path, **_OPTIONS)
+                run.start()
+                try:
+                    _run(part, run, ran, failed)
+                finally:
+                    run.finish()
             with Recording.open(path) as recording:
-                outcomes += _outcomes(recording, ran)
+                outcomes = _outcomes(recording, ran)
+                nodes = {row.node.id: row.node for row in recording.nodes()}
+                passed = [
+                    nodes[row.node].name
+                    for row in recording.executions()
+                    if step and row.seq not in stops and not nodes[row.node].is_leaf
+                ]
             path.unlink()
-    return Table(total, failed, outcomes)
+            result = Table(
+                result.samples + len(part), result.failed + failed, result.outcomes + outcomes,
+                result.passed + passed, result.stopped + len(stops),
+            )  # fmt: skip
+    return result
+
+
+_OPTIONS: dict[str, Any] = {"level": "values", "budget_bytes": 1 << 30}
+
+
+def _run(
+    given: Iterable[OpSample], run: Run, ran: list[tuple[str, int]], failed: list[str]
+) -> None:
+    for sample in given:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                sample.run()
+        except Exception:  # of samples that need what is not there
+            failed.append(sample.name)
+        ran.append((sample.name, run.recorder.last_seq))
 
 
 def _outcomes(recording: Recording, ran: list[tuple[str, int]]) -> list[Outcome]:
@@ -142,13 +192,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--per-op", type=int, default=2)
     parser.add_argument("--every", type=int, default=1, help="only every n-th operator")
+    parser.add_argument("--step", action="store_true", help="stop at each node")
     parser.add_argument("--names", action="store_true", help="list what was not equal")
     options = parser.parse_args()
-    result = table(samples(DTYPES, options.per_op, (0, options.every)))
+    result = table(samples(DTYPES, options.per_op, (0, options.every)), step=options.step)
     counts = result.counts()
     print(f"{result.samples:,} samples, {len(result.failed):,} raised by themselves")
     operators = {outcome.native for outcome in result.outcomes}
     print(f"{len(result.outcomes):,} recorded nodes of {len(operators):,} operators")
+    if options.step:
+        print(f"  {'stepped':10}{result.stopped:7,} nodes, {len(result.passed)} passed by")
     for kind in ("equal", "refused", "raised", "different", "unseen"):
         print(f"  {kind:10}{counts[kind]:7,} nodes, {len(result.operators(kind)):4} operators")
     reasons = Counter(

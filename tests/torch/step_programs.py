@@ -17,7 +17,8 @@ Optimizer = Callable[[Any], torch.optim.Optimizer]
 STEPS = 7
 
 
-def _sgd(parameters: Any) -> torch.optim.Optimizer:
+def sgd_of(parameters: Any) -> torch.optim.Optimizer:
+    """The optimizer of most."""
     return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
 
 
@@ -46,7 +47,8 @@ def _loss(model: nn.Module, words: Any) -> Any:
     return F.cross_entropy(model(words).flatten(0, 1), words.flatten())
 
 
-def _trained(model: nn.Module) -> list[Any]:
+def trained(model: nn.Module) -> list[Any]:
+    """What training has made of a model."""
     return [*model.parameters(), *model.buffers()]
 
 
@@ -57,15 +59,15 @@ def _train(make: Optimizer, *, to_none: bool = True) -> list[Any]:
         optimizer.zero_grad(set_to_none=to_none)
         _loss(model, _words()).backward()
         optimizer.step()
-    return _trained(model)
+    return trained(model)
 
 
 def sgd() -> Any:
-    return _train(_sgd)
+    return _train(sgd_of)
 
 
 def gradients_set_to_zero() -> Any:
-    return _train(_sgd, to_none=False)
+    return _train(sgd_of, to_none=False)
 
 
 def adam() -> Any:
@@ -78,20 +80,20 @@ def adam_of_many() -> Any:
 
 def same_data_and_a_printed_loss() -> Any:
     model, words, seen = _Network(), _words(), []
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for _ in range(STEPS):
         loss = _loss(model, words)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         seen.append(torch.tensor(loss.item()))
-    return [*_trained(model), *seen]
+    return [*trained(model), *seen]
 
 
 def losses_kept() -> Any:
     model, kept = _Network(), []
     total = torch.zeros(())
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for _ in range(STEPS):
         optimizer.zero_grad()
         loss = _loss(model, _words())
@@ -99,12 +101,25 @@ def losses_kept() -> Any:
         optimizer.step()
         kept.append(loss.detach())
         total += loss.detach()
-    return [torch.stack(kept).mean(), total, *_trained(model)]
+    return [torch.stack(kept).mean(), total, *trained(model)]
+
+
+def losses_added_up() -> Any:
+    """Before the optimizer's step, in which the step ends."""
+    model, total = _Network(), torch.zeros(())
+    optimizer = sgd_of(model.parameters())
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = _loss(model, _words())
+        loss.backward()
+        total += loss.detach()
+        optimizer.step()
+    return [total, *trained(model)]
 
 
 def evaluated_now_and_then() -> Any:
     model, seen = _Network(), []
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for step in range(2 * STEPS):
         optimizer.zero_grad()
         _loss(model, _words()).backward()
@@ -114,33 +129,33 @@ def evaluated_now_and_then() -> Any:
             with torch.no_grad():
                 seen.append(_loss(model, _words()))
             model.train()
-    return [*seen, *_trained(model)]
+    return [*seen, *trained(model)]
 
 
 def smaller_last_batch() -> Any:
     model = _Network()
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for step in range(2 * STEPS):
         optimizer.zero_grad()
         _loss(model, _words(2 if step % STEPS == STEPS - 1 else 3)).backward()
         optimizer.step()
-    return _trained(model)
+    return trained(model)
 
 
 def gradients_accumulated() -> Any:
     model = _Network()
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for step in range(3 * STEPS):
         (_loss(model, _words()) / 3).backward()
         if step % 3 == 2:
             optimizer.step()
             optimizer.zero_grad()
-    return _trained(model)
+    return trained(model)
 
 
 def clipped_and_scheduled() -> Any:
     model = _Network()
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.9**step)
     for _ in range(STEPS):
         optimizer.zero_grad()
@@ -148,7 +163,7 @@ def clipped_and_scheduled() -> Any:
         nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
         schedule.step()
-    return _trained(model)
+    return trained(model)
 
 
 class _Checkpointed(nn.Module):
@@ -163,41 +178,41 @@ class _Checkpointed(nn.Module):
 
 def checkpointed() -> Any:
     model = _Checkpointed()
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for _ in range(STEPS):
         optimizer.zero_grad()
         model(torch.randn(3, 4)).square().mean().backward()
         optimizer.step()
-    return _trained(model)
+    return trained(model)
 
 
 def mixed_precision() -> Any:
     model = _Network()
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for _ in range(STEPS):
         optimizer.zero_grad()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = _loss(model, _words())
         loss.backward()
         optimizer.step()
-    return _trained(model)
+    return trained(model)
 
 
 def marked_by_the_program() -> Any:
     model = _Network()
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for _ in ns.steps(range(STEPS)):
         optimizer.zero_grad()
         _loss(model, _words()).backward()
         optimizer.step()
         with ns.name_scope("after"):
             torch.ones(2) * 2
-    return _trained(model)
+    return trained(model)
 
 
 def scope_renamed() -> Any:
     model = nn.Linear(4, 2)
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     x = torch.ones(3, 4)
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -205,18 +220,18 @@ def scope_renamed() -> Any:
             y = model(x) * 2
         y.sum().backward()
         optimizer.step()
-    return _trained(model)
+    return trained(model)
 
 
 def what_is_picked_varies() -> Any:
     model = nn.Linear(4, 6)
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for _ in range(STEPS):
         optimizer.zero_grad()
         y = model(torch.randn(5, 4))
         y[y > 0].sum().backward()
         optimizer.step()
-    return _trained(model)
+    return trained(model)
 
 
 def roles_swapped() -> Any:
@@ -229,24 +244,24 @@ def roles_swapped() -> Any:
             x, y = y, x
         (model(x) * y + x * 0.5).sum().backward()
         optimizer.step()
-    return _trained(model)
+    return trained(model)
 
 
 def carried_over() -> Any:
     cell = nn.GRUCell(3, 4)
-    optimizer = _sgd(cell.parameters())
+    optimizer = sgd_of(cell.parameters())
     hidden = torch.zeros(2, 4)
     for _ in range(STEPS):
         optimizer.zero_grad()
         hidden = cell(torch.randn(2, 3), hidden.detach())
         hidden.sum().backward()
         optimizer.step()
-    return [hidden, *_trained(cell)]
+    return [hidden, *trained(cell)]
 
 
 def raised_within() -> Any:
     model = _Network()
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for step in range(STEPS):
         optimizer.zero_grad()
         try:
@@ -257,12 +272,12 @@ def raised_within() -> Any:
             optimizer.step()
         except (RuntimeError, ValueError):
             continue
-    return _trained(model)
+    return trained(model)
 
 
 def operator_raises() -> Any:
     model = nn.Linear(4, 4)
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     x = torch.ones(3, 4)
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -273,13 +288,13 @@ def operator_raises() -> Any:
             z = y
         z.sum().backward()
         optimizer.step()
-    return _trained(model)
+    return trained(model)
 
 
 def buffers_written() -> Any:
     model = _Network()
     average = [parameter.detach().clone() for parameter in model.parameters()]
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for _ in range(STEPS):
         optimizer.zero_grad()
         _loss(model, _words()).backward()
@@ -287,7 +302,7 @@ def buffers_written() -> Any:
         with torch.no_grad():
             for kept, parameter in zip(average, model.parameters(), strict=True):
                 kept.mul_(0.9).add_(parameter, alpha=0.1)
-    return [*average, *_trained(model)]
+    return [*average, *trained(model)]
 
 
 def not_finite_later() -> Any:
@@ -300,12 +315,24 @@ def not_finite_later() -> Any:
             x = torch.full((3, 4), float("inf"))
         model(x).sum().backward()
         optimizer.step()
-    return _trained(model)
+    return trained(model)
+
+
+def sparse_once() -> Any:
+    weight = nn.Parameter(torch.ones(4, 4))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    dense = torch.eye(4)
+    sparse = dense.to_sparse()
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        torch.mm(sparse if step == 5 else dense, weight).sum().backward()
+        optimizer.step()
+    return [weight]
 
 
 def a_thread_computes_along() -> Any:
     model = nn.Linear(4, 4)
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     seen: list[Any] = []
     for step in range(STEPS):
         optimizer.zero_grad()
@@ -316,7 +343,7 @@ def a_thread_computes_along() -> Any:
             worker.join()
         y.sum().backward()
         optimizer.step()
-    return [*seen, *_trained(model)]
+    return [*seen, *trained(model)]
 
 
 class _Numbers(torch.utils.data.Dataset[Any]):
@@ -329,12 +356,12 @@ class _Numbers(torch.utils.data.Dataset[Any]):
 
 def loaded() -> Any:
     model = nn.Linear(3, 1)
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for batch in torch.utils.data.DataLoader(_Numbers(), batch_size=2):
         optimizer.zero_grad()
         model(batch * 0.01).mean().backward()
         optimizer.step()
-    return _trained(model)
+    return trained(model)
 
 
 def second_order() -> Any:
@@ -351,7 +378,7 @@ def second_order() -> Any:
 
 def branch_used_later() -> Any:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    optimizer = _sgd(model.parameters())
+    optimizer = sgd_of(model.parameters())
     for step in range(STEPS):
         optimizer.zero_grad()
         x = model[0](torch.ones(3, 4)).tanh()
@@ -359,19 +386,53 @@ def branch_used_later() -> Any:
         side = (x * 3).exp()
         (y.sum() + side.sum() if step == 5 else y.sum()).backward()
         optimizer.step()
-    return _trained(model)
+    return trained(model)
+
+
+def memory_filled_later() -> Any:
+    model = nn.Linear(4, 4)
+    optimizer = sgd_of(model.parameters())
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        x = torch.empty(3, 4)
+        x.fill_(0.5)
+        y = torch.empty_like(x)
+        torch.mul(x, 2.0 if step < 5 else -0.0, out=y)
+        model(y).sum().backward()
+        optimizer.step()
+    return trained(model)
+
+
+def memory_handed_on() -> Any:
+    """In step 5, what is read lies where another tensor was that is gone."""
+    model = nn.Linear(4, 4)
+    optimizer = sgd_of(model.parameters())
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        x = torch.rand(64, 4).exp()
+        if step == 5:
+            del x
+            y = torch.rand(64, 4).exp()
+            x = y
+        else:
+            y = torch.rand(64, 4).exp()
+        model(x + 1).sum().backward()
+        del x, y
+        optimizer.step()
+    return trained(model)
 
 
 FOLLOWED = (
     sgd, gradients_set_to_zero, adam, adam_of_many, same_data_and_a_printed_loss,
     evaluated_now_and_then, smaller_last_batch, gradients_accumulated, clipped_and_scheduled,
     mixed_precision, marked_by_the_program, scope_renamed, roles_swapped, raised_within,
-    operator_raises, buffers_written, not_finite_later, a_thread_computes_along, loaded,
-    second_order,
+    operator_raises, buffers_written, not_finite_later, sparse_once, a_thread_computes_along,
+    loaded, second_order, memory_filled_later, memory_handed_on, branch_used_later,
+    losses_added_up,
 )  # fmt: skip
 """Steps of these follow the one before."""
 
 NOT_FOLLOWED = (
-    losses_kept, checkpointed, what_is_picked_varies, carried_over, branch_used_later,
+    losses_kept, checkpointed, what_is_picked_varies, carried_over,
 )  # fmt: skip
 """In each step of these something is new."""

@@ -124,6 +124,25 @@ def views_and_writes() -> Any:
     return [x, y, a @ b.t(), x.long(), torch.cat([a, b]).to(torch.float64)]
 
 
+def written_view() -> Any:
+    """A view of what gradients flow to is written to: autograd makes nodes for the rest."""
+    w = nn.Parameter(torch.randn(2, 2, 2))
+    for _ in range(2):
+        flat = F.dropout((w * 2).flatten(1), 0.5, inplace=True)
+        (flat * 3).sum().backward()
+    return [w.grad]
+
+
+def written_views() -> Any:
+    """Views are written to one after another, a view of a view, too."""
+    w = nn.Parameter(torch.randn(2, 2, 2))
+    for _ in range(2):
+        flat = F.dropout((w * 2).flatten(1).mul_(3), 0.5, inplace=True)
+        flat[0].mul_(2)
+        flat.sum().backward()
+    return [w.grad]
+
+
 def transformed() -> Any:
     w = torch.randn(3, 3)
 
@@ -191,5 +210,5 @@ def scripted() -> Any:
 
 PROGRAMS = (
     mlp, convolution, attention, autocast, checkpointed, without_gradients, own_function,
-    views_and_writes, transformed, loaded, resized,
+    views_and_writes, written_view, transformed, loaded, resized,
 )  # fmt: skip

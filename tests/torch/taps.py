@@ -48,6 +48,8 @@ def seen(
     result = recorded(path, program, level="values")
     with Recording.open(path) as recording:
         nodes = [row.node for row in recording.nodes()]
+        # Which worker of a data loader is first differs from run to run.
+        nodes.sort(key=lambda node: node.scope if node.scope.startswith("data/") else "")
         specs = {row.value.id: str(row.value.spec) for row in recording.values()}
     number = {node.id: at for at, node in enumerate(nodes)}
     made = {id: (at, port) for at, node in enumerate(nodes) for port, id in enumerate(node.outputs)}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +15,14 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 import nodescope as ns
+from nodescope.adapters.torch.operations import Operations
+from nodescope.adapters.torch.places import Place
 from nodescope.adapters.torch.tensors import host_array
 from nodescope.api import Run
 from nodescope.record.recording import Recording
 from tests.torch.observing import edges_of, nodes_of, observed
+from tests.torch.tap_programs import written_view, written_views
+from tests.torch.taps import TAPS
 
 
 def test_a_write_through_a_view_reaches_its_base(tmp_path: Path) -> None:
@@ -47,6 +53,27 @@ def test_a_write_to_the_base_reaches_its_views(tmp_path: Path) -> None:
         edges = edges_of(recording)
     assert edges["sum"] == ["updated_view"]
     assert edges["updated_view"] == ["select", "add_"]
+
+
+@pytest.mark.parametrize("program", [written_view, written_views])
+@pytest.mark.parametrize("tap", TAPS)
+def test_the_backward_pass_of_a_write_to_a_view_is_linked(
+    tap: str, program: Callable[[], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NODESCOPE_TORCH_TAP", tap)
+    with observed(tmp_path / "run.nscope", program) as (_, recording):
+        nodes = nodes_of(recording).values()
+    assert not [node.name for node in nodes if node.phase == "backward" and not node.forward]
+
+
+def test_nodes_of_steps_that_were_left_out_are_not_linked_one_by_one() -> None:
+    """After a write to a view, whose own further nodes are."""
+    operations: Any = SimpleNamespace(place=Place(), _links={})
+    operations.place.sliced = (1, "a")
+    Operations.link_at(operations, 10_000_000, 2, "b")
+    assert operations._links[0] == (1, "a")
+    assert operations._links[10_000_000] == (2, "b")
+    assert len(operations._links) < 100
 
 
 def test_results_given_as_out_and_lists(tmp_path: Path) -> None:
@@ -250,3 +277,24 @@ def test_what_follows_an_initialisation_is_not_a_part_of_it(tmp_path: Path) -> N
         names = set(nodes_of(recording))
     assert {"mine/ones", "zeros"} <= names
     assert any(name.startswith("initialisation/") for name in names)
+
+
+@pytest.mark.parametrize("tap", TAPS)
+def test_what_is_overwritten_has_another_gradient_then(
+    tap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def program() -> Any:
+        weight = nn.Parameter(torch.randn(4, 4))
+        y = torch.randn(3, 4) @ weight
+        z = torch.zeros(3, 4)
+        z.add_(y.sigmoid_())
+        (z * 3).sum().backward()
+        return weight.grad
+
+    monkeypatch.setenv("NODESCOPE_TORCH_TAP", tap)
+    with observed(tmp_path / "run.nscope", program) as (_, recording):
+        made = {id: node for node in nodes_of(recording).values() for id in node.outputs}
+        pairs = {made[row.value].name: made[row.gradient].op for row in recording.gradients()}
+    assert pairs["mm"] == "sigmoid_backward"
+    assert pairs["sigmoid_"] == pairs["add_"] == "multiply"
+    assert "zeros" not in pairs

@@ -62,13 +62,13 @@ def test_steps_are_recorded_as_when_python_sees_them(
     driver: FakeDriver, tmp_path: Path, level: Any, lazy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     followed: list[int] = []
-    ends = fast_path.NativeFastPath.end
+    ends = fast_path.StepFastPath.end
 
-    def end(one: fast_path.NativeFastPath) -> None:
+    def end(one: fast_path.StepFastPath) -> None:
         followed.append(one.steps)
         ends(one)
 
-    monkeypatch.setattr(fast_path.NativeFastPath, "end", end)
+    monkeypatch.setattr(fast_path.StepFastPath, "end", end)
 
     def program() -> Any:
         driver.lazy = lazy

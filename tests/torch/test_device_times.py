@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import nn
 
+from nodescope.adapters.torch.follower.step_recording import SLOW
 from nodescope.adapters.torch.tap import Tap
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution
@@ -174,12 +175,22 @@ def test_the_python_tap_on_a_thread_without_frames() -> None:
     class Operations:
         off, place = False, SimpleNamespace(quiet=0)
 
-        def run(self, function: Any, args: Any, kwargs: Any, instruction: Any) -> Any:
+        def is_unseen(self, function: Any) -> bool:
+            return False
+
+        def begin(self, function: Any, args: Any, kwargs: Any, instruction: Any) -> None:
             ran.append(instruction)
-            return function(*args, **kwargs)
+
+    class FastPath:
+        def begins_step(self, function: Any) -> bool:
+            return False
+
+        def operator_begins(self) -> None: ...
+        def operator_ended(self) -> None: ...
 
     to = torch.zeros(3)
-    tap: Any = Tap(Operations())  # type: ignore[arg-type]
+    follower = SimpleNamespace(mode=SLOW)
+    tap: Any = Tap(Operations(), FastPath(), follower)  # type: ignore[arg-type]
     given = (torch.ones(3), torch.full((3,), 2.0))
     call = functools.partial(tap.__torch_dispatch__, torch.ops.aten.mul.out, (), given, {"out": to})
     _alone(call)

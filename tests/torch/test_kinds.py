@@ -4,6 +4,7 @@ gone unobserved.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -119,8 +120,26 @@ def nested() -> Any:
     return [*sums, layer.weight.grad.tolist()]
 
 
+def traced() -> Any:
+    """Models traced by TorchScript while they are trained: operator by operator, and names."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    graphs = []
+    for _ in range(6):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it is deprecated
+            script = torch.jit.trace(model, torch.ones(2, 3))
+        graphs.append(re.sub(r"___torch_mangle_\d+\.|#.*", "", str(script.inlined_graph)))
+        optimizer.zero_grad()
+        script(torch.ones(2, 3)).square().mean().backward()
+        optimizer.step()
+    return [*graphs, *(parameter.tolist() for parameter in model.parameters())]
+
+
 PROGRAMS = (
     loop, scanned, branched, flexible, compiled, quantised, without_elements, sparse, nested,
+    traced,
 )  # fmt: skip
 
 

@@ -17,6 +17,23 @@ from tests.torch.static_programs import Classifier
 Start = Callable[..., Debuggee]
 GPT = ROOT / "samples" / "torch" / "gpt.py"
 ATTENTION = "GPT/blocks/1/attention"
+# How many colours a picture of 32 by 32 elements has above its diagonal, and on and below it.
+SHADES = """
+(cells) => {
+  const { width, height } = cells;
+  const pixels = cells.getContext("2d").getImageData(0, 0, width, height).data;
+  const colours = [new Set(), new Set()];
+  for (let row = 0; row < 32; row++) {
+    for (let col = 0; col < 32; col++) {
+      const x = Math.floor(((col + 0.5) * width) / 32);
+      const y = Math.floor(((row + 0.5) * height) / 32);
+      const at = 4 * (y * width + x);
+      colours[col > row ? 0 : 1].add(pixels.slice(at, at + 3).join());
+    }
+  }
+  return colours.map((set) => set.size);
+}
+"""
 
 
 def look(page: Page, name: str) -> None:
@@ -70,18 +87,27 @@ def test_an_exported_program_is_stepped_and_changed(
 @pytest.mark.timeout(600)
 def test_a_gpt_is_debugged(start: Start, page: Page) -> None:
     program = start(
-        "run", "--no-browser", "--exit", "--break", f"node:{ATTENTION}/softmax", GPT,
+        "run", "--no-browser", "--exit", "--break", "op:softmax", GPT,
         "--steps", "4", "--letters", "3",
     )  # fmt: skip
     page.goto(program.address)
     expect(by(page, "state")).to_contain_text("Stopped")
     by(page, "continue").click()
-    expect(by(page, "inspector-reason")).to_contain_text(f"{ATTENTION}/softmax")
+    expect(by(page, "inspector-reason")).to_contain_text("op:softmax")
+    expect(by(page, "inspector-path")).to_contain_text("GPT/blocks/0/attention")
+    by(page, "continue").click()
+    expect(by(page, "inspector-path")).to_contain_text(ATTENTION)
     expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 1", re.S))
 
     # attention as a picture: 16 sequences, 4 heads, 32 x 32 letters
     expect(by(page, "inspector-value")).to_contain_text("(16, 4, 32, 32)")
     expect(by(page, "inspector-value")).to_contain_text("zero")
+    picture = by(page, "inspector-value").locator(".heat-cells canvas, canvas.heat-cells").first
+    expect(picture).to_be_visible()
+    page.wait_for_function(f"(cells) => ({SHADES})(cells)[1] > 4", arg=picture.element_handle())
+    future, past = picture.evaluate(SHADES)
+    assert future == 1  # a letter does not look at later ones: their weights are all zero
+    assert past > 4
 
     # an edit, in place
     page.keyboard.press("e")

@@ -40,12 +40,42 @@ def test_a_sample_gives_the_same_observed(
     assert observed.endswith(plain)
 
 
+def test_a_module_is_run_as_python_does(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "train.py").write_text(
+        "import sys, torch\n"
+        "from package import __name__ as name\n"
+        "torch.manual_seed(0)\n"
+        "layer = torch.nn.Linear(3, 2)\n"
+        "layer(torch.ones(1, 3)).sum().backward()\n"
+        "print(name, __name__, sys.argv[1:], layer.weight.grad.tolist())\n"
+    )
+    given = ("-m", "package.train", "--epochs", "3")
+    plain = run(tmp_path, *given)
+    observed = run(
+        tmp_path, "-m", "nodescope", "run", "--no-browser", "--no-stop-on-entry", "--exit",
+        "--record", tmp_path / "run.nscope", *given,
+    )  # fmt: skip
+    assert observed.endswith(plain)
+    from tests.torch.observing import Recording, nodes_of
+
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        assert {"Linear/addmm", "backward/Linear/mm"} <= set(nodes_of(recording))
+
+
 @pytest.mark.parametrize(
     ("sample", "said"),
     [
         (
             "half_overflow.py",
             r"operator_overflow.*\n.*Sequential/0/addmm in step 1 .*produces 72 Inf",
+        ),
+        (
+            "residual_in_place.py",
+            r"alias_overwritten.*\n.*Sequential/1/mul_ in step 1 \(residual_in_place.py:23\): "
+            r"x and shortcut are one tensor since line 21, .*/add reads shortcut changed",
         ),
         ("wrong_dim.py", r"attention_over_batch.*\n.*Counter/attention/softmax in step 1"),
     ],

@@ -153,7 +153,7 @@ def test_what_if_is_what_a_run_on_other_inputs_gives(tmp_path: Path) -> None:
     recorded(tmp_path / "run.nscope", lambda: static.run(x), level="values")
     with Recording.open(tmp_path / "run.nscope") as run:
         nodes, replay = nodes_of(run), Replay(run)
-        branch = replay.fork({nodes["x"].outputs[0]: (x * 1.5).numpy()})
+        branch = replay.what_if({nodes["x"].outputs[0]: (x * 1.5).numpy()})
         assert branch.blocked == ()
         changed = branch.value(nodes["Classifier/softmax"].outputs[0])
         assert changed is not None

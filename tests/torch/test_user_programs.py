@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from tests.torch import user_programs
+from tests.torch.both_paths import check_equal, run
 from tests.torch.observing import edges_of, nodes_of, observed
 from tests.torch.taps import TAPS
 
@@ -66,8 +67,6 @@ def test_what_was_overwritten_is_read_in_the_backward_pass(
 def test_the_step_that_follows_knows_what_was_overwritten(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    from tests.torch.test_fast_path import _equal, _run
-
     def program() -> Any:
         first, gate = nn.Linear(3, 4), nn.Linear(3, 4)
         parameters = [*first.parameters(), *gate.parameters()]
@@ -82,11 +81,11 @@ def test_the_step_that_follows_knows_what_was_overwritten(
         return parameters
 
     ways = [
-        _run(program, tmp_path / f"{fast}.nscope", monkeypatch, fast=fast, level="summary")
+        run(program, tmp_path / f"{fast}.nscope", monkeypatch, fast=fast, level="summary")
         for fast in (False, True)
     ]
     assert all(map(torch.equal, ways[0][0], ways[1][0]))
-    _equal(ways[1][1], ways[0][1])
+    check_equal(ways[1][1], ways[0][1])
     assert ways[1][2] >= 2
 
 

@@ -35,7 +35,7 @@ def test_without_a_run_and_a_server_the_program_continues(
     monkeypatch.chdir(tmp_path)  # no server has left its address here
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr(api.telling, "say", said.append)
+    monkeypatch.setattr(api.console_output, "say", said.append)
     assert ns.watch(nn.ReLU(), "net") is None
     (line,) = said
     assert line.startswith("not attached: ")

@@ -21,12 +21,12 @@ from typing import Any, Final
 
 from nodescope import arrays
 from nodescope.adapters.protocol import Adapter
+from nodescope.console_output import last_line, printable, say
 from nodescope.emit.emitter import Attachment, Emitter
 from nodescope.errors import UsageError
 from nodescope.ir.capabilities import Framework
 from nodescope.origins import add_internal_package
 from nodescope.plugins import plugins
-from nodescope.telling import last_line, printable, say
 
 GROUP: Final = "nodescope.adapter"
 # The adapters that come with nodescope: the module of each, which defines `ADAPTER`.

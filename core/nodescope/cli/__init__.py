@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from nodescope.cli.grammar import parser
+from nodescope.console_output import show
 from nodescope.errors import NodescopeError
 from nodescope.processes import refused
-from nodescope.telling import show
 
 SUFFIX = ".nscope"
 

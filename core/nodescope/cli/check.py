@@ -19,6 +19,7 @@ import msgspec
 from nodescope import api
 from nodescope.cli.check_reports import json_text, junit_text, words
 from nodescope.cli.script import Ending, find_module, is_child, load, run_script
+from nodescope.console_output import last_line, say, show
 from nodescope.debug.watch.check_report import check as checked
 from nodescope.debug.watch.check_verdicts import CheckReport
 from nodescope.debug.watch.first_step import WORD as RECOMMENDED
@@ -26,7 +27,6 @@ from nodescope.debug.watch.run_check import RunCheck
 from nodescope.debug.watch.watch import Watch, parse_watches
 from nodescope.errors import RecordingError, UsageError
 from nodescope.record.recording import Recording
-from nodescope.telling import last_line, say, show
 
 _MAGIC = b"SQLite format 3\0"
 

@@ -34,6 +34,7 @@ from nodescope.cli.timed_script import Timed
 from nodescope.compare.result import judge
 from nodescope.compare.timing import WARM_UP, Times, timings
 from nodescope.compare.verdict import Verdict
+from nodescope.console_output import say
 from nodescope.engine.mode import VARIABLE
 from nodescope.errors import RecordingError, UsageError
 from nodescope.processes import program_command, refused
@@ -41,7 +42,6 @@ from nodescope.record.compiled_functions import cross_checked, functions
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Timings
 from nodescope.record.schema import SUFFIX
-from nodescope.telling import say
 
 SIDES = ("eager", "compiled")
 PAIRS: Final = 3

@@ -19,6 +19,7 @@ from typing import Any
 
 from nodescope import api
 from nodescope.cli.terminal_commands import BY_NAME, Console
+from nodescope.console_output import say
 from nodescope.dap.adapter import DebugAdapter
 from nodescope.dap.attaching import EditorListener
 from nodescope.dap.debuggee import Debuggee
@@ -26,7 +27,6 @@ from nodescope.dap.framing import Channel
 from nodescope.debug.controller import Controller
 from nodescope.errors import UsageError
 from nodescope.link.owner import can_tell, is_this_users
-from nodescope.telling import say
 
 
 def dap(options: argparse.Namespace) -> int:

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Final
 
+from nodescope.console_output import show
 from nodescope.errors import UsageError
 from nodescope.registry import did_you_mean
-from nodescope.telling import show
 
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 # In the wheel, and in the source tree.

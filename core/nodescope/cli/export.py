@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from nodescope.telling import say, show
+from nodescope.console_output import say, show
 
 
 def export_recording(options: argparse.Namespace) -> int:

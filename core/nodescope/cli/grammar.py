@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
+from nodescope.console_output import show
 from nodescope.events import LEVELS
-from nodescope.telling import show
 
 EXAMPLES = """\
 examples:

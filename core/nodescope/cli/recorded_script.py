@@ -19,6 +19,7 @@ import numpy as np
 from nodescope import api
 from nodescope.cli.outermost_calls import Logged, after_each, digest
 from nodescope.cli.script import Ending, load, run_script
+from nodescope.console_output import last_line, say
 from nodescope.engine import dispatch_mode
 from nodescope.engine.crosscheck.active import set_cross_check
 from nodescope.engine.crosscheck.checker import CrossCheck
@@ -26,7 +27,6 @@ from nodescope.errors import NodescopeError
 from nodescope.events import LEVELS
 from nodescope.ir.differences import CallLog
 from nodescope.record.rows import Timings
-from nodescope.telling import last_line, say
 
 SEED = 0
 COMPILED = "compiled"

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO
 from nodescope import api
 from nodescope.cli.script import INTERRUPTED, Ending, find_module, is_child, load, run_script
 from nodescope.cli.server_process import Server
+from nodescope.console_output import last_line, say
 from nodescope.debug.breakpoints.syntax import parse_breakpoint
 from nodescope.debug.project_settings import ProjectSettings
 from nodescope.debug.report.advice import lines as lines_of_advice
@@ -33,7 +34,6 @@ from nodescope.processes import refused
 from nodescope.protocol import Breakpoint, Detach
 from nodescope.record.recording import Recording
 from nodescope.record.wal_checkpoint import fold
-from nodescope.telling import last_line, say
 
 if TYPE_CHECKING:
     from nodescope.cli.terminal_lines import Lines

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from nodescope.console_output import show, visible
 from nodescope.record.overview import Glance, glance
 from nodescope.record.recent import recent, recordings_of
-from nodescope.telling import show, visible
 
 _THREADS: Final = 4
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")

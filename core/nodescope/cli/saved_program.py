@@ -31,11 +31,11 @@ def open_program(options: argparse.Namespace) -> int:
     words += [word for spec in options.breaks for word in ("--break", spec)]
     words += [
         flag
-        for flag, wanted in (
+        for flag, option in (
             ("--no-browser", options.no_browser), ("--exit", options.exit), ("--cli", options.cli),
             ("--no-stop-on-entry", options.no_stop_on_entry or options.no_run),
         )
-        if wanted
+        if option
     ]  # fmt: skip
     if options.commands is not None:
         words += ["-x", str(options.commands)]

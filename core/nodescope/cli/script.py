@@ -21,10 +21,10 @@ from typing import Any, Final, NamedTuple, TextIO
 
 from nodescope import api
 from nodescope.cli.arithmetic_warnings import at_user_lines
+from nodescope.console_output import last_line, printable
 from nodescope.errors import UsageError
 from nodescope.origins import is_ours
 from nodescope.plain_files import read_plain
-from nodescope.telling import last_line, printable
 
 MAX_LINE: Final = 10_000
 INTERRUPTED: Final = 130

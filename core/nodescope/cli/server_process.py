@@ -27,11 +27,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from nodescope.console_output import say, show
 from nodescope.errors import LinkError, NodescopeError
 from nodescope.link.address import TOKEN_VARIABLE, Address
 from nodescope.link.owner import can_tell
 from nodescope.processes import own_command, own_environment, refused
-from nodescope.telling import say, show
 
 # A busy machine needs its time to load a web server.
 START_S: Final = 60.0

@@ -20,10 +20,10 @@ from typing import Any, Final, TextIO
 
 from nodescope.cli.terminal_commands import Console
 from nodescope.cli.terminal_lines import FileLines, Lines, Woken, show_at_once
+from nodescope.console_output import last_line, own_print, visible
 from nodescope.debug.controller import Controller
 from nodescope.errors import NodescopeError
 from nodescope.protocol import Pause, SessionInfo
-from nodescope.telling import last_line, own_print, visible
 
 PROMPT: Final = "(nodescope) "
 # Stands for the ESC of nodescope's own colours until a line is printed; no text of a program can

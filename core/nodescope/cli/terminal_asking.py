@@ -19,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from nodescope.arrays.lazy import whole as whole_of
+from nodescope.console_output import index_text, last_line, shape_words
 from nodescope.debug.controller import Controller
 from nodescope.debug.edits.apply import edited
 from nodescope.debug.edits.syntax import parse_edit
@@ -38,7 +39,6 @@ from nodescope.errors import ConditionError, NodescopeError, UsageError
 from nodescope.events import Array
 from nodescope.ir.attrs import plain_attrs
 from nodescope.protocol import SetWatches
-from nodescope.telling import index_text, last_line, shape_words
 
 PATIENCE_S: Final = 30.0
 MAX_CHANGES: Final = 12
@@ -243,16 +243,16 @@ def why_lines(controller: Controller, text: str) -> Iterator[str]:
     yield from clean(render(answer)).splitlines()
 
 
-def fork_lines(controller: Controller, text: str) -> Iterator[str]:
-    """``fork``: the results, had a value been different."""
+def what_if_lines(controller: Controller, text: str) -> Iterator[str]:
+    """``what-if``: the results, had a value been different."""
     if not text:
-        raise UsageError("fork takes a value and a change", hint="fork w *= 0.5")
+        raise UsageError("what-if takes a value and a change", hint="what-if w *= 0.5")
     name, command = parse_edit(text)
     recording = controller.history.recording
     value = seen_named(controller, name)
     replay = Replay(recording, seq=_as_of(controller, value), patience_s=PATIENCE_S)
     old = replay.value(value.value).array
-    branch = replay.fork({value.value: edited(old, command)}, until=recording.last_seq())
+    branch = replay.what_if({value.value: edited(old, command)}, until=recording.last_seq())
     changed = [candidate for candidate in branch.changes if not candidate.edited]
     yield clean(f"with {value.name} changed in step {replay.step}: {len(changed):,} value"
                 f"{'s' * (len(changed) != 1)} would differ, "

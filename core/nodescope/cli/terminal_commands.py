@@ -17,13 +17,13 @@ from nodescope.cli.terminal_asking import (
     check_readable,
     diff_lines,
     error_line,
-    fork_lines,
     in_thread,
     place,
     rule_lines,
     shown,
     source_lines,
     times,
+    what_if_lines,
     whole,
     why_lines,
 )
@@ -230,7 +230,7 @@ class Console:
             self._say(line)
 
     def ask(self, lines: Callable[[Controller, str], Iterable[str]], text: str) -> None:
-        """``why``, ``fork``, ``diff``, ``rule``."""
+        """``why``, ``what-if``, ``diff``, ``rule``."""
         for line in lines(self._controller, text):
             self._say(line)
 
@@ -530,8 +530,8 @@ COMMANDS: Final[tuple[Verb, ...]] = (
          lambda console, text: console.ask(why_lines, text)),
     Verb(("diff",), "[VALUE] [STEP [STEP]]", "a value now and in the step before, or in two steps",
          lambda console, text: console.ask(diff_lines, text)),
-    Verb(("fork",), "VALUE HOW", "what would change with another value: fork w *= 0.5",
-         lambda console, text: console.ask(fork_lines, text), "rerun"),
+    Verb(("what-if",), "VALUE HOW", "what would change with another value: what-if w *= 0.5",
+         lambda console, text: console.ask(what_if_lines, text), "rerun"),
     Verb(("rule",), "[RULE|off N]", "watch for a rule, such as nan on scope:loss; list what was "
          "found", lambda console, text: console.ask(rule_lines, text)),
     Verb(("info", "i"), "[NODE]", "everything about a node", Console.info),

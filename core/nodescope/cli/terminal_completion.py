@@ -18,7 +18,7 @@ from nodescope.ir.capabilities import Feature
 _BREAKPOINTS: Final = ("b", "break", "tb")
 _NUMBERS: Final = ("d", "delete", "on", "off")
 _EXPRESSIONS: Final = ("p", "print", "values", "x", "w", "watch")
-_VALUES: Final = ("set", "fork", "why", "diff")
+_VALUES: Final = ("set", "what-if", "why", "diff")
 _NODES: Final = ("i", "info", "until", "run-to", "nodes")
 _HOW: Final = ("=", "+=", "-=", "*=", "/=", "clip", "noise", "load")
 _KINDS: Final = ("node:", "glob:", "regex:", "op:", "scope:", "source:", "before")
@@ -67,7 +67,7 @@ def _words(controller: Controller, word: str, first: bool) -> Iterable[str]:
         if first:
             return [*(rule.name for rule in all_rules()), "off"]
         return ["on", "->", *controller.names()]
-    if word in ("set", "fork") and not first:
+    if word in ("set", "what-if") and not first:
         return _HOW
     names = [name for name in controller.names() if ":" not in name]
     if word in _NODES:

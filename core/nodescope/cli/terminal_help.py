@@ -40,10 +40,10 @@ why mean            of another node, as it was last
 why nan             what NaN and Inf did in this training step""",
     "diff": "diff              this value, now and in the step before\n"
     "diff w 1          in step 1, and now\ndiff w 1 2        in step 1 and in step 2",
-    "fork": """\
-fork w *= 0.5           what depends on w is re-run, up to now; the program is not changed
-fork inputs[0][0] = 0   changes are written as for set
-rb, then fork: from an earlier moment on""",
+    "what-if": """\
+what-if w *= 0.5           what depends on w is re-run, up to now; the program is not changed
+what-if inputs[0][0] = 0   changes are written as for set
+rb, then what-if: from an earlier moment on""",
     "rule": """\
 rule                        the active ones and their hits
 rule nan

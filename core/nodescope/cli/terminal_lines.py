@@ -15,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Protocol, TextIO
 
+from nodescope.console_output import own_print
 from nodescope.errors import UsageError
 from nodescope.plain_files import is_plain, read_plain
 from nodescope.record.files.descriptors import high
-from nodescope.telling import own_print
 
 HISTORY_LINES: Final = 1000
 _MOST_BYTES: Final = 16 << 20

@@ -25,8 +25,8 @@ import numpy as np
 
 from nodescope.cli.outermost_calls import after_each, digest
 from nodescope.cli.script import Ending, load, run_script
+from nodescope.console_output import say
 from nodescope.errors import NodescopeError
-from nodescope.telling import say
 
 SEED = 0
 

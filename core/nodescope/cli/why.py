@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from nodescope.console_output import say, show
 from nodescope.debug.replay.execution_index import ExecutionIndex
 from nodescope.debug.report.gradient_ends import gradient_asked, gradient_end
 from nodescope.debug.report.run_summary import first_words
@@ -21,7 +22,6 @@ from nodescope.errors import RecordingError
 from nodescope.record.ending import ended_by
 from nodescope.record.recording import Recording
 from nodescope.record.rows import HAS_SUMMARY, Execution
-from nodescope.telling import say, show
 
 _PAGE: Final = 5000
 

@@ -14,9 +14,9 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from nodescope.console_output import shape_words
 from nodescope.events import Array
 from nodescope.record.summary import TensorSummary
-from nodescope.telling import shape_words
 
 Source = Literal["arrays", "summaries", "none"]
 

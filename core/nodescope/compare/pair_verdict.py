@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nodescope.compare.measure import Measure
-from nodescope.compare.pairwise import Agreement, Other, Ran, agreement
+from nodescope.compare.pairwise import Agreement, Other, Ran, agreement, undrawn
 from nodescope.compare.verdict import Cause, Verdict, counted, measured, named
 from nodescope.errors import GraphError
 from nodescope.ir.attrs import write
@@ -107,7 +107,7 @@ def _of(other: Other, steps: int, runs: int) -> Verdict:
 
 
 def _op(ran: Ran) -> tuple[str, str, str]:
-    return ran.node.scope, ran.node.op, ran.node.phase
+    return undrawn(ran.node), ran.node.op, ran.node.phase
 
 
 def _structure(first: Ran | None, second: Ran | None) -> str:

@@ -26,6 +26,10 @@ BUDGET_BYTES = 256 << 20
 FAILED = 4
 _LONGEST = 20_000  # executions of a step that are aligned where they are not the same
 
+_DRAWN = re.compile(r"^(compiled_)?dag(_\d+)?(/|$)")
+_OF_ONE_RUN = frozenset({"waiting_s", "scheduling_s", "transfer_s", "execution_s", "object"})
+"""Attributes of tasks that are another in each run: times, and the ids of objects."""
+
 Key = tuple[str, str, str]
 
 
@@ -179,7 +183,13 @@ def _aligned(
 
 
 def _key(ran: Ran) -> Key:
-    return ran.node.scope, ran.node.op, ran.node.phase
+    return undrawn(ran.node), ran.node.op, ran.node.phase
+
+
+def undrawn(node: Node) -> str:
+    """A node's scope; of a bind graph's, the one in which the same tasks are if they are called."""
+    scope = node.scope
+    return _DRAWN.sub("", scope) if node.dialect == "ray" else scope
 
 
 def _other(
@@ -227,7 +237,8 @@ def _other_attrs(
     return tuple(
         (name, first.get(name), second.get(name))
         for name in names
-        if not isinstance(first.get(name), Graph) and not isinstance(second.get(name), Graph)
+        if name not in _OF_ONE_RUN
+        and not isinstance(first.get(name), Graph) and not isinstance(second.get(name), Graph)
         and _bytes(first.get(name)) != _bytes(second.get(name))
     )  # fmt: skip
 

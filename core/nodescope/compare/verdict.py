@@ -19,6 +19,7 @@ from nodescope.compare.logged_calls import OtherCall, first_other_call, without_
 from nodescope.compare.measure import Measure
 from nodescope.compare.sides import Sides
 from nodescope.compare.values import PairReader
+from nodescope.console_output import index_text, path_of
 from nodescope.ir.differences import (
     Amount,
     CallDifference,
@@ -29,7 +30,6 @@ from nodescope.ir.differences import (
 )
 from nodescope.ir.graph import Node, SourceLocation
 from nodescope.record.compiled_functions import CompiledFunction
-from nodescope.telling import index_text, path_of
 
 VerdictOutcome = Literal["equal", "rounding", "differs", "unchecked"]
 """``equal``: every bit. ``rounding``: within the bounds of how each kernel rounds. ``unchecked``:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from nodescope.arrays.lazy import HeldArray, LazyArray, whole
+from nodescope.console_output import shape_words
 from nodescope.dap.framing import Message
 from nodescope.dap.variables import Variables
 from nodescope.debug.controller import Controller
@@ -22,7 +23,6 @@ from nodescope.debug.history.value_format import array_line, clean, result_line,
 from nodescope.errors import NodescopeError, UsageError
 from nodescope.plain_files import read_plain
 from nodescope.source_files import MOST_BYTES
-from nodescope.telling import shape_words
 
 _MAX_TARGETS: Final = 200
 _MAX_READ: Final = 1 << 24  # bytes in one answer

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from nodescope.arrays.lazy import HeldArray, LazyArray
+from nodescope.console_output import shape_words
 from nodescope.debug.controller import Controller
 from nodescope.debug.edits.syntax import parse_edit
 from nodescope.debug.history.history import ValueAtMoment
@@ -23,7 +24,6 @@ from nodescope.debug.history.value_format import array_line, clean, number, seen
 from nodescope.errors import UsageError
 from nodescope.ir.attrs import plain
 from nodescope.ir.graph import TensorSpec
-from nodescope.telling import shape_words
 
 # The most elements sent at once to an editor without paging.
 MAX_ELEMENTS: Final = 1000

@@ -26,6 +26,7 @@ from nodescope.emit.rounds import Loops, Rounds
 from nodescope.emit.state import ThreadState, current
 from nodescope.emit.steps import Attachment as Attachment
 from nodescope.emit.steps import Steps
+from nodescope.errors import error_text
 from nodescope.events import (
     Array,
     Bus,
@@ -262,7 +263,7 @@ class Emitter(Steps):
         error: BaseException, *, unseen: bool = False,
     ) -> None:  # fmt: skip
         """Emit that a node raised; ``unseen`` as in `NodeFailed`."""
-        text = f"{type(error).__name__}: {error}"
+        text = error_text(error)
         start -= self.bus.origin_ns
         self.bus.emit(NodeFailed(entry.node, live, step, thread, start, text, unseen))
 

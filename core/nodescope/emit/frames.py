@@ -13,7 +13,7 @@ import numpy as np
 
 from nodescope.interactive import cell_name
 from nodescope.ir.graph import SourceLocation
-from nodescope.origins import add_internal_package, is_internal, origin
+from nodescope.origins import OURS, add_internal_package, is_internal, origin
 
 _FRAMES = 8
 
@@ -25,10 +25,16 @@ def user_source() -> SourceLocation | None:
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        if not is_internal(code.co_filename):
+        if not (is_internal(code.co_filename) or _is_generated(frame)):
             return SourceLocation(cell_name(code.co_filename), _line(frame), code.co_qualname)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Whether a frame is a method that `dataclasses` has written for a class of nodescope's."""
+    module = str(frame.f_globals.get("__name__"))
+    return frame.f_code.co_filename == "<string>" and module.startswith(f"{OURS}.")
 
 
 def _line(frame: FrameType) -> int:

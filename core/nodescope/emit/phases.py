@@ -6,6 +6,7 @@ Invariant: scope, phase and forward node are always restored.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +24,15 @@ def _moved(state: ThreadState) -> None:
         states.moved(state)
 
 
+@functools.lru_cache(maxsize=1024)
+def _backward_scope(scope: str) -> str:
+    """The scope of gradients of what was computed in one.
+
+    A recomputed tensor is differentiated in the scope of its first computation.
+    """
+    return join("backward", scope.removeprefix("recompute").lstrip("/")).rstrip("/")
+
+
 @contextlib.contextmanager
 def backward_phase(state: ThreadState, place: Place) -> Iterator[Callable[[Any], None]]:
     """Make the nodes inside backward nodes.
@@ -37,9 +47,7 @@ def backward_phase(state: ThreadState, place: Place) -> Iterator[Callable[[Any],
         if place_found is None:
             scope, state.forward = "backward", None
         else:
-            # A recomputed tensor is differentiated in the scope of its first computation.
-            place_of = place_found[0].removeprefix("recompute").lstrip("/")
-            scope, state.forward = join("backward", place_of).rstrip("/"), place_found[1]
+            scope, state.forward = _backward_scope(place_found[0]), place_found[1]
         if scope != state.scope or state.cursor is None:
             state.scope = scope
             state.cursor = None
@@ -99,7 +107,7 @@ def phase(
     """
     saved = (state.scope, state.phase, state.cursor, state.forward)
     if name == "backward":
-        state.scope = join("backward", scope.removeprefix("recompute").lstrip("/")).rstrip("/")
+        state.scope = _backward_scope(scope)
     state.phase, state.cursor, state.forward = name, None, forward
     _moved(state)
     try:

@@ -69,7 +69,7 @@ class Steps:
         losses: The losses of this step.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "steady", "step")  # the native core reads these two
+    __slots__ = ("__dict__", "__weakref__", "epoch", "steady", "step")  # read by the native core
 
     def __init__(self, bus: Bus, identity: Identity) -> None:
         self.bus = bus

@@ -86,8 +86,8 @@ class Tasks:
             if nth >= len(entries):
                 limit = MOST if epoch is None else UNROLLED
                 site = identity.site(scope, key, "forward", str(source))
-                known, told = site.again(inputs, identity.by_value, limit)
-                if known is not None and not told:
+                known, new = site.again(inputs, identity.by_value, limit)
+                if known is not None and not new:
                     return Pending(known, (), emitter.step, ThreadState(), 0, {})
                 nth = nth if known is None else known.nth
             spec = NodeSpec(

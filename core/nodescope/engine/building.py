@@ -404,17 +404,17 @@ class Builder:
                 self._producer[value.id] = node
         return node
 
-    def unique_name(self, wanted: str) -> str:
-        """``wanted``, or ``wanted_1`` and so on if it is taken. Names differ in more than case."""
-        key = wanted.lower()
+    def unique_name(self, base: str) -> str:
+        """``base``, or ``base_1`` and so on if it is taken. Names differ in more than case."""
+        key = base.lower()
         count = self._names.get(key, 0)
         self._names[key] = count + 1
         if not count:
-            return wanted
-        name = f"{wanted}_{count}"
+            return base
+        name = f"{base}_{count}"
         while name.lower() in self._names:
             count += 1
-            name = f"{wanted}_{count}"
+            name = f"{base}_{count}"
         self._names[key] = count + 1
         self._names[name.lower()] = 1
         return name
@@ -473,7 +473,7 @@ class Builder:
 
 def prepared(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> tuple[tuple[Any, ...], Attrs]:
     """A call in recorded form: with the current values of written tensors, without known masks."""
-    if any(value.__class__ is Written for value in inputs):
+    if Written in map(type, inputs):
         inputs = tuple(map(settled, inputs))
     return _selected(op, inputs, attrs) if op.name in _SELECTING else (inputs, attrs)
 

@@ -15,9 +15,9 @@ from nodescope import ops
 from nodescope.engine import numpy_functions
 from nodescope.engine.numpy_functions import refused, ufuncs
 from nodescope.engine.numpy_functions.writing import into
-from nodescope.engine.run import apply
+from nodescope.engine.run import apply, operands
 from nodescope.engine.source import where
-from nodescope.engine.tensor import NO_ATTRS, Tensor, operand, operands
+from nodescope.engine.tensor import NO_ATTRS, Tensor, operand
 from nodescope.errors import UnsupportedError
 from nodescope.ops.op import Op
 from nodescope.registry import did_you_mean

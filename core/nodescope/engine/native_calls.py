@@ -14,6 +14,7 @@ import numpy as np
 from nodescope import native
 from nodescope.emit.emitter import Emitter
 from nodescope.engine.run import binary, cause, explained
+from nodescope.engine.specs import dtype_name
 from nodescope.engine.state import State, local
 from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, Written, next_seq
 from nodescope.events import Bus, NodeFinished
@@ -46,6 +47,9 @@ class Checked(Protocol):
         error: Exception,
     ) -> None:  # fmt: skip
         """See `Tracer.failed`."""
+
+    def reshape(self, entry: Entry, arrays: tuple[Any, ...]) -> None:
+        """See `Tracer.reshape`."""
 
     def take_edits(self, tensors: Iterable[Any], state: State) -> None:
         """See `Tracer.take_edits`."""
@@ -87,6 +91,7 @@ class _Callbacks:
         self.cursor = tracer.emitter.cursor
         self.read_leaf = tracer.read_leaf
         self.run_checked = tracer.run_checked
+        self.dtype_name = dtype_name
 
     def times(self) -> TimesSink | OutputsSink | None:
         """What takes executions in place of events."""
@@ -101,6 +106,10 @@ class _Callbacks:
         message = explained(op, inputs, attrs, error)
         self._tracer.failed(entry, live, step, state, start, message)
         raise message from cause(error)
+
+    def reshape_to(self, entry: Entry, array: Any) -> None:
+        """Emit that the result of an execution has another shape or dtype than before."""
+        self._tracer.reshape(entry, (array,))
 
     def take_edits_of(self, result: Tensor, inputs: tuple[Any, ...], state: State) -> None:
         """Apply edits made while the thread was stopped after an op."""

@@ -6,11 +6,13 @@ creates one tuple; every failure is explained by the op's own `infer`, with the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 
+from nodescope import native
+from nodescope.engine import tensor
 from nodescope.engine.source import where
 from nodescope.engine.state import current
 from nodescope.engine.symbolic import Abstract, escaped
@@ -54,6 +56,8 @@ def set_slow(run: Run | None) -> None:
     """Run every op by ``run``, or directly with None. Only `engine.dispatch_mode` calls this."""
     global _slow
     _slow = run
+    if _plain is not None:
+        _plain.set_slow(run)
 
 
 def set_on_raise(
@@ -66,15 +70,13 @@ def set_on_raise(
     _on_raise = on_raise
 
 
-def apply(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
-    """Run an op on tensors and Python scalars. Raises the op's error, with the user's line."""
+def _apply(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
     if _slow is not None:
         return _slow(op, inputs, attrs)
-    return run(op, inputs, attrs, True)
+    return _run(op, inputs, attrs, True)
 
 
-def run(op: Op, inputs: tuple[Any, ...], attrs: Attrs, recording: bool) -> Tensor:
-    """Run an op unobserved, and put it on the tape if ``recording``."""
+def _run(op: Op, inputs: tuple[Any, ...], attrs: Attrs, recording: bool) -> Tensor:
     tracked = False
     arrays = []
     for value in inputs:
@@ -83,7 +85,7 @@ def run(op: Op, inputs: tuple[Any, ...], attrs: Attrs, recording: bool) -> Tenso
             if value.edge is not None:
                 tracked = recording
         elif value.__class__ is Written:
-            return run(op, tuple(map(settled, inputs)), attrs, recording)
+            return _run(op, tuple(map(settled, inputs)), attrs, recording)
         else:
             arrays.append(value)
     try:
@@ -128,6 +130,11 @@ def _raised(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> 
     if _on_raise is not None:
         _on_raise(op, inputs, attrs, message)
     return message
+
+
+def _failed(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> None:
+    """Raise the error for an impl that failed in the native core."""
+    raise _raised(op, inputs, attrs, error) from cause(error)
 
 
 def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -> Exception:
@@ -204,3 +211,33 @@ def operator_of(op: Op) -> Callable[[Tensor, Any], Tensor]:
         return binary(op, self, other)  # type: ignore[no-any-return]
 
     return operator
+
+
+def _native() -> Any:
+    """The native core's part; None without a core, or if it cannot read tensors."""
+    if native.Plain is None:
+        return None
+    counter = cast("Any", next_seq).__self__
+    given = (Tensor, Written, _ndarray, counter, _asarray, _run, _failed, several,
+             tensor.operands, weak)  # fmt: skip
+    try:
+        return native.Plain(given, object.__new__(Tensor))
+    except TypeError:
+        return None
+
+
+_plain: Any = _native()
+
+apply: Run = _apply if _plain is None else _plain.apply
+"""Run an op on tensors and Python scalars. Raises the op's error, with the user's line."""
+
+run: Callable[[Op, tuple[Any, ...], Attrs, bool], Tensor] = _run if _plain is None else _plain.run
+"""Run an op unobserved, and put it on the tape if the last argument is true."""
+
+operands: Callable[[Sequence[Any]], tuple[Any, ...] | None] = (
+    tensor.operands if _plain is None else _plain.operands
+)
+"""See `nodescope.engine.tensor.operands`."""
+
+weakened: Callable[[tuple[Any, ...]], tuple[Any, ...]] = weak if _plain is None else _plain.weak
+"""See `nodescope.engine.tensor.weak`."""

@@ -64,21 +64,21 @@ class Abstract:
         raise escaped(self)
 
 
-def refused(data: Abstract, wanted: str) -> TraceError:
+def refused(data: Abstract, method: str) -> TraceError:
     """The error for requesting something that only an array has.
 
     Args:
         data: The placeholder.
-        wanted: The Python conversion or method.
+        method: The Python conversion or method.
     """
     spec = TensorSpec(data.shape, data.dtype.name)
     if current().builder is None:
         return escaped(data)
-    if wanted == "bool":
+    if method == "bool":
         message = f"a Python branch on a traced value: {spec} is not known while the graph is built"
     else:
-        message = f"{wanted}: the elements of a traced value ({spec}) are not known yet"
-    return TraceError(message, source=where(), hint=_HINTS.get(wanted, _OUTSIDE))
+        message = f"{method}: the elements of a traced value ({spec}) are not known yet"
+    return TraceError(message, source=where(), hint=_HINTS.get(method, _OUTSIDE))
 
 
 def escaped(data: Abstract) -> TraceError:

@@ -240,11 +240,11 @@ class Tensor(Operators):
     def __format__(self, spec: str) -> str:
         return format(self._one("format"), spec) if spec else str(self)
 
-    def _one(self, wanted: str) -> Any:
-        check_known(self, wanted)
+    def _one(self, method: str) -> Any:
+        check_known(self, method)
         if self.data.size != 1:
             raise ShapeError(
-                f"{wanted}: the value of a tensor with {self.size} elements is ambiguous",
+                f"{method}: the value of a tensor with {self.size} elements is ambiguous",
                 source=where(),
                 hint="reduce it first, as with .any(), .all() or .sum()",
             )
@@ -380,7 +380,7 @@ def make(data: Any, edge: Edge | None = None, kind: str = "tensor", name: str = 
     return result
 
 
-def check_known(tensor: Tensor, wanted: str) -> None:
+def check_known(tensor: Tensor, method: str) -> None:
     """Refuse to read elements that the graph being built cannot know.
 
     Raises:
@@ -388,10 +388,10 @@ def check_known(tensor: Tensor, wanted: str) -> None:
     """
     data: Any = tensor.data
     if data.__class__ is Abstract:
-        raise refused(data, wanted)
+        raise refused(data, method)
     builder = current().builder
     if builder is not None and getattr(tensor, "_kind", "tensor") != "constant":
-        raise refused(Abstract(spec_of(tensor), builder, 0), wanted)
+        raise refused(Abstract(spec_of(tensor), builder, 0), method)
 
 
 def _alias(tensor: Tensor, edge: Edge | None = None) -> Tensor:

@@ -33,7 +33,7 @@ from nodescope.errors import UsageError
 from nodescope.events import ArrayMoved, Bus, NodeFinished, NodeStarted
 from nodescope.ir.block_demands import OutputsSink, TimesSink
 from nodescope.ir.graph import TensorSpec, usual_role
-from nodescope.ir.identity import UNTOLD, Cursor, Entry, NodeSpec, Site
+from nodescope.ir.identity import UNTOLD, Cursor, Entry, NodeSpec, Site, leaf_key
 from nodescope.ops.op import Op
 
 _now = time.perf_counter_ns
@@ -477,7 +477,7 @@ class Tracer:
         """Like `leaf`, for the operand at a port."""
         emitter = self.emitter
         kind = getattr(tensor, "_kind", "tensor")
-        scope, _, label = tensor.name.rpartition("/")
+        scope, label, key = leaf_key(kind, getattr(tensor, "_name", ""))
         state = current()
         if kind == "parameter":
             known = self._read_before.get(id(tensor)) if not emitter.marked else None
@@ -489,17 +489,14 @@ class Tracer:
             token, home = emitter.token(state), state.cursor
             at_home = home is not None and (home.step is token or home.label)
             cursor = home if home is not None and at_home else emitter.cursor(state, token)
-        key = f"{kind}:{label}" if label else kind
         if cursor.loop and not label:  # others are read in the next round, and in another order
             key = f"{key}@{emitter.place()}:{port}"
         slot = cursor.slots.get(key) or cursor.slot(key)
         nth, entries = slot
         slot[0] = nth + 1
-        entry: Entry | None = None
+        entry: Entry | None = entries[nth] if nth < len(entries) else None
         site: Site | None = None
-        if nth < len(entries):
-            entry = entries[nth]
-        else:
+        if entry is None:
             site = emitter.site(cursor, key, state)
             entry, _ = site.again((), self.identity.by_value, emitter.unrolled())
             if entry is not None:
@@ -545,7 +542,10 @@ class Tracer:
         if times is not None:
             times(entry.node.id, step, state.thread, start, now)
             return
-        bus.emit(NodeFinished(entry.node, (), (tensor.data,), step, state.thread, start, now))
+        noted, node = self.outputs, entry.node
+        if noted is not None and noted(node, node.id, step, state.thread, start, now, (), (data,)):
+            return
+        bus.emit(NodeFinished(node, (), (data,), step, state.thread, start, now))
         if bus.edits:
             self.take_edits((tensor,), state)
 
@@ -553,14 +553,15 @@ class Tracer:
 
     def pair(self, tensor: Tensor, gradient: Tensor) -> None:
         """Report that ``gradient`` is the gradient of ``tensor``, if that is new."""
-        base = self.base
-        value = getattr(tensor, "_vid", 0)
+        base, value = self.base, getattr(tensor, "_vid", 0)
         if value <= base:
             return
         gradient_id = getattr(gradient, "_vid", 0)
         if gradient_id <= base:
             gradient_id = self.leaf(gradient)
-        self._take((gradient,), self.emitter.gradient(value, gradient_id, gradient.data))
+        edits = self.emitter.gradient(value, gradient_id, gradient.data)
+        if edits:
+            self._take((gradient,), edits)
 
     def began(self, root: Tensor, site: Instruction) -> None:
         """Note that a backward pass began at a number, if a step is running."""

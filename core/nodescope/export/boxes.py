@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from nodescope.console_output import shape_words
 from nodescope.export.folding import hidden_in
 from nodescope.export.words import visible
 from nodescope.ir.graph import Graph, Node, OpaqueSpec, Spec
 from nodescope.ir.scopes import ancestors
-from nodescope.telling import shape_words
 
 
 class Edge(NamedTuple):

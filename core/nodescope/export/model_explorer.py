@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from nodescope.console_output import shape_words
 from nodescope.export import ExportOptions, exporter, graph_and_title
 from nodescope.export.folding import within
 from nodescope.export.table import Row, rows_of
@@ -17,7 +18,6 @@ from nodescope.ir.attrs import plain
 from nodescope.ir.graph import Graph, Node, Value
 from nodescope.ir.scopes import join
 from nodescope.record.recording import Recording
-from nodescope.telling import shape_words
 
 _LONGEST: Final = 1000
 _FACTS: Final = ("runs", "total_ms", "mean_ms", "min", "max", "mean", "std", "nan", "inf", "source")

@@ -9,6 +9,7 @@ import csv
 import io
 from typing import Any, Final
 
+from nodescope.console_output import shape_words
 from nodescope.export import ExportOptions, exporter, graph_and_title
 from nodescope.export.folding import within
 from nodescope.export.words import visible
@@ -18,7 +19,6 @@ from nodescope.record.graphs import end_of
 from nodescope.record.recording import Recording
 from nodescope.record.rows import MAX_SEQ
 from nodescope.record.summary import TensorSummary
-from nodescope.telling import shape_words
 
 COLUMNS: Final = (
     "id", "name", "op", "family", "role", "phase", "scope", "device", "inputs", "shape", "dtype",

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from nodescope.console_output import shape_words
 from nodescope.export import ExportOptions, exporter, graph_and_title
 from nodescope.export.folding import within
 from nodescope.export.words import detail, label, visible
@@ -21,7 +22,6 @@ from nodescope.ir.scopes import ancestors
 from nodescope.record.graphs import end_of
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, Execution, StepRow
-from nodescope.telling import shape_words
 
 MOST_FLOWS: Final = 300_000
 """The most flows; a trace with more would take viewers minutes, and gets none."""
@@ -122,14 +122,14 @@ def _slices(
     at = {"pid": process, "tid": thread}
     for execution in executions:
         node = nodes[execution.node]
-        wanted = _around(execution, node)
+        scopes = _around(execution, node)
         same = 0
-        while same < len(around) and same < len(wanted) and around[same][:2] == wanted[same]:
+        while same < len(around) and same < len(scopes) and around[same][:2] == scopes[same]:
             same += 1
         for _, _, event in around[same:]:
             event["dur"] = _us(end) - event["ts"]
         del around[same:]
-        for kind, name in wanted[same:]:
+        for kind, name in scopes[same:]:
             event = {"ph": "X", "cat": kind, "name": name, "ts": _us(execution.start_ns), **at}
             around.append((kind, name, event))
             yield event

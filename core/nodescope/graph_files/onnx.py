@@ -13,12 +13,12 @@ from collections import ChainMap
 from collections.abc import MutableMapping
 from typing import Any, Final
 
+from nodescope.console_output import shape_words
 from nodescope.errors import GraphError
 from nodescope.graph_files.draft import Draft, Ref, scope_of, scoped
 from nodescope.graph_files.messages import Message, Schema, decode, one
 from nodescope.graph_files.prototext import parse
 from nodescope.ir.graph import OpaqueSpec, Role, Spec, TensorSpec
-from nodescope.telling import shape_words
 
 SCHEMA: Final[Schema] = {
     "ModelProto": {1: ("ir_version", "int"), 2: ("producer_name", "string"),

@@ -21,10 +21,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from nodescope.console_output import printable
 from nodescope.errors import GraphError
 from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import Graph, Node
-from nodescope.telling import printable
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 DTYPES = {

@@ -25,6 +25,8 @@ class Capabilities(msgspec.Struct, frozen=True):
         values: What is kept of values: nothing, statistics, or every element.
         rerun: What can be run again from a recording: nothing, single nodes, or whole graphs.
         workers: Whether nodes run in several processes.
+        immutable: Whether no operation changes a value once it has been made.
+        unrolled: Whether each call is a node of its own, also in a loop without steps.
     """
 
     before: bool = False
@@ -36,6 +38,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     values: Literal["none", "summary", "full"] = "none"
     rerun: Literal["none", "node", "graph"] = "none"
     workers: bool = False
+    immutable: bool = False
+    unrolled: bool = False
 
 
 class Framework(msgspec.Struct, frozen=True):
@@ -99,18 +103,19 @@ def shortfall(
         dialect: The dialect of the command's node; empty if any framework will do.
     """
     known = [item for item in frameworks if not dialect or item.dialect == dialect]
-    if not known or any(_has(item.capabilities, feature) for item in known):
+    if not known or any(has(item.capabilities, feature) for item in known):
         return None
     text, hint = _SHORTFALLS[feature]
-    edits = any(_has(item.capabilities, "edit") for item in known)
+    edits = any(has(item.capabilities, "edit") for item in known)
     if feature == "rerun" and not edits:
         hint = "change the value in the program, and compare the two runs"
-    if feature == "edit" and any(_has(item.capabilities, "rerun") for item in known):
-        hint = "fork (What if) shows what another value would change"
+    if feature == "edit" and any(has(item.capabilities, "rerun") for item in known):
+        hint = "What if shows what another value would change"
     return Shortfall(f"{' and '.join(item.dialect for item in known)} {text}", hint)
 
 
-def _has(capabilities: Capabilities, feature: Feature) -> bool:
+def has(capabilities: Capabilities, feature: Feature) -> bool:
+    """Whether a capability is there, to whatever extent."""
     return getattr(capabilities, feature) not in (False, "none")
 
 

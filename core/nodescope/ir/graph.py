@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import msgspec
 
+from nodescope.console_output import shape_words
 from nodescope.errors import GraphError
-from nodescope.telling import shape_words
 
 Phase = Literal["forward", "backward", "optimizer", "recompute", "other"]
 PHASES: tuple[Phase, ...] = get_args(Phase)

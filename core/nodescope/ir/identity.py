@@ -10,6 +10,7 @@ the same id.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 from collections.abc import Callable, Hashable, Sequence
@@ -205,6 +206,13 @@ class NodeSpec(msgspec.Struct, kw_only=True, gc=False):
     loop: int = 0
 
 
+@functools.lru_cache(maxsize=4096)
+def leaf_key(kind: str, name: str) -> tuple[str, str, str]:
+    """Scope, label and key of a leaf of a kind, by its name."""
+    scope, _, label = name.rpartition("/")
+    return scope, label, f"{kind}:{label}" if label else kind
+
+
 class Identity:
     """The nodes of one run.
 
@@ -337,24 +345,25 @@ class Identity:
 
         Stops after a number of changes: such values are left as last reported.
         """
-        if all(
-            value.spec.shape == shape and value.spec.dtype == dtype
-            for value, (shape, dtype) in zip(entry.values, shapes, strict=False)
-        ):
+        for value, (shape, dtype) in zip(entry.values, shapes):  # noqa: B905 (at each execution)
+            spec = value.spec
+            if spec.shape != shape or spec.dtype != dtype:
+                break
+        else:
             return ()
         with self._lock:
             if entry.reshaped >= MOST_RESHAPED:
                 return ()
+            values, changed = [], []
+            for value, (shape, dtype) in zip(entry.values, shapes, strict=False):
+                if value.spec.shape != shape or value.spec.dtype != dtype:
+                    value = msgspec.structs.replace(value, spec=TensorSpec(shape, dtype))
+                    changed.append(value)
+                values.append(value)
             entry.reshaped += 1
-            before = entry.values
-            entry.values = tuple(
-                msgspec.structs.replace(value, spec=TensorSpec(shape, dtype))
-                for value, (shape, dtype) in zip(before, shapes, strict=False)
-            )
+            entry.values = tuple(values)
             self.version += 1
-            return tuple(
-                new for new, old in zip(entry.values, before, strict=False) if new.spec != old.spec
-            )
+            return tuple(changed)
 
     def respecify(self, entry: Entry, specs: Sequence[Spec]) -> tuple[Value, ...]:
         """Give an entry's values these specs; return the values that changed. Like `reshape`, for
@@ -376,10 +385,10 @@ class Identity:
                 new for new, old in zip(entry.values, before, strict=True) if new.spec != old.spec
             )
 
-    def _unique(self, wanted: str, nth: int) -> str:
-        name = f"{wanted}_{nth}" if nth else wanted
+    def _unique(self, base: str, nth: int) -> str:
+        name = f"{base}_{nth}" if nth else base
         while name in self._names:
             nth += 1
-            name = f"{wanted}_{nth}"
+            name = f"{base}_{nth}"
         self._names.add(name)
         return name

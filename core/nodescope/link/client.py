@@ -452,13 +452,13 @@ class Link:
             case Controllers(count=count):
                 self._call(lambda: self._handlers.controllers(count))
             case Do(request=request, command=command):
-                self._answer(self._do(request, command))
+                self._answer(self._command(request, command))
             case ReadLive():
                 self._answer(self._read_live(message))
             case Refused(reason=reason):
                 raise LinkError(f"the nodescope server dropped this run: {reason}")
 
-    def _do(self, request: int, command: Command) -> CommandTaken:
+    def _command(self, request: int, command: Command) -> CommandTaken:
         try:
             self._handlers.command(command)
         except ConditionError as error:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 4
+REVISION: Final = 8
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -66,6 +66,10 @@ Calls: Final[Callable[[tuple[Any, ...], tuple[Any, ...], int], Any] | None] = ge
 """The common case of observed calls; see `nodescope.engine.tracer`. None without a core."""
 
 
+Plain: Final[Callable[[tuple[Any, ...], Any], Any] | None] = getattr(_core, "Plain", None)
+"""Unobserved calls; see `nodescope.engine.run`. None without a core."""
+
+
 NotedTimes: Final[Callable[[int, Callable[[], None], Callable[[], None]], Any] | None] = getattr(
     _core, "NotedTimes", None
 )
@@ -86,9 +90,27 @@ summarise_noted: Final[Callable[[tuple[tuple[bytes, int], ...], int], tuple[byte
 """Statistics of noted outputs, in columns. None without a core."""
 
 
+gather_elements: Final[
+    Callable[[tuple[tuple[bytes, int], ...], bytes], tuple[bytes, bytes]] | None
+] = getattr(_core, "gather_elements", None)
+"""Elements of noted outputs, equal ones once. None without a core."""
+
+
+Writers: Final[Callable[[], Any] | None] = getattr(_core, "Writers", None)
+"""Which execution wrote each operand; see `nodescope.record.operand_writers`. None without a
+core."""
+
+
 float_statistics: Final[Any] = getattr(_core, "float_statistics", None)
 """A capsule with the core's function for float32 in a row, for extensions that are compiled
 elsewhere. None without a core."""
+
+
+fill_row: Final[Callable[[int, int, int, int, int, int, bytes, int], bool] | None] = getattr(
+    _core, "fill_row", None
+)
+"""Fills a row of statistics from elements in memory, as `nodescope.record.blocks` describes it; its
+documentation names the arguments. None without a core."""
 
 
 def in_use() -> bool:

@@ -30,12 +30,12 @@ def inferred(node: Node, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...
         name = port_name(op, port)
         operands.append(attrs.pop(name) if name in attrs else waiting.pop(0))
         port += 1
-    wanted, operand_count = len(op.ports), len(operands)
+    port_count, operand_count = len(op.ports), len(operands)
     optional = {"weight", "bias"} if op.family == "norm" else {"bias"}
     if not op.variadic and (
-        operand_count > wanted or not optional.issuperset(op.ports[operand_count:])
+        operand_count > port_count or not optional.issuperset(op.ports[operand_count:])
     ):
-        raise ShapeError(f"{op.name} takes {wanted} inputs, not {operand_count}")
+        raise ShapeError(f"{op.name} takes {port_count} inputs, not {operand_count}")
     try:
         result = op.infer(tuple(operands), attrs)
     except ShapeError as error:

@@ -307,7 +307,7 @@ def _samples(n: int, kind: str, rng: np.random.Generator) -> list[Sample]:
 def _products(shaped: int, weight: int) -> Callable[..., int]:
     """Two operations for each element on the coarse side times each weight applied to it."""
 
-    def flops(specs: tuple[Operand, ...], out: TensorSpec) -> int:
+    def flops(specs: tuple[Operand, ...], out: TensorSpec, attrs: dict[str, Any]) -> int:
         all_specs = (*specs, out)
         coarse, weights = all_specs[shaped], all_specs[weight]
         assert isinstance(coarse, TensorSpec)

@@ -33,7 +33,7 @@ def _rule(port: int) -> Rule:
     return rule
 
 
-def _flops(specs: tuple[Operand, ...], out: TensorSpec) -> int:
+def _flops(specs: tuple[Operand, ...], out: TensorSpec, attrs: dict[str, Any]) -> int:
     return 2 * int(np.prod(shape_of(specs[0]) + shape_of(specs[1])))
 
 

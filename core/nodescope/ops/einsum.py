@@ -269,10 +269,21 @@ def _on_diagonal(F: Any, value: Any, labels: str, term: str, taken_letters: set[
     return F.einsum(value, *eyes, subscripts=f"{','.join(terms)}->{target}")
 
 
-def _flops(specs: tuple[Operand, ...], out: TensorSpec) -> int:
-    # Of the product of all sizes, which for two operands is what is multiplied.
-    sizes = sorted((shape_of(spec) for spec in specs), key=len)
-    return 2 * max(_count(out.shape), *(_count(size) for size in sizes), 1)
+def _flops(specs: tuple[Operand, ...], out: TensorSpec, attrs: dict[str, Any]) -> int:
+    """For each combination of indices, its products and a sum, in each step of `_order`."""
+    subscripts: str = attrs["subscripts"]
+    terms, output = _terms(subscripts)
+    shapes = tuple(shape_of(spec) for spec in specs)
+    sizes = _sizes(terms, shapes)
+    if len(terms) == 1:
+        return _count(shapes[0]) if set(terms[0]) - set(output) else 0
+    steps = _order(subscripts, shapes) if len(terms) > 2 else ((1, 0),)
+    labels, flops = list(terms), 0
+    for step in steps:
+        used = "".join(labels.pop(i) for i in step)
+        flops += len(step) * _count(tuple(sizes[label] for label in set(used)))
+        labels.append("".join(x for x in dict.fromkeys(used) if x in output + "".join(labels)))
+    return flops
 
 
 _CASES: list[tuple[str, list[tuple[int, ...]]]] = [

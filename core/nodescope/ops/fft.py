@@ -139,7 +139,7 @@ def _irfft_vjp(F: Any, ct: Any, out: Any, x: Any, n: Any, axes: Any, norm: str) 
     return _fitted(F, F.multiply(back, weight.reshape(shape)), x, axes)
 
 
-def _flops(specs: tuple[Operand, ...], out: TensorSpec) -> int:
+def _flops(specs: tuple[Operand, ...], out: TensorSpec, attrs: dict[str, Any]) -> int:
     size = max(int(np.prod(out.shape)), 1)
     return int(5 * size * math.log2(size + 1))
 

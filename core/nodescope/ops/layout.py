@@ -134,14 +134,15 @@ def _broadcast_to(x: Any, shape: Shape) -> Any:
     lead = len(shape) - x.ndim
     if lead < 0:
         return np.broadcast_to(x, shape)
-    strides = [0] * lead
-    for size, wanted, stride in zip(x.shape, shape[lead:], x.strides, strict=True):
-        if size == wanted:
-            strides.append(stride)
-        elif size == 1 and wanted >= 0:
-            strides.append(0)
-        else:
-            return np.broadcast_to(x, shape)
+    strides: Any = (0,) * lead
+    if lead < len(shape):
+        for size, target, stride in zip(x.shape, shape[lead:], x.strides):  # noqa: B905 (as many)
+            if size == target:
+                strides += (stride,)
+            elif size == 1 and target >= 0:
+                strides += (0,)
+            else:
+                return np.broadcast_to(x, shape)
     view: Array = np.ndarray(shape, x.dtype, x, 0, strides)
     view.flags.writeable = False
     return view

@@ -108,7 +108,7 @@ def _column(F: Any, ct: Any) -> Any:
     return F.reshape(ct, shape=(*ct.shape, 1))
 
 
-def _flops(specs: tuple[Operand, ...], out: TensorSpec) -> int:
+def _flops(specs: tuple[Operand, ...], out: TensorSpec, attrs: dict[str, Any]) -> int:
     return 2 * int(np.prod(out.shape)) * shape_of(specs[0])[-1]
 
 

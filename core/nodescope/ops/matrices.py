@@ -152,7 +152,7 @@ def diagonal_matrix(F: Any, x: Any) -> Any:
     return F.multiply(row(F, x), mask(x.shape[-1], 0.0, 1.0, 0.0, x.dtype.name))
 
 
-def cubic(specs: tuple[Operand, ...], out: Any) -> int:
+def cubic(specs: tuple[Operand, ...], out: Any, attrs: dict[str, Any]) -> int:
     """Approximate operation count of a factorisation of the first operand."""
     shape = shape_of(specs[0])
     *batch, rows, columns = shape if len(shape) > 1 else (*shape, 1)

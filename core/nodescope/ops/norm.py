@@ -52,7 +52,7 @@ def _infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     return x
 
 
-def _flops(inputs: tuple[Operand, ...], out: TensorSpec) -> int:
+def _flops(inputs: tuple[Operand, ...], out: TensorSpec, attrs: dict[str, Any]) -> int:
     """Per element: maximum, difference, exponential, sum, quotient."""
     return 5 * int(np.prod(out.shape))
 

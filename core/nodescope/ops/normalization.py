@@ -213,7 +213,7 @@ def _samples(kind: str, rng: np.random.Generator) -> list[Sample]:
     return samples
 
 
-def _flops(specs: tuple[Operand, ...], out: Any) -> int:
+def _flops(specs: tuple[Operand, ...], out: Any, attrs: dict[str, Any]) -> int:
     spec = out[0] if isinstance(out, tuple) else out
     return 8 * int(np.prod(spec.shape))
 

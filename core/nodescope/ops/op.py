@@ -42,17 +42,17 @@ class Sample(NamedTuple):
     attrs: dict[str, Any] = {}  # noqa: RUF012 (a NamedTuple default, never written to)
 
 
-def no_flops(inputs: tuple[Operand, ...], out: TensorSpec) -> int:
+def no_flops(inputs: tuple[Operand, ...], out: TensorSpec, attrs: dict[str, Any]) -> int:
     """The estimate for ops that only move data."""
     return 0
 
 
-def one_per_output(inputs: tuple[Operand, ...], out: TensorSpec) -> int:
+def one_per_output(inputs: tuple[Operand, ...], out: TensorSpec, attrs: dict[str, Any]) -> int:
     """The estimate for ops with about one operation per element of their output."""
     return int(np.prod(out.shape))
 
 
-def one_per_input(inputs: tuple[Operand, ...], out: TensorSpec) -> int:
+def one_per_input(inputs: tuple[Operand, ...], out: TensorSpec, attrs: dict[str, Any]) -> int:
     """The estimate for ops with about one operation per element of their first input."""
     first = inputs[0]
     return int(np.prod(first.shape)) if isinstance(first, TensorSpec) else 1
@@ -87,7 +87,8 @@ class Op:
             ``impl``, to show the inside.
         domain: Range of inputs for which the op is smooth, for generated tests.
         smooth: Whether second derivatives exist on the domain and are tested.
-        flops: Estimated floating-point operations of one call.
+        flops: Estimated floating-point operations of one call, by its operands, its first output
+            and its attributes.
         c: One element of the output as a C expression, or ``""``. ``{0}``, ``{1}`` … are the
             operands, converted to the dtype of NumPy's loop; ``{T}`` is that dtype in C (``f32``,
             ``i64``, ``b8`` …), and ``{name}`` or ``{name|default}`` an attribute. Functions
@@ -116,7 +117,7 @@ class Op:
     inline: Callable[[tuple[Any, ...], dict[str, Any]], Any] | None = None
     domain: tuple[float, float] = (-2.0, 2.0)
     smooth: bool = True
-    flops: Callable[[tuple[Operand, ...], TensorSpec], int] = no_flops
+    flops: Callable[[tuple[Operand, ...], TensorSpec, dict[str, Any]], int] = no_flops
     c: str = ""
     reads: str = ""
 

@@ -242,10 +242,10 @@ def _pooled_infer(n: int, way: str, specs: tuple[Operand, ...], attrs: Any) -> T
     _real(name, x)
     _real(name, moved)
     out, _ = _layout(name, x.shape[2:], attrs)
-    moved_shape, wanted = (largest, x) if way == "grad" else (x, largest)
+    moved_shape, result = (largest, x) if way == "grad" else (x, largest)
     if largest.shape != (*x.shape[:2], *out) or moved.shape != moved_shape.shape:
         raise ShapeError(f"{name}: {moved.shape}, {x.shape} and {largest.shape} do not fit")
-    return TensorSpec(wanted.shape, moved.dtype)
+    return TensorSpec(result.shape, moved.dtype)
 
 
 # Samples: (shape, kernel, stride, padding, ceil_mode), the last dimension alone for sequences.

@@ -226,8 +226,8 @@ def _selector(query: OutputElement, port: int) -> Read:
     return Read(port, _all(selector), True)
 
 
-def _entry(query: OutputElement, wanted: int) -> int:
-    """The element of the index array ``wanted`` for a place of a selection."""
+def _entry(query: OutputElement, index_port: int) -> int:
+    """The element of the index array ``index_port`` for a place of a selection."""
     from nodescope.ops.index import Port
 
     arrays, index = query.inputs[1:], query.attrs["index"]
@@ -243,8 +243,8 @@ def _entry(query: OutputElement, wanted: int) -> int:
     shape = list(np.shape(query.inputs[0]))
     for port, axis in axes.items():
         shape[axis] = np.size(arrays[port])
-    line = np.arange(shape[axes[wanted]]).reshape(
-        [-1 if i == axes[wanted] else 1 for i in range(ndim)]
+    line = np.arange(shape[axes[index_port]]).reshape(
+        [-1 if i == axes[index_port] else 1 for i in range(ndim)]
     )
     places = tuple(
         np.arange(np.size(arrays[item.port])).reshape(np.shape(arrays[item.port]))

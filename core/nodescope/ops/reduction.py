@@ -63,7 +63,10 @@ def _mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """`numpy.mean`; for the usual dtypes by the same two calls."""
     if x.__class__ is not np.ndarray or x.dtype.char not in "fd" or not x.size:
         return np.mean(x, axis=axis, keepdims=keepdims)
-    total = np.asarray(_add(x, axis, None, None, keepdims))
+    total = _add(x, axis, None, None, keepdims)
+    if total.__class__ is np.float32:  # one number, by the same division in float64
+        return np.float32(float(total) / x.size)
+    total = np.asarray(total)
     return np.true_divide(total, np.intp(x.size // total.size), out=total, casting="unsafe")
 
 

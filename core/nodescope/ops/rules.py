@@ -30,6 +30,9 @@ def restore(F: Any, ct: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool)
     if keepdims or ct.ndim == len(shape):
         return ct
     reduced_axes = axes("reduction", axis, len(shape))
+    if len(reduced_axes) == 1:
+        (place,) = reduced_axes
+        return F.reshape(ct, shape=(*shape[:place], 1, *shape[place + 1 :]))
     return F.reshape(ct, shape=tuple(1 if i in reduced_axes else n for i, n in enumerate(shape)))
 
 

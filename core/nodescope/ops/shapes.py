@@ -104,6 +104,8 @@ def axes(name: str, axis: Axis, ndim: int) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(ndim))
+    if axis.__class__ is int and -ndim <= axis < ndim:
+        return (axis % ndim,)
     axes_given = axis if isinstance(axis, tuple) else (axis,)
     normalised = []
     for number in axes_given:
@@ -137,6 +139,8 @@ def reduced(
 
 def count(shape: tuple[int, ...], axis: Axis) -> int:
     """The number of elements that one output element of a reduction depends on."""
-    return math.prod(
-        shape if axis is None else [shape[i] for i in axes("reduction", axis, len(shape))]
-    )
+    if axis is None:
+        return math.prod(shape)
+    if axis.__class__ is int:
+        return shape[axes("reduction", axis, len(shape))[0]]
+    return math.prod([shape[i] for i in axes("reduction", axis, len(shape))])

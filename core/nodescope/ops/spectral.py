@@ -276,7 +276,7 @@ def _pinv_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec
     *batch, m, n = matrix("pinv", specs[0])
     cutoffs = np.shape(attrs["rcond"])
     pairs = zip(reversed(cutoffs), reversed(batch), strict=False)
-    if len(cutoffs) > len(batch) or any(size not in (1, wanted) for size, wanted in pairs):
+    if len(cutoffs) > len(batch) or any(size not in (1, expected) for size, expected in pairs):
         raise ShapeError(
             f"pinv: cutoffs of shape {cutoffs} for matrices of shape {tuple(batch)}",
             hint="give one number, or one for each matrix",

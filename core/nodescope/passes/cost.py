@@ -158,7 +158,7 @@ def _flops(node: Node, specs: Mapping[int, TensorSpec]) -> int:
         argument.value if isinstance(argument, Scalar) else specs[argument]
         for argument in call.args
     )
-    return int(call.op.flops(operands, specs[node.outputs[0]]))
+    return int(call.op.flops(operands, specs[node.outputs[0]], call.attrs))
 
 
 # This machine

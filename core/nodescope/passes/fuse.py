@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from nodescope.console_output import shape_words
 from nodescope.ir.graph import Node
 from nodescope.passes import graph_pass
 from nodescope.passes.draft import Draft
 from nodescope.passes.fusing.clusters import Clusters
 from nodescope.passes.fusing.kernel import make_kernel, too_large
 from nodescope.passes.fusing.roles import Role, Shape, role_of, rows_of
-from nodescope.telling import shape_words
 
 TILED = 1 << 18
 """Elements from which NumPy runs several nodes faster tile by tile: from then on, a float32
@@ -173,11 +173,11 @@ class _Fusing:
         if a.axes[-1] != len(a.space) - 1:
             return f"{name} needs the result of the whole reduction over the first axes {a.axes}"
         row = math.prod(a.space[i] for i in a.axes)
-        shape, wanted = self.roles[source].out, self.roles[user].space
+        shape, user_space = self.roles[source].out, self.roles[user].space
         if b.axes is None and b.space == shape:
             return ""
         if b.space != a.space or (shape != rows_of(a.space, a.axes) and shape != ()):
-            return f"shapes differ: {shape}, reduced from {a.space}, and {wanted}"
+            return f"shapes differ: {shape}, reduced from {a.space}, and {user_space}"
         if row > ROW:
             return (f"{name} goes over rows of {row:,} elements a second time, more than the "
                     f"{ROW:,} that stay in cache")  # fmt: skip

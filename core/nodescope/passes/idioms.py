@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nodescope.console_output import shape_words
 from nodescope.ir.graph import Node
 from nodescope.ops.traits import traits_of
 from nodescope.passes import Rule, graph_pass
@@ -25,7 +26,6 @@ from nodescope.passes.fusing.finder import Finder
 from nodescope.passes.fusing.kernel import given_out, make_kernel, taken, too_large
 from nodescope.passes.fusing.roles import C_DTYPES
 from nodescope.passes.fusing.rows import IdiomMatch
-from nodescope.telling import shape_words
 
 
 @dataclass(frozen=True, slots=True)

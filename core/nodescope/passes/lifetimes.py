@@ -70,13 +70,15 @@ def lifetimes(
         for value in node.inputs:
             base_of_value = base.setdefault(value, value)
             end[base_of_value] = i
+        leaf = node.is_leaf
+        shares = not leaf and (node.op in VIEWS or traits_of(node.op).state == "replaces")
         for value in node.outputs:
-            if node.op in VIEWS or traits_of(node.op).state == "replaces":
+            if shares:
                 base[value] = base_of_value = base[node.inputs[-1]]
             else:
                 base[value] = base_of_value = value
                 begin[value] = i
-                if not node.is_leaf:
+                if not leaf:
                     size[value] = nbytes(spec(value))
             end[base_of_value] = i
     for value in outputs:

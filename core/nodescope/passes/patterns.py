@@ -80,24 +80,25 @@ def _matches(
         return False
     args = call_of(node).args if args is None else args
     return len(args) == len(term) - 1 and all(
-        _fits(draft, wanted, operand, match) for wanted, operand in zip(term[1:], args, strict=True)
+        _fits(draft, pattern, operand, match)
+        for pattern, operand in zip(term[1:], args, strict=True)
     )
 
 
-def _fits(draft: Draft, wanted: Term, operand: Operand, match: PatternMatch) -> bool:
-    if isinstance(wanted, str):
-        if isinstance(operand, Scalar) != (wanted in SCALARS):
+def _fits(draft: Draft, pattern: Term, operand: Operand, match: PatternMatch) -> bool:
+    if isinstance(pattern, str):
+        if isinstance(operand, Scalar) != (pattern in SCALARS):
             return False
-        return match.bound.setdefault(wanted, operand) == operand
-    if not isinstance(wanted, tuple):
-        return full_of(draft, operand, wanted)
+        return match.bound.setdefault(pattern, operand) == operand
+    if not isinstance(pattern, tuple):
+        return full_of(draft, operand, pattern)
     if isinstance(operand, Scalar):
         return False
     inner = draft.producer(operand)
     # Nodes recomputed to save memory must not be kept for a rule's sake.
     if inner is None or (inner.phase == "recompute") != (match.node.phase == "recompute"):
         return False
-    if inner.op != wanted[0] or not _matches(draft, wanted, inner, match):
+    if inner.op != pattern[0] or not _matches(draft, pattern, inner, match):
         return False
     match.inner.append(inner)
     return True

@@ -245,36 +245,36 @@ def _replace_kind(graph: Graph) -> Graph:
     )  # fmt: skip
 
 
-def names_of(wanted: Any, parameter: str) -> tuple[str, ...]:
+def names_of(setting: Any, parameter: str) -> tuple[str, ...]:
     """Names as given by the user: one, several separated by commas, or any iterable.
 
     Raises:
         UsageError: The names are not text.
     """
     try:
-        names = wanted.split(",") if isinstance(wanted, str) else list(wanted)
+        names = setting.split(",") if isinstance(setting, str) else list(setting)
     except TypeError:
-        names = [wanted]
+        names = [setting]
     for name in names:
         if not isinstance(name, str):
             raise UsageError(f"{parameter} takes names, not {name!r}")
     return tuple(stripped for name in names if (stripped := name.strip()))
 
 
-def chosen_of(wanted: str | Iterable[str] | None) -> tuple[str, ...] | None:
+def chosen_of(setting: str | Iterable[str] | None) -> tuple[str, ...] | None:
     """The value of ``passes=`` of `nodescope.compile`: names, or None for the default passes.
 
     Args:
-        wanted: None or ``"default"``; ``"none"``; names, where those with a leading minus are
+        setting: None or ``"default"``; ``"none"``; names, where those with a leading minus are
             removed from the default ones.
 
     Raises:
         RegistryError: A pass does not exist.
         UsageError: Names with and without a minus are mixed, or the value is not a name.
     """
-    if wanted is None:
+    if setting is None:
         return None
-    names = names_of(wanted, "passes")
+    names = names_of(setting, "passes")
     if names in (("none",), ("default",)):
         return () if names == ("none",) else None
     without = {name.removeprefix("-") for name in names if name.startswith("-")}

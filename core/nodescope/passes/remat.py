@@ -176,12 +176,12 @@ def _cheap(draft: Draft, node: Node, value: int) -> bool:
 
 def _behind(body: Graph, value: int) -> tuple[list[Node], set[int]]:
     """The nodes of a kernel that a value depends on, and all values that these take."""
-    nodes, wanted = [], {value}
+    nodes, needed = [], {value}
     for node in reversed(body.nodes):
-        if not wanted.isdisjoint(node.outputs):
+        if not needed.isdisjoint(node.outputs):
             nodes.append(node)
-            wanted.update(node.inputs)
-    return nodes, wanted
+            needed.update(node.inputs)
+    return nodes, needed
 
 
 def _needed(node: Node, value: int) -> tuple[int, ...]:
@@ -189,9 +189,9 @@ def _needed(node: Node, value: int) -> tuple[int, ...]:
     if node.op != "fused":
         return tuple(dict.fromkeys(node.inputs))
     body = node.attrs["body"]
-    _, wanted = _behind(body, value)
+    _, needed = _behind(body, value)
     return tuple(
-        outer for outer, inner in zip(node.inputs, body.inputs, strict=True) if inner in wanted
+        outer for outer, inner in zip(node.inputs, body.inputs, strict=True) if inner in needed
     )
 
 

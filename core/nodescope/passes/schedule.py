@@ -51,7 +51,8 @@ def schedule(draft: Draft) -> None:
 
 def with_effects(nodes: list[Node]) -> list[Node]:
     """The nodes that must keep their order, in that order."""
-    reads = any(traits_of(node.op).state == "reads" for node in nodes)
+    states = {op: traits_of(op).state for op in {node.op for node in nodes}}
+    reads = "reads" in states.values()
     ordered = ("reads", "replaces", "changes") if reads else ("changes",)
 
     def has_effect(node: Node) -> bool:
@@ -59,14 +60,15 @@ def with_effects(nodes: list[Node]) -> list[Node]:
 
     return [
         node for node in nodes
-        if has_effect(node) or node.family == "control"
+        if states[node.op] in ordered or node.family == "control"
         or (node.family == "kernel" and any(map(has_effect, node.attrs["body"].nodes)))
     ]  # fmt: skip
 
 
 def _places(nodes: list[Node], spans: Lifetimes, effects: list[Node]) -> dict[int, Place]:
     """The target of each node: before (-1), at (0) or after (1) a position."""
-    fixed = {node.id for node in effects}
+    leaves = {node.id for node in nodes if node.is_leaf}
+    fixed = leaves | {node.id for node in effects}
     position = {node.id: i for i, node in enumerate(nodes)}
     makers = {value: i for i, node in enumerate(nodes) for value in node.outputs}
     uses: dict[int, list[int]] = {}
@@ -78,7 +80,7 @@ def _places(nodes: list[Node], spans: Lifetimes, effects: list[Node]) -> dict[in
     places: dict[int, Place] = {node.id: (i, 0, i) for i, node in enumerate(nodes)}
     for i in reversed(range(len(nodes))):  # late: users have been placed already
         node = nodes[i]
-        if node.is_leaf or node.id in fixed:
+        if node.id in fixed:
             continue
         users = [j for value in (*node.outputs, -node.id) for j in uses.get(value, ())]
         if not users:
@@ -88,9 +90,10 @@ def _places(nodes: list[Node], spans: Lifetimes, effects: list[Node]) -> dict[in
         if target > i + 1 and all(_lives(spans, v, target) for v in node.inputs):
             places[node.id] = (target, -1, i)
     for i, node in enumerate(nodes):  # early: predecessors have been placed already
-        if node.is_leaf or node.id in fixed or places[node.id][0] != i:
+        if node.id in fixed or places[node.id][0] != i:
             continue
-        needs = [makers[v] for v in node.inputs if v in makers and not nodes[makers[v]].is_leaf]
+        needs = [makers[v] for v in node.inputs if v in makers]
+        needs = [maker for maker in needs if nodes[maker].id not in leaves]
         needs += [position[control] for control in node.control_inputs if control in position]
         if not needs:
             continue

@@ -61,10 +61,10 @@ def _candidates(op: str, makers: tuple[str | None, ...]) -> tuple[Simplification
 
 def _may_fit(term: Any, makers: tuple[str | None, ...]) -> bool:
     return len(term) - 1 == len(makers) and all(
-        (expected == "") == (wanted in SCALARS) if isinstance(wanted, str)
-        else expected == wanted[0] if isinstance(wanted, tuple)
+        (expected == "") == (pattern in SCALARS) if isinstance(pattern, str)
+        else expected == pattern[0] if isinstance(pattern, tuple)
         else expected in _FULL
-        for wanted, expected in zip(term[1:], makers, strict=True)
+        for pattern, expected in zip(term[1:], makers, strict=True)
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
+from nodescope.console_output import printable
 from nodescope.events import (
     Array,
     ArrayMoved,
@@ -40,7 +41,7 @@ from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.nonfinite_retention import FirstNonfinite
 from nodescope.record.noted_rows import Noted
 from nodescope.record.noted_times import execution_rows
-from nodescope.record.operand_writers import OperandWriters
+from nodescope.record.operand_writers import operand_writers
 from nodescope.record.pending_arrays import PendingArrays
 from nodescope.record.queued import (
     QueuedBlock,
@@ -60,6 +61,7 @@ from nodescope.record.rows import (
     UNWRITTEN,
     WANTED,
     Dropped,
+    unwritten,
 )
 from nodescope.record.schema import shape_text
 from nodescope.record.span_rows import SpanRows, host_row, latest_end, spans_of, started_row
@@ -71,7 +73,6 @@ from nodescope.record.timed.collected import Collected
 from nodescope.record.unobserved_rows import last_of, rows_of_unobserved
 from nodescope.record.value_rows import ValueRows
 from nodescope.record.writer import Writer
-from nodescope.telling import printable
 
 _SEQ = itemgetter(1)  # of a row of the table `summary`
 _THREAD = itemgetter(3)  # of a row of the table `execution`
@@ -113,7 +114,7 @@ class Batch:
         self.written: list[Array] = []
         self.owed = PendingArrays()
         self.nonfinite = FirstNonfinite()
-        self._writers = OperandWriters()
+        self._writers = operand_writers()
         self.written_step = 0
         # At level `graph`, earlier executions are deleted, and their sums with them.
         self._sums = StepSums() if level != "graph" else None
@@ -341,7 +342,7 @@ class Batch:
                 if item.keep_arrays
                 for _, content in item.outputs
             )
-            return Dropped(arrays + len(self._arrays))
+            return Dropped(arrays + len(self._arrays) + len(self._noted.kept))
         rows = self._rows
         return Dropped(
             len(self._arrays),
@@ -385,7 +386,8 @@ class Batch:
             self._insert_executions([row for row in rows["execution"] if row[6] & FAILED])
         else:
             arrays = self._executed(defined, UNWRITTEN if omit else LATER if later else WANTED)
-        evicted = 0 if later or omit else writer.add_blobs(arrays)
+        evicted = 0 if omit else self._noted.kept.write(writer)
+        evicted += 0 if later or omit else writer.add_blobs(arrays)
         dropped = dropped.plus(Dropped(evicted))
         writer.commit(seq, self._time_ns, dropped)
         if self._sums is not None:
@@ -480,7 +482,10 @@ class Batch:
         for table in _OUTPUT:
             writer.insert(table, rows.get(table, ()))
         writer.insert("operand", self._noted.operands)
-        executions = rows["execution"]
+        executions, timed = rows["execution"], self._timed.rows
+        if wanted_flag == UNWRITTEN:
+            executions = [(*row[:6], unwritten(row[6]), row[7]) for row in executions]
+            timed = [packing.flagged(row, HAS_SUMMARY | UNWRITTEN) for row in timed]
         if self._latest:
             writer.forget_executions(self._latest)
             executions = [*executions, *self._latest.values()]
@@ -495,7 +500,7 @@ class Batch:
                 for row in executions
             ]
         writer.insert("value", rows.get("value", ())[defined:])
-        self._insert_executions(executions, self._timed.rows)
+        self._insert_executions(executions, timed)
         self.threads |= self._timed.threads
         writer.insert("summary", rows.get("summary", ()))
         writer.insert("measured", self._noted.measured.rows)
@@ -528,7 +533,8 @@ class Batch:
         """
         arrays = [*self._arrays]
         flags = dict.fromkeys(self._late & self._outputs.keys(), HAS_SUMMARY)
-        flags.update(self._noted.flags)
+        noted = self._noted.flags.items()
+        flags.update({k: unwritten(v) for k, v in noted} if wanted_flag == UNWRITTEN else noted)
         items: list[Item] = []
         failed = []
         for seq, item in self._outputs.items():

@@ -5,27 +5,36 @@ Invariant: of a large array, only the chunks that contain the window are read.
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from nodescope.events import Array
 from nodescope.ir.dtypes import as_dtype
+from nodescope.record.kept.kept_table import KeptTable, Stored
 from nodescope.record.schema import CHUNK_BYTES, SUMS, array_sum, chunk_sum, spec_of
+
+_LATEST: Final = 4
+"""So many chunks in which other arrays lie as well are kept."""
 
 Window = tuple[np.ndarray[Any, np.dtype[np.float64]], tuple[int, int], tuple[int, ...]]
 
 
 class BlobReader:
-    """Reads tables ``blob`` and ``chunk``.
+    """Reads tables ``blob``, ``pack`` and ``chunk``.
 
     Args:
         ask: Runs a query with parameters and returns all rows.
+        kept: Finds arrays that are kept many in a row.
     """
 
-    def __init__(self, ask: Callable[..., list[tuple[Any, ...]]]) -> None:
-        self._ask = ask
+    def __init__(self, ask: Callable[..., list[tuple[Any, ...]]], kept: KeptTable) -> None:
+        self._ask, self._kept = ask, kept
+        self._chunks: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self._lock = threading.Lock()
         self._summed: bool | None = None  # whether the file has checksums
         self._sums: tuple[int, int, dict[tuple[int, int], int]] = (0, -1, {})
 
@@ -38,9 +47,7 @@ class BlobReader:
         stored = self._find(value, seq)
         if stored is None:
             return None
-        blob, dtype, shape, nbytes = stored
-        seed = array_sum(value, seq, dtype, shape)
-        array = decode(self._bytes(blob, seed, 0, nbytes), dtype).reshape(shape)
+        array = decode(self._bytes(stored, 0, stored.nbytes), stored.dtype).reshape(stored.shape)
         array.flags.writeable = False
         return array
 
@@ -55,8 +62,7 @@ class BlobReader:
         stored = self._find(value, seq)
         if stored is None:
             return None
-        blob, dtype, shape, nbytes = stored
-        seed = array_sum(value, seq, dtype, shape)
+        _, dtype, shape, nbytes, *_ = stored
         size = int(np.prod(shape, dtype=np.int64))
         width = nbytes // size if size else 0
         leading = shape[:-2] if len(shape) > 2 else ()
@@ -77,28 +83,35 @@ class BlobReader:
         stride = breadth * width
         if stride <= 4 * CHUNK_BYTES // (last - first):
             start = (origin + first * breadth) * width
-            data = self._bytes(blob, seed, start, start + (last - first) * stride)
+            data = self._bytes(stored, start, start + (last - first) * stride)
             part = decode(data, dtype).reshape(last - first, breadth)[:, left:right]
         else:
             lines = [
-                self._bytes(blob, seed, start + left * width, start + right * width)
+                self._bytes(stored, start + left * width, start + right * width)
                 for start in ((origin + line * breadth) * width for line in range(first, last))
             ]
             part = decode(b"".join(lines), dtype).reshape(last - first, right - left)
         return plain(part), (height, breadth), clamped
 
-    def _find(self, value: int, seq: int) -> tuple[int, str, tuple[int, ...], int] | None:
+    def _find(self, value: int, seq: int) -> Stored | None:
         rows = self._ask(
             "SELECT id, dtype, shape, nbytes FROM blob WHERE value = ? AND seq = ?", value, seq
         )
-        if not rows or not readable(rows[0][1]):
+        if not rows:
+            return self._kept.find(value, seq)
+        blob, dtype, written, nbytes = rows[0]
+        if not readable(dtype):
             return None
-        blob, dtype, shape, nbytes = rows[0]
-        return blob, dtype, spec_of(dtype, shape).shape, nbytes
+        shape: Any = spec_of(dtype, written).shape
+        return Stored(blob, dtype, shape, nbytes, 0, array_sum(value, seq, dtype, shape))
 
-    def _bytes(self, blob: int, seed: int, start: int, stop: int) -> bytes:
+    def _bytes(self, stored: Stored, start: int, stop: int) -> bytes:
+        """A part of an array's elements."""
         if start >= stop:
             return b""
+        if stored.shared:
+            return self._shared_bytes(stored, stored.start + start, stored.start + stop)
+        blob = stored.blob
         first = start // CHUNK_BYTES
         rows = self._ask(
             "SELECT data, part FROM chunk WHERE blob = ? AND part BETWEEN ? AND ? ORDER BY part",
@@ -107,10 +120,39 @@ class BlobReader:
             (stop - 1) // CHUNK_BYTES,
         )
         for chunk, part in rows:
-            self._check(blob, part, chunk, seed)
+            self._check(blob, part, chunk, stored.seed)
         data: bytes = rows[0][0] if len(rows) == 1 else b"".join(row[0] for row in rows)
         offset = first * CHUNK_BYTES
         return data[start - offset : stop - offset]
+
+    def _shared_bytes(self, stored: Stored, start: int, stop: int) -> bytes:
+        """The same, where other arrays lie before and behind."""
+        first = start // CHUNK_BYTES
+        chunks: list[bytes] = []
+        for part in range(first, (stop - 1) // CHUNK_BYTES + 1):
+            chunks.append(self._shared_chunk(stored, part))
+            if len(chunks[-1]) < CHUNK_BYTES:  # the last one, whatever the row claims
+                break
+        data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        offset = first * CHUNK_BYTES
+        return data[start - offset : stop - offset]
+
+    def _shared_chunk(self, stored: Stored, part: int) -> bytes:
+        """A chunk; the latest are kept."""
+        with self._lock:
+            data = self._chunks.pop((stored.blob, part), None)
+            if data is None:
+                rows = self._ask(
+                    "SELECT data FROM chunk WHERE blob = ? AND part = ?", stored.blob, part
+                )
+                data = rows[0][0] if rows else b""
+                if len(data) > CHUNK_BYTES:
+                    raise ValueError(f"a chunk of {len(data):,} bytes")
+                self._check(stored.blob, part, data, stored.seed)
+            self._chunks[stored.blob, part] = data
+            if len(self._chunks) > _LATEST:
+                self._chunks.popitem(last=False)
+        return data
 
     def _check(self, blob: int, part: int, data: bytes, seed: int) -> None:
         """Compare a chunk with its checksum, where it has one.

@@ -42,8 +42,8 @@ class BranchRow(msgspec.Struct, frozen=True):
 
     Attributes:
         id: Positive.
-        parent: Id of the branch from which this one was forked; 0 for the recorded run.
-        step, at_seq: The moment at which it was forked.
+        parent: Id of the branch from which this one starts; 0 for the recorded run.
+        step, at_seq: The moment at which it starts.
         last_step, until_seq: How far the dependents of the edit were rerun.
         made_unix_ns: Time of creation.
         how: Description of the edit.

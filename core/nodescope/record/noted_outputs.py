@@ -29,8 +29,8 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 # Columns of `NotedStatistics.outputs`.
-PLACE, VALUE, CODE, DIMENSIONS, NBYTES, FINITE, NAN, INF, ZERO, BLOCK, START, ALIKE = range(12)
-OUTPUT: Final = 12
+PLACE, VALUE, CODE, DIMENSIONS, NBYTES, FINITE, NAN, INF, ZERO = range(9)
+BLOCK, START, ALIKE, ORDERED, OUTPUT = range(9, 14)
 EXECUTION: Final = 7
 
 
@@ -42,7 +42,7 @@ class NotedStatistics(NamedTuple):
         identities: Of these arrays.
         outputs: The place of its execution, value, type, dimensions, bytes; how many elements are
             finite, NaN, Inf and zero; where its elements were, by block; the first of its type and
-            shape.
+            shape; whether the program had it in C order.
         shapes: Shape and strides of each output.
         moments: Low, high, mean, std and norm of each; without a meaning if nothing is finite.
         histograms, previews: A row for each.
@@ -69,13 +69,16 @@ class NotedLot:
         block, used: Memory, and how much of it is used; see ``core/native/outputs.c``.
         outputs: The number of outputs.
         nodes: The node of each execution.
+        keep: Whether the elements are kept, not only their statistics.
 
     Attributes:
         statistics: Those of the outputs, once they were computed in place of the copies.
     """
 
-    def __init__(self, block: bytes, used: int, outputs: int, nodes: list[Node]) -> None:
-        self.block, self.used = block, used
+    def __init__(
+        self, block: bytes, used: int, outputs: int, nodes: list[Node], *, keep: bool = False
+    ) -> None:
+        self.block, self.used, self.keep = block, used, keep
         self.outputs, self.nodes = outputs, nodes
         self.statistics: NotedStatistics | None = None
 
@@ -158,4 +161,4 @@ def noted_outputs(most_bytes: int, when_full: Callable[[], None], wake: Callable
     """What notes executions with their outputs, see `native.NotedOutputs`; None without a core."""
     if native.NotedOutputs is None or native.summarise_noted is None:
         return None
-    return native.NotedOutputs(AT_ONCE, max(min(most_bytes, MOST_BYTES), 8), when_full, wake)
+    return native.NotedOutputs(AT_ONCE, most_bytes, when_full, wake)

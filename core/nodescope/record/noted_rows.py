@@ -5,7 +5,7 @@ Invariant: what a recording says of them is what it would say had they come as e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import chain, groupby
 from operator import itemgetter
@@ -13,19 +13,24 @@ from typing import Any, Final
 
 import numpy as np
 
+from nodescope.record.kept.collected import KeptArrays
 from nodescope.record.measured.collected import Measured
 from nodescope.record.measured.collected import statistics_of as measured_of
 from nodescope.record.measured.statistics import Integers, Statistics
-from nodescope.record.noted_outputs import NotedStatistics, statistics_of
+from nodescope.record.noted_outputs import NotedLot, NotedStatistics, statistics_of
 from nodescope.record.operand_writers import OperandWriters
 from nodescope.record.queued import QueuedOutputs
-from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY
+from nodescope.record.rows import BEHIND, HAS_INF, HAS_NAN, HAS_SUMMARY, WANTED
 from nodescope.record.timed.collected import Collected
 from nodescope.record.value_rows import ValueRows
 
 Row = tuple[Any, ...]
 Spec = tuple[int, int, str, str]
 """Seq, value, dtype and shape of an output."""
+
+AT_ONCE_BYTES: Final = 2 << 20
+"""Lots are looked at when they take so much memory: while it is in the caches, and so that it is
+used again soon."""
 
 _TIMES: Final = 5  # columns of `NotedStatistics.executions` that are those of noted times
 
@@ -42,77 +47,106 @@ class Noted:
         measured: The statistics of their outputs.
         flags: By seq, those of executions that gave NaN or Inf.
         operands: Rows of the table ``operand``.
+        kept: The outputs themselves, where they are kept.
     """
 
     def __init__(self, timed: Collected, values: ValueRows, writers: OperandWriters) -> None:
         self._timed, self._values, self._writers = timed, values, writers
         self._open: list[QueuedOutputs] = []
+        self._open_bytes = 0
         self._seen: list[Statistics] = []
         self.measured = Measured()
+        self.kept = KeptArrays()
         self.flags: dict[int, int] = {}
         self.operands: list[Row] = []
 
     def add(self, item: QueuedOutputs) -> None:
         """Add a lot."""
         self._open.append(item)
+        self._open_bytes += item.lot.nbytes
+        if self._open_bytes >= AT_ONCE_BYTES:
+            self.note()
 
     def note(self) -> None:
         """Look at what was added, which is to be done before anything else is told of executions or
         of arrays.
         """
-        items, self._open = self._open, []
+        items, self._open, self._open_bytes = self._open, [], 0
         for reduced, some in groupby(items, lambda item: item.lot.statistics is not None):
             for part in ([item] for item in some) if reduced else ([*some],):
                 lots = [item.lot for item in part]
-                self._note(part, lots[0].statistics or statistics_of(lots))
+                self._note(part, lots[0].statistics or statistics_of(lots), lots)
 
-    def _note(self, items: Sequence[QueuedOutputs], columns: NotedStatistics) -> None:
-        at = 0
+    def _note(
+        self,
+        items: Sequence[QueuedOutputs],
+        columns: NotedStatistics,
+        lots: Sequence[NotedLot],
+    ) -> None:
+        at, keep, reduced = 0, lots[0].keep, lots[0].statistics is not None
+        flags = HAS_SUMMARY | (0 if not keep else BEHIND if reduced else WANTED)
         for item in items:
             times = columns.executions[at : at + item.many, :_TIMES]
-            self._timed.add(item.seq, times.tobytes(), HAS_SUMMARY)
+            self._timed.add(item.seq, times.tobytes(), flags)
             at += item.many
         seqs = np.concatenate([np.arange(item.seq, item.seq + item.many) for item in items])
         statistics = measured_of(seqs, columns)
         self.measured.add(statistics)
         self._seen.append(statistics)
+        if keep and not reduced:
+            self.kept.add(statistics, columns, lots)
         self._note_operands(seqs, items, columns)
         for row in np.flatnonzero(statistics.nan | statistics.inf).tolist():
             seq, nan, inf = (int(column[row]) for column in statistics[:1] + statistics[5:7])
-            bits = self.flags.get(seq, HAS_SUMMARY)
+            bits = self.flags.get(seq, flags)
             self.flags[seq] = bits | (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
 
     def _note_operands(
         self, seqs: Integers, items: Sequence[QueuedOutputs], columns: NotedStatistics
     ) -> None:
-        nodes = chain.from_iterable(item.lot.nodes for item in items)
-        ids, at, ran = columns.identities.tolist(), 0, self._writers.ran
-        counts = columns.executions[:, _TIMES:].sum(axis=1).tolist()
-        for seq, node, count in zip(seqs.tolist(), nodes, counts, strict=True):
-            if found := ran(seq, node, ids[at : at + count]):
-                self.operands += [(None, *row) for row in found]
-            at += count
+        nodes = list(chain.from_iterable(item.lot.nodes for item in items))
+        counts = columns.executions[:, _TIMES:].sum(axis=1)
+        rows = self._writers.many_ran(seqs, nodes, counts, columns.identities)
+        self.operands += [(None, *row) for row in rows]
 
-    def respecified(self, others: Iterable[Spec]) -> Iterator[Row]:
+    def respecified(self, others: Sequence[Spec]) -> Iterator[Row]:
         """Rows of the table ``value`` for outputs of another dtype or shape than before.
 
         Args:
             others: Of outputs that came as events, in order.
         """
         known, changed = self._values.specs.get, self._values.changed
-        for seq, value, dtype, shape in merge(self._specs(), others, key=itemgetter(0)):
+        several = np.array([spec[1] for spec in others], dtype=np.int64)
+        for seq, value, dtype, shape in merge(self._specs(several), others, key=itemgetter(0)):
             spec = known(value)
             if spec is not None and (spec[1] != dtype or spec[2] != shape):
                 again = changed(seq, value, dtype, shape)
                 if again is not None:
                     yield again
 
-    def _specs(self) -> Iterator[Spec]:
+    def _specs(self, several: Integers) -> Iterator[Spec]:
+        """Of outputs that may differ from the one before of their value; of some values, of all."""
+        if not self._seen:
+            return
+        places: dict[tuple[str, str], int] = {}
+        parts = []
         for of in self._seen:
-            specs = [spec[:2] for spec in of.specs]
-            columns = (of.seqs, of.values, of.kinds)
-            for seq, value, kind in zip(*(column.tolist() for column in columns), strict=True):
-                yield (seq, value, *specs[kind])
+            alike = [places.setdefault(spec[:2], len(places)) for spec in of.specs]
+            parts.append(np.array(alike, dtype=np.int64)[of.kinds])
+        specs, kinds = [*places], np.concatenate(parts)
+        seqs = np.concatenate([of.seqs for of in self._seen])
+        values = np.concatenate([of.values for of in self._seen])
+        order = np.argsort(values, kind="stable")
+        differs = np.ones(len(order), dtype=bool)
+        differs[1:] = np.diff(values[order]) != 0
+        differs[1:] |= np.diff(kinds[order]) != 0
+        for some in (several, self._values.reshaped_since(int(seqs[0]))):
+            if len(some):
+                differs |= np.isin(values[order], some)
+        rows = np.sort(order[differs])
+        columns = (seqs[rows], values[rows], kinds[rows])
+        for seq, value, kind in zip(*(column.tolist() for column in columns), strict=True):
+            yield (seq, value, *specs[kind])
 
     def taken_out(self) -> list[Row]:
         """Rows of the table ``execution`` for those that gave NaN or Inf, which are looked up

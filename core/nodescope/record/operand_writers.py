@@ -9,9 +9,14 @@ Invariant: runs in the recorder's thread only, in the order of the run; bounded 
 
 from __future__ import annotations
 
+from array import array as array_of
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from nodescope import native
 from nodescope.ir.graph import Node
 
 UNKNOWN: Final = 0
@@ -63,11 +68,8 @@ class _Written:
         self.earlier: dict[int, int] = {}
 
 
-class OperandWriters:
+class OperandWriters(Protocol):
     """Follows the arrays of a run through its executions."""
-
-    def __init__(self) -> None:
-        self._written: dict[int, _Written] = {}
 
     def ran(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:
         """Note an execution; return its operands that are not their nodes' latest results.
@@ -77,6 +79,94 @@ class OperandWriters:
             node: As it ran.
             ids: Identities of the arrays that it read, then of those that it gave.
         """
+
+    def many_ran(
+        self,
+        seqs: NDArray[np.int64],
+        nodes: list[Node],
+        counts: NDArray[np.int64],
+        ids: NDArray[np.uint64],
+    ) -> Sequence[OperandRow]:
+        """The same for many, each with so many identities."""
+
+    def failed(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:
+        """Note an execution that raised: it read, and returned nothing; see `ran`."""
+
+    def edited(self, value: int, seq: int) -> None:
+        """A person changed a value: it is in an array of unknown identity."""
+
+    def moved(self, value: int, before: int, now: int) -> None:
+        """The elements of a value lie in another array from now on; both by identity."""
+
+
+def operand_writers() -> OperandWriters:
+    """Operand writers, in the native core if there is one."""
+    return PythonWriters() if native.Writers is None else NativeWriters(native.Writers())
+
+
+class NativeWriters:
+    """Operand writers in the native core.
+
+    Args:
+        core: An instance of `native.Writers`.
+    """
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+        self.edited: Callable[[int, int], None] = core.edited
+        self.moved: Callable[[int, int, int], None] = core.moved
+
+    def ran(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:
+        """See `OperandWriters`."""
+        return self._one(seq, node, ids, failed=False)
+
+    def failed(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:
+        """See `OperandWriters`."""
+        return self._one(seq, node, ids, failed=True)
+
+    def many_ran(
+        self,
+        seqs: NDArray[np.int64],
+        nodes: list[Node],
+        counts: NDArray[np.int64],
+        ids: NDArray[np.uint64],
+    ) -> Sequence[OperandRow]:
+        """See `OperandWriters`."""
+        columns = (seqs.tobytes(), nodes, counts.tobytes(), ids.tobytes())
+        return list(map(OperandRow._make, self._core.ran(*columns, False)))
+
+    def _one(
+        self, seq: int, node: Node, ids: Sequence[int], *, failed: bool
+    ) -> Sequence[OperandRow]:
+        numbers = (array_of("q", (seq,)).tobytes(), array_of("q", (len(ids),)).tobytes())
+        arrays = array_of("Q", ids).tobytes()
+        rows = self._core.ran(numbers[0], [node], numbers[1], arrays, failed)
+        return list(map(OperandRow._make, rows))
+
+
+class PythonWriters:
+    """Operand writers in Python."""
+
+    def __init__(self) -> None:
+        self._written: dict[int, _Written] = {}
+
+    def many_ran(
+        self,
+        seqs: NDArray[np.int64],
+        nodes: list[Node],
+        counts: NDArray[np.int64],
+        ids: NDArray[np.uint64],
+    ) -> Sequence[OperandRow]:
+        """See `OperandWriters`."""
+        rows: list[OperandRow] = []
+        known, at = ids.tolist(), 0
+        for seq, node, count in zip(seqs.tolist(), nodes, counts.tolist(), strict=True):
+            rows += self.ran(seq, node, known[at : at + count])
+            at += count
+        return rows
+
+    def ran(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:
+        """See `OperandWriters`."""
         if node.dialect != ENGINE:
             return ()  # other libraries may make a new object of the same array
         inputs, outputs = node.inputs, node.outputs
@@ -95,17 +185,17 @@ class OperandWriters:
         return rows
 
     def failed(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:
-        """Note an execution that raised: it read, and returned nothing; see `ran`."""
+        """See `OperandWriters`."""
         if node.dialect != ENGINE or len(ids) != len(node.inputs):
             return ()
         return self._read(seq, node.inputs, ids)
 
     def edited(self, value: int, seq: int) -> None:
-        """A person changed a value: it is in an array of unknown identity."""
+        """See `OperandWriters`."""
         self._loosen(value, seq)
 
     def moved(self, value: int, before: int, now: int) -> None:
-        """The elements of a value lie in another array from now on; both by identity."""
+        """See `OperandWriters`."""
         written = self._written.get(value)
         if written is None:
             return

@@ -20,6 +20,10 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 _KEPT: Final = 8
 
 
+class GoneError(LookupError):
+    """A row is no longer in the file."""
+
+
 class Packed(Protocol):
     """A row of such a table without its data: its seqs and ids."""
 
@@ -86,11 +90,17 @@ class PackedRows(Generic[Row, Content]):
             return self._rows[: bisect_right(self._rows, until, key=lambda row: row.first)]
 
     def content(self, row: Row) -> Content:
-        """What a row holds; the latest are kept."""
+        """What a row holds; the latest are kept.
+
+        Raises:
+            GoneError: The row is no longer there.
+        """
         with self._lock:
             content = self._contents.pop(row.first, None)
             if content is None:
                 data = self._ask(self._data, row.first)
+                if not data:
+                    raise GoneError(f"{self._table} has no row {row.first}")
                 content = self._read(self._unpacked, row.first, row.last, row.ids, data[0][0])
                 assert content is not None
             self._contents[row.first] = content

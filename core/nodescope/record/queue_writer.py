@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from nodescope.console_output import say
 from nodescope.errors import RecordingError
 from nodescope.events import Level
 from nodescope.processes import refused
@@ -26,6 +27,7 @@ from nodescope.record.batch import Batch
 from nodescope.record.buffers import Buffers
 from nodescope.record.disk_losses import DiskLosses, LossCounts
 from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
+from nodescope.record.new_file import LARGE_PAGE_BYTES, PAGE_BYTES
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.nonfinite_retention import Span
 from nodescope.record.newest.queue_overflow import OverflowQueue
@@ -39,11 +41,10 @@ from nodescope.record.queued import (
     Told,
     first_of,
 )
-from nodescope.record.record_queue import RESERVED, RecordQueue
+from nodescope.record.record_queue import BATCH_BYTES, RESERVED, RecordQueue
 from nodescope.record.resolving import resolved_execution, resolved_whole
 from nodescope.record.rows import Dropped, Unwritten
 from nodescope.record.writer import Writer
-from nodescope.telling import say
 
 MIB: Final = 1 << 20
 BUDGET_BYTES: Final = 256 * MIB
@@ -57,8 +58,9 @@ _ENOUGH_BYTES: Final = MIB
 _BEHIND: Final = 8
 # How long the program waits for room until it looks again whether the writer gets on.
 _WAIT_S: Final = 0.1
+# Below this budget, it is decided for each array whether it is kept.
+_LEAST_BUDGET: Final = 16 * MIB
 _BATCH_ITEMS: Final = 32_768
-_BATCH_BYTES: Final = 8 * MIB
 # Elements beyond this size are written after the batch when somebody waits for the batch.
 _SOON_BYTES: Final = MIB // 4
 
@@ -113,14 +115,14 @@ class QueueWriter(RecordQueue):
         self._dropped_blobs = 0
         self._to_protect: deque[tuple[int, int]] = deque()
         self._to_keep: deque[tuple[frozenset[int], frozenset[int]]] = deque()
-        self._hurry = threading.Event()
         self._hasty = 0  # somebody waits for the records up to this one, but not for elements
         self._progress = threading.Condition(threading.Lock())
         self._closing = self._leaving = False
         self._fault = ""
         self._folding_since = 0.0  # when everything was written and a single file is being made
         self._omitted: shutdown.UnwrittenRest | None = None
-        self._writer = Writer(self.path, budget_bytes=budget_bytes)
+        page_bytes = LARGE_PAGE_BYTES if level == "values" else PAGE_BYTES
+        self._writer = Writer(self.path, budget_bytes=budget_bytes, page_bytes=page_bytes)
         self._batch = Batch(self._writer, level=level)
         self._thread = threading.Thread(target=self._work, name="nodescope-recorder", daemon=True)
 
@@ -265,24 +267,13 @@ class QueueWriter(RecordQueue):
         weight = count = outputs = 0
         with self.lock:
             last_seq = self._seq
-        while queue and count < _BATCH_ITEMS and outputs <= _BATCH_BYTES:
+        while queue and count < _BATCH_ITEMS and outputs <= BATCH_BYTES:
             with self.lock:  # `_make_room` may change what is in the queue
                 lot = first_of(queue)
                 kind = type(lot[0])
                 if kind is QueuedExecution:
                     self._waiting.taken(lot[-1])
             count += len(lot)
-            if kind is QueuedTimes:
-                batch.timed(lot[0])
-                weight += lot[0].weight
-                count += lot[0].many - 1
-                continue
-            if kind is QueuedOutputs:
-                weight += lot[0].weight
-                outputs += lot[0].weight
-                count += lot[0].many - 1
-                batch.noted(lot[0])
-                continue
             freed = self._waiting.freed
             for item in lot:
                 weight += item.weight
@@ -304,12 +295,22 @@ class QueueWriter(RecordQueue):
                 batch.block(lot[0])
                 outputs += lot[0].weight
             else:
-                for seq, _, event in lot:
+                for item in lot:
+                    if item.__class__ is QueuedTimes:
+                        count += item.many - 1
+                        batch.timed(item)
+                        continue
+                    if item.__class__ is QueuedOutputs:
+                        count += item.many - 1
+                        outputs += item.weight
+                        batch.noted(item)
+                        continue
+                    event = item.event
                     if event.__class__ is Whole:
                         event, lost = resolved_whole(event)
                         self._lose(Dropped(lost, 0, 0))
                         outputs += sum(execution.nbytes for execution in event.items)
-                    batch.event(seq, event)
+                    batch.event(item.seq, event)
         while self._missed:
             batch.missed(self._missed.popleft())
         # Lost records leave gaps, which end when the queue is drained.
@@ -372,6 +373,15 @@ class QueueWriter(RecordQueue):
             self._dropped_blobs += lost.blobs
             self._lost_summaries += lost.summaries
             self._lost_executions += lost.executions
+
+    @property
+    def _keeps_many(self) -> bool:
+        return self._budget_bytes >= _LEAST_BUDGET
+
+    def _gave_up(self, arrays: int) -> None:
+        with self.lock:
+            self._dropped_blobs += arrays
+            self._waiting.given_up += arrays
 
     def _losses(self) -> LossCounts:
         with self.lock:
@@ -468,7 +478,9 @@ class QueueWriter(RecordQueue):
         left, owed = shutdown.UnwrittenRest(), self._batch.owed
         with self.lock:
             for item in self._queue:
-                if isinstance(item, SEVERAL):
+                if isinstance(item, QueuedOutputs) and item.lot.keep:
+                    left.add(item.many, item.lot.outputs, item.lot.used)
+                elif isinstance(item, SEVERAL):
                     left.add(item.many, 0, 0)
                 elif not isinstance(item, QueuedRecord):
                     arrays = item.outputs if item.keep_arrays else ()

@@ -146,21 +146,23 @@ class QueuedRecord(NamedTuple):
     event: Told
 
 
+_MIXED: Final = (QueuedTimes, QueuedOutputs, QueuedRecord)
+
 Queued = QueuedTimes | QueuedExecution | QueuedBlock | QueuedOutputs | QueuedRecord
 
 
 def first_of(queue: deque[Any]) -> list[Any]:
-    """Take records of one kind from the front of a queue that is not empty, under its lock.
+    """Take records from the front of a queue that is not empty, under its lock.
 
     The lock is one that the program's threads take as well, so it is taken for many records at a
-    time; but once taken, arrays are not dropped for newer ones any more. What holds several
-    executions comes alone.
+    time; but once taken, arrays are not dropped for newer ones any more. A block comes alone,
+    executions among themselves.
     """
     lot = [queue.popleft()]
-    kind, left = type(lot[0]), AT_ONCE - 1
-    if kind not in SEVERAL:
-        nbytes = lot[0].weight
-        while left and nbytes < _AT_ONCE_BYTES and queue and type(queue[0]) is kind:
+    kind, left, nbytes = type(lot[0]), AT_ONCE - 1, lot[0].weight
+    if kind is not QueuedBlock:
+        kinds = (kind,) if kind is QueuedExecution else _MIXED
+        while left and nbytes < _AT_ONCE_BYTES and queue and type(queue[0]) in kinds:
             lot.append(queue.popleft())
             nbytes += lot[-1].weight
             left -= 1

@@ -14,7 +14,7 @@ import msgspec
 
 from nodescope.events import NodeFinished, NodesFinished
 from nodescope.ir.block_demands import OutputsSink
-from nodescope.record.noted_outputs import NotedLot, noted, noted_outputs
+from nodescope.record.noted_outputs import MOST_BYTES, NotedLot, noted, noted_outputs
 from nodescope.record.noted_times import Rows, count, last_of_threads, nodes, noted_times
 from nodescope.record.queued import (
     BLOCK_BYTES,
@@ -34,6 +34,14 @@ RESERVED: Final = 8
 # full: it holds the interpreter lock so often that the writer would get half of a processor.
 _NEARLY_FULL: Final = 7 / 8
 _GIVES_WAY_S: Final = 1e-4
+BATCH_BYTES: Final = 8 << 20
+"""The most bytes of outputs in a batch."""
+
+_PLENTY: Final = BATCH_BYTES // 4  # of elements: the writer does not wait for more
+
+# Before elements are given up, it gives way once for each of so many bytes of them, at most: the
+# writer of a busy machine takes 50 ms for a MiB.
+_WAITS_FOR: Final = 1024
 _LOTS: Final = 16  # a lot of outputs takes at most one part in this many
 
 
@@ -57,11 +65,13 @@ class RecordQueue:
         self._off = self._forked = False
         self._queued = self._seq = 0
         self._times: Any = noted_times(self._times_full, self._wake)
-        self._only_latest_times = False
+        self._only_latest_times = self._keeps_elements = False
+        self._lot_bytes = max(min(queue_bytes // _LOTS, MOST_BYTES), 8)
         self._lost_executions = self._lost_summaries = 0
         self._missed: deque[int] = deque()
         self.lock = threading.RLock()  # reentrant: signal handlers may compute here
         self._wanted = threading.Event()
+        self._hurry = threading.Event()  # a batch is not to wait for further records
 
     @property
     def off(self) -> bool:
@@ -133,9 +143,16 @@ class RecordQueue:
             with self.lock:
                 self._queue_times()
 
-    def _note_outputs(self) -> OutputsSink | None:
-        """From now on, note executions with their outputs; what does so, or None without a core."""
-        sink = noted_outputs(self._queue_bytes // _LOTS, self._times_full, self._wake)
+    def _note_outputs(self, *, keep: bool) -> OutputsSink | None:
+        """From now on, note executions with their outputs; what does so, or None without a core.
+
+        Args:
+            keep: Whether the elements are kept, not only their statistics.
+        """
+        if keep and not self._keeps_many:
+            return None
+        self._keeps_elements = keep
+        sink = noted_outputs(self._lot_bytes, self._times_full, self._wake)
         if sink is not None:
             self._times = sink
         return sink  # type: ignore[no-any-return]
@@ -151,9 +168,18 @@ class RecordQueue:
         return True
 
     def _times_full(self) -> None:
+        self._let_write()
         self.number_times()
         if self._queued > self.nearly_full:
             self._give_way()
+
+    def _let_write(self) -> None:
+        """Before elements are queued: let the writer make room, so that none are given up."""
+        if self._keeps_elements and self._times:
+            for _ in range(max(self._lot_bytes // _WAITS_FOR, 1)):
+                if self._queued + 2 * self._lot_bytes <= self.nearly_full or not self._writes():
+                    return
+                self._give_way()
 
     def _queue_times(self) -> None:
         if self._queueing:  # in a signal handler that interrupted this
@@ -162,7 +188,8 @@ class RecordQueue:
         try:
             taken = self._times.take()
             if len(taken) > 2:
-                self._queue_outputs(NotedLot(*taken[:-1]), taken[-1])
+                lot = NotedLot(*taken[:-1], keep=self._keeps_elements)
+                self._queue_outputs(lot, taken[-1])
             else:
                 self._queue_noted(*taken)
         finally:
@@ -189,10 +216,15 @@ class RecordQueue:
             self._last.update(lot.last_of_threads(first))
         else:
             self._last[thread] = self._seq
-        room = self._queue_bytes - self._queue_bytes // RESERVED - self._queued
-        if lot.nbytes + many * TIMES_BYTES > room and lot.shrinks:
+        room = self._queue_bytes - self._queue_bytes // RESERVED
+        over = self._queued + lot.nbytes + many * TIMES_BYTES - room
+        if over > 0 and lot.keep:
+            over -= self._reduce_oldest(over)
+        if over > 0 and lot.shrinks:
             # No copy fits, so the statistics are computed on this thread: that costs only time.
             lot.reduce()
+            if lot.keep:
+                self._gave_up(lot.outputs)
         weight = lot.nbytes + many * TIMES_BYTES
         if self._off or self._queued + weight > self._queue_bytes:
             self._lost_executions += many
@@ -201,6 +233,31 @@ class RecordQueue:
         else:
             self._queued += weight
             self._queue.append(QueuedOutputs(first, weight, lot))
+            if lot.keep and self._queued > _PLENTY:
+                self._hurry.set()
+
+    def _reduce_oldest(self, nbytes: int) -> int:
+        """Replace the oldest elements in the queue by statistics; how much lighter it becomes."""
+        freed = 0
+        for place, item in enumerate(self._queue):
+            if freed >= nbytes:
+                break
+            if isinstance(item, QueuedOutputs) and item.lot.keep and item.lot.shrinks:
+                item.lot.reduce()
+                self._gave_up(item.lot.outputs)
+                weight = item.lot.nbytes + item.many * TIMES_BYTES
+                self._queue[place] = item._replace(weight=weight)
+                freed += item.weight - weight
+        self._queued -= freed
+        return freed
+
+    @property
+    def _keeps_many(self) -> bool:
+        """Whether arrays may be kept many in a row."""
+        return True
+
+    def _gave_up(self, arrays: int) -> None:
+        """Count arrays of which only statistics are kept because the writer is behind."""
 
     def _wake(self) -> None:
         self._awake, self._times.asleep = True, False

@@ -138,11 +138,11 @@ class Recorder(QueueWriter):
             )
         self._chosen_level = chosen_level
         self._kept: dict[int, int] = {}  # by value, the latest execution kept on request
-        same = level if self.levels.uniform and not (newest or policy) else "values"
+        same = level if self.levels.uniform and not (newest or policy) else None
         self._record_times: TimesSink | None = self._times if same in WITHOUT_ARRAYS else None
         self._record_outputs: OutputsSink | None = None
-        if same == "summary":
-            self._record_outputs = self._note_outputs()
+        if same == "summary" or (same == "values" and value_steps is None):
+            self._record_outputs = self._note_outputs(keep=same == "values")
         self._only_latest_times = level == "graph"
         self._due_unseen_ns = 0
         self.operations = self.leaves = 0
@@ -563,6 +563,7 @@ class Recorder(QueueWriter):
 
     def _note(self, event: Told, weight: int, *, always: bool) -> None:
         """Number and queue any other record."""
+        self._let_write()
         with self.lock:
             seq = self._number()
             if self._queued + weight > self._queue_bytes and not always:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from nodescope.console_output import path_of
 from nodescope.errors import RecordingError
 from nodescope.events import Array
 from nodescope.ir import attrs
@@ -26,6 +27,7 @@ from nodescope.record.blobs import BlobReader, Window
 from nodescope.record.device_table import DeviceTable
 from nodescope.record.execution_table import ExecutionTable
 from nodescope.record.graph_table import GraphTable
+from nodescope.record.kept.kept_table import KeptTable
 from nodescope.record.loss_table import LossTable
 from nodescope.record.measured.measured_table import MeasuredTable
 from nodescope.record.operand_writers import noted
@@ -56,7 +58,6 @@ from nodescope.record.step_table import StepTable
 from nodescope.record.summary_table import SummaryTable
 from nodescope.record.timed.timed_table import TimedTable
 from nodescope.record.validate import OpenedRecording, connect, damaged
-from nodescope.telling import path_of
 
 T = TypeVar("T")
 
@@ -86,7 +87,8 @@ class Recording:
         self.path = path
         self._opened = opened
         self._lock = threading.Lock()
-        self._blobs = BlobReader(self._all)
+        self._kept = KeptTable(self._all, self._has, self._read)
+        self._blobs = BlobReader(self._all, self._kept)
         self._tables: frozenset[str] | None = None
         timed = TimedTable(self._all, self._has, self._read)
         self._executions = ExecutionTable(self._all, self._by_seq, self._has, self._read, timed)
@@ -94,7 +96,7 @@ class Recording:
         self.loss_table = LossTable(self._all)
         self.device_table = DeviceTable(self._all, self._has, timed)
         measured = MeasuredTable(self._all, self._has, self._read)
-        self._summaries = SummaryTable(self._all, self._by_seq, self._read, measured)
+        self._summaries = SummaryTable(self._all, self._by_seq, self._read, measured, self._kept)
         self.statistics = StatisticsTable(self._all, measured)
         self.schema = opened.schema
         before = opened.schema == schema_1.VERSION
@@ -332,7 +334,8 @@ class Recording:
     def kept_arrays(self) -> tuple[int, int]:
         """The number of whole arrays kept, and their bytes."""
         count, nbytes = self._all("SELECT count(*), coalesce(sum(nbytes), 0) FROM blob")[0]
-        return count, nbytes
+        packed, packed_nbytes = self._kept.total()
+        return count + packed, nbytes + packed_nbytes
 
     def kept_of(self, value: int) -> tuple[int, int]:
         """How many whole arrays of a value are kept, and how often it was computed."""

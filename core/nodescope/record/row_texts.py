@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 
+from nodescope.console_output import printable
 from nodescope.record.schema import MAX_SOURCE_BYTES
 from nodescope.source_files import source_text
-from nodescope.telling import printable
 
 
 @lru_cache(maxsize=1)

@@ -32,6 +32,11 @@ LATER = 64
 UNWRITTEN = 128
 
 
+def unwritten(flags: int) -> int:
+    """Flags of an execution of which the elements that were to be kept could not be written."""
+    return flags & ~WANTED | UNWRITTEN if flags & WANTED else flags
+
+
 class Execution(msgspec.Struct, frozen=True, gc=False):
     """One run of one node. Times are nanoseconds since the run began.
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
+from nodescope.console_output import printable
 from nodescope.events import LEVELS, FrameworkAttached
 from nodescope.ir.capabilities import ENGINE, Capabilities, Framework
 from nodescope.protocol import RunInfo
-from nodescope.telling import printable
 
 _argv = msgspec.json.Decoder(list[str]).decode
 _attached = msgspec.msgpack.Decoder(FrameworkAttached).decode

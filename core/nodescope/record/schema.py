@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.console_output import printable
 from nodescope.ir.graph import OpaqueSpec, Size, Spec, TensorSpec
 from nodescope.record.summary import TensorSummary
-from nodescope.telling import printable
 
 SUFFIX = ".nscope"
 # The beginning of every SQLite file, and "nscp" in it, which marks a recording.
 HEADER = b"SQLite format 3\x00"
 APPLICATION_ID = 0x6E736370
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 # Arrays are stored in rows of this many bytes, so that a window of a huge one is cheap to read.
 CHUNK_BYTES = 1 << 20
 MAX_SOURCE_BYTES = 1 << 20
@@ -141,6 +141,10 @@ CREATE TABLE chunk (
   blob INTEGER NOT NULL, part INTEGER NOT NULL, data BLOB NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX chunk_part ON chunk (blob, part);
+CREATE TABLE pack (
+  first_seq INTEGER PRIMARY KEY, last_seq INTEGER NOT NULL, blob INTEGER NOT NULL,
+  arrays INTEGER NOT NULL, nbytes INTEGER NOT NULL, outputs BLOB NOT NULL, data BLOB NOT NULL
+) STRICT;
 CREATE TABLE checksum (
   first INTEGER PRIMARY KEY, last INTEGER NOT NULL, data BLOB NOT NULL
 ) STRICT;
@@ -183,7 +187,7 @@ def array_sum(value: int, seq: int, dtype: str, shape: tuple[int, ...]) -> int:
     return zlib.crc32(f"{value} {seq} {dtype} {shape_text(shape)}".encode())
 
 
-def chunk_sum(data: bytes, of_array: int) -> int:
+def chunk_sum(data: bytes | memoryview, of_array: int) -> int:
     """The CRC-32 of a chunk of an array with that `array_sum`."""
     return zlib.crc32(data, of_array)
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
+from nodescope.console_output import printable
 from nodescope.events import DeviceRan, HostSpan, RunStarted
 from nodescope.ir.attrs import encode
 from nodescope.record.row_texts import writer_version
 from nodescope.record.timed import packing
-from nodescope.telling import printable
 
 Row = tuple[Any, ...]
 

@@ -6,7 +6,9 @@ is kept are columns of numbers, no executions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import gc
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -92,18 +94,31 @@ class StepCourses:
         key = (kind, step, recording.last_seq() if end is None else end)
         answer = self._kept.pop(key, None)
         if answer is None:
-            answer = make(step_runs(recording, step))
+            with _uncollected():
+                answer = make(step_runs(recording, step))
         self._kept[key] = answer
         while len(self._kept) > _MOST:
             del self._kept[next(iter(self._kept))]
         return answer  # type: ignore[return-value]
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without garbage collections, each of which would look at all executions read so far."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 def _paths(runs: StepRuns) -> StepPaths:
-    found = critical_path(runs)
+    longest = critical_path(runs)
     took = runs.durations()
-    ran, data = (_path(runs, chain, took) for chain in (found.ran, found.data))
-    return StepPaths(runs.observed, found.lanes, found.operations_ns, ran, data)
+    ran, data = (_path(runs, chain, took) for chain in (longest.ran, longest.data))
+    return StepPaths(runs.observed, longest.lanes, longest.operations_ns, ran, data)
 
 
 def _path(runs: StepRuns, chain: Chain, took: list[int]) -> Path:

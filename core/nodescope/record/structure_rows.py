@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nodescope.console_output import printable
 from nodescope.ir.attrs import encode
 from nodescope.ir.graph import Node, Value
 from nodescope.record.row_texts import recorded_source
 from nodescope.record.value_rows import ValueRows
-from nodescope.telling import printable
 
 
 class StructureRows:

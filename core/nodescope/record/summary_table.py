@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from nodescope.record.kept.kept_table import KeptTable
 from nodescope.record.measured.measured_table import MeasuredTable
 from nodescope.record.rows import MAX_SEQ, ValueAt
 from nodescope.record.schema import SUMMARY, summary_of
@@ -25,6 +26,7 @@ class SummaryTable:
         by_seq: Runs a query on many seqs.
         read: Calls a function of the file's content; its faults are faults of the file.
         measured: Statistics that are not in table ``summary``.
+        kept: Arrays that are not in table ``blob``.
     """
 
     def __init__(
@@ -33,9 +35,10 @@ class SummaryTable:
         by_seq: Callable[..., list[Row]],
         read: Callable[..., Any],
         measured: MeasuredTable,
+        kept: KeptTable,
     ) -> None:
         self._ask, self._by_seq, self._read = ask, by_seq, read
-        self._measured = measured
+        self._measured, self._kept = measured, kept
 
     def latest_at(self, value: int, seq: int | None) -> ValueAt | None:
         """See `Recording.latest_at`."""
@@ -49,7 +52,7 @@ class SummaryTable:
         measured = self._measured.latest(value, until)
         if measured is not None and (not rows or measured[1] > rows[0][0]):
             rows = self._with_blobs([measured])
-        return self._value_at(value, rows[0]) if rows else None
+        return self._value_at(value, self._with_kept(value, rows)[0]) if rows else None
 
     def at(self, value: int, seqs: Sequence[int]) -> dict[int, ValueAt]:
         """The statistics of a value at these seqs, by seq."""
@@ -59,6 +62,7 @@ class SummaryTable:
         )
         if len(rows) < len(seqs):
             rows = [*self._with_blobs(self._measured.chosen(value, seqs)), *rows]
+        rows = self._with_kept(value, rows)
         return {row[0]: self._value_at(value, row) for row in rows}
 
     def means(self, value: int) -> list[tuple[int, int, float | None, bool]]:
@@ -76,7 +80,7 @@ class SummaryTable:
         """See `Recording.kept_of`."""
         question = "SELECT (SELECT count(*) FROM blob WHERE value = ?), count(*) FROM summary "
         kept, known = self._ask(f"{question} WHERE value = ?", value, value)[0]
-        return kept, known + self._measured.count(value)
+        return kept + self._kept.count_of(value), known + self._measured.count(value)
 
     def steps_with_arrays(self) -> set[int]:
         """See `Recording.steps_with_arrays`."""
@@ -88,7 +92,7 @@ class SummaryTable:
             "SELECT value, seq FROM blob AS s WHERE NOT EXISTS "
             "(SELECT 1 FROM summary AS b WHERE b.value = s.value AND b.seq = s.seq)"
         )
-        return {row[0] for row in rows} | self._measured.steps_of(pairs)
+        return {row[0] for row in rows} | self._measured.steps_of(pairs) | self._kept.steps()
 
     def _with_blobs(self, rows: Sequence[Row]) -> list[Row]:
         """Rows of table ``measured``, by the columns `SUMMARY` and whether the array is kept."""
@@ -96,9 +100,14 @@ class SummaryTable:
         kept: set[int] = set()
         if rows:
             value = rows[0][0]
-            found = self._by_seq(f"SELECT seq FROM blob WHERE value = {value:d} AND seq IN", seqs)
-            kept = {seq for (seq,) in found}
+            blobs = self._by_seq(f"SELECT seq FROM blob WHERE value = {value:d} AND seq IN", seqs)
+            kept = {seq for (seq,) in blobs}
         return [(*row[1:], row[1] in kept) for row in rows]
+
+    def _with_kept(self, value: int, rows: list[Row]) -> list[Row]:
+        """Rows by the columns `SUMMARY` and whether the array is in ``blob``, then anywhere."""
+        kept = self._kept.seqs_of(value, [row[0] for row in rows if not row[-1]])
+        return [(*row[:-1], row[-1] or row[0] in kept) for row in rows] if kept else rows
 
     def _value_at(self, value: int, row: Row) -> ValueAt:
         seq, step, *statistics, has_blob = row

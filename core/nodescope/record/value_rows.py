@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from nodescope.console_output import printable
 from nodescope.ir.graph import Node, Value
 from nodescope.ir.identity import MOST_RESHAPED
 from nodescope.record.schema import spec_columns
-from nodescope.telling import printable
 
 # Storage, device and bytes of values that lie where their node ran.
 _PLACE: tuple[int, str, int | None] = (0, "", None)
@@ -46,6 +46,10 @@ class ValueRows:
             self._reshaped[value.id] = (self._reshaped.get(value.id, (0, 0))[0] + 1, seq)
         self.specs[value.id] = spec
         return (None, seq, value.id, *spec, self._producers.get(value.id), *place)
+
+    def reshaped_since(self, seq: int) -> list[int]:
+        """The values that were last defined or seen with another spec at an execution or later."""
+        return [value for value, (_, last) in self._reshaped.items() if last >= seq]
 
     def changed(self, seq: int, value: int, dtype: str, shape: str) -> tuple[Any, ...] | None:
         """The row of a known value that was seen with another dtype or shape; None if late or too

@@ -13,12 +13,12 @@ import os
 import sqlite3
 from pathlib import Path
 
+from nodescope.console_output import path_of
 from nodescope.errors import RecordingError
 from nodescope.record.files.connection_limits import guard
 from nodescope.record.files.ownership import beside, in_place, remember, written_here
 from nodescope.record.files.page_checksums import seal
 from nodescope.record.validate import check_head
-from nodescope.telling import path_of
 
 
 def fold(path: Path) -> bool:

@@ -9,13 +9,11 @@ written before anything that refers to it.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import sqlite3
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 
 from nodescope.arrays import dtype_name
+from nodescope.console_output import printable
 from nodescope.errors import RecordingError
 from nodescope.events import Array
 from nodescope.record.files.descriptors import held, high, intact
@@ -36,34 +35,28 @@ from nodescope.record.files.ownership import (
     vouch,
 )
 from nodescope.record.files.page_checksums import seal
+from nodescope.record.kept.packing import Pack, arrays_of, seed_of, taken
+from nodescope.record.new_file import HINT, PAGE_BYTES, begin, connect, create
 from nodescope.record.rows import Dropped
-from nodescope.record.schema import (
-    APPLICATION_ID,
-    CHUNK_BYTES,
-    HEADER,
-    SCHEMA,
-    SCHEMA_VERSION,
-    SUMS,
-    array_sum,
-    chunk_sum,
-    shape_text,
-)
+from nodescope.record.schema import CHUNK_BYTES, SUMS, array_sum, chunk_sum, shape_text
 from nodescope.record.timed.collected import unpacked
-from nodescope.telling import printable
 
-_WAL_PAGES = 4000
-_SERIALISES: Final = hasattr(sqlite3.Connection, "serialize")  # not in every build
-_WAL_MODE: Final = b"\x02\x02"  # bytes 18 and 19 of SQLite's header
+_WAL_BYTES: Final = 16_384_000
+_LARGE_WAL_BYTES: Final = 64 << 20
 # The most rows of one statement; SQLite accepts 32,766 parameters.
 _MOST = 2048
 # Chunks are copied into one statement up to about this size.
 _CHUNKS_BYTES = 4 << 20
-_HINT = "choose another file with --record"
 
 Blob = tuple[int, int, int]
 """The size, the seq and the value of a stored array."""
+
+Accepted = dict[int, tuple[int, int, Array]]
+"""Arrays to be written, with value and seq, by number."""
+
 _SPARSEST: Final = 1 << 20  # every which array of a weight lasts at least
 _SMALLEST: Final = 64  # bytes that an array takes at least
+_PACK: Final = -1  # in the place of a value: several arrays
 
 
 class Writer:
@@ -72,12 +65,13 @@ class Writer:
     Args:
         path: The file. An existing recording is replaced, any other file is refused.
         budget_bytes: Beyond this, the oldest full arrays are deleted; may be raised.
+        page_bytes: The size of the file's pages.
 
     Raises:
         RecordingError: The file cannot be created.
     """
 
-    def __init__(self, path: Path, *, budget_bytes: int) -> None:
+    def __init__(self, path: Path, *, budget_bytes: int, page_bytes: int = PAGE_BYTES) -> None:
         self.path = path
         self.budget_bytes = budget_bytes
         self._held_bytes = 0
@@ -89,6 +83,7 @@ class Writer:
         # dropped, see `protect`; dropped last, see `keep_values`.
         self._blobs: dict[int, Blob] = {}
         self._fallen: dict[int, Blob] = {}
+        self._packs: dict[int, int] = {}  # those that are several arrays: how many
         self._protected: dict[int, Blob] = {}
         self._protected_bytes = 0
         self._spans: list[tuple[int, int]] = []
@@ -97,25 +92,27 @@ class Writer:
         self._weights: frozenset[int] = frozenset()
         self._losses: frozenset[int] = frozenset()
         self._stride, self._seen = 1, dict[int, int]()  # every which array of a weight lasts
+        self._last_dropped = 0  # of those that made room since the last deletion
         self._cleared = 0  # what was to make room up to this number is deleted
         self._before = (1, 0, 0, 0)
         self._next_blob = 1
-        _create(path)
+        create(path)
         try:
-            _begin(path)
+            begin(path, page_bytes)
             with high():  # all three files are opened here, and stay open
-                self._db = _connect(path)
+                self._db = connect(path)
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 self._db.execute("PRAGMA temp_store=MEMORY")
                 self._db.execute("SELECT 1 FROM sqlite_schema").fetchall()
                 self._reserve = Reserve(path.parent)
             self._descriptors = held([f"{path}{suffix}" for suffix in ("", "-wal", "-shm")])
-            self._db.execute(f"PRAGMA wal_autocheckpoint={_WAL_PAGES}").fetchall()
+            log_bytes = _WAL_BYTES if page_bytes == PAGE_BYTES else _LARGE_WAL_BYTES
+            self._db.execute(f"PRAGMA wal_autocheckpoint={log_bytes // page_bytes}").fetchall()
             self._inode = path.stat().st_ino
             self._key = vouch(path, writing=True)
         except (sqlite3.Error, OSError) as error:
             raise RecordingError(
-                f"cannot write the recording {path}: {error}", hint=_HINT
+                f"cannot write the recording {path}: {error}", hint=HINT
             ) from error
 
     @property
@@ -130,6 +127,8 @@ class Writer:
             RecordingError: The program closed our files.
         """
         self._look()
+        for number in self._fallen:
+            self._packs.pop(number, None)
         self._fallen.clear()
         self._moved = 0
         self._before = (self._next_blob, self._held_bytes, self.too_large, self._cleared)
@@ -140,6 +139,7 @@ class Writer:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
         first, self._held_bytes, self.too_large, self._cleared = self._before
+        self._last_dropped = 0
         blobs = dict(sorted({**self._fallen, **self._blobs}.items()))
         self._blobs = _before(blobs, first)
         self._protected = _before(self._protected, first)
@@ -210,7 +210,7 @@ class Writer:
         """
         self._spans.append((first, end))
         for number, blob in [*self._blobs.items()]:
-            if self._protects(blob[0], blob[1]):
+            if number not in self._packs and self._protects(blob[0], blob[1]):
                 self._protected[number] = self._blobs.pop(number)
                 self._protected_bytes += blob[0]
 
@@ -277,42 +277,118 @@ class Writer:
         Returns:
             The number of arrays dropped for the budget, including any larger than the whole budget.
         """
-        fallen = last_dropped = 0
-        accepted: dict[int, tuple[int, int, Array]] = {}
+        fallen = 0
+        accepted: Accepted = {}
         for item in arrays:
             value, seq, array = item
             if array.dtype.hasobject or array.nbytes > self.budget_bytes:
                 fallen += 1
                 self.too_large += 1
                 continue
-            while self._held_bytes + array.nbytes > self.budget_bytes and (
-                self._blobs or self._outlast
-            ):
-                if self._outlast:
-                    fallen += self._thin_out()
-                    accepted = {n: item for n, item in accepted.items() if n not in self._fallen}
-                    continue
-                last_dropped = next(iter(self._blobs))
-                self._fallen[last_dropped] = self._blobs.pop(last_dropped)
-                self._held_bytes -= self._fallen[last_dropped][0]
-                accepted.pop(last_dropped, None)
-                fallen += 1
+            fallen += self._make_room(array.nbytes, accepted)
             if self._held_bytes + array.nbytes > self.budget_bytes:  # the rest is protected
                 fallen += 1
                 continue
-            accepted[self._next_blob] = item
             blob = (array.nbytes, seq, value)
-            if self._spans and self._protects(array.nbytes, seq):
-                self._protected[self._next_blob] = blob
-                self._protected_bytes += array.nbytes
-            elif self._lasts(blob):
-                self._last(self._next_blob, blob)
-            else:
+            if not self._outlives(blob):
                 self._blobs[self._next_blob] = blob
-            self._held_bytes += array.nbytes
+            self._accept(item, accepted)
+        self._write_arrays(accepted)
+        return fallen
+
+    def add_packs(self, packs: Sequence[Pack]) -> int:
+        """Store arrays that come many at a time; otherwise as `add_blobs`."""
+        fallen = 0
+        accepted: Accepted = {}
+        for pack in packs:
+            nbytes = len(pack.elements)
+            fallen += self._make_room(nbytes, accepted)
+            if self._held_bytes + nbytes > self.budget_bytes:
+                fallen += pack.arrays
+                continue
+            number = self._next_blob
+            self._blobs[number] = (nbytes, pack.first_seq, _PACK)
+            self._packs[number] = pack.arrays
+            self._held_bytes += nbytes
             self._next_blob += 1
-        if last_dropped:
-            self._delete_up_to(last_dropped)
+            row = (pack.first_seq, pack.last_seq, number, pack.arrays, nbytes, *pack[3:5])
+            self.insert("pack", [row])
+            elements = memoryview(pack.elements)
+            seed = seed_of(pack.first_seq, pack.last_seq, pack.outputs, pack.data)
+            parts = [elements[at : at + CHUNK_BYTES] for at in range(0, nbytes, CHUNK_BYTES)]
+            self.insert("chunk", [(number, nth, part) for nth, part in enumerate(parts)])
+            sums = [(number, nth, chunk_sum(part, seed)) for nth, part in enumerate(parts)]
+            self.insert("checksum", [(number, number, np.array(sums, dtype=SUMS).tobytes())])
+        self._write_arrays(accepted)
+        return fallen
+
+    def _make_room(self, nbytes: int, accepted: Accepted) -> int:
+        """Drop the oldest arrays until others fit, or nothing is left that may be dropped.
+
+        Args:
+            nbytes: How much room is needed.
+            accepted: Arrays to be written; what is dropped of them is left out, and what outlives
+                those with which it was kept comes to them.
+
+        Returns:
+            The number of arrays dropped.
+        """
+        fallen = 0
+        while self._held_bytes + nbytes > self.budget_bytes and (self._blobs or self._outlast):
+            if self._outlast:
+                fallen += self._thin_out()
+                for number in self._fallen:
+                    accepted.pop(number, None)
+                continue
+            number = next(iter(self._blobs))
+            blob = self._fallen[number] = self._blobs.pop(number)
+            self._held_bytes -= blob[0]
+            if number in self._packs:
+                fallen += self._packs[number] - self._rescue(number, blob, accepted)
+            else:
+                fallen += 1
+                accepted.pop(number, None)
+            self._last_dropped = number
+        return fallen
+
+    def _rescue(self, number: int, blob: Blob, accepted: Accepted) -> int:
+        """Take those arrays out of several that outlive the others; returns how many."""
+        rescued = 0
+        if self._spans or self._weights or self._losses:
+            row = self._db.execute(
+                "SELECT first_seq, last_seq, outputs, data FROM pack WHERE first_seq = ?", blob[1:2]
+            ).fetchone()
+            parts = self._db.execute(
+                "SELECT data FROM chunk WHERE blob = ? ORDER BY part", (number,)
+            ).fetchall()
+            for value, seq, array in arrays_of(taken(row), b"".join(part for (part,) in parts)):
+                if self._outlives((array.nbytes, seq, value)):
+                    self._accept((value, seq, array), accepted)
+                    rescued += 1
+        self._db.execute("DELETE FROM pack WHERE first_seq = ?", blob[1:2])
+        return rescued
+
+    def _outlives(self, blob: Blob) -> bool:
+        """Keep the next array beyond others, if it is one of those."""
+        if self._spans and self._protects(blob[0], blob[1]):
+            self._protected[self._next_blob] = blob
+            self._protected_bytes += blob[0]
+        elif self._lasts(blob):
+            self._last(self._next_blob, blob)
+        else:
+            return False
+        return True
+
+    def _accept(self, item: tuple[int, int, Array], accepted: Accepted) -> None:
+        accepted[self._next_blob] = item
+        self._held_bytes += item[2].nbytes
+        self._next_blob += 1
+
+    def _write_arrays(self, accepted: Accepted) -> None:
+        """Delete what was dropped, and write what was accepted."""
+        if self._last_dropped:
+            self._delete_up_to(self._last_dropped)
+            self._last_dropped = 0
         blobs, chunks, sums, waiting = [], [], [], 0
         for number, (value, seq, array) in accepted.items():
             spec = (dtype_name(array.dtype), shape_text(array.shape), array.nbytes)
@@ -330,7 +406,6 @@ class Writer:
         if sums:
             packed = np.array(sums, dtype=SUMS).tobytes()
             self.insert("checksum", [(sums[0][0], sums[-1][0], packed)])
-        return fallen
 
     def _delete_up_to(self, last: int) -> None:
         """Delete the oldest arrays up to a number, except those that are kept; numbers grow."""
@@ -451,38 +526,6 @@ def _ranges(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def _connect(path: Path | str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        path, isolation_level=None, check_same_thread=False, cached_statements=512
-    )
-
-
-def _begin(path: Path) -> None:
-    """Make an empty file a recording without rows, in WAL mode."""
-    if _SERIALISES:
-        path.write_bytes(_empty())
-        return
-    with contextlib.closing(_connect(path)) as database:
-        _define(database)
-        database.execute("PRAGMA journal_mode=WAL").fetchall()
-
-
-@lru_cache
-def _empty() -> bytes:
-    """Such a file: as one write, it takes a third of the time."""
-    with contextlib.closing(_connect(":memory:")) as database:
-        _define(database)
-        content = database.serialize()
-    return content[:18] + _WAL_MODE + content[20:]
-
-
-def _define(database: sqlite3.Connection) -> None:
-    database.execute("PRAGMA synchronous=OFF")  # the file is still empty
-    database.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    database.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
-    database.executescript(f"BEGIN;{SCHEMA}INSERT INTO progress VALUES (0,0,0,0,0);COMMIT;")
-
-
 def _readable(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
@@ -506,36 +549,3 @@ def _room(rows: int) -> int:
     """
     room: int = 1 << (rows - 1).bit_length()
     return room * 3 // 4 if room >= 4 and rows <= room * 3 // 4 else room
-
-
-def _create(path: Path) -> None:
-    """Make an empty private file."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.exists():
-            if not _replaceable(path):
-                raise RecordingError(
-                    f"{path} already exists and is not a recording",
-                    hint="choose another file with --record",
-                )
-            if path.stat().st_size:
-                path.unlink()
-        for side in ("-wal", "-shm", "-journal"):
-            path.with_name(path.name + side).unlink(missing_ok=True)
-        # An empty file stays: its maker has reserved the name for this recording.
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        path.chmod(0o600)
-    except RecordingError:
-        raise
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise RecordingError(f"cannot write the recording {path}: {reason}", hint=_HINT) from error
-
-
-def _replaceable(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        head = file.read(72)
-    ours = head[:16] == HEADER and int.from_bytes(head[68:72], "big") == APPLICATION_ID
-    return not head or ours

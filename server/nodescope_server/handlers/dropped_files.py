@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from nodescope.console_output import visible
 from nodescope.errors import UsageError
 from nodescope.graph_files.isolated import is_recording, record_graph
 from nodescope.graph_files.suffixes import SUFFIXES
 from nodescope.protocol import RunInfo
-from nodescope.telling import visible
 from nodescope_server.runs.runs import Runs
 
 MOST_BYTES: Final = 1 << 30

@@ -38,12 +38,12 @@ MOST_SUMMARISED = 128 << 20
 _OTHER = "Recomputed now, it differs from when it was made."
 
 
-async def fork(run: Run, request: wire.Fork) -> wire.BranchAnswer:
-    """Answer `wire.Fork`.
+async def make_branch(run: Run, request: wire.WhatIf) -> wire.BranchAnswer:
+    """Answer `wire.WhatIf`.
 
     Raises:
         NodescopeError: The edit is invalid, the value is unavailable, or the branch cannot be
-            forked.
+            made.
     """
     await _read(run)
     if request.parent:
@@ -203,7 +203,7 @@ class BranchValue(NamedTuple):
 
 
 class _Wish(NamedTuple):
-    """The specification of a branch: see `BranchRow`, and `wire.Fork` for ``steps``."""
+    """The specification of a branch: see `BranchRow`, and `wire.WhatIf` for ``steps``."""
 
     number: int
     name: str
@@ -252,7 +252,7 @@ def _grown(book: ExecutionIndex, wish: _Wish, base: Branch | None) -> KeptBranch
             raise UsageError(
                 f"this branch was run {_span(base.step, last)}, and the moment is in step "
                 f"{replay.step}",
-                hint="fork at a moment within those steps, or from the recording",
+                hint="start at a moment within those steps, or from the recording",
             )
         until = max(until, base.until)
         replay.branches[base.name] = base
@@ -263,7 +263,7 @@ def _grown(book: ExecutionIndex, wish: _Wish, base: Branch | None) -> KeptBranch
     old = base.overlay.get((edit.value, source.seq)) if base is not None else None
     if old is None:
         old = replay.value(edit.value, seq).array
-    branch = replay.fork(
+    branch = replay.what_if(
         {edit.value: edited(old, edit)},
         name=str(wish.number),
         until=until,

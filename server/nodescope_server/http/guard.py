@@ -2,8 +2,8 @@
 
 A request passes only if it comes from this machine, names this server exactly (Host), comes from
 its own page (Origin, if a browser sends one) and carries a secret of this launch: the cookie of a
-browser, or the bearer token of a program. The printed address contains a token that works once and
-is exchanged for the cookie.
+browser, or the bearer token of a program. The printed address contains a token that is exchanged
+for the cookie. It is used up once the cookie comes back: a browser that lost the answer asks again.
 
 Browsers send cookies by host, whatever the port: another server on this machine that is opened in
 the same browser sees ours. The cookie's name contains our port, and the secret ends with this
@@ -18,9 +18,11 @@ constant time and never logged.
 from __future__ import annotations
 
 import hmac
+import math
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Literal
@@ -39,6 +41,8 @@ Role = Literal["browser", "program"]
 # Only programs (debuggees, `nodescope open`) may use these; a page never needs them.
 PROGRAM_ONLY = ("/link", "/api/tokens")
 MAX_TOKENS = 64
+ASKS_AGAIN_S = 10.0
+"""How long a browser that has been given the cookie may ask for it again."""
 MAX_NUMBERS = 10_000
 
 
@@ -56,6 +60,8 @@ class Secrets:
             self.bearer.encode(), b"the cookie of browsers", "sha256"
         ).hexdigest()
         self._tokens: list[str] = []
+        self._redeemed: dict[str, float] = {}  # since when; their cookie has not come back yet
+        self._used: deque[str] = deque(maxlen=MAX_TOKENS)
         self._personal: set[str] = set()
         self._numbers: dict[str, None] = {}
         self._since_ns = time.monotonic_ns()
@@ -88,17 +94,38 @@ class Secrets:
         return token
 
     def redeem(self, token: str, is_own: Callable[[], bool] = lambda: True) -> bool:
-        """Use up a token; return whether it was valid.
+        """Whether a token is valid. It stays so until the cookie comes back, or for ten seconds.
 
         Args:
             is_own: Whether the presenter is this user; called for a personal token.
         """
+        now = time.monotonic()
         with self._lock:
             matches = [minted for minted in self._tokens if _same(minted, token)]
             if not self._personal.isdisjoint(matches) and not is_own():
                 return False  # and the token stays valid for its owner
-            self._tokens = [minted for minted in self._tokens if minted not in matches]
-        return bool(matches)
+            self._use_up(now - ASKS_AGAIN_S)
+            valid = [minted for minted in matches if minted in self._tokens]
+            self._redeemed.update({minted: now for minted in valid if minted not in self._redeemed})
+        return bool(valid)
+
+    def came_back(self) -> None:
+        """Note that a browser has the cookie: what it was exchanged for is used up."""
+        if self._redeemed:
+            with self._lock:
+                self._use_up(math.inf)
+
+    def was_used(self, token: str) -> bool:
+        """Whether a token is of this launch, and used up."""
+        with self._lock:
+            return any(_same(used, token) for used in self._used)
+
+    def _use_up(self, until: float) -> None:
+        done = [token for token, since in self._redeemed.items() if since <= until]
+        for token in done:
+            del self._redeemed[token]
+            self._used.append(token)
+        self._tokens = [minted for minted in self._tokens if minted not in done]
 
 
 class Guard:
@@ -153,6 +180,8 @@ class Guard:
         if origin is not None and origin != f"http://{hosts[0]}":
             return refusal(scope, 403, "The request comes from another website.")
         role = self._role(headers)
+        if role == "browser":
+            self._keys.came_back()
         if role == "program":
             # A page of any site can make a browser send a request, but cannot set this header.
             if origin is not None:
@@ -222,13 +251,13 @@ class Guard:
         if "prefetch" in purpose:
             return refusal(scope, 403, "A prefetch would use up the token.")
         if len(tokens) > 1 or not self._keys.redeem(tokens[0], lambda: _is_own(scope)):
-            return refusal(
-                scope,
-                403,
-                "This link has been used already, or its server has ended.",
-                "Use the browser in which it was opened first, or start nodescope again: it prints"
-                " a new link.",
-            )
+            if self._keys.was_used(tokens[0]):
+                reason = "This link has been used already."
+                hint = "Use the browser in which it was opened first, or start nodescope again: it"
+            else:
+                reason = "The server that printed this link has ended, or it is another user's."
+                hint = "Start nodescope again: it"
+            return refusal(scope, 403, reason, f"{hint} prints a new link.")
         onward.set_cookie(
             self.cookie_name, self._keys.cookie, httponly=True, samesite="strict", path="/"
         )

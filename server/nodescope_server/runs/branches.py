@@ -43,7 +43,7 @@ class KeptBranch:
     Attributes:
         row: Its recipe.
         shown: The data shown; None until computed here.
-        branch: Its arrays, for forking; None while not in memory.
+        branch: Its arrays, for branches of it; None while not in memory.
     """
 
     row: BranchRow
@@ -114,7 +114,7 @@ class Branches:
         return self._last
 
     def line(self, number: int) -> list[KeptBranch]:
-        """A branch and its ancestors, starting with the one forked from the recorded run."""
+        """A branch and its ancestors, beginning with the one that starts from the recorded run."""
         line: list[KeptBranch] = []
         while number in self._kept:
             line.append(self._kept[number])

@@ -50,7 +50,9 @@ class Peer:
         """Report how many browsers follow the run."""
         self.tell(Controllers(count))
 
-    async def do(self, command: Command, deadline_s: float = ANSWER_DEADLINE_S) -> CommandTaken:
+    async def command(
+        self, command: Command, deadline_s: float = ANSWER_DEADLINE_S
+    ) -> CommandTaken:
         """Have a command executed.
 
         Raises:

@@ -19,6 +19,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from nodescope.console_output import printable
 from nodescope.debug.history.history import History
 from nodescope.debug.replay import ExecutionIndex
 from nodescope.debug.report.problems import Problems
@@ -32,7 +33,6 @@ from nodescope.record.rows import Dropped
 from nodescope.record.step_courses import StepCourses
 from nodescope.record.step_times.step_times import StepTimes
 from nodescope.record.wal_checkpoint import fold
-from nodescope.telling import printable
 from nodescope_server import wire
 from nodescope_server.runs.branches import Branches
 from nodescope_server.runs.debuggee import Peer
@@ -280,7 +280,7 @@ class Run:
         for follower in self._followers:
             follower.wake(urgent=urgent)
 
-    async def control(self, command: Command) -> None:
+    async def command(self, command: Command) -> None:
         """Have the program execute a command. For an ended run, breakpoints are accepted as well.
 
         Raises:
@@ -298,7 +298,7 @@ class Run:
                 "the program is not connected: it cannot be controlled",
                 hint="a finished or recorded run can still be inspected",
             )
-        answer = await self.peer.do(command)
+        answer = await self.peer.command(command)
         if answer.error:
             raise UsageError(answer.error, hint=answer.hint)
 

@@ -69,7 +69,7 @@ _ABOUT_ELEMENTS = (
     | watch_messages.AskWatch
     | why_messages.AskWhy
     | why_messages.AskSpread
-    | why_messages.Fork
+    | why_messages.WhatIf
 )
 
 _decode = msgspec.msgpack.Decoder(wire.Request).decode
@@ -331,9 +331,11 @@ class _Browser:
             case wire.ReadBreakpoint():
                 return breakpoints.read(body)
             case wire.Control():
-                await run.control(body.command)
+                await run.command(body.command)
             case wire.GetState():
-                return await run.query.call(lambda recording: convert.state_at(recording, body.seq))
+                return await run.query.call(
+                    lambda recording: convert.state_at(recording, body.seq, body.since)
+                )
             case wire.GetValue():
                 return await value_slice(run, body)
             case wire.GetHistory():
@@ -376,8 +378,8 @@ class _Browser:
                 return await (what_if.why_in if body.branch else why.why)(run, body)
             case why_messages.AskSpread():
                 return await why.spread(run, body)
-            case why_messages.Fork():
-                return await what_if.fork(run, body)
+            case why_messages.WhatIf():
+                return await what_if.make_branch(run, body)
             case why_messages.GetBranches():
                 return await what_if.listed(run)
             case why_messages.GetBranch():

@@ -66,10 +66,15 @@ class ReadBreakpoint(msgspec.Struct, frozen=True, tag="read_breakpoint"):
 
 
 class GetState(msgspec.Struct, frozen=True, tag="get_state"):
-    """The latest execution of every node at or before ``seq``: the picture of a past moment."""
+    """The latest execution of every node at or before ``seq``: the picture of a past moment.
+
+    Attributes:
+        since: The moment that the page has; it gets what is different. None for the whole state.
+    """
 
     run: str
     seq: int
+    since: int | None = None
 
 
 class GetValue(msgspec.Struct, frozen=True, tag="get_value"):
@@ -226,6 +231,8 @@ class StateAt(msgspec.Struct, frozen=True, tag="state_at"):
     """One row per node that has run by ``seq``; ``step`` is the training step at that moment.
 
     Attributes:
+        since: If not None, rows are of nodes whose latest execution is another than at ``since``.
+        gone: Nodes that had run by ``since``, and not by ``seq``.
         values: Values whose shape or dtype has changed during the run, as of ``seq``.
         steps: Steps around ``seq``, in a run with more than a snapshot contains; else empty.
     """
@@ -234,6 +241,8 @@ class StateAt(msgspec.Struct, frozen=True, tag="state_at"):
     step: int
     time_ns: int
     executions: ExecutionColumns
+    since: int | None = None
+    gone: tuple[int, ...] = ()
     values: tuple[ProducedValue, ...] = ()
     steps: tuple[StepRow, ...] = ()
 

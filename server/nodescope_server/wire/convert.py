@@ -48,7 +48,9 @@ R = TypeVar("R", GradientRow, LogRow)
 _COLUMNS = (
     "seq", "node", "step", "thread", "start_ns", "duration_ns", "flags", "worker", "lane", "times",
 )  # fmt: skip
-_STEP, _START, _DURATION = map(_COLUMNS.index, ("step", "start_ns", "duration_ns"))
+_SEQ, _NODE, _STEP, _START, _DURATION = map(
+    _COLUMNS.index, ("seq", "node", "step", "start_ns", "duration_ns")
+)
 _NARROW_COLUMNS = ("thread", "worker", "lane")
 
 
@@ -140,13 +142,25 @@ def records(recording: Recording, run: str, after: int, until: int) -> wire.Reco
     )
 
 
-def state_at(recording: Recording, seq: int) -> wire.StateAt:
-    """The latest execution of every node at or before ``seq``."""
+def state_at(recording: Recording, seq: int, since: int | None = None) -> wire.StateAt:
+    """The latest execution of every node at or before ``seq``; see `wire.GetState`."""
     executions = recording.graph_table.latest(seq)
+    step = int(executions[-1, _STEP]) if len(executions) else 0
+    time_ns = int(_ends(executions)[-1]) if len(executions) else 0
+    gone: tuple[int, ...] = ()
+    if since is not None and since <= seq:
+        executions = executions[executions[:, _SEQ] > since]
+    elif since is not None:
+        before = recording.graph_table.latest(since)
+        nodes = before[before[:, _SEQ] > seq, _NODE]
+        executions = executions[np.isin(executions[:, _NODE], nodes)]
+        gone = tuple(np.setdiff1d(nodes, executions[:, _NODE]).tolist())
     return wire.StateAt(
         seq=seq,
-        step=int(executions[-1, _STEP]) if len(executions) else 0,
-        time_ns=int(_ends(executions)[-1]) if len(executions) else 0,
+        step=step,
+        time_ns=time_ns,
+        since=since,
+        gone=gone,
         values=_values(recording.reshaped(seq)),
         steps=tuple(recording.step_table.around(seq, STEPS_AROUND)),
         executions=_packed(executions),

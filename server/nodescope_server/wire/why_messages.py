@@ -47,7 +47,7 @@ class AskSpread(msgspec.Struct, frozen=True, tag="ask_spread"):
     step: int
 
 
-class Fork(msgspec.Struct, frozen=True, tag="fork"):
+class WhatIf(msgspec.Struct, frozen=True, tag="what_if"):
     """Rerun the dependents of a value, with another content.
 
     Attributes:
@@ -249,7 +249,7 @@ class BranchInfo(msgspec.Struct, frozen=True):
 
     Attributes:
         parent: Id of the parent branch; 0 for the recorded run.
-        step, seq: The moment at which it was forked.
+        step, seq: The moment at which it starts.
         last_step: The last training step that was rerun.
         edit: Description of the edit.
         node: Id of the node whose value was changed.
@@ -344,5 +344,5 @@ class BranchAnswer(msgspec.Struct, frozen=True, tag="branch"):
     blocked_nodes: tuple[int, ...]
 
 
-Requests = AskWhy | AskSpread | Fork | GetBranches | GetBranch | RenameBranch | DropBranch
+Requests = AskWhy | AskSpread | WhatIf | GetBranches | GetBranch | RenameBranch | DropBranch
 Answers = WhyAnswer | SpreadAnswer | BranchList | BranchAnswer

@@ -50,10 +50,10 @@ def test_parts_and_facts(tmp_path):
     assert {command: replies[command][0] for command in expressions} == expressions
 
 
-def test_why_fork_and_diff(tmp_path):
+def test_why_what_if_and_diff(tmp_path):
     commands = (
-        "diff w\ndiff w 1 2\ndiff\nwhy w[0]\nwhy w.grad[1]\nwhy nan\nrb 3\nfork w *= 2\nnow\n"
-        "fork w = 0\nq\n"
+        "diff w\ndiff w 1 2\ndiff\nwhy w[0]\nwhy w.grad[1]\nwhy nan\nrb 3\nwhat-if w *= 2\nnow\n"
+        "what-if w = 0\nq\n"
     )
     replies = dict(answers(scripted(tmp_path, HERE + commands, text=ASSIGN)))
     # What was asked of the recording has let go of it.
@@ -68,9 +68,9 @@ def test_why_fork_and_diff(tmp_path):
     assert replies["why w[0]"][0].startswith("assign at [0] is 0.25 in step 2")
     assert "at [1] is 2 in step 2" in replies["why w.grad[1]"][0]
     assert replies["why nan"] == ["step 2: only finite values"]
-    assert replies["fork w *= 2"][0].startswith("with w changed in step 2: 8 values")
-    assert "  sum: 1.25 became 5" in replies["fork w *= 2"]
-    assert "nothing that has run so far depends on it" in replies["fork w = 0"][1]
+    assert replies["what-if w *= 2"][0].startswith("with w changed in step 2: 8 values")
+    assert "  sum: 1.25 became 5" in replies["what-if w *= 2"]
+    assert "nothing that has run so far depends on it" in replies["what-if w = 0"][1]
 
 
 AGAIN = """\
@@ -96,7 +96,7 @@ def test_a_node_that_takes_what_it_gave_before_took_that(tmp_path, placement):
         "p value": "float64 (2,) [0.25, 1]",
         "why inputs[0][0]": "multiply at [0] is 0.5 in step 1",
         "why value[0]": "multiply at [0] is 0.25 in step 2",
-        "fork inputs[0] = 8": "with multiply changed in step 1",
+        "what-if inputs[0] = 8": "with multiply changed in step 1",
         "set inputs[0] = 3": "commands.txt",
     }
     replies = dict(
@@ -129,7 +129,7 @@ import numpy as np, nodescope as ns
 with np.errstate(all="ignore"):
     np.exp(np.log(ns.tensor([-1.0, 1.0])))
 """
-    commands = "rule nan\nc\nrule\nwhy\nrule off 1\nfork inputs[0] clip 0.5 -\nc\n"
+    commands = "rule nan\nc\nrule\nwhy\nrule off 1\nwhat-if inputs[0] clip 0.5 -\nc\n"
     done = scripted(tmp_path, commands, text=text)
     replies = answers(done)
     assert replies[0][1] == ["rule 1: nan -> stop"]
@@ -159,7 +159,7 @@ def test_rules_that_suit_the_program(tmp_path):
 
 def test_what_gives_the_same_is_not_called_independent(tmp_path):
     text = "import numpy as np\nimport nodescope as ns\nx = ns.tensor([3.0, 9.0], name='x')\n"
-    commands = "until maximum\nfork x = 1\nfork maximum = 1\nq\n"
+    commands = "until maximum\nwhat-if x = 1\nwhat-if maximum = 1\nq\n"
     replies = answers(scripted(tmp_path, commands, text=text + "np.maximum(x, 10.0)\n"))
     assert replies[1][1] == [
         "with x changed in step 0: 0 values would differ, 1 stays bit-identical"
@@ -184,8 +184,8 @@ MISTAKES = {
     "p value[": "was never closed",
     "p value[x]": "'x' is not an index",
     "why w[5]": "out of bounds",
-    "fork": "fork takes a value",
-    "fork w": "is not a change of a value",
+    "what-if": "what-if takes a value",
+    "what-if w": "is not a change of a value",
     "diff w 7": "was not computed in step 7",
     "diff sum 0": "was not computed before the first step",
     "diff a b c": "is not a value and up to two steps",

@@ -14,11 +14,11 @@ from nodescope import api
 from nodescope.cli.outermost_calls import Logged, after_each, digest
 from nodescope.compare.result import Comparison, compare, judge
 from nodescope.compare.verdict import Verdict
+from nodescope.console_output import last_line
 from nodescope.engine import dispatch_mode, mode
 from nodescope.engine.crosscheck.active import set_cross_check
 from nodescope.engine.crosscheck.checker import CrossCheck
 from nodescope.record.recording import Recording
-from nodescope.telling import last_line
 
 SIDES = ("eager", "compiled")
 

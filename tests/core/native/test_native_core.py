@@ -182,7 +182,9 @@ def test_absent_damaged_old_and_switched_off(tmp_path: Path) -> None:
     assert state_of(tmp_path).startswith("in use | (1.0, 1.0, 1.0")
     assert state_of(tmp_path, NODESCOPE_NATIVE="0") == "off: NODESCOPE_NATIVE is 0 | None"
     loader = tmp_path / "nodescope" / "native" / "__init__.py"
-    loader.write_text(loader.read_text().replace("REVISION: Final = 4", "REVISION: Final = 999"))
+    loader.write_text(
+        loader.read_text().replace(f"REVISION: Final = {native.REVISION}", "REVISION: Final = 999")
+    )
     assert state_of(tmp_path) == "of another version; install nodescope again | None"
 
 
@@ -251,3 +253,26 @@ def test_a_beginning_unlike_the_rest_costs_no_digits(first: float, rest: float) 
     check(array)
     array[5000:] += np.arange(len(array) - 5000, dtype=np.float32) % 7 * np.float32(1e-3)
     check(array)
+
+
+@pytest.mark.parametrize("size", [95, 96, 103, 127, 255, 256, 263, 8183, 8184, 8192, 8440, 20_001])
+def test_bins_of_all_sizes_of_rounds(size: int) -> None:
+    rng = np.random.default_rng(size)
+    check(rng.standard_normal(size).astype("f4"))
+    check(np.linspace(-3, 5, size, dtype="f4"))
+
+
+@pytest.mark.parametrize("low", [0.0, -1.0, 3.3, -700.1, 5e4, 1e30, 1e-38])
+@pytest.mark.parametrize("width", [1.0, 0.7, 32.0, 1e-4, 1e-44, 1e31])
+def test_bins_of_items_at_their_borders(low: float, width: float) -> None:
+    """A rounding to float32 would put these into the bin beside theirs."""
+    borders = (low + width * np.arange(33) / 32).astype("f4")
+    near = [borders]
+    for _ in range(3):
+        near.append(np.nextafter(near[-1], np.float32(np.inf)))
+    items = np.concatenate([*near, *(-(item - borders[0]) + borders[-1] for item in near)])
+    array = np.clip(np.resize(items, 4000), borders[0], borders[-1])
+    check(array)
+    check(np.random.default_rng(1).permutation(array))
+    rest = np.random.default_rng(2).random(100_000) * (borders[-1] - borders[0]) + borders[0]
+    check(np.clip(rest.astype("f4"), borders[0], borders[-1]))

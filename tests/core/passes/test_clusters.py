@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -59,3 +60,36 @@ def test_clusters_never_form_a_cycle(seed: int) -> None:
             assert kept == min(chosen)
             assert {clusters.root[place] for place in chosen} == {kept}
     assert merged
+
+
+class Counted(list[int]):
+    """The predecessors of clusters, and how often those of one are read."""
+
+    reads = 0
+
+    def __getitem__(self, place: Any) -> Any:
+        self.reads += 1
+        return super().__getitem__(place)
+
+
+def reads_of_merging(steps: int) -> int:
+    """Of a chain in which each link has a branch of its own, which is merged into it."""
+    nodes = []
+    for link in range(1, 3 * steps, 3):
+        branch, total = link + 1, link + 2
+        needs = {link: (link - 3,) if nodes else (), branch: (), total: (link, branch)}
+        nodes += [
+            Node(id, f"n{id}", "add", "elementwise", inputs, outputs=(id,))
+            for id, inputs in needs.items()
+        ]
+    clusters = Clusters(nodes)  # type: ignore[arg-type]
+    clusters._ancestors = counted = Counted(clusters._ancestors)
+    for place in range(0, 3 * steps - 3, 3):
+        assert clusters.apart((place, place + 1)) is None
+        clusters.join((place, place + 1))
+    return counted.reads
+
+
+def test_merging_looks_at_what_changes_and_at_nothing_else() -> None:
+    few, many = reads_of_merging(50), reads_of_merging(400)
+    assert many < 10 * few

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nodescope.arrays import dtype_name
 from nodescope.events import (
     Array,
     GraphExtended,
@@ -22,7 +24,11 @@ from nodescope.events import (
     StepStarted,
 )
 from nodescope.ir.graph import Node, SourceLocation, TensorSpec, Value
+from nodescope.record.kept.packing import arrays_of, taken
+from nodescope.record.measured.measured_table import values_of
+from nodescope.record.measured.packing import unpacked as measured
 from nodescope.record.recorder import Recorder
+from nodescope.record.schema import shape_text
 
 SPEC = TensorSpec((2, 3), "float32")
 RUN = "0123456789abcdef"
@@ -75,6 +81,30 @@ def recorded(path: Path) -> Path:
     record(recorder)
     assert recorder.close()
     return path
+
+
+def in_rows(path: Path) -> None:
+    """Write what a recording has in columns into rows of their own, as earlier releases did."""
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("BEGIN")
+    for first, last, values, data in database.execute("SELECT * FROM measured").fetchall():
+        rows = measured(first, last, values_of(values), data).rows()
+        database.executemany(f"INSERT INTO summary VALUES ({','.join('?' * 16)})", rows)
+    database.execute("DELETE FROM measured")
+    (number,) = database.execute("SELECT coalesce(max(blob), 0) FROM chunk").fetchone()
+    for row in database.execute("SELECT * FROM pack").fetchall():
+        chunks = "SELECT data FROM chunk WHERE blob = ? ORDER BY part"
+        parts = database.execute(chunks, (row[2],)).fetchall()
+        database.execute("DELETE FROM chunk WHERE blob = ?", (row[2],))
+        elements = b"".join(part for (part,) in parts)
+        for value, seq, array in arrays_of(taken((*row[:2], *row[5:])), elements):
+            number += 1
+            spec = (dtype_name(array.dtype), shape_text(array.shape), array.nbytes)
+            database.execute("INSERT INTO blob VALUES (?,?,?,?,?,?)", (number, value, seq, *spec))
+            database.execute("INSERT INTO chunk VALUES (?,0,?)", (number, array.tobytes()))
+    database.execute("DELETE FROM pack")
+    database.execute("COMMIT")
+    database.close()
 
 
 def last_acknowledged(program: str, path: Path, commits: int) -> int:

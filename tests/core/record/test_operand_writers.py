@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import nodescope as ns
 from nodescope.debug.replay import ExecutionIndex
 from nodescope.ir.graph import Node
 from nodescope.native import _identities, identities
-from nodescope.record.operand_writers import UNKNOWN, OperandWriters
+from nodescope.record.operand_writers import UNKNOWN, PythonWriters, operand_writers
 from nodescope.record.recording import Recording
 from tests.depth import examples
 
@@ -91,12 +92,16 @@ def _check(recording: Recording, read: list[tuple[float, float]]) -> None:
         assert tuple(float(array[0]) for array in arrays if array is not None) == numbers
 
 
+both = pytest.mark.parametrize("make", [operand_writers, PythonWriters])
+
+
 def node(id: int, inputs: tuple[int, ...] = (), outputs: tuple[int, ...] = ()) -> Node:
     return Node(id, f"n{id}", "add", "elementwise", inputs=inputs, outputs=outputs)
 
 
-def test_the_latest_is_not_noted_and_an_earlier_one_is() -> None:
-    writers = OperandWriters()
+@both
+def test_the_latest_is_not_noted_and_an_earlier_one_is(make: Callable[[], Any]) -> None:
+    writers = make()
     maker, reader = node(1, outputs=(1,)), node(2, inputs=(1,), outputs=(2,))
     assert list(writers.ran(1, maker, (100,))) == []
     assert list(writers.ran(2, reader, (100, 900))) == []
@@ -106,8 +111,9 @@ def test_the_latest_is_not_noted_and_an_earlier_one_is() -> None:
     assert list(writers.failed(6, reader, (100,))) == [(6, 0, 1)]
 
 
-def test_an_identity_that_is_used_again_is_of_the_last_one() -> None:
-    writers = OperandWriters()
+@both
+def test_an_identity_that_is_used_again_is_of_the_last_one(make: Callable[[], Any]) -> None:
+    writers = make()
     maker, reader = node(1, outputs=(1,)), node(2, inputs=(1,), outputs=(2,))
     for seq, array in ((1, 100), (2, 101), (3, 100)):
         assert list(writers.ran(seq, maker, (array,))) == []
@@ -115,8 +121,9 @@ def test_an_identity_that_is_used_again_is_of_the_last_one() -> None:
     assert list(writers.ran(5, reader, (101, 901))) == [(5, 0, 2)]
 
 
-def test_unknowns_are_reported_as_unknown() -> None:
-    writers = OperandWriters()
+@both
+def test_unknowns_are_reported_as_unknown(make: Callable[[], Any]) -> None:
+    writers = make()
     maker, reader = node(1, outputs=(1,)), node(2, inputs=(1,), outputs=(2,))
     assert list(writers.ran(1, maker, (100,))) == []
     assert list(writers.ran(2, reader, (555, 900))) == [(2, 0, UNKNOWN)]
@@ -126,14 +133,60 @@ def test_unknowns_are_reported_as_unknown() -> None:
     assert list(writers.ran(5, reader, (777, 900))) == []
 
 
-def test_it_is_bounded() -> None:
-    writers = OperandWriters()
+@both
+def test_it_is_bounded(make: Callable[[], Any]) -> None:
+    writers = make()
     maker, reader = node(1, outputs=(1,)), node(2, inputs=(1,), outputs=(2,))
     for seq in range(1, 1001):
         assert list(writers.ran(seq, maker, (seq,))) == []
     assert list(writers.ran(2000, reader, (1000, 5))) == []
     assert list(writers.ran(2001, reader, (990, 5))) == [(2001, 0, 990)]
     assert list(writers.ran(2002, reader, (1, 5))) == [(2002, 0, UNKNOWN)]
+
+
+_NUMBERS = st.integers(1, 5)
+_TOLD = st.lists(
+    st.one_of(
+        st.tuples(st.just("ran"), _NUMBERS, st.lists(st.integers(100, 112), max_size=4)),
+        st.tuples(st.just("failed"), _NUMBERS, st.lists(st.integers(100, 104), max_size=3)),
+        st.tuples(st.just("edited"), _NUMBERS, st.just([])),
+        st.tuples(st.just("moved"), _NUMBERS, st.tuples(*[st.integers(100, 112)] * 2).map(list)),
+    ),
+    max_size=200,
+)  # fmt: skip
+
+
+@given(_TOLD)
+def test_the_cores_are_pythons(told: list[tuple[str, int, list[int]]]) -> None:
+    nodes = [
+        node(1, outputs=(1,)), node(2, (1,), (2,)), node(3, (1, 2), (3,)), node(4, (3, 1), (4, 5)),
+        Node(5, "other", "add", "elementwise", inputs=(1,), outputs=(2,), dialect="torch"),
+    ]  # fmt: skip
+    pair = operand_writers(), PythonWriters()
+    for seq, (what, number, arrays) in enumerate(told, 1):
+        results = []
+        for writers in pair:
+            if what in ("ran", "failed"):
+                results.append(list(getattr(writers, what)(seq, nodes[number - 1], arrays)))
+            elif what == "edited":
+                results.append(writers.edited(number, seq))
+            else:
+                results.append(writers.moved(number, *arrays))
+        assert results[0] == results[1]
+
+
+def test_many_at_a_time_are_as_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    makers = [node(k, (k - 1,) if k > 1 else (), (k,)) for k in range(1, 5000)]
+    for _ in range(2):
+        ran = [makers[k] for k in rng.integers(0, len(makers), 20_000)]
+        seqs = np.arange(1, len(ran) + 1)
+        counts = np.array([len(one.inputs) + 1 for one in ran])
+        counts[::50] = 0  # nothing is known of these
+        ids = rng.integers(1, 30, counts.sum()).astype(np.uint64)
+        by_core = operand_writers().many_ran(seqs, ran, counts, ids)
+        assert by_core == PythonWriters().many_ran(seqs, ran, counts, ids)
+        assert len(by_core) > 1000
 
 
 def test_identities_are_those_of_id() -> None:

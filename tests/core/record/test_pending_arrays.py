@@ -29,6 +29,7 @@ class Stepwise:
         self.at = threading.Semaphore(0)  # one for each commit that was told
         self.go = threading.Semaphore(0)
         self.recorder = Recorder(path, level="values", on_commit=self._wait, **options)
+        self.recorder._record_outputs = None  # arrays that come as events
         self.recorder.emit(RunStarted(RUN, "run", ("run.py",), 1, 0))
         assert self.at.acquire(timeout=60)
         graph = chain(["x"])

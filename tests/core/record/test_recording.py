@@ -22,7 +22,7 @@ from tests.parts import in_parts
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path: Path, small_pages: None) -> Path:
     return recorded(tmp_path / "r.nscope")
 
 
@@ -144,7 +144,7 @@ def test_a_newer_schema_is_refused_by_name(path: Path) -> None:
     database.execute("PRAGMA user_version=7")
     database.close()
     with pytest.raises(
-        RecordingError, match=r"schema version 7; this nodescope reads up to 4.*upgrade"
+        RecordingError, match=r"schema version 7; this nodescope reads up to 5.*upgrade"
     ):
         Recording.open(path)
     assert APPLICATION_ID == 0x6E736370
@@ -163,7 +163,7 @@ def test_cut_files_are_refused_or_read(path: Path, tmp_path: Path) -> None:
             refused += 1
         assert cut.read_bytes() == whole[:place]
         assert sorted(item.name for item in tmp_path.iterdir()) == ["cut.nscope", "r.nscope"]
-    assert 0.6 < refused / len(places) < 1  # in some, much is whole: see test_salvage
+    assert 0.5 < refused / len(places) < 1  # in some, much is whole: see test_salvage
 
 
 def test_flipped_bits_never_crash(path: Path, tmp_path: Path) -> None:

@@ -15,12 +15,12 @@ import nodescope as ns
 from nodescope import api
 from nodescope.cli import main
 from nodescope.cli.terminal import Terminal
+from nodescope.console_output import path_of, printable, show, visible
 from nodescope.events import Logged
 from nodescope.protocol import RunInfo
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.wal_checkpoint import fold
-from nodescope.telling import path_of, printable, show, visible
 from nodescope_server.runs.runs import Runs, encode
 from tests.core.record.runs import chain, finished, recorded
 

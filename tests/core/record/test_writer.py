@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nodescope.record import writer as writer_module
+from nodescope.record import new_file
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
 from nodescope.record.schema import SCHEMA, SCHEMA_VERSION
@@ -118,7 +118,7 @@ def test_a_batch_that_failed_may_drop_weights_again(tmp_path: Path) -> None:
 def test_a_recording_begins_as_one_in_wal_mode(
     serialises: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "_SERIALISES", serialises)
+    monkeypatch.setattr(new_file, "_SERIALISES", serialises)
     path = tmp_path / "r.nscope"
     writer = Writer(path, budget_bytes=0)
     ask = writer.connection.execute

@@ -60,9 +60,9 @@ class Opened:
         self.nodes = {node.name: node.id for node in nodes}
         self.last = {step.step: step.end_seq for step in snapshot.steps}
 
-    def fork(self, value: str, step: int = 1, **more: Any) -> Any:
+    def what_if(self, value: str, step: int = 1, **more: Any) -> Any:
         edit = SetValue(self.values[value], **{"number": 0.0, **more.pop("edit", {})})
-        return self.page.ask(why_messages.Fork(self.id, self.last[step], edit, **more))
+        return self.page.ask(why_messages.WhatIf(self.id, self.last[step], edit, **more))
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_branch_lists_what_changed_in_the_order_of_the_run(
     opened: Callable[..., Opened],
 ) -> None:
     run = opened(training)
-    result = run.fork("net/multiply", edit={"how": "scale", "number": 10.0})
+    result = run.what_if("net/multiply", edit={"how": "scale", "number": 10.0})
     assert isinstance(result, why_messages.BranchAnswer)
     first, *rest = result.changes
     assert (first.name, first.edited, first.node) == (
@@ -163,7 +163,7 @@ def test_a_branch_lists_what_changed_in_the_order_of_the_run(
 
 def test_a_value_in_a_branch_is_that_of_the_branch(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    branch = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}).info.id
+    branch = run.what_if("net/multiply", edit={"how": "scale", "number": 10.0}).info.id
 
     def value(name: str, branch: int, step: int = 1) -> Any:
         moment = run.last[step]
@@ -181,7 +181,7 @@ def test_a_value_in_a_branch_is_that_of_the_branch(opened: Callable[..., Opened]
 
 def test_why_in_a_branch_leads_to_the_edit(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    branch = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}).info.id
+    branch = run.what_if("net/multiply", edit={"how": "scale", "number": 10.0}).info.id
 
     def why(name: str, branch: int, step: int = 1) -> Any:
         value, moment = run.values[name], run.last[step]
@@ -202,11 +202,11 @@ def test_why_in_a_branch_leads_to_the_edit(opened: Callable[..., Opened]) -> Non
 
 def test_branches_of_branches_named_and_thrown_away(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    first = run.fork("net/multiply", name="zero").info
-    two = run.fork("loss/square", parent=first.id, edit={"number": 5.0})
+    first = run.what_if("net/multiply", name="zero").info
+    two = run.what_if("loss/square", parent=first.id, edit={"number": 5.0})
     assert [change.name for change in two.changes[:2]] == ["loss/square", "loss/sum"]
-    assert two.changes[1].old.preview[0] == 0.0  # in what it was forked from
-    three = run.fork("a").info
+    assert two.changes[1].old.preview[0] == 0.0  # in what it starts from
+    three = run.what_if("a").info
     run.page.ask(why_messages.RenameBranch(run.id, two.info.id, "  five   everywhere "))
     listed = run.page.ask(why_messages.GetBranches(run.id)).branches
     assert [(item.name, item.parent) for item in listed] == [
@@ -218,29 +218,31 @@ def test_branches_of_branches_named_and_thrown_away(opened: Callable[..., Opened
     left = run.page.ask(why_messages.DropBranch(run.id, first.id)).branches
     assert [item.id for item in left] == [three.id]
     assert "deleted" in run.page.ask(why_messages.GetBranch(run.id, first.id)).message
-    assert "deleted" in run.fork("a", parent=first.id).message
+    assert "deleted" in run.what_if("a", parent=first.id).message
 
 
-def test_a_branch_of_another_step_is_not_forked_from(opened: Callable[..., Opened]) -> None:
+def test_a_branch_of_another_step_is_not_a_start(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    first = run.fork("net/multiply").info
-    result = run.fork("net/multiply", step=2, parent=first.id)
+    first = run.what_if("net/multiply").info
+    result = run.what_if("net/multiply", step=2, parent=first.id)
     assert "this branch was run in step 1, and the moment is in step 2" in result.message
 
 
 def test_a_branch_continues_into_later_steps(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    first = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=1)
+    first = run.what_if("net/multiply", edit={"how": "scale", "number": 10.0}, steps=1)
     assert (first.info.step, first.info.last_step) == (1, 2)
     losses = [change for change in first.changes if change.name == "loss/sum"]
     assert [loss.step for loss in losses] == [1, 2]
     assert losses[1].new.preview[0] != losses[1].old.preview[0]
     assert first.redone.startswith("Re-ran everything that depends on it from step 1 to 2, ")
     assert "later steps" not in first.redone
-    whole = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
+    whole = run.what_if("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
     assert [change.new for change in whole.changes] == [change.new for change in first.changes]
-    # Forked from in the later step: it stands on what the parent made of that step.
-    two = run.fork("net/multiply", step=2, parent=first.info.id, edit={"how": "add", "number": 0.0})
+    # A branch from the later step: it stands on what the parent made of that step.
+    two = run.what_if(
+        "net/multiply", step=2, parent=first.info.id, edit={"how": "add", "number": 0.0}
+    )
     before = next(e for e in first.changes if (e.name, e.step) == ("net/multiply", 2))
     assert two.changes[0].old == before.new
 
@@ -250,20 +252,20 @@ def test_of_many_changes_scalars_tell_how_it_went_on(
 ) -> None:
     run = opened(training)
     monkeypatch.setattr(what_if, "MOST_CHANGES", 3)
-    result = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
+    result = run.what_if("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
     assert [(change.name, change.step) for change in result.changes] == [
         ("net/multiply", 1), ("loss/sum", 1), ("loss/sum", 2),
     ]  # fmt: skip
     assert result.unlisted > 0
     monkeypatch.undo()
-    whole = run.fork("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
+    whole = run.what_if("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
     assert whole.unlisted == 0
     assert set(result.changed_values) == {(change.node, change.value) for change in whole.changes}
 
 
 def test_what_is_set_to_what_it_was_changes_nothing(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    result = run.fork("net/multiply", edit={"how": "add", "number": 0.0})
+    result = run.what_if("net/multiply", edit={"how": "add", "number": 0.0})
     assert (result.info.changed, result.info.blocked) == (0, 0)
     assert result.info.same > 0
     assert [(change.edited, change.differ) for change in result.changes] == [(True, 0)]
@@ -272,7 +274,7 @@ def test_what_is_set_to_what_it_was_changes_nothing(opened: Callable[..., Opened
 
 def test_an_edit_that_does_not_fit_is_refused(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    assert "is out of range" in run.fork("net/multiply", edit={"index": "9"}).message
+    assert "is out of range" in run.what_if("net/multiply", edit={"index": "9"}).message
     assert run.page.ask(why_messages.GetBranches(run.id)).branches == ()
 
 
@@ -282,13 +284,13 @@ def test_branches_are_bounded_and_none_is_lost(
     run = opened(training)
     monkeypatch.setattr(branches, "MAX_BRANCHES", 3)
     monkeypatch.setattr(branches, "MAX_BYTES", 1)
-    first = run.fork("a", name="one").info
-    two = run.fork("net/multiply", name="two", parent=first.id)
+    first = run.what_if("a", name="one").info
+    two = run.what_if("net/multiply", name="two", parent=first.id)
     assert all(item.branch is None for item in run.run.branches.line(two.info.id))
     # what is not at hand is computed again, and comes out as it did
-    three = run.fork("loss/sum", name="three", parent=two.info.id)
+    three = run.what_if("loss/sum", name="three", parent=two.info.id)
     assert three.info.parent == two.info.id
-    assert "3 branches are kept" in run.fork("a").message
+    assert "3 branches are kept" in run.what_if("a").message
     listed = run.page.ask(why_messages.GetBranches(run.id))
     assert [item.name for item in listed.branches] == ["one", "two", "three"]
     assert run.page.ask(why_messages.GetBranch(run.id, two.info.id)) == two
@@ -296,9 +298,9 @@ def test_branches_are_bounded_and_none_is_lost(
 
 def test_branches_are_kept_in_the_recording(opened: Callable[..., Opened]) -> None:
     first = opened(training)
-    left_one = first.fork("a", name="one")
-    two = first.fork("net/multiply", parent=left_one.info.id, steps=1)
-    removed_branch = first.fork("a", name="gone")
+    left_one = first.what_if("a", name="one")
+    two = first.what_if("net/multiply", parent=left_one.info.id, steps=1)
+    removed_branch = first.what_if("a", name="gone")
     first.page.ask(why_messages.RenameBranch(first.id, two.info.id, "日本 <b>"))
     first.page.ask(why_messages.DropBranch(first.id, removed_branch.info.id))
 
@@ -309,13 +311,13 @@ def test_branches_are_kept_in_the_recording(opened: Callable[..., Opened]) -> No
         result = again.page.ask(why_messages.GetBranch(again.id, two.info.id))
         assert result.changes == two.changes
         assert result.redone == two.redone
-        child = again.fork("loss/sum", parent=left_one.info.id)
+        child = again.what_if("loss/sum", parent=left_one.info.id)
         assert child.info.id > two.info.id
 
 
 def test_a_branch_that_comes_out_otherwise_says_so(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    first = run.fork("a")
+    first = run.what_if("a")
     kept = run.run.branches.get(first.info.id)
     row = msgspec.structs.replace(kept.row, digest=b"other")
     run.run.branches._kept[row.id] = branches.KeptBranch(row)
@@ -332,7 +334,7 @@ def test_where_the_file_cannot_be_written_it_is_reported(
     database = sqlite3.connect(run.run.info.recording)
     database.execute("BEGIN EXCLUSIVE")
     try:
-        first = run.fork("a", name="one")
+        first = run.what_if("a", name="one")
     finally:
         database.close()
     listed = run.page.ask(why_messages.GetBranches(run.id))
@@ -346,7 +348,7 @@ def test_a_branch_is_bounded(
     run = opened(training)
     monkeypatch.setattr(branch, "MOST_CHANGED_BYTES", 1)
     monkeypatch.setattr(what_if, "MOST_SUMMARISED", 1)
-    result = run.fork("net/multiply")
+    result = run.what_if("net/multiply")
     assert [change.name for change in result.changes] == ["net/multiply"]
     assert (result.unlisted, result.info.changed) == (1, 1)
     assert "already take 0 MiB" in result.blocked[0].reason
@@ -355,6 +357,6 @@ def test_a_branch_is_bounded(
 
 def test_nothing_that_ran_depends_on_it(opened: Callable[..., Opened]) -> None:
     run = opened(training)
-    result = run.fork("other/maximum")
+    result = run.what_if("other/maximum")
     assert (result.info.changed, len(result.changes)) == (0, 1)
     assert "Nothing recorded" in result.redone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from websockets.exceptions import InvalidStatus
 
 from nodescope.link import proof
+from nodescope_server.http import guard
 from nodescope_server.http.guard import MAX_TOKENS, Guard, Secrets
 from tests.parts import in_parts
 from tests.server.support import BEARER, Live, serving
@@ -182,6 +184,8 @@ def test_the_printed_address_lets_one_browser_in_once(door: Door) -> None:
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     mine = {"Cookie": cookie.partition(";")[0]}
+    # A browser to which the answer was lost asks again.
+    assert door.ask(f"/?token={token}").headers["set-cookie"] == cookie
     assert door.ask("/", mine).text == "inside /"
 
     again = door.ask(f"/?token={token}")
@@ -190,6 +194,26 @@ def test_the_printed_address_lets_one_browser_in_once(door: Door) -> None:
     assert "set-cookie" not in again.headers
     # The browser that was let in may use the link again: what counts is its cookie.
     assert door.ask(f"/?token={token}", mine).status_code == 303
+
+
+def test_a_token_whose_cookie_does_not_come_back_is_used_up_soon(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(guard, "time", SimpleNamespace(monotonic=lambda: now))
+    token = door.keys.mint()
+    assert door.keys.redeem(token)
+    now += 9
+    assert door.keys.redeem(token)
+    now += 2
+    assert not door.keys.redeem(token)
+    assert door.keys.was_used(token)
+
+
+def test_a_link_of_another_server_is_told_apart(door: Door) -> None:
+    answer = door.ask(f"/?token={Secrets().mint()}")
+    assert answer.status_code == 403
+    assert "The server that printed this link has ended" in answer.text
 
 
 def test_what_does_not_use_the_token_up(door: Door) -> None:
@@ -207,6 +231,7 @@ def test_unused_tokens_are_not_kept_for_ever(door: Door) -> None:
     assert not door.keys.redeem(tokens[0])
     assert door.keys.redeem(tokens[1])
     assert door.keys.redeem(tokens[-1])
+    door.keys.came_back()
     assert not door.keys.redeem(tokens[-1])
 
 
@@ -270,6 +295,7 @@ def test_a_personal_address_lets_in_its_own_user_alone(monkeypatch: pytest.Monke
             assert httpx.get(url, verify=NO_CERTIFICATES).status_code == 403
         monkeypatch.undo()
         assert httpx.get(url, verify=NO_CERTIFICATES).status_code == 303
+        live.app.keys.came_back()
         assert httpx.get(url, verify=NO_CERTIFICATES).status_code == 403  # once
 
 

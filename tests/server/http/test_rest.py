@@ -257,6 +257,7 @@ def test_a_program_can_let_another_browser_in(live: Live) -> None:
         "url"
     ]
     assert httpx.get(url, verify=NO_CERTIFICATES).status_code == 303
+    live.app.keys.came_back()
     assert httpx.get(url, verify=NO_CERTIFICATES).status_code == 403
 
 

@@ -43,7 +43,7 @@ import { createViews } from "@/store/page/views";
 import { createZoomFolds } from "@/store/page/zoom_folds";
 import { offers } from "@/store/run/capabilities";
 import { pictureTitle } from "@/store/run/picture_title";
-import { neverRuns } from "@/store/run/run_model";
+import { hasCourse, neverRuns } from "@/store/run/run_model";
 import { createSummary, withoutPlace } from "@/store/run/summary";
 import { AddBreakpoint, Breakpoints } from "@/views/breakpoints/breakpoints";
 import { Console, CopyConsole } from "@/views/console";
@@ -113,6 +113,7 @@ export function App(props: AppProps): JSX.Element {
     if (hasTasks()) return "tasks";
     return store.model()?.info.name.endsWith(".pt2") === true ? "exported" : "eager";
   };
+  const docked = createMemo(() => hasCourse(store.model(), store.live));
   const changes = createChanges(store);
   const branches = createBranches(store, ui);
   const reasons = createReasons(store, ui, branches.valuesOf);
@@ -293,7 +294,7 @@ export function App(props: AppProps): JSX.Element {
     <div
       class="app"
       ref={root}
-      classList={{ "outline-open": ui.outlineOpen() }}
+      classList={{ "outline-open": ui.outlineOpen(), undocked: !docked() }}
       onPointerDown={(event) => {
         // In a narrow window it covers the graph, and closes when the graph is needed.
         if (event.target.closest("#left") === null) ui.setOutlineOpen(false);
@@ -508,73 +509,75 @@ export function App(props: AppProps): JSX.Element {
         </Show>
       </aside>
 
-      <section class="dock" id="dock" aria-label="Timeline, console and breakpoints">
-        <Splitter
-          label="Height of the dock"
-          axis="y"
-          direction={-1}
-          measure={measure("#dock", "height")}
-          onResize={(px) => preferences.setSize("dock", px)}
-        />
-        <Scrubber store={store} theme={preferences.theme()} />
-        <div class="dock-panes">
-          <div class="panel dock-left">
-            <div class="head">
-              <Tabs label="Dock" tabs={dockTabs()} active={dockTab()} onSelect={ui.setDockTab} />
-              <span class="sp" />
-              <Show when={dockTab() === "timeline"}>
-                <TimelineKey store={store} />
-              </Show>
-              <Show when={dockTab() === "console"}>
-                <CopyConsole store={store} />
-              </Show>
-              <Show when={dockTab() === "breakpoints"}>
-                <AddBreakpoint store={store} ui={ui} />
-              </Show>
-            </div>
-            <Switch>
-              <Match when={dockTab() === "timeline"}>
-                <Timeline store={store} ui={ui} theme={preferences.theme()} go={go} />
-              </Match>
-              <Match when={dockTab() === "console"}>
-                <Console store={store} />
-              </Match>
-              <Match when={dockTab() === "problems"}>
-                <Problems store={store} problems={problems()} visit={visit} why={why} />
-              </Match>
-              <Match when={dockTab() === "watches"}>
-                <Watches watches={watches} here={store.watchHere()?.id ?? 0} visit={visit} />
-              </Match>
-              <Match when={dockTab() === "branches"}>
-                <WhatIf store={store} branches={branches} visit={visit} />
-              </Match>
-              <Match when={dockTab() === "breakpoints"}>
-                <Breakpoints store={store} adding={ui.adding()} onAdding={ui.setAdding} />
-              </Match>
-            </Switch>
-          </div>
-          <Show when={!narrow()}>
-            <div class="panel dock-right" id="bp">
-              <Splitter
-                label="Width of the breakpoints"
-                axis="x"
-                direction={-1}
-                measure={measure("#bp", "width")}
-                onResize={(px) => preferences.setSize("breakpoints", px)}
-              />
+      <Show when={docked()}>
+        <section class="dock" id="dock" aria-label="Timeline, console and breakpoints">
+          <Splitter
+            label="Height of the dock"
+            axis="y"
+            direction={-1}
+            measure={measure("#dock", "height")}
+            onResize={(px) => preferences.setSize("dock", px)}
+          />
+          <Scrubber store={store} theme={preferences.theme()} />
+          <div class="dock-panes">
+            <div class="panel dock-left">
               <div class="head">
-                <span class="tab-title">Breakpoints</span>
-                <Show when={(store.session()?.breakpoints.length ?? 0) > 0}>
-                  <b class="cnt">{store.session()?.breakpoints.length}</b>
-                </Show>
+                <Tabs label="Dock" tabs={dockTabs()} active={dockTab()} onSelect={ui.setDockTab} />
                 <span class="sp" />
-                <AddBreakpoint store={store} ui={ui} />
+                <Show when={dockTab() === "timeline"}>
+                  <TimelineKey store={store} />
+                </Show>
+                <Show when={dockTab() === "console"}>
+                  <CopyConsole store={store} />
+                </Show>
+                <Show when={dockTab() === "breakpoints"}>
+                  <AddBreakpoint store={store} ui={ui} />
+                </Show>
               </div>
-              <Breakpoints store={store} adding={ui.adding()} onAdding={ui.setAdding} />
+              <Switch>
+                <Match when={dockTab() === "timeline"}>
+                  <Timeline store={store} ui={ui} theme={preferences.theme()} go={go} />
+                </Match>
+                <Match when={dockTab() === "console"}>
+                  <Console store={store} />
+                </Match>
+                <Match when={dockTab() === "problems"}>
+                  <Problems store={store} problems={problems()} visit={visit} why={why} />
+                </Match>
+                <Match when={dockTab() === "watches"}>
+                  <Watches watches={watches} here={store.watchHere()?.id ?? 0} visit={visit} />
+                </Match>
+                <Match when={dockTab() === "branches"}>
+                  <WhatIf store={store} branches={branches} visit={visit} />
+                </Match>
+                <Match when={dockTab() === "breakpoints"}>
+                  <Breakpoints store={store} adding={ui.adding()} onAdding={ui.setAdding} />
+                </Match>
+              </Switch>
             </div>
-          </Show>
-        </div>
-      </section>
+            <Show when={!narrow()}>
+              <div class="panel dock-right" id="bp">
+                <Splitter
+                  label="Width of the breakpoints"
+                  axis="x"
+                  direction={-1}
+                  measure={measure("#bp", "width")}
+                  onResize={(px) => preferences.setSize("breakpoints", px)}
+                />
+                <div class="head">
+                  <span class="tab-title">Breakpoints</span>
+                  <Show when={(store.session()?.breakpoints.length ?? 0) > 0}>
+                    <b class="cnt">{store.session()?.breakpoints.length}</b>
+                  </Show>
+                  <span class="sp" />
+                  <AddBreakpoint store={store} ui={ui} />
+                </div>
+                <Breakpoints store={store} adding={ui.adding()} onAdding={ui.setAdding} />
+              </div>
+            </Show>
+          </div>
+        </section>
+      </Show>
 
       <StatusBar
         store={store}

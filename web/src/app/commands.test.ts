@@ -50,6 +50,8 @@ const answer = (body: RequestBody): ResponseBody => {
     const executions = columns(ROWS.filter((row) => row.seq <= body.seq));
     return {
       type: "state_at",
+      since: null,
+      gone: [],
       steps: [],
       values: [],
       seq: body.seq,
@@ -333,4 +335,15 @@ describe("the palette finds a command by what people call it", () => {
     expect(best("continue")[0]).toBe("Continue");
     expect(best("xylophone")).toEqual([]);
   });
+});
+
+test("a graph that was not run has no dock, and no keys for it", async () => {
+  const dock = ["K", "Y"].map((keys) => commands.find((item) => item.keys === keys));
+  expect(dock.map((command) => command?.enabled())).toEqual([true, true]);
+  const run = runInfo({ id: "f".repeat(16), level: "graph", state: "recorded" });
+  store.runsChanged([run]);
+  store.openRun(run.id);
+  store.receive([snapshot({ run, seq: 0, nodes: NODES, values: [] })]);
+  await settled();
+  expect(dock.map((command) => command?.enabled())).toEqual([false, false]);
 });

@@ -10,7 +10,7 @@ import type { PageCommand } from "@/app/page_command";
 import { tabCommands } from "@/app/tab_commands";
 import type { GraphView } from "@/render/scene/types";
 import { type Abilities, abilities } from "@/store/debugger/abilities";
-import { editable, forkable } from "@/store/debugger/editing";
+import { branchable, editable } from "@/store/debugger/editing";
 import { shownMember, stackState } from "@/store/debugger/stacks";
 import type { Watches } from "@/store/debugger/watches";
 import type { StepChanges } from "@/store/history/changes";
@@ -27,7 +27,7 @@ import type { Item } from "@/store/page/url";
 import type { Views } from "@/store/page/views";
 import { offers } from "@/store/run/capabilities";
 import { flagsOf } from "@/store/run/counts";
-import { hasControlEdges, seenStep } from "@/store/run/run_model";
+import { hasControlEdges, hasCourse, seenStep } from "@/store/run/run_model";
 import { HAS_INF, HAS_NAN, type Command as WireCommand } from "@/wire/types.gen";
 
 export interface CommandScope {
@@ -75,6 +75,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
   };
   const subjectValue = (): number => store.model()?.graph.nodes[subject() ?? -1]?.outputs[0] ?? -1;
   const selectedName = (): string | undefined => store.model()?.graph.nodes[selected() ?? -1]?.name;
+  const docked = (): boolean => hasCourse(store.model(), store.live);
   const here = (): boolean => store.link().kind === "open" && (store.model()?.seq ?? 0) > 0;
   /** Between two stops, as while a key is held down: no message is needed. */
   const moving = (): boolean =>
@@ -155,7 +156,8 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       keys: "E",
       group: "Debugger",
       enabled: () =>
-        subjectValue() >= 0 && (editable(store, subjectValue()) || forkable(store, subjectValue())),
+        subjectValue() >= 0 &&
+        (editable(store, subjectValue()) || branchable(store, subjectValue())),
       run: () => {
         ui.setInspectorTab("value");
         ui.setEditing(!ui.editing());
@@ -252,7 +254,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       title: "Show the breakpoints",
       keys: "K",
       group: "Debugger",
-      enabled: ALWAYS,
+      enabled: docked,
       run: () => {
         page.showBreakpoints();
         page.focusBreakpoints();
@@ -366,7 +368,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       enabled: ALWAYS,
       run: () => void ui.setOverlay("palette"),
     },
-    ...tabCommands(ui),
+    ...tabCommands(ui, docked),
     {
       title: "Back to live",
       keys: "L",

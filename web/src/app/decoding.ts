@@ -7,7 +7,8 @@
 
 import { offer } from "@/layout/prepared";
 import { type KnownStructure, know } from "@/store/run/known_structure";
-import type { ServerMessage } from "@/wire/types.gen";
+import { identityOf, makeAhead } from "@/wire/graph_columns";
+import type { ServerMessage, Snapshot } from "@/wire/types.gen";
 
 interface Waiting {
   resolve(message: unknown): void;
@@ -31,15 +32,23 @@ export function decoderApart(): ((data: ArrayBuffer) => Promise<unknown>) | unde
   const start = (): Decoder => {
     const worker = new Worker(new URL("./graph_worker.ts", import.meta.url), { type: "module" });
     const waiting: Waiting[] = [];
+    /** One whose structure is still to come. */
+    let snapshot: Snapshot | undefined;
     worker.onmessage = ({ data }: MessageEvent<Answer>) => {
-      const { message, structure, fault } = data;
+      if (data.message?.type === "snapshot") {
+        snapshot = data.message;
+        makeAhead(snapshot);
+        return;
+      }
+      const { structure, fault, message = snapshot } = data;
       const next = waiting.shift();
-      if (message?.type === "snapshot" && structure) know(message.nodes, structure);
+      snapshot = undefined;
       if (fault !== undefined) next?.reject(new Error(fault));
-      else next?.resolve(message);
+      else if (message?.type === "snapshot" && structure) know(message.nodes, structure);
+      next?.resolve(message);
       if (message?.type !== "snapshot" || waiting.length > 0) return;
       if (decoder?.worker === worker) decoder = undefined;
-      offer(message.nodes, worker);
+      offer(identityOf(message.nodes), worker);
     };
     // One that cannot start, as a script that is blocked.
     worker.onerror = () => {

@@ -1,11 +1,14 @@
 import { expect, test } from "vitest";
 import { hierarchyOf, lookedAt } from "@/app/first_hierarchy";
+import { NO_REPEATS } from "@/base/repeats";
 import { buildHierarchy, type Hierarchy } from "@/layout/hierarchy";
+import { hierarchyFrom, packedHierarchy } from "@/layout/posted_hierarchy";
 import { know } from "@/store/run/known_structure";
 import { type RunGraph, type RunModel, update } from "@/store/run/run_model";
 import { buildTree } from "@/store/run/tree";
 import { graphModel } from "@/views/graph/graph_model";
 import { node, produced, records, snapshot } from "@/wire/fixtures";
+import { identityOf } from "@/wire/graph_columns";
 import type { Node } from "@/wire/types.gen";
 
 /** Layers that are alike, each reading the one before; a weight for each, and a backward pass. */
@@ -28,7 +31,8 @@ function layers(count: number): readonly Node[] {
 function chain(count: number): readonly Node[] {
   return Array.from({ length: count }, (_, at) =>
     node(at + 1, `${at % 4 === 0 ? "conv" : "relu"}_${at}`, {
-      op: at % 4 === 0 ? "conv" : "relu",
+      // Every third section is of another kind.
+      op: at % 4 === 0 ? "conv" : at % 12 === 1 ? "tanh" : "relu",
       inputs: at === 0 ? [] : [at],
     }),
   );
@@ -39,16 +43,10 @@ function graphOf(model: RunModel | undefined): RunGraph {
   return model.graph;
 }
 
-function numbered({ groups, groupOf, host, stubs, chips, crossing }: Hierarchy): unknown {
-  const named = groups.map(({ path, name, parent, nodes, stubs: own, ops }) => [
-    path,
-    name,
-    parent,
-    nodes,
-    own,
-    ops,
-  ]);
-  return { named, groupOf, host, stubs, chips, crossing };
+function numbered(hierarchy: Hierarchy): unknown {
+  const { groups, groupOf, host, stubs, chips, crossing, seed } = hierarchy;
+  const named = groups.map(({ segments, saved, stack, ...group }) => [group, stack?.members]);
+  return { named, groupOf, host, stubs, chips: [...chips], crossing, seed };
 }
 
 test.each([
@@ -63,19 +61,32 @@ test.each([
   const known = buildTree(graph);
   expect(known.sections).toEqual(found.sections);
   expect(known.repeats.stacks).toEqual(found.repeats.stacks);
+  for (const member of found.repeats.stackOf.keys()) {
+    expect(known.repeats.operations(member)).toEqual(found.repeats.operations(member));
+  }
   expect([...known.scopes.keys()]).toEqual([...found.scopes.keys()]);
   const drawn = graphModel(graph, known);
-  expect(drawn.origin).toBe(message.nodes);
-  expect(numbered(buildHierarchy(drawn.nodes, drawn.values, drawn.repeats, false))).toEqual(
-    numbered(hierarchyOf(looked, message.values)),
-  );
+  expect(drawn.origin).toBe(identityOf(message.nodes));
+  const prepared = hierarchyOf(looked, message.values);
+  const built = buildHierarchy(drawn.nodes, drawn.values, drawn.repeats, false);
+  expect(numbered(built)).toEqual(numbered(prepared));
+  if (drawn.repeats === undefined) throw new Error("the page knows the stacks of its graph");
+  const posted = packedHierarchy(prepared);
+  const told = hierarchyFrom(posted, drawn.nodes, drawn.values, drawn.repeats);
+  expect(numbered(told)).toEqual(numbered(built));
+  for (const { id, outputs } of drawn.nodes) {
+    expect(told.indexOf.get(id)).toBe(built.indexOf.get(id));
+    for (const value of outputs) {
+      expect(told.producerOf.get(value)).toBe(built.producerOf.get(value));
+    }
+  }
 });
 
 test("what is known and prepared is of the snapshot alone", () => {
   const message = snapshot({ nodes: layers(6), values: [produced(2, "a")] });
   const model = update(undefined, message);
   const graph = graphOf(model);
-  know(message.nodes, { sections: undefined, stacks: [] });
+  know(message.nodes, { sections: undefined, stacks: [], spans: NO_REPEATS.spans() });
   expect(graphModel(graph, buildTree(graph), true).origin).toBeUndefined();
   expect(graphModel(graph, buildTree(graph, false)).origin).toBeUndefined();
   const more = records({ seq: 9, nodes: [node(90, "late")], node_seqs: [9] });

@@ -2,45 +2,128 @@
  * A snapshot's graph as the page draws it at first.
  *
  * Invariant: structure and hierarchy are those that the page makes of the same snapshot, node by node
- * and group by group.
+ * and group by group; of nodes and values, there is no more than the layout needs.
  */
 
-import { buildHierarchy, type Hierarchy, repeatsOf } from "@/layout/hierarchy";
-import type { LayoutNode } from "@/layout/types";
+import { leafName } from "@/base/scopes";
+import { buildHierarchy, type Hierarchy } from "@/layout/hierarchy";
+import type { LayoutNode, LayoutValue } from "@/layout/types";
+import { familyOf } from "@/render/draw/palette";
 import type { KnownStructure } from "@/store/run/known_structure";
-import { EMPTY_GRAPH, type RunGraph, update } from "@/store/run/run_model";
+import { detail } from "@/store/run/node_text";
 import { type GraphStructure, structureOf } from "@/store/run/tree";
-import { graphModel } from "@/views/graph/graph_model";
-import { valuesIn } from "@/wire/graph_columns";
-import type { Snapshot, ValueColumns } from "@/wire/types.gen";
+import { drawnRepeats } from "@/views/graph/graph_model";
+import { drawnColumns, madeOfSpecs } from "@/wire/graph_columns";
+import { specFields } from "@/wire/spec";
+import type { Node, NodeColumns, Snapshot, ValueColumns } from "@/wire/types.gen";
+
+/** What nodes of one kind have in common. */
+interface Kind {
+  readonly op: string;
+  readonly role: Node["role"];
+  readonly phase: string;
+  /** Its own until the structure is known, then the one that it is drawn as. */
+  family: string;
+}
+
+/** In the end as it is drawn; before, with its own scope and family, and all control edges. */
+class FirstNode implements LayoutNode {
+  constructor(
+    private readonly kind: Kind,
+    readonly id: number,
+    readonly label: string,
+    readonly detail: string,
+    public scope: string,
+    readonly inputs: readonly number[],
+    readonly outputs: readonly number[],
+    readonly forward: number | undefined,
+    public control: readonly number[] | undefined,
+  ) {}
+
+  get op(): string {
+    return this.kind.op;
+  }
+
+  get role(): Node["role"] {
+    return this.kind.role;
+  }
+
+  get phase(): string {
+    return this.kind.phase;
+  }
+
+  get family(): string {
+    return this.kind.family;
+  }
+}
 
 export interface LookedAt {
-  readonly graph: RunGraph;
+  /** By id. */
+  readonly nodes: readonly (FirstNode | undefined)[];
+  readonly kinds: readonly Kind[];
   readonly structure: GraphStructure;
   /** The structure as plain data. */
   readonly known: KnownStructure;
 }
 
 export function lookedAt(snapshot: Snapshot): LookedAt {
-  const graph = update(undefined, snapshot)?.graph ?? EMPTY_GRAPH;
-  const structure = structureOf(graph);
+  const kinds = snapshot.nodes.kinds.map(({ op, role, phase, family }) => ({
+    op,
+    role,
+    phase,
+    family,
+  }));
+  const nodes = firstNodes(snapshot.nodes, kinds);
+  const structure = structureOf({ nodes });
   const { sections, repeats } = structure;
-  return { graph, structure, known: { sections, stacks: repeats.stacks } };
+  return {
+    nodes,
+    kinds,
+    structure,
+    known: { sections, stacks: repeats.stacks, spans: repeats.spans() },
+  };
 }
 
-export function hierarchyOf({ graph, structure }: LookedAt, columns: ValueColumns): Hierarchy {
-  // Neither the message's nodes are kept, which values are named by, nor what the stacks were found by.
-  const nameless = { ...graph, values: valuesIn(columns, []) };
-  const { nodes, values, repeats } = graphModel(nameless, structure);
-  const labels = new Map<string, string>();
-  const laidOut = nodes.map((node) => layoutNode(node, labels));
-  return buildHierarchy(laidOut, values, repeatsOf(laidOut, repeats?.stacks));
+export function hierarchyOf(
+  { nodes, kinds, structure }: LookedAt,
+  columns: ValueColumns,
+): Hierarchy {
+  const { sections, repeats } = structure;
+  const laidOut: FirstNode[] = [];
+  // Control edges are drawn where no value passes.
+  const flows = nodes.some((node) => node !== undefined && node.inputs.length > 0);
+  for (const kind of kinds) kind.family = familyOf(kind);
+  for (const node of nodes) {
+    if (node === undefined) continue;
+    node.scope = sections?.[node.id] ?? node.scope;
+    if (flows) node.control = undefined;
+    laidOut.push(node);
+  }
+  const values = madeOfSpecs(columns, (id, spec): LayoutValue => ({ id, ...specFields(spec) }));
+  return buildHierarchy(laidOut, values, drawnRepeats(repeats, laidOut, nodes.length));
 }
 
-/** Args: labels: Those met so far; equal ones are one text. */
-function layoutNode(node: LayoutNode, labels: Map<string, string>): LayoutNode {
-  const { id, op, family, role, scope, phase, inputs, outputs, detail, forward, control } = node;
-  const label = labels.get(node.label) ?? node.label;
-  labels.set(label, label);
-  return { id, label, op, family, role, scope, phase, inputs, outputs, detail, forward, control };
+function firstNodes(columns: NodeColumns, kinds: readonly Kind[]): (FirstNode | undefined)[] {
+  const { count, id, forward, name, scope, attrs, kind, inputs, controlInputs, outputs } =
+    drawnColumns(columns, {
+      kinds,
+      name: leafName,
+      attrs: (settings) => detail({ attrs: settings }),
+    });
+  const nodes: (FirstNode | undefined)[] = [];
+  for (let row = 0; row < count; row++) {
+    const twin = forward(row);
+    nodes[id(row)] = new FirstNode(
+      kind(row),
+      id(row),
+      name(row),
+      attrs(row),
+      scope(row),
+      inputs(row),
+      outputs(row),
+      twin === 0 ? undefined : twin,
+      controlInputs(row),
+    );
+  }
+  return nodes;
 }

@@ -87,6 +87,8 @@ function main(): void {
     },
   );
   store.attach(wire);
+  // The line is opened while the page is built.
+  wire.start();
   // A page that holds a lock is not suspended in the background, where it may be holding a program.
   void navigator.locks?.request(
     "nodescope",
@@ -143,7 +145,6 @@ function main(): void {
     ),
     host,
   );
-  wire.start();
 }
 
 main();

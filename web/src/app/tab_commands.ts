@@ -25,7 +25,7 @@ const OUTLINE: readonly (readonly [OutlineTab, string])[] = [
   ["runs", "Show the list of runs"],
 ];
 
-export function tabCommands(ui: Ui): readonly PageCommand[] {
+export function tabCommands(ui: Ui, docked: () => boolean): readonly PageCommand[] {
   const always = (): boolean => true;
   return [
     ...INSPECTOR.map(
@@ -42,7 +42,7 @@ export function tabCommands(ui: Ui): readonly PageCommand[] {
         title,
         keys,
         group: "Page",
-        enabled: always,
+        enabled: docked,
         run: () => void ui.setDockTab(tab),
       }),
     ),

@@ -47,6 +47,16 @@ export interface Repeats {
   twinScope(scope: string, from: string, to: string): string | undefined;
   /** Indices of the operations inside a member, in an order that all members share. */
   operations(member: string): readonly number[];
+  /** These operations as plain data. */
+  spans(): Spans;
+}
+
+/** The operations of all members, in the order of `stacks`: those of one are a part of `order`. */
+export interface Spans {
+  readonly order: Int32Array;
+  /** Where the part of each member starts and ends. */
+  readonly starts: Int32Array;
+  readonly ends: Int32Array;
 }
 
 /** Fewer are drawn one by one. */
@@ -69,6 +79,7 @@ export const NO_REPEATS: Repeats = {
   twinValue: () => undefined,
   twinScope: () => undefined,
   operations: () => [],
+  spans: () => ({ order: new Int32Array(0), starts: new Int32Array(0), ends: new Int32Array(0) }),
 };
 
 /**
@@ -76,11 +87,13 @@ export const NO_REPEATS: Repeats = {
  *
  * Args:
  *   known: The stacks, if they have been found before.
+ *   spans: Their operations, if they are known, too.
  */
 export function findRepeats(
   nodes: readonly (ScopedNode | undefined)[],
   held: (index: number) => Held,
   known?: readonly Stack[],
+  spans?: Spans,
 ): Repeats {
   if (known?.length === 0) return NO_REPEATS;
   // Where the stacks are known, most graphs are never asked about what is inside.
@@ -122,13 +135,49 @@ export function findRepeats(
       const at = tree.preorder[tree.rank[scope]! - tree.rank[a]! + tree.rank[b]!];
       return at === undefined ? undefined : tree.scopes[at]!.path;
     },
-    operations: (path) => within().order.slice(scopeAt(path).start, scopeAt(path).end),
+    operations:
+      spans === undefined
+        ? (path) => within().order.slice(scopeAt(path).start, scopeAt(path).end)
+        : operationsIn(spans, stacks),
+    spans: () => spans ?? spansOf(within(), stacks),
+  };
+}
+
+function spansOf({ order, scopes, at }: ScopeTree, stacks: readonly Stack[]): Spans {
+  const members = stacks.flatMap((stack) => stack.members.map((path) => scopes[at.get(path)!]!));
+  return {
+    order: Int32Array.from(order),
+    starts: Int32Array.from(members, ({ start }) => start),
+    ends: Int32Array.from(members, ({ end }) => end),
+  };
+}
+
+function operationsIn(
+  { order, starts, ends }: Spans,
+  stacks: readonly Stack[],
+): Repeats["operations"] {
+  let places: ReadonlyMap<string, number> | undefined;
+  return (path) => {
+    places ??= new Map(stacks.flatMap(({ members }) => members).map((member, at) => [member, at]));
+    const at = places.get(path) ?? -1;
+    return [...order.subarray(starts[at] ?? 0, ends[at] ?? 0)];
   };
 }
 
 function stacksAmong(tree: ScopeTree): Stack[] {
   const classes = classify(tree);
-  return tree.scopes.flatMap((scope) => stacksIn(tree, scope, classes));
+  const stacks = tree.scopes.flatMap((scope) => stacksIn(tree, scope, classes));
+  for (const scope of tree.scopes) forget(scope);
+  return stacks;
+}
+
+/** Of an empty scope; nothing is put into it. */
+const NOTHING: number[] = [];
+
+/** What most scopes are not asked for again. */
+function forget(scope: Scope): void {
+  scope.items = NOTHING;
+  scope.outside = undefined;
 }
 
 interface Scope {

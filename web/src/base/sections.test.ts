@@ -74,6 +74,28 @@ describe("sections", () => {
     });
   });
 
+  it("hold the inputs that only they read where there are many, as the arguments of tasks", () => {
+    const scopesOfInputs = (count: number) => {
+      const tasks = Array.from({ length: 400 }, (_, at) => [
+        op("argument", [], 3 * at),
+        op("task", at < count ? [3 * at] : [], 3 * at + 1),
+        op("add", [3 * at + 1], 3 * at + 2),
+      ]).flat();
+      const scopes = sectionScopes(tasks, (index) =>
+        tasks[index]!.op === "argument" ? "data" : undefined,
+      );
+      return {
+        inputs: scopes.filter((_, at) => at % 3 === 0),
+        readers: scopes.filter((_, at) => at % 3 === 1),
+      };
+    };
+    const few = scopesOfInputs(4);
+    expect(new Set(few.inputs)).toEqual(new Set([""]));
+    const many = scopesOfInputs(400);
+    expect(many.inputs).toEqual(many.readers);
+    expect(many.readers.every((scope) => isSection(scope!))).toBe(true);
+  });
+
   it("drawn as boxes make a graph without cycles, whatever the order of the nodes", () => {
     for (let seed = 0; seed < 40; seed++) {
       const random = randomFrom(seed);
@@ -124,5 +146,14 @@ describe("sections", () => {
     expect(Math.max(...sizes.values())).toBeLessThanOrEqual(60);
     sizes.delete("");
     for (const name of sizes.keys()) expect(name).toMatch(/^‹\w+(…\w+)? \d+›$/);
+  });
+
+  it("have short names, so that their numbers are seen", () => {
+    const norms = Array.from({ length: 400 }, (_, at) =>
+      op(at % 4 === 0 ? "BatchNormalization" : "conv2d", at ? [at - 1] : [], at),
+    );
+    const names = new Set(sectionsOf(norms).filter((name) => name !== ""));
+    expect([...names].some((name) => name!.includes("BatchNorm "))).toBe(true);
+    for (const name of names) expect(name).not.toContain("ormalization");
   });
 });

@@ -30,6 +30,9 @@ const TWICE = 0.25;
 /** Longer repetitions are cut inside, too. */
 const LONG = 60;
 
+/** So many inputs of a graph are drawn outside of its sections. */
+const MOST_DATA = 24;
+
 /** Families that say little about what a section does. */
 const QUIET: ReadonlySet<string> = new Set(["elementwise", "layout", "index", "other", "leaf"]);
 
@@ -75,7 +78,7 @@ export function sectionScopes(
   return scopes;
 }
 
-/** Data that one operation reads is where that is. */
+/** Parameters that one operation reads are where that is; so is other data where there is much. */
 function placeLeaves(
   nodes: readonly (FamilyNode | undefined)[],
   held: (index: number) => Held,
@@ -90,9 +93,17 @@ function placeLeaves(
       reader.set(from, reader.has(from) && reader.get(from) !== index ? -1 : index);
     }
   });
+  const moving: (readonly [leaf: number, reader: number])[] = [];
+  const amount = new Map<string, number>();
   for (const [leaf, index] of reader) {
-    const same = index >= 0 && nodes[leaf]!.scope === nodes[index]!.scope;
-    if (same && held(leaf) === "parameter") scopes[leaf] = scopes[index];
+    const { scope } = nodes[leaf]!;
+    if (index < 0 || scope !== nodes[index]!.scope || scopes[index] === scope) continue;
+    moving.push([leaf, index]);
+    if (held(leaf) === "data") amount.set(scope, (amount.get(scope) ?? 0) + 1);
+  }
+  for (const [leaf, index] of moving) {
+    const shown = held(leaf) === "data" && amount.get(nodes[leaf]!.scope)! <= MOST_DATA;
+    if (!shown) scopes[leaf] = scopes[index];
   }
 }
 
@@ -277,7 +288,10 @@ function nameOf(
   const inside = order.slice(from, to).map((node) => nodes[node]!);
   const loud = inside.filter(({ family }) => !QUIET.has(family));
   const telling = loud.length > 0 ? loud : inside;
-  const [first, last] = [telling[0]!.op, telling.at(-1)!.op].map((op) => op.replaceAll("/", "∕"));
+  // The number at the end tells sections apart; long words would push it out of narrow places.
+  const [first, last] = [telling[0]!.op, telling.at(-1)!.op].map((op) =>
+    op.replaceAll("/", "∕").replace(/normalization$/i, (end) => end.slice(0, 4)),
+  );
   const words = first === last ? first! : `${first}…${last}`;
   const number = (counts.get(words) ?? 0) + 1;
   counts.set(words, number);

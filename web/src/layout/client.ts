@@ -6,6 +6,7 @@
 
 import type { Stack } from "@/base/repeats";
 import { packed } from "@/layout/posted";
+import type { PostedHierarchy } from "@/layout/posted_hierarchy";
 import { type PreparedRequest, taken } from "@/layout/prepared";
 import {
   type FirstPicture,
@@ -24,6 +25,8 @@ export interface LayoutListener {
     open: ReadonlySet<string>,
   ): void;
   busy(busy: boolean): void;
+  /** Comes before the first scene of a graph that a worker had prepared. */
+  hierarchy?(hierarchy: PostedHierarchy, version: number): void;
   /** How much of what is open is laid out. */
   progress?(share: number): void;
 }
@@ -38,7 +41,7 @@ interface Engine {
 }
 
 export class LayoutClient {
-  private engine: Engine;
+  private engine: Engine = this.inPlace();
   private ticket = 0;
   private underWay = false;
   private waiting: Wanted | undefined;
@@ -48,12 +51,12 @@ export class LayoutClient {
 
   constructor(
     private readonly listener: LayoutListener,
-    allowWorker = true,
-  ) {
-    this.engine = (allowWorker ? this.startWorker() : undefined) ?? this.inPlace();
-  }
+    private worthWorker = true,
+  ) {}
 
   /**
+   * Returns whether the worker has prepared the graph and tells its hierarchy.
+   *
    * Args:
    *   stacks: Those of the graph, if they are known.
    *   origin: What a worker may have prepared the same graph from.
@@ -64,17 +67,25 @@ export class LayoutClient {
     version: number,
     stacks?: readonly Stack[],
     origin?: object,
-  ): void {
+  ): boolean {
     this.postGraph = () =>
       this.engine.post({ kind: "graph", version, graph: packed(nodes, values), stacks });
     const prepared = taken(origin);
-    if (prepared === undefined) {
-      this.postGraph();
-      return;
+    if (prepared !== undefined) {
+      this.replace(this.engineOf(prepared));
+      this.engine.post({ kind: "prepared", version });
+      return true;
     }
-    this.engine.close();
-    this.engine = this.engineOf(prepared);
-    this.engine.post({ kind: "prepared", version });
+    // None for an empty graph: another worker may be preparing the first one.
+    if (this.worthWorker && nodes.length > 0) this.replace(this.startWorker() ?? this.engine);
+    this.postGraph();
+    return false;
+  }
+
+  private replace(engine: Engine): void {
+    this.worthWorker = false;
+    if (engine !== this.engine) this.engine.close();
+    this.engine = engine;
     this.abandon();
   }
 
@@ -124,6 +135,10 @@ export class LayoutClient {
   }
 
   private answer(reply: LayoutReply): void {
+    if (reply.kind === "hierarchy") {
+      this.listener.hierarchy?.(reply.hierarchy, reply.version);
+      return;
+    }
     if (reply.ticket !== this.ticket) return;
     if (reply.kind === "progress") {
       this.listener.progress?.(reply.share);

@@ -302,6 +302,13 @@ class Picture {
       right = Math.max(right, this.x[box]! + this.width[box]!);
       bottom = Math.max(bottom, this.y[box]! + this.height[box]!);
     }
+    // Lines from column to column run below and above all boxes.
+    for (let at = 0; at < this.points.length; at += 2) {
+      left = Math.min(left, this.points[at]!);
+      top = Math.min(top, this.points[at + 1]!);
+      right = Math.max(right, this.points[at]!);
+      bottom = Math.max(bottom, this.points[at + 1]!);
+    }
     if (this.kind.length === 0) left = top = right = bottom = 0;
     return {
       version,

@@ -9,6 +9,7 @@
 import { type ById, IdTable } from "@/base/by_id";
 import { findRepeats, type Held, type Repeats, type Stack } from "@/base/repeats";
 import { leafName, parentScope } from "@/base/scopes";
+import { SharedTexts } from "@/base/shared_texts";
 import { type LayoutNode, type LayoutValue, orderValue } from "@/layout/types";
 
 /** The forward graph, and the two columns beside it. */
@@ -37,21 +38,25 @@ export interface Group {
 }
 
 /** A group to which its parts are still added. */
-type Growing = { -readonly [Part in keyof Group]: Group[Part] };
+export type Growing = { -readonly [Part in keyof Group]: Group[Part] };
 
 type Parts = "groups" | "nodes" | "stubs" | "segments" | "saved";
 
 const NONE: readonly never[] = [];
 
 /** Most groups have no parts of most kinds, and get no lists for them. */
-function into<Part extends Parts>(group: Growing, part: Part, item: Group[Part][number]): void {
+export function into<Part extends Parts>(
+  group: Growing,
+  part: Part,
+  item: Group[Part][number],
+): void {
   const list: readonly Group[Part][number][] = group[part];
   if (list.length === 0) group[part] = [item] as readonly unknown[] as Growing[Part];
   else (list as Group[Part][number][]).push(item);
 }
 
 /** A list that has grown has room for more, in which nothing will come. */
-function trim(group: Growing): void {
+export function trim(group: Growing): void {
   if (group.groups.length > 1) group.groups = group.groups.slice();
   if (group.nodes.length > 1) group.nodes = group.nodes.slice();
   if (group.stubs.length > 1) group.stubs = group.stubs.slice();
@@ -88,8 +93,8 @@ export interface Hierarchy {
   readonly host: Int32Array;
   /** Producer of each value, as node index. */
   readonly producerOf: ById;
-  /** Edges between columns, as pairs of node indices (producer, reader). */
-  readonly crossing: readonly (readonly [number, number])[];
+  /** Edges between columns: node indices of producer and reader, one pair after the other. */
+  readonly crossing: Int32Array;
   /** Node whose gradient starts the backward column, and the first node there; -1 = none. */
   readonly seed: readonly [number, number];
 }
@@ -157,6 +162,11 @@ const COLUMN_NAMES: ReadonlyMap<string, number> = new Map([
   ["optimizer", COLUMN_OPTIMIZER],
 ]);
 
+function columnOf(scope: string): number {
+  const slash = scope.indexOf("/");
+  return COLUMN_NAMES.get(slash < 0 ? scope : scope.slice(0, slash)) ?? COLUMN_FORWARD;
+}
+
 export function isLeaf(node: LayoutNode): boolean {
   return node.family === "leaf";
 }
@@ -196,10 +206,6 @@ export function buildHierarchy(
     indexOf.set(node.id, index);
     for (const value of node.outputs) if (!producerOf.has(value)) producerOf.set(value, index);
   });
-  const columnOf = (scope: string): number => {
-    const slash = scope.indexOf("/");
-    return COLUMN_NAMES.get(slash < 0 ? scope : scope.slice(0, slash)) ?? COLUMN_FORWARD;
-  };
   const columns = new Map<string, number>();
   const column = Int32Array.from(nodes, ({ scope }) => {
     const known = columns.get(scope) ?? columnOf(scope);
@@ -207,11 +213,12 @@ export function buildHierarchy(
     return known;
   });
   const readers = readersOf(nodes, producerOf);
-  const groups: Growing[] = [newGroup(0, "", -1, COLUMN_FORWARD)];
+  const names = new SharedTexts();
+  const groups: Growing[] = [newGroup(0, "", -1, names)];
   const groupAt = new Map<string, number>([["", 0]]);
   const newGroupIn = (parent: number, path: string, stack: Stack | undefined): number => {
     const index = groups.length;
-    groups.push(newGroup(index, path, parent, columnOf(path), stack, groups[parent]!));
+    groups.push(newGroup(index, path, parent, names, stack, groups[parent]!));
     into(groups[parent]!, "groups", index);
     groupAt.set(path, index);
     return index;
@@ -281,30 +288,32 @@ export function buildHierarchy(
     chips,
     host,
     producerOf,
-    crossing: [] as [number, number][],
+    crossing: new Int32Array(0),
     seed: seedOf(nodes, indexOf, column),
   };
-  if (laidOut) addSegments(hierarchy, groups, column, stubAt);
-  else addCrossing(hierarchy, column);
+  const crossing: number[] = [];
+  if (laidOut) addSegments(hierarchy, groups, column, stubAt, crossing);
+  else addCrossing(hierarchy, column, crossing);
+  hierarchy.crossing = Int32Array.from(crossing);
   groups.forEach(trim);
   return hierarchy;
 }
 
-function newGroup(
+export function newGroup(
   index: number,
   path: string,
   parent: number,
-  column: number,
+  names: SharedTexts,
   stack?: Stack,
   above?: Group,
 ): Growing {
   return {
     index,
     path,
-    name: stack?.name ?? leafName(path),
+    name: stack?.name ?? names.of(leafName(path)),
     parent,
     depth: above === undefined ? 0 : above.depth + 1,
-    column,
+    column: columnOf(path),
     stack,
     groups: NONE,
     nodes: NONE,
@@ -344,8 +353,6 @@ function seedOf(
   return [-1, -1];
 }
 
-type Crossing = { crossing: [number, number][] };
-
 /** What a node reads, each value once, but for what it makes itself. */
 function eachRead(
   { nodes, producerOf }: Hierarchy,
@@ -364,24 +371,25 @@ function eachRead(
 }
 
 /** The edges between columns alone. */
-function addCrossing(hierarchy: Hierarchy & Crossing, column: Int32Array): void {
-  const { nodes, host, crossing } = hierarchy;
+function addCrossing(hierarchy: Hierarchy, column: Int32Array, crossing: number[]): void {
+  const { nodes, host } = hierarchy;
   for (let reader = 0; reader < nodes.length; reader++) {
     if (host[reader]! >= 0) continue;
     eachRead(hierarchy, reader, (_, producer) => {
       const between = host[producer]! < 0 && column[producer] !== column[reader];
-      if (between) crossing.push([producer, reader]);
+      if (between) crossing.push(producer, reader);
     });
   }
 }
 
 function addSegments(
-  hierarchy: Hierarchy & Crossing,
+  hierarchy: Hierarchy,
   groups: readonly Growing[],
   column: Int32Array,
   stubAt: ReadonlyMap<number, ReadonlyMap<number, number>>,
+  crossing: number[],
 ): void {
-  const { nodes, groupOf, producerOf, host, crossing } = hierarchy;
+  const { nodes, groupOf, producerOf, host } = hierarchy;
   const add = (group: number, from: number, to: number, producer: number, value: number): void => {
     into(groups[group]!, "segments", { from, to, producer, value });
   };
@@ -417,7 +425,7 @@ function addSegments(
         return;
       }
       if (column[producer] !== column[reader]) {
-        crossing.push([producer, reader]);
+        crossing.push(producer, reader);
         if (column[producer] === COLUMN_FORWARD && column[reader] === COLUMN_BACKWARD) {
           const readers = saved.get(value);
           if (readers === undefined) saved.set(value, [reader]);

@@ -4,6 +4,7 @@ import { buildHierarchy } from "@/layout/hierarchy";
 import { layoutLayered } from "@/layout/layered";
 import { NestedLayout } from "@/layout/nested";
 import { isotonic } from "@/layout/position";
+import { nodeName } from "@/layout/sizes";
 import { plainNode } from "@/layout/testing";
 import {
   BOX_FAR,
@@ -363,5 +364,24 @@ describe("parts that have nothing to do with each other", () => {
       expect(scene.points[2 * end]!).toBeLessThanOrEqual(scene.x[target]! + scene.width[target]!);
       expect(Math.abs(scene.points[2 * end + 1]! - scene.y[target]!)).toBeLessThan(2);
     }
+  });
+});
+
+describe("a name in a box", () => {
+  it.each([
+    ["n0", "Relu", "Relu · n0"],
+    ["12", "Conv", "Conv · 12"],
+    ["out_28", "aten::relu.default", "relu · out_28"],
+    ["conv3", "Conv", "conv3"],
+    ["norm16", "BatchNormalization", "norm16"],
+    ["mm_1", "aten::mm.default", "mm_1"],
+    ["matmul_1", "dot", "matmul_1"],
+    ["view_1", "reshape", "view_1"],
+    ["bmm_12", "matmul", "bmm_12"],
+    ["t_1", "transpose", "t_1"],
+    ["t1", "Conv", "Conv · t1"],
+    ["scores", "Gemm", "scores"],
+  ])("says what the operation is: %s, %s", (label, op, shown) => {
+    expect(nodeName({ label, op })).toBe(shown);
   });
 });

@@ -126,6 +126,11 @@ function cutTrunks(
 const FAR_SPAN = 1 << 30;
 const SWEEPS = 12;
 const STALL = 6;
+/** Nodes and dummies up to which an order is searched for thoroughly. */
+const MOST_THOROUGH = 4000;
+/** Passes of swaps after each sweep, and at the end. */
+const SWEEP_SWAPS = 2;
+const TRANSPOSE_PASSES = 12;
 
 export interface Order {
   /** Nodes and dummies layer by layer. */
@@ -135,7 +140,10 @@ export interface Order {
   readonly crossings: number;
 }
 
-/** Barycentre sweeps with reversed ties, keeping the best order, then swaps of neighbours. */
+/**
+ * Barycentre sweeps with reversed ties from two first orders, each followed by swaps of neighbours and
+ * by sifting; the order with the fewest crossings is kept.
+ */
 export function orderLayers(layered: Layered, count: number): Order {
   const { total, layerOf, layers, down, up } = layered;
   const start = new Int32Array(layers + 1);
@@ -145,7 +153,6 @@ export function orderLayers(layered: Layered, count: number): Order {
   const above = Int32Array.from(up.edges, (segment) => layered.from[segment]!);
   const sequence = new Int32Array(total);
   const position = new Int32Array(total);
-  depthFirstOrder(layered, count, below, above, start, sequence, position);
   const state: Sweep = {
     start,
     sequence,
@@ -157,6 +164,24 @@ export function orderLayers(layered: Layered, count: number): Order {
     key: new Float64Array(total),
     tree: new Int32Array(widest(start) + 2),
   };
+  depthFirstOrder(layered, count, below, above, start, sequence, position);
+  const thorough = total <= MOST_THOROUGH;
+  let fewest = improve(state, layers, thorough);
+  let best = sequence.slice();
+  if (thorough && fewest > 0) {
+    givenOrder(layered, start, sequence, position);
+    const crossings = improve(state, layers, thorough);
+    if (crossings < fewest) {
+      fewest = crossings;
+      best = sequence.slice();
+    }
+  }
+  return { sequence: best, start, crossings: fewest };
+}
+
+/** Fewer crossings, from the order that there is; returns how many are left. */
+function improve(state: Sweep, layers: number, thorough: boolean): number {
+  const { sequence } = state;
   let best = sequence.slice();
   let fewest = countCrossings(state, layers);
   let stall = 0;
@@ -167,6 +192,7 @@ export function orderLayers(layered: Layered, count: number): Order {
     } else {
       for (let layer = layers - 2; layer >= 0; layer--) sortLayer(state, layer, false, reverseTies);
     }
+    if (thorough) transpose(state, layers, SWEEP_SWAPS);
     const crossings = countCrossings(state, layers);
     if (crossings < fewest) {
       fewest = crossings;
@@ -175,12 +201,32 @@ export function orderLayers(layered: Layered, count: number): Order {
     } else stall++;
   }
   sequence.set(best);
+  positionsOf(state, layers);
+  fewest -= transpose(state, layers, TRANSPOSE_PASSES);
+  return thorough && fewest > 0 ? fewest - sift(state, layers) : fewest;
+}
+
+function positionsOf({ start, sequence, position }: Sweep, layers: number): void {
   for (let layer = 0; layer < layers; layer++) {
     for (let at = start[layer]!; at < start[layer + 1]!; at++) {
       position[sequence[at]!] = at - start[layer]!;
     }
   }
-  return { sequence, start, crossings: fewest - transpose(state, layers) };
+}
+
+/** Nodes as they were given, and then dummies. */
+function givenOrder(
+  { total, layerOf, layers }: Layered,
+  start: Int32Array,
+  sequence: Int32Array,
+  position: Int32Array,
+): void {
+  const fill = start.slice(0, layers);
+  for (let v = 0; v < total; v++) {
+    const layer = layerOf[v]!;
+    position[v] = fill[layer]! - start[layer]!;
+    sequence[fill[layer]!++] = v;
+  }
 }
 
 interface Sweep {
@@ -293,17 +339,16 @@ function countCrossings(state: Sweep, layers: number): number {
   return crossings;
 }
 
-const TRANSPOSE_PASSES = 12;
 const TRANSPOSE_PAIRS = 400;
 
 /** Swaps neighbours while that removes crossings; returns the number removed. */
-function transpose(state: Sweep, layers: number): number {
+function transpose(state: Sweep, layers: number, passes: number): number {
   const { start, sequence, position, down, up, below, above } = state;
   const cost = (left: number, right: number): number =>
     crossingPairs(left, right, up, above, position) +
     crossingPairs(left, right, down, below, position);
   let removed = 0;
-  for (let pass = 0; pass < TRANSPOSE_PASSES; pass++) {
+  for (let pass = 0; pass < passes; pass++) {
     let gained = 0;
     for (let layer = 0; layer < layers; layer++) {
       for (let at = start[layer]!; at + 1 < start[layer + 1]!; at++) {
@@ -326,6 +371,58 @@ function transpose(state: Sweep, layers: number): number {
     }
     if (gained === 0) break;
     removed += gained;
+  }
+  return removed;
+}
+
+const SIFT_PASSES = 4;
+/** What sifting may cost, in pairs of edges looked at: a few milliseconds. */
+const MOST_SIFTED = 400_000;
+
+/** Moves each node to the place in its layer where it crosses least; returns the number removed. */
+function sift(state: Sweep, layers: number): number {
+  const { start, sequence, position, down, up, below, above } = state;
+  const degree = (v: number): number =>
+    down.offset[v + 1]! - down.offset[v]! + up.offset[v + 1]! - up.offset[v]!;
+  const cost = (left: number, right: number): number =>
+    crossingPairs(left, right, up, above, position) +
+    crossingPairs(left, right, down, below, position);
+  let removed = 0;
+  let work = 0;
+  for (let pass = 0; pass < SIFT_PASSES; pass++) {
+    const before = removed;
+    for (let layer = 0; layer < layers; layer++) {
+      const [begin, end] = [start[layer]!, start[layer + 1]!];
+      for (const v of sequence.slice(begin, end)) {
+        const from = begin + position[v]!;
+        let best = from;
+        let gain = 0;
+        for (const step of [-1, 1]) {
+          let change = 0;
+          for (let at = from + step; at >= begin && at < end; at += step) {
+            const other = sequence[at]!;
+            work += 2 * degree(v) * degree(other);
+            // v moves past it.
+            change += step > 0 ? cost(v, other) - cost(other, v) : cost(other, v) - cost(v, other);
+            if (change > gain) {
+              gain = change;
+              best = at;
+            }
+          }
+        }
+        if (work > MOST_SIFTED) return removed;
+        if (gain === 0) continue;
+        removed += gain;
+        const step = best > from ? 1 : -1;
+        for (let at = from; at !== best; at += step) {
+          sequence[at] = sequence[at + step]!;
+          position[sequence[at]!] = at - begin;
+        }
+        sequence[best] = v;
+        position[v] = best - begin;
+      }
+    }
+    if (removed === before) break;
   }
   return removed;
 }

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { LayoutClient } from "@/layout/client";
 import { offer } from "@/layout/prepared";
+import { plainNode } from "@/layout/testing";
 
 class FakeWorker {
   static readonly all: FakeWorker[] = [];
@@ -44,11 +45,21 @@ test("a worker that has the graph lays it out, and is not sent it", () => {
   canvas.setGraph([], new Map(), 1, [], origin);
   canvas.request(new Set());
   expect(prepared.kinds).toEqual(["prepared", "layout"]);
-  expect(FakeWorker.all[0]).toMatchObject({ ended: true, posted: [] });
+  expect(FakeWorker.all).toEqual([prepared]);
   // Once broken off, another worker starts with nothing.
   expect(canvas.breakOff()).toBe(true);
   expect(prepared.ended).toBe(true);
   expect(FakeWorker.all.at(-1)?.kinds).toEqual(["graph"]);
+});
+
+test("an empty graph starts no worker", () => {
+  const canvas = client();
+  canvas.setGraph([], new Map(), 1);
+  canvas.request(new Set());
+  expect(FakeWorker.all).toEqual([]);
+  canvas.setGraph([plainNode(1, 100)], new Map(), 2);
+  canvas.request(new Set(["late"]));
+  expect(FakeWorker.all.map(({ kinds }) => kinds)).toEqual([["graph", "layout"]]);
 });
 
 test("it is handed over once, and for its own graph", () => {

@@ -9,6 +9,7 @@ import { composeScene } from "@/layout/compose";
 import { buildHierarchy, type Hierarchy, repeatsOf } from "@/layout/hierarchy";
 import { NestedLayout } from "@/layout/nested";
 import { type PostedGraph, unpacked } from "@/layout/posted";
+import type { PostedHierarchy } from "@/layout/posted_hierarchy";
 import type { Scene } from "@/layout/types";
 import { unfold, type Window } from "@/layout/unfolding";
 
@@ -44,6 +45,8 @@ export type LayoutReply =
       readonly chosen: readonly string[] | undefined;
     }
   | { readonly kind: "failed"; readonly ticket: number; readonly message: string }
+  /** What the canvas needs of a hierarchy that it has not built. */
+  | { readonly kind: "hierarchy"; readonly version: number; readonly hierarchy: PostedHierarchy }
   /** How much of what is open is laid out. */
   | { readonly kind: "progress"; readonly ticket: number; readonly share: number };
 
@@ -51,8 +54,9 @@ const PROGRESS_MS = 100;
 
 /** What a worker hands over with a reply, not to copy it. */
 export function transferred(reply: LayoutReply): Transferable[] {
-  if (reply.kind !== "scene") return [];
-  const columns = Object.values(reply.scene).filter(ArrayBuffer.isView);
+  if (reply.kind !== "scene" && reply.kind !== "hierarchy") return [];
+  const whole = reply.kind === "scene" ? reply.scene : reply.hierarchy;
+  const columns = Object.values(whole).filter(ArrayBuffer.isView);
   return columns.map((view) => view.buffer as ArrayBuffer);
 }
 

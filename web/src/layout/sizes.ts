@@ -65,6 +65,35 @@ export function leafName(leaf: LayoutNode): string {
   return printable(leaf.label === "" ? leaf.op : leaf.label, 60);
 }
 
+const NUMBERED = /^(\D{0,5})\d+$/u;
+
+/** Operations by the names that PyTorch has for them, where these are no part of ours. */
+const CALLED: Readonly<Record<string, string>> = {
+  acos: "arccos",
+  asin: "arcsin",
+  atan: "arctan",
+  bmm: "matmul",
+  dot: "matmul",
+  ge: "greater_equal",
+  gt: "greater",
+  lt: "less",
+  mv: "matmul",
+  ne: "not_equal",
+  t: "transpose",
+  to: "astype",
+  view: "reshape",
+};
+
+/** Its name; of one that only numbers it, as `n0` in ONNX, after its operation. */
+export function nodeName({ label, op }: Pick<LayoutNode, "label" | "op">): string {
+  const letters = NUMBERED.exec(label)?.[1]?.replaceAll("_", "").toLowerCase();
+  const plain = op.replace(/^\w+::/, "").replace(/\.\w+$/, "");
+  if (letters === undefined || plain === "") return label;
+  const told =
+    CALLED[letters] === plain || (letters.length > 1 && plain.toLowerCase().includes(letters));
+  return told ? label : `${plain} · ${label}`;
+}
+
 export function inputText(hierarchy: Hierarchy, node: number): string {
   const leaf = hierarchy.nodes[node]!;
   return shapeText(hierarchy.values.get(leaf.outputs[0] ?? -1)?.shape ?? []);
@@ -94,7 +123,7 @@ function stepped(width: number, low: number, high: number): number {
 export function nodeSize(hierarchy: Hierarchy, node: number): Size {
   const data = hierarchy.nodes[node]!;
   const nabla = isGradient(hierarchy.groups[hierarchy.groupOf[node]!]!) ? NABLA_WIDTH : 0;
-  const name = textWidth(printable(data.label, 60), TITLE_FONT);
+  const name = textWidth(printable(nodeName(data), 60), TITLE_FONT);
   const lines = detailLines(hierarchy, node);
   let width = PILL_INSET + nabla + name + 10 + TIME_ROOM;
   for (const line of lines) {

@@ -9,7 +9,7 @@ import type { LayoutNode } from "@/layout/types";
 export function plainNode(id: number, values: number) {
   return {
     id,
-    label: `op_${id}`,
+    label: `add_${id}`,
     op: "add",
     family: "elementwise",
     scope: "",

@@ -109,6 +109,16 @@ describe("the first picture", () => {
     expect([...open].filter((path) => path.startsWith("optimizer/"))).toEqual([]);
   });
 
+  it("opens no optimizer of a single module", () => {
+    const updates = Array.from({ length: 8 }, (_, at) => ({
+      ...plainNode(at + 1, VALUES),
+      scope: "optimizer/part/weight",
+      phase: "optimizer",
+    }));
+    const open = unfold(layoutOf(updates), NOTHING, NOTHING, { width: 2000, height: 1400 });
+    expect([...open]).toEqual([]);
+  });
+
   it("is the same on a slow machine", () => {
     const large = { width: 1600, height: 1100 };
     const fast = unfold(layoutOf(model(12, 8)), NOTHING, NOTHING, large);
@@ -121,6 +131,33 @@ describe("the first picture", () => {
     clock.mockRestore();
     expect([...slow]).toEqual([...fast]);
     expect(fast.size).toBeGreaterThan(6);
+  });
+
+  it("is not one thin column in a wide window", () => {
+    const nodes = Array.from({ length: 16 }, (_, at) => ({
+      ...plainNode(at + 1, VALUES),
+      inputs: at === 0 ? [] : [VALUES + at],
+      scope: `part_${Math.floor(at / 4)}`,
+      op: `op_${Math.floor(at / 4)}`,
+    }));
+    const layout = layoutOf(nodes);
+    const wide = { width: 1700, height: 930 };
+    const open = unfold(layout, NOTHING, NOTHING, wide);
+    expect(open.size).toBe(4);
+    const { left, right, top, bottom } = composeScene(layout, open, 1);
+    expect(right - left).toBeGreaterThan(0.5 * (bottom - top));
+  });
+
+  it("has shorter columns where a low window shows little otherwise", () => {
+    const chain = (from: number, to: number, scope: string) =>
+      Array.from({ length: to - from }, (_, at) => ({
+        ...plainNode(from + at, VALUES),
+        inputs: from + at === 1 ? [] : [VALUES + from + at - 1],
+        scope,
+      }));
+    const layout = layoutOf([...chain(1, 3, ""), ...chain(3, 11, "long"), ...chain(11, 18, "end")]);
+    const open = unfold(layout, NOTHING, NOTHING, { width: 686, height: 391 });
+    expect([...open].sort()).toEqual(["end", "long"]);
   });
 
   it("leaves what is open and can be read, and keeps what it is told to", () => {
@@ -150,6 +187,12 @@ describe("a long chain", () => {
     expect(width / height).toBeGreaterThan(0.6);
     const lefts = new Set(scene.x);
     expect(lefts.size).toBeGreaterThan(1);
+  });
+
+  it("has all of its lines in the picture", () => {
+    const heights = scene.points.filter((_, at) => at % 2 === 1);
+    expect(scene.top).toBeLessThanOrEqual(Math.min(...heights));
+    expect(scene.bottom).toBeGreaterThanOrEqual(Math.max(...heights));
   });
 
   it("keeps boxes apart, and edges at their ends", () => {

@@ -14,7 +14,7 @@ export const ONE_COLUMN = 980;
 /** The columns together are about this many times as wide as they are tall. */
 const ASPECT = 1.5;
 /** A column is at least this tall, px. */
-const LEAST_HEIGHT = 220;
+const LEAST_HEIGHT = 150;
 const MOST_COLUMNS = 12;
 /** More values than this from column to column would be a bundle of lines that nobody follows. */
 const MOST_LINES = 6;

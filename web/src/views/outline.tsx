@@ -47,9 +47,18 @@ export interface OutlineProps {
 
 const ROW = 22;
 const INDENT = 11;
+/** From this depth on, rows are indented less, so that names have room. */
+const DEEP = 6;
+const DEEP_INDENT = 3;
+/** At the end of a section's name; it alone tells apart those that are alike. */
+const SECTION_NUMBER = / \d+(–\d+)?›$/;
 const LATEST_TIME = "Time of its latest execution";
 const LATEST_TIMES =
   "Time of the latest execution of each operation inside, added up. The summary of a run adds up all executions.";
+
+function indentOf(depth: number): number {
+  return Math.min(depth, DEEP) * INDENT + Math.max(0, depth - DEEP) * DEEP_INDENT;
+}
 
 export function Outline(props: OutlineProps): JSX.Element {
   let list: VirtualListHandle | undefined;
@@ -246,6 +255,7 @@ export function Outline(props: OutlineProps): JSX.Element {
         });
         const total = () => hits().length;
         const foundTitle = () => hits()[0]?.text ?? "";
+        const end = () => SECTION_NUMBER.exec(row().label)?.[0] ?? "";
         const isCurrent = () => node() > 0 && node() === current();
         const holds = () => {
           const entry = shown();
@@ -307,7 +317,7 @@ export function Outline(props: OutlineProps): JSX.Element {
             >
               <span class={`bdot ${mark() ?? "none"}`} />
             </button>
-            <span class="indent" style={{ width: `${row().depth * INDENT}px` }} />
+            <span class="indent" style={{ width: `${indentOf(row().depth)}px` }} />
             <Show when={row().entry.kind === "scope"} fallback={<span class="tw" />}>
               <button
                 type="button"
@@ -322,7 +332,12 @@ export function Outline(props: OutlineProps): JSX.Element {
                 <Icon name={row().open ? "down" : "right"} size={12} />
               </button>
             </Show>
-            <span class="ell tr-name">{row().label}</span>
+            <span class="ell tr-name">
+              {row().label.slice(0, row().label.length - end().length)}
+            </span>
+            <Show when={end() !== ""}>
+              <span class="tr-name tr-end">{end()}</span>
+            </Show>
             <StackControls store={props.store} entry={row().entry} />
             <span class="sp" />
             <For each={signs()}>

@@ -140,7 +140,7 @@ function BranchLine(props: { readonly branches: Branches; readonly row: BranchRo
       <IconButton
         small
         icon="close"
-        label="Delete this branch and the branches forked from it"
+        label="Delete this branch and the branches that start from it"
         testid="branch-drop"
         onClick={() => props.branches.drop(info().id)}
       />

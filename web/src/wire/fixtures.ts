@@ -33,6 +33,8 @@ export const CAPABILITIES: Capabilities = {
   values: "full",
   rerun: "graph",
   workers: false,
+  immutable: false,
+  unrolled: false,
 };
 
 export function runInfo(change: Partial<RunInfo> = {}): RunInfo {

@@ -13,11 +13,14 @@ import type {
   Node,
   NodeColumns,
   ProducedValue,
+  Snapshot,
   Texts,
   ValueColumns,
 } from "@/wire/types.gen";
 
 const NONE: readonly never[] = [];
+/** A table of larger numbers would have more gaps than entries. */
+const LARGEST_SHARED = 1 << 24;
 
 /** One entry for each row. */
 type Column<T> = (row: number) => T;
@@ -35,8 +38,11 @@ function texts(column: Texts, count: number): Column<string> {
   return picked(column.texts, column.places, count);
 }
 
-/** To be read row by row, in order. */
-function lists(column: Lists, count: number): Column<readonly number[]> {
+/** Lists of one number, by this number: what one node makes is often all that another reads. */
+type Singles = (readonly number[] | undefined)[];
+
+/** To be read row by row, in order; equal lists of one number are one list. */
+function lists(column: Lists, count: number, singles: Singles = []): Column<readonly number[]> {
   if (column.lengths.byteLength === 0) return () => NONE;
   const lengths = numbersIn(column.lengths, "lengths", count);
   let total = 0;
@@ -47,7 +53,85 @@ function lists(column: Lists, count: number): Column<readonly number[]> {
     const length = lengths[row]!;
     if (length === 0) return NONE;
     at += length;
-    return numberList(items, at - length, at);
+    if (length > 1) return numberList(items, at - length, at);
+    const only = items[at - 1]!;
+    if (!Number.isInteger(only) || only >= LARGEST_SHARED) return [only];
+    const known = singles[only] ?? [only];
+    singles[only] = known;
+    return known;
+  };
+}
+
+/** The graph of a snapshot. */
+export interface SnapshotGraph {
+  readonly nodes: readonly Node[];
+  readonly seqs: ArrayLike<number>;
+  readonly values: ReadonlyMap<number, ProducedValue>;
+}
+
+/** An object that is of these columns alone, and keeps nothing of them. */
+export function identityOf({ kinds }: NodeColumns): object {
+  return kinds;
+}
+
+/** By their columns: those that nobody has asked for yet. */
+const made = new WeakMap<NodeColumns, SnapshotGraph>();
+
+/** Makes the graph of a snapshot before it is asked for. */
+export function makeAhead({ nodes, values }: GraphColumns): void {
+  try {
+    made.set(nodes, madeOf(nodes, values));
+  } catch {
+    // Whoever asks for it is told.
+  }
+}
+
+export function graphIn({ nodes, values }: GraphColumns): SnapshotGraph {
+  const known = made.get(nodes);
+  made.delete(nodes);
+  return known ?? madeOf(nodes, values);
+}
+
+type GraphColumns = Pick<Snapshot, "nodes" | "values">;
+
+function madeOf(columns: NodeColumns, values: ValueColumns): SnapshotGraph {
+  const { nodes, seqs } = nodesIn(columns);
+  return { nodes, seqs, values: valuesIn(values, nodes) };
+}
+
+/** Of each text, or of what nodes share, one form: by what many rows have in common. */
+interface NodeForms<Kind, Name, Settings> {
+  readonly kinds: readonly Kind[];
+  name(text: string): Name;
+  attrs(attrs: Node["attrs"]): Settings;
+}
+
+/** Readers of the columns that tell how a graph is drawn; lists are to be read in order. */
+export function drawnColumns<Kind, Name, Settings>(
+  columns: NodeColumns,
+  forms: NodeForms<Kind, Name, Settings>,
+) {
+  const { count } = columns;
+  const id = numbersIn(columns.id, "id", count);
+  const forward = numbersIn(columns.forward, "forward", count);
+  const names = columns.name.texts.map((text) => forms.name(text));
+  const singles: Singles = [];
+  return {
+    count,
+    id: (row: number): number => id[row]!,
+    /** The operation that it differentiates; 0 = none. */
+    forward: (row: number): number => forward[row]!,
+    name: picked(names, columns.name.places, count),
+    scope: texts(columns.scope, count),
+    kind: picked(forms.kinds, columns.kind, count),
+    attrs: picked(
+      columns.attrs.map((attrs) => forms.attrs(attrs)),
+      columns.settings,
+      count,
+    ),
+    inputs: lists(columns.inputs, count, singles),
+    controlInputs: lists(columns.control_inputs, count),
+    outputs: lists(columns.outputs, count, singles),
   };
 }
 
@@ -57,19 +141,18 @@ export function nodesIn(columns: NodeColumns): {
   readonly seqs: ArrayLike<number>;
 } {
   const { count } = columns;
-  const numbers = (name: "id" | "seq" | "inside" | "forward") =>
-    numbersIn(columns[name], name, count);
-  const id = numbers("id");
-  const inside = numbers("inside");
-  const forward = numbers("forward");
-  const name = texts(columns.name, count);
-  const scope = texts(columns.scope, count);
-  const kind = picked(columns.kinds, columns.kind, count);
-  const attrs = picked(columns.attrs, columns.settings, count);
+  const { id, forward, name, scope, kind, attrs, inputs, controlInputs, outputs } = drawnColumns(
+    columns,
+    { kinds: columns.kinds, name: (text) => text, attrs: (settings) => settings },
+  );
+  const inside = numbersIn(columns.inside, "inside", count);
+  // Once for all names in a scope.
+  const within = picked(
+    columns.scope.texts.map((path) => `${path}/`),
+    columns.scope.places,
+    count,
+  );
   const source = picked(columns.sources, columns.line, count);
-  const inputs = lists(columns.inputs, count);
-  const controlInputs = lists(columns.control_inputs, count);
-  const outputs = lists(columns.outputs, count);
   const origin = lists(columns.origin, count);
   const writes = lists(columns.writes, count);
   const nodes: Node[] = [];
@@ -77,8 +160,8 @@ export function nodesIn(columns: NodeColumns): {
     const { op, family, phase, device, graph, role, dialect, native } = kind(row);
     const path = scope(row);
     nodes.push({
-      id: id[row]!,
-      name: inside[row] === 1 ? `${path}/${name(row)}` : name(row),
+      id: id(row),
+      name: inside[row] === 1 ? within(row) + name(row) : name(row),
       op,
       family,
       inputs: inputs(row),
@@ -90,7 +173,7 @@ export function nodesIn(columns: NodeColumns): {
       device,
       source: source(row),
       origin: origin(row),
-      forward: forward[row] === 0 ? null : forward[row]!,
+      forward: forward(row) === 0 ? null : forward(row),
       graph,
       role,
       dialect,
@@ -98,7 +181,7 @@ export function nodesIn(columns: NodeColumns): {
       writes: pairs(writes(row)),
     });
   }
-  return { nodes, seqs: numbers("seq") };
+  return { nodes, seqs: numbersIn(columns.seq, "seq", count) };
 }
 
 function pairs(list: readonly number[]): Node["writes"] {
@@ -127,6 +210,16 @@ export function valuesIn(
     },
     producer: producer[row] === 0 ? null : producer[row]!,
   }));
+}
+
+/** Something by value that is made of its spec, when it is looked at. */
+export function madeOfSpecs<V>(
+  columns: ValueColumns,
+  make: (id: number, spec: ProducedValue["value"]["spec"]) => V,
+): ReadonlyMap<number, V> {
+  const id = numbersIn(columns.id, "id", columns.count);
+  const spec = picked(columns.specs, columns.spec, columns.count);
+  return new MadeById(id, (row) => make(id[row]!, spec(row)));
 }
 
 function usualNames(nodes: readonly Node[]): (value: number) => string {

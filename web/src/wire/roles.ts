@@ -8,9 +8,7 @@ import type { Node } from "@/wire/types.gen";
 
 export type Role = Node["role"];
 
-const LEAVES: ReadonlySet<Role> = new Set<Role>(["parameter", "buffer", "input", "constant"]);
-
 /** Whether a node only holds data and computes nothing. */
-export function isLeaf(node: Pick<Node, "role">): boolean {
-  return LEAVES.has(node.role);
+export function isLeaf({ role }: Pick<Node, "role">): boolean {
+  return role === "parameter" || role === "buffer" || role === "input" || role === "constant";
 }

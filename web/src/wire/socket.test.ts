@@ -121,6 +121,16 @@ beforeEach(() => {
   wire.start();
 });
 
+test("an open line has its runs from the start", async () => {
+  let kinds: string[] = [];
+  told = () => {
+    kinds = links.map(({ kind }) => kind);
+  };
+  await connect("a");
+  expect(kinds).toEqual(["connecting"]);
+  expect(links.at(-1)?.kind).toBe("open");
+});
+
 describe("requests", () => {
   test("are answered by id, in any order", async () => {
     const socket = await connect();

@@ -230,8 +230,9 @@ export class Wire {
       this.everOpen = true;
       this.greeted = true;
       this.astray = early ? this.events.following()?.run : undefined;
-      this.events.onLink({ kind: "open", server: answer.server_version });
+      // The runs first: an open link without runs is an empty server's.
       if (!early) this.events.onRuns(answer.runs);
+      this.events.onLink({ kind: "open", server: answer.server_version });
       await this.follow(answer.runs);
     } catch (error) {
       // A run that is gone, or a server that fell silent: the next attempt starts from scratch.

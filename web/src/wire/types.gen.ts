@@ -247,11 +247,17 @@ export interface StepTwin {
   readonly type: "step_twin";
 }
 
-/** The latest execution of every node at or before `seq`: the picture of a past moment. */
+/**
+ * The latest execution of every node at or before `seq`: the picture of a past moment.
+ *
+ * Attributes:
+ *     since: The moment that the page has; it gets what is different. None for the whole state.
+ */
 export interface GetState {
   readonly type: "get_state";
   readonly run: string;
   readonly seq: number;
+  readonly since?: number | null;
 }
 
 /**
@@ -378,8 +384,8 @@ export interface AskSpread {
  *     steps: Number of training steps to rerun beyond the moment's own; None for all recorded
  *         ones. A branch goes at least as far as its parent.
  */
-export interface Fork {
-  readonly type: "fork";
+export interface WhatIf {
+  readonly type: "what_if";
   readonly run: string;
   readonly seq: number | null;
   readonly edit: SetValue;
@@ -622,6 +628,8 @@ export interface Framework {
  *     values: What is kept of values: nothing, statistics, or every element.
  *     rerun: What can be run again from a recording: nothing, single nodes, or whole graphs.
  *     workers: Whether nodes run in several processes.
+ *     immutable: Whether no operation changes a value once it has been made.
+ *     unrolled: Whether each call is a node of its own, also in a loop without steps.
  */
 export interface Capabilities {
   readonly before: boolean;
@@ -633,6 +641,8 @@ export interface Capabilities {
   readonly values: "none" | "summary" | "full";
   readonly rerun: "none" | "node" | "graph";
   readonly workers: boolean;
+  readonly immutable: boolean;
+  readonly unrolled: boolean;
 }
 
 /**
@@ -656,6 +666,8 @@ export interface Done {
  * One row per node that has run by `seq`; `step` is the training step at that moment.
  *
  * Attributes:
+ *     since: If not None, rows are of nodes whose latest execution is another than at `since`.
+ *     gone: Nodes that had run by `since`, and not by `seq`.
  *     values: Values whose shape or dtype has changed during the run, as of `seq`.
  *     steps: Steps around `seq`, in a run with more than a snapshot contains; else empty.
  */
@@ -665,6 +677,8 @@ export interface StateAt {
   readonly step: number;
   readonly time_ns: number;
   readonly executions: ExecutionColumns;
+  readonly since: number | null;
+  readonly gone: readonly number[];
   readonly values: readonly ProducedValue[];
   readonly steps: readonly StepRow[];
 }
@@ -1113,7 +1127,7 @@ export interface BranchList {
  *
  * Attributes:
  *     parent: Id of the parent branch; 0 for the recorded run.
- *     step, seq: The moment at which it was forked.
+ *     step, seq: The moment at which it starts.
  *     last_step: The last training step that was rerun.
  *     edit: Description of the edit.
  *     node: Id of the node whose value was changed.
@@ -2901,7 +2915,7 @@ export type RequestBody =
   | ReadBreakpoint
   | AskWhy
   | AskSpread
-  | Fork
+  | WhatIf
   | GetBranches
   | GetBranch
   | RenameBranch

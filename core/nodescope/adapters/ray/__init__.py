@@ -49,6 +49,7 @@ class RayAdapter:
         """Everything but gradients, steps of its own, and running tasks again."""
         return Capabilities(
             before=True, edit="replace", scopes="names", timing="host", values="full", workers=True,
+            immutable=True, unrolled=True,
         )  # fmt: skip
 
     def arrays(self) -> Mapping[type, ArrayOps]:

@@ -20,10 +20,10 @@ from nodescope.adapters.ray.hub import Hub
 from nodescope.adapters.ray.submitting import Submissions
 from nodescope.adapters.ray.wire import Submitted
 from nodescope.adapters.ray.worker import hook
+from nodescope.console_output import last_line, say
 from nodescope.emit.emitter import Emitter
 from nodescope.errors import UsageError
 from nodescope.events import Logged
-from nodescope.telling import last_line, say
 
 INLINE: Final = 1 << 16
 WHOLE: Final = 1 << 26

@@ -123,8 +123,10 @@ class Book:
 
     def _submit(self, message: Submitted, worker: Connection | None) -> tuple[int, ...]:
         parent = self._known.get(message.parent)
-        scope = parent.call.node.name if parent is not None else ""
+        scope = current().scope if worker is None else ""  # what is open where it is submitted
+        scope = parent.call.node.name if parent is not None else scope
         attempt: Any = (message.parent, message.attempt) if message.parent else None
+        drawn = message.graph is not None and not message.graph[1]  # not submitted yet
         if message.graph is not None:
             scope, attempt = message.graph[0], message.graph
         place = message.source
@@ -160,7 +162,7 @@ class Book:
             elif message.kind != "put" and (argument.content is not None or argument.unknown):
                 array = None if argument.content is None else live(argument.content)
                 value = self._leaf(argument, f"{label}.{argument.name}", array, scope, source,
-                                   attempt, now)  # fmt: skip
+                                   attempt, now, drawn)  # fmt: skip
                 inputs.append(value)
                 slots.append(argument.slot)
                 values.append(array)
@@ -177,10 +179,10 @@ class Book:
             dialect="ray", family=family, control=control, source=source, around=attempt,
         )  # fmt: skip
         nodes = (call.node.id, *inputs)
-        if message.graph is not None and not message.graph[1]:
+        if drawn:
             for ref, value in zip(message.refs, call.outputs, strict=False):
                 self._objects[ref] = (value, self._tasks.epoch, None)
-            return nodes  # drawn, not submitted
+            return nodes
         task = Task(message.task, call, message)
         task.submitted_ns = now
         task.attrs = {**attrs, **message.options}
@@ -242,9 +244,9 @@ class Book:
 
     def _leaf(
         self, argument: Argument, label: str, array: Any, scope: str, source: SourceLocation | None,
-        around: Any, now: int,
+        around: Any, now: int, drawn: bool,
     ) -> int:  # fmt: skip
-        """The value of an argument that was passed as it is."""
+        """The value of an argument that was passed as it is, or will be."""
         content = argument.content
         spec = NOT_KNOWN_YET if content is None else spec_of(content)
         leaf = self._tasks.define(
@@ -253,7 +255,8 @@ class Book:
         )  # fmt: skip
         if content is None:
             return leaf.outputs[0]
-        self._given(leaf, array, spec, now)
+        if not drawn:
+            self._given(leaf, array, spec, now)
         self._keep(leaf.outputs[0], array)
         return leaf.outputs[0]
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from nodescope.adapters.ray import compat
 from nodescope.adapters.ray.describing import describe, references_in, text_of
 from nodescope.adapters.ray.wire import Argument, Submitted
-from nodescope.emit.frames import user_source
+from nodescope.emit.frames import calling_line
 
 Place = tuple[str, int]
 """The scope of a bind graph, and the number of its execution; 0 for the drawing."""
@@ -45,7 +45,7 @@ class BoundGraphs:
     """The bind graphs of a program.
 
     Args:
-        told: Takes what is submitted; returns the ids of the node and of its inputs.
+        submit: Takes what is submitted; returns the ids of the node and of its inputs.
         inline: As of `Submissions`.
         say: Takes a line about differences.
         held, may_be_held: As of `compat.graphs_seen`.
@@ -53,13 +53,13 @@ class BoundGraphs:
 
     def __init__(
         self,
-        told: Callable[[Submitted], tuple[int, ...]],
+        submit: Callable[[Submitted], tuple[int, ...]],
         inline: Callable[[], int],
         say: Callable[[str], None],
         held: Callable[[], bool],
         may_be_held: Callable[[], bool],
     ) -> None:
-        self._told, self._inline, self._say = told, inline, say
+        self._submit, self._inline, self._say = submit, inline, say
         self._held, self._may_be_held = held, may_be_held
         self._scopes: dict[str, str] = {}
         self._drawn: dict[str, list[tuple[int, ...]]] = {}
@@ -82,7 +82,7 @@ class BoundGraphs:
 
     def submit(self, message: Submitted) -> None:
         """Take what the program submits."""
-        nodes = self._told(message)
+        nodes = self._submit(message)
         if message.graph is not None:
             self._local.nodes.append(nodes)
 
@@ -114,7 +114,7 @@ class BoundGraphs:
         execution = Execution(number, count, args, kwargs)
         with contextlib.suppress(Exception):
             for message in list(self._messages(root, scope, execution)):
-                self._told(message)
+                self._submit(message)
 
     def _compare(self, scope: str, nodes: list[tuple[int, ...]]) -> None:
         drawn = self._drawn[scope]
@@ -134,7 +134,7 @@ class BoundGraphs:
         scope = f"{name}_{count}" if count else name
         self._scopes[key] = ""
         try:
-            nodes = [self._told(message) for message in self._messages(root, scope)]
+            nodes = [self._submit(message) for message in self._messages(root, scope)]
         except Exception:  # of a form that is not known: it is executed undrawn
             return ""
         self._drawn[scope], self._scopes[key] = nodes, scope
@@ -144,8 +144,8 @@ class BoundGraphs:
         self, root: Any, scope: str, execution: Execution | None = None
     ) -> Iterator[Submitted]:
         """What an execution submits, as far as it is known; None for the drawing."""
-        source = user_source()
-        place = None if source is None else (source.file, source.line, source.function)
+        line = calling_line()
+        place = line if line[0] else None
         results: dict[str, tuple[bytes, ...]] = {}
         number = 0 if execution is None else execution.number
 

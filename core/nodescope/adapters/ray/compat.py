@@ -18,6 +18,8 @@ from ray._private import worker as _worker
 from ray.actor import ActorClass, ActorMethod
 from ray.remote_function import RemoteFunction
 
+from nodescope.errors import error_text
+
 Call = Callable[..., Any]
 Around = Callable[[Call, Any, tuple[Any, ...], dict[str, Any], dict[str, Any]], Any]
 """Called in place of a submission: with the original, what is called, arguments, keywords, and the
@@ -25,7 +27,7 @@ options of the call."""
 
 _INTERNAL = "__ray"
 _RETRIES = "RAY_TASK_MAX_RETRIES"
-_OURS = "nodescope."
+_UNSEEN = ("nodescope.", "ray.dag.")  # modules of actors that are not the program's
 _MARK = "_nodescope"
 _NO_LIMIT = -1
 
@@ -97,14 +99,14 @@ def actor_id(handle: Any) -> str:
 
 
 def is_own_class(actor_class: Any) -> bool:
-    """Whether an actor's class is nodescope's own, whose nodes are seen otherwise."""
-    return str(actor_class.__ray_metadata__.modified_class.__module__).startswith(_OURS)
+    """Whether an actor's class is nodescope's own, or Ray's own for compiled graphs."""
+    return str(actor_class.__ray_metadata__.modified_class.__module__).startswith(_UNSEEN)
 
 
 def is_own_method(method: Any) -> bool:
-    """Whether a method's actor is nodescope's own."""
+    """The same of a method's actor."""
     descriptor = method._actor._ray_actor_creation_function_descriptor
-    return str(descriptor.module_name).startswith(_OURS)
+    return str(descriptor.module_name).startswith(_UNSEEN)
 
 
 def is_internal_method(name: str) -> bool:
@@ -144,7 +146,7 @@ def executions_seen(wrap: Callable[[Call, str, str], Call]) -> Iterator[None]:
             name, owner = str(descriptor.function_name), str(descriptor.class_name)
             if is_internal_method(name) or is_internal_method(str(info.function_name)):
                 return info
-            if str(descriptor.module_name).startswith(_OURS):
+            if str(descriptor.module_name).startswith(_UNSEEN):
                 return info
             wrapped = wrap(info.function, name.rpartition(".")[2], owner.rpartition(".")[2])
             before = known[key] = (info, info._replace(function=wrapped))
@@ -155,7 +157,7 @@ def executions_seen(wrap: Callable[[Call, str, str], Call]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def transfers_seen(told: Callable[[int, int], None]) -> Iterator[None]:
+def transfers_seen(report: Callable[[int, int], None]) -> Iterator[None]:
     """Have a function called with start and end of each time that arguments are deserialized."""
     original = _worker.Worker.deserialize_objects
 
@@ -164,7 +166,7 @@ def transfers_seen(told: Callable[[int, int], None]) -> Iterator[None]:
         try:
             return original(self, *args, **kwargs)
         finally:
-            told(start, perf_counter_ns())
+            report(start, perf_counter_ns())
 
     with _replaced(_worker.Worker, "deserialize_objects", deserialize_objects):
         yield
@@ -217,19 +219,18 @@ def failures(results: list[bytes]) -> dict[bytes, str]:
     """Of the results that are there, why their tasks failed; ``""`` if they did not."""
     refs = [ray.ObjectRef(result) for result in results]
     ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
-    found: dict[bytes, str] = {}
+    errors: dict[bytes, str] = {}
     for ref in ready:
         try:
             ray.get(ref, timeout=1)
-            found[ref.binary()] = ""
+            errors[ref.binary()] = ""
         except ray.exceptions.GetTimeoutError:
-            found[ref.binary()] = ""
+            errors[ref.binary()] = ""
         except Exception as error:
             cause = getattr(error, "cause", None)
             root = cause if isinstance(cause, Exception) else error
-            line = (str(root).splitlines() or [""])[0]
-            found[ref.binary()] = f"{type(root).__name__}: {line}"
-    return found
+            errors[ref.binary()] = error_text(root).splitlines()[0]
+    return errors
 
 
 class Bound(NamedTuple):
@@ -263,14 +264,14 @@ def bound_nodes(root: Any) -> list[Bound]:
     from ray.dag import ClassMethodNode, FunctionNode
     from ray.dag.class_node import ClassNode
 
-    found: dict[str, Bound] = {}
+    nodes: dict[str, Bound] = {}
 
     def parameters(function: Any) -> tuple[str, ...]:
         return tuple(inspect.signature(function).parameters)
 
     def add(node: Any) -> str:
         key = str(node._stable_uuid)
-        if key in found:
+        if key in nodes:
             return key
         for child in node._get_all_child_nodes():
             add(child)
@@ -279,16 +280,16 @@ def bound_nodes(root: Any) -> list[Bound]:
         results = results if isinstance(results, int) else 1
         if isinstance(node, FunctionNode):
             body = node._body
-            found[key] = Bound(key, "task", "", body.__name__, "", parameters(body), args, kwargs,
+            nodes[key] = Bound(key, "task", "", body.__name__, "", parameters(body), args, kwargs,
                                results)  # fmt: skip
         elif isinstance(node, ClassNode):
             names = parameters(node._body.__init__)[1:]
-            found[key] = Bound(key, "actor", node._body.__name__, "__init__", key, names, args,
+            nodes[key] = Bound(key, "actor", node._body.__name__, "__init__", key, names, args,
                                kwargs)  # fmt: skip
         elif isinstance(node, ClassMethodNode):
             if node.is_class_method_output:
                 port = node._class_method_output
-                found[key] = Bound(str(port.class_method_call._stable_uuid), "part",
+                nodes[key] = Bound(str(port.class_method_call._stable_uuid), "part",
                                    port=port.output_idx)  # fmt: skip
                 return key
             parent = node._parent_class_node
@@ -299,14 +300,14 @@ def bound_nodes(root: Any) -> list[Bound]:
                 method = getattr(parent, node._method_name)
                 owner, _, actor, known = method_of(method)
                 names = tuple(known)
-            found[key] = Bound(key, "method", owner, node._method_name, actor, names, args, kwargs,
+            nodes[key] = Bound(key, "method", owner, node._method_name, actor, names, args, kwargs,
                                results)  # fmt: skip
         elif type(node).__name__.startswith("Input"):
-            found[key] = Bound(key, "input")
+            nodes[key] = Bound(key, "input")
         return key
 
     add(root)
-    return list(found.values())
+    return list(nodes.values())
 
 
 def graph_id(value: Any) -> str:

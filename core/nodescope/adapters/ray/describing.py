@@ -69,8 +69,11 @@ def text_of(value: Any) -> str:
         return f"<{type(value).__name__}>"
 
 
-def elements_of(value: Any) -> Array | None:
-    """The elements of a value, maybe in its own memory; None if it has none."""
+def elements_of(value: Any, *, arrays: bool = True) -> Array | None:
+    """The elements of a value, maybe in its own memory; None if it has none.
+
+    Without ``arrays``, those of a tensor are not fetched: only shape and dtype are its own.
+    """
     kind = type(value)
     if kind is np.ndarray:
         return value if value.dtype.kind in _NUMERIC else None
@@ -86,6 +89,9 @@ def elements_of(value: Any) -> Array | None:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         try:
+            if not arrays and value.layout is torch.strided:  # a copy would wait for the device
+                nothing = torch.empty((), dtype=value.dtype, device="cpu").numpy()
+                return np.broadcast_to(nothing, tuple(value.shape))
             array = value.detach().cpu().numpy()
         except Exception:  # sparse, or of a dtype that NumPy lacks
             return None
@@ -94,14 +100,19 @@ def elements_of(value: Any) -> Array | None:
 
 
 def describe(value: Any, inline: int, *, arrays: bool = True) -> Content:
-    """A value as it travels: whole up to ``inline`` bytes, else with statistics."""
+    """A value as it travels: whole up to ``inline`` bytes, else with statistics.
+
+    Without ``arrays``, only its kind, shape and dtype.
+    """
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
-    array = elements_of(value) if arrays else None
+    array = elements_of(value, arrays=arrays)
     if array is None:
         return Content(name, text=text_of(value) if arrays else "")
     data = summary = None
-    if array.nbytes <= inline:
+    if not arrays:
+        pass
+    elif array.nbytes <= inline:
         data = array.tobytes()
     else:
         summary = summarise(array)

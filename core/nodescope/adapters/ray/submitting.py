@@ -29,7 +29,7 @@ class Submissions:
     """Sees submissions in this process.
 
     Args:
-        told: Takes each.
+        report: Takes each.
         place: The task that runs here, and which attempt; ``("", 0)`` in the program itself.
         inline: The largest array that is described whole, in bytes; below 0, none is described.
         ready: Called before each submission.
@@ -38,14 +38,14 @@ class Submissions:
 
     def __init__(
         self,
-        told: Callable[[Submitted], None],
+        report: Callable[[Submitted], None],
         place: Callable[[], tuple[str, int]],
         inline: Callable[[], int],
         ready: Callable[[], None] = lambda: None,
         graph: Callable[[], tuple[str, int] | None] = lambda: None,
     ) -> None:
         self._graph = graph
-        self.told, self._place, self._inline, self._ready = told, place, inline, ready
+        self.report, self._place, self._inline, self._ready = report, place, inline, ready
         self.off = False
 
     @contextlib.contextmanager
@@ -133,7 +133,7 @@ class Submissions:
             if options.get(key) not in (None, {}, "DEFAULT", False)
         }
         parent, attempt = self._place()
-        self.told(
+        self.report(
             Submitted(
                 kind, task, parent, attempt, owner, name, label, actor, tuple(arguments),
                 tuple(ref.binary() for ref in refs), *retries, shown,

@@ -28,6 +28,7 @@ from nodescope.adapters.ray import compat, wire
 from nodescope.adapters.ray.describing import describe, described, elements_of, restored
 from nodescope.adapters.ray.submitting import Submissions
 from nodescope.adapters.ray.wire import Content, Ran
+from nodescope.errors import error_text
 from nodescope.interactive import cell_name
 from nodescope.origins import add_internal_package, is_internal, origin
 
@@ -301,10 +302,10 @@ class Worker:
     ) -> None:
         with _nothing_raised():
             end_ns = _now()
-            text = f"{type(error).__name__}: {error}".strip().rstrip(":")
+            text = error_text(error)
             cause = getattr(error, "cause", None)  # of a task whose result was asked for here
             if isinstance(error, ray.exceptions.RayTaskError) and cause is not None:
-                text = f"{type(cause).__name__}: {cause} (raised by the task that it waited for)"
+                text = f"{error_text(cause)} (raised by the task that it waited for)"
             if self.config.errors and isinstance(error, Exception):
                 values = _slots(call, args, kwargs)
                 frames = _frames_of(error)

@@ -66,9 +66,10 @@ class TorchAdapter:
         """The operations for tensors."""
         import torch
 
+        from nodescope.adapters.torch.loading.messages import InWorker, InWorkerContents
         from nodescope.adapters.torch.tensors import TorchTensors
 
-        return {torch.Tensor: TorchTensors()}
+        return {torch.Tensor: TorchTensors(), InWorker: InWorkerContents()}
 
     def details(self) -> Sequence[tuple[str, str]]:
         """Which tap would run, and why."""

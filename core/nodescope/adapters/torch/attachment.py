@@ -7,6 +7,7 @@ left in others lets every operation pass.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 
 import msgspec
@@ -14,9 +15,11 @@ import torch
 
 from nodescope.adapters.torch.backward_passes import BackwardPasses
 from nodescope.adapters.torch.compat import current_mode
+from nodescope.adapters.torch.follower.follower import Follower
+from nodescope.adapters.torch.loading.workers import Workers
 from nodescope.adapters.torch.module_scopes import ModuleScopes
-from nodescope.adapters.torch.native_tap.choosing import choose
-from nodescope.adapters.torch.native_tap.fast_path import NativeFastPath
+from nodescope.adapters.torch.native_tap.choosing import Choice, choose
+from nodescope.adapters.torch.native_tap.fast_path import StepFastPath
 from nodescope.adapters.torch.native_tap.observer import NativeTap
 from nodescope.adapters.torch.operations import Operations
 from nodescope.adapters.torch.optimizer_steps import OptimizerSteps
@@ -24,16 +27,21 @@ from nodescope.adapters.torch.places import Place
 from nodescope.adapters.torch.recomputations import Recomputations
 from nodescope.adapters.torch.surroundings import data_loading, function_scopes, thread_starts
 from nodescope.adapters.torch.tap import Tap
+from nodescope.console_output import say
 from nodescope.emit.emitter import Emitter
 from nodescope.events import FrameworkAttached
 from nodescope.ir.capabilities import Framework
-from nodescope.telling import say
 
 
 class TorchAttachment:
-    """See `Attachment`."""
+    """See `Attachment`.
 
-    def __init__(self, emitter: Emitter, framework: Framework) -> None:
+    Args:
+        emitter, framework: Of the run.
+        in_worker: Whether this is a worker of a data loader, see `loading`.
+    """
+
+    def __init__(self, emitter: Emitter, framework: Framework, *, in_worker: bool = False) -> None:
         self._emitter = emitter
         self._framework = framework  # as it was told last
         self._operations = Operations(emitter, say)
@@ -42,15 +50,23 @@ class TorchAttachment:
         self._backward = BackwardPasses(emitter, self._operations)
         self._recomputations = Recomputations(emitter, self._operations)
         self._ended = False
-        choice = choose()
+        attach = functools.partial(TorchAttachment, framework=framework, in_worker=True)
+        self._workers = None if in_worker else Workers(emitter, attach)
+        choice = Choice(None, "it is a worker") if in_worker else choose()
         if choice.announced:
             say(f"PyTorch is observed by the Python tap, which costs more: {choice.reason}")
         self._native: NativeTap | None = None
-        self._fast_path: NativeFastPath | None = None
+        library = choice.library
+        if library is None:
+            library = Follower(self._operations.place, self._operations.state_before)
+            self._operations.values.storages.use(library)
+        self._fast_path = StepFastPath(library, self._operations)
+        self._operations.fast_path = self._operations.gradients.fast_path = self._fast_path
         if choice.library is not None:
-            self._fast_path = NativeFastPath(choice.library, self._operations)
-            self._operations.fast_path = self._operations.gradients.fast_path = self._fast_path
             self._native = NativeTap(choice.library, self._operations, self._fast_path)
+        else:
+            library.waits = self._fast_path.waits
+        self._library = library
 
     @property
     def operations(self) -> Operations:
@@ -66,18 +82,18 @@ class TorchAttachment:
             stack.enter_context(self._optimizers.hooked())
             stack.enter_context(self._backward.followed())
             stack.enter_context(self._recomputations.followed())
-            stack.enter_context(data_loading(self._emitter, operations))
+            stack.enter_context(data_loading(self._emitter, operations, self._workers))
             stack.enter_context(function_scopes(self._emitter, operations))
-            stack.enter_context(thread_starts(self._enter, self._leave))
-            if self._fast_path is not None:
-                stack.enter_context(self._fast_path.connected())
+            stack.enter_context(self._fast_path.connected())
+            if self._workers is not None:
+                stack.enter_context(thread_starts(self._enter, self._leave))
+                stack.enter_context(self._workers.observed())
             operations.off = False
             self._enter()
             try:
                 yield
             finally:
-                if self._fast_path is not None:
-                    self._fast_path.end()
+                self._fast_path.end()
                 self._tell_threads()
                 operations.off = self._ended = True
                 operations.gradients.detach()
@@ -94,8 +110,7 @@ class TorchAttachment:
 
     def rest(self) -> None:
         """Emit nothing until `wake`."""
-        if self._fast_path is not None:
-            self._fast_path.rest()
+        self._fast_path.rest()
         self._operations.off = self._operations.gradients.off = True
         self._operations.values.gap += 1
         self._leave()
@@ -109,8 +124,7 @@ class TorchAttachment:
     def step_begins(self) -> None:
         """Forget what belongs to the previous step."""
         self._tell_threads()
-        if self._fast_path is not None:
-            self._fast_path.step_begins()
+        self._fast_path.step_begins()
         self._operations.begin_step()
 
     def steps_end(self) -> None:
@@ -120,8 +134,12 @@ class TorchAttachment:
         """Emit nothing in a forked child."""
         self._operations.off = self._operations.gradients.off = self._ended = True
         self._operations.devices.forked()
+        if self._workers is not None:
+            self._workers.forked()
         if self._native is not None:
             self._native.forked()
+        else:
+            self._library.forked()
         with contextlib.suppress(Exception):
             self._leave()
 
@@ -142,7 +160,7 @@ class TorchAttachment:
             if not self._ended:
                 self._native.enter()
         elif place.mode is None and not self._ended:
-            place.mode = Tap(self._operations)
+            place.mode = Tap(self._operations, self._fast_path, self._library)
             place.mode.__enter__()
 
     def _leave(self) -> None:

@@ -30,12 +30,16 @@ from torch.utils._python_dispatch import (
     _push_mode,
 )
 from torch.utils.checkpoint import CheckpointFunction, _CheckpointFrame, _recomputation_hook
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data._utils import MP_STATUS_CHECK_INTERVAL, fetch, worker
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
 __all__ = [
+    "LOADERS_OWN_WAIT_S",
+    "WORKER_ID",
     "CheckpointFunction",
     "CheckpointedRegion",
     "FakeTensor",
+    "OpOverload",
     "RecomputationHook",
     "TorchDispatchMode",
     "add_last_hook",
@@ -46,6 +50,7 @@ __all__ = [
     "current_stream",
     "data_loader_iterator",
     "fake_mode_of",
+    "fetchers",
     "flat_inputs",
     "has_last_hook",
     "hidden_hooks",
@@ -54,7 +59,9 @@ __all__ = [
     "is_zero_tensor",
     "never_compiled",
     "not_compiled",
+    "not_traced",
     "operator_of",
+    "other_worker_loop",
     "pop_mode",
     "push_mode",
     "register_optimizer_step_post_hook",
@@ -64,9 +71,15 @@ __all__ = [
     "sequence_number",
     "sequence_of",
     "storage_address",
+    "tracing_state",
     "unflattened",
     "unflattened_inputs",
+    "waiting_for_workers",
+    "worker_loop",
 ]  # fmt: skip
+
+OpOverload: Final = torch._ops.OpOverload
+"""The class of operators."""
 
 autograd_node: Final[Callable[[], Any]] = torch._C._current_autograd_node
 """The autograd node that the calling thread evaluates, or None."""
@@ -86,11 +99,53 @@ pop_mode: Final[Callable[[], Any]] = _pop_mode
 push_mode: Final[Callable[[Any], None]] = _push_mode
 data_loader_iterator: Final = _BaseDataLoaderIter
 
+worker_loop: Final[Callable[..., None]] = worker._worker_loop
+"""What a worker of a data loader runs."""
+
+WORKER_ID: Final = 10
+"""Which argument of it is the number of the worker."""
+
+LOADERS_OWN_WAIT_S: Final = MP_STATUS_CHECK_INTERVAL
+"""How long a data loader waits at a time for a batch if the program has set no limit."""
+
+fetchers: Final[tuple[Any, ...]] = (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher)
+"""The classes whose method ``fetch`` makes a batch."""
+
 CheckpointedRegion: Final = _CheckpointFrame
 """What a checkpoint without reentrant backward keeps."""
 
 RecomputationHook: Final = _recomputation_hook
 """The context in which such a checkpoint computes again, given a reference to the region."""
+
+
+@contextlib.contextmanager
+def other_worker_loop(make: Callable[[Callable[..., None]], Any]) -> Iterator[None]:
+    """Have workers that are started inside run another loop, made of what they would run."""
+    before = worker._worker_loop
+    worker._worker_loop = make(before)
+    try:
+        yield
+    finally:
+        worker._worker_loop = before
+
+
+@contextlib.contextmanager
+def waiting_for_workers(
+    wait: Callable[[Callable[[float], tuple[bool, Any]], float], tuple[bool, Any]],
+) -> Iterator[None]:
+    """Have data loaders wait for batches by a function of what waits for some seconds, and of how
+    long that should be.
+    """
+    before = _MultiProcessingDataLoaderIter._try_get_data
+
+    def waiting(iterator: Any, timeout: float = LOADERS_OWN_WAIT_S) -> tuple[bool, Any]:
+        return wait(lambda seconds: before(iterator, seconds), timeout)
+
+    _MultiProcessingDataLoaderIter._try_get_data = waiting
+    try:
+        yield
+    finally:
+        _MultiProcessingDataLoaderIter._try_get_data = before
 
 
 @contextlib.contextmanager
@@ -182,6 +237,20 @@ def not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that Dynamo runs as it is, with all that it calls."""
     wrapped: Callable[..., Any] = torch._disable_dynamo(function, recursive=True)
     return wrapped
+
+
+tracing_state: Final[Callable[[], Any]] = torch._C._get_tracing_state
+"""What `torch.jit.trace` takes down on the calling thread; None if it does not run there."""
+
+
+def not_traced(function: Callable[..., Any], *given: Any) -> Any:
+    """Call a function of whose operators `torch.jit.trace` takes down none."""
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)
+    try:
+        return function(*given)
+    finally:
+        torch._C._set_tracing_state(state)
 
 
 def is_zero_tensor(tensor: Any) -> bool:

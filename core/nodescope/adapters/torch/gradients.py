@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nodescope.adapters.torch.places import FastPath, Place, Quiet
+from nodescope.adapters.torch.storages import geometry_of
 from nodescope.adapters.torch.values import Values, builtin_id
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.state import current
@@ -48,11 +49,10 @@ class Gradients:
             self._hooked.add(id)
             try:
                 if tensor.grad_fn is not None:
-                    # What is computed again gets no gradient; all else may get one later.
-                    if self._values.journal is not None and current().phase != "recompute":
-                        self._values.journal.spoil()
+                    self._note(tensor, id)
                     tensor.register_hook(self._hook(id))
                 elif tensor.is_leaf and not self._is_followed(tensor):
+                    self._note(tensor, id)
                     self._leaves[builtin_id(tensor)] = weakref.ref(tensor)
                     self._handles.append(
                         tensor.register_post_accumulate_grad_hook(self._accumulated)
@@ -70,16 +70,35 @@ class Gradients:
         known = self._leaves.get(builtin_id(tensor))
         return known is not None and known() is tensor
 
+    def _note(self, tensor: Any, id: int) -> None:
+        """Have steps that follow this one set the hook, too."""
+        journal = self._values.journal
+        # What is computed again gets no gradient; all else may get one later.
+        if journal is None or current().phase == "recompute":
+            return
+        memory = self._values.storages.memory(tensor)
+        if memory is None:
+            journal.spoil()
+        else:
+            journal.hooked(memory.serial, geometry_of(tensor), id)
+
     def _hook(self, id: int) -> Callable[[Any], None]:
         def arrived(gradient: Any) -> None:
+            if self.off or self._place.quiet:
+                return
+            if self.fast_path is not None:
+                self.fast_path.lose()
+            if self._values.journal is not None:
+                self._values.journal.spoil()
             self._pair(id, gradient)
 
         return arrived
 
     def _accumulated(self, parameter: Any) -> None:
-        if self.off or parameter.grad is None:
+        gradient = parameter.grad
+        if self.off or gradient is None:
             return
-        fast_path, gradient = self.fast_path, parameter.grad
+        fast_path = self.fast_path
         if fast_path is not None and fast_path.arrived(parameter, gradient):
             return
         journal = self._values.journal

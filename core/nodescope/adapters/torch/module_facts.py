@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import torch
 
-from nodescope.telling import printable
+from nodescope.console_output import printable
 
 _MOST: Final = 40
 _LONGEST: Final = 120

@@ -10,6 +10,7 @@ Invariant: the hooks return None and keep no module alive.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -30,7 +31,7 @@ from nodescope.adapters.torch.compat import (
     remove_last_hook,
 )
 from nodescope.adapters.torch.module_facts import settings_of, type_name
-from nodescope.adapters.torch.places import Place, Quiet
+from nodescope.adapters.torch.places import FastPath, Place, Quiet
 from nodescope.adapters.torch.storages import Owner
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.phases import phase
@@ -70,11 +71,15 @@ class ModuleScopes:
         self._operations = operations
         self._resume = resume
         self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        # The same by identity, which is faster, of modules that were called.
+        self._called_paths: dict[int, tuple[weakref.ref[Any], str]] = {}
         self._roots: dict[str, weakref.ref[Any]] = {}
+        self._described: dict[str, ScopeDescribed] = {}
         self._calls: dict[tuple[str, str], int] = {}
         self._token: object = None
         # Modules whose parameters are made when they are called first.
         self._lazy: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._any_lazy = False
 
     @contextlib.contextmanager
     def hooked(self) -> Iterator[None]:
@@ -154,7 +159,7 @@ class ModuleScopes:
     def left(self, module: Any) -> None:
         """Leave the scope of a module's call."""
         place = self._operations.place
-        if self._lazy and module in self._lazy:
+        if self._any_lazy and module in self._lazy:
             self._lazy.discard(module)
             with Quiet(place):
                 self._own(module, self._paths.get(module, ""))
@@ -192,18 +197,24 @@ class ModuleScopes:
 
     def path(self, module: Any, place: Place) -> str:
         """The path of a module: the class of the outermost module, and the names inside."""
+        known = self._called_paths.get(id(module))
+        if known is not None and known[0]() is module:
+            return known[1]
         path = self._paths.get(module)
         if path is None:
             if place.modules:
                 outer, outer_path, _ = place.modules[-1]
-                self._name(outer, outer_path)
-                path = self._paths.get(module)
+                if any(child is module for child in outer.modules()):
+                    self._name(outer, outer_path)
+                    path = self._paths.get(module)
                 if path is None:  # no child of the module that calls it
                     path = f"{outer_path}/{type(module).__name__}"
                     self._name(module, path)
             else:
                 path = self._root_name(module)
                 self._name(module, path)
+        called, key = self._called_paths, id(module)
+        called[key] = weakref.ref(module, lambda _: called.pop(key, None)), path
         return path
 
     def _root_name(self, module: Any) -> str:
@@ -215,24 +226,49 @@ class ModuleScopes:
         return name
 
     def _name(self, module: Any, path: str) -> None:
-        operations, emit = self._operations, self._emitter.bus.emit
-        if operations.fast_path is not None:
-            operations.fast_path.lose()  # whose a tensor is may change what it is
+        operations = self._operations
         with Quiet(operations.place):
+            fast_path = operations.fast_path
+            owned = fast_path is not None and self._is_owned(fast_path, module, path)
+            if fast_path is not None and not owned:
+                fast_path.lose()  # whose a tensor is may change what it is
             for name, child in module.named_modules():
                 child_path = f"{path}/{name.replace('.', '/')}" if name else path
                 if child not in self._paths:
                     self._paths[child] = child_path
-                    emit(ScopeDescribed(child_path, type_name(child), settings_of(child)))
+                    self._describe(child_path, type_name(child), settings_of(child))
                 if any(map(is_lazy, child.parameters(recurse=False))):
+                    self._any_lazy = True
                     self._lazy.add(child)
-                else:
+                elif not owned:
                     self._own(child, child_path)
+
+    def _describe(self, *described: Any) -> None:
+        """Emit what a scope is, once of modules that are made anew for each call."""
+        scope = ScopeDescribed(*described)
+        if self._described.get(scope.scope) != scope:
+            self._described[scope.scope] = scope
+            self._emitter.bus.emit(scope)
+
+    def _is_owned(self, fast_path: FastPath, module: Any, path: str) -> bool:
+        """Whether it is known whose all tensors of a module are."""
+        for name, child in module.named_modules():
+            if any(map(is_lazy, child.parameters(recurse=False))):
+                return False
+            child_path = f"{path}/{name.replace('.', '/')}" if name else path
+            if not all(itertools.starmap(fast_path.owns, _tensors(child, child_path))):
+                return False
+        return True
 
     def _own(self, module: Any, path: str) -> None:
         """Note whose the parameters and buffers of a module are."""
-        own = self._operations.values.own
-        for label, parameter in module.named_parameters(recurse=False):
-            own(parameter, Owner("parameter", path, label))
-        for label, buffer in module.named_buffers(recurse=False):
-            own(buffer, Owner("buffer", path, label))
+        for tensor, owner in _tensors(module, path):
+            self._operations.values.own(tensor, owner)
+
+
+def _tensors(module: Any, path: str) -> Iterator[tuple[Any, Owner]]:
+    """Parameters and buffers of a module, and as what it owns them."""
+    for label, parameter in module.named_parameters(recurse=False):
+        yield parameter, Owner("parameter", path, label)
+    for label, buffer in module.named_buffers(recurse=False):
+        yield buffer, Owner("buffer", path, label)

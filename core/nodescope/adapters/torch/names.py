@@ -44,29 +44,34 @@ _CANONICAL: Final[dict[str, str]] = {
 _FAMILIES: Final[dict[str, str]] = {
     "matmul": "matmul addmm addbmm baddbmm addmv addr einsum linear convolution conv1d conv2d"
     " conv3d mkldnn_convolution convolution_backward scaled_dot_product_attention thnn_conv2d"
-    " convolution_overrideable mkldnn_linear _trilinear",
-    "activation": "relu gelu silu sigmoid tanh softmax log_softmax elu leaky_relu hardtanh"
+    " convolution_overrideable mkldnn_linear _trilinear conv_transpose1d conv_transpose2d"
+    " cholesky det slogdet qr svd",
+    "activation": "relu gelu silu sigmoid tanh erf elu leaky_relu hardtanh"
     " hardswish hardsigmoid softplus mish prelu glu log_sigmoid relu6 celu selu threshold"
     " relu_grad",
     "elementwise": "abs arccos arccosh arcsin arcsinh arctan arctan2 arctanh add subtract multiply"
     " divide negative power reciprocal floor_divide fmod remainder clip sqrt rsqrt square exp exp2"
-    " expm1 log log1p log2 log10 sin cos tan sinh cosh erf erfc erfinv floor ceil round trunc sign"
+    " expm1 log log1p log2 log10 sin cos tan sinh cosh erfc erfinv floor ceil round trunc sign"
     " maximum minimum equal not_equal greater greater_equal less less_equal where masked_fill"
     " logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_xor invert"
-    " isnan isinf isfinite lerp addcmul addcdiv astype nan_to_num clamp_min clamp_max hypot sinc"
-    " logaddexp rsub xlogy digamma lgamma complex real imag conj",
+    " isnan isinf isfinite isclose lerp addcmul addcdiv nan_to_num clamp_min clamp_max hypot sinc"
+    " logaddexp logaddexp2 rsub xlogy digamma lgamma complex real imag conj copysign"
+    " deg2rad rad2deg float_power fmax fmin frexp gcd lcm heaviside i0 ldexp nextafter positive"
+    " signbit ones_like zeros_like",
     "reduction": "sum mean max min prod std var var_mean std_mean any all argmax argmin logsumexp"
-    " norm linalg_vector_norm count_nonzero cumsum cumprod median mode topk sort argsort kthvalue"
-    " aminmax unique bincount histc nansum nanmean cummax cummin item",
-    "norm": "layer_norm group_norm batch_norm instance_norm rms_norm local_response_norm",
-    "layout": "reshape transpose broadcast_to squeeze unsqueeze concatenate stack split"
+    " norm linalg_vector_norm count_nonzero cumsum cumprod median mode topk kthvalue"
+    " aminmax bincount histc histogram nansum nanmean cummax cummin item",
+    "norm": "softmax log_softmax layer_norm group_norm batch_norm instance_norm rms_norm"
+    " local_response_norm",
+    "layout": "astype reshape transpose broadcast_to squeeze unsqueeze concatenate stack split"
     " split_with_sizes chunk unbind flip roll repeat tile unfold as_strided copy detach alias"
     " contiguous flatten movedim diagonal tril triu constant_pad_nd pad pixel_shuffle view_as_real"
     " view_as_complex narrow select_backward slice_backward updated_view im2col col2im",
     "index": "getitem gather scatter scatter_add index_select index_put index_add take"
     " masked_select masked_scatter embedding embedding_dense_backward nonzero take_along_dim"
     " index_copy index_fill"
-    " embedding_bag one_hot searchsorted bucketize select_scatter slice_scatter",
+    " sort argsort unique argwhere embedding_bag one_hot searchsorted bucketize select_scatter"
+    " slice_scatter",
     "random": "dropout rand randn randint normal uniform bernoulli multinomial randperm exponential"
     " rand_like randn_like randint_like random",
     "loss": "nll_loss cross_entropy mse_loss binary_cross_entropy binary_cross_entropy_with_logits"

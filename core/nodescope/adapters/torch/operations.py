@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _ACCUMULATES = 1 << 62
 _MOST_LINKS = 1 << 18
 _MOST_UNCLAIMED = 8
+# Autograd's nodes of a write to a view: for the whole tensor, and for the view from then on.
+_SLICES = 2
 INITIALISATION = "initialisation"
 """The scope of what fills new modules, and what their constructors compute."""
 _INITIALISERS = os.path.join("torch", "nn", "init.py")
@@ -109,6 +111,23 @@ class Operations:
         self.deferred: Any = None  # an optimizer whose `updates` are not known yet
         self.fast_path: FastPath | None = None
 
+    def is_unseen(self, function: Any) -> bool:
+        """Whether an operation is bookkeeping of PyTorch's own."""
+        try:
+            return signature_of(function).unseen
+        except Exception as error:
+            self._fault(error)
+            return True
+
+    def state_before(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
+        """The state of the generator that an operator is about to draw from, which still has to be
+        counted; ``b""`` if it is not kept.
+        """
+        signature = signature_of(function)
+        state = self.generators.state_before(signature, signature.bind(args, kwargs))
+        self.generators.left += len(state)
+        return state
+
     def begin_step(self) -> None:
         """Forget what belongs to the previous step."""
         self.gradients.begin_step()
@@ -153,6 +172,7 @@ class Operations:
             self._note(self.place, state, signature, instruction)
             bound = signature.bind(args, kwargs)
             ids = tuple([self.values.id_of(tensor) for tensor in bound.inputs])
+            self.gradients.follow(bound.inputs, ids)  # what is overwritten has another one then
             call = Call(function, args, signature, bound, ids, state)
             if signature.is_seeded and self.emitter.bus.demand.arrays:
                 call.drawn = self.generators.state_before(signature, bound)
@@ -238,7 +258,7 @@ class Operations:
             for tensor, id in zip(bound.inputs, ids, strict=True):
                 if tensor is overwritten:  # the copy is the value that the tensor had
                     values.made(copy, id)
-        self._link(state, pending, len(saved) // 2)
+        more = self._link(state, pending, len(saved) // 2, self._sliced(writes, outputs))
         if state.phase == "optimizer" and self.place.updated and not writes:
             for tensor in outputs:
                 memory = (
@@ -249,7 +269,6 @@ class Operations:
                     if values.journal is not None and values.journal.item is not None:
                         item = values.journal.item
                         item.updates.append((memory.serial, self.place.updated))
-        self.gradients.follow(bound.inputs, ids)
         node = pending.node
         if enqueued is not None:
             self.devices.ran(enqueued, node.id, start)
@@ -262,7 +281,7 @@ class Operations:
         if values.journal is not None:
             if drawn and values.journal.item is not None:
                 values.journal.item.draws = True
-            self._note_end(values.journal, state, signature, bound, outputs, attrs, len(saved) // 2)
+            self._note_end(values.journal, state, signature, bound, outputs, attrs, more)
         if drawn:  # for this execution only: attributes that hold for others were noted above
             attrs = {**(node.attrs if attrs is None else attrs), GENERATOR_STATE: drawn}
         edits = emitter.finish(
@@ -452,17 +471,43 @@ class Operations:
     def _updated(self, serials: Sequence[int]) -> str:
         return next((self.updates[serial] for serial in serials if serial in self.updates), "")
 
-    def _link(self, state: ThreadState, pending: Pending, saved: int) -> None:
+    def _sliced(self, writes: tuple[tuple[int, int], ...], outputs: Sequence[Any]) -> bool:
+        """Whether autograd makes nodes for the rest of a tensor, a view of which was written to."""
+        return any(
+            isinstance(outputs[port], torch.Tensor)
+            and outputs[port].requires_grad
+            and outputs[port]._is_view()
+            for port, _ in writes
+        )
+
+    def _link(self, state: ThreadState, pending: Pending, saved: int, sliced: bool) -> int:
         """Note the forward node of the autograd node that was just made.
 
         It is the latest, unless an operation inside took that one: an operation in place makes its
         node, then copies what it overwrites.
+
+        Args:
+            state: Of the thread.
+            pending: The node that has run.
+            saved: How many nodes before the latest are its, too.
+            sliced: Whether autograd makes further nodes for it: before the native tap sees its end,
+                and after the Python tap does.
+
+        Returns:
+            How many before the latest are its.
         """
         if state.phase == "optimizer":
-            return
+            return saved
         if state.phase == "backward" and not self.place.backward and not torch.is_grad_enabled():
-            return  # on a thread of autograd, which makes no nodes, and counts them by itself
-        self.link_at(sequence_number() - 1, pending.node.id, pending.node.scope, saved)
+            return saved  # on a thread of autograd, which makes no nodes, and counts them by itself
+        latest = sequence_number() - 1
+        if sliced:
+            saved = max(saved, min(latest - self.place.sequence - 1, _SLICES))
+        node = pending.node
+        self.link_at(latest, node.id, node.scope, saved)
+        if sliced:
+            self.place.sliced = (node.id, node.scope)
+        return saved
 
     def link_at(self, latest: int, node: int, scope: str, saved: int = 0) -> None:
         """Note that a forward node has run.
@@ -473,11 +518,16 @@ class Operations:
             saved: How many nodes before the latest are its, too: of copies that autograd made.
         """
         place, links = self.place, self._links
+        if place.sliced is not None:
+            own = place.sequence + 1 + _SLICES
+            for number in range(place.sequence + 1, min(latest, own + _MOST_UNCLAIMED)):
+                links.setdefault(number, place.sliced if number < own else (node, scope))
+            place.sliced = None
         for number in range(latest - saved, latest):
             links.setdefault(number, (node, scope))
             place.sequence = max(place.sequence, number)
         if latest - place.sequence > 1:
-            place.unclaimed += range(place.sequence + 1, latest)
+            place.unclaimed += range(max(place.sequence + 1, latest - _MOST_UNCLAIMED), latest)
             del place.unclaimed[:-_MOST_UNCLAIMED]
         place.sequence = latest
         if latest not in links:

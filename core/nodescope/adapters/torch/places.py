@@ -9,6 +9,7 @@ import threading
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
+from nodescope.adapters.torch.storages import Owner
 from nodescope.emit.state import ThreadState
 
 
@@ -43,6 +44,8 @@ class Place(threading.local):
         inside: Whether the operation is part of the same call as the last one.
         sequence: The number of the latest autograd node that the thread has made.
         unclaimed: Numbers before it whose forward operation is not known.
+        sliced: The node of the last operation, and its scope, if it wrote to a view of a tensor
+            that gradients flow to, for which autograd makes further nodes; or None.
         mark: The number of its scope and phase, see `native_tap.fast_path`.
         mode: The dispatch mode that was entered on the thread, or None.
     """
@@ -64,6 +67,7 @@ class Place(threading.local):
         self.inside = False
         self.sequence = -1
         self.unclaimed: list[int] = []
+        self.sliced: tuple[int, str] | None = None
         self.mark = 0
         self.mode: Any = None
 
@@ -92,6 +96,9 @@ class FastPath(Protocol):
 
     def lose(self) -> None:
         """Follow nothing until the next step."""
+
+    def owns(self, tensor: Any, owner: Owner) -> bool:
+        """Whether nothing changes if a tensor becomes somebody's now."""
 
     def known(self, tensor: Any) -> int:
         """The id of a tensor's value; 0 if it is not known."""

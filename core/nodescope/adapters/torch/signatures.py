@@ -52,6 +52,9 @@ _USUAL: Final[dict[str, tuple[Any, ...]]] = {
     "pin_memory": (False,), "device": ("cpu",), "layout": ("strided",),
     "memory_format": ("preserve_format",), "non_blocking": (False,),
 }  # fmt: skip
+_TO_THE_END: Final = (1 << 63) - 1
+"""What Python makes of the missing end of ``x[1:]``; `_SLICES` take it if none is given, too."""
+_SLICES: Final = frozenset({"aten::slice.Tensor", "aten::slice_copy.Tensor"})
 _STRIDED: Final = torch.strided
 _TENSOR_TYPES: Final = {
     "Tensor": "tensor", "Optional[Tensor]": "tensor",
@@ -233,7 +236,8 @@ class Signature:
                 attrs[argument.name] = value
             elif not _same(value, argument.default):
                 encoded = _encoded(value)
-                if encoded not in _USUAL.get(argument.name, ()):
+                to_the_end = encoded == _TO_THE_END and self.native in _SLICES
+                if encoded not in _USUAL.get(argument.name, ()) and not to_the_end:
                     attrs[argument.name] = encoded
         return attrs
 

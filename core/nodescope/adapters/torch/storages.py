@@ -95,6 +95,8 @@ class Memory:
         writes = self.writes
         if writes and writes[-1].geometry == geometry:
             writes.pop()
+        elif writes:  # it covers what was written there before
+            writes = self.writes = [write for write in writes if write.geometry != geometry]
         writes.append(Write(self.version, id, geometry))
         del writes[:-MOST_WRITES]
         self.detached = None

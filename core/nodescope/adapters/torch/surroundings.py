@@ -20,10 +20,12 @@ from torch.utils.data import DataLoader
 from nodescope.adapters.torch.compat import data_loader_iterator
 from nodescope.adapters.torch.places import Quiet
 from nodescope.emit.emitter import Emitter
+from nodescope.emit.frames import user_source
 from nodescope.emit.state import current
 from nodescope.origins import is_ours
 
 if TYPE_CHECKING:
+    from nodescope.adapters.torch.loading.workers import Workers
     from nodescope.adapters.torch.operations import Operations
 
 FUNCTIONS: Final = (
@@ -53,13 +55,20 @@ def is_enough(module: str) -> bool:
 
 
 @contextlib.contextmanager
-def data_loading(emitter: Emitter, operations: Operations) -> Iterator[None]:
-    """Take waiting for a batch as such: what a loader computes is data, not the program's graph."""
+def data_loading(
+    emitter: Emitter, operations: Operations, workers: Workers | None
+) -> Iterator[None]:
+    """Take waiting for a batch as such: what a loader computes is data, not the program's graph.
+
+    Args:
+        workers: Observes the workers that loaders start, or None.
+    """
     original, original_iter = data_loader_iterator.__next__, DataLoader.__iter__
 
     @functools.wraps(original_iter)
     def begin(self: Any) -> Any:
-        with Quiet(operations.place):  # it draws a seed for its workers
+        start = contextlib.nullcontext() if workers is None else workers.start(self, user_source())
+        with Quiet(operations.place), start:  # it draws a seed for its workers
             return original_iter(self)
 
     @functools.wraps(original)

@@ -154,6 +154,13 @@ class Values:
         memory = self.storages.memory(tensor) if is_strided(tensor) else None
         if memory is not None and (memory.owner is None or not memory.owner.label):
             memory.owner = owner
+            if self.journal is not None:
+                self.journal.owned(memory.serial, owner)
+
+    def is_owned(self, tensor: Any) -> bool:
+        """Whether `own` would change nothing."""
+        memory = self.storages.memory(tensor) if is_strided(tensor) else None
+        return memory is None or (memory.owner is not None and memory.owner.label != "")
 
     def take(self, edits: Edits, tensors: tuple[Any, ...], ids: tuple[int, ...]) -> None:
         """Write a person's edits into the tensors with these value ids."""
@@ -208,8 +215,6 @@ class Values:
 
     def _updated(self, tensor: Any, memory: Memory, geometry: Geometry, known: Known | None) -> int:
         """Emit what a tensor has become by writes through other views."""
-        if self.journal is not None:
-            self.journal.spoil()
         before: list[tuple[int, Geometry]] = []
         if known is not None:
             since, before = known.version, [(known.id, geometry)]
@@ -236,8 +241,10 @@ class Values:
             storages=(memory.serial,),
         )  # fmt: skip
         id = pending.outputs[0]
-        memory.known[geometry] = self._fresh(tensor, id, memory.version)
         attrs_now = attrs if attrs != pending.node.attrs else None
+        if self.journal is not None:
+            self.journal.updated(memory, geometry, id, known, attrs_now)
+        memory.known[geometry] = self._fresh(tensor, id, memory.version)
         edits = self._emitter.finish(pending, (tensor,), attrs=attrs_now)
         if edits:
             self.take(edits, (tensor,), (id,))

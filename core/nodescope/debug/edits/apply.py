@@ -18,12 +18,12 @@ import numpy as np
 
 from nodescope.arrays import ops_of
 from nodescope.arrays.lazy import HeldArray, LazyArray, held, whole
+from nodescope.console_output import shape_words
 from nodescope.errors import EditError
 from nodescope.events import AnyArray, Array
 from nodescope.ir.graph import Node
 from nodescope.protocol import SetValue
 from nodescope.registry import did_you_mean
-from nodescope.telling import shape_words
 
 MAX_INDEX: Final = 200
 _CHOICES: Final[dict[str, Callable[[Array], Array]]] = {
@@ -105,7 +105,7 @@ def unaffected(value: int, ran: Node | None) -> str:
         return ""
     return (
         f"{ran.name} has already run with the old value and does not run again, only what reads it "
-        f"later gets the new one. To see {ran.name} with it, use fork (What if), or stop before it"
+        f"later gets the new one. To see {ran.name} with it, use What if, or stop before it"
     )
 
 

@@ -16,9 +16,9 @@ from typing import Any, Final, cast
 import numpy as np
 
 from nodescope.arrays.lazy import HeldArray, LazyArray, whole
+from nodescope.console_output import shape_words
 from nodescope.errors import ArrayError, ConditionError
 from nodescope.events import AnyArray, Array
-from nodescope.telling import shape_words
 
 MAX_ELEMENTS: Final = 1 << 22
 MAX_INT: Final = 1 << 64
@@ -250,9 +250,12 @@ COMPARE: Final[dict[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
 }
 
 
+_ndarray: Final = np.ndarray
+
+
 def _value_of(scene: Scene) -> Any:
     value = scene.value
-    return value if value.__class__ is np.ndarray else whole(_held_value(scene))
+    return value if value.__class__ is _ndarray else whole(_held_value(scene))
 
 
 def _held_value(scene: Scene) -> Any:

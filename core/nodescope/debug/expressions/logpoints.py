@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from nodescope.console_output import shape_words
 from nodescope.debug.expressions.builtins import Scene
 from nodescope.debug.expressions.compiler import compile_expression
 from nodescope.errors import ConditionError
 from nodescope.ir.graph import Node
-from nodescope.telling import shape_words
 
 MAX_LENGTH: Final = 2000
 _SHOWN: Final = 8  # limit of elements of an array

@@ -6,6 +6,8 @@ never an exception.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from nodescope.arrays.lazy import held
@@ -17,6 +19,8 @@ from nodescope.errors import ConditionError
 from nodescope.events import GradientReached, NodeFailed, NodeFinished, NodeStarted
 from nodescope.ir.scopes import is_within
 from nodescope.protocol import Breakpoint
+
+_ndarray: Final = np.ndarray
 
 Reached = NodeStarted | NodeFinished | NodeFailed | GradientReached
 
@@ -49,7 +53,7 @@ def passes(
             outputs = event.outputs
             value = outputs[0] if outputs else None
             inputs = event.inputs
-            if type(value) is not np.ndarray or (inputs and not are_ours(inputs)):
+            if value.__class__ is not _ndarray or (inputs and not are_ours(inputs)):
                 return False  # evaluated once, by `judge`
             scene = Scene(value, inputs, step, event.node.name)
         try:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nodescope.arrays import OPAQUE, ops_of
+from nodescope.console_output import last_line
 from nodescope.debug.expressions.builtins import Scene
 from nodescope.debug.expressions.compiler import compile_condition
 from nodescope.errors import ConditionError
 from nodescope.events import Array
-from nodescope.telling import last_line
 
 
 class Answer(NamedTuple):

@@ -15,10 +15,11 @@ from operator import attrgetter
 from types import FrameType
 from typing import Final
 
+from nodescope.console_output import root_of
+from nodescope.errors import error_text
 from nodescope.interactive import cell_name, is_machinery
 from nodescope.origins import folders_of, is_internal, is_ours
 from nodescope.protocol import Frame
-from nodescope.telling import root_of
 from nodescope.thread_frames import stack_of
 
 MAX_FRAMES: Final = 100
@@ -40,8 +41,7 @@ def is_hidden(file: str) -> bool:
 
 def error_line(error: BaseException) -> str:
     """An exception as text, in the engine's form for those that operations raise."""
-    root = root_of(error)
-    return f"{type(root).__name__}: {root}"
+    return error_text(root_of(error))
 
 
 def user_stack(thread: int | None = None) -> tuple[Frame, ...]:

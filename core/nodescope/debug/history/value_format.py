@@ -11,12 +11,12 @@ from typing import Any, Final
 import numpy as np
 
 from nodescope.arrays.lazy import HeldArray, LazyArray, whole
+from nodescope.console_output import visible
 from nodescope.debug.history.history import ValueAtMoment
 from nodescope.errors import ArrayError
 from nodescope.events import Array
 from nodescope.record.captures import summary_of
 from nodescope.record.summary import TensorSummary, summarise
-from nodescope.telling import visible
 
 MAX_NUMBERS: Final = 1000
 _EDGE: Final = 3

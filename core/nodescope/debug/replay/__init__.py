@@ -1,7 +1,7 @@
 """Replay: reruns recorded nodes, from the nearest recorded values or from edited ones.
 
-`Replay` gives the values of a moment, recorded or recomputed; `Replay.fork` reruns what depends on
-an edited value. See `nodescope.debug.replay.replay`.
+`Replay` gives the values of a moment, recorded or recomputed; `Replay.what_if` reruns what depends
+on an edited value. See `nodescope.debug.replay.replay`.
 """
 
 from nodescope.debug.replay.arrays import Difference

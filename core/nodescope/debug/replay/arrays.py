@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nodescope.console_output import index_text, shape_words
 from nodescope.events import Array
-from nodescope.telling import index_text, shape_words
 
 # An array cut out of another one is laid out as it was, unless that takes so much more memory.
 _SPREAD = 8

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nodescope.console_output import shape_words
 from nodescope.debug.replay.arrays import Difference, difference
 from nodescope.debug.replay.execution_index import ValueSource
 from nodescope.debug.replay.operand_sources import same
@@ -25,7 +26,6 @@ from nodescope.errors import ReplayError
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 from nodescope.record.rows import FAILED, EditRow, Execution
-from nodescope.telling import shape_words
 
 MOST_CHANGED_BYTES = 1 << 29
 """Bytes of changed values, old and new, that one branch may make."""
@@ -40,7 +40,7 @@ class ChangedValue(NamedTuple):
     Attributes:
         node: Name of the node that makes it.
         value, seq: Which value, of which execution.
-        old, new: Before, in the branch or recording it was forked from, and now.
+        old, new: Before, in the branch or recording it starts from, and now.
         edited: It was set, not computed.
     """
 
@@ -72,8 +72,8 @@ class Branch:
 
     Attributes:
         name: Its own.
-        step: The training step it was forked in.
-        parent: The branch that it was forked from, or None.
+        step: The training step it starts in.
+        parent: The branch that it starts from, or None.
         until: The last seq that was run.
         changes: In the order of the run, the edited values first.
         same: Nodes that ran again and gave what they had given.
@@ -108,39 +108,11 @@ class Branch:
             digest.update(array.tobytes())
         return digest.digest()
 
-    def describe(self) -> dict[str, Any]:
-        """The branch as plain data: names and numbers, no arrays."""
-        return {
-            "name": self.name,
-            "step": self.step,
-            "parent": self.parent,
-            "until": self.until,
-            "edits": [_told(change) for change in self.changes if change.edited],
-            "changes": [_told(change) for change in self.changes if not change.edited],
-            "same": list(self.same),
-            "blocked": [node._asdict() for node in self.blocked],
-        }
-
-
-def _told(change: ChangedValue) -> dict[str, Any]:
-    gap = change.difference
-    return {
-        "node": change.node,
-        "value": change.value,
-        "seq": change.seq,
-        "shape": list(change.new.shape),
-        "dtype": change.new.dtype.name,
-        "differ": gap.count,
-        "size": gap.size,
-        "largest": gap.largest,
-        "first": {"at": list(gap.at), "old": repr(gap.one), "new": repr(gap.other)},
-    }
-
 
 def grow(
     replay: ReplayView, name: str, edits: Mapping[int, Any], until: int, base: Branch | None
 ) -> Branch:
-    """Make a branch; see `Replay.fork`.
+    """Make a branch; see `Replay.what_if`.
 
     Raises:
         ReplayError: An edit does not fit its value.
@@ -178,7 +150,7 @@ class _Growth:
         self.changes: list[ChangedValue] = []
         self.same: list[str] = []
         self.blocked: list[Blocked] = []
-        # Values that differ from where this was forked, or were not known there.
+        # Values that differ from where this starts, or were not known there.
         self._changed: set[Key] = set()
         # By id alone: an operand may be of an execution before the latest.
         self._touched = {value for value, _ in (*self.overlay, *self.stuck)}
@@ -209,7 +181,7 @@ class _Growth:
         self.changes.append(change)
 
     def go_beyond(self) -> None:
-        """From here on nothing was run where this was forked from."""
+        """From here on nothing was run where this starts from."""
         if not self._beyond:
             self._beyond = True
             self._changed.update(self.overlay, self.stuck)

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from nodescope.adapters.protocol import Rerun
+from nodescope.console_output import last_line
 from nodescope.errors import RecordingError, ReplayError
 from nodescope.events import Array
 from nodescope.ir.attrs import opaque_in
@@ -29,7 +30,6 @@ from nodescope.ops.dependence import kind_named
 from nodescope.ops.perturbation import perturbed
 from nodescope.ops.reading import ElementDependence
 from nodescope.plugins import plugins
-from nodescope.telling import last_line
 
 GROUP: Final = "nodescope.rerun"
 ENGINE: Final = "nodescope"

@@ -45,7 +45,7 @@ class Replay:
         patience_s: How long, from now on, anything is looked up or computed; then `ReplayError`.
 
     Attributes:
-        branches: Forks by name, in the order in which they were made.
+        branches: By name, in the order in which they were made.
         doubted: Executions of which what they took, as far as it is known, gives something else.
 
     Raises:
@@ -265,7 +265,7 @@ class Replay:
 
     # ------------------------------------------------------------ what if
 
-    def fork(
+    def what_if(
         self,
         edits: Mapping[int, Any],
         *,
@@ -304,7 +304,7 @@ class Replay:
         return branch
 
     def drop(self, name: str) -> None:
-        """Throw a branch away, with those that were forked from it. Raises `ReplayError`."""
+        """Throw a branch away, with those that start from it. Raises `ReplayError`."""
         if name not in self.branches:
             raise ReplayError(f"no branch named {name!r}")
         dropped = {name}

@@ -25,6 +25,7 @@ from nodescope.debug.watch.rule import WatchError
 from nodescope.debug.watch.watch import Hit, Watch, describe, parse_watch
 from nodescope.debug.watch.watcher import Watcher
 from nodescope.events import Array, Bus, Demand, Event, Level, Logged, NodeFinished
+from nodescope.ir.demands import StopsAt
 from nodescope.ir.graph import Node
 from nodescope.protocol import WatchSeen, WatchStatus
 from nodescope.record.compiled_functions import captured_graphs
@@ -110,7 +111,9 @@ class LiveWatches:
         self._watcher.replace(watches)
         if self._present:
             seen = "watches are set" if self._watcher.watches else ""
-            self._bus.want(self, Demand(opened=(self._watcher.wants,), whole=seen))
+            stops_at = _stopping(self._watcher.watches)
+            demand = Demand(opened=(self._watcher.wants,), whole=seen, stops_at=stops_at)
+            self._bus.want(self, demand)
         with self._lock:
             by_name = {_name(status.text): status for status in self._statuses.values()}
             before = set(self._statuses)
@@ -244,6 +247,14 @@ def _status(watch: Watch, statuses: dict[str, WatchStatus]) -> WatchStatus:
 
 def _only_gradients(watch: Watch) -> bool:
     return {"gradients", "weight_gradients"}.issuperset(get(watch.rule).applies)
+
+
+def _stopping(watches: Iterable[Watch]) -> StopsAt:
+    """The ops at whose end these may stop the program: any, unless all of them name theirs."""
+    stop = [watch for watch in watches if watch.enabled and "stop" in watch.actions]
+    if not all(watch.select.startswith("op:") for watch in stop):
+        return StopsAt(ends=None)
+    return StopsAt(ends=frozenset(watch.select.removeprefix("op:") for watch in stop))
 
 
 def _name(text: str) -> str:

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from nodescope.console_output import index_text
 from nodescope.debug.watch.observation import MissingData, ObservedContent, Sight, blocks
 from nodescope.debug.watch.rule import Finding, Parameter, Settings, needs_steps, number, percent
 from nodescope.events import Array
-from nodescope.telling import index_text
 
 # What rounding may do to a bound that was computed from rounded statistics.
 _SLACK: Final = 1e-6

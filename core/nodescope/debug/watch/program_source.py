@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 _DYNAMIC = frozenset({"locals", "globals", "vars", "eval", "exec", "dir"})
@@ -102,6 +103,105 @@ def overwritten_rounds(tree: ast.Module) -> list[OverwrittenRound]:
                 end = statement.end_lineno or statement.lineno
                 rounds.append(OverwrittenRound(target.id, statement.lineno, end, loop.lineno))
     return rounds
+
+
+class Kept(NamedTuple):
+    """A name for a tensor that is written to through another name.
+
+    Attributes:
+        name: The name.
+        written: The other one.
+        line: Where one was bound to the other.
+        augments: Whether the write is an augmented assignment, such as ``a += 1``.
+        reads: First and last line of each statement that reads the name after the write, as long as
+            it is certain that it is still that tensor.
+    """
+
+    name: str
+    written: str
+    line: int
+    augments: bool
+    reads: tuple[tuple[int, int], ...]
+
+
+@lru_cache(maxsize=4096)
+def kept_names(tree: ast.Module, line: int) -> tuple[Kept, ...]:
+    """Other names for what is written to in place at a line: ``b`` of ``b = a; a.add_(1)``, and of
+    ``a = b; a.add_(1)``.
+    """
+    place = _statement(tree, line)
+    if place is None:
+        return ()
+    statement, _, function = place
+    scope = tree if function is None else function
+    written = _written(statement)
+    if not written or isinstance(function, ast.ClassDef):
+        return ()
+    statements = [part for part in ast.walk(scope) if isinstance(part, ast.stmt)]
+    simple = [part for part in statements if not list(_blocks(part))]
+    simple.sort(key=lambda part: part.lineno)
+    kept, augments = [], isinstance(statement, ast.AugAssign)
+    for other in simple:
+        if other.lineno >= statement.lineno or not isinstance(other, ast.Assign):
+            continue
+        target, value = other.targets[0], other.value
+        if not isinstance(target, ast.Name) or not isinstance(value, ast.Name):
+            continue
+        names = {target.id, value.id}
+        if len(names) < 2 or written not in names or not _leads_to(scope, other, statement):
+            continue
+        (name,) = names - {written}
+        if _hidden(scope, name) or _hidden(scope, written):
+            continue
+        between = [part for part in statements if other.lineno < part.lineno < statement.lineno]
+        if any(_binds(part, name) or _binds(part, written) for part in between):
+            continue
+        reads = []
+        for later in statements:
+            if later.lineno <= (statement.end_lineno or 0):
+                continue
+            if later in simple and any(_reads(node, name) for node in ast.walk(later)):
+                reads.append((later.lineno, later.end_lineno or later.lineno))
+            if _binds(later, name):
+                break
+        kept.append(Kept(name, written, other.lineno, augments, tuple(reads)))
+    return tuple(kept)
+
+
+def _written(statement: ast.stmt) -> str:
+    """The name of what a statement writes to in place, if it is plain; else ``""``."""
+    if isinstance(statement, ast.AugAssign):
+        return statement.target.id if isinstance(statement.target, ast.Name) else ""
+    value = getattr(statement, "value", None)
+    if not isinstance(value, ast.Call):
+        return ""
+    function = value.func
+    if isinstance(function, ast.Attribute) and function.attr.endswith("_"):
+        return function.value.id if isinstance(function.value, ast.Name) else ""
+    first = value.args[0] if value.args else None
+    return first.id if isinstance(first, ast.Name) else ""
+
+
+def _leads_to(scope: ast.AST, first: ast.stmt, second: ast.stmt) -> bool:
+    """Whether one statement always runs before another one in the same call."""
+    todo = [getattr(scope, "body", [])]
+    while todo:
+        block = todo.pop()
+        if first in block:
+            after = block[block.index(first) + 1 :]
+            return any(second in ast.walk(part) for part in after)
+        for part in block:
+            if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                todo += _blocks(part)
+    return False
+
+
+def _binds(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement, without those within it, may give a name something else."""
+    if isinstance(statement, ast.AugAssign):
+        return False  # of a tensor, it writes to it
+    inner = {id(node) for block in _blocks(statement) for part in block for node in ast.walk(part)}
+    return any(_stores(node, name) for node in ast.walk(statement) if id(node) not in inner)
 
 
 def calls_between(tree: ast.Module, first: int, last: int, *names: str) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.console_output import index_text
 from nodescope.debug.replay.branch import Branch
 from nodescope.debug.replay.execution_index import ExecutionIndex
 from nodescope.debug.replay.replay import Replay
@@ -29,7 +30,6 @@ from nodescope.ir.graph import SourceLocation
 from nodescope.ops.reading import ElementDependence
 from nodescope.record.recording import Recording
 from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Execution
-from nodescope.telling import index_text
 
 MOST_ELEMENTS = 16
 """Elements of a mask that are followed; evenly chosen."""

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.console_output import shape_words
 from nodescope.debug.why.nonfinite_origins import number_text, state_of
 from nodescope.debug.why.value_tracing import Opened
 from nodescope.events import Array
 from nodescope.ops.reading import ElementDependence, flat
 from nodescope.ops.traits import traits_of
-from nodescope.telling import shape_words
 
 MOST_CANDIDATES = 1024
 """Operands of one port that are weighed one by one; of more, those that stand out."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nodescope.console_output import shape_words
 from nodescope.debug.why import effects, operand_ranking
 from nodescope.debug.why.answer import Operand
 from nodescope.debug.why.body_frames import Point, point_of
@@ -20,7 +21,6 @@ from nodescope.debug.why.value_tracing import ValueTracer
 from nodescope.errors import ReplayError
 from nodescope.ir.graph import SourceLocation
 from nodescope.record.rows import Execution
-from nodescope.telling import shape_words
 
 _STATES = ("nan", "inf")
 

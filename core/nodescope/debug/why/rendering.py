@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from nodescope.console_output import index_text
 from nodescope.debug.why.answer import Cause, Operand, Why
 from nodescope.debug.why.nonfinite_origins import number_text, state_of
 from nodescope.debug.why.spread import Born, Spread
 from nodescope.ir.graph import SourceLocation
-from nodescope.telling import index_text
 
 _MOST_LINES = 24
 _MOST_ENDS = 3

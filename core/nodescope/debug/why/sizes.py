@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nodescope.telling import shape_words
+from nodescope.console_output import shape_words
 
 Shape = tuple[int, ...]
 
@@ -116,11 +116,11 @@ def _joined(
         joined = (
             axis % len(first) if op == "concatenate" and first and isinstance(axis, int) else -1
         )
-        for at, (size, wanted) in enumerate(zip(shape, first, strict=True)):
-            if size != wanted and at != joined:
+        for at, (size, expected) in enumerate(zip(shape, first, strict=True)):
+            if size != expected and at != joined:
                 return (
                     f"{names[port]} has {size} along axis {at} {shape_words(shape)}, and "
-                    f"{names[0]} has {wanted} {shape_words(first)}"
+                    f"{names[0]} has {expected} {shape_words(first)}"
                 )
     return ""
 

@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from nodescope.console_output import shape_words
 from nodescope.debug.replay.execution_index import ExecutionIndex
 from nodescope.errors import ReplayError
 from nodescope.events import Array
 from nodescope.registry import did_you_mean
-from nodescope.telling import shape_words
 
 Which = Literal["nan", "inf", "nonfinite", "zero", "max", "min"]
 WHICH: tuple[Which, ...] = ("nan", "inf", "nonfinite", "zero", "max", "min")

@@ -235,7 +235,7 @@ class _Backward:
         name: Its name in messages.
         arguments: Structure of the list of arguments.
         likes: Shape and dtype of each leaf of the arguments that is a tensor.
-        wanted: Whether each leaf requires a gradient.
+        requires: Whether each leaf requires a gradient.
         output: Structure of the output.
         places: Whether a cotangent arrives for each leaf of the output, and a zero for those
             without.
@@ -252,7 +252,7 @@ class _Backward:
         self.likes = [
             (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else None for leaf in leaves
         ]
-        self.wanted = [_wants(leaf) for leaf in leaves]
+        self.requires = [_wants(leaf) for leaf in leaves]
         self.output = output
         self.places = [isinstance(value, Tensor) for value in outputs]
 
@@ -265,8 +265,8 @@ class _Backward:
             leaves = self._leaves(self.call(unflatten(self.output, cotangents)))
             gradients = [
                 _turned(self._fitting(ct, *like)) if like and ct is not None else None
-                for ct, like, wanted in zip(leaves, self.likes, self.wanted, strict=True)
-                if wanted
+                for ct, like, required in zip(leaves, self.likes, self.requires, strict=True)
+                if required
             ]
         return [
             gradient.data if raw and gradient is not None else gradient for gradient in gradients

@@ -110,14 +110,14 @@ def hooks_of(tensor: Tensor) -> Hooks | None:
     return getattr(tensor, "_hooks", None)
 
 
-def _made(tensor: Tensor, wanted: str) -> Hooks:
+def _made(tensor: Tensor, method: str) -> Hooks:
     known = hooks_of(tensor)
     if known is not None:
         return known
     edge = tensor.edge
     if edge is None or edge is FREED:
         raise GradientError(
-            f"{wanted}: no gradient flows to this tensor",
+            f"{method}: no gradient flows to this tensor",
             source=where(),
             hint="register before backward, on a tensor computed from a parameter",
         )

@@ -57,10 +57,11 @@ class _Traced:
         op = ops.get(name)
 
         def call(*inputs: Any, **attrs: Any) -> Tensor:
-            operands = tuple(
-                [value if value.__class__ is Tensor else operand(value) for value in inputs]
-            )
-            return apply(op, operands, attrs or NO_ATTRS)
+            for value in inputs:
+                if value.__class__ is not Tensor:
+                    inputs = tuple(map(operand, inputs))
+                    break
+            return apply(op, inputs, attrs or NO_ATTRS)
 
         setattr(self, name, call)
         return call

@@ -53,11 +53,11 @@ class Cotangents:
 class _Recorded:
     """A body and its rules, recorded in ``builder``, which must be the thread's."""
 
-    def __init__(self, builder: Builder, graph: Graph, wanted: Sequence[bool]) -> None:
+    def __init__(self, builder: Builder, graph: Graph, requested: Sequence[bool]) -> None:
         specs = {value.id: value.tensor for value in graph.values}
         self.inputs = [
             builder.placeholder(specs[value], "argument", grad=want)
-            for value, want in zip(graph.inputs, wanted, strict=True)
+            for value, want in zip(graph.inputs, requested, strict=True)
         ]
         self.outputs = evaluate(graph, self.inputs)
         self.smooth = tuple(i for i, value in enumerate(self.outputs) if value.dtype.kind in SMOOTH)
@@ -81,14 +81,14 @@ class _Recorded:
         return TRACED.zeros_like(self.inputs[i])  # type: ignore[no-any-return]
 
 
-def pullback(graph: Graph, wanted: Sequence[bool]) -> Pullback:
-    """Differentiate a body with respect to its wanted inputs.
+def pullback(graph: Graph, requested: Sequence[bool]) -> Pullback:
+    """Differentiate a body with respect to the requested inputs.
 
     Body and rules are recorded in one graph, which is then split between them.
     """
     builder = Builder("static")
     with dispatch_mode.building(builder):
-        both = _Recorded(builder, graph, wanted)
+        both = _Recorded(builder, graph, requested)
         results = [builder.value_of(both.cotangent(i)) for i in both.reached]
     whole = finished(builder, results)
     ahead, behind = whole.nodes[: both.border], whole.nodes[both.border :]
@@ -113,19 +113,19 @@ def pullback(graph: Graph, wanted: Sequence[bool]) -> Pullback:
 
 
 def cotangents(
-    graph: Graph, wanted: Sequence[bool], reached: tuple[int, ...] | None = None
+    graph: Graph, requested: Sequence[bool], reached: tuple[int, ...] | None = None
 ) -> Cotangents:
-    """Differentiate a body with respect to its wanted inputs, recomputing it.
+    """Differentiate a body with respect to the requested inputs, recomputing it.
 
     Args:
         graph: The body.
-        wanted: For each input, whether its cotangent is requested.
+        requested: For each input, whether its cotangent is requested.
         reached: Inputs whose cotangents are returned, zeros where none arrives; if None, those
             where one arrives.
     """
     builder = Builder("static")
     with dispatch_mode.building(builder):
-        both = _Recorded(builder, graph, wanted)
+        both = _Recorded(builder, graph, requested)
         reached = both.reached if reached is None else reached
         results = [builder.value_of(both.cotangent(i)) for i in reached]
     return Cotangents(finished(builder, results), reached, both.smooth)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import numpy as np
 
+from nodescope.console_output import last_line
 from nodescope.engine.codegen import backend as backends
 from nodescope.engine.codegen.backend import Runner
 from nodescope.engine.crosscheck.amounts import amount_of, far, first_pair, others
@@ -46,7 +47,6 @@ from nodescope.ir.differences import (
 )
 from nodescope.ir.graph import Node
 from nodescope.passes.pipeline import LoweringOptions
-from nodescope.telling import last_line
 
 if TYPE_CHECKING:
     from nodescope.engine.graphs.session import ObservedRun

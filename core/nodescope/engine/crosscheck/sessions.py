@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from nodescope.console_output import last_line
 from nodescope.engine.crosscheck.amounts import amount_of, others
 from nodescope.engine.crosscheck.values import quiet, same
 from nodescope.engine.graphs.program import PreparedRun
@@ -20,7 +21,6 @@ from nodescope.engine.static.lowering import Lowering, Wish, closed
 from nodescope.ir.differences import CallDifference, FunctionCheck
 from nodescope.ir.graph import Node
 from nodescope.ops.plan import Plan
-from nodescope.telling import last_line
 
 if TYPE_CHECKING:
     from nodescope.engine.graphs.session import ObservedRun
@@ -108,9 +108,9 @@ class SessionCheck:
         if form == "observed":
             return None, None, None
         whole = _with_every_value(self.program)
-        wanted, _ = _run(run, whole, "in order")
+        reference, _ = _run(run, whole, "in order")
         given, _ = _run(run, whole, form)
-        for value, then, now in zip(whole.plan.outputs, wanted, given, strict=True):
+        for value, then, now in zip(whole.plan.outputs, reference, given, strict=True):
             if not _same(now, then):
                 return whole.plan.producer(value), then, now
         return None, None, None

@@ -67,7 +67,8 @@ def nanoseconds(call: Call, specs: Mapping[int, TensorSpec]) -> float:
     if call.op.family in OTHER:
         return CALL_NS + OTHER[call.op.family] * elements
     moved = sum(map(nbytes, (*outputs, *_specs(inputs))))
-    work = call.op.flops(inputs, outputs[0]) * NS_PER_FLOP.get(call.op.family, 1.0)
+    flops = call.op.flops(inputs, outputs[0], call.attrs)
+    work = flops * NS_PER_FLOP.get(call.op.family, 1.0)
     return CALL_NS + max(work, moved * NS_PER_BYTE if call.op.family != "layout" else 0.0)
 
 

@@ -82,32 +82,32 @@ class Executor(Protocol):
         """
 
 
-def executor_of(wanted: Any, partitions: int | None) -> Executor | None:
+def executor_of(setting: Any, partitions: int | None) -> Executor | None:
     """The executor that ``executor=`` of `nodescope.compile` names, or is.
 
     Raises:
         UsageError: There is none of that name, or partitions are given without one.
     """
-    if wanted is None:
+    if setting is None:
         if partitions is not None:
             raise UsageError("compile: partitions= takes an executor", source=where(),
                              hint='such as executor="ray"')  # fmt: skip
         return None
-    if isinstance(wanted, str):
-        if wanted not in _OURS:
-            hint = did_you_mean(wanted, _OURS) or f"there is {', '.join(map(repr, _OURS))}"
-            raise UsageError(f"compile: no executor {wanted!r}", source=where(), hint=hint)
-        module, name = _OURS[wanted]
+    if isinstance(setting, str):
+        if setting not in _OURS:
+            hint = did_you_mean(setting, _OURS) or f"there is {', '.join(map(repr, _OURS))}"
+            raise UsageError(f"compile: no executor {setting!r}", source=where(), hint=hint)
+        module, name = _OURS[setting]
         kind = getattr(importlib.import_module(module), name)
         made: Executor = kind(partitions=partitions)
         return made
-    if not hasattr(wanted, "build"):
-        raise UsageError(f"compile: {type(wanted).__name__} is not an executor", source=where(),
+    if not hasattr(setting, "build"):
+        raise UsageError(f"compile: {type(setting).__name__} is not an executor", source=where(),
                          hint='such as "ray", or nodescope.RayExecutor(...)')  # fmt: skip
     if partitions is not None:
         raise UsageError("compile: partitions= belongs into the executor", source=where(),
                          hint="RayExecutor(partitions=2)")  # fmt: skip
-    given: Executor = wanted
+    given: Executor = setting
     return given
 
 

@@ -108,7 +108,7 @@ class _Cut:
         self.lists: dict[str, list[Node]] = {self.place[node.id]: [] for node in self.nodes}
         self.values: dict[str, dict[int, Value]] = {place: {} for place in self.lists}
         # Transfers: (value or node, place), and the receive node once it exists.
-        self.wanted: dict[int, list[str]] = {}
+        self.receivers: dict[int, list[str]] = {}
         self.waited: dict[int, list[str]] = {}
         self.there: dict[tuple[str, int, str], int] = {}
 
@@ -124,7 +124,7 @@ class _Cut:
                 if control in self.place and self.plan.by_id[control].op != "constant"
             ]
             for value in node.inputs:
-                if value in self.wanted and place in self.wanted[value]:
+                if value in self.receivers and place in self.receivers[value]:
                     self._receive("value", value, place, node)
                 elif value in self.plan.constants and value not in self.fed:
                     self._constant(value, place)
@@ -142,8 +142,8 @@ class _Cut:
                 maker = self.plan.producer(value)
                 if value in self.fed or value in self.plan.constants or maker is None:
                     continue
-                if self._away(maker.id, place) and place not in self.wanted.get(value, ()):
-                    self.wanted.setdefault(value, []).append(place)
+                if self._away(maker.id, place) and place not in self.receivers.get(value, ()):
+                    self.receivers.setdefault(value, []).append(place)
             for control in node.control_inputs:
                 if control not in self.place or self.plan.by_id[control].op == "constant":
                     continue
@@ -163,7 +163,7 @@ class _Cut:
 
     def _send_all(self, node: Node, place: str) -> None:
         for value in node.outputs:
-            for target in self.wanted.get(value, ()):
+            for target in self.receivers.get(value, ()):
                 self._send("value", value, node, (value,), place, target)
         for target in self.waited.get(node.id, ()):
             self._send("control", node.id, node, (), place, target)

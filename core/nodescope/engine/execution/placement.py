@@ -109,8 +109,8 @@ def cost_of(node: Node, specs: Mapping[int, TensorSpec]) -> float:
     for body in bodies:
         inner = {value.id: value.tensor for value in body.values}
         costs.append(sum(cost_of(n, inner) for n in body.nodes if n.op not in GIVEN))
-    each: Any = node.attrs.get("length", 1)
-    return CALL_NS + max(costs) * (each if isinstance(each, int) else 1)
+    rounds: Any = node.attrs.get("length", 1)
+    return CALL_NS + max(costs) * (rounds if isinstance(rounds, int) else 1)
 
 
 def _number(name: str) -> int:
@@ -130,11 +130,11 @@ def _annotated(
             part_of[node.id] = home[max(known, key=lambda value: nbytes(specs[value]))]
         if node.id in part_of:
             home.update(dict.fromkeys(node.outputs, part_of[node.id]))
-    wanted: dict[int, int] = {}
+    user_part: dict[int, int] = {}
     for node in reversed(nodes):
         if node.id not in part_of:
-            part_of[node.id] = next((wanted[v] for v in node.outputs if v in wanted), 0)
-        wanted.update(dict.fromkeys(node.inputs, part_of[node.id]))
+            part_of[node.id] = next((user_part[v] for v in node.outputs if v in user_part), 0)
+        user_part.update(dict.fromkeys(node.inputs, part_of[node.id]))
     return part_of
 
 

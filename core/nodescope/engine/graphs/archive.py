@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, Literal, TypeVar
 import msgspec
 import numpy as np
 
+from nodescope.console_output import shape_words
 from nodescope.engine.control.scan_op import Reverse
 from nodescope.engine.source import where
 from nodescope.errors import GraphError, NodescopeError
@@ -37,7 +38,6 @@ from nodescope.ir.text import parse_graph, print_graph
 from nodescope.ir.verify import verify
 from nodescope.ops.checking import inferred
 from nodescope.ops.op import Array
-from nodescope.telling import shape_words
 
 Kind = Literal["graph", "program"]
 T = TypeVar("T")
@@ -243,7 +243,7 @@ def _content(archive: zipfile.ZipFile, members: Mapping[str, zipfile.ZipInfo], n
     return archive.read(members[name])
 
 
-def _meta(raw: bytes, wanted: Kind | None) -> _Meta:
+def _meta(raw: bytes, expected: Kind | None) -> _Meta:
     meta = json.loads(raw, object_pairs_hook=_once)
     if not isinstance(meta, dict) or meta.get("kind") not in READERS:
         raise GraphError("it does not describe a saved graph or program")
@@ -255,10 +255,10 @@ def _meta(raw: bytes, wanted: Kind | None) -> _Meta:
             f"it has format {version}; this nodescope reads up to {FORMAT}",
             hint="read it with a newer nodescope",
         )
-    if wanted is not None and meta["kind"] != wanted:
+    if expected is not None and meta["kind"] != expected:
         kind = meta["kind"]
         raise GraphError(
-            f"it is a saved {kind}, not a saved {wanted}",
+            f"it is a saved {kind}, not a saved {expected}",
             hint=f"load it with {READERS[kind]}, or with nodescope.load_graph, which reads both",
         )
     return converted(meta, _Meta)
@@ -271,10 +271,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def converted(data: Any, wanted: type[T]) -> T:
+def converted(data: Any, form: type[T]) -> T:
     """JSON's types as another type; keys may be numbers. Raises `GraphError`."""
     try:
-        return msgspec.convert(data, wanted, str_keys=True)
+        return msgspec.convert(data, form, str_keys=True)
     except msgspec.ValidationError as error:
         raise GraphError(str(error)) from None
 

@@ -110,13 +110,13 @@ def feed_array(node: Node, value: Value, fed: Any) -> Array:
     return np.array(array, spec_dtype)
 
 
-def _fits(array: Array, wanted: np.dtype[Any], *, plain: bool) -> bool:
-    if array.dtype == wanted or np.can_cast(array.dtype, wanted, "same_kind"):
+def _fits(array: Array, target: np.dtype[Any], *, plain: bool) -> bool:
+    if array.dtype == target or np.can_cast(array.dtype, target, "same_kind"):
         return True
-    if wanted.kind == "V":  # bfloat16
+    if target.kind == "V":  # bfloat16
         return array.dtype.kind in "fiu"
     # Python's own numbers have no width: 3 is also an unsigned 3.
-    if plain and array.dtype.kind in "iu" and wanted.kind in "iu":
-        info = np.iinfo(wanted)
+    if plain and array.dtype.kind in "iu" and target.kind in "iu":
+        info = np.iinfo(target)
         return not array.size or bool(array.min() >= info.min and array.max() <= info.max)
     return not array.size and plain

@@ -105,14 +105,14 @@ class PreparedRun:
         self.metadata = replace(self.metadata, peak_bytes=peak_bytes)
 
 
-def prepared(graph: Graph, wanted: Fetches, fed: frozenset[int]) -> PreparedRun:
+def prepared(graph: Graph, fetches: Fetches, fed: frozenset[int]) -> PreparedRun:
     """The prepared run of a session.
 
     Raises:
         UsageError: A required placeholder is not fed.
     """
     data = graph.finish(())
-    outputs, also = wanted.values, set(wanted.nodes)
+    outputs, also = fetches.values, set(fetches.nodes)
     # Drawing from chained state advances it.
     while True:
         nodes = needed(data, outputs, tuple(fed), tuple(also))

@@ -134,7 +134,7 @@ class Session:
     ) -> Callable[..., Any]:
         """A function that runs ``fetches``, with the values for ``feed_list`` as its arguments."""
         self._check_open()
-        wanted, feed_values = Fetches(self.graph, fetches), list(feed_list)
+        targets, feed_values = Fetches(self.graph, fetches), list(feed_list)
 
         def call(*values: Any) -> Any:
             self._check_open()
@@ -144,7 +144,7 @@ class Session:
                     source=where(),
                 )
             fed = self._fed(dict(zip(map(_Key, feed_values), values, strict=True)))
-            return self._run(wanted, fed, options or RunOptions())
+            return self._run(targets, fed, options or RunOptions())
 
         return call
 
@@ -174,12 +174,12 @@ class Session:
 
     # Programs
 
-    def _program(self, wanted: Fetches, fed: Mapping[int, Array]) -> PreparedRun:
-        key = (wanted.values, wanted.nodes, frozenset(fed), self.graph.version)
+    def _program(self, fetches: Fetches, fed: Mapping[int, Array]) -> PreparedRun:
+        key = (fetches.values, fetches.nodes, frozenset(fed), self.graph.version)
         with self._lock:
             program = self._programs.get(key)
             if program is None:
-                program = self._programs[key] = prepared(self.graph, wanted, frozenset(fed))
+                program = self._programs[key] = prepared(self.graph, fetches, frozenset(fed))
                 while len(self._programs) > _MOST_PLANS:
                     self._programs.popitem(last=False)
             else:
@@ -188,11 +188,11 @@ class Session:
 
     # Running
 
-    def _run(self, wanted: Fetches, fed: dict[int, Array], options: RunOptions) -> Any:
+    def _run(self, fetches: Fetches, fed: dict[int, Array], options: RunOptions) -> Any:
         if dispatch_mode.builder() is not None:  # inside of `as_default`
             with dispatch_mode.building(None, scope=None):
-                return self._run(wanted, fed, options)
-        program = self._program(wanted, fed)
+                return self._run(fetches, fed, options)
+        program = self._program(fetches, fed)
         if program.chained:  # two draws at once would be the same draw
             with self._drawing:
                 arrays = self._execute(program, fed, options)
@@ -201,7 +201,7 @@ class Session:
         self.run_metadata = program.metadata
         if self.graph.losses and program.trains and dispatch_mode.observer() is None:
             self._tell_losses(program, arrays)
-        return wanted.filled(dict(zip(wanted.values, arrays, strict=True)))
+        return fetches.filled(dict(zip(fetches.values, arrays, strict=True)))
 
     def _execute(
         self, program: PreparedRun, fed: dict[int, Array], options: RunOptions
@@ -218,9 +218,9 @@ class Session:
                 # Only its shape and dtype count: this run gives it its initial value.
                 array = np.broadcast_to(np.zeros((), variable.spec.dtype), variable.spec.shape)
             values[variable.value] = array
-        for reader, wanted in program.hosts:
+        for reader, variables in program.hosts:
             numbers = reader()
-            for name, value, dtype in wanted:
+            for name, value, dtype in variables:
                 values[value] = np.asarray(numbers[name], dtype)
         feeds = [values[value] for value in program.plan.fed]
         tracer = dispatch_mode.observer()

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
-from nodescope.engine.run import apply
+from nodescope.engine.run import apply, weakened
 from nodescope.engine.source import where as where_
 from nodescope.engine.symbolic import Abstract
-from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand, weak
+from nodescope.engine.tensor import NO_ATTRS, Tensor, make, operand
 from nodescope.errors import DtypeError, ShapeError, UnsupportedError
 
 xp: Any = np
@@ -34,7 +34,7 @@ def tensor_of(value: Any) -> Tensor:
 
 def call(name: str, *inputs: Any, **attrs: Any) -> Any:
     """Run the op ``name`` on tensors and Python scalars."""
-    return apply(ops.get(name), weak(inputs), attrs or NO_ATTRS)
+    return apply(ops.get(name), weakened(inputs), attrs or NO_ATTRS)
 
 
 def refuse_out(name: str, out: Any) -> None:

@@ -67,7 +67,7 @@ def _sign_of_infinity(name: str, negative: bool) -> Callable[..., Tensor]:
     return function
 
 
-def _is_real(name: str, wanted: bool) -> Callable[..., Tensor]:
+def _is_real(name: str, real: bool) -> Callable[..., Tensor]:
     def function(x: Any) -> Tensor:
         tensor = tensor_of(x)
         flat = (
@@ -75,7 +75,7 @@ def _is_real(name: str, wanted: bool) -> Callable[..., Tensor]:
             if tensor.dtype.kind != "c"
             else call("imag", tensor) != 0
         )
-        return np.logical_not(flat) if wanted else flat
+        return np.logical_not(flat) if real else flat
 
     return function
 

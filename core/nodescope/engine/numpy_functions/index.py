@@ -6,8 +6,9 @@ Invariant: nothing is written in place; indices are interpreted as in NumPy.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
+from nodescope import ops
 from nodescope.engine.numpy_functions.base import (
     Table,
     along,
@@ -23,8 +24,11 @@ from nodescope.engine.numpy_functions.base import (
 )
 from nodescope.engine.numpy_functions.layout import ravel, reshape
 from nodescope.engine.operators import index_template
-from nodescope.engine.tensor import Tensor, operand, operands
+from nodescope.engine.run import apply, operands
+from nodescope.engine.tensor import NO_ATTRS, Tensor, operand
 from nodescope.ops.shapes import axes
+
+_WHERE: Final = ops.get("where")
 
 
 def index_update(x: Any, index: Any, value: Any) -> Tensor:
@@ -171,7 +175,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     parts = operands((condition, x, y))
     if parts is None:
         parts = tuple(tensor_of(part) for part in (condition, x, y))
-    return call("where", *parts)
+    return apply(_WHERE, parts, NO_ATTRS)
 
 
 def choose(a: Any, choices: Sequence[Any], out: None = None, mode: str = "raise") -> Tensor:

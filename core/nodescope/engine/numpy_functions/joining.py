@@ -6,8 +6,9 @@ Invariant: parts are concatenated or cut by ops; where to cut is never decided b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
+from nodescope import ops
 from nodescope.engine.numpy_functions.base import (
     Table,
     along,
@@ -28,8 +29,11 @@ from nodescope.engine.numpy_functions.layout import (
     ravel,
     reshape,
 )
+from nodescope.engine.run import apply, operands
 from nodescope.engine.tensor import Tensor
 from nodescope.ops.shapes import axes
+
+_CONCATENATE: Final = ops.get("concatenate")
 
 
 def _parts(
@@ -60,6 +64,11 @@ def concatenate(
     casting: Any = "same_kind",
 ) -> Tensor:
     """``np.concatenate``."""
+    if axis.__class__ is int and dtype is None and out is None:
+        given: tuple[Any, ...] = tuple(arrays)
+        arrays = given
+        if given and operands(given) is given:
+            return apply(_CONCATENATE, given, {"axis": axis})
     parts = _parts(arrays, dtype, out, "concatenate", casting)
     if axis is None:
         parts, axis = [ravel(part) for part in parts], 0

@@ -167,11 +167,11 @@ def unique(
     return kept[0] if len(kept) == 1 else kept
 
 
-def _unique_with_gradient(x: Tensor, wanted: tuple[bool, ...], equal_nan: bool) -> Any:
+def _unique_with_gradient(x: Tensor, options: tuple[bool, ...], equal_nan: bool) -> Any:
     """`unique` with values taken from their first places, so that gradients reach them."""
     results = call("unique_all", alias(x), axis=None, equal_nan=equal_nan)
     values = ravel(x)[results[1]]
-    kept = tuple(result for result, want in zip(results[1:], wanted, strict=True) if want)
+    kept = tuple(result for result, want in zip(results[1:], options, strict=True) if want)
     return (values, *kept) if kept else values
 
 
@@ -194,12 +194,12 @@ def isin(
     kind: str | None = None,
 ) -> Tensor:  # fmt: skip
     """``np.isin``."""
-    x, wanted = tensor_of(element), ravel(test_elements)
-    ordered = call("sort", wanted, axis=-1, descending=False)
-    if not wanted.size:
+    x, elements = tensor_of(element), ravel(test_elements)
+    ordered = call("sort", elements, axis=-1, descending=False)
+    if not elements.size:
         result: Any = np.zeros_like(x, dtype=bool)
     else:
-        places = np.minimum(searchsorted(ordered, x), wanted.size - 1)
+        places = np.minimum(searchsorted(ordered, x), elements.size - 1)
         result = ordered[places] == x
     return np.logical_not(result) if invert else result
 

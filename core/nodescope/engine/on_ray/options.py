@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from nodescope.engine.execution.placement import TOLERANCE
+from nodescope.engine.execution.placement import TOLERANCE, worker_of
 from nodescope.engine.source import where
 from nodescope.errors import UsageError
 
@@ -41,9 +42,34 @@ class RayOptions:
     tolerance: float = TOLERANCE
 
     def __post_init__(self) -> None:
-        count: Any = self.partitions
-        if count is not None and (not isinstance(count, int) or count < 1):
-            raise UsageError(f"RayExecutor: {count!r} is not a number of partitions",
-                             source=where(), hint="1 or more")  # fmt: skip
-        if self.timeout_s <= 0 or self.restarts < 0:
-            raise UsageError("RayExecutor: timeout_s and restarts are not negative", source=where())
+        """Raises `UsageError` if a setting makes no sense."""
+        whole = "a whole number, 1 or more"
+        wholes: dict[str, Any] = {"partitions": self.partitions, "threads": self.threads}
+        for name, count in wholes.items():
+            if count is not None and (not _is_whole(count) or count < 1):
+                raise _refused(name, count, whole)
+        if not _is_number(self.timeout_s) or self.timeout_s <= 0:
+            raise _refused("timeout_s", self.timeout_s, "seconds, more than 0")
+        if not _is_whole(self.restarts) or self.restarts < 0:
+            raise _refused("restarts", self.restarts, "a whole number, 0 or more")
+        for name, number in (("num_cpus", self.num_cpus), ("tolerance", self.tolerance)):
+            if not _is_number(number) or number < 0:
+                raise _refused(name, number, "a number, 0 or more")
+        needs: Any = self.resources
+        if not isinstance(needs, Mapping) or not all(
+            part == worker_of(str(part)) and isinstance(need, Mapping)
+            for part, need in needs.items()
+        ):
+            raise _refused("resources", needs, 'by partition, such as {"worker:1": {"GPU": 1}}')
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _refused(name: str, value: Any, hint: str) -> UsageError:
+    return UsageError(f"RayExecutor: {name}={value!r}", source=where(), hint=hint)

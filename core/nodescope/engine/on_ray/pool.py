@@ -18,7 +18,7 @@ from nodescope.engine.execution.parallel import cores
 from nodescope.engine.on_ray.options import RayOptions
 from nodescope.engine.on_ray.worker import Process, Worker, machine
 from nodescope.engine.source import where
-from nodescope.errors import UsageError, WorkerError
+from nodescope.errors import UsageError, WorkerError, error_text
 
 _PINGS: Final = 5
 _THREADS: Final = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
@@ -49,6 +49,7 @@ class Member:
         lane: Its lane.
         pid: Its process.
         node: Ray's id of its node.
+        place: That node in words, as lanes name it, and its address; ``""`` if it is the only one.
         offset_ns: What its clock is ahead of ours.
         loaded: Numbers of the graphs that it has.
         lock: Held while it is given another.
@@ -59,6 +60,7 @@ class Member:
     lane: Lane
     pid: int
     node: str
+    place: str
     offset_ns: int
     loaded: set[int] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -122,7 +124,7 @@ class Pool:
         kind = ray.remote(
             max_restarts=0, num_cpus=options.num_cpus, runtime_env=environment
         )(Worker)  # fmt: skip
-        nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"])
+        nodes = sorted(addresses_of(ray))
         chosen: dict[str, Any] = {}
         if options.resources:
             chosen["resources"] = dict(options.resources.get(part, {}))
@@ -142,22 +144,32 @@ class Pool:
                 ray.kill(actor)
             raise WorkerError(
                 f"{part} did not start within {options.timeout_s:g} s: "
-                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+                + error_text(error).splitlines()[0],
                 source=where(), part=part,
                 hint=f"does the cluster have room for num_cpus={options.num_cpus:g} and "
                 "its resources?",
             ) from error  # fmt: skip
-        on_node = f"node {nodes.index(process.node) + 1} · " if len(nodes) > 1 else ""
-        lane = Lane(next(_numbers), f"{on_node}{part} · pid {process.pid}")
-        return Member(part, actor, lane, process.pid, process.node, offset)
+        # Read again: the worker may be on a node that has joined since.
+        addresses = addresses_of(ray)
+        nodes = sorted(addresses)
+        is_named = len(nodes) > 1 and process.node in addresses
+        on_node = f"node {nodes.index(process.node) + 1}" if is_named else ""
+        place = on_node and f"{on_node}, {addresses[process.node]}"
+        lane = Lane(next(_numbers), f"{on_node and f'{on_node} · '}{part} · pid {process.pid}")
+        return Member(part, actor, lane, process.pid, process.node, place, offset)
 
     def _offset(self, actor: Any) -> tuple[int, int]:
         """How long a question took, and what the actor's clock was ahead at its middle."""
         ray = ray_module()
-        asked = time.perf_counter_ns()
+        before = time.perf_counter_ns()
         there = ray.get(actor.process.remote(), timeout=self._options.timeout_s)[2]
         now = time.perf_counter_ns()
-        return now - asked, there - (asked + now) // 2
+        return now - before, there - (before + now) // 2
+
+
+def addresses_of(ray: Any) -> dict[str, str]:
+    """By node of the cluster that is alive, its address."""
+    return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
 
 
 def _threads() -> int:

@@ -148,17 +148,17 @@ class RayRunner:
                 item = _Submitted(segment, member, result if isinstance(result, list) else [result])
                 submitted.append(item)
                 refs.update(zip(segment.sent, item.sent, strict=True))
-            wanted = [value for value in dict.fromkeys(self._graph.outputs) if value in refs]
-            waited = [*(item.report for item in submitted), *(refs[value] for value in wanted)]
-            got = ray.get(waited, timeout=self._options.timeout_s)
+            gathered = [value for value in dict.fromkeys(self._graph.outputs) if value in refs]
+            waited = [*(item.report for item in submitted), *(refs[value] for value in gathered)]
+            answers = ray.get(waited, timeout=self._options.timeout_s)
         except WorkerError:
             raise
         except Exception as error:
             raise self._explained(submitted, error, ran) from error
         if ran is not None:
-            for item, report in zip(submitted, got, strict=False):
+            for item, report in zip(submitted, answers, strict=False):
                 _report(item, report, ran)
-        arrays = dict(zip(wanted, map(_own, got[len(submitted) :]), strict=True))
+        arrays = dict(zip(gathered, map(_own, answers[len(submitted) :]), strict=True))
         known = {**self._arrays, **values, **arrays}
         return [known[value] for value in self._graph.outputs]
 
@@ -216,8 +216,9 @@ class RayRunner:
 
     def _error(self, member: Member, nodes: Sequence[Node], what: str, hint: str) -> WorkerError:
         source = next((node.source for node in nodes if node.source is not None), None)
+        place = member.place and f" on {member.place}"
         return WorkerError(
-            f"{self._name}: {member.part} (pid {member.pid}) {what}",
+            f"{self._name}: {member.part} (pid {member.pid}{place}) {what}",
             source=str(source or ""), hint=hint, part=member.part,
             node=nodes[0].id if nodes else 0,
         )  # fmt: skip

@@ -26,7 +26,7 @@ import numpy as np
 from nodescope.emit.frames import user_source, where
 from nodescope.engine import dispatch_mode, mode
 from nodescope.engine.state import current
-from nodescope.engine.static.dynamic import Dynamic, Wanted
+from nodescope.engine.static.dynamic import Dynamic, DynamicSetting
 from nodescope.engine.static.entry import Entry, Stale
 from nodescope.engine.static.explain import Explanation, Record
 from nodescope.engine.static.guards import Guards
@@ -64,7 +64,7 @@ class CompiledFunction:
         function: Callable[..., Any],
         static: tuple[str, ...],
         donate: tuple[str, ...],
-        dynamic: Wanted,
+        dynamic: DynamicSetting,
         name: str | None,
         wish: Wish,
     ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from nodescope.engine.execution.elsewhere import Executor, executor_of
 from nodescope.engine.source import where
 from nodescope.engine.static.compiled import CompiledFunction, Method, parameters_of
-from nodescope.engine.static.dynamic import check_wanted
+from nodescope.engine.static.dynamic import check_setting
 from nodescope.engine.static.lowering import wish_of
 from nodescope.errors import UsageError
 
@@ -83,7 +83,7 @@ def compile(
             hint="use it as @nodescope.compile, or pass the function",
         )  # fmt: skip
     static, donated = _as_names(static_argnames), _as_names(donate)
-    dynamic_sizes = check_wanted(dynamic)
+    dynamic_sizes = check_setting(dynamic)
     runs_in = executor_of(executor, partitions)
     wish = wish_of(backend, passes, unsafe, memory_bytes, runs_in)
     known = parameters_of(function)

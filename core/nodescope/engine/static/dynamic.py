@@ -26,7 +26,7 @@ from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Node, TensorSpec, Value
 from nodescope.ops.op import Array
 
-Wanted = None | bool | tuple[str, ...]
+DynamicSetting = None | bool | tuple[str, ...]
 Function = Callable[[], Callable[..., Any]]
 """Returns the user's function; may hold its instance weakly."""
 
@@ -34,7 +34,7 @@ TRIED = (2, 3, 251, 1021)
 """Sizes that are traced: the smallest, and primes unlikely to occur as other dimensions."""
 
 
-def check_wanted(dynamic: Any) -> Wanted:
+def check_setting(dynamic: Any) -> DynamicSetting:
     """``dynamic=`` as given by the user, validated."""
     if dynamic is None or isinstance(dynamic, bool):
         return dynamic
@@ -149,11 +149,11 @@ class Dynamic:
     """The families of a compiled function.
 
     Args:
-        wanted: The user's setting.
+        setting: The user's setting.
     """
 
-    def __init__(self, wanted: Wanted) -> None:
-        self.wanted = wanted
+    def __init__(self, setting: DynamicSetting) -> None:
+        self.setting = setting
         self._families: list[Family] = []
         self._refused: dict[Any, str] = {}
 
@@ -171,7 +171,7 @@ class Dynamic:
         self, function: Function, entries: Sequence[Entry], form: Form, recording: bool
     ) -> bool:
         """Make a family if the arguments differ from earlier ones only in one leading size."""
-        if self.wanted is False:
+        if self.setting is False:
             return False
         for entry in reversed(entries):
             traced = entry.traced
@@ -186,14 +186,14 @@ class Dynamic:
         """Make a family from a first graph, if the user asked for it; returns a message for
         `explain`.
         """
-        if self.wanted is None or self.wanted is False:
+        if self.setting is None or self.setting is False:
             return ""
         form = entry.traced.form
         positions = tuple(i for i in form.dynamic if _may(form, i) and self._named(form, (i,)))
         if not positions:
             return "no dimension is dynamic: no argument has a leading dimension of 2 or more"
         n = _shape(form, positions[0])[0]
-        if self.wanted is True:
+        if self.setting is True:
             positions = tuple(i for i in positions if _shape(form, i)[0] == n)
         elif any(_shape(form, i)[0] != n for i in positions):
             return "no dimension is dynamic: the named arguments have different leading dimensions"
@@ -206,11 +206,11 @@ class Dynamic:
         return tuple(dict.fromkeys(self._refused.values()))
 
     def _named(self, form: Form, positions: tuple[int, ...]) -> bool:
-        if not isinstance(self.wanted, tuple):
+        if not isinstance(self.setting, tuple):
             return True
         paths = [form.arguments[i].path for i in positions]
         return all(
-            any(path == name or path.startswith((f"{name}[", f"{name}.")) for name in self.wanted)
+            any(path == name or path.startswith((f"{name}[", f"{name}.")) for name in self.setting)
             for path in paths
         )
 

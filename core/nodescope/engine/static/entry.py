@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.console_output import shape_words
 from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.tape import alias_of
 from nodescope.engine.run import out_of_bounds
@@ -31,7 +32,6 @@ from nodescope.ir.graph import Graph
 from nodescope.ops.calls import Scalar
 from nodescope.ops.plan import Plan
 from nodescope.passes.own import is_leafs, roots_of
-from nodescope.telling import shape_words
 
 _new = Tensor.__new__
 _ndarray = np.ndarray

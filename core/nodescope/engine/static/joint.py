@@ -273,7 +273,7 @@ class Joint:
         return tuple(None if value is None else values[value] for value in backward_pass.outputs)
 
     def _again(
-        self, inputs: tuple[Tensor, ...], saved: Mapping[int, Any], wanted: set[int]
+        self, inputs: tuple[Tensor, ...], saved: Mapping[int, Any], needed: set[int]
     ) -> dict[int, Any]:
         """The function's values on the tape, recomputed for second derivatives."""
         traced = self.traced
@@ -286,7 +286,8 @@ class Joint:
         for value, array in saved.items():
             if value not in values and value in traced.builder.inputs:
                 values[value] = _tensor(array)
-        play(traced, nodes, values, {node.id for node in nodes}, phase="recompute", wanted=wanted)
+        ids = {node.id for node in nodes}
+        play(traced, nodes, values, ids, phase="recompute", needed_values=needed)
         return values
 
     def _value(self, tensor: Tensor) -> int:

@@ -32,12 +32,13 @@ from nodescope.engine.static.observed_elsewhere import may_stop, ran_at, togethe
 from nodescope.engine.static.report import costs_of
 from nodescope.engine.tensor import Tensor, alias, make
 from nodescope.events import NodeFinished
-from nodescope.ir.graph import Graph, Node
+from nodescope.ir.graph import Graph, Node, TensorSpec
 from nodescope.ir.identity import Cursor, Entry
 from nodescope.ir.scopes import join
 from nodescope.ops.calls import Call, Scalar, call_of
 from nodescope.ops.op import Op
 from nodescope.passes.compile_events import events_of
+from nodescope.passes.cost import node_work
 
 if TYPE_CHECKING:
     from nodescope.engine.tracer import Tracer
@@ -206,7 +207,7 @@ def _steps(graph: Graph, runner: Runner) -> Iterator[_Step]:
     for value, i in last.items():
         if value not in graph.outputs:
             ends.setdefault(i, []).append(value)
-    specs = {value.id: value.spec for value in graph.values}
+    specs = {value.id: value.tensor for value in graph.values}
     for i, call in enumerate(calls):
         node = call.node
         output_specs = tuple(specs[value] for value in node.outputs)
@@ -214,15 +215,16 @@ def _steps(graph: Graph, runner: Runner) -> Iterator[_Step]:
             call.op, impl=_impl(call, runner.kernels[node.id]), vjp=None, inline=None,
             infer=_constantly(output_specs if call.op.outputs != 1 else output_specs[0]),
         )  # fmt: skip
-        yield _Step(node, call, op, shown(node, call.attrs), tuple(ends.get(i, ())))
+        yield _Step(node, call, op, shown(node, call.attrs, specs), tuple(ends.get(i, ())))
 
 
-def shown(node: Node, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes shown for a node: for a kernel, the nodes that it covers."""
+def shown(node: Node, attrs: Mapping[str, Any], specs: Mapping[int, TensorSpec]) -> dict[str, Any]:
+    """The attributes shown for a node: for a kernel, the nodes that it covers, and their flops."""
     if node.op != "fused":
         return dict(attrs)
     body: Graph = attrs["body"]
-    return {"pattern": attrs["pattern"], "covers": [n.name for n in body.nodes]}
+    covers, flops = [n.name for n in body.nodes], node_work(node, specs).flops
+    return {"pattern": attrs["pattern"], "covers": covers, "flops": flops}
 
 
 def _constantly(inferred: Any) -> Any:

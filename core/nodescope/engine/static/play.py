@@ -32,7 +32,7 @@ def play(
     needed: set[int],
     *,
     phase: Phase | None = None,
-    wanted: Collection[int] = (),
+    needed_values: Collection[int] = (),
 ) -> None:
     """Run nodes; put their results into ``values``.
 
@@ -42,14 +42,14 @@ def play(
         needed: Ids of the nodes on which results depend. Others run only to be shown; if one fails,
             it is shown as failed without further effect.
         phase: The phase of all nodes; their own if None.
-        wanted: Values needed after the nodes.
+        needed_values: Values needed after the nodes.
     """
     state, observer = current(), dispatch_mode.observer()
     saved = (state.scope, state.phase, state.forward, state.source, state.cursor, state.recording)
     base, recording = state.scope, state.recording
     stood: dict[int, tuple[str, int]] = {}
     pairs: dict[int, list[int]] = {}
-    used = {value for node in nodes for value in node.inputs}.union(wanted)
+    used = {value for node in nodes for value in node.inputs}.union(needed_values)
     if observer is not None:
         for value, gradient in traced.builder.gradients.items():
             pairs.setdefault(gradient, []).append(value)

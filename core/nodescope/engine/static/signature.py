@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from nodescope.console_output import shape_words
 from nodescope.engine.symbolic import Abstract, escaped
 from nodescope.engine.tensor import LEAF, Tensor, settled
 from nodescope.engine.trees import LEAF as TREE_LEAF
 from nodescope.engine.trees import Structure, flatten
 from nodescope.errors import UsageError
 from nodescope.ir.graph import TensorSpec
-from nodescope.telling import shape_words
 
 Key = Any
 PLAIN, WANTS, ASKS, OWN, HELD = range(5)

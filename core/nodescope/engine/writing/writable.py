@@ -128,9 +128,9 @@ def fitted(target: Tensor, result: Tensor, subject: str, *, wider: bool = False)
     return result
 
 
-def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    pairs = zip(reversed(shape), reversed(wanted), strict=False)
-    return len(shape) <= len(wanted) and all(n in (1, m) for n, m in pairs)
+def _broadcasts(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return len(shape) <= len(target) and all(n in (1, m) for n, m in pairs)
 
 
 def _same_kind(old: np.dtype[Any], new: np.dtype[Any]) -> bool:

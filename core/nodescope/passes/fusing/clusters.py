@@ -112,8 +112,17 @@ class Clusters:
                     self.root[member] = kept
         self._bits[kept], self._ancestors[kept] = bits, ancestors
         if more:
-            known = self._ancestors
-            for other in self._members:
-                if known[other] & bits and other != kept:
-                    known[other] |= more
+            self._spread(kept, more)
         return kept
+
+    def _spread(self, cluster: int, ancestors: int) -> None:
+        """Add ancestors to all clusters after this one. Those that have them passed them on."""
+        root, known = self.root, self._ancestors
+        pending = [cluster]
+        while pending:
+            for member in self._members[pending.pop()]:
+                for next_ in self._after[member]:
+                    other = root[next_]
+                    if other != cluster and ancestors & ~known[other]:
+                        known[other] |= ancestors
+                        pending.append(other)

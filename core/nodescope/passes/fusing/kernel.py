@@ -103,13 +103,13 @@ def _inside(node: Node, ids: Collection[int]) -> Node:
     return _replace(node, control_inputs=tuple(c for c in node.control_inputs if c in ids))
 
 
-def renumbered(draft: Draft, body: Graph, wanted: Iterable[int]) -> tuple[Graph, dict[int, int]]:
+def renumbered(draft: Draft, body: Graph, results: Iterable[int]) -> tuple[Graph, dict[int, int]]:
     """A copy of a body that computes only some of its outputs, with new ids for nodes and values.
 
     Returns:
         The copy, whose inputs keep their ids, and the new id of each value that it produces.
     """
-    needed, nodes = set(wanted), []
+    needed, nodes = set(results), []
     for node in reversed(body.nodes):
         if not needed.isdisjoint(node.outputs):
             nodes.append(node)
@@ -128,6 +128,6 @@ def renumbered(draft: Draft, body: Graph, wanted: Iterable[int]) -> tuple[Graph,
     values = [known[value] for value in taking]
     values += [Value(after, known[old].spec, known[old].name) for old, after in new.items()]
     return Graph(
-        id=0, kind="compiled", inputs=taking, outputs=tuple(new[value] for value in wanted),
+        id=0, kind="compiled", inputs=taking, outputs=tuple(new[value] for value in results),
         nodes=tuple(copied), values=tuple(sorted(values, key=lambda value: value.id)),
     ), new  # fmt: skip

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from nodescope.console_output import path_of
 from nodescope.plain_files import read_plain
-from nodescope.telling import path_of
 
 _MOST: Final = 4096
 """The most entries in the ledger; the oldest half makes room."""

@@ -24,6 +24,7 @@ from nodescope.errors import RecordingError
 from nodescope.record.files.connection_limits import guard, is_interrupted
 from nodescope.record.files.page_checksums import faults, read_seal
 from nodescope.record.files.schema_check import objection
+from nodescope.record.kept.packing import taken
 from nodescope.record.measured.measured_table import values_of
 from nodescope.record.measured.packing import unpacked as measured
 from nodescope.record.schema import APPLICATION_ID, SCHEMA
@@ -50,7 +51,9 @@ DELETE FROM blob WHERE nbytes <> coalesce(
   (SELECT sum(length(data)) FROM chunk WHERE chunk.blob = blob.id), 0)
   OR NOT EXISTS (SELECT 1 FROM summary AS s WHERE s.value = blob.value AND s.seq = blob.seq)
   AND NOT EXISTS (SELECT 1 FROM measured WHERE blob.seq BETWEEN first_seq AND last_seq);
-DELETE FROM chunk WHERE blob NOT IN (SELECT id FROM blob);
+DELETE FROM pack WHERE nbytes <> coalesce(
+  (SELECT sum(length(data)) FROM chunk WHERE chunk.blob = pack.blob), 0);
+DELETE FROM chunk WHERE blob NOT IN (SELECT id FROM blob UNION SELECT blob FROM pack);
 DELETE FROM branch;
 """
 
@@ -143,6 +146,8 @@ def _transfer(source: sqlite3.Connection, target: Path, until: float) -> list[st
             lost += _consistent_timed(database)
         if _columns(source, "measured"):
             lost += _consistent_measured(database)
+        if _columns(source, "pack"):
+            lost += _consistent_packs(database)
         database.executescript(f"BEGIN;{_CONSISTENT}COMMIT;")
         if lost or not database.execute("SELECT 1 FROM progress").fetchone():
             _progress(database)
@@ -194,6 +199,18 @@ def _consistent_measured(database: sqlite3.Connection) -> list[str]:
         database.executemany(f"INSERT OR IGNORE INTO summary VALUES ({marks})", known)
     database.execute("COMMIT")
     return ["measured"] * damaged
+
+
+def _consistent_packs(database: sqlite3.Connection) -> list[str]:
+    """Delete arrays that do not say where they lie; return the table if there are such."""
+    damaged = []
+    for row in database.execute("SELECT first_seq, last_seq, outputs, data FROM pack").fetchall():
+        try:
+            taken(row)
+        except (ValueError, OverflowError, IndexError, msgspec.MsgspecError):
+            damaged.append(row[:1])
+    database.executemany("DELETE FROM pack WHERE first_seq = ?", damaged)
+    return ["pack"] * bool(damaged)
 
 
 def _pages(database: sqlite3.Connection) -> int:

@@ -254,10 +254,10 @@ class Governor:
 
     def _may_leave_out(self) -> bool:
         """Whether the step that begins is not to be observed, and nothing needs to see it."""
-        wanted, self._wanted = self._wanted, False
+        due, self._wanted = self._wanted, False
         sampling = self.sampling
         learns = self._bus.learns is not None and self._bus.learns()
-        if sampling.wants(behind=self._recorder.behind) or wanted or learns:
+        if sampling.wants(behind=self._recorder.behind) or due or learns:
             return False
         reason = self._bus.demand.seen_whole
         numbers = (sampling.of_observed, self.limit)

@@ -56,11 +56,11 @@ class MeasuredTable:
 
     def chosen(self, value: int, seqs: Sequence[int]) -> list[Row]:
         """The rows of a value at these seqs, in order."""
-        wanted = np.array(seqs, dtype=np.int64)
+        moments = np.array(seqs, dtype=np.int64)
         rows: list[Row] = []
         for packed, of in self._with(value):
-            if len(wanted) and packed.last >= wanted.min() and packed.first <= wanted.max():
-                rows += of.rows(np.flatnonzero((of.values == value) & np.isin(of.seqs, wanted)))
+            if len(moments) and packed.last >= moments.min() and packed.first <= moments.max():
+                rows += of.rows(np.flatnonzero((of.values == value) & np.isin(of.seqs, moments)))
         return rows
 
     def means(self, value: int) -> list[tuple[int, int, float | None, int, int]]:
@@ -83,7 +83,7 @@ class MeasuredTable:
 
     def all_latest(self, until: int) -> list[tuple[int, int, str, int, float | None]]:
         """Of each value the latest seq by one, with shape, zeros and norm."""
-        found: dict[int, tuple[int, int, str, int, float | None]] = {}
+        newest: dict[int, tuple[int, int, str, int, float | None]] = {}
         left: Integers | None = None
         known = self._rows.known(until)
         for packed in reversed(known):
@@ -94,25 +94,25 @@ class MeasuredTable:
             values, from_end = np.unique(of.values[within][::-1], return_index=True)
             for value, place in zip(values.tolist(), from_end.tolist(), strict=True):
                 row = within[len(within) - 1 - place]
-                if value in found:
+                if value in newest:
                     continue
                 spec = of.specs[of.kinds[row]]
                 finite = spec.size - of.nan[row] - of.inf[row]
                 norm = float(of.moments[row, NORM]) if finite else None
-                found[value] = (value, int(of.seqs[row]), spec.shape, int(of.zero[row]), norm)
+                newest[value] = (value, int(of.seqs[row]), spec.shape, int(of.zero[row]), norm)
             if left is None:
                 left = np.unique(np.concatenate([row.ids for row in known]))
-            left = np.setdiff1d(left, np.array([*found], dtype=np.int64))
+            left = np.setdiff1d(left, np.array([*newest], dtype=np.int64))
             if not len(left):
                 break
-        return list(found.values())
+        return list(newest.values())
 
     def steps_of(self, pairs: Sequence[tuple[int, int]]) -> set[int]:
         """The steps of outputs, given by value and seq."""
         if not pairs:
             return set()
         steps: set[int] = set()
-        wanted = set(pairs)
+        pair_set = set(pairs)
         seqs = np.unique(np.array([seq for _, seq in pairs], dtype=np.int64))
         for packed in self._rows.known():
             first, last = np.searchsorted(seqs, (packed.first, packed.last + 1))
@@ -122,7 +122,7 @@ class MeasuredTable:
             places = np.flatnonzero(np.isin(of.seqs, seqs[first:last]))
             columns = (of.values, of.seqs, of.steps)
             cells = zip(*(column[places].tolist() for column in columns), strict=True)
-            steps |= {step for value, seq, step in cells if (value, seq) in wanted}
+            steps |= {step for value, seq, step in cells if (value, seq) in pair_set}
         return steps
 
     def _with(self, value: int) -> Iterator[tuple[_Packed, Statistics]]:

@@ -15,7 +15,7 @@ import numpy as np
 from nodescope.arrays import dtype_name
 from nodescope.record.measured.statistics import Floats, Integers, OutputSpec, Statistics
 from nodescope.record.summary import BINS, EXACT_IN_FLOAT64, PREVIEW
-from nodescope.record.timed.packing import column, distinct, numbers
+from nodescope.record.timed.packing import ascending, column, distinct, numbers
 
 MOST: Final = 1 << 15
 """The most outputs in a row."""
@@ -109,18 +109,13 @@ def unpacked(first_seq: int, last_seq: int, values: Integers, data: bytes) -> St
     moments = _floats(_WIDE + columns.moments, count, 5)
     previews = _floats(columns.previews, count, PREVIEW)
     histograms = numbers(columns.histograms, count * BINS, runs=False).reshape(count, BINS)
-    specs = tuple(map(_spec, columns.specs))
-    later = numbers(columns.seqs, count)
-    if later[0] or (later < 0).any() or (later > last_seq - first_seq).any():
-        raise ValueError("statistics that are not in order")
-    seqs = np.cumsum(later) + first_seq
-    if seqs[-1] != last_seq:
-        raise ValueError("statistics that are not in order")
+    specs = tuple(map(spec_of, columns.specs))
+    seqs = ascending(columns.seqs, count, first_seq, last_seq, "statistics")
     of = Statistics(
         seqs,
-        values[_places(columns.values, count, len(values))],
+        values[places_of(columns.values, count, len(values))],
         numbers(columns.steps, count) + columns.step,
-        _places(columns.kinds, count, len(specs)),
+        places_of(columns.kinds, count, len(specs)),
         specs,
         numbers(columns.nan, count),
         numbers(columns.inf, count),
@@ -138,14 +133,16 @@ def unpacked(first_seq: int, last_seq: int, values: Integers, data: bytes) -> St
     return of
 
 
-def _places(packed: bytes, count: int, many: int) -> Integers:
+def places_of(packed: bytes, count: int, many: int) -> Integers:
+    """A column of places among so many. Raises `ValueError` if it is damaged."""
     places = numbers(packed, count)
     if (places < 0).any() or (places >= many).any():
         raise ValueError("statistics of unknown values or types")
     return places
 
 
-def _spec(cells: tuple[str, str, int]) -> OutputSpec:
+def spec_of(cells: tuple[str, str, int]) -> OutputSpec:
+    """A type as it is stored. Raises `ValueError` if there is none such."""
     spec = OutputSpec(*cells)
     sizes = spec.shape.split(",") if spec.shape else []
     width = _WIDTHS.get(spec.dtype)

@@ -168,14 +168,14 @@ class HeldValues:
         self._saved |= {(value, item.seq) for item in between for value, _ in item.outputs}
         return self._whole(between)
 
-    def _open(self, wanted: Callable[[HeldBlock], bool]) -> None:
+    def _open(self, chosen: Callable[[HeldBlock], bool]) -> None:
         """Replace some of the blocks by their executions."""
-        blocks = [item for item in self._items if isinstance(item, HeldBlock) and wanted(item)]
+        blocks = [item for item in self._items if isinstance(item, HeldBlock) and chosen(item)]
         if not blocks:
             return
         opened: deque[Held | HeldBlock] = deque()
         for item in self._items:
-            if isinstance(item, HeldBlock) and wanted(item):
+            if isinstance(item, HeldBlock) and chosen(item):
                 executions = item.executions()
                 self._forget((item,))
                 self.nbytes += sum([one.nbytes + ENTRY_BYTES for one in executions])

@@ -35,6 +35,7 @@ class Collected:
     def __init__(self, times: dict[int, int]) -> None:
         self._times = times
         self._flags = 0
+        self._few: list[tuple[int, ...]] = []
         self._taken: set[int] = set()
         self._open: list[tuple[int, Rows]] = []
         self._waiting = 0
@@ -48,40 +49,45 @@ class Collected:
         Args:
             first: The seq of the first.
             times: The executions.
-            flags: Of all that are added until `close`, 0 or `HAS_SUMMARY`.
+            flags: Of all of them.
         """
+        if flags != self._flags:
+            self._pack()
         self._flags = flags
         self._open.append((first, times))
         self._waiting += count(times)
         if self._waiting >= _AT_ONCE:
-            self.close()
+            self._pack()
 
     def __len__(self) -> int:
-        return self._waiting + sum(map(len, self.tables))
+        return self._waiting + len(self._few) + sum(map(len, self.tables))
 
     def close(self) -> list[tuple[int, ...]]:
         """Pack what was added; few executions are returned as rows of the table ``execution``.
 
         To be called before anything else counts the executions of a node.
         """
+        self._pack()
+        few, self._few = self._few, []
+        return few
+
+    def _pack(self) -> None:
         if not self._open:
-            return []
+            return
         table = self._table()
         self._open, self._waiting = [], 0
         times, known = self._times, self._times.get
         if len(table) < FEWEST:
-            plain: list[tuple[int, ...]] = []
             for cells in table.tolist():
                 ran = times[cells[NODE]] = known(cells[NODE], 0) + 1
-                plain.append((*cells, self._flags, ran))
-            return plain
+                self._few.append((*cells, self._flags, ran))
+            return
         nodes, places, counts = distinct(table[:, NODE])
         before = [known(node, 0) for node in nodes.tolist()]
         times.update(zip(nodes.tolist(), (counts + before).tolist(), strict=True))
         many = np.array(before, dtype=np.int64)
         self.rows.append(packing.packed(table, nodes, places, many, self._flags))
         self.tables.append(table)
-        return []
 
     def _table(self) -> Integers:
         """What was added: seq, node, step, thread, start and duration."""

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from nodescope.record.rows import HAS_SUMMARY
+from nodescope.record.rows import BEHIND, HAS_SUMMARY, UNWRITTEN, WANTED
 
 Integers = NDArray[np.int64]
 
@@ -27,6 +27,9 @@ SEQ, NODE, STEP, THREAD, START, DURATION, FLAGS, TIMES = range(8)
 _RUNS: Final = b"r"
 _WIDTHS: Final = (b"B", b"b", b"H", b"h", b"I", b"i", b"q")  # as in `numpy.dtype.char`
 _LIMITS: Final = [(code, np.iinfo(code.decode())) for code in _WIDTHS]
+
+FLAGGED: Final = (0, *(HAS_SUMMARY | bit for bit in (0, WANTED, BEHIND, UNWRITTEN)))
+"""The flags that all executions of a row may have."""
 
 Row = tuple[int, int, int, int, bytes, bytes]
 """First and last seq, first start and last end, the nodes, and the rest."""
@@ -76,7 +79,7 @@ def packed(
         nodes: Their nodes, ascending.
         places: The place of each execution's node among these.
         before: How often each node had run before.
-        flags: Of all of them, 0 or `HAS_SUMMARY`.
+        flags: Of all of them, among `FLAGGED`.
     """
     seqs, steps, starts = rows[:, SEQ], rows[:, STEP], rows[:, START]
     step, start_ns = int(steps.min()), int(starts[0])
@@ -98,6 +101,14 @@ def packed(
     return int(seqs[0]), int(seqs[-1]), int(starts.min()), int(ends.max()), seen, _encode(data)
 
 
+def flagged(row: Row, flags: int) -> Row:
+    """The row, with other flags where its outputs were to be kept."""
+    columns = _decode(row[5])
+    if not columns.flags & WANTED:
+        return row
+    return (*row[:5], _encode(msgspec.structs.replace(columns, flags=flags)))
+
+
 def unpacked(first_seq: int, last_seq: int, nodes: Integers, data: bytes) -> Integers:
     """The executions in a row of the table, by the columns of ``execution``.
 
@@ -108,20 +119,14 @@ def unpacked(first_seq: int, last_seq: int, nodes: Integers, data: bytes) -> Int
     count = columns.count
     if not 0 < count <= MOST:
         raise ValueError(f"{count} executions in a row")
-    if columns.flags not in (0, HAS_SUMMARY):
+    if columns.flags not in FLAGGED:
         raise ValueError(f"executions with the flags {columns.flags}")
     rows = np.zeros((count, 8), dtype=np.int64)
     # These first: their bytes limit the number of executions.
     rows[:, DURATION] = numbers(columns.durations, count, runs=False)
     rows[:, START] = np.cumsum(numbers(columns.starts, count, runs=False))
     rows[:, START] += columns.start_ns
-    later = numbers(columns.seqs, count)
-    if later[0] or (later[1:] < 1).any() or (later > last_seq - first_seq).any():
-        raise ValueError("executions that are not in order")
-    rows[:, SEQ] = np.cumsum(later)
-    rows[:, SEQ] += first_seq
-    if rows[-1, SEQ] != last_seq:
-        raise ValueError("executions that are not in order")
+    rows[:, SEQ] = ascending(columns.seqs, count, first_seq, last_seq, "executions", least=1)
     places = numbers(columns.nodes, count)
     if (places < 0).any() or (places >= len(nodes)).any():
         raise ValueError("executions of unknown nodes")
@@ -146,13 +151,13 @@ def nodes_of(data: bytes) -> Integers:
 def distinct(nodes: Integers) -> tuple[Integers, Integers, Integers]:
     """The nodes, ascending; the place of each among them; and how often each occurs."""
     if not len(nodes) or nodes.min() < 0 or nodes.max() >= _SMALL:
-        found, places, counts = np.unique(nodes, return_inverse=True, return_counts=True)
-        return found, places.reshape(-1), counts
+        ascending, places, counts = np.unique(nodes, return_inverse=True, return_counts=True)
+        return ascending, places.reshape(-1), counts
     occurrences = np.bincount(nodes)
-    found = np.flatnonzero(occurrences)
+    ascending = np.flatnonzero(occurrences)
     lookup = np.empty(len(occurrences), dtype=np.int64)
-    lookup[found] = np.arange(len(found))
-    return found, lookup[nodes], occurrences[found]
+    lookup[ascending] = np.arange(len(ascending))
+    return ascending, lookup[nodes], occurrences[ascending]
 
 
 def _nth(places: Integers) -> Integers:
@@ -176,6 +181,30 @@ def column(numbers: Integers, *, runs: bool = True) -> bytes:
             counts = np.diff(firsts, append=len(numbers))
             return _RUNS + np.column_stack((numbers[firsts], counts)).astype("<i8").tobytes()
     return code + numbers.astype(f"<{np.dtype(code.decode()).str[1:]}").tobytes()
+
+
+def ascending(
+    packed: bytes, count: int, first: int, last: int, what: str, *, least: int = 0
+) -> Integers:
+    """Numbers from ``first`` to ``last`` that are stored by their distances.
+
+    Args:
+        packed: The column of distances, the first of which is 0.
+        count: How many there are.
+        first, last: The first number and the last.
+        what: What they number, for messages.
+        least: The least distance.
+
+    Raises:
+        ValueError: They are not in order.
+    """
+    distances = numbers(packed, count)
+    in_order = not distances[0] and (distances[1:] >= least).all()
+    if in_order and (distances <= last - first).all():
+        result = np.cumsum(distances) + first
+        if result[-1] == last:
+            return result
+    raise ValueError(f"{what} that are not in order")
 
 
 def numbers(packed: bytes, count: int, *, runs: bool = True) -> Integers:

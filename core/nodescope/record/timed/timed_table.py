@@ -85,16 +85,16 @@ class TimedTable:
 
     def chosen(self, seqs: Sequence[int]) -> Integers:
         """The executions with these seqs, which ascend."""
-        wanted = np.array(seqs, dtype=np.int64)
+        moments = np.array(seqs, dtype=np.int64)
         known = self._rows.known(seqs[-1]) if seqs else []
         if not known:
             return _joined([])
         firsts = np.array([row.first for row in known], dtype=np.int64)
-        places = np.unique(np.searchsorted(firsts, wanted, "right") - 1)
+        places = np.unique(np.searchsorted(firsts, moments, "right") - 1)
         taken = []
         for place in places[places >= 0].tolist():
             rows = self._executions(known[place])
-            taken.append(rows[np.isin(rows[:, SEQ], wanted)])
+            taken.append(rows[np.isin(rows[:, SEQ], moments)])
         return _joined(taken)
 
     def latest_of(self, node: int, until: int = MAX_SEQ) -> Integers:
@@ -113,17 +113,17 @@ class TimedTable:
         known = self._rows.known(until)
         if not known:
             return _joined([])
-        wanted = np.unique(np.concatenate([row.ids for row in known]))
+        unseen = np.unique(np.concatenate([row.ids for row in known]))
         taken: list[Integers] = []
         for row in reversed(known):
-            if not len(here := np.intersect1d(wanted, row.ids, assume_unique=True)):
+            if not len(here := np.intersect1d(unseen, row.ids, assume_unique=True)):
                 continue
             rows = self._executions(row)
             rows = rows[(rows[:, SEQ] <= until) & np.isin(rows[:, NODE], here)]
             nodes, from_end = np.unique(rows[::-1, NODE], return_index=True)
             taken.append(rows[np.sort(len(rows) - 1 - from_end)])
-            wanted = np.setdiff1d(wanted, nodes, assume_unique=True)
-            if not len(wanted):
+            unseen = np.setdiff1d(unseen, nodes, assume_unique=True)
+            if not len(unseen):
                 break
         return _joined(taken[::-1])
 

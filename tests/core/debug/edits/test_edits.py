@@ -183,8 +183,8 @@ def test_an_input_is_not_reported_as_another_output() -> None:
     name = seen.names[0]
     assert seen.logged == [
         f"edited: multiply set to 0; {name} has already run with the old value and does not run "
-        f"again, only what reads it later gets the new one. To see {name} with it, use fork "
-        "(What if), or stop before it"
+        f"again, only what reads it later gets the new one. To see {name} with it, use What if, "
+        "or stop before it"
     ]
     assert [edit.how for edit in seen.edits] == ["multiply set to 0"]
 

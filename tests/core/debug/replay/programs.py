@@ -11,6 +11,7 @@ import numpy as np
 
 import nodescope as ns
 from nodescope.record.recording import Recording
+from tests.core.record.runs import in_rows
 
 
 def recorded(path: Path, program: Callable[[], None], level: str = "values") -> Path:
@@ -26,6 +27,7 @@ def without_arrays(path: Path, *, keep: tuple[str, ...] = ("leaf",)) -> Path:
     """
     copy = path.with_name(f"less-{path.name}")
     shutil.copyfile(path, copy)
+    in_rows(copy)
     with Recording.open(path) as recording:
         gone = [
             value

@@ -35,9 +35,9 @@ def test_a_branch_continues_where_the_one_before_it_ended(tmp_path: Path) -> Non
         two = recorded(tmp_path / f"{shift}.nscope", lambda shift=shift: training(3.0, shift))
         with Recording.open(first) as here, Recording.open(two) as there:
             replay = Replay(here, 1)
-            parent = replay.fork({value_of(here, "x"): np.full(3, 3.0)})
+            parent = replay.what_if({value_of(here, "x"): np.full(3, 3.0)})
             edit = {value_of(here, "y"): np.full(3, shift)}
-            child = replay.fork(edit, parent=parent.name, until=here.last_seq())
+            child = replay.what_if(edit, parent=parent.name, until=here.last_seq())
             assert child.blocked == ()
             truth = Replay(there, 3).value(value_of(there, "w")).array
             assert child.value(value_of(here, "w")).new.tolist() == truth.tolist()
@@ -52,13 +52,13 @@ def test_what_a_branch_does_not_know_its_children_do_not_know(tmp_path: Path) ->
     with Recording.open(recorded(tmp_path / "r.nscope", indexed)) as recording:
         replay = Replay(recording)
         at, other = value_of(recording, "i"), value_of(recording, "b")
-        parent = replay.fork({at: np.array([1, 9])})
+        parent = replay.what_if({at: np.array([1, 9])})
         assert [event.node for event in parent.blocked] == ["getitem", "multiply", "add"]
-        child = replay.fork({other: np.array([5.0, 7.0])}, parent=parent.name)
+        child = replay.what_if({other: np.array([5.0, 7.0])}, parent=parent.name)
         assert [change.node for change in child.changes] == ["b"]
         assert [event.node for event in child.blocked] == ["multiply", "add"]
         assert child.blocked[0].reason == "getitem could not be run"
-        mended = replay.fork({at: np.array([1, 2])}, parent=child.name)
+        mended = replay.what_if({at: np.array([1, 2])}, parent=child.name)
         assert mended.blocked == ()
         assert mended.value(value_of(recording, "add")).new.tolist() == [6.0, 15.0]
         assert mended.same == ("getitem",)
@@ -74,12 +74,12 @@ def test_a_node_that_raises_again_is_not_a_change(tmp_path: Path) -> None:
 
     with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
         replay, a = Replay(recording), value_of(recording, "a")
-        branch = replay.fork({a: np.array([[1.0, 5.0], [5.0, 1.0]])})
+        branch = replay.what_if({a: np.array([[1.0, 5.0], [5.0, 1.0]])})
         assert (branch.blocked, [change.node for change in branch.changes]) == (
             (),
             ["a", "multiply"],
         )
-        healed = replay.fork({a: np.eye(2)})
+        healed = replay.what_if({a: np.eye(2)})
         (told,) = healed.blocked
         assert told.node == "cholesky"
         assert "it raised MatrixError" in told.reason
@@ -97,7 +97,7 @@ def test_a_parameter_that_the_program_wrote_to_itself_is_not_guessed_at(tmp_path
     with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
         product = value_of(recording, "multiply")
         edit = {product: np.array([5.0, 0.0])}
-        branch = Replay(recording, 1).fork(edit, until=recording.last_seq())
+        branch = Replay(recording, 1).what_if(edit, until=recording.last_seq())
         assert [change.node for change in branch.changes] == ["multiply", "assign"]
         assert branch.blocked[0].node == "w"
         assert "the program has since changed w" in branch.blocked[0].reason
@@ -115,7 +115,7 @@ def test_what_depends_on_an_edit_and_on_what_was_lost_is_listed(tmp_path: Path) 
     database.commit()
     database.close()
     with Recording.open(path) as recording:
-        branch = Replay(recording).fork({value_of(recording, "one"): np.array([3.0])})
+        branch = Replay(recording).what_if({value_of(recording, "one"): np.array([3.0])})
         assert [change.node for change in branch.changes] == ["one", "exp"]
         (told,) = branch.blocked
         assert (told.node, "sin was not recorded" in told.reason) == ("add", True)
@@ -154,7 +154,7 @@ def test_a_fork_is_not_carried_over_a_step_that_was_left_out(tmp_path: Path) -> 
     without_step(path, 2)
     with Recording.open(path) as recording:
         edit = {value_of(recording, "start"): np.array([0.0, 0.0])}
-        branch = Replay(recording, 1).fork(edit, until=recording.last_seq())
+        branch = Replay(recording, 1).what_if(edit, until=recording.last_seq())
         assert [change.node for change in branch.changes] == ["start", "add", "tanh"]
         assert [event.node for event in branch.blocked] == ["add", "tanh"]
         assert "its inputs are unknown" in branch.blocked[0].reason
@@ -191,13 +191,13 @@ def test_what_was_kept_for_many_steps_is_not_guessed_at(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope", program)
     with Recording.open(path) as recording:
         edit = {value_of(recording, "exp"): np.array([7.0])}
-        branch = Replay(recording, 1).fork(edit, until=recording.last_seq())
+        branch = Replay(recording, 1).what_if(edit, until=recording.last_seq())
         assert [(change.node, float(change.new[0])) for change in branch.changes] == [
             ("exp", 7.0), ("sin", np.sin(7.0)),
         ]  # fmt: skip
         assert branch.blocked == ()
     without_operands(path)
     with Recording.open(path) as recording:
-        branch = Replay(recording, 1).fork(edit, until=recording.last_seq())
+        branch = Replay(recording, 1).what_if(edit, until=recording.last_seq())
         (told,) = branch.blocked
         assert (told.node, "its inputs are unknown" in told.reason) == ("sin", True)

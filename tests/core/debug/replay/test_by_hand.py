@@ -109,7 +109,7 @@ def test_a_fork_after_a_change_by_hand_continues_from_it(tmp_path: Path) -> None
         replay = Replay(recording)
         assert check(replay).differences == ()
         power = value_of(recording, "exp")
-        branch = replay.fork({power: np.array([-5.0, 4.0])})
+        branch = replay.what_if({power: np.array([-5.0, 4.0])})
         assert branch.changes[0].old.tolist() == [-5.0, np.exp(2.0)]
         assert branch.value(value_of(recording, "multiply")).new.tolist() == [-15.0, 12.0]
         assert branch.blocked == ()
@@ -118,7 +118,7 @@ def test_a_fork_after_a_change_by_hand_continues_from_it(tmp_path: Path) -> None
 def test_a_fork_before_a_change_by_hand_does_not_guess_at_it(tmp_path: Path) -> None:
     with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
         replay = Replay(recording)
-        branch = replay.fork({value_of(recording, "a"): np.array([0.0, 0.0])})
+        branch = replay.what_if({value_of(recording, "a"): np.array([0.0, 0.0])})
         assert [change.node for change in branch.changes] == ["a", "exp"]
         assert [event.node for event in branch.blocked] == ["exp", "multiply", "log"]
         assert "changed by hand (exp[0] set to -5)" in branch.blocked[0].reason

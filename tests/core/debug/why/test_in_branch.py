@@ -43,7 +43,7 @@ class Asked:
         array = self.replay.value(self.ids["tanh"]).array.copy()
         array[1, 1] = 3.0
         until = self.replay.book.step_range(until_step)[1]
-        self.branch: Branch = self.replay.fork({self.ids["tanh"]: array}, until=until)
+        self.branch: Branch = self.replay.what_if({self.ids["tanh"]: array}, until=until)
 
     def why(
         self, name: str, index: object = None, step: int = 2, within: Branch | None = None
@@ -106,7 +106,7 @@ def test_an_edit_of_an_edit_and_what_could_not_be_computed(tmp_path: Path) -> No
     asked = Asked(recorded(tmp_path / "r.nscope"))
     array = asked.branch.overlay[(asked.ids["tanh"], asked.branch.changes[0].seq)].copy()
     array[2, 2] = 5.0
-    child = asked.replay.fork({asked.ids["tanh"]: array}, parent=asked.branch.name)
+    child = asked.replay.what_if({asked.ids["tanh"]: array}, parent=asked.branch.name)
     for at, number in (((1, 1), 3.0), ((2, 2), 5.0)):
         root = asked.why("tanh", at, within=child).root
         assert (root.kind, root.number) == ("set", number)

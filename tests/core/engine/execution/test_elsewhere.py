@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import nodescope as ns
 from nodescope.engine.execution.placement import placed
 from nodescope.engine.execution.segments import segments_of
 from nodescope.engine.on_ray.worker import Report, Worker
+from nodescope.errors import UsageError
 from nodescope.passes.pipeline import lower
 
 
@@ -33,10 +35,31 @@ def test_what_cannot_be_asked_for(options: dict[str, Any], words: str) -> None:
         ns.compile(function, **options)
 
 
-@pytest.mark.parametrize("options", [{"partitions": 0}, {"timeout_s": 0}, {"restarts": -1}])
-def test_settings_that_make_no_sense(options: dict[str, Any]) -> None:
-    with pytest.raises(ns.NodescopeError, match="RayExecutor"):
-        ns.RayExecutor(**options)
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("partitions", 0), ("partitions", 2.5), ("partitions", True), ("threads", -1),
+        ("timeout_s", 0), ("timeout_s", float("nan")), ("restarts", -1), ("restarts", 0.5),
+        ("num_cpus", -1), ("num_cpus", "2"), ("tolerance", -0.1),
+        ("resources", {"GPU": 1}), ("resources", {"worker:1": 1}), ("resources", "GPU"),
+    ],
+)  # fmt: skip
+def test_settings_that_make_no_sense(setting: str, value: Any) -> None:
+    with pytest.raises(UsageError, match=f"RayExecutor: {setting}=") as raised:
+        ns.RayExecutor(**{setting: value})
+    assert "test_elsewhere.py:" in str(raised.value)
+
+
+def test_a_device_that_is_no_worker_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", types.ModuleType("ray"))
+
+    @ns.compile(executor="ray")
+    def misspelt(x: ns.Tensor) -> ns.Tensor:
+        with ns.device("wroker:1"):
+            return x + 1
+
+    with pytest.raises(UsageError, match=r"misspelt: device 'wroker:1'.*test_elsewhere\.py:"):
+        misspelt(ns.tensor(np.ones(2)))
 
 
 def test_without_ray_a_call_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

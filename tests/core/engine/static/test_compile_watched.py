@@ -26,6 +26,7 @@ from nodescope.events import (
 )
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import join
+from nodescope.passes.cost import node_work
 from tests.core.engine.events_of import Events, observed
 
 BACKENDS = [
@@ -101,6 +102,8 @@ def test_a_run_receives_what_was_compiled() -> None:
     by_name = {join("outer", node.name) if node.phase == "forward" else "": node
                for node in final.nodes}  # fmt: skip
     known = {node.id for node in traced.nodes}
+    specs = {value.id: value.tensor for value in final.values}
+    flops = {node.origin: node_work(node, specs).flops for node in final.nodes}
     ran = [event.node for event in events.of(NodeFinished) if event.node.graph]
     assert ran
     for node in ran:
@@ -111,6 +114,7 @@ def test_a_run_receives_what_was_compiled() -> None:
         if node.op == "fused":
             assert node.attrs["covers"]
             assert node.attrs["pattern"]
+            assert node.attrs["flops"] == flops[node.origin] > 0
 
 
 def test_nodes_stay_the_same_from_step_to_step() -> None:

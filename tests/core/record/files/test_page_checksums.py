@@ -7,16 +7,18 @@ import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope import native
 from nodescope.cli import main
 from nodescope.errors import RecordingError
 from nodescope.protocol import SetValue
-from nodescope.record import branches, validate
+from nodescope.record import branches, queue_writer, validate
 from nodescope.record.files import page_checksums
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
@@ -30,7 +32,11 @@ PAGE = 4096
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("sealed") / "whole.nscope"
     weight = ns.parameter(np.ones((8, 8)), name="w")
-    with ns.record(path, level="values") as run:
+    with (
+        patch.object(queue_writer, "LARGE_PAGE_BYTES", PAGE),
+        patch.object(native, "NotedOutputs", None),  # rows of their own, on several pages
+        ns.record(path, level="values") as run,
+    ):
         for step in ns.steps(range(60)):
             with ns.name_scope("model"):
                 np.tanh(weight * float(step)).sum()

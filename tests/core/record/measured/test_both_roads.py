@@ -13,6 +13,7 @@ from nodescope import native
 from nodescope.events import (
     ArrayMoved,
     GraphExtended,
+    Level,
     Logged,
     NodeFailed,
     NodeFinished,
@@ -23,7 +24,9 @@ from nodescope.events import (
     ValueEdited,
 )
 from nodescope.ir.graph import Node, TensorSpec, Value
+from nodescope.record.kept import collected as kept
 from nodescope.record.measured import collected
+from nodescope.record.noted_outputs import noted_outputs
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import MAX_SEQ, Recording
 from tests.depth import some
@@ -108,9 +111,9 @@ def events_of(seed: int) -> list[Any]:
     return events
 
 
-def record(path: Path, events: list[Any]) -> list[Any]:
+def record(path: Path, events: list[Any], level: Level) -> list[Any]:
     """Record a run; what a reader saw at each flush."""
-    recorder = Recorder(path, level="summary")
+    recorder = Recorder(path, level=level)
     recorder.emit(RunStarted("0" * 16, "train.py", ("train.py",), 7, 1_000))
     recorder.emit(GraphExtended(tuple(NODES.values()), VALUES))
     seen: list[Any] = []
@@ -171,31 +174,43 @@ def answers(recording: Recording, draw: random.Random) -> dict[str, Any]:
         "calls": recording.calls(),
         "costs": sorted(recording.costs(), key=lambda cost: cost.node),
         "arrays": [
-            (value, row.seq)
-            for row in executions
-            for value in values
-            if recording.array(value, row.seq) is not None
+            array_at(recording, value, row.seq, draw) for row in executions for value in values
         ],
+        "kept in all": recording.kept_arrays()[0],
         "dropped": recording.dropped(),
     }
+
+
+def array_at(recording: Recording, value: int, seq: int, draw: random.Random) -> Any:
+    array = recording.array(value, seq)
+    window = [draw.randint(0, 4) for _ in range(4)]
+    if array is None:
+        assert recording.array_slice(value, seq, (), 0, 0, 1, 1) is None
+        return None
+    return (
+        array.dtype, array.shape, array.tobytes(), recording.strides(value, seq),
+        recording.array_slice(value, seq, (1,), *window), array.flags.writeable,
+    )  # fmt: skip
 
 
 def alike(first: Any, second: Any) -> bool:
     return repr(first) == repr(second)  # NaN is like NaN
 
 
+@pytest.mark.parametrize("level", ["summary", "values"])
 @pytest.mark.parametrize("seed", some(range(60), 12))
 def test_both_roads_answer_alike(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, level: Level, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = events_of(seed)
     if seed % 3 == 0:
         monkeypatch.setattr(collected, "FEWEST", 1)
+        monkeypatch.setattr(kept, "FEWEST", 1)
     if seed % 5 == 0:
         monkeypatch.setattr(collected, "_AT_ONCE", 100)
-    seen = record(tmp_path / "noted.nscope", events)
+    seen = record(tmp_path / "noted.nscope", events, level)
     monkeypatch.setattr(native, "NotedOutputs", None)
-    assert alike(record(tmp_path / "events.nscope", events), seen)
+    assert alike(record(tmp_path / "events.nscope", events, level), seen)
     with (
         Recording.open(tmp_path / "noted.nscope") as noted,
         Recording.open(tmp_path / "events.nscope") as told,
@@ -204,3 +219,13 @@ def test_both_roads_answer_alike(
         found = answers(noted, random.Random(seed))
         for name, answer in expected.items():
             assert alike(found[name], answer), name
+
+
+def test_a_large_output_comes_as_an_event() -> None:
+    """Its copy has memory that is used again, which a block of many outputs has not."""
+    assert native.NotedOutputs is not None
+    sink = noted_outputs(1 << 20, lambda: None, lambda: None)
+    node = NODES[1]
+    for size, noted in ((1 << 13, False), ((1 << 13) - 1, True)):
+        array = np.ones(size)
+        assert sink(node, node.id, 1, 1, 0, 1, (), (array,)) is noted

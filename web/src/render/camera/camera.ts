@@ -22,7 +22,9 @@ export const MOST_ZOOM = 3;
 /** Below this, names in boxes are unreadable; only those of scopes are shown over them. */
 export const READABLE_ZOOM = 0.42;
 const COMFORTABLE_ZOOM = 0.8;
-const FIT_MARGIN = 28;
+/** A small graph is enlarged up to this, so that it fills more of a large window. */
+export const LARGEST_FIT = 1.5;
+const FIT_MARGIN = 20;
 
 export function seen(camera: Camera, view: Viewport): Rect {
   return {
@@ -56,9 +58,14 @@ export function centred(on: Point, zoom: number, view: Viewport): Camera {
  * The camera that shows all of `bounds`, or, where that would be too small to read, the part around
  * `focus`.
  */
-export function fitted(bounds: Rect, focus: Rect | undefined, view: Viewport): Camera {
+export function fitted(
+  bounds: Rect,
+  focus: Rect | undefined,
+  view: Viewport,
+  largest = LARGEST_FIT,
+): Camera {
   const width = Math.max(1, view.width - 2 * FIT_MARGIN);
-  const zoom = wholeZoom(bounds, view);
+  const zoom = Math.min(wholeZoom(bounds, view), largest);
   if (zoom >= READABLE_ZOOM) return settle(centred(middle(bounds), zoom, view));
   // Tall and thin: its full width. Otherwise a zoom at which details are readable.
   const across = width / Math.max(1, bounds.width);
@@ -73,12 +80,13 @@ export function fittedWhole(bounds: Rect, view: Viewport): Camera {
   return settle(centred(middle(bounds), wholeZoom(bounds, view), view));
 }
 
-/** The zoom at which all of `bounds` is in view; a small graph is not enlarged. */
+/** The zoom at which all of `bounds` is in view. */
 function wholeZoom(bounds: Rect, view: Viewport): number {
+  if (bounds.width === 0 && bounds.height === 0) return 1;
   const width = Math.max(1, view.width - 2 * FIT_MARGIN);
   const height = Math.max(1, view.height - 2 * FIT_MARGIN);
   const whole = Math.min(width / Math.max(1, bounds.width), height / Math.max(1, bounds.height));
-  return snap(clamp(whole, LEAST_ZOOM, 1));
+  return snap(clamp(whole, LEAST_ZOOM, LARGEST_FIT));
 }
 
 /** Slightly below 100 % becomes 100 %, where borders are sharp. */

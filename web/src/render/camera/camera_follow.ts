@@ -12,6 +12,7 @@ import {
   centred,
   fitted,
   fittedWhole,
+  LARGEST_FIT,
   LEAST_ZOOM,
   MOST_ZOOM,
   revealing,
@@ -123,9 +124,12 @@ export function cameraFor(
   },
 ): Camera {
   const bounds = sceneBounds(after);
+  const isFirst = before === undefined || before.scene.boxes === 0;
+  // What grows is not enlarged again, where columns make it less tall for a moment.
+  const largest = isFirst ? LARGEST_FIT : Math.max(camera.zoom, 1);
   const toFit = (): Camera =>
-    choice.whole ? fittedWhole(bounds, view) : fitted(bounds, choice.focus, view);
-  if (before === undefined || before.scene.boxes === 0) return toFit();
+    choice.whole ? fittedWhole(bounds, view) : fitted(bounds, choice.focus, view, largest);
+  if (isFirst) return toFit();
   const sight = seen(camera, view);
   const { toggled } = choice;
   if (toggled !== undefined) {

@@ -17,7 +17,6 @@ import {
   heat,
   type LiveState,
   nodeAmount,
-  SHARES,
 } from "@/render/draw/execution_overlay";
 import { familyColour, sequential } from "@/render/draw/palette";
 import { tintShares } from "@/render/draw/tints";
@@ -90,10 +89,8 @@ export function stripOf(drawing: Coloured, group: number): readonly (readonly [s
     const shares = tintShares(model.hierarchy, drawing.tints)[group] ?? [];
     return shares.map(([token, share]) => [palette[token], share]);
   }
-  return FAMILIES.map((family, at) => [
-    familyColour(palette, family),
-    live.shares[group * SHARES + at]!,
-  ]);
+  const shares = live.sharesOf(group);
+  return FAMILIES.map((family, at) => [familyColour(palette, family), shares[at]!]);
 }
 
 /** The largest amount that a drawn box stands for: the top of the scale. */

@@ -14,6 +14,7 @@ import {
   NABLA_WIDTH,
   NAME_FONT,
   NAME_INSET,
+  nodeName,
   PILL_HEIGHT,
   PILL_INSET,
   SMALL_MONO,
@@ -29,6 +30,7 @@ import { rightText } from "@/render/draw/draw_scopes";
 import { drawCount, drawDifferences } from "@/render/draw/draw_stacks";
 import { formatTime } from "@/render/draw/format";
 import { quietInk, tinted } from "@/render/draw/palette";
+import type { Painter } from "@/render/paint/painter";
 import { stackControls } from "@/render/scene/stack_controls";
 
 /** Where the bar in the family's colour ends, from the left edge of its box. */
@@ -46,12 +48,27 @@ export function drawBoxes(drawing: Drawing, boxes: readonly number[]): void {
     const kind = model.scene.kind[box]!;
     if (kind === BOX_SCOPE || box === drawing.raised || hiddenBySmallScope(drawing, box)) continue;
     painter.alpha(currentAlpha(drawing, box));
+    // Stubs stand for nodes that have their own boxes.
+    const whole = kind !== BOX_STUB && kind !== BOX_FAR;
+    if (whole && painter.named !== undefined) nameBox(drawing, painter, box);
     if (kind === BOX_FOLD) drawFold(drawing, box);
     else if (kind === BOX_INPUT || kind === BOX_STUB) drawInput(drawing, box);
     else if (kind === BOX_FAR) drawFarStub(drawing, box);
     else drawNode(drawing, box);
+    if (whole) painter.unnamed?.();
   }
   painter.alpha(1);
+}
+
+function nameBox({ model }: Drawing, painter: Painter, box: number): void {
+  const { hierarchy, scene } = model;
+  const ref = scene.ref[box]!;
+  if (scene.kind[box] === BOX_FOLD) {
+    painter.named?.(`scope-${ref}`, hierarchy.groups[ref]!.path);
+    return;
+  }
+  const { id, scope, label } = hierarchy.nodes[ref]!;
+  painter.named?.(`node-${id}`, scope === "" ? label : `${scope}/${label}`);
 }
 
 function drawNode(drawing: Drawing, box: number): void {
@@ -78,7 +95,7 @@ function drawNode(drawing: Drawing, box: number): void {
   const quiet = quietInk(palette, tint !== undefined && done);
   const nabla = model.gradientMark(box) ? NABLA_WIDTH : 0;
   if (!near) {
-    drawMidName(drawing, box, data.label, ink, nabla > 0);
+    drawMidName(drawing, box, nodeName(data), ink, nabla > 0);
     return;
   }
   const ns = live.durationNs[node]!;
@@ -90,7 +107,7 @@ function drawNode(drawing: Drawing, box: number): void {
   painter.text(
     left + nabla,
     y + 15,
-    truncateMiddle(printable(data.label, 120), font, room),
+    truncateMiddle(printable(nodeName(data), 120), font, room),
     font,
     ink,
   );
@@ -256,12 +273,11 @@ function drawInput(drawing: Drawing, box: number): void {
   const shape = truncate(inputText(hierarchy, node), SMALL_MONO, width * 0.6);
   const shapeWidth = shape === "" ? 0 : textWidth(shape, SMALL_MONO) + 8;
   const base = y + height / 2 + 4;
-  const font = { ...NAME_FONT, size: 11 };
   painter.text(
     x + 10,
     base,
-    truncateMiddle(printable(label, 120), font, width - 20 - shapeWidth),
-    font,
+    truncateMiddle(printable(label, 120), NAME_FONT, width - 20 - shapeWidth),
+    NAME_FONT,
     ink,
   );
   if (shape !== "") {

@@ -156,7 +156,8 @@ function drawLinks(drawing: Drawing): void {
       width: Math.max(1.5, 0.7 / zoom),
       dash: "dashed",
     };
-    painter.lines(linkPoints(from, to, seed), false, undefined, stroke);
+    const column = model.rect(outermost(scene.parent, scene.links[at + 2]!));
+    painter.lines(linkPoints(from, to, seed, column), false, undefined, stroke);
     if (to.y + to.height > from.y) continue;
     const x = to.x + to.width / 2;
     const y = to.y + to.height;
@@ -167,8 +168,17 @@ function drawLinks(drawing: Drawing): void {
   }
 }
 
-/** From the side of one box to the side of the other, or up into it from below. */
-export function linkPoints(from: Rect, to: Rect, seed: boolean): number[] {
+function outermost(parent: Int32Array, box: number): number {
+  let at = box;
+  while (parent[at]! >= 0) at = parent[at]!;
+  return at;
+}
+
+/**
+ * From the side of one box to the side of the other, or up into it from below. It bends left of
+ * `column`, in which `to` lies: what else is in there is not crossed from top to bottom.
+ */
+export function linkPoints(from: Rect, to: Rect, seed: boolean, column: Rect = to): number[] {
   const right = from.x + from.width;
   if (to.y + to.height <= from.y) {
     const x = to.x + to.width / 2;
@@ -184,7 +194,7 @@ export function linkPoints(from: Rect, to: Rect, seed: boolean): number[] {
     from.y + from.height - 10,
   );
   const endY = clamp(startY, to.y + 10, to.y + to.height - 10);
-  const bend = to.x - 24;
+  const bend = column.x - 24;
   return startY === endY
     ? [right, startY, to.x, endY]
     : [right, startY, bend, startY, bend, endY, to.x, endY];
@@ -197,8 +207,10 @@ export function drawSaved(drawing: Drawing, node: number): void {
   const from = model.visibleBox(node);
   if (from < 0) return;
   const drawn = new Set<number>();
-  for (const [producer, reader] of hierarchy.crossing) {
-    if (producer !== node) continue;
+  const { crossing } = hierarchy;
+  for (let at = 0; at < crossing.length; at += 2) {
+    if (crossing[at] !== node) continue;
+    const reader = crossing[at + 1]!;
     if (hierarchy.groups[hierarchy.groupOf[reader]!]!.column !== COLUMN_BACKWARD) continue;
     const to = model.visibleBox(reader);
     if (to < 0 || drawn.has(to) || drawn.size >= 6) continue;

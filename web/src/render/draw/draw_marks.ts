@@ -12,6 +12,7 @@ import {
   HEADER_HEIGHT,
   LINE_HEIGHT,
   NABLA_WIDTH,
+  nodeName,
   SMALL_MONO,
   TITLE_FONT,
 } from "@/layout/sizes";
@@ -294,7 +295,7 @@ function drawCurrentWords(drawing: Drawing, marks: Marks, node: number, rect: Re
   const box = model.nodeBox[node]!;
   const nabla = model.gradientMark(box) ? NABLA_WIDTH + 1 : 0;
   if (nabla > 0) drawNabla(painter, x + 13, y + 16, palette.text);
-  const label = printable(model.hierarchy.nodes[node]!.label, 120);
+  const label = printable(nodeName(model.hierarchy.nodes[node]!), 120);
   painter.text(
     x + 13 + nabla,
     y + 16.5,

@@ -34,6 +34,7 @@ export function drawScopes(drawing: Drawing, boxes: readonly number[]): void {
     if (scene.kind[box] !== BOX_SCOPE) continue;
     const group = hierarchy.groups[scene.ref[box]!]!;
     const done = live.groupDone[group.index] === 1;
+    painter.named?.(`scope-${group.index}`, group.path);
     painter.rect(
       scene.x[box]! + 0.5,
       scene.y[box]! + 0.5,
@@ -47,6 +48,7 @@ export function drawScopes(drawing: Drawing, boxes: readonly number[]): void {
         dash: done ? "solid" : "dashed",
       },
     );
+    painter.unnamed?.();
     if (isBlock(drawing, box)) drawFarStrip(drawing, box);
   }
 }

@@ -5,7 +5,7 @@
  * that last ran in an earlier training step counts as not yet run.
  */
 
-import { FAMILIES } from "@/base/families";
+import { FAMILIES, type Family } from "@/base/families";
 import type { Hierarchy } from "@/layout/hierarchy";
 import { type ColourBy, FAILED, HAS_INF, HAS_NAN, type NodeStates } from "@/render/scene/types";
 
@@ -21,12 +21,10 @@ export interface LiveState {
   readonly groupBytes: Float64Array;
   readonly groupFlags: Uint8Array;
   /** Share of each family in a group's time (or in its operations, if nothing is timed). */
-  readonly shares: Float32Array;
+  sharesOf(group: number): Float64Array;
   /** False in an export: nothing is known, so everything is drawn solid and without times. */
   readonly known: boolean;
 }
-
-export const SHARES = FAMILIES.length;
 
 export function liveState(
   hierarchy: Hierarchy,
@@ -40,9 +38,6 @@ export function liveState(
   const groupDone = new Uint8Array(groups.length).fill(states === undefined ? 1 : 0);
   const groupNs = new Float64Array(groups.length);
   const groupFlags = new Uint8Array(groups.length);
-  const shares = new Float32Array(groups.length * SHARES);
-  const timed = new Float64Array(groups.length * SHARES);
-  const counted = new Float64Array(groups.length * SHARES);
   nodes.forEach((node, index) => {
     const leaf = node.family === "leaf";
     const runs = states?.times[node.id] ?? 0;
@@ -57,51 +52,60 @@ export function liveState(
     if (leaf || host[index]! >= 0) return;
     if (now) groupDone[group] = 1;
     groupNs[group]! += ns;
-    const family = FAMILIES.indexOf(node.family as (typeof FAMILIES)[number]);
-    if (family < 0) return;
-    timed[group * SHARES + family]! += ns;
-    counted[group * SHARES + family]! += 1;
   });
   for (let group = groups.length - 1; group > 0; group--) {
     const parent = groups[group]!.parent;
     groupNs[parent]! += groupNs[group]!;
     groupFlags[parent]! |= groupFlags[group]!;
     groupDone[parent]! |= groupDone[group]!;
-    for (let family = 0; family < SHARES; family++) {
-      timed[parent * SHARES + family]! += timed[group * SHARES + family]!;
-      counted[parent * SHARES + family]! += counted[group * SHARES + family]!;
-    }
   }
-  for (let group = 0; group < groups.length; group++) {
-    const part = (groupNs[group]! > 0 ? timed : counted).subarray(
-      group * SHARES,
-      (group + 1) * SHARES,
-    );
-    const total = part.reduce((sum, value) => sum + value, 0);
-    for (let family = 0; family < SHARES; family++) {
-      shares[group * SHARES + family] = total > 0 ? part[family]! / total : 0;
-    }
-  }
-  return withBytes(hierarchy, {
+  return withMade(hierarchy, {
     done,
     durationNs,
     flags,
     groupDone,
     groupNs,
     groupFlags,
-    shares,
     known: states !== undefined,
   });
 }
 
-/** Apart, as what a closure stands in is kept as long as it is. */
-function withBytes(hierarchy: Hierarchy, live: Omit<LiveState, "groupBytes">): LiveState {
+type Plain = Omit<LiveState, "groupBytes" | "sharesOf">;
+
+/**
+ * With what is made when it is looked at. Apart, as what a closure stands in is kept as long as it
+ * is.
+ */
+function withMade(hierarchy: Hierarchy, live: Plain): LiveState {
+  const shares = new Map<number, Float64Array>();
   return {
     ...live,
     get groupBytes() {
       return bytesOf(hierarchy);
     },
+    sharesOf(group) {
+      const made = shares.get(group) ?? sharesIn(hierarchy, live, group);
+      shares.set(group, made);
+      return made;
+    },
   };
+}
+
+function sharesIn({ nodes, groups }: Hierarchy, live: Plain, group: number): Float64Array {
+  const shares = new Float64Array(FAMILIES.length);
+  const timed = live.groupNs[group]! > 0;
+  const add = (within: number): void => {
+    for (const index of groups[within]!.nodes) {
+      const family = FAMILIES.indexOf(nodes[index]!.family as Family);
+      if (family >= 0 && nodes[index]!.family !== "leaf") {
+        shares[family]! += timed ? live.durationNs[index]! : 1;
+      }
+    }
+    for (const inner of groups[within]!.groups) add(inner);
+  };
+  add(group);
+  const total = shares.reduce((sum, part) => sum + part, 0);
+  return total > 0 ? shares.map((part) => part / total) : shares;
 }
 
 const bytesByGroup = new WeakMap<Hierarchy, Float64Array>();

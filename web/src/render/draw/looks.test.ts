@@ -248,6 +248,15 @@ describe("a link between columns", () => {
     expect(touches(points, from, 0)).toBe(true);
     expect(touches(points, to, points.length - 2)).toBe(true);
   });
+
+  it("goes up and down beside the column of its end, not within it", () => {
+    const from = { x: 400, y: 100, width: 160, height: 24 };
+    const to = { x: 900, y: 500, width: 120, height: 24 };
+    const points = linkPoints(from, to, true, { x: 700, y: 0, width: 400, height: 600 });
+    for (let k = 0; k + 3 < points.length; k += 2) {
+      if (points[k + 1] !== points[k + 3]) expect(points[k]).toBeLessThan(700);
+    }
+  });
 });
 
 describe("on the way from one scene to the next", () => {

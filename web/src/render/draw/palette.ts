@@ -27,16 +27,18 @@ export function readPalette(element: Element): Palette {
   return Object.fromEntries(entries) as Record<Token, string>;
 }
 
+const COLOURED: ReadonlySet<string> = new Set(FAMILIES);
+
 /** The look of a node: data if it only holds some, else its family, grey if unknown. */
 export function familyOf(node: Pick<Node, "role" | "family">): Family {
   if (isLeaf(node)) return "leaf";
   const { family } = node;
-  return family !== "leaf" && FAMILIES.includes(family as Family) ? (family as Family) : "other";
+  return family !== "leaf" && COLOURED.has(family) ? (family as Family) : "other";
 }
 
 export function familyColour(palette: Palette, family: string): string {
   if (family === "leaf") return palette["text-3"];
-  if (!FAMILIES.includes(family as Family)) return palette["op-other"];
+  if (!COLOURED.has(family)) return palette["op-other"];
   return palette[`op-${family as Exclude<Family, "leaf">}`];
 }
 

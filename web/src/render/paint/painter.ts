@@ -27,6 +27,9 @@ export interface Route {
 }
 
 export interface Painter {
+  /** What follows, up to `unnamed`, is one box: an id, unique in the picture, and its whole name. */
+  named?(id: string, name: string): void;
+  unnamed?(): void;
   /** Opacity of everything that follows. */
   alpha(value: number): void;
   rect(

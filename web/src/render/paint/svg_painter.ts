@@ -54,6 +54,14 @@ export class SvgPainter implements Painter {
   private readonly parts: string[] = [];
   private opacity = 1;
 
+  named(id: string, name: string): void {
+    this.parts.push(`<g id="${escapeXml(id)}"><title>${escapeXml(name)}</title>`);
+  }
+
+  unnamed(): void {
+    this.parts.push("</g>");
+  }
+
   alpha(value: number): void {
     this.opacity = value;
   }

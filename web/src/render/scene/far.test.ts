@@ -44,7 +44,7 @@ describe("stubs for a far producer", () => {
 
   it("say whom they stand for, and the producer says how many there are", () => {
     const svg = svgOf(plainLook(literalPalette("light")), MODEL, [], { title: "t", fonts: "" });
-    expect(svg.match(/>mask</g)).toHaveLength(5);
+    expect(svg.match(/<text[^>]*>mask</g)).toHaveLength(5);
     expect(svg).toContain(">4×<");
   });
 });

@@ -172,10 +172,10 @@ export class SceneModel {
   private findSaved(): number[] {
     const { crossing, groups, groupOf } = this.hierarchy;
     const ids = new Set<number>();
-    for (const [producer, reader] of crossing) {
-      if (groups[groupOf[reader]!]!.column !== COLUMN_BACKWARD) continue;
-      const box = this.nodeBox[producer]!;
-      if (box >= 0) ids.add(box);
+    for (let at = 0; at < crossing.length; at += 2) {
+      const box = this.nodeBox[crossing[at]!]!;
+      if (box < 0 || groups[groupOf[crossing[at + 1]!]!]!.column !== COLUMN_BACKWARD) continue;
+      ids.add(box);
     }
     return [...ids];
   }

@@ -1,5 +1,10 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
+import { NO_REPEATS } from "@/base/repeats";
+import { buildHierarchy } from "@/layout/hierarchy";
+import { packedHierarchy } from "@/layout/posted_hierarchy";
+import { offer, type PreparedRequest } from "@/layout/prepared";
 import { type LayoutReply, type LayoutRequest, LayoutSession } from "@/layout/session";
+import type { SceneModel } from "@/render/scene/model";
 import { SceneSource, toggledAmong } from "@/render/scene/scene_source";
 import { node } from "@/render/testing";
 
@@ -75,6 +80,49 @@ describe("breaking off", () => {
     expect(chosen).toEqual([]);
     expect(boxes).toEqual([2]);
   });
+});
+
+/** A worker that has the graph, and tells its hierarchy. */
+class PreparedWorker {
+  readonly session = new LayoutSession();
+  onmessage: ((event: { data: LayoutReply }) => void) | undefined;
+
+  postMessage(request: LayoutRequest | PreparedRequest): void {
+    if (request.kind === "prepared") {
+      const built = buildHierarchy(GRAPH.nodes, GRAPH.values, NO_REPEATS);
+      const { version } = request;
+      this.session.take(built, version);
+      this.onmessage?.({ data: { kind: "hierarchy", version, hierarchy: packedHierarchy(built) } });
+      return;
+    }
+    const data = this.session.handle(request);
+    if (data !== undefined) this.onmessage?.({ data });
+  }
+}
+
+it("a graph that a worker has prepared is drawn by the worker's hierarchy", async () => {
+  const origin = {};
+  const models: SceneModel[] = [];
+  const made = new SceneSource({
+    scene: (model) => models.push(model),
+    chosen: () => undefined,
+    respecified: (model) => models.push(model),
+    busy: () => undefined,
+    progress: () => undefined,
+  });
+  const graph = { ...GRAPH, repeats: NO_REPEATS, origin, structure: {} };
+  offer(origin, new PreparedWorker() as unknown as Worker);
+  made.setGraph(graph);
+  made.setGraph({ ...graph, nodes: [...NODES], version: 2 });
+  await expect.poll(() => made.settled).toBe(true);
+  const [first, second] = models.map(({ hierarchy }) => hierarchy);
+  expect(first?.groups.map(({ path, nodes }) => [path, nodes])).toEqual([
+    ["", []],
+    ["a", [0, 1]],
+    ["b", [2, 3]],
+  ]);
+  // For other shapes, nothing is built again.
+  expect(second?.groups).toBe(first?.groups);
 });
 
 afterEach(() => {

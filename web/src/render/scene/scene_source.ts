@@ -7,7 +7,8 @@
 
 import { ancestors, parentScope } from "@/base/scopes";
 import { LayoutClient } from "@/layout/client";
-import { buildHierarchy, type Hierarchy } from "@/layout/hierarchy";
+import { buildHierarchy, type Hierarchy, repeatsOf } from "@/layout/hierarchy";
+import { hierarchyFrom, type PostedHierarchy } from "@/layout/posted_hierarchy";
 import type { FirstPicture } from "@/layout/session";
 import type { Scene } from "@/layout/types";
 import { SceneModel } from "@/render/scene/model";
@@ -86,6 +87,7 @@ export class SceneSource {
       scene: (scene, ms, chosen, open) => this.arrived(scene, ms, chosen, open),
       busy: (busy) => busy && this.listener.busy(),
       progress: (share) => this.listener.progress(share),
+      hierarchy: (posted, version) => this.told(posted, version),
     });
   }
 
@@ -172,7 +174,7 @@ export class SceneSource {
     this.started = true;
     this.version++;
     const { nodes, values, repeats, origin } = graph;
-    this.client.setGraph(nodes, values, this.version, repeats?.stacks, origin);
+    const told = this.client.setGraph(nodes, values, this.version, repeats?.stacks, origin);
     const count = graph.nodes.length;
     // A choice that has not arrived is of a graph that is not shown any more.
     const due = this.awaitsChoice || count > GROWN * this.chosenFor;
@@ -182,14 +184,33 @@ export class SceneSource {
     this.postponed = false;
     this.client.request(this.open, first);
     // While the worker works.
-    this.hierarchies.set(this.version, canvasHierarchy(graph));
+    if (!told) this.hierarchies.set(this.version, canvasHierarchy(graph));
+  }
+
+  private told(posted: PostedHierarchy, version: number): void {
+    const { graph } = this;
+    if (graph === undefined || version !== this.version) return;
+    const { nodes, values, repeats } = graph;
+    const known = repeats ?? repeatsOf(nodes);
+    this.hierarchies.set(version, hierarchyFrom(posted, nodes, values, known));
+  }
+
+  /** Of the newest graph, it is built here if no worker has told it. */
+  private hierarchyOf(version: number): Hierarchy | undefined {
+    const known = this.hierarchies.get(version);
+    if (known !== undefined || version !== this.version || !this.graph) return known;
+    const built = canvasHierarchy(this.graph);
+    this.hierarchies.set(version, built);
+    return built;
   }
 
   /** Other shapes in the same picture: nothing moves. */
   private respecify(graph: GraphModel): void {
     const scene = this.shown;
-    if (scene === undefined || !this.hierarchies.has(this.version)) return;
-    const hierarchy = canvasHierarchy(graph);
+    const before = this.hierarchies.get(this.version);
+    if (scene === undefined || before === undefined) return;
+    const { nodes, values, repeats = before.repeats } = graph;
+    const hierarchy = { ...before, nodes, values, repeats };
     this.hierarchies.set(this.version, hierarchy);
     if (scene.version !== this.version) return;
     this.listener.respecified(new SceneModel(hierarchy, withBytes(scene, hierarchy)));
@@ -201,7 +222,7 @@ export class SceneSource {
     chosen: ReadonlySet<string> | undefined,
     opened: ReadonlySet<string>,
   ): void {
-    const hierarchy = this.hierarchies.get(scene.version);
+    const hierarchy = this.hierarchyOf(scene.version);
     if (hierarchy === undefined) return;
     for (const version of this.hierarchies.keys()) {
       if (version < scene.version) this.hierarchies.delete(version);

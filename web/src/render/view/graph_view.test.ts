@@ -17,10 +17,10 @@ import {
   toWorld,
   zoomAt,
 } from "@/render/camera/camera";
-import { steadyPoint } from "@/render/camera/camera_follow";
+import { cameraFor, steadyPoint } from "@/render/camera/camera_follow";
 import { TOKENS } from "@/render/draw/design_tokens";
 import { edgeWords } from "@/render/draw/draw_edges";
-import { heat, liveState, SHARES } from "@/render/draw/execution_overlay";
+import { heat, liveState } from "@/render/draw/execution_overlay";
 import { formatBytes, formatCount, formatTime } from "@/render/draw/format";
 import { literalPalette, mix } from "@/render/draw/palette";
 import { renderSvg } from "@/render/paint/export_entry";
@@ -123,13 +123,29 @@ describe("camera", () => {
   });
 
   it("fits a graph whole, or readably around the focus", () => {
-    expect(fitted({ x: 0, y: 0, width: 400, height: 300 }, undefined, view).zoom).toBe(1);
+    expect(fitted({ x: 0, y: 0, width: 750, height: 300 }, undefined, view).zoom).toBe(1);
     const focus = { x: 480, y: 60_000, width: 120, height: 36 };
     const tall = fitted({ x: 0, y: 0, width: 1000, height: 100_000 }, focus, view);
     expect(tall.zoom).toBeGreaterThanOrEqual(READABLE_ZOOM);
     const sight = seen(tall, view);
     expect(focus.y).toBeGreaterThan(sight.y);
     expect(focus.y + focus.height).toBeLessThan(sight.y + sight.height);
+  });
+
+  it("enlarges a small graph, but not beyond what looks like one", () => {
+    expect(fitted({ x: 0, y: 0, width: 608, height: 300 }, undefined, view).zoom).toBe(1.25);
+    expect(fitted({ x: 0, y: 0, width: 90, height: 24 }, undefined, view).zoom).toBe(1.5);
+    expect(fitted({ x: 0, y: 0, width: 0, height: 0 }, undefined, view).zoom).toBe(1);
+  });
+
+  it("does not enlarge a graph again while it grows", () => {
+    const [fewer, more] = [CHAIN.slice(0, 2), CHAIN].map((nodes) => model(nodes, "all"));
+    const choice = { toggled: undefined, touched: false, whole: false, focus: undefined };
+    const large = { width: 3000, height: 2000 };
+    const first = cameraFor({ x: 0, y: 0, zoom: 1 }, undefined, fewer!, large, choice);
+    expect(first.zoom).toBe(1.5);
+    const away = { x: -5000, y: 0, zoom: 0.9 };
+    expect(cameraFor(away, fewer, more!, large, choice).zoom).toBe(1);
   });
 
   it("shows all of a graph on demand, however small that makes it", () => {
@@ -217,7 +233,7 @@ describe("live state", () => {
     expect(live.groupNs[group]).toBe(60);
     expect(live.groupFlags[group]).toBe(1);
     expect(live.groupNs[0]).toBe(70);
-    expect(live.shares[group * SHARES + FAMILIES.indexOf("elementwise")]).toBe(1);
+    expect(live.sharesOf(group)[FAMILIES.indexOf("elementwise")]).toBe(1);
     expect(heat(50, 50)).toBe(1);
     expect(heat(0, 50)).toBeUndefined();
   });
@@ -288,8 +304,11 @@ describe("the SVG", () => {
           title: "t",
         }),
       );
-    expect(draw("all")).toContain(">op_3<");
-    expect(draw([])).not.toContain(">op_3<");
+    expect(draw("all")).toContain(">add_3<");
+    // A box has an id and, for its pointer, its whole name.
+    expect(draw("all")).toMatch(/<g id="node-3"><title>[^<]*add_3<\/title>/);
+    expect(draw([])).toMatch(/<g id="scope-\d+"><title>/);
+    expect(draw([])).not.toContain(">add_3<");
     expect(draw([])).toContain(">s<");
     expect(draw("all")).toBe(draw("all"));
   });

@@ -20,7 +20,7 @@ export function editable(store: Store, value: number): boolean {
 }
 
 /** Whether another value can be tried at the moment shown: its dependents can be rerun. */
-export function forkable(store: Store, value: number): boolean {
+export function branchable(store: Store, value: number): boolean {
   const producer = store.model()?.graph.values.get(value)?.producer ?? undefined;
   return store.recorded() && offers(store, "rerun", producer);
 }

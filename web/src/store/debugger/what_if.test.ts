@@ -113,7 +113,7 @@ beforeEach(async () => {
   store.attach({
     request: ((body: RequestBody) => {
       requests.push(body);
-      if (body.type === "fork") {
+      if (body.type === "what_if") {
         if (body.edit.index === "9") return Promise.reject(new RequestError("points outside"));
         stored.push(info(stored.length + 1, body.parent ?? 0));
         return Promise.resolve(detail(stored.length));
@@ -130,10 +130,10 @@ beforeEach(async () => {
   await settled();
 });
 
-test("a fork is listed, chosen and shown", async () => {
-  expect(await branches.fork(EDIT, 0, 0)).toBe("");
+test("a branch is listed, chosen and shown", async () => {
+  expect(await branches.whatIf(EDIT, 0, 0)).toBe("");
   expect(requests.at(-2)).toEqual({
-    type: "fork",
+    type: "what_if",
     run: RUN,
     seq: null,
     edit: EDIT,
@@ -158,25 +158,25 @@ test("a fork is listed, chosen and shown", async () => {
   expect(branches.shown()).toBeUndefined();
 });
 
-test("a fork at a stop starts from the values that were set there", async () => {
+test("a branch at a stop starts from the values that were set there", async () => {
   const stop = stopAt(2, "n2", { seq: 9, edits: ["n2 set to 1"] });
   store.receive([
     { type: "session", run: RUN, info: session({ phase: "stopped", stop }) },
     records({ seq: 10 }),
   ]);
-  await branches.fork(EDIT, 0, 0);
-  expect(requests.at(-2)).toMatchObject({ type: "fork", seq: 10 });
+  await branches.whatIf(EDIT, 0, 0);
+  expect(requests.at(-2)).toMatchObject({ type: "what_if", seq: 10 });
 });
 
-test("a refused fork says why, and leaves the rest as it was", async () => {
-  expect(await branches.fork({ ...EDIT, index: "9" }, 0, 0)).toBe("points outside");
+test("a refused what-if says why, and leaves the rest as it was", async () => {
+  expect(await branches.whatIf({ ...EDIT, index: "9" }, 0, 0)).toBe("points outside");
   expect(branches.rows()).toEqual([]);
   expect(ui.dockTab()).toBe("timeline");
 });
 
 test("branches stay in sight while the link is down, and are asked for again afterwards", async () => {
-  await branches.fork(EDIT, 0, 0);
-  await branches.fork(EDIT, 1, 0);
+  await branches.whatIf(EDIT, 0, 0);
+  await branches.whatIf(EDIT, 1, 0);
   branches.choose(1);
   await settled();
   store.linkChanged({ kind: "lost", since: 0, attempt: 1 });
@@ -191,7 +191,7 @@ test("branches stay in sight while the link is down, and are asked for again aft
 });
 
 test("branches of another run are not shown", async () => {
-  await branches.fork(EDIT, 0, 0);
+  await branches.whatIf(EDIT, 0, 0);
   stored = [];
   const other = "f".repeat(16);
   store.runsChanged([runInfo(), runInfo({ id: other })]);
@@ -203,8 +203,8 @@ test("branches of another run are not shown", async () => {
 });
 
 test("another branch is fetched when it is chosen, and dropping one shows what is left", async () => {
-  await branches.fork(EDIT, 0, 0);
-  await branches.fork(EDIT, 1, 0);
+  await branches.whatIf(EDIT, 0, 0);
+  await branches.whatIf(EDIT, 1, 0);
   branches.choose(1);
   await settled();
   expect(requests.at(-1)).toEqual({ type: "get_branch", run: RUN, branch: 1 });

@@ -24,7 +24,7 @@ import type {
 } from "@/wire/types.gen";
 
 /** Rerunning a step takes longer than reading. */
-const FORK_TIMEOUT_MS = 60_000;
+const WHAT_IF_TIMEOUT_MS = 60_000;
 
 export interface Branches {
   /** Parents first, each before its descendants. */
@@ -43,8 +43,8 @@ export interface Branches {
   /** While the chosen branch is shown. */
   readonly cone: Accessor<Path | undefined>;
   choose(id: number): void;
-  /** Forks; returns "" on success, else the reason, for the user. */
-  fork(edit: SetValue, parent: number, steps: number | null): Promise<string>;
+  /** Makes a branch; returns "" on success, else the reason, for the user. */
+  whatIf(edit: SetValue, parent: number, steps: number | null): Promise<string>;
   rename(id: number, name: string): void;
   drop(id: number): void;
 }
@@ -143,13 +143,13 @@ export function createBranches(store: Store, ui: Ui): Branches {
         : coneOf(now, store.model()?.graph.nodes ?? []);
     }),
     choose: (id) => void setChosen(id),
-    fork: async (edit, parent, steps) => {
+    whatIf: async (edit, parent, steps) => {
       const run = store.runId();
       if (run === undefined) return "No run is open.";
       const seq = momentShown(store);
       try {
-        const body = { type: "fork", run, seq, edit, name: "", parent, steps } as const;
-        const branch = await store.request(body, "branch", FORK_TIMEOUT_MS);
+        const body = { type: "what_if", run, seq, edit, name: "", parent, steps } as const;
+        const branch = await store.request(body, "branch", WHAT_IF_TIMEOUT_MS);
         const next = await store.request({ type: "get_branches", run }, "branches");
         batch(() => {
           setDetail(branch);

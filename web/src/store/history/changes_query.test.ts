@@ -43,7 +43,16 @@ test("what ran is asked once per step, and a step to the next node changes nothi
       requests.push(body);
       return Promise.resolve(
         body.type === "get_state"
-          ? { type: "state_at", steps: [], seq: body.seq, step: 2, time_ns: 0, executions: state }
+          ? {
+              type: "state_at",
+              since: null,
+              gone: [],
+              steps: [],
+              seq: body.seq,
+              step: 2,
+              time_ns: 0,
+              executions: state,
+            }
           : { type: "done" },
       );
     }) as Requests["request"],
@@ -96,7 +105,16 @@ test.each([
       request: ((body: RequestBody) =>
         Promise.resolve(
           body.type === "get_state"
-            ? { type: "state_at", steps: [], seq: body.seq, step: 2, time_ns: 0, executions }
+            ? {
+                type: "state_at",
+                since: null,
+                gone: [],
+                steps: [],
+                seq: body.seq,
+                step: 2,
+                time_ns: 0,
+                executions,
+              }
             : { type: "done" },
         )) as Requests["request"],
     });

@@ -2,11 +2,12 @@
  * Floating-point operations of einsum, normalisations, losses and fused updates.
  *
  * Invariant: counts what the definition says, one for each sum, product, quotient, root, exponential or
- * comparison of elements; undefined where it does not say, as in which order three factors are
- * multiplied.
+ * comparison of elements; undefined where it does not say, as in which order other libraries multiply
+ * three factors.
  */
 
 import { elementCount } from "@/base/dtypes";
+import { operationsOf } from "@/store/overlays/einsum_order";
 
 export type Shape = readonly number[];
 
@@ -61,7 +62,9 @@ const ON_LISTS: ReadonlyMap<string, number> = new Map([
 
 /** undefined where the operation is none of these, or not enough is known. */
 export function countedByName(node: Shapes): number | undefined {
-  const { op, inputs, outputs } = node;
+  const { op, attrs, inputs, outputs } = node;
+  // A kernel of a compiled run: the sum over what it covers, whose shapes the program knows.
+  if (op === "fused" && typeof attrs.flops === "number") return attrs.flops;
   if (op === "einsum") return ofEinsum(node);
   const normalised = NORMALISED.get(op);
   if (normalised !== undefined) return times(normalised, outputs[0]);
@@ -88,10 +91,14 @@ function total(each: number, shapes: readonly (Shape | undefined)[]): number | u
   return sum;
 }
 
-/** Two factors: a product and a sum for each combination of indices. One: a sum, where one is left out. */
+/**
+ * Two factors: a product and a sum for each combination of indices. One: a sum, where one is left out.
+ * More: in the order of nodescope's own engine, which alone says `subscripts`.
+ */
 function ofEinsum({ attrs, inputs }: Shapes): number | undefined {
   const written = attrs.subscripts ?? attrs.equation;
-  if (typeof written !== "string" || inputs.length > 2) return undefined;
+  const more = inputs.length > 2;
+  if (typeof written !== "string" || (more && attrs.subscripts === undefined)) return undefined;
   const [terms = "", target] = written.replaceAll(/\s/g, "").split("->");
   const sizes = new Map<string, number>();
   for (const [place, term] of terms.split(",").entries()) {
@@ -105,9 +112,25 @@ function ofEinsum({ attrs, inputs }: Shapes): number | undefined {
   let all = 1;
   for (const size of sizes.values()) all *= size;
   if (inputs.length === 2) return 2 * all;
+  if (more) return ofSeveral(terms.split(","), target, sizes, inputs as readonly Shape[]);
   const kept = target === undefined ? undefined : new Set(target.replace("...", ""));
   const summed = [...sizes.keys()].some((label) => label.length === 1 && !kept?.has(label));
   return kept === undefined ? undefined : summed ? all : 0;
+}
+
+function ofSeveral(
+  terms: readonly string[],
+  target: string | undefined,
+  sizes: ReadonlyMap<string, number>,
+  shapes: readonly Shape[],
+): number | undefined {
+  // The engine writes its subscripts in full.
+  if (target === undefined || terms.some((term) => term.includes("."))) return undefined;
+  const broadcast = terms.some((term, place) =>
+    [...term].some((label, at) => sizes.get(label) !== shapes[place]?.[at]),
+  );
+  const all = [...sizes.values()].reduce((product, size) => product * size, 1);
+  return broadcast || all === 0 ? terms.length * all : operationsOf(terms, target, sizes);
 }
 
 /** The labels of a term's dimensions; those of `...` by their places from the right. */

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { countedByName } from "@/store/overlays/flop_counts";
 import { flopsOfNode, formatFlops } from "@/store/overlays/flops";
 import { type Moment, NO_ROWS } from "@/store/overlays/overlay";
 import { rooflineOverlay } from "@/store/overlays/roofline";
@@ -57,10 +58,44 @@ describe("floating-point operations", () => {
     expect(einsum("i,i->", [7, 7], 7)).toBe(2 * 5);
     expect(einsum("bij->b", [1], 7)).toBe(96);
     expect(einsum("bij->jib", [1], 1)).toBe(0);
-    // Which two of three are multiplied first is not said.
-    expect(einsum("ij,jk,k->i", [2, 2, 7], 7)).toBeUndefined();
+    // In which order other libraries multiply three is not said.
+    const equation = "bij,jk,k->bi";
+    expect(counted("einsum", "matmul", [1, 2, 7], [99], { equation })).toBeUndefined();
     expect(einsum("ij,jk->ik", [1, 2], 3)).toBeUndefined();
     expect(counted("Einsum", "matmul", [1, 2], [3], { equation: "bij,jk->bik" })).toBe(960);
+  });
+
+  // As `passes/cost.py` counts them.
+  test.each([
+    [
+      "ij,jk,kl->il",
+      [
+        [2, 50],
+        [50, 3],
+        [3, 40],
+      ],
+      2 * 2 * 50 * 3 + 2 * 2 * 3 * 40,
+    ],
+    [
+      "ij,ij,ij->j",
+      [
+        [1, 5],
+        [4, 5],
+        [4, 5],
+      ],
+      3 * 4 * 5,
+    ],
+    ["c,bcd,,ecd,eba->aedcb", [[3], [2, 3, 3], [], [5, 3, 3], [5, 2, 5]], 2250],
+    [",ade,c,,abc->", [[], [3, 2, 5], [20], [], [3, 20, 20]], 2464],
+    ["a,c,,dec->edca", [[20], [3], [], [5, 7, 3]], 8400],
+  ])("of einsum with more factors are those of its pairs: %s", (subscripts, inputs, count) => {
+    const outputs = [[]];
+    expect(countedByName({ op: "einsum", attrs: { subscripts }, inputs, outputs })).toBe(count);
+  });
+
+  test("of a kernel are what the program says", () => {
+    expect(counted("fused", "kernel", [1], [1], { flops: 288 })).toBe(288);
+    expect(counted("fused", "kernel", [1], [1])).toBeUndefined();
   });
 
   test("of normalisations and losses are so many per element", () => {

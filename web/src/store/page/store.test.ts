@@ -109,6 +109,8 @@ describe("a stop", () => {
       body.type === "get_state"
         ? {
             type: "state_at",
+            since: null,
+            gone: [],
             steps: [],
             values: [],
             seq: body.seq,
@@ -135,6 +137,8 @@ describe("the past", () => {
         waiting.push(() =>
           resolve({
             type: "state_at",
+            since: null,
+            gone: [],
             steps: [],
             values: [],
             seq: body.seq,
@@ -200,6 +204,8 @@ describe("back to where the program is stopped", () => {
         ? { type: "moved", seq: body.back ? 3 : null, node: body.back ? 3 : 0, step: 1, text: "" }
         : {
             type: "state_at",
+            since: null,
+            gone: [],
             steps: [],
             values: [],
             seq: 3,
@@ -249,6 +255,8 @@ test("an address opens its run, its scopes and its moment", async () => {
     body.type === "get_state"
       ? {
           type: "state_at",
+          since: null,
+          gone: [],
           steps: [],
           values: [],
           seq: body.seq,
@@ -279,7 +287,15 @@ test("a command that is refused is said in words", async () => {
 
 describe("what a command came to goes with the next one", () => {
   const moved = { type: "moved", seq: null, text: "no breakpoint is hit after this", node: 0 };
-  const past = { type: "state_at", steps: [], executions: columns([]), values: [], step: 1 };
+  const past = {
+    type: "state_at",
+    since: null,
+    gone: [],
+    steps: [],
+    executions: columns([]),
+    values: [],
+    step: 1,
+  };
   const texts = () => store.notices().map((notice) => notice.text);
   beforeEach(async () => {
     store.linkChanged({ kind: "lost", since: 0, attempt: 1 });

@@ -19,6 +19,7 @@ import {
   toggledScope,
   unfolded,
 } from "@/store/debugger/stop_follow";
+import { PastState } from "@/store/history/past_state";
 import { type Awaited, awaitedAfter, stillAwaited } from "@/store/page/awaited";
 import { FirstPicture } from "@/store/page/first_picture";
 import { type Notice, NoticeBoard, sentence } from "@/store/page/notices";
@@ -75,7 +76,7 @@ export class Store {
 
   readonly pastValues: Accessor<PastValues>;
   readonly live = new NodeColumns();
-  readonly past = new NodeColumns();
+  readonly past = new PastState();
   readonly ring = new ExecutionRing();
 
   private readonly elsewhere = createSignal<readonly StoppedRun[]>([]);
@@ -546,13 +547,13 @@ export class Store {
         const moment = at;
         const run = this.runId();
         if (run === undefined) break;
-        const state = await this.request({ type: "get_state", run, seq: moment }, "state_at");
+        const live = this.model()?.info.state === "live";
+        const body = { type: "get_state", run, seq: moment, since: this.past.heldOf(run) } as const;
+        const state = await this.request(body, "state_at");
         if (this.wantedSeq === undefined || this.runId() !== run) break;
         batch(() => {
           this.set.model(withStepsAround(this.model(), state.steps));
-          this.past.clear();
-          this.past.reserve(this.live.size);
-          this.past.apply(withoutFalseTimes(decodeExecutions(state.executions), this.model()));
+          this.past.take(run, state, this.model(), live);
           this.set.pastValues(reshapedValues(state.values, this.model(), this.pastValues()));
           this.set.cursor({ kind: "past", seq: moment, step: state.step, timeNs: state.time_ns });
           this.set.tick(this.tick() + 1);

@@ -82,7 +82,16 @@ describe("back and forward", () => {
     const stop = stopAt(4, "loss/mean", { seq: 9 });
     const info = session({ phase: "stopped", version: 2, stop });
     store.receive([{ type: "session", run: RUN, info }]);
-    const state = { type: "state_at", steps: [], values: [], seq: 3, step: 1, time_ns: 5 };
+    const state = {
+      type: "state_at",
+      since: null,
+      gone: [],
+      steps: [],
+      values: [],
+      seq: 3,
+      step: 1,
+      time_ns: 5,
+    };
     store.attach({
       request: (() =>
         Promise.resolve({ ...state, executions: columns([]) })) as unknown as Requests["request"],

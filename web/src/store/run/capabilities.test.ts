@@ -15,6 +15,8 @@ const NOTHING: Capabilities = {
   values: "none",
   rerun: "none",
   workers: false,
+  immutable: false,
+  unrolled: false,
 };
 const ENGINE: Framework = {
   dialect: "nodescope",

@@ -66,8 +66,30 @@ export class NodeColumns {
     }
   }
 
+  /** Replaces what is known of these nodes: of `gone`, that they have not run. */
+  replace(rows: Executions, gone: readonly number[]): void {
+    for (const column of this.all()) {
+      for (let i = 0; i < rows.count; i++) column[rows.node[i] ?? 0] = 0;
+      for (const node of gone) column[node] = 0;
+    }
+    this.apply(rows);
+    this.lastSeq = 0;
+    this.lastNode = 0;
+    this.seq.forEach((seq, node) => {
+      if (seq <= this.lastSeq) return;
+      this.lastSeq = seq;
+      this.lastNode = node;
+    });
+  }
+
   clear(): void {
-    for (const column of [
+    for (const column of this.all()) column.fill(0);
+    this.lastSeq = 0;
+    this.lastNode = 0;
+  }
+
+  private all(): readonly (Uint8Array | Uint32Array | Float64Array)[] {
+    return [
       this.times,
       this.step,
       this.durationNs,
@@ -77,10 +99,7 @@ export class NodeColumns {
       this.thread,
       this.worker,
       this.lane,
-    ])
-      column.fill(0);
-    this.lastSeq = 0;
-    this.lastNode = 0;
+    ];
   }
 }
 

@@ -19,7 +19,7 @@ const MAX_DETAIL = 34;
 /**
  * One short line of the op's attributes: `axis 1 · keepdims`; attributes without room are left out.
  */
-export function detail(node: Node): string {
+export function detail(node: Pick<Node, "attrs">): string {
   let line = "";
   for (const [key, value] of Object.entries(node.attrs)) {
     const text = attributeText(value, key);

@@ -10,7 +10,7 @@ import { MadeLater } from "@/base/by_id";
 import { formatCount } from "@/base/numbers";
 import type { NodeColumns } from "@/store/run/columns";
 import { type GraphHistory, NO_HISTORY, withDefinitions } from "@/store/run/graph_history";
-import { nodesIn, valuesIn } from "@/wire/graph_columns";
+import { graphIn, identityOf } from "@/wire/graph_columns";
 import { isLeaf } from "@/wire/roles";
 import {
   type Dropped,
@@ -42,7 +42,7 @@ export interface RunGraph {
   readonly byName: ReadonlyMap<string, number>;
   readonly values: ReadonlyMap<number, ProducedValue>;
   readonly history: GraphHistory;
-  /** The columns that it was made from, if nothing has changed since. */
+  /** The identity of the columns that it was made from, if nothing has changed since. */
   readonly origin?: object | undefined;
 }
 
@@ -99,20 +99,15 @@ export function update(model: RunModel | undefined, message: RunMessage): RunMod
 
 function fromSnapshot(before: RunModel | undefined, message: Snapshot): RunModel {
   const same = before?.info.id === message.run.id;
-  const { nodes, seqs } = nodesIn(message.nodes);
+  const { nodes, seqs, values } = graphIn(message);
   return {
     info: message.run,
     seq: message.seq,
     lastEvent: message.last_event,
     timeNs: message.time_ns,
     graph: {
-      ...extend(
-        { ...EMPTY_GRAPH, version: same ? before.graph.version : 0 },
-        nodes,
-        seqs,
-        valuesIn(message.values, nodes),
-      ),
-      origin: message.nodes,
+      ...extend({ ...EMPTY_GRAPH, version: same ? before.graph.version : 0 }, nodes, seqs, values),
+      origin: identityOf(message.nodes),
     },
     gradients: withGradients(new Map(), message.gradients),
     steps: withSteps([], message.steps),
@@ -458,4 +453,9 @@ export function stepNumbered(steps: readonly StepRow[], step: number): StepRow |
 export function neverRuns(model: RunModel | undefined, columns: { lastNode: number }): boolean {
   if (model === undefined || columns.lastNode > 0) return false;
   return model.info.level === "graph" && model.info.state !== "live";
+}
+
+/** Whether there is anything for a timeline, a console and a list of problems or breakpoints. */
+export function hasCourse(model: RunModel | undefined, columns: { lastNode: number }): boolean {
+  return !neverRuns(model, columns) || model?.info.error !== "";
 }

@@ -93,17 +93,26 @@ export interface Row {
   readonly label: string;
 }
 
+/** A graph whose structure is to be found. */
+interface Structured {
+  /** By id. */
+  readonly nodes: readonly (StructuredNode | undefined)[];
+  readonly origin?: object | undefined;
+}
+
+type StructuredNode = Pick<Node, "op" | "family" | "role" | "scope" | "inputs" | "outputs">;
+
 /** Args: sectioned: Whether large scopes without structure are divided into sections. */
-export function structureOf(given: RunGraph, sectioned = true): GraphStructure {
+export function structureOf(given: Structured, sectioned = true): GraphStructure {
   const holds = (index: number): Held => heldBy(given.nodes[index]);
   const known = sectioned ? knownOf(given) : undefined;
   const sections = known ? known.sections : sectioned ? sectionsOf(given, holds) : undefined;
-  const { nodes } = sections === undefined ? given : inSections(given, sections);
-  return { sectioned, sections, repeats: findRepeats(nodes, holds, known?.stacks) };
+  const nodes = sections === undefined ? given.nodes : inSections(given.nodes, sections);
+  return { sectioned, sections, repeats: findRepeats(nodes, holds, known?.stacks, known?.spans) };
 }
 
 function sectionsOf(
-  { nodes }: RunGraph,
+  { nodes }: Structured,
   holds: (index: number) => Held,
 ): readonly (string | undefined)[] | undefined {
   const scopes = sectionScopes(nodes, holds);
@@ -114,7 +123,8 @@ function sectionsOf(
 export function buildTree(given: RunGraph, sectioned = true): Tree {
   const structure = structureOf(given, sectioned);
   const { sections, repeats } = structure;
-  const graph = sections === undefined ? given : inSections(given, sections);
+  const graph =
+    sections === undefined ? given : { ...given, nodes: inSections(given.nodes, sections) };
   const root = new Scope("");
   const scopes = new Map<string, Scope>([["", root]]);
   const scopeOf = (path: string): Scope => {
@@ -153,37 +163,42 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
  */
 function scopesOfReaders(nodes: readonly (Node | undefined)[]): ReadonlyMap<number, string> {
   const computing = new Set<string>();
-  const weights = new Map<number, Node>();
+  const weights: Node[] = [];
   for (const node of nodes) {
     if (node === undefined) continue;
     if (!isLeaf(node)) computing.add(node.scope);
-    else if (heldBy(node) === "parameter" && node.scope !== "") {
-      for (const value of node.outputs) weights.set(value, node);
-    }
+    else if (heldBy(node) === "parameter" && node.scope !== "") weights.push(node);
   }
   const moved = new Map<number, string>();
-  if (weights.size === 0) return moved;
+  const elsewhere = new Map<number, Node>();
+  for (const weight of weights) {
+    if (computing.has(weight.scope)) continue;
+    for (const value of weight.outputs) elsewhere.set(value, weight);
+  }
+  if (elsewhere.size === 0) return moved;
   for (const node of nodes) {
     if (node === undefined || node.phase !== "forward" || isLeaf(node)) continue;
     for (const input of node.inputs) {
-      const weight = weights.get(input);
-      if (weight === undefined || computing.has(weight.scope) || moved.has(weight.id)) continue;
+      const weight = elsewhere.get(input);
+      if (weight === undefined || moved.has(weight.id)) continue;
       if (node.scope.endsWith(`/${weight.scope}`)) moved.set(weight.id, node.scope);
     }
   }
   return moved;
 }
 
-function inSections(graph: RunGraph, scopes: readonly (string | undefined)[]): RunGraph {
-  const nodes = graph.nodes.map((node, id) =>
-    node === undefined || node.scope === scopes[id]
-      ? node
-      : { ...node, scope: scopes[id] ?? node.scope },
-  );
-  return { ...graph, nodes };
+function inSections<Of extends StructuredNode>(
+  nodes: readonly (Of | undefined)[],
+  scopes: readonly (string | undefined)[],
+): readonly (Of | undefined)[] {
+  return nodes.map((node, id) => {
+    if (node === undefined || node.scope === scopes[id]) return node;
+    const like: object = Object.create(Object.getPrototypeOf(node));
+    return Object.assign(like, node, { scope: scopes[id] ?? node.scope }) as Of;
+  });
 }
 
-function heldBy(node: Node | undefined): Held {
+function heldBy(node: Pick<Node, "role"> | undefined): Held {
   if (node === undefined || !isLeaf(node)) return undefined;
   return node.role === "parameter" || node.role === "buffer" ? "parameter" : "data";
 }

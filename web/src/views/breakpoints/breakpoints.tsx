@@ -19,6 +19,7 @@ import {
 } from "@/store/debugger/breakpoints";
 import type { Store } from "@/store/page/store";
 import type { Ui } from "@/store/page/ui";
+import { neverRuns } from "@/store/run/run_model";
 import { BreakpointForm } from "@/views/breakpoints/form";
 import { FieldError } from "@/widgets/field_error";
 import { IconButton } from "@/widgets/icon";
@@ -126,9 +127,11 @@ export function Breakpoints(props: {
             <p class="empty">
               {live()
                 ? "No breakpoints. Click the left edge of a node, press F9, or Add…"
-                : breakable()
-                  ? "No breakpoints. Set some: F5 and R find them in the recording."
-                  : `No breakpoints. ${unbreakable(props.store)}`}
+                : neverRuns(props.store.model(), props.store.live)
+                  ? "No breakpoints. The graph was not run: there is nothing to stop at."
+                  : breakable()
+                    ? "No breakpoints. Set some: F5 and R find them in the recording."
+                    : `No breakpoints. ${unbreakable(props.store)}`}
             </p>
           </Show>
         }

@@ -109,7 +109,11 @@ function detailOf(node: Node, known: Map<object, string>): string {
 }
 
 /** The outline's repeats, with operations by their places in `nodes` instead of by id. */
-function drawnRepeats(repeats: Repeats, nodes: readonly GraphNode[], ids: number): Repeats {
+export function drawnRepeats(
+  repeats: Repeats,
+  nodes: readonly Pick<GraphNode, "id">[],
+  ids: number,
+): Repeats {
   const place = new Int32Array(ids).fill(-1);
   nodes.forEach(({ id }, at) => {
     place[id] = at;

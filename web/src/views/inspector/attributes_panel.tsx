@@ -86,7 +86,9 @@ export function Attributes(props: {
   const ranIn = () => {
     props.refresh();
     const { worker, lane } = props.store.shown();
-    const { id } = props.node;
+    const { id, dialect } = props.node;
+    // Of a worker of PyTorch's, the scope has the number, which counts from 0.
+    if (dialect === "torch" && (worker[id] ?? 0) > 0) return "";
     return placeWords({ worker: worker[id] ?? 0, queue: lane[id] ?? 0 });
   };
   const memory = createQuery(

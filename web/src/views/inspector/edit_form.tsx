@@ -9,7 +9,7 @@ import { createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
 import { keepKey } from "@/base/keys";
 import { plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { editable, forkable } from "@/store/debugger/editing";
+import { branchable, editable } from "@/store/debugger/editing";
 import type { Branches } from "@/store/debugger/what_if";
 import type { Store } from "@/store/page/store";
 import { FieldError } from "@/widgets/field_error";
@@ -51,7 +51,7 @@ export function EditForm(props: {
   const [fault, setFault] = createSignal("");
   const [busy, setBusy] = createSignal(false);
   const live = () => editable(props.store, props.value);
-  const branching = () => forkable(props.store, props.value);
+  const branching = () => branchable(props.store, props.value);
   /**
    * The node at which the program is stopped after it ran, if the value is only one of its inputs.
    */
@@ -62,14 +62,14 @@ export function EditForm(props: {
       stop?.when === "after" && node !== undefined && !node.outputs.includes(props.value);
     return only ? node.name : undefined;
   };
-  /** Branches of this step, from which this one may be forked. */
+  /** Branches of this step, from which this one may start. */
   const bases = () =>
     props.branches
       .rows()
       .filter(
         (row) => row.info.step <= props.store.step() && props.store.step() <= row.info.last_step,
       );
-  /** The branch that is looked at; of one that changed this value here, what it was forked from. */
+  /** The branch that is looked at; of one that changed this value here, what it starts from. */
   const shownBase = () => {
     const chosen = bases().find((row) => row.info.id === props.branches.chosen())?.info;
     if (chosen === undefined) return 0;
@@ -119,7 +119,7 @@ export function EditForm(props: {
     } as const;
     setBusy(true);
     const why = whatIf
-      ? await props.branches.fork(edit, base() ?? shownBase(), far())
+      ? await props.branches.whatIf(edit, base() ?? shownBase(), far())
       : await props.store.refusal(edit);
     setBusy(false);
     setFault(why);
@@ -180,8 +180,8 @@ export function EditForm(props: {
       <Show when={branching() && bases().length > 0}>
         <select
           class="edit-base"
-          aria-label="What-if: fork from"
-          title="What-if: fork from"
+          aria-label="What-if: start from"
+          title="What-if: start from"
           value={String(base() ?? shownBase())}
           data-testid="edit-base"
           onChange={(event) => setBase(Number(event.currentTarget.value))}

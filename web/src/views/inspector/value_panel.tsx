@@ -10,7 +10,7 @@ import { finiteRange, scaleFor } from "@/base/colour_scale";
 import { elementCount, isInteger, tensorBytes } from "@/base/dtypes";
 import { formatBytes, formatCount, formatNumber, formatShape, MINUS } from "@/base/numbers";
 import { printable } from "@/base/printable";
-import { editable, forkable } from "@/store/debugger/editing";
+import { branchable, editable } from "@/store/debugger/editing";
 import type { Branches } from "@/store/debugger/what_if";
 import { type Moments, momentWords } from "@/store/history/value_diff";
 import type { Reasons } from "@/store/history/why";
@@ -75,7 +75,7 @@ export function ValuePanel(props: ValuePanelProps): JSX.Element {
   const failure = () => failureOf(answer());
 
   const live = () => editable(props.store, props.value);
-  const branching = () => forkable(props.store, props.value);
+  const branching = () => branchable(props.store, props.value);
 
   return (
     <div class="value">

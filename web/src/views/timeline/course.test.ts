@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { update } from "@/store/run/run_model";
 import { axisOf } from "@/views/timeline/axis";
 import {
+  computingWords,
   curveOf,
   heldWords,
   lifetimeWords,
@@ -19,6 +20,10 @@ import { RUN_START } from "@/views/timeline/origin";
 import { lanesOf } from "@/views/timeline/spans";
 import { node, snapshot } from "@/wire/fixtures";
 import type { CriticalPath, HeldValue, StepMemory } from "@/wire/types.gen";
+
+test("a course that takes long says for how long", () => {
+  expect([0, 1, 7].map(computingWords)).toEqual(["Computing…", "Computing… 1 s", "Computing… 7 s"]);
+});
 
 const column = (...numbers: number[]) => new Uint8Array(Float64Array.from(numbers).buffer);
 /** From 100 to 300 the debugger held the program. */

@@ -143,6 +143,11 @@ export function lifetimeWords(value: HeldValue, axis: Axis, zero: number): strin
   return `${value.seq === 0 ? "from before the step" : `needed from ${from}`} to ${to}${views}`;
 }
 
+/** What is said while a course is computed, which takes seconds for a million executions. */
+export function computingWords(seconds: number): string {
+  return seconds < 1 ? "Computing…" : `Computing… ${seconds} s`;
+}
+
 /** Why there is nothing to show of a step; "" if there is something. */
 export function nothingWords(
   step: number,

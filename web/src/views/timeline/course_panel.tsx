@@ -5,7 +5,7 @@
  * Invariant: every row leads to its node; what is not known is said.
  */
 
-import { createMemo, For, type JSX, Show } from "solid-js";
+import { createEffect, createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js";
 import { formatBytes, formatCount, formatDuration, formatShape } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import type { Ui } from "@/store/page/ui";
@@ -13,6 +13,7 @@ import type { Item } from "@/store/page/url";
 import type { RunGraph } from "@/store/run/run_model";
 import type { Axis } from "@/views/timeline/axis";
 import {
+  computingWords,
   heldWords,
   lifetimeWords,
   memoryNotes,
@@ -49,13 +50,21 @@ interface CoursePanelProps {
 }
 
 export function CoursePanel(props: CoursePanelProps): JSX.Element {
+  const [seconds, setSeconds] = createSignal(0);
+  createEffect(() => {
+    if (props.courses.computing() === "none") return;
+    const begin = Date.now();
+    setSeconds(0);
+    const tick = setInterval(() => setSeconds(Math.floor((Date.now() - begin) / 1000)), 250);
+    onCleanup(() => clearInterval(tick));
+  });
   const empty = (): string => {
     if (props.paused !== "") return props.paused;
     const failure = props.courses.failure();
     if (failure !== undefined) return failure;
     const path = props.courses.path();
     const memory = props.courses.memory();
-    if (path === undefined && memory === undefined) return "Computing…";
+    if (path === undefined && memory === undefined) return computingWords(seconds());
     if (path !== undefined) return nothingWords(path.step, { ...path, count: path.members });
     return memory === undefined ? "" : nothingWords(memory.step, memory);
   };

@@ -43,6 +43,8 @@ export interface Courses {
   memory(): StepMemory | undefined;
   curve(): MemoryCurve | undefined;
   failure(): string | undefined;
+  /** Which one is still to come. */
+  computing(): ReturnType<Ui["course"]>;
 }
 
 export function createCourses(source: CourseSource): Courses {
@@ -89,6 +91,7 @@ export function createCourses(source: CourseSource): Courses {
     sameStep,
   );
   const memory = (): StepMemory | undefined => answered(memoryAnswer());
+  const failure = (): string | undefined => failureOf(pathAnswer()) ?? failureOf(memoryAnswer());
   return {
     path,
     byData,
@@ -101,6 +104,11 @@ export function createCourses(source: CourseSource): Courses {
       const answer = memory();
       return answer === undefined ? undefined : curveOf(answer, source.axis(), source.span());
     }),
-    failure: () => failureOf(pathAnswer()) ?? failureOf(memoryAnswer()),
+    failure,
+    computing: createMemo(() => {
+      const course = ui.course();
+      const waits = path() === undefined && memory() === undefined && failure() === undefined;
+      return waits ? course : "none";
+    }),
   };
 }

@@ -18,7 +18,14 @@ import { throttled } from "@/store/page/throttled";
 import type { Ui } from "@/store/page/ui";
 import type { Item } from "@/store/page/url";
 import { offers, withoutFalseTimes } from "@/store/run/capabilities";
-import { isAfter, raisedIn, seenWhileRunning, stepAt, stepNumbered } from "@/store/run/run_model";
+import {
+  isAfter,
+  neverRuns,
+  raisedIn,
+  seenWhileRunning,
+  stepAt,
+  stepNumbered,
+} from "@/store/run/run_model";
 import { axisOf, mapRows, sameAxis } from "@/views/timeline/axis";
 import { CoursePanel } from "@/views/timeline/course_panel";
 import { createCourses } from "@/views/timeline/courses";
@@ -451,7 +458,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     if (tip() === undefined || tipBox === undefined) return;
     setLowest((tipBox.parentElement?.clientHeight ?? 0) - tipBox.offsetHeight - 2);
   });
-  return (
+  const pane = (): JSX.Element => (
     <div class="timeline-pane">
       <TimelineToolbar
         ui={props.ui}
@@ -570,5 +577,17 @@ export function Timeline(props: TimelineProps): JSX.Element {
         )}
       </Show>
     </div>
+  );
+  return (
+    <Show
+      when={!neverRuns(store.model(), store.live)}
+      fallback={
+        <p class="empty" data-testid="timeline-never-ran">
+          The graph was not run: there are no times.
+        </p>
+      }
+    >
+      {pane()}
+    </Show>
   );
 }

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from nodescope.adapters.torch.device.driver import CudaDriver, Driver
 from nodescope.adapters.torch.device.memory import Block, HostMemory
+from nodescope.console_output import say
 from nodescope.errors import ArrayError
-from nodescope.telling import say
 
 _SHORTEST_S: Final = 50e-6
 _LONGEST_S: Final = 2e-3

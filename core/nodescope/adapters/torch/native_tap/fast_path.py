@@ -1,4 +1,5 @@
-"""NativeFastPath: steps that follow the step before are noted by the observer, without Python.
+"""StepFastPath: steps that follow the step before are noted by the observer in C++, without
+Python; under the Python tap, by `follower`.
 
 The first steps are seen operator by operator, and taken down. As soon as one of them ran known
 nodes only, the next may follow it: at each operator the observer compares what it sees with what
@@ -16,14 +17,16 @@ import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import torch
 
 from nodescope.adapters.torch import places
+from nodescope.adapters.torch.compat import autograd_node
 from nodescope.adapters.torch.device.runtime import Event
+from nodescope.adapters.torch.follower.follower import Follower
 from nodescope.adapters.torch.generators import GENERATOR_STATE
 from nodescope.adapters.torch.native_tap.copies import Memory, Pool
 from nodescope.adapters.torch.native_tap.device_path import DevicePath, Written
@@ -31,8 +34,9 @@ from nodescope.adapters.torch.native_tap.journal import After, StepJournal
 from nodescope.adapters.torch.native_tap.returning import LiveStorage, bring_back
 from nodescope.adapters.torch.native_tap.scripts import Scripts
 from nodescope.adapters.torch.native_tap.step_script import StepScript, scripted
-from nodescope.adapters.torch.places import Place
-from nodescope.adapters.torch.storages import geometry_of
+from nodescope.adapters.torch.places import Place, Quiet
+from nodescope.adapters.torch.signatures import signature_of
+from nodescope.adapters.torch.storages import Owner, geometry_of
 from nodescope.emit.state import ThreadState, current, follow
 from nodescope.events import NodesFinished
 from nodescope.ir.block_demands import block_nodes
@@ -45,6 +49,9 @@ if TYPE_CHECKING:
 VARIABLE: Final = "NODESCOPE_TORCH_FAST"
 _MOST_TRIES: Final = 5
 """The first steps of a run define nodes, the next ones are taken down, then one follows them."""
+_MOST_IN_VAIN: Final = 16
+_SELDOM: Final = 8
+"""Beyond so many steps of which none was followed, one in so many is taken down: it takes time."""
 _MOSTLY: Final = 0.75
 """A step that followed a script so far was of its kind, whatever came then."""
 
@@ -56,7 +63,7 @@ def _guarded(otherwise: Any = None) -> Callable[[_Method], _Method]:
 
     def guard(method: _Method) -> _Method:
         @functools.wraps(method)
-        def guarded(self: NativeFastPath, *given: Any) -> Any:
+        def guarded(self: StepFastPath, *given: Any) -> Any:
             try:
                 return method(self, *given)
             except Exception as error:
@@ -68,11 +75,11 @@ def _guarded(otherwise: Any = None) -> Callable[[_Method], _Method]:
     return guard
 
 
-class NativeFastPath:
+class StepFastPath:
     """The fast path of a run.
 
     Args:
-        library: The observer.
+        library: The observer, or a `Follower`.
         operations: Of the run.
 
     Attributes:
@@ -91,12 +98,14 @@ class NativeFastPath:
         self.steps = 0
         self._scripts = Scripts()
         self._open = self._gradients = False
+        self._vain = 0  # steps in a row of which none was followed
         self._tries = 0  # steps that began observed
         # A script that a step has followed to its end unknown to Python.
         self._earlier: StepScript | None = None
         self._base = self._gap = 0
         self._epoch: object = None
         self._lost: StepScript | None = None  # followed by most of the step
+        self._claimed: set[int] = set()  # slots of `StepScript.claims` that became somebody's
         self._pool = Pool()
         self._memory: Memory | Written | None = None
         self._device = DevicePath(library)
@@ -108,7 +117,8 @@ class NativeFastPath:
     def connected(self) -> Iterator[None]:
         """Report scopes, quiet places and what probes want to the library."""
         bus = self._emitter.bus
-        places.tell(self._library)
+        if not isinstance(self._library, Follower):
+            places.tell(self._library)
         follow(self.mark)
         bus.on_change, bus.learns = self.interrupt, self.learns
         try:
@@ -164,11 +174,18 @@ class NativeFastPath:
             checked = None if script is None else script.fits(self._operations)
         if script is not None and checked is not None:
             self._follow(script, level, checked)
-        elif level is not None:
+        elif level is not None and self._is_worth_it():
             self._known_before = self._library.record()
             self._take_down(StepJournal(self._emitter.identity.version))
+        else:
+            self._library.stop()
         self._open = True
         self._tries += 1
+
+    def _is_worth_it(self) -> bool:
+        """Whether a step is taken down: if none of many was followed, seldom."""
+        self._vain += 1
+        return self._vain <= _MOST_IN_VAIN or self._vain % _SELDOM == 0
 
     @_guarded()
     def rest(self) -> None:
@@ -186,13 +203,14 @@ class NativeFastPath:
         was: StepScript | None = None
         if before is not None:
             position = self._library.position()
-            if position == len(before):
+            if position == len(before) and len(self._claimed) == len(before.claims):
                 self.flush()
                 _, self._base = self._library.stop()
                 self._earlier, self._gap = before, self._operations.values.gap
                 self._epoch = self._emitter.epoch
                 self._follow_nothing()
                 self.steps += 1
+                self._vain = 0
                 was = before
             else:
                 self.lose()
@@ -216,6 +234,7 @@ class NativeFastPath:
     ) -> None:
         library, bus = self._library, self._emitter.bus
         self._state = current()
+        self._claimed = set()
         self.following = script
         bus.catch_up = self.flush
         most = bus.block_bytes() if level == "summary" else 0
@@ -270,8 +289,9 @@ class NativeFastPath:
         if position == 0:  # the step has come to none
             storages = [one._replace(now=False) for one in storages]
         bring_back(
-            self._operations, script, storages, position, base, followed=followed, state=self._state
-        )
+            self._operations, script, storages, position, base, followed=followed,
+            state=self._state, claimed=self._claimed,
+        )  # fmt: skip
 
     @_guarded()
     def end(self) -> None:
@@ -286,6 +306,34 @@ class NativeFastPath:
         """Somebody may want to see each operator: called on any thread."""
         if self.following is not None and self._emitter.bus.block_level() is None:
             self._library.interrupt()
+
+    # Operators that Python sees
+
+    @_guarded(False)
+    def begins_step(self, function: Any) -> bool:
+        """Begin the step that a node of this operator begins, if it begins one."""
+        emitter, place = self._emitter, self._operations.place
+        if not emitter.between_steps or current().phase != "forward" or place.quiet:
+            return False
+        signature = signature_of(function)
+        if signature.unseen or signature.is_read or signature.is_detach or autograd_node():
+            return False
+        emitter.begin_due()
+        return True
+
+    @_guarded()
+    def operator_begins(self) -> None:
+        """Note that an operator begins which Python sees."""
+        if self.away:
+            self.lose()
+        if self.journal is not None:
+            self.journal.begin()
+
+    @_guarded()
+    def operator_ended(self) -> None:
+        """Note that it has ended, or is no node."""
+        if self.journal is not None:
+            self.journal.end(self.after(current(), self._operations.place))
 
     # What was noted
 
@@ -406,15 +454,23 @@ class NativeFastPath:
         if script is not None and self._library.full():
             self._renew(script, self._library.position())
 
+    @_guarded()
+    def waits(self, tensors: Sequence[Any], ids: Sequence[int]) -> None:
+        """Wait for the gradients of operands of a followed operator, which were never seen."""
+        with Quiet(self._operations.place):
+            self._operations.gradients.follow(tensors, ids)
+
     # Where the program is
 
-    @_guarded()
     def mark(self, state: ThreadState) -> None:
         """The thread's scope or phase has changed."""
-        key = (state.scope, state.phase, state.forward)
-        number = self._marks.setdefault(key, len(self._marks))
-        self._operations.place.mark = number
-        self._library.mark(number)
+        try:  # not `_guarded`, as this runs twice for each call of a module
+            key = (state.scope, state.phase, state.forward)
+            number = self._marks.setdefault(key, len(self._marks))
+            self._operations.place.mark = number
+            self._library.mark(number)
+        except Exception as error:
+            self.give_up(error)
 
     def after(self, state: ThreadState, place: Place) -> After:
         """Where the thread is after an operator."""
@@ -436,14 +492,30 @@ class NativeFastPath:
         self.lose()
         return self._operations.values.known(tensor)
 
-    @_guarded(False)
+    def owns(self, tensor: Any, owner: Owner) -> bool:
+        """Whether nothing changes if a tensor becomes somebody's now."""
+        script = self.following
+        if script is not None:
+            slot = self._library.slot(tensor)
+            if slot >= 0 and script.slots[slot] > script.known_before:
+                if script.claims.get(slot) != owner:
+                    return False
+                self._claimed.add(slot)
+                return True
+        if self.away and not self._library.knows(tensor):
+            return False
+        return self._operations.values.is_owned(tensor)
+
     def arrived(self, parameter: Any, gradient: Any) -> bool:
         """Whether the arrival of a parameter's gradient needs nothing done."""
-        script = self.following
-        if self._library.arrived(parameter, gradient) and script is not None:
-            pair = script.items[self._library.position() - 1].pair
-            if pair is not None:
-                self._emitter.pair(*pair)
-            return True
-        self.lose()
+        try:  # not `_guarded`, as this runs for each parameter
+            script = self.following
+            if self._library.arrived(parameter, gradient) and script is not None:
+                pair = script.items[self._library.position() - 1].pair
+                if pair is not None:
+                    self._emitter.pair(*pair)
+                return True
+            self.lose()
+        except Exception as error:
+            self.give_up(error)
         return False

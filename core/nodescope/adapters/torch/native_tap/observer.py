@@ -16,23 +16,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nodescope import native
 from nodescope.adapters.torch.compat import (
-    autograd_node,
     compiling_callback,
     never_compiled,
     not_compiled,
+    not_traced,
     operator_of,
+    tracing_state,
 )
 from nodescope.adapters.torch.native_tap.failures import again, kept_instead
 from nodescope.adapters.torch.signatures import signature_of
-from nodescope.emit.state import current
 
 if TYPE_CHECKING:
-    from nodescope.adapters.torch.native_tap.fast_path import NativeFastPath
-    from nodescope.adapters.torch.native_tap.journal import StepJournal
+    from nodescope.adapters.torch.native_tap.fast_path import StepFastPath
     from nodescope.adapters.torch.operations import Call, Instruction, Operations
 
 _now = time.perf_counter_ns
-BEGINS, ENDED, FAILED, FLUSHES = range(4)
+BEGINS, ENDED, FAILED, FLUSHES, WAITS = range(5)
 # Autograd does these alone: nothing is computed.
 _ABOVE: Final = frozenset({
     "aten::detach_", "aten::set_data", "aten::_fw_primal", "aten::retain_grad", "aten::_backward",
@@ -48,7 +47,7 @@ class NativeTap:
         fast_path: The fast path of the run.
     """
 
-    def __init__(self, library: Any, operations: Operations, fast_path: NativeFastPath) -> None:
+    def __init__(self, library: Any, operations: Operations, fast_path: StepFastPath) -> None:
         self._library = library
         self._operations = operations
         self._fast_path = fast_path
@@ -85,10 +84,11 @@ class NativeTap:
 
         Args:
             what: ``BEGINS``, ``ENDED`` or ``FAILED``; ``FLUSHES``: emit what was noted on the fast
-                path.
-            given: The operator that begins; else the call, as this returned it.
+                path; ``WAITS``: wait for the gradients of operands of a followed operator.
+            given: The operator that begins; else the call, as this returned it; the values of
+                operands.
             more: Its arguments; when it has ended, its result; when it raised, what was detached in
-                it.
+                it; the operands.
             start, end: When it began and ended, by `time.perf_counter_ns`.
             saved: Tensors that it has overwritten, each followed by the copy of what was there
                 before, which autograd keeps for the backward pass.
@@ -102,6 +102,8 @@ class NativeTap:
         instruction = _ALONE if caller is None else (caller.f_code, caller.f_lasti)
         if compiling_callback() is not None:
             return _apart(self._do, what, given, more, start, end, saved, instruction)
+        if tracing_state() is not None:
+            return not_traced(self._do, what, given, more, start, end, saved, instruction)
         return self._do(what, given, more, start, end, saved, instruction)
 
     def _do(
@@ -110,45 +112,24 @@ class NativeTap:
     ) -> Any:  # fmt: skip
         fast_path = self._fast_path
         if what == BEGINS:
-            if self._begins_step(given):
+            if fast_path.begins_step(given):
                 return True
-            if fast_path.away:
-                fast_path.lose()
-            journal = fast_path.journal
-            if journal is not None:
-                journal.begin()
+            fast_path.operator_begins()
             call = self._begin(given, more, instruction)
-            if call is None and journal is not None:
-                self._note_end(journal)
+            if call is None:
+                fast_path.operator_ended()
             return call
         if what == FLUSHES:
             fast_path.flushed()
+        elif what == WAITS:
+            fast_path.waits(more, given)
         elif what == ENDED:
             given.start = start
             self._operations.end(given, more, end, saved)
-            if fast_path.journal is not None:
-                self._note_end(fast_path.journal)
+            fast_path.operator_ended()
         else:
             self._failed(given, more)
         return None
-
-    def _note_end(self, journal: StepJournal) -> None:
-        journal.end(self._fast_path.after(current(), self._operations.place))
-
-    def _begins_step(self, function: Any) -> bool:
-        """Begin the step that a node of this operator begins, if it begins one."""
-        emitter = self._operations.emitter
-        if (
-            not emitter.between_steps
-            or current().phase != "forward"
-            or self._operations.place.quiet
-        ):
-            return False
-        signature = signature_of(function)
-        if signature.unseen or signature.is_read or signature.is_detach or autograd_node():
-            return False
-        emitter.begin_due()
-        return True
 
     def _begin(self, function: Any, args: tuple[Any, ...], instruction: Instruction) -> Call | None:
         operations = self._operations

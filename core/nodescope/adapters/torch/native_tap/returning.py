@@ -36,6 +36,7 @@ class LiveStorage(NamedTuple):
 def bring_back(
     operations: Operations, script: StepScript, living: Sequence[LiveStorage], position: int,
     base: int, *, followed: tuple[int, int] | None, state: ThreadState | None,
+    claimed: set[int],
 ) -> None:  # fmt: skip
     """Bring what Python knows to a place of the script.
 
@@ -47,8 +48,11 @@ def bring_back(
         base: The sequence number of autograd at the step's first item.
         followed: That of the step before, if it followed the script, too; and `Values.gap` then.
         state: The state of the thread that followed it.
+        claimed: Slots of `StepScript.claims` that became somebody's in this step.
     """
-    _values(operations, script, living, position, None if followed is None else followed[1])
+    _values(
+        operations, script, living, position, None if followed is None else followed[1], claimed
+    )
     _counts(operations, script, position)
     if followed is not None:
         _links(operations, script, len(script), followed[0])
@@ -62,7 +66,7 @@ def bring_back(
 
 def _values(
     operations: Operations, script: StepScript, living: Sequence[LiveStorage], position: int,
-    earlier_gap: int | None,
+    earlier_gap: int | None, claimed: set[int],
 ) -> None:  # fmt: skip
     storages = operations.values.storages
     if earlier_gap is not None:
@@ -74,6 +78,7 @@ def _values(
             if memory is not None:
                 for _, change in script.by_slot.get(one.slot, ()):
                     _apply(memory, change, earlier, earlier_gap, one.version)
+                _own(memory, script, one.slot, len(script), claimed=True)
     token, gap = operations.emitter.epoch, operations.values.gap
     for one in living:
         memory = storages.numbered(one.number) if one.now else None
@@ -81,6 +86,7 @@ def _values(
             for place, change in script.by_slot.get(one.slot, ()):
                 if place < position:
                     _apply(memory, change, token, gap, one.version)
+            _own(memory, script, one.slot, position, claimed=one.slot in claimed)
 
 
 def _apply(memory: Memory, change: Change, token: object, gap: int, counter: int) -> None:
@@ -91,6 +97,14 @@ def _apply(memory: Memory, change: Change, token: object, gap: int, counter: int
         memory.detached = {**(memory.detached or {}), change.geometry: known}
     else:
         memory.known[change.geometry] = known
+
+
+def _own(memory: Memory, script: StepScript, slot: int, position: int, *, claimed: bool) -> None:
+    for place, owner in script.owned.get(slot, ()):
+        if place < position and memory.owner is None:
+            memory.owner = owner
+    if claimed and slot in script.claims and (memory.owner is None or not memory.owner.label):
+        memory.owner = script.claims[slot]
 
 
 def _counts(operations: Operations, script: StepScript, position: int) -> None:

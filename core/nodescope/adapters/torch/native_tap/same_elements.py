@@ -7,7 +7,7 @@ step: between them, a program may write where nobody sees it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from nodescope.adapters.torch.native_tap.journal import WROTE, Item
 from nodescope.adapters.torch.storages import Geometry
 
 Region = tuple[Any, ...]
+NONE: Final = -1
+FIRST: Final = -2
 
 
 def same_elements(items: Sequence[Item]) -> np.ndarray[Any, Any]:
@@ -24,7 +26,8 @@ def same_elements(items: Sequence[Item]) -> np.ndarray[Any, Any]:
         items: What happened in the step.
 
     Returns:
-        Places among the outputs of the step, in the order of executions, or -1.
+        Places among the outputs of the step, in the order of executions; ``NONE``, or ``FIRST`` for
+        one that others have the elements of.
     """
     same: list[int] = []
     known: dict[int, dict[Region, int]] = {}
@@ -33,19 +36,21 @@ def same_elements(items: Sequence[Item]) -> np.ndarray[Any, Any]:
         region = _region(geometry)
         regions = known.setdefault(number, {})
         other = regions.setdefault(region, len(same))
-        same.append(other if other < len(same) else -1)
+        same.append(other if other < len(same) else NONE)
 
     for item in items:
-        for number, geometry, _ in item.leaves:
-            add(number, geometry)
+        for leaf in item.leaves:
+            add(leaf.number, leaf.geometry)
         for change in item.changes:
             if change.kind == WROTE:
                 known.pop(change.number, None)
         for output in item.outputs:
             if output is None:
-                same.append(-1)
+                same.append(NONE)
             elif output:
                 add(*output)
+    for other in set(same) - {NONE}:
+        same[other] = FIRST
     return np.array(same, np.int32)
 
 

@@ -15,7 +15,14 @@ import numpy as np
 import torch
 
 from nodescope.adapters.torch.native_tap.copies import Copies
-from nodescope.adapters.torch.native_tap.journal import READ, Change, First, Item, StepJournal
+from nodescope.adapters.torch.native_tap.journal import (
+    READ,
+    Change,
+    First,
+    Hooked,
+    Item,
+    StepJournal,
+)
 from nodescope.adapters.torch.native_tap.same_elements import same_elements
 from nodescope.adapters.torch.storages import Geometry, Owner
 from nodescope.ir.graph import TensorSpec
@@ -52,6 +59,10 @@ class StepScript:
         device: The index of the device that it uses, or -1.
         turns: The items at which another thread goes on: that of a device's backward pass.
         resumes: Whether what must be known when the step begins is never changed by it.
+        owned: By slot of a storage made in the step: whose it became as data, with the place of the
+            item.
+        claims: By slot of a storage made in the step: whose it became when a module was named.
+        outdated: The places in storages older than the step that it reads after writes elsewhere.
     """
 
     def __init__(
@@ -67,6 +78,7 @@ class StepScript:
         self.slots = tuple(slots)
         self.slot_of = {number: slot for slot, number in enumerate(slots)}
         self.firsts: list[First] = journal.firsts
+        self.outdated = [one for one in journal.outdated if one.number <= known_before]
         self.owners = owners
         self.by_slot: dict[int, list[tuple[int, Change]]] = {}
         for place, item in enumerate(self.items):
@@ -74,11 +86,22 @@ class StepScript:
                 slot = self.slot_of.get(change.number)
                 if slot is not None:
                     self.by_slot.setdefault(slot, []).append((place, change))
-        self.resumes = not any(
+        self.resumes = not self.outdated and not any(
             change.kind != READ
             for first in self.firsts
             for _, change in self.by_slot.get(self.slot_of.get(first.number, -1), ())
         )
+        self.owned: dict[int, list[tuple[int, Owner]]] = {}
+        for place, item in enumerate(self.items):
+            for leaf in item.leaves:
+                if leaf.owner is not None and leaf.number > known_before:
+                    owned = self.owned.setdefault(self.slot_of.get(leaf.number, -1), [])
+                    owned.append((place, leaf.owner))
+        self.claims = {
+            self.slot_of[number]: owner
+            for number, owner in journal.owners.items()
+            if number > known_before and number in self.slot_of
+        }
         entries = [entered.entry for item in self.items for entered in item.entered]
         self.kind = tuple(entry.node.id for entry in entries)
         self._defined = [(entry, entry.node, entry.values) for entry in entries]
@@ -101,6 +124,9 @@ class StepScript:
             for place, item in enumerate(self.items)
             if item.attrs is not None
         }
+        for place, item in enumerate(self.items):
+            for nth, attrs in item.leaf_attrs.items():
+                self.attrs[self.executed[place] + nth] = attrs
 
     def __len__(self) -> int:
         return len(self.items)
@@ -141,6 +167,20 @@ class StepScript:
                 return None
             if known.gap != values.gap:
                 checked.append((self.slot_of[first.number], known.counter))
+        for place in self.outdated:
+            memory = memory_of(place.number)
+            if memory is None or memory.owner is not None:
+                return None
+            known = memory.known.get(place.geometry)
+            if known is None or known.id != place.id or known.gap != values.gap:
+                return None
+            writes = tuple(
+                (write.id, write.geometry)
+                for write in memory.writes
+                if write.version > known.version and write.geometry not in place.covered
+            )
+            if writes != place.writes:
+                return None
         return checked
 
     def times(self, first: int, last: int, notes: bytes, origin_ns: int) -> np.ndarray[Any, Any]:
@@ -195,7 +235,7 @@ def scripted(
     recorded = library.recorded()
     if recorded is None or not recorded or len(recorded) != len(journal.items):
         return None
-    rows: list[tuple[tuple[int, ...], tuple[int | None, ...], bool, bool]] = []
+    rows: list[tuple[Any, ...]] = []
     summarised = True
     entries: set[int] = set()
     owners: dict[int, Owner | None] = {}
@@ -208,7 +248,7 @@ def scripted(
         if not is_operator:
             if item.entered or item.changes:
                 return None
-            rows.append(((), (), False, False))
+            rows.append(((), (), False, False, ()))
             continue
         if reported != bool(item.entered) or len(item.leaves) != max(len(item.entered) - 1, 0):
             return None
@@ -217,11 +257,12 @@ def scripted(
                 return None
             entries.add(id(entered.entry))
         if not reported:
-            rows.append(((), (), False, False))
+            rows.append(((), (), False, False, ()))
             continue
-        leaves = tuple(_index(inputs, number, geometry) for number, geometry, _ in item.leaves)
+        leaves = tuple(_index(inputs, leaf.number, leaf.geometry) for leaf in item.leaves)
+        hooked = tuple(_differentiable(inputs, hook) for hook in item.hooked)
         results = tuple(_result(inputs, outputs, output) for output in item.outputs if output != ())
-        if None in leaves or _MISSING in results:
+        if None in leaves or None in hooked or _MISSING in results:
             return None
         values = item.entered[-1].entry.values
         if [isinstance(value.spec, TensorSpec) for value in values] != [
@@ -231,8 +272,14 @@ def scripted(
         if item.thread != journal.items[0].thread:  # another thread counts by itself
             item.linked = None
         item.linked = after - 1 if item.linked is not None else None
-        owners.update((number, owner) for number, _, owner in item.leaves if number <= known_before)
-        rows.append((leaves, results, item.signature.is_seeded, item.draws))  # type: ignore[arg-type]
+        owners.update(
+            (leaf.number, leaf.owner)
+            for leaf in item.leaves
+            if leaf.number <= known_before and not leaf.is_updated
+        )
+        rows.append((leaves, results, item.signature.is_seeded, item.draws, hooked))
+    if any(not place.id and place.number <= known_before for place in journal.outdated):
+        return None
     handle, slots = library.make(rows)
     library.reuse(handle, same_elements(journal.items).tobytes())
     arrays = operations.emitter.bus.demand.arrays is not False
@@ -246,6 +293,14 @@ def _index(facts: Sequence[Fact], number: int, geometry: Geometry) -> int | None
     for nth, (storage, place, _) in enumerate(facts):
         if storage == number and place == geometry:
             return nth
+    return None
+
+
+def _differentiable(facts: Sequence[Fact], hook: Hooked) -> tuple[int, int] | None:
+    """Which of the operands a hook was set on, and its value."""
+    for nth, (storage, place, differentiable) in enumerate(facts):
+        if differentiable and storage == hook.number and place == hook.geometry:
+            return nth, hook.id
     return None
 
 

@@ -24,8 +24,8 @@ from nodescope.adapters.torch.rerun.wire import (
     Request,
     packed,
 )
+from nodescope.console_output import last_line
 from nodescope.events import Array
-from nodescope.telling import last_line
 
 IDLE_S: Final = 600.0
 _PARENT_S: Final = 1.0

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nodescope.console_output import last_line
 from nodescope.errors import GraphError, UsageError
-from nodescope.telling import last_line
 
 try:
     import torch as _torch

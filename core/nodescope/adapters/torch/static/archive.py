@@ -23,9 +23,9 @@ from typing import IO, Any, Final
 
 import torch
 
+from nodescope.console_output import last_line, printable
 from nodescope.errors import GraphError
 from nodescope.plain_files import is_plain
-from nodescope.telling import last_line, printable
 
 SUFFIX: Final = ".pt2"
 _MOST_MEMBERS: Final = 1 << 18

@@ -13,8 +13,8 @@ import torch
 
 from nodescope.adapters.torch.compat import hint_of, unflattened_inputs
 from nodescope.adapters.torch.static.program import Program
+from nodescope.console_output import last_line
 from nodescope.errors import GraphError
-from nodescope.telling import last_line
 
 _SEED: Final = 0
 _LEAST: Final = 2

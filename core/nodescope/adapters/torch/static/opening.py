@@ -10,10 +10,10 @@ from pathlib import Path
 from nodescope.adapters.torch.static import load
 from nodescope.adapters.torch.static.inputs import inputs_of
 from nodescope.adapters.torch.static.program import unobserved
+from nodescope.console_output import say
 from nodescope.emit.emitter import active
 from nodescope.errors import NodescopeError
 from nodescope.events import Logged
-from nodescope.telling import say
 
 
 def open_program(

@@ -27,13 +27,13 @@ from nodescope.adapters.torch.static.drawing import Drawn, drawing
 from nodescope.adapters.torch.static.graph_places import WRAPPER
 from nodescope.adapters.torch.static.interpreter import Running
 from nodescope.adapters.torch.storages import Owner
+from nodescope.console_output import last_line
 from nodescope.emit.emitter import Emitter, active
 from nodescope.emit.state import current
 from nodescope.errors import GraphError
 from nodescope.events import Bus, Event, GraphExtended
 from nodescope.ir.graph import Graph, Node, Role, Value
 from nodescope.ir.scopes import join
-from nodescope.telling import last_line
 
 _ROLES: Final[dict[InputKind, Role]] = {
     InputKind.PARAMETER: "parameter", InputKind.BUFFER: "buffer",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from nodescope.console_output import shape_words
 from nodescope.debug.watch import register
 from nodescope.debug.watch.graph_rule import graph_rule, stateless
 from nodescope.debug.watch.program_graph import ProgramGraph, changes_shape_only, elementwise
 from nodescope.debug.watch.rule import Verdict
 from nodescope.ir.graph import Node
-from nodescope.telling import shape_words
 
 _LOSSES: Final = frozenset({"mse", "huber", "bce", "bce_with_logits", "kl_div", "l1"})
 _OPS: Final = frozenset({"subtract", "multiply", "add"}) | _LOSSES

@@ -119,17 +119,17 @@ def _begin(settings: Settings) -> Look:
             sample = numbers(array.elements)
             if not np.isfinite(sample).all() or not sample.std():
                 continue
-            equal, wanted = targets.equals(array), targets.elements.tobytes()
+            equal, content = targets.equals(array), targets.elements.tobytes()
             known = batches.setdefault((data, array.size), [])
             batch = _one_of(known, sample)
             if batch is None:
                 if len(known) < _MOST_BATCHES:
-                    known.append(_Batch(sample, wanted))
+                    known.append(_Batch(sample, content))
                 continue
             if np.array_equal(batch.last, sample):
                 kept.add(data)
                 continue
-            batch.take(sample, wanted, equal)
+            batch.take(sample, content, equal)
             names = [maker.name for maker in map(graph.maker, (data, target)) if maker]
             text = _words(batch, array.shape[0], names[0], names[1] if equal else "", passes)
             if text:

@@ -186,12 +186,12 @@ def _begin(settings: Settings) -> Look:
     def _settle(graph: ProgramGraph) -> None:
         """Take in the step that is over."""
         for data, target in matched.of(graph, now):
-            columns, wanted = now[data], now[target]
+            columns, targets = now[data], now[target]
             numeric = graph.dtype(data)[:1] in ("f", "b") and graph.dtype(data) != "bool"
-            if not numeric or not np.isfinite([*columns.mean, *wanted.mean]).all():
+            if not numeric or not np.isfinite([*columns.mean, *targets.mean]).all():
                 continue
             pair = courses.setdefault((data, target), (_Course(), _Course()))
-            if not (pair[0].take(step, columns) and pair[1].take(step, wanted)):
+            if not (pair[0].take(step, columns) and pair[1].take(step, targets)):
                 changing.add(data)
             elif pair[0].seen >= least and pair[0].seen % _EVERY == 0:
                 _judge(data, *pair)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from nodescope.console_output import shape_words
 from nodescope.debug.watch import register
 from nodescope.debug.watch.graph_rule import graph_rule, stateless
 from nodescope.debug.watch.program_graph import ProgramGraph, elementwise
 from nodescope.debug.watch.rule import Verdict
 from nodescope.ir.graph import Node
-from nodescope.telling import shape_words
 
 _LEAST: Final = 2
 _DEEPEST: Final = 64

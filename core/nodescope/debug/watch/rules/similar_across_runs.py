@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from nodescope.console_output import index_text, shape_words
 from nodescope.debug.watch import register
 from nodescope.debug.watch.measures import first_true
 from nodescope.debug.watch.observation import MissingData, Sight, numbers
@@ -14,7 +15,6 @@ from nodescope.errors import RecordingError
 from nodescope.events import Array
 from nodescope.record.recording import Recording
 from nodescope.record.summary import TensorSummary
-from nodescope.telling import index_text, shape_words
 
 _STATISTICS = ("min", "max", "mean")
 _PAGE = 64

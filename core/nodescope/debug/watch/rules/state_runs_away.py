@@ -53,10 +53,10 @@ class _Growth:
 def _begin(settings: Settings) -> Look:
     rounds, factor = settings["rounds"], settings["factor_gt"]
     values: dict[int, _Growth] = {}
-    told = 0
+    reported = 0
 
     def look(sight: Sight) -> Finding | None:
-        nonlocal told
+        nonlocal reported
         solves = sight.node.op in _SOLVES
         content = sight.inputs[0] if solves and sight.inputs else sight
         summary = content.summary
@@ -74,8 +74,8 @@ def _begin(settings: Settings) -> Look:
             raise Inapplicable("no state that is carried on is inverted")
         if not solves and not _carries(sight.graph, sight.node):
             raise Inapplicable("no state is carried from round to round")
-        told = told or sight.value
-        if told != sight.value:
+        reported = reported or sight.value
+        if reported != sight.value:
             return None  # of one state all others are made
         if solves:
             what = (

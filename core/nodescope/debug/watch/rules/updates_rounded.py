@@ -55,9 +55,9 @@ class _Way:
     def lost(self, now: Array, bits: int) -> Array:
         """Where the updates point one way, far enough to be seen, and the weight stayed."""
         spacing = np.ldexp(1.0, np.frexp(np.maximum(np.abs(now), 1e-30))[1] - bits)
-        wanted = np.abs(self.sum)
-        clear = (wanted >= _COHERENT * self.total) & (wanted >= _SPACINGS * spacing)
-        stays: Array = clear & ((now - self.start) * np.sign(self.sum) < _ARRIVED * wanted)
+        intended = np.abs(self.sum)
+        clear = (intended >= _COHERENT * self.total) & (intended >= _SPACINGS * spacing)
+        stays: Array = clear & ((now - self.start) * np.sign(self.sum) < _ARRIVED * intended)
         return stays
 
 
@@ -93,11 +93,11 @@ def _begin(settings: Settings) -> Look:
 
 def _finding(way: _Way, lost: Array, now: Array, dtype: str) -> Finding:
     at = int(np.argmax(np.where(lost, np.abs(way.sum), 0.0)))
-    wanted, moved = way.sum.reshape(-1)[at], (now - way.start).reshape(-1)[at]
+    intended, moved = way.sum.reshape(-1)[at], (now - way.start).reshape(-1)[at]
     spacing = np.ldexp(1.0, np.frexp(abs(now.reshape(-1)[at]) or 1e-30)[1] - _BITS[dtype])
     return Finding(
         f"{int(lost.sum())} of {lost.size} elements hardly move although their updates all point "
-        f"one way: {way.steps} updates add up to {wanted:.3g} at element {at}, which moved by "
+        f"one way: {way.steps} updates add up to {intended:.3g} at element {at}, which moved by "
         f"{moved:.3g}: each is rounded away, as {dtype} numbers near {now.reshape(-1)[at]:.3g} "
         f"are {spacing:.3g} apart; keep the weights in float32, or take larger steps",
         {"elements": 100 * float(lost.mean()), "updates": way.steps},

@@ -160,13 +160,13 @@ def _operand_dtypes(op: Op, operands: Sequence[Operand], out: TensorSpec) -> tup
     return (out.dtype,) * len(operands)
 
 
-def castable(source: str, wanted: str) -> bool:
+def castable(source: str, target: str) -> bool:
     """Whether C converts as NumPy does, bit by bit, for every value.
 
     The conversion of an out-of-range float to a small or unsigned integer is up to the compiler.
     """
-    kinds = np.dtype(source).kind + np.dtype(wanted).kind
-    return kinds not in ("fi", "fu") or wanted in ("int32", "int64")
+    kinds = np.dtype(source).kind + np.dtype(target).kind
+    return kinds not in ("fi", "fu") or target in ("int32", "int64")
 
 
 def literal(value: Any, dtype: str) -> str | None:

@@ -399,14 +399,14 @@ def same_strides(shape: Sizes, first: Sizes, second: Sizes) -> bool:
     return all(n == 1 or a == b for n, a, b in zip(shape, first, second, strict=True))
 
 
-def reshaped(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
+def reshaped(shape: Sizes, strides: Sizes, target: Sizes) -> Sizes | None:
     """The strides of a view of another shape, or None if there can be none."""
     if 0 in shape:
-        return compact(wanted)
+        return compact(target)
     old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
     new_strides: list[int] = []
     i, left, inner = 0, 1, 0  # of the run of old dimensions that is being split: size, last stride
-    for n in wanted:
+    for n in target:
         if n == 1:
             new_strides.append(0)
             continue

@@ -181,7 +181,7 @@ class Walk:
 
     def _choose_kept(self) -> None:
         """Choose the values that stay in memory for a later sweep."""
-        wanted: dict[Val, int] = {}
+        last_phase: dict[Val, int] = {}
 
         def want(v: Arg, phase: int) -> None:
             if not isinstance(v, Val):
@@ -189,8 +189,8 @@ class Walk:
             register = self._held(v)
             if register is None or self.level[register] != 2:
                 return
-            if phase > wanted.get(register, -1):
-                wanted[register] = phase
+            if phase > last_phase.get(register, -1):
+                last_phase[register] = phase
 
         for member in self.members:
             args = member.args if isinstance(member, Map) else (member.arg,)
@@ -209,7 +209,7 @@ class Walk:
         for member in reversed(self.members):
             if not isinstance(member, Map) or self.level[member.out] != 2:
                 continue
-            last, phase_here = wanted.get(member.out, -1), self.phase[member.out]
+            last, phase_here = last_phase.get(member.out, -1), self.phase[member.out]
             if last <= phase_here:
                 continue
             if self._cost(member.out) <= _AGAIN:

@@ -20,6 +20,7 @@ from tests.core.debug.watch.graph_rules.data import (
 from tests.core.debug.watch.graph_rules.wrong_scores import (
     FEATURES,
     Dropping,
+    Halved,
     N,
     Normed,
     Stack,
@@ -199,3 +200,42 @@ def scores_far_apart() -> None:
         scores = model(ns.tensor(500 * X)) + ns.tensor(priors)
         loss = nn.cross_entropy(scores, LABELS)
         optimizer.minimize(loss)
+
+
+class _Scaled(Halved):
+    """What is written to has one name, or two that are bound before it is made."""
+
+    def forward(self, x: Any) -> Any:
+        shortcut = x
+        x = self.first(x)
+        x *= 0.5
+        shortcut = x
+        y = nn.relu(x)
+        y += shortcut
+        return self.last(y + x)
+
+
+class _Copied(Halved):
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        shortcut = x.copy()
+        x *= 0.5
+        return self.last(shortcut + nn.relu(x))
+
+
+class _Renamed(Halved):
+    """The old name is bound anew before it is read."""
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        y = x
+        y *= 0.5
+        x = nn.relu(y)
+        return self.last(x + y)
+
+
+def writes_that_are_meant() -> None:
+    for model in (_Scaled(), _Copied(), _Renamed()):
+        optimizer = optim.SGD(model, lr=0.05)
+        for _ in ns.steps(range(2)):
+            optimizer.minimize(nn.cross_entropy(model(ns.tensor(X)), LABELS))

@@ -88,6 +88,47 @@ def layers_side_by_side() -> None:
         optimizer.minimize(nn.cross_entropy(model(ns.tensor(X)), LABELS))
 
 
+# ---------------------------------------------------------------- alias_overwritten
+
+
+class Halved(nn.Module):
+    """A branch that halves what its shortcut was to keep."""
+
+    def __init__(self) -> None:
+        self.first = nn.Linear(FEATURES, 8, rng=RNG)
+        self.last = nn.Linear(8, CLASSES, rng=RNG)
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        shortcut = x
+        x *= 0.5  # hit: alias_overwritten in a_shortcut_that_is_halved
+        return self.last(shortcut + nn.relu(x))
+
+
+class Doubled(Halved):
+    """The other name is written to."""
+
+    def forward(self, x: Any) -> Any:
+        x = self.first(x)
+        branch = x
+        branch *= 2  # hit: alias_overwritten in a_branch_that_is_no_copy
+        return self.last(x + nn.relu(branch))
+
+
+def _trained(model: Any) -> None:
+    optimizer = optim.SGD(model, lr=0.05)
+    for _ in ns.steps(range(2)):
+        optimizer.minimize(nn.cross_entropy(model(ns.tensor(X)), LABELS))
+
+
+def a_shortcut_that_is_halved() -> None:
+    _trained(Halved())
+
+
+def a_branch_that_is_no_copy() -> None:
+    _trained(Doubled())
+
+
 # ---------------------------------------------------------------- training_in_evaluation
 
 

@@ -28,8 +28,8 @@ struct Room {
   int64_t at = 0, taken = 0;          // how much is filled, and how much of that was told
 };
 
-// Of statistics: what the elements were that they are of.
-struct Source { int64_t version = -1; uint64_t print = 0; };
+// Of statistics: what the elements were that they are of; the version is -1 if that is not known.
+struct Source { int64_t version = -1; uint64_t sum = 0; };
 
 struct Varied { uint32_t position; std::vector<Plain> plain; };
 
@@ -184,7 +184,7 @@ class FastPath {
   void reuse(Script& script, std::vector<int32_t> same) {
     std::lock_guard<std::mutex> guard(storages().lock);
     script.same = std::move(same);
-    script.same.resize(script.statistics, -1);
+    script.same.resize(script.statistics, kAlone);
   }
 
   // Say how many bytes of each output are copied.
@@ -252,6 +252,7 @@ class FastPath {
     else for (uint32_t leaf : item->leaves) note_version(item->inputs[leaf].slot, *tensors_[leaf]);
     if (C10_UNLIKELY(enqueues_)) { if (!device().note(-1)) { std::swap(held_, dropped); return false; } }
     if (item->draws && with_statistics_ && states_left_ > 0) note_state(given);
+    for (auto& hook : item->hooked) hooked_.push_back({hook.second, *tensors_[hook.first]});
     busy_ = by;
     saves_ = item->saves;
     return true;
@@ -335,12 +336,16 @@ class FastPath {
     if (mode == Mode::recording) raw_.push_back(std::move(item));
   }
 
+  // Operands of the operator that has begun, whose gradients are waited for, and their values.
+  std::vector<std::pair<int64_t, at::Tensor>> hooked() { return std::move(hooked_); }
+  bool hooks() const { return !hooked_.empty(); }
+
   // The operands of the operator that is under way and is not the script's after all.
   std::vector<c10::IValue> held() { return std::move(held_); }
 
   // ------------------------------------------------------------ what Python takes; it holds the lock
 
-  Script* script() { return script_.get(); }
+  const std::shared_ptr<Script>& script() const { return script_; }
   size_t position() const { return position_; }
   size_t& taken() { return taken_; }
   int64_t base() const { return base_; }
@@ -377,7 +382,8 @@ class FastPath {
   }
 
  private:
-  static constexpr int32_t kScalar = INT32_MIN;
+  static constexpr int32_t kScalar = INT32_MIN, kAlone = -1;
+  static constexpr int64_t kMostApart = 4;  // places from the first element to the last, for each element
 
   Item* next() {
     if (mode.load(std::memory_order_relaxed) != Mode::fast || interrupted.load(std::memory_order_relaxed)) return nullptr;
@@ -454,9 +460,10 @@ class FastPath {
       enqueues_ = true;
       return rows_ && device().summarise(tensor, &to);
     }
-    Source source{version_of(tensor), print_of(tensor)};
-    int32_t other = place < script_->same.size() ? script_->same[place] : -1;
-    bool known = other >= 0 && sources_[other].version == source.version && sources_[other].print == source.print;
+    int32_t other = place < script_->same.size() ? script_->same[place] : kAlone;
+    Source source;
+    if (other != kAlone) source = source_of(tensor);
+    bool known = other >= 0 && source.version >= 0 && sources_[other].version == source.version && sources_[other].sum == source.sum;
     sources_[place] = source;
     if (!known) return summarise(tensor, to);
     if (uint32_t(other) != place) to = table_[other];
@@ -464,22 +471,14 @@ class FastPath {
     return true;
   }
 
-  // Some of the bytes from the first element to the last, so that a write that autograd does not count is
-  // noticed.
-  static uint64_t print_of(const at::Tensor& tensor) {
-    if (!tensor.numel()) return 0;
+  // What the elements are, so that a write that autograd does not count is noticed. Those that lie apart from
+  // each other are none that can be told.
+  static Source source_of(const at::Tensor& tensor) {
+    if (!tensor.numel()) return {};
     int64_t last = 0;
     for (int64_t i = 0; i < tensor.dim(); i++) last += (tensor.size(i) - 1) * tensor.stride(i);
-    int64_t bytes = (last + 1) * int64_t(tensor.element_size()), word = std::min<int64_t>(bytes, 8);
-    const char* data = (const char*)tensor.const_data_ptr();
-    uint64_t print = 1469598103934665603ull;
-    constexpr int64_t kWords = 24;
-    for (int64_t i = 0; i < kWords; i++) {
-      uint64_t bits = 0;
-      std::memcpy(&bits, data + (bytes - word) * i / (kWords - 1), word);
-      print = (print ^ bits) * 1099511628211ull;
-    }
-    return print;
+    if (last >= kMostApart * tensor.numel()) return {};
+    return {version_of(tensor), sum_of((const char*)tensor.const_data_ptr(), (last + 1) * int64_t(tensor.element_size()))};
   }
 
   // Copy what an output has, if there is room for it in this step.
@@ -571,6 +570,7 @@ class FastPath {
   bool only_ = false;                 // there were no other callbacks when the step began
   int64_t filled_ = 0;                // of the room, with what the operator has put there so far
   std::vector<c10::IValue> held_;
+  std::vector<std::pair<int64_t, at::Tensor>> hooked_;
   std::vector<const at::Tensor*> tensors_, results_;
 };
 

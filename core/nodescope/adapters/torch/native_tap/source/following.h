@@ -61,7 +61,8 @@ inline void drop_script(PyObject* capsule) {
   delete (std::shared_ptr<Script>*)PyCapsule_GetPointer(capsule, "script");
 }
 
-// make([(leaves, results, may draw random numbers, draws them), ...]) -> the script of what was recorded, and the slot of each storage
+// make([(leaves, results, may draw random numbers, draws them, [(input, value), ...]), ...]) -> the script of what was
+// recorded, and the slot of each storage
 inline PyObject* make(PyObject*, PyObject* told) {
   std::shared_ptr<Script> script;
   std::vector<uint64_t> numbers;
@@ -72,9 +73,10 @@ inline PyObject* make(PyObject*, PyObject* told) {
       return nullptr;
     }
     for (size_t i = 0; i < raw.size(); i++) {
-      PyObject *leaves, *results;
+      PyObject *leaves, *results, *hooked;
       int seeded, draws;
-      if (!PyArg_ParseTuple(PyList_GET_ITEM(told, i), "O!O!pp", &PyTuple_Type, &leaves, &PyTuple_Type, &results, &seeded, &draws)) return nullptr;
+      if (!PyArg_ParseTuple(PyList_GET_ITEM(told, i), "O!O!ppO!", &PyTuple_Type, &leaves, &PyTuple_Type, &results, &seeded, &draws,
+                            &PyTuple_Type, &hooked)) return nullptr;
       raw[i].seeded = seeded;
       raw[i].draws = draws;
       for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(leaves); j++) {
@@ -88,6 +90,13 @@ inline PyObject* make(PyObject*, PyObject* told) {
         bool known = given == Py_None || (result >= 0 ? size_t(result) < raw[i].outputs.size() : size_t(-1 - result) < raw[i].inputs.size());
         if (!known) { PyErr_SetString(PyExc_IndexError, "no such result"); return nullptr; }
         raw[i].results.push_back(int32_t(result));
+      }
+      for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(hooked); j++) {
+        unsigned input;
+        long long value;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(hooked, j), "IL", &input, &value)) return nullptr;
+        if (input >= raw[i].inputs.size()) { PyErr_SetString(PyExc_IndexError, "no such input"); return nullptr; }
+        raw[i].hooked.push_back({input, value});
       }
     }
     script = fast_path().make(numbers);
@@ -190,7 +199,8 @@ inline PyObject* take(PyObject*, PyObject*) {
   std::vector<Varied> varied;
   std::vector<Drawn> drawn;
   std::vector<Moment> moments;
-  bool on_device;
+  std::shared_ptr<Script> script;
+  bool on_device, with_statistics;
   size_t row = 0, rows = 0;
   size_t first, last;
   int64_t from;
@@ -200,21 +210,28 @@ inline PyObject* take(PyObject*, PyObject*) {
     std::lock_guard<std::mutex> guard(storages().lock);
     first = path.taken();
     last = path.position();
-    nothing = !path.script() || (first >= last && path.drawn().empty());
+    // Another thread may ask while an operator is under way, which may still be followed.
+    auto under_way = path.drawn().begin();
+    if (path.mode != Mode::fast) under_way = path.drawn().end();
+    else while (under_way != path.drawn().end() && under_way->position < last) ++under_way;
+    script = path.script();
+    with_statistics = path.with_statistics();
+    nothing = !script || (first >= last && under_way == path.drawn().begin());
     if (!nothing) {
       path.taken() = last;
       notes.assign(path.notes().begin() + first, path.notes().begin() + last);
-      auto& items = path.script()->items;
-      on_device = path.script()->device >= 0;
-      if (path.with_statistics()) {
-        row = first < items.size() ? items[first].statistics : path.script()->statistics;
-        size_t to = last < items.size() ? items[last].statistics : path.script()->statistics;
+      auto& items = script->items;
+      on_device = script->device >= 0;
+      if (with_statistics) {
+        row = first < items.size() ? items[first].statistics : script->statistics;
+        size_t to = last < items.size() ? items[last].statistics : script->statistics;
         rows = to - row;
         if (!on_device) statistics.assign(path.table() + row, path.table() + to);
       }
       std::swap(moments, device().moments);
       std::swap(varied, path.varied());
-      std::swap(drawn, path.drawn());
+      drawn.assign(std::make_move_iterator(path.drawn().begin()), std::make_move_iterator(under_way));
+      path.drawn().erase(path.drawn().begin(), under_way);
       from = path.room().taken;
       path.room().taken = path.room().at;
     }
@@ -223,7 +240,7 @@ inline PyObject* take(PyObject*, PyObject*) {
   if (nothing) Py_RETURN_NONE;
   path.flushed_ns = now();
   auto bytes = [](const auto& rows) { return PyBytes_FromStringAndSize((const char*)rows.data(), rows.size() * sizeof(rows[0])); };
-  auto& items = path.script()->items;
+  auto& items = script->items;
   PyObject* others = list_of(varied, [&](const Varied& one) {
     auto& known = items[one.position].op->arguments;
     return Py_BuildValue("(nN)", Py_ssize_t(one.position), list_of(one.plain, [&](const Plain& plain) {
@@ -234,7 +251,7 @@ inline PyObject* take(PyObject*, PyObject*) {
   PyObject* states = list_of(drawn, [](const Drawn& one) {
     return Py_BuildValue("(ny#)", Py_ssize_t(one.position), one.state.data(), Py_ssize_t(one.state.size()));
   });
-  PyObject* given = !path.with_statistics() ? none() : on_device ? Py_BuildValue("(nn)", Py_ssize_t(row), Py_ssize_t(rows)) : bytes(statistics);
+  PyObject* given = !with_statistics ? none() : on_device ? Py_BuildValue("(nn)", Py_ssize_t(row), Py_ssize_t(rows)) : bytes(statistics);
   return Py_BuildValue("(nnNNNNLN)", Py_ssize_t(first), Py_ssize_t(last), bytes(notes), given, others, states, (long long)from,
                        bytes(moments));
 }
@@ -347,6 +364,18 @@ inline PyObject* slot(PyObject*, PyObject* object) {
   return PyLong_FromLongLong(slot);
 }
 
+// knows(tensor) -> whether Python knows its storage
+inline PyObject* knows(PyObject*, PyObject* object) {
+  auto* tensor = tensor_in(object);
+  bool known = false;
+  if (tensor && Storages::address_of(*tensor)) {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    auto* storage = storages().find(Storages::address_of(*tensor));
+    known = storage && storage->told;
+  }
+  return PyBool_FromLong(known);
+}
+
 // arrived(parameter, gradient) -> whether that is what the script says; when recording, it will
 inline PyObject* arrived(PyObject*, PyObject* arguments) {
   PyObject *parameter, *gradient;
@@ -382,6 +411,7 @@ inline PyObject* arrived(PyObject*, PyObject* arguments) {
     {"give_back", give_back, METH_O, "Events that nobody asks for any more."}, \
     {"tell", tell, METH_NOARGS, "The storages of the script's slots."}, \
     {"slot", slot, METH_O, "The slot of a tensor's storage, or -1."}, \
+    {"knows", knows, METH_O, "Whether Python knows the storage of a tensor."}, \
     {"arrived", arrived, METH_VARARGS, "Whether the arrival of a gradient is followed."},
 
 }  // namespace nodescope

@@ -45,7 +45,7 @@ struct Functions {
   PyObject* resolve = nullptr;  // resolve(name) -> the operator, an OpOverload; None if it is never a node
   PyObject* called = nullptr;   // called(what, operator, arguments) -> a call, or None if it is no node
 };                              // called(what, call, result, start_ns, end_ns); if it raised, what was kept
-enum What { begins, has_ended, has_failed, flushes };
+enum What { begins, has_ended, has_failed, flushes, waits };
 inline Functions functions;
 
 // Notes of the fast path are taken at least so often, so that a page sees them.
@@ -213,6 +213,40 @@ inline std::unique_ptr<at::ObserverContext> evaluates(const at::RecordFunction&)
   return nullptr;
 }
 
+// Call Python from an operator that is followed.
+template <class Call>
+void tell(Thread& thread, Call call) {
+  Gil gil;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  {
+    Aside aside;
+    Py_XDECREF(call());
+  }
+  if (PyErr_Occurred()) raise_later(thread);
+  else PyErr_Restore(type, value, trace);
+}
+
+// Let Python take what was noted on the fast path.
+inline void flush(Thread& thread, int64_t now) {
+  fast_path().flushed_ns = now;
+  tell(thread, [] { return PyObject_CallFunction(functions.called, "iOO", flushes, Py_None, Py_None); });
+}
+
+// Let Python wait for the gradients of operands.
+inline void wait_for(Thread& thread) {
+  auto hooked = fast_path().hooked();
+  using Hooked = std::pair<int64_t, at::Tensor>;
+  tell(thread, [&]() -> PyObject* {
+    PyObject* ids = list_of(hooked, [](const Hooked& one) { return PyLong_FromLongLong(one.first); });
+    PyObject* tensors = list_of(hooked, [](const Hooked& one) { return object_of(one.second); });
+    PyObject* done = ids && tensors ? PyObject_CallFunction(functions.called, "iOO", waits, ids, tensors) : nullptr;
+    Py_XDECREF(ids);
+    Py_XDECREF(tensors);
+    return done;
+  });
+}
+
 inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& call) {
   if (!on.load(std::memory_order_relaxed)) return nullptr;
   Thread& thread = here();
@@ -269,26 +303,13 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
     else PyErr_Restore(type, value, trace);
     thread.reported = reported;
   }
+  if (C10_UNLIKELY(thread.follows && path.hooks())) wait_for(thread);
   if (thread.follows && path.needs_nothing_within() && !at::hasThreadLocalCallbacks()) {
     thread.alone = &call;
     at::enableRecordFunction(false);
   }
   thread.start = now();
   return nullptr;
-}
-
-// Let Python take what was noted on the fast path.
-inline void flush(Thread& thread, int64_t now) {
-  fast_path().flushed_ns = now;
-  Gil gil;
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
-  {
-    Aside aside;
-    Py_XDECREF(PyObject_CallFunction(functions.called, "iOO", flushes, Py_None, Py_None));
-  }
-  if (PyErr_Occurred()) raise_later(thread);
-  else PyErr_Restore(type, value, trace);
 }
 
 inline void ended(const at::RecordFunction& call, at::ObserverContext*) {

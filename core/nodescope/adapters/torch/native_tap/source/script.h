@@ -52,6 +52,7 @@ struct Item {
   // index of `outputs`, or -1 - that of `inputs`.
   std::vector<uint32_t> leaves;
   std::vector<int32_t> results;
+  std::vector<std::pair<uint32_t, int64_t>> hooked;  // inputs whose gradients are waited for, and their values
   uint32_t statistics = 0;            // the first of its statistics
   int64_t bytes = 0;                  // room for copies of what it is recorded with
 };
@@ -61,7 +62,7 @@ struct Script {
   std::vector<uint64_t> slots;        // the number of the storage if it is older than the step, or 0
   uint32_t statistics = 0;
   std::vector<int64_t> kept;          // by statistics: bytes of the copy of the elements, or 0
-  // By statistics, those of the same elements: earlier in the step, and in the step before; or -1.
+  // By statistics, those of the same elements earlier in the step; -1 for none, -2 if they are such ones.
   std::vector<int32_t> same;
   int device = -1;                    // the index of the one device that is used, or -1
 };

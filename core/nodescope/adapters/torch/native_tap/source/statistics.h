@@ -26,6 +26,29 @@ struct Statistics {
 #define NODESCOPE_VECTORISED
 #endif
 
+// A number made of all bytes, in lanes that become vectors: a sum of the words, and one that weighs each by its
+// place. Two words in one lane, and any number in several, do not cancel each other.
+NODESCOPE_VECTORISED inline uint64_t sum_of(const char* data, int64_t bytes) {
+  constexpr int kWords = 8;
+  uint64_t sums[kWords] = {0}, weighed[kWords] = {0}, words[kWords];
+  int64_t at = 0;
+  for (; at + int64_t(sizeof words) <= bytes; at += sizeof words) {
+    std::memcpy(words, data + at, sizeof words);
+    for (int i = 0; i < kWords; i++) { sums[i] += words[i]; weighed[i] += sums[i]; }
+  }
+  std::memset(words, 0, sizeof words);
+  std::memcpy(words, data + at, size_t(bytes - at));
+  uint64_t sum = uint64_t(bytes);
+  for (int i = 0; i < kWords; i++) {
+    sums[i] += words[i];
+    weighed[i] += sums[i];
+    sum = (sum ^ sums[i]) * 0x9e3779b97f4a7c15ull;
+    sum = (sum ^ sum >> 29 ^ weighed[i]) * 0xbf58476d1ce4e5b9ull;
+    sum ^= sum >> 32;
+  }
+  return sum;
+}
+
 struct Totals { double low, high, sum, squares; int64_t zero; };
 
 // Totals of a block, as if all were finite: they are if `squares` is.

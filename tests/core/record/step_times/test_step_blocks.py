@@ -212,7 +212,7 @@ CHILD = """
 import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from tests.core.record.test_step_blocks import Program
+from tests.core.record.step_times.test_step_blocks import Program
 program = Program(Path(sys.argv[1]))
 for step in range(2000):
     for deed in (("begin", 3, 9), ("run", 0, 8), ("thread", 6, 30), ("late", 9, 40), ("end", 0, 0)):
@@ -226,7 +226,7 @@ sys.stdin.read()
 
 @pytest.mark.deep
 def test_what_a_killed_program_has_not_summed_is_summed_from_the_rows(tmp_path: Path) -> None:
-    path, root = tmp_path / "r.nscope", Path(__file__).parents[3]
+    path, root = tmp_path / "r.nscope", Path(__file__).parents[4]
     command = [sys.executable, "-c", CHILD, str(path), str(root)]
     with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as child:
         assert child.stdout is not None

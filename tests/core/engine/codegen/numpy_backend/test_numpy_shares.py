@@ -14,8 +14,8 @@ import pytest
 
 from nodescope.engine.codegen.numpy_backend import place, shares, tile_text
 from nodescope.engine.codegen.numpy_backend.tile_text import zeros_alike
-from tests.core.engine.codegen import numpy_programs
-from tests.core.engine.codegen.test_numpy_backend import check, normal, runners
+from tests.core.engine.codegen.numpy_backend import numpy_programs
+from tests.core.engine.codegen.numpy_backend.test_numpy_backend import check, normal, runners
 
 
 @pytest.fixture

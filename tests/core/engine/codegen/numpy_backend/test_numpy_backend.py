@@ -23,7 +23,7 @@ from nodescope.ir.graph import Graph, Node, TensorSpec, Value
 from nodescope.ops.control import constants_of
 from nodescope.ops.op import Op, Sample, port_name
 from nodescope.passes.pipeline import Lowered, lower
-from tests.core.engine.codegen import numpy_programs
+from tests.core.engine.codegen.numpy_backend import numpy_programs
 from tests.parts import in_parts
 
 Arrays = Sequence[Any]

@@ -10,7 +10,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.engine.codegen.c_backend import tables
-from tests.core.engine.codegen.c.test_c_backend import f32, ready
+from tests.core.engine.codegen.c_backend.test_c_backend import f32, ready
 
 X, W = f32(6, 5), f32(5, 5)
 

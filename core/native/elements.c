@@ -1,0 +1,141 @@
+/* Elements of noted outputs, gathered into one piece of memory in which equal arrays lie once. */
+#include "elements.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#define PLACES 13  /* numbers of an output, as of `summarise_noted` */
+#define NBYTES 4
+#define BLOCK 9
+#define START 10
+#define SMALLEST 64 /* smaller arrays are not looked up */
+#define SAMPLES 8
+#define TRIES 4     /* arrays that one is compared with, at most */
+
+typedef struct {
+    const char *start;
+    Py_ssize_t used;
+} Block;
+
+typedef struct {
+    int64_t start, nbytes;  /* no bytes: nothing is here */
+} Known;
+
+/* A number that equal arrays share, from some of their words. */
+static uint64_t mark_of(const char *data, int64_t nbytes) {
+    uint64_t mark = (uint64_t)nbytes, word;
+    int64_t last = nbytes - 8, step = last / (SAMPLES - 1);
+    for (int i = 0; i < SAMPLES; i++) {
+        memcpy(&word, data + (i == SAMPLES - 1 ? last : i * step), 8);
+        mark = (mark ^ word) * 0x9e3779b97f4a7c15u;
+        mark ^= mark >> 29;
+    }
+    return mark;
+}
+
+/* Copy the elements of all outputs; how many bytes that took. */
+static int64_t gather(const Block *blocks, const int64_t *rows, Py_ssize_t many, Known *known,
+                      uint64_t most, char *to, int64_t *starts) {
+    int64_t used = 0;
+    for (Py_ssize_t i = 0; i < many; i++, rows += PLACES) {
+        const char *data = blocks[rows[BLOCK]].start + rows[START];
+        int64_t nbytes = rows[NBYTES];
+        Known *place = NULL;
+        if (nbytes >= SMALLEST) {
+            uint64_t mark = mark_of(data, nbytes);
+            for (int tries = 0; tries < TRIES; tries++) {
+                place = known + ((mark + (uint64_t)tries) & (most - 1));
+                if (!place->nbytes) break;
+                if (place->nbytes == nbytes && !memcmp(to + place->start, data, (size_t)nbytes)) {
+                    starts[i] = place->start;
+                    goto next;
+                }
+            }
+            *place = (Known){used, nbytes};
+        }
+        memcpy(to + used, data, (size_t)nbytes);
+        starts[i] = used;
+        used += nbytes;
+next:;
+    }
+    return used;
+}
+
+PyDoc_STRVAR(gather_doc,
+"gather_elements(blocks, outputs)\n--\n\n"
+"The elements of noted outputs one after the other, where equal ones are not repeated, without the\n"
+"interpreter's lock.\n\n"
+"Args:\n"
+"    blocks, outputs: As given to `summarise_noted`, and as it returned them.\n\n"
+"Returns:\n"
+"    The elements, and where those of each output begin, int64.\n");
+
+/* The blocks of a tuple of pairs, to be freed; NULL with an exception. */
+static Block *blocks_of(PyObject *pairs) {
+    Py_ssize_t count = PyTuple_Size(pairs);
+    Block *blocks = PyMem_Calloc((size_t)count + 1, sizeof(Block));
+    if (!blocks) return (Block *)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *bytes;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(pairs, i), "Sn", &bytes, &blocks[i].used)) break;
+        blocks[i].start = PyBytes_AsString(bytes);
+        if (blocks[i].used < 0 || blocks[i].used > PyBytes_Size(bytes)) {
+            PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
+            break;
+        }
+    }
+    if (!PyErr_Occurred()) return blocks;
+    PyMem_Free(blocks);
+    return NULL;
+}
+
+static PyObject *py_gather(PyObject *module, PyObject *arguments) {
+    PyObject *pairs, *outputs, *elements = NULL, *starts = NULL, *both = NULL;
+    if (!PyArg_ParseTuple(arguments, "O!S", &PyTuple_Type, &pairs, &outputs)) return NULL;
+    Py_ssize_t count = PyTuple_Size(pairs), many = PyBytes_Size(outputs) / (8 * PLACES);
+    const int64_t *rows = (const int64_t *)PyBytes_AsString(outputs);
+    Block *blocks = blocks_of(pairs);
+    if (!blocks) return NULL;
+    int64_t nbytes = 0;
+    for (Py_ssize_t i = 0; i < many; i++) {
+        const int64_t *row = rows + i * PLACES;
+        if (row[BLOCK] < 0 || row[BLOCK] >= count || row[NBYTES] < 1 || row[START] < 0 ||
+            row[START] > blocks[row[BLOCK]].used ||
+            row[NBYTES] > blocks[row[BLOCK]].used - row[START]) {
+            PyErr_SetString(PyExc_ValueError, "these are no outputs of these blocks");
+            goto done;
+        }
+        nbytes += row[NBYTES];
+    }
+    uint64_t most = 8;
+    while (most < 2 * (uint64_t)many) most *= 2;
+    Known *known = PyMem_Calloc(most, sizeof(Known));
+    if (!known) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    elements = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)nbytes);
+    starts = PyBytes_FromStringAndSize(NULL, 8 * many);
+    if (elements && starts) {
+        char *to = PyBytes_AsString(elements);
+        int64_t *at = (int64_t *)PyBytes_AsString(starts), used;
+        Py_BEGIN_ALLOW_THREADS
+        used = gather(blocks, rows, many, known, most, to, at);
+        Py_END_ALLOW_THREADS
+        if (used == nbytes || _PyBytes_Resize(&elements, (Py_ssize_t)used) == 0)
+            both = PyTuple_Pack(2, elements, starts);
+    }
+    PyMem_Free(known);
+done:
+    PyMem_Free(blocks);
+    Py_XDECREF(elements);
+    Py_XDECREF(starts);
+    return both;
+}
+
+static PyMethodDef functions[] = {
+    {"gather_elements", py_gather, METH_VARARGS, gather_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_elements(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -1,0 +1,259 @@
+/* Unobserved calls: `nodescope.engine.run.run` for arrays and numbers, without Python frames.
+
+   Every other case, and every failure, is left to the Python function. */
+#include "plain.h"
+
+#include "slots.h"
+
+#define MOST_INPUTS 8
+
+enum { TENSOR, WRITTEN, ARRAY, SEQUENCE, AS_ARRAY, RUN, FAILED, SEVERAL, OPERANDS, WEAK, GIVEN,
+       SLOW = GIVEN, DTYPE, OBJECTS };
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *object[OBJECTS]; /* SLOW: what runs every op, or None */
+    Py_ssize_t data, edge;     /* slots of a tensor */
+    int smooth;                /* whether DTYPE has gradients */
+} Plain;
+
+static struct { PyObject *dtype, *impl, *vjp; } names;
+
+/* Call what explains a failure, which raises; the exception that was set is its cause. */
+static PyObject *fail(Plain *self, PyObject *op, PyObject *inputs, PyObject *attrs) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return NULL;
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    if (trace && error) PyException_SetTraceback(error, trace);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    PyObject *done = error ? PyObject_CallFunctionObjArgs(self->object[FAILED], op, inputs, attrs,
+                                                          error, NULL) : NULL;
+    Py_XDECREF(error);
+    if (done) PyErr_SetString(PyExc_SystemError, "an operation failed without an error");
+    Py_XDECREF(done);
+    return NULL;
+}
+
+/* The result as a tensor; takes over the array. */
+static PyObject *tensor_of(Plain *self, PyObject *op, PyObject *array, PyObject *inputs,
+                           PyObject *attrs, int tracked) {
+    PyObject *edge = NULL, *tensor = NULL;
+    if (tracked) {
+        PyObject *rule = PyObject_GetAttr(op, names.vjp);
+        if (!rule || rule == Py_None) tracked = rule ? 0 : -1;
+        else tracked = is_smooth(&self->object[DTYPE], &self->smooth, array, names.dtype);
+        Py_XDECREF(rule);
+    }
+    if (tracked > 0) {
+        PyObject *number = PyIter_Next(self->object[SEQUENCE]);
+        if (number) edge = PyTuple_Pack(4, number, op, inputs, attrs);
+        Py_XDECREF(number);
+    } else if (!tracked) {
+        edge = Py_NewRef(Py_None);
+    }
+    if (edge) tensor = PyType_GenericAlloc((PyTypeObject *)self->object[TENSOR], 0);
+    if (!tensor) {
+        Py_XDECREF(edge);
+        Py_DECREF(array);
+        return NULL;
+    }
+    SLOT(tensor, self->data) = array;
+    SLOT(tensor, self->edge) = edge;
+    return tensor;
+}
+
+static PyObject *run(Plain *self, PyObject *op, PyObject *inputs, PyObject *attrs, int recording) {
+    Py_ssize_t count = PyTuple_Check(inputs) ? PyTuple_Size(inputs) : MOST_INPUTS + 1;
+    if (count > MOST_INPUTS || !PyDict_Check(attrs)) goto leave;
+    PyObject *arrays = PyTuple_New(count);
+    if (!arrays) return NULL;
+    int tracked = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *value = PyTuple_GetItem(inputs, i), *kind = (PyObject *)Py_TYPE(value);
+        if (kind == self->object[TENSOR]) {
+            PyObject *edge = SLOT(value, self->edge);
+            tracked |= edge != Py_None;
+            value = SLOT(value, self->data);
+            if (!value || !edge) kind = self->object[WRITTEN]; /* it is not whole */
+        }
+        if (kind == self->object[WRITTEN]) {
+            Py_DECREF(arrays);
+            goto leave;
+        }
+        PyTuple_SetItem(arrays, i, Py_NewRef(value));
+    }
+    tracked &= recording;
+    PyObject *impl = PyObject_GetAttr(op, names.impl), *data = NULL;
+    if (impl)
+        data = PyDict_Size(attrs) ? PyObject_Call(impl, arrays, attrs)
+                                  : PyObject_CallObject(impl, arrays);
+    Py_XDECREF(impl);
+    Py_DECREF(arrays);
+    if (!data) return fail(self, op, inputs, attrs);
+    if ((PyObject *)Py_TYPE(data) != self->object[ARRAY]) {
+        int several = (PyObject *)Py_TYPE(data) == (PyObject *)&PyTuple_Type;
+        PyObject *made =
+            several ? PyObject_CallFunctionObjArgs(self->object[SEVERAL], op, inputs, attrs, data,
+                                                   tracked ? Py_True : Py_False, NULL)
+                    : PyObject_CallFunctionObjArgs(self->object[AS_ARRAY], data, NULL);
+        Py_DECREF(data);
+        if (several || !made) return made;
+        data = made;
+    }
+    return tensor_of(self, op, data, inputs, attrs, tracked);
+leave:
+    return PyObject_CallFunctionObjArgs(self->object[RUN], op, inputs, attrs,
+                                        recording ? Py_True : Py_False, NULL);
+}
+
+PyDoc_STRVAR(apply_doc,
+"apply(op, inputs, attrs)\n--\n\n"
+"Run an op on tensors and Python scalars. Raises the op's error, with the user's line.");
+
+static PyObject *plain_apply(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+    Plain *self = (Plain *)object;
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "apply takes an op, a tuple of inputs, and attributes");
+        return NULL;
+    }
+    PyObject *slow = self->object[SLOW];
+    if (slow == Py_None) return run(self, arguments[0], arguments[1], arguments[2], 1);
+    Py_INCREF(slow);
+    PyObject *result = PyObject_CallFunctionObjArgs(slow, arguments[0], arguments[1], arguments[2],
+                                                    NULL);
+    Py_DECREF(slow);
+    return result;
+}
+
+PyDoc_STRVAR(run_doc,
+"run(op, inputs, attrs, recording)\n--\n\n"
+"Run an op unobserved, and put it on the tape if ``recording``.");
+
+static PyObject *plain_run(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+    int recording = count == 4 ? PyObject_IsTrue(arguments[3]) : -1;
+    if (recording < 0) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "run takes four arguments");
+        return NULL;
+    }
+    return run((Plain *)object, arguments[0], arguments[1], arguments[2], recording);
+}
+
+PyDoc_STRVAR(operands_doc,
+"operands(inputs)\n--\n\n"
+"The operands for values of any kind, see `operand` and `weak`; None if one has none.");
+
+/* The inputs, if all are tensors; else what a function makes of them. */
+static PyObject *made_of(Plain *self, PyObject *inputs, PyObject *function) {
+    if (PyTuple_Check(inputs)) {
+        Py_ssize_t count = PyTuple_Size(inputs), i = 0;
+        while (i < count && (PyObject *)Py_TYPE(PyTuple_GetItem(inputs, i)) == self->object[TENSOR])
+            i++;
+        if (i == count) return Py_NewRef(inputs);
+    }
+    return PyObject_CallFunctionObjArgs(function, inputs, NULL);
+}
+
+static PyObject *plain_operands(PyObject *self, PyObject *inputs) {
+    return made_of((Plain *)self, inputs, ((Plain *)self)->object[OPERANDS]);
+}
+
+PyDoc_STRVAR(weak_doc,
+"weak(inputs)\n--\n\nPython floats beside bfloat16 as bfloat16 constants.");
+
+static PyObject *plain_weak(PyObject *self, PyObject *inputs) {
+    return made_of((Plain *)self, inputs, ((Plain *)self)->object[WEAK]);
+}
+
+PyDoc_STRVAR(slow_doc,
+"set_slow(run)\n--\n\nRun every op by ``run``, or directly with None.");
+
+static PyObject *plain_set_slow(PyObject *self, PyObject *slow) {
+    keep(&((Plain *)self)->object[SLOW], slow);
+    Py_RETURN_NONE;
+}
+
+static PyObject *plain_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    PyObject *objects, *instance;
+    if (!PyArg_ParseTuple(arguments, "O!O", &PyTuple_Type, &objects, &instance)) return NULL;
+    if (PyTuple_Size(objects) != GIVEN) {
+        PyErr_SetString(PyExc_TypeError, "Plain takes another number of objects");
+        return NULL;
+    }
+    Plain *self = (Plain *)PyType_GenericAlloc(type, 0);
+    if (!self) return NULL;
+    for (int i = 0; i < GIVEN; i++) keep(&self->object[i], PyTuple_GetItem(objects, i));
+    keep(&self->object[SLOW], Py_None);
+    self->data = offset_of(instance, "data");
+    self->edge = self->data < 0 ? -1 : offset_of(instance, "edge");
+    if (self->edge < 0) Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static int plain_traverse(PyObject *object, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(object));
+    for (int i = 0; i < OBJECTS; i++) Py_VISIT(((Plain *)object)->object[i]);
+    return 0;
+}
+
+static int plain_clear(PyObject *object) {
+    for (int i = 0; i < OBJECTS; i++) Py_CLEAR(((Plain *)object)->object[i]);
+    return 0;
+}
+
+static void plain_dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    plain_clear(object);
+    PyObject_GC_Del(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef plain_methods[] = {
+    {"apply", (PyCFunction)(void (*)(void))plain_apply, METH_FASTCALL, apply_doc},
+    {"operands", plain_operands, METH_O, operands_doc},
+    {"run", (PyCFunction)(void (*)(void))plain_run, METH_FASTCALL, run_doc},
+    {"weak", plain_weak, METH_O, weak_doc},
+    {"set_slow", plain_set_slow, METH_O, slow_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+PyDoc_STRVAR(plain_doc,
+"Plain(objects, tensor)\n--\n\n"
+"Unobserved calls of an engine's operations.\n\n"
+"Args:\n"
+"    objects: The classes of tensors, of written tensors and of arrays; the counter of tape entries;\n"
+"        the function that makes an array of anything; those that run an op, raise its error, make\n"
+"        several results, make operands, and weaken numbers, where it is not for this.\n"
+"    tensor: A tensor of which no slot is set.\n\n"
+"Raises:\n"
+"    TypeError: The class of tensors is not laid out as expected.\n");
+
+static PyType_Slot plain_slots[] = {
+    {Py_tp_new, plain_new},
+    {Py_tp_traverse, plain_traverse},
+    {Py_tp_clear, plain_clear},
+    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_methods, plain_methods},
+    {Py_tp_doc, (void *)plain_doc},
+    {0, NULL},
+};
+
+static PyType_Spec plain_spec = {"nodescope.native._core.Plain", sizeof(Plain), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, plain_slots};
+
+static int name(PyObject **place, const char *text) {
+    return *place || (*place = PyUnicode_InternFromString(text)) ? 0 : -1;
+}
+
+int add_plain(PyObject *module) {
+    if (name(&names.dtype, "dtype") < 0 || name(&names.impl, "impl") < 0 ||
+        name(&names.vjp, "vjp") < 0)
+        return -1;
+    PyObject *type = PyType_FromSpec(&plain_spec);
+    if (!type) return -1;
+    int added = PyModule_AddObjectRef(module, "Plain", type);
+    Py_DECREF(type);
+    return added;
+}

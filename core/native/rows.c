@@ -1,0 +1,191 @@
+/* Rows of statistics, filled from memory of another library, which the caller knows to be there. */
+#include "rows.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "summary.h"
+
+#define ROW_BINS 32
+#define WORDS 8
+#define MOST_APART 4 /* bytes from the first element to the last, for each byte of an element */
+#define ALONE -1
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define VECTORISED
+#endif
+
+typedef struct {
+    double moments[5];
+    int64_t finite, nan, inf, zero, previewed;
+    uint64_t histogram[ROW_BINS];
+    double preview[PREVIEW];
+} Row;
+
+/* Of which elements the statistics of a row are: see `origin_of`; the version is -1 if it is not known. */
+typedef struct {
+    int64_t version;
+    uint64_t sum;
+} Origin;
+
+/* Fill a source from its layout: type, bytes of an element, dimensions, shape, strides in bytes; 0 if
+   it is none. */
+static int source_of(const int64_t *layout, Py_ssize_t bytes, const char *data, Source *source) {
+    if (bytes < 24 || layout[2] < 0 || layout[2] > MOST_DIMENSIONS || bytes != 8 * (3 + 2 * layout[2]) ||
+        !summary_reads((char)layout[0]))
+        return 0;
+    source->data = data;
+    source->code = (char)layout[0];
+    source->itemsize = (int)layout[1];
+    source->dimensions = (int)layout[2];
+    memcpy(source->shape, layout + 3, (size_t)(8 * layout[2]));
+    memcpy(source->strides, layout + 3 + layout[2], (size_t)(8 * layout[2]));
+    return 1;
+}
+
+static int64_t count_of(const Source *source) {
+    int64_t count = 1;
+    for (int axis = 0; axis < source->dimensions; axis++) count *= source->shape[axis];
+    return count;
+}
+
+/* A number made of all bytes, in lanes that become vectors: a sum of the words, and one that weighs
+   each by its place. Two words in one lane, and any number in several, do not cancel each other. */
+VECTORISED static uint64_t sum_of(const char *data, int64_t bytes) {
+    uint64_t sums[WORDS] = {0}, weighed[WORDS] = {0}, words[WORDS];
+    int64_t at = 0;
+    for (; at + (int64_t)sizeof words <= bytes; at += (int64_t)sizeof words) {
+        memcpy(words, data + at, sizeof words);
+        for (int i = 0; i < WORDS; i++) {
+            sums[i] += words[i];
+            weighed[i] += sums[i];
+        }
+    }
+    memset(words, 0, sizeof words);
+    memcpy(words, data + at, (size_t)(bytes - at));
+    uint64_t sum = (uint64_t)bytes;
+    for (int i = 0; i < WORDS; i++) {
+        sums[i] += words[i];
+        weighed[i] += sums[i];
+        sum = (sum ^ sums[i]) * 0x9e3779b97f4a7c15ull;
+        sum = (sum ^ sum >> 29 ^ weighed[i]) * 0xbf58476d1ce4e5b9ull;
+        sum ^= sum >> 32;
+    }
+    return sum;
+}
+
+/* Of which elements a source consists, so that a write that nobody counted is noticed. Those that lie
+   apart from each other are none that can be told. */
+static Origin origin_of(const Source *source, int64_t version, int64_t count) {
+    int64_t first = 0, last = 0;
+    for (int axis = 0; axis < source->dimensions; axis++) {
+        int64_t reach = (source->shape[axis] - 1) * source->strides[axis];
+        if (reach < 0) first += reach;
+        else last += reach;
+    }
+    int64_t bytes = last - first + source->itemsize;
+    if (bytes > MOST_APART * count * source->itemsize) return (Origin){-1, 0};
+    return (Origin){version, sum_of(source->data + first, bytes)};
+}
+
+static char *copied(char *to, const char *from, const Source *source, int axis) {
+    if (axis == source->dimensions) {
+        memcpy(to, from, (size_t)source->itemsize);
+        return to + source->itemsize;
+    }
+    for (int64_t i = 0; i < source->shape[axis]; i++)
+        to = copied(to, from + i * source->strides[axis], source, axis + 1);
+    return to;
+}
+
+static void copy_elements(const Source *source, int64_t count, char *to) {
+    int64_t row = source->itemsize;
+    int in_order = 1;
+    for (int axis = source->dimensions - 1; axis >= 0; axis--) {
+        in_order &= source->shape[axis] == 1 || source->strides[axis] == row;
+        row *= source->shape[axis];
+    }
+    if (in_order) memcpy(to, source->data, (size_t)(count * source->itemsize));
+    else copied(to, source->data, source, 0);
+}
+
+static void fill(Row *row, const Summary *summary) {
+    double moments[5] = {summary->low, summary->high, summary->mean, summary->std, summary->norm};
+    memset(row, 0, sizeof *row);
+    memcpy(row->moments, moments, sizeof moments);
+    row->finite = summary->finite;
+    row->nan = summary->nan;
+    row->inf = summary->inf;
+    row->zero = summary->zero;
+    row->previewed = summary->previewed;
+    memcpy(row->histogram, summary->histogram, sizeof row->histogram);
+    memcpy(row->preview, summary->preview, (size_t)summary->previewed * sizeof(double));
+}
+
+PyDoc_STRVAR(fill_row_doc,
+"fill_row(rows, place, same, origins, version, data, layout, copy)\n--\n\n"
+"Fill a row with the statistics of elements in memory; False if float64 would overflow or lose\n"
+"digits. The lock of the interpreter is held.\n\n"
+"Args:\n"
+"    rows: The address of the rows.\n"
+"    place: Which of them is filled.\n"
+"    same: The row of the same elements, in whatever order, used if they have not changed; -1 if\n"
+"        there is none, -2 if this is such a row for others.\n"
+"    origins: The address of two 64-bit integers for each row, which say so.\n"
+"    version: How often the elements have been written to.\n"
+"    data: Their address.\n"
+"    layout: Type, bytes of an element, dimensions, shape, strides in bytes, as 64-bit integers.\n"
+"    copy: Where the elements are copied to, in the order of their indices; 0 for nowhere.\n");
+
+static PyObject *py_fill_row(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    if (count != 8) {
+        PyErr_SetString(PyExc_TypeError, "fill_row takes eight arguments");
+        return NULL;
+    }
+    long long numbers[8] = {0};
+    for (int i = 0; i < 8; i++)
+        if (i != 6) numbers[i] = PyLong_AsLongLong(arguments[i]);
+    char *layout;
+    Py_ssize_t bytes;
+    if (PyErr_Occurred() || PyBytes_AsStringAndSize(arguments[6], &layout, &bytes) < 0) return NULL;
+    Row *rows = (Row *)(intptr_t)numbers[0], *row = rows + numbers[1];
+    Origin *origins = (Origin *)(intptr_t)numbers[3];
+    Source source;
+    if (!source_of((const int64_t *)layout, bytes, (const char *)(intptr_t)numbers[5], &source)) {
+        PyErr_SetString(PyExc_ValueError, "no layout of elements that are read");
+        return NULL;
+    }
+    int64_t elements = count_of(&source);
+    if (!elements) {
+        memset(row, 0, sizeof *row);
+        Py_RETURN_TRUE;
+    }
+    Origin origin = {-1, 0};
+    if (numbers[2] != ALONE) origin = origin_of(&source, numbers[4], elements);
+    const Origin *other = numbers[2] >= 0 ? origins + numbers[2] : NULL;
+    int known = other && origin.version >= 0 && other->version == origin.version && other->sum == origin.sum;
+    origins[numbers[1]] = origin;
+    Summary summary;
+    summary.size = elements;
+    if (known) {
+        *row = rows[numbers[2]];
+        summary_preview(&source, &summary);
+        memset(row->preview, 0, sizeof row->preview);
+        memcpy(row->preview, summary.preview, (size_t)summary.previewed * sizeof(double));
+        row->previewed = summary.previewed;
+    } else {
+        if (summarise(&source, ROW_BINS, &summary)) Py_RETURN_FALSE;
+        fill(row, &summary);
+    }
+    if (numbers[7]) copy_elements(&source, elements, (char *)(intptr_t)numbers[7]);
+    Py_RETURN_TRUE;
+}
+
+static PyMethodDef methods[] = {
+    {"fill_row", (PyCFunction)(void (*)(void))py_fill_row, METH_FASTCALL, fill_row_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+int add_rows(PyObject *module) { return PyModule_AddFunctions(module, methods); }

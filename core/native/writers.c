@@ -1,0 +1,292 @@
+/* As `nodescope.record.operand_writers.OperandWriters`, which says what is done, and why. */
+#include "writers.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#define MOST_KEPT 64
+#define MANY_VALUES 4096
+#define FEW_KEPT 8
+
+/* The executions that computed a value: `array` is 0 if it is not known; of other arrays, oldest
+   first, the last execution that gave the value there. */
+typedef struct {
+    int64_t value, latest;
+    uint64_t array;
+    int count, room;
+    uint64_t *arrays;
+    int64_t *seqs;
+} Written;
+
+typedef struct {
+    PyObject_HEAD
+    Written **places; /* by value, with open addressing */
+    size_t many, room;
+} Writers;
+
+static struct { PyObject *dialect, *inputs, *outputs, *engine; } names;
+
+static Written **place_of(Writers *self, int64_t value) {
+    size_t at = (size_t)((uint64_t)value * 0x9e3779b97f4a7c15u >> 20) & (self->room - 1);
+    while (self->places[at] && self->places[at]->value != value) at = (at + 1) & (self->room - 1);
+    return &self->places[at];
+}
+
+static Written *known(Writers *self, int64_t value) {
+    return self->room ? *place_of(self, value) : NULL;
+}
+
+/* What is known of a value, perhaps nothing yet; NULL with an exception set. */
+static Written *noted(Writers *self, int64_t value) {
+    if (2 * (self->many + 1) > self->room) {
+        size_t room = self->room ? 2 * self->room : 256, before = self->room;
+        Written **places = PyMem_Calloc(room, sizeof *places), **old = self->places;
+        if (!places) return (Written *)PyErr_NoMemory();
+        self->places = places;
+        self->room = room;
+        for (size_t i = 0; i < before; i++)
+            if (old[i]) *place_of(self, old[i]->value) = old[i];
+        PyMem_Free(old);
+    }
+    Written **place = place_of(self, value);
+    if (!*place) {
+        if (!(*place = PyMem_Calloc(1, sizeof **place))) return (Written *)PyErr_NoMemory();
+        (*place)->value = value;
+        self->many++;
+    }
+    return *place;
+}
+
+static int earlier(const Written *written, uint64_t array) {
+    for (int i = written->count - 1; i >= 0; i--)
+        if (written->arrays[i] == array) return i;
+    return -1;
+}
+
+static void forget(Written *written, int place) {
+    int rest = --written->count - place;
+    memmove(written->arrays + place, written->arrays + place + 1, (size_t)rest * 8);
+    memmove(written->seqs + place, written->seqs + place + 1, (size_t)rest * 8);
+}
+
+/* Note that the last execution that gave the value in an array was this one; -1: exception. */
+static int remember(Written *written, uint64_t array, int64_t seq) {
+    int place = earlier(written, array);
+    if (place < 0) {
+        if (written->count == written->room) {
+            int room = written->room ? 2 * written->room : FEW_KEPT;
+            void *arrays = PyMem_Realloc(written->arrays, (size_t)room * 8);
+            if (arrays) written->arrays = arrays;
+            void *seqs = arrays ? PyMem_Realloc(written->seqs, (size_t)room * 8) : NULL;
+            if (!seqs) {
+                PyErr_NoMemory();
+                return -1;
+            }
+            written->seqs = seqs;
+            written->room = room;
+        }
+        place = written->count++;
+        written->arrays[place] = array;
+    }
+    written->seqs[place] = seq;
+    return 0;
+}
+
+static int wrote(Writers *self, int64_t value, int64_t seq, uint64_t array) {
+    Written *written = noted(self, value);
+    if (!written) return -1;
+    if (written->array != array) {
+        int place = earlier(written, array);
+        if (place >= 0) forget(written, place);
+        if (written->array && remember(written, written->array, written->latest) < 0) return -1;
+        if (written->count >= FEW_KEPT) {
+            int most = self->many < MANY_VALUES ? MOST_KEPT : FEW_KEPT;
+            while (written->count >= most) forget(written, 0);
+        }
+        written->array = array;
+    }
+    written->latest = seq;
+    return 0;
+}
+
+static int loosen(Writers *self, int64_t value, int64_t seq) {
+    Written *written = noted(self, value);
+    if (!written) return -1;
+    written->latest = seq;
+    written->array = 0;
+    written->count = 0;
+    return 0;
+}
+
+/* Add a row for each operand that is not its node's latest result; -1 with an exception set. */
+static int read_values(Writers *self, int64_t seq, PyObject *inputs, Py_ssize_t count,
+                       const uint64_t *ids, PyObject *rows) {
+    for (Py_ssize_t port = 0; port < count; port++) {
+        long long value = PyLong_AsLongLong(PyTuple_GetItem(inputs, port));
+        if (value == -1 && PyErr_Occurred()) return -1;
+        const Written *written = known(self, value);
+        if (!written || written->array == ids[port]) continue;
+        int place = earlier(written, ids[port]);
+        if (place < 0 ? !written->array : written->seqs[place] == written->latest) continue;
+        long long by = place < 0 ? 0 : (long long)written->seqs[place];
+        PyObject *row = Py_BuildValue("(LnL)", (long long)seq, port, by);
+        int added = row ? PyList_Append(rows, row) : -1;
+        Py_XDECREF(row);
+        if (added < 0) return -1;
+    }
+    return 0;
+}
+
+/* Note an execution of which so many arrays are known; -1 with an exception set. */
+static int ran(Writers *self, int64_t seq, PyObject *node, const uint64_t *ids, Py_ssize_t many,
+               PyObject *rows, int failed) {
+    PyObject *dialect = PyObject_GetAttr(node, names.dialect), *inputs = NULL, *outputs = NULL;
+    int status = dialect ? PyObject_RichCompareBool(dialect, names.engine, Py_EQ) : -1;
+    Py_XDECREF(dialect);
+    if (status <= 0) return status;
+    status = -1;
+    if (!(inputs = PyObject_GetAttr(node, names.inputs)) ||
+        !(outputs = PyObject_GetAttr(node, names.outputs)))
+        goto done;
+    if (!PyTuple_Check(inputs) || !PyTuple_Check(outputs)) {
+        PyErr_SetString(PyExc_TypeError, "a node's inputs and outputs are tuples");
+        goto done;
+    }
+    Py_ssize_t reads = PyTuple_Size(inputs), gives = failed ? 0 : PyTuple_Size(outputs);
+    int counted = many == reads + gives;
+    if (counted && read_values(self, seq, inputs, reads, ids, rows) < 0) goto done;
+    for (Py_ssize_t i = 0; i < gives; i++) {
+        long long value = PyLong_AsLongLong(PyTuple_GetItem(outputs, i));
+        if (value == -1 && PyErr_Occurred()) goto done;
+        if ((counted ? wrote(self, value, seq, ids[reads + i]) : loosen(self, value, seq)) < 0)
+            goto done;
+    }
+    status = 0;
+done:
+    Py_XDECREF(inputs);
+    Py_XDECREF(outputs);
+    return status;
+}
+
+PyDoc_STRVAR(ran_doc,
+"ran(seqs, nodes, counts, identities, failed)\n--\n\n"
+"Note executions; the operands that are not their nodes' latest results.\n\n"
+"Args:\n"
+"    seqs: int64.\n"
+"    nodes: A list.\n"
+"    counts: How many arrays are known of each, int64.\n"
+"    identities: Of these arrays, those that were read first, uint64.\n"
+"    failed: Whether they raised: they read, and gave nothing.\n\n"
+"Returns:\n"
+"    Seq, port, and the execution that wrote the operand, 0 if it is not known, in a list.\n");
+
+static PyObject *writers_ran(PyObject *object, PyObject *arguments) {
+    PyObject *seqs, *nodes, *counts, *identities;
+    int failed;
+    if (!PyArg_ParseTuple(arguments, "SO!SSp", &seqs, &PyList_Type, &nodes, &counts, &identities,
+                          &failed))
+        return NULL;
+    Py_ssize_t many = PyList_Size(nodes), left = PyBytes_Size(identities) / 8;
+    if (PyBytes_Size(seqs) != 8 * many || PyBytes_Size(counts) != 8 * many) {
+        PyErr_SetString(PyExc_ValueError, "another number of executions than of nodes");
+        return NULL;
+    }
+    const char *seq = PyBytes_AsString(seqs), *count = PyBytes_AsString(counts);
+    const char *ids = PyBytes_AsString(identities);
+    PyObject *rows = PyList_New(0);
+    for (Py_ssize_t i = 0; rows && i < many; i++) {
+        int64_t number, known_arrays;
+        memcpy(&number, seq + 8 * i, 8);
+        memcpy(&known_arrays, count + 8 * i, 8);
+        if (known_arrays < 0 || known_arrays > left) {
+            PyErr_SetString(PyExc_ValueError, "fewer identities than were counted");
+            Py_CLEAR(rows);
+        } else if (ran((Writers *)object, number, PyList_GetItem(nodes, i), (const uint64_t *)ids,
+                       (Py_ssize_t)known_arrays, rows, failed) < 0) {
+            Py_CLEAR(rows);
+        }
+        left -= known_arrays;
+        ids += 8 * known_arrays;
+    }
+    return rows;
+}
+
+PyDoc_STRVAR(edited_doc,
+"edited(value, seq)\n--\n\n"
+"A value is in an array of unknown identity since an execution.\n");
+
+static PyObject *writers_edited(PyObject *object, PyObject *arguments) {
+    long long value, seq;
+    if (!PyArg_ParseTuple(arguments, "LL", &value, &seq) ||
+        loosen((Writers *)object, value, seq) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(moved_doc,
+"moved(value, before, now)\n--\n\n"
+"The elements of a value lie in another array from now on; both by identity.\n");
+
+static PyObject *writers_moved(PyObject *object, PyObject *arguments) {
+    long long value;
+    unsigned long long before, now;
+    if (!PyArg_ParseTuple(arguments, "LKK", &value, &before, &now)) return NULL;
+    Written *written = known((Writers *)object, value);
+    if (written) {
+        int place = earlier(written, before);
+        int moves = written->array == before || place >= 0;
+        int64_t seq = written->array == before ? written->latest : place < 0 ? 0 : written->seqs[place];
+        if (moves && remember(written, now, seq) < 0) return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static void writers_dealloc(PyObject *object) {
+    Writers *self = (Writers *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    for (size_t i = 0; i < self->room; i++) {
+        if (!self->places[i]) continue;
+        PyMem_Free(self->places[i]->arrays);
+        PyMem_Free(self->places[i]->seqs);
+        PyMem_Free(self->places[i]);
+    }
+    PyMem_Free(self->places);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef writers_methods[] = {
+    {"ran", writers_ran, METH_VARARGS, ran_doc},
+    {"edited", writers_edited, METH_VARARGS, edited_doc},
+    {"moved", writers_moved, METH_VARARGS, moved_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+PyDoc_STRVAR(writers_doc,
+"Writers()\n--\n\n"
+"Which execution wrote each operand that an execution read, as in\n"
+"`nodescope.record.operand_writers`.\n");
+
+static PyType_Slot writers_slots[] = {
+    {Py_tp_dealloc, writers_dealloc},
+    {Py_tp_methods, writers_methods},
+    {Py_tp_doc, (void *)writers_doc},
+    {0, NULL},
+};
+
+static PyType_Spec writers_spec = {
+    "nodescope.native._core.Writers", sizeof(Writers), 0, Py_TPFLAGS_DEFAULT, writers_slots};
+
+static int name(PyObject **place, const char *text) {
+    return *place || (*place = PyUnicode_InternFromString(text)) ? 0 : -1;
+}
+
+int add_writers(PyObject *module) {
+    if (name(&names.dialect, "dialect") < 0 || name(&names.inputs, "inputs") < 0 ||
+        name(&names.outputs, "outputs") < 0 || name(&names.engine, "nodescope") < 0)
+        return -1;
+    PyObject *type = PyType_FromSpec(&writers_spec);
+    int added = type ? PyModule_AddObjectRef(module, "Writers", type) : -1;
+    Py_XDECREF(type);
+    return added;
+}

@@ -1,0 +1,1 @@
+"""What compares a step with an earlier one where the Python tap is used; see `follower`."""

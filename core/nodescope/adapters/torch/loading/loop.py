@@ -1,0 +1,202 @@
+"""Loop: what a worker of a data loader runs in place of PyTorch's own loop, which it calls.
+
+Each sample is a step of the worker, so that the nodes of the one before are executed again.
+
+Invariant: the loop of PyTorch runs once, on the program's own data set, whatever happens here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Client, Connection
+from typing import Any, Final
+
+from nodescope.adapters.torch import compat
+from nodescope.console_output import last_line, say
+from nodescope.emit.state import current
+from nodescope.ir.graph import SourceLocation
+
+_PATIENCE_S: Final = 10.0
+
+
+class ObservedLoop:
+    """See `compat.worker_loop`, whose arguments it takes; travels to the worker.
+
+    Args:
+        address: Where the program listens.
+        key: What both ends have to know.
+        loader: The number of the data loader.
+        origin_ns: When the run began, by `time.perf_counter_ns`.
+        paced: Whether the worker leaves out batches to keep its pace.
+        source: The line of the program that goes through the loader's batches.
+        attach: Makes what observes a process, an attachment.
+        inner: What stood in the place of PyTorch's loop, if that was not itself.
+    """
+
+    def __init__(
+        self, address: Any, key: bytes, loader: int, origin_ns: int, paced: bool,
+        source: SourceLocation | None, attach: Callable[[Any], Any],
+        inner: Callable[..., None] | None,
+    ) -> None:  # fmt: skip
+        self.address, self.key, self.loader = address, key, loader
+        self.origin_ns, self.paced, self.source = origin_ns, paced, source
+        self.attach, self.inner = attach, inner
+
+    def __call__(self, *args: Any) -> None:
+        """Run the loop, observed if that can be done."""
+        inner = self.inner or compat.worker_loop
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self._observed(args[compat.WORKER_ID]))
+            except Exception as error:
+                say(f"a worker of a data loader goes unobserved: {last_line(error)}")
+            inner(*args)
+
+    @contextlib.contextmanager
+    def _observed(self, worker: int) -> Iterator[None]:
+        from nodescope.adapters.torch.loading.messages import Hello
+        from nodescope.adapters.torch.loading.reporter import Reporter
+        from nodescope.adapters.torch.places import Quiet
+        from nodescope.emit.emitter import Emitter
+        from nodescope.emit.state import ThreadState, local
+        from nodescope.events import Bus
+        from nodescope.origins import add_internal_package
+
+        add_internal_package(str(sys.modules["torch"].__file__))
+        local.place = ThreadState()  # the program's, if this is a fork
+        bus = Bus()
+        bus.origin_ns = self.origin_ns
+        emitter = Emitter(bus)
+        attachment = self.attach(emitter)
+        place = attachment.operations.place
+        connection: Connection = Client(self.address, authkey=self.key)
+        reporter = Reporter(connection, emitter, lambda: Quiet(place), self.__call__.__code__)
+        bus.add(reporter)
+        reporter.greet(Hello(self.loader, worker, os.getpid()), _PATIENCE_S)
+        with attachment.attached():
+            emitter.attachments = (attachment,)
+            attachment.rest()  # between batches, as in the threads of queues
+            with _Batches(emitter, attachment, reporter, self.paced, self.source).seen():
+                yield
+            reporter.flush()
+
+
+class _Batches:
+    """What a worker computes for its batches."""
+
+    def __init__(
+        self, emitter: Any, attachment: Any, reporter: Any, paced: bool,
+        source: SourceLocation | None,
+    ) -> None:  # fmt: skip
+        from nodescope.adapters.torch.loading.pacing import Pacing
+
+        self._emitter, self._attachment, self._reporter = emitter, attachment, reporter
+        self._pacing = Pacing() if paced else None
+        self._observes = False
+        self._source = source
+
+    @contextlib.contextmanager
+    def seen(self) -> Iterator[None]:
+        """Observe the fetchers of this process."""
+        originals = {kind: kind.fetch for kind in compat.fetchers}
+        try:
+            for kind, original in originals.items():
+                kind.fetch = self._observing(original)
+            yield
+        finally:
+            for kind, original in originals.items():
+                kind.fetch = original
+
+    def _observing(self, original: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def fetch(fetcher: Any, index: Any) -> Any:
+            reporter, pacing = self._reporter, self._pacing
+            if not isinstance(fetcher.collate_fn, _Collated):
+                self._prepare(fetcher)
+            reporter.look()
+            if reporter.broken:
+                return original(fetcher, index)
+            observed = pacing is None or reporter.wanted.whole or pacing.observes()
+            self._observes = observed
+            start = time.perf_counter_ns()
+            if observed:
+                self._attachment.wake()
+            try:
+                return original(fetcher, index)
+            finally:
+                self._observes = False
+                if observed:
+                    self._attachment.rest()
+                if pacing is not None and not reporter.wanted.whole:
+                    pacing.took(time.perf_counter_ns() - start, observed=observed)
+                reporter.flush()
+
+        return fetch
+
+    def _prepare(self, fetcher: Any) -> None:
+        fetcher.collate_fn = _Collated(fetcher.collate_fn, self._emitter, self._source)
+        if hasattr(fetcher, "dataset_iter"):
+            fetcher.dataset_iter = _Items(fetcher.dataset_iter, self._begin_sample)
+        else:
+            fetcher.dataset = _Samples(fetcher.dataset, self._begin_sample)
+
+    def _begin_sample(self) -> None:
+        if self._observes:  # an emitter that rests would wake
+            self._emitter.begin_step()
+
+
+class _Collated:
+    """A function that makes a batch of samples, in a scope of its own.
+
+    What PyTorch's own functions compute has the line that goes through the batches.
+    """
+
+    def __init__(
+        self, collate: Callable[[Any], Any], emitter: Any, source: SourceLocation | None
+    ) -> None:
+        self._collate, self._emitter = collate, emitter
+        own = str(getattr(collate, "__module__", "")).startswith("torch.")
+        self._source = source if own else None
+
+    def __call__(self, samples: Any) -> Any:
+        state = current()
+        before, state.source = state.source, self._source
+        try:
+            with self._emitter.scope("collate"):
+                return self._collate(samples)
+        finally:
+            state.source = before
+
+
+class _Samples:
+    """A data set that tells before it makes samples."""
+
+    def __init__(self, dataset: Any, begin: Callable[[], None]) -> None:
+        self._dataset, self._begin = dataset, begin
+        if getattr(dataset, "__getitems__", None):
+            self.__getitems__ = self._several
+
+    def __getitem__(self, index: Any) -> Any:
+        self._begin()
+        return self._dataset[index]
+
+    def _several(self, indices: Any) -> Any:
+        self._begin()
+        return self._dataset.__getitems__(indices)
+
+
+class _Items:
+    """The samples of an iterable data set; tells before each."""
+
+    def __init__(self, items: Any, begin: Callable[[], None]) -> None:
+        self._items, self._begin = items, begin
+
+    def __iter__(self) -> _Items:
+        return self
+
+    def __next__(self) -> Any:
+        self._begin()
+        return next(self._items)

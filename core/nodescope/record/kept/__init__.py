@@ -1,0 +1,1 @@
+"""Elements of noted outputs, in the tables ``pack`` and ``chunk``: many arrays in a row."""

@@ -1,0 +1,81 @@
+"""Kept arrays on their way from the queue into the file.
+
+Invariant: the seqs of the table's rows ascend and do not overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from nodescope import native
+from nodescope.events import Array
+from nodescope.record.kept.packing import Pack, packed
+from nodescope.record.measured.statistics import Statistics
+from nodescope.record.noted_outputs import (
+    BLOCK,
+    CODE,
+    DIMENSIONS,
+    NBYTES,
+    ORDERED,
+    START,
+    NotedLot,
+    NotedStatistics,
+)
+from nodescope.record.schema import shape_text
+from nodescope.record.writer import Writer
+
+FEWEST: Final = 64
+"""Fewer arrays are written as rows of the table ``blob``."""
+
+Row = tuple[Any, ...]
+
+
+class KeptArrays:
+    """The arrays of a batch.
+
+    Attributes:
+        packs: Rows of the table.
+        few: Value, seq and array of each that is no part of one.
+        layouts: Rows of the table ``layout``.
+    """
+
+    def __init__(self) -> None:
+        self.packs: list[Pack] = []
+        self.few: list[tuple[int, int, Array]] = []
+        self.layouts: list[Row] = []
+
+    def __len__(self) -> int:
+        return len(self.few) + sum([pack.arrays for pack in self.packs])
+
+    def add(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
+        """Add the outputs of lots that have their copies, with their statistics."""
+        outputs = noted.outputs
+        ends = np.cumsum(2 * outputs[:, DIMENSIONS])
+        for row in np.flatnonzero(outputs[:, ORDERED] == 0).tolist():
+            strides = noted.shapes[ends[row] - outputs[row, DIMENSIONS] : ends[row]]
+            value, seq = int(of.values[row]), int(of.seqs[row])
+            self.layouts.append((value, seq, shape_text(tuple(strides.tolist()))))
+        if len(outputs) < FEWEST:
+            self._add_few(of, noted, lots)
+            return
+        assert native.gather_elements is not None
+        blocks = tuple([(lot.block, lot.used) for lot in lots])
+        elements, starts = native.gather_elements(blocks, outputs.tobytes())
+        self.packs.append(packed(of, np.frombuffer(starts, np.int64), elements))
+
+    def write(self, writer: Writer) -> int:
+        """Write all; as `Writer.add_blobs`."""
+        writer.insert("layout", self.layouts)
+        return writer.add_packs(self.packs) + writer.add_blobs(self.few)
+
+    def _add_few(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
+        pairs = zip(of.values.tolist(), of.seqs.tolist(), of.kinds.tolist(), strict=True)
+        for cells, (value, seq, kind) in zip(noted.outputs.tolist(), pairs, strict=True):
+            block, start = memoryview(lots[cells[BLOCK]].block), cells[START]
+            flat: Array = np.frombuffer(block[start : start + cells[NBYTES]], chr(cells[CODE]))
+            shape = of.specs[kind].shape
+            sizes = [*map(int, shape.split(","))] if shape else []
+            self.few.append((value, seq, flat.reshape(sizes)))

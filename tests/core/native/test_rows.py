@@ -1,0 +1,111 @@
+"""Rows of statistics from memory of another library: those of `native.statistics`."""
+
+from __future__ import annotations
+
+from array import array as array_of
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nodescope import native
+from nodescope.record.blocks import STATISTICS
+from nodescope.record.summary import BINS
+
+
+class _Table:
+    """Some rows, and what they are of."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = np.zeros(rows, STATISTICS)
+        self.origins = array_of("q", [-1] * (2 * rows))
+
+    def fill(
+        self, place: int, array: np.ndarray[Any, Any], *, same: int = -1, version: int = 0,
+        copy: int = 0, layout: bytes | None = None,
+    ) -> Any:  # fmt: skip
+        assert native.fill_row is not None
+        if layout is None:
+            numbers = (ord(array.dtype.char), array.itemsize, array.ndim)
+            layout = array_of("q", [*numbers, *array.shape, *array.strides]).tobytes()
+        return native.fill_row(
+            self.rows.ctypes.data, place, same, self.origins.buffer_info()[0], version,
+            array.ctypes.data, layout, copy,
+        )  # fmt: skip
+
+    def check(self, place: int, array: np.ndarray[Any, Any]) -> None:
+        row, statistics = self.rows[place], native.statistics(array, BINS)
+        assert statistics is not None
+        low, high, mean, std, norm, nan, inf, zero, histogram, preview = statistics
+        assert row["moments"].tolist() == [low, high, mean, std, norm]
+        assert [row[name] for name in ("nan", "inf", "zero")] == [nan, inf, zero]
+        assert row["finite"] == array.size - nan - inf
+        assert tuple(row["histogram"]) == histogram
+        assert tuple(row["preview"][: row["previewed"]]) == preview
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i8", "u1", "?"])
+@pytest.mark.parametrize("shape", [(), (3,), (5, 7), (40, 3, 9)])
+def test_a_row_is_the_statistics_of_the_array(dtype: str, shape: tuple[int, ...]) -> None:
+    array = np.asarray(np.random.default_rng(0).standard_normal(shape) * 9).astype(dtype)
+    table = _Table(2)
+    for view in (array, array.T, array[::-1] if shape else array):
+        assert table.fill(1, view)
+        table.check(1, view)
+    assert not table.rows[0].tobytes().strip(b"\0")
+
+
+def test_nothing_finite_and_nothing_at_all() -> None:
+    table = _Table(2)
+    assert table.fill(0, np.array([np.nan, np.inf, -np.inf]))
+    assert [table.rows[0][name] for name in ("finite", "nan", "inf")] == [0, 1, 2]
+    assert table.fill(1, np.zeros((0, 3)))
+    assert not table.rows[1].tobytes().strip(b"\0")
+    assert table.fill(0, np.array([1e200])) is False
+
+
+def test_the_same_elements_are_counted_once_unless_they_have_changed() -> None:
+    array, table = np.arange(12.0).reshape(3, 4), _Table(3)
+    assert table.fill(0, array, same=-2, version=4)
+    table.rows[0]["zero"] = 77  # as if it had been computed so
+    assert table.fill(1, array.T, same=0, version=4)
+    assert table.rows[1]["zero"] == 77
+    assert table.rows[1]["preview"].tolist() == array.T.ravel()[:8].tolist()
+    assert table.fill(2, array.T, same=0, version=5)
+    table.check(2, array.T)
+    array[1, 1] = 100.0  # which nobody counted
+    assert table.fill(1, array.T, same=0, version=4)
+    table.check(1, array.T)
+
+
+@pytest.mark.parametrize("at", [0, 5, 1000, 4098])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i1"])
+def test_a_write_that_nobody_counted_is_noticed_wherever_it_is(at: int, dtype: str) -> None:
+    array, table = np.zeros(4099, dtype), _Table(2)
+    assert table.fill(0, array, same=-2, version=4)
+    array[at] = 1
+    assert table.fill(1, array, same=0, version=4)
+    table.check(1, array)
+
+
+def test_elements_that_lie_apart_are_counted_again() -> None:
+    array, table = np.arange(128.0), _Table(2)
+    assert table.fill(0, array[::8], same=-2, version=4)
+    table.rows[0]["zero"] = 77
+    assert table.fill(1, array[::8], same=0, version=4)
+    table.check(1, array[::8])
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_elements_are_copied_in_the_order_of_their_indices(turned: bool) -> None:
+    array = np.arange(24, dtype="f4").reshape(4, 6)
+    array = array.T if turned else array
+    copy = np.zeros(array.size, "f4")
+    assert _Table(1).fill(0, array, copy=copy.ctypes.data)
+    assert copy.tolist() == array.ravel().tolist()
+
+
+@pytest.mark.parametrize("layout", [b"", bytes(24), array_of("q", [ord("f"), 4, 1, 3]).tobytes()])
+def test_a_layout_that_is_none_is_refused(layout: bytes) -> None:
+    with pytest.raises(ValueError, match="layout"):
+        _Table(1).fill(0, np.zeros(3, "f4"), layout=layout)

@@ -1,0 +1,162 @@
+"""A partitioned run whose worker, Ray's daemon, program, or server is killed at a random moment.
+
+As for tasks (``test_faults.py``): nothing hangs, what happened is said in a line, and the recording
+is complete up to there. ``make test-ray`` kills each once, ``--depth deep`` 48 times in all.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from nodescope.errors import RecordingError
+from nodescope.record.overview import glance
+from nodescope.record.recording import Recording
+from tests import depth
+from tests.e2e.conftest import ROOT, Debuggee
+from tests.ray.killing import LIMIT_S, READY_MS, end_of, ended, number, reached, server_of
+
+Start = Callable[..., Debuggee]
+PROGRAM = ROOT / "tests" / "ray" / "partitions_program.py"
+ROUNDS, MANY = 20, 2000
+"""Rounds of a program that runs to its end, and of one that is killed long before."""
+SEEDS = depth.some(range(12), 12)
+
+
+def started(start: Start, recording: Path, seed: int) -> Debuggee:
+    """The program, after a random number of its steps, some of which are on the disk."""
+    program = start(
+        "run", "--no-browser", "--no-stop-on-entry", "--exit", "--record", recording,
+        "--level", "summary", PROGRAM, MANY,
+    )  # fmt: skip
+    program.expect(r"^driver \d+")
+    program.expect(rf"^reached {random.Random(seed).randint(1, ROUNDS)}\b")
+    until = time.monotonic() + LIMIT_S
+    while not results(recording):
+        assert time.monotonic() < until
+    return program
+
+
+def results(path: Path) -> list[float]:
+    """What the steps of a recording returned, in their order."""
+    sums: list[float] = []
+    try:
+        opened = Recording.open(path)
+    except RecordingError:  # nothing is written yet
+        return sums
+    with opened as run:
+        total = next((row.node for row in run.nodes() if row.node.op == "sum"), None)
+        if total is None:
+            return sums
+        for row in run.executions(node=total.id):
+            if run.failure(row.seq) is None:
+                found = run.latest_at(total.outputs[0], row.seq)
+                assert found is not None
+                assert found.summary is not None
+                assert found.summary.mean is not None
+                sums.append(found.summary.mean)
+        return sums
+
+
+def complete(path: Path, program: Debuggee) -> None:
+    """Every result that the program has printed is recorded."""
+    printed = [float(line.split()[1]) for line in program.lines if line.startswith("result ")]
+    assert len(printed) >= reached(program) > 0
+    recorded = results(path)
+    assert len(recorded) >= len(printed)
+    assert recorded == pytest.approx(printed[:1] * len(recorded))
+
+
+def killed(process: int, path: Path, program: Debuggee) -> int:
+    """Kill a process. The program's status; what had been on the disk is there, and right."""
+    before = results(path)
+    os.kill(process, signal.SIGKILL)
+    status = ended(program)
+    after = results(path)
+    assert len(after) >= len(before) > 0
+    assert after == pytest.approx(before[:1] * len(after))
+    assert reached(program) < MANY
+    return status
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_worker_is_killed(start: Start, tmp_path: Path, seed: int) -> None:
+    recording = tmp_path / "run.nscope"
+    program = started(start, recording, seed)
+    worker = number(program, "worker")
+    os.kill(worker, signal.SIGKILL)
+    assert ended(program) != 0
+    program.expect(rf"WorkerError: function: worker:1 \(pid {worker}\) died while it ran")
+    program.expect("recorded in")
+    complete(recording, program)
+    with Recording.open(recording) as run:
+        nodes = {row.node.id: row.node for row in run.nodes()}
+        failed = {nodes[row.node].device for row in run.executions() if run.failure(row.seq)}
+    assert failed == {"worker:1/cpu:0"}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rays_daemon_is_killed(start: Start, tmp_path: Path, seed: int) -> None:
+    recording = tmp_path / "run.nscope"
+    program = started(start, recording, seed)
+    worker = number(program, "worker")
+    status = killed(number(program, "raylet"), recording, program)
+    assert status != 0
+    if any("recorded in" in line for line in program.lines):
+        complete(recording, program)
+    else:  # Ray ends a program whose values are in the daemon's memory at once, mostly in silence
+        assert status == 1
+        assert glance(recording).outcome == "killed"
+    assert end_of(worker)
+
+
+def test_the_page_says_that_the_program_has_ended(start: Start, page: Page, tmp_path: Path) -> None:
+    """Ray ends the program; nodescope's server, a process of its own, stays."""
+    recording = tmp_path / "run.nscope"
+    program = start(
+        "run", "--no-browser", "--no-stop-on-entry", "--record", recording, "--level", "summary",
+        PROGRAM, MANY,
+    )  # fmt: skip
+    page.goto(program.address)
+    program.expect(r"^reached 2\b")
+    os.kill(number(program, "raylet"), signal.SIGKILL)
+    assert ended(program) != 0
+    expect(page.get_by_test_id("state")).to_contain_text("Killed")
+    expect(page.get_by_test_id("lost-run")).to_contain_text("can still be inspected")
+    assert glance(recording).outcome == "killed"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_program_is_killed(start: Start, tmp_path: Path, seed: int) -> None:
+    recording = tmp_path / "run.nscope"
+    program = started(start, recording, seed)
+    worker = number(program, "worker")
+    killed(number(program, "driver"), recording, program)
+    assert glance(recording).outcome == "killed"
+    assert end_of(worker)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_server_is_killed_at_a_stop(
+    start: Start, page: Page, tmp_path: Path, seed: int
+) -> None:
+    recording = tmp_path / "run.nscope"
+    program = start(
+        "run", "--no-browser", "--no-stop-on-entry", "--exit", "--record", recording,
+        "--level", "summary", "--break",
+        f"op:sum [hits == {random.Random(seed).randint(1, 5)}]", PROGRAM, ROUNDS,
+    )  # fmt: skip
+    page.goto(program.address)
+    expect(page.get_by_test_id("state")).to_contain_text("Stopped", timeout=READY_MS)
+    page.goto("about:blank")
+    os.kill(server_of(program), signal.SIGKILL)
+    assert ended(program) == 0
+    assert reached(program) == ROUNDS
+    complete(recording, program)

@@ -1,0 +1,84 @@
+"""Programs with a data loader whose workers compute; importable, as spawned workers need it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+
+class Curves(Dataset[Any]):
+    """Samples that are computed."""
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> Any:
+        x = torch.arange(4.0) + index
+        return torch.sinh(x / 30), x.sum()
+
+
+class Stream(IterableDataset[Any]):
+    """The same, one after the other, dealt out to the workers."""
+
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        return (Curves()[index] for index in range(first, 16, step))
+
+
+class Wrong(Curves):
+    """One sample cannot be computed."""
+
+    def __getitem__(self, index: int) -> Any:
+        x, y = super().__getitem__(index)
+        return (x @ torch.ones(3), y) if index == 5 else (x, y)
+
+
+class Dying(Curves):
+    """A worker that is killed."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 9:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+def _collated(samples: Any) -> Any:
+    xs, ys = zip(*samples, strict=True)
+    return torch.cosh(torch.stack(xs)), torch.stack(ys)
+
+
+def batches(
+    dataset: Any, how: str = "fork", *, collate: bool = False, workers: int = 2, **options: Any
+) -> list[Any]:
+    """The batches of a data set."""
+    loader = DataLoader(
+        dataset, batch_size=4, num_workers=workers, multiprocessing_context=how,
+        collate_fn=_collated if collate else None, **options,
+    )  # fmt: skip
+    return [[part.tolist() for part in batch] for batch in loader]
+
+
+def train(how: str, **options: Any) -> list[Any]:
+    """What some steps on such batches give."""
+    torch.manual_seed(0)
+    loader = DataLoader(
+        Curves(), batch_size=4, shuffle=True, num_workers=2, multiprocessing_context=how, **options
+    )
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    losses = []
+    for _ in range(2):
+        for x, y in loader:
+            loss = (model(x)[:, 0] - y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return [losses, model.weight.tolist(), torch.get_rng_state().tolist()]

@@ -1,0 +1,259 @@
+"""Workers of data loaders: their operations are recorded, stopped at and edited."""
+
+from __future__ import annotations
+
+import functools
+import math
+import multiprocessing
+import os
+import pickle
+import queue
+import signal
+import stat
+from collections import Counter
+from collections.abc import Iterator
+from multiprocessing.connection import Client
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from nodescope.adapters.torch.loading import workers
+from nodescope.adapters.torch.loading.messages import LARGE, SMALL, Hello, Wanted
+from nodescope.adapters.torch.loading.pacing import Pacing
+from nodescope.emit.emitter import Emitter
+from nodescope.errors import EditError
+from nodescope.events import Bus, Demand
+from tests.adapters.driving import WAIT_S, debugged, recorded
+from tests.torch.loading_programs import Curves, Dying, Stream, Wrong, batches, train
+from tests.torch.observing import edges_of, nodes_of, observed
+from tests.torch.taps import TAPS
+
+HOWS = [how for how in ("fork", "spawn") if how in multiprocessing.get_all_start_methods()]
+
+
+@pytest.fixture(params=TAPS)
+def tap(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("NODESCOPE_TORCH_TAP", request.param)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_operations_of_workers_are_nodes(tap: str, how: str, tmp_path: Path) -> None:
+    plain = train(how)
+    with observed(tmp_path / "a.nscope", lambda: train(how), level="values") as (result, recording):
+        assert result == plain
+        nodes, edges = nodes_of(recording), edges_of(recording)
+        for worker in ("data/worker_0", "data/worker_1"):
+            assert edges[f"{worker}/sinh"] == [f"{worker}/div"]
+            assert edges[f"{worker}/collate/stack"] == [f"{worker}/sinh"] * 4
+            source = nodes[f"{worker}/sinh"].source
+            assert source is not None
+            assert source.function == "Curves.__getitem__"
+            source = nodes[f"{worker}/collate/stack"].source
+            assert source is not None
+            assert source.function == "train"
+        assert recording.device_table.names() == {1: "worker 0", 2: "worker 1"}
+        by_id = {node.id: node.name for node in nodes.values()}
+        ran = Counter(
+            (by_id[execution.node], execution.worker) for execution in recording.executions()
+        )
+        # Two epochs, each with workers of its own: of 16 samples, either worker made 8.
+        assert sorted(count for (name, _), count in ran.items() if name.endswith("/sinh")) == [
+            16,
+            16,
+        ]
+        assert {worker for (name, worker), _ in ran.items() if name.startswith("data/")} == {1, 2}
+        assert {worker for (name, worker), _ in ran.items() if not name.startswith("data/")} == {0}
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_worker_is_stopped_and_edited(tap: str, how: str, tmp_path: Path) -> None:
+    plain = batches(Curves(), how, collate=True)
+    program = functools.partial(batches, Curves(), how, collate=True)
+    with debugged(tmp_path / "a.nscope", program, "op:cosh if value.max() > 1.15") as run:
+        stop = run.stop()
+        assert stop is not None
+        assert stop.node_name == "data/worker_1/collate/cosh"
+        assert stop.stack[0].function == "_collated"
+        assert stop.thread < 0
+        (value,) = run.controller.outputs()
+        assert value.array is not None
+        np.testing.assert_allclose(np.asarray(value.array), plain[3][0], rtol=1e-6)
+        run.controller.edit("value = 5")
+        run.go_on()
+        assert run.stop() is None
+    assert run.result == [*plain[:3], [[[5.0] * 4] * 4, plain[3][1]]]
+
+
+def test_a_worker_is_stopped_before_a_node_and_its_input_edited(tap: str, tmp_path: Path) -> None:
+    program = functools.partial(batches, Curves(), workers=1, collate=True)
+    with debugged(tmp_path / "a.nscope", program, "before op:cosh") as run:
+        stop = run.stop()
+        assert stop is not None
+        assert (stop.node_name, stop.when) == ("data/worker_0/collate/cosh", "before")
+        (value,) = run.controller.inputs()
+        run.controller.edit(f"{value.name} = 0")
+        run.go_on()
+    assert run.result[0][0] == [[1.0] * 4] * 4
+    assert run.result[1][0] == batches(Curves(), collate=True)[1][0]
+
+
+class Large(Curves):
+    def __getitem__(self, index: int) -> Any:
+        x = torch.arange(40_000.0) + index
+        return torch.sinh(x / 1e5)[:4], x[0]
+
+
+def test_what_is_large_is_looked_at_in_the_worker(tap: str, tmp_path: Path) -> None:
+    program = functools.partial(batches, Large(), workers=1)
+    with debugged(tmp_path / "a.nscope", program, "op:sinh") as run:
+        assert run.stop() is not None
+        (value,) = run.controller.outputs()
+        assert value.array is not None
+        assert value.array.shape == (40_000,)
+        assert np.asarray(value.array)[-1] == np.float32(math.sinh(39_999 / 1e5))
+        run.controller.edit("value[0] = 3")
+        run.go_on()
+        assert run.stop() is not None
+    assert run.result[0][0][0][0] == 3.0
+
+
+def test_a_view_in_a_worker_is_not_edited(tap: str, tmp_path: Path) -> None:
+    program = functools.partial(batches, Large(), workers=1)
+    with debugged(tmp_path / "a.nscope", program, "op:slice") as run:
+        assert run.stop() is not None
+        with pytest.raises(EditError, match="a view of another value"):
+            run.controller.edit("value = 5")
+    assert run.result == batches(Large())
+
+
+def test_items_of_an_iterable_data_set(tap: str, tmp_path: Path) -> None:
+    plain = batches(Stream())
+    program = functools.partial(batches, Stream())
+    with observed(tmp_path / "a.nscope", program) as (result, recording):
+        assert result == plain
+        assert edges_of(recording)["data/worker_1/sinh"] == ["data/worker_1/div"]
+
+
+def test_an_operation_that_raises_in_a_worker(tap: str, tmp_path: Path) -> None:
+    def program() -> str:
+        with pytest.raises(RuntimeError, match="worker process 1") as raised:
+            batches(Wrong())
+        return str(raised.value).strip().splitlines()[-1]
+
+    with debugged(tmp_path / "a.nscope", program) as run:
+        stop = run.stop()
+        assert stop is not None
+        assert stop.node_name == "data/worker_1/dot"
+        assert "inconsistent tensor size" in stop.text
+        run.go_on()
+    assert "RuntimeError" in run.result
+
+
+@pytest.fixture
+def no_signal() -> Iterator[None]:
+    """PyTorch's handler would raise in this thread, in which the program does not run."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_worker_that_dies_is_waited_for_by_nobody(
+    tap: str, no_signal: None, tmp_path: Path
+) -> None:
+    def program() -> str:
+        with pytest.raises(RuntimeError, match="exited unexpectedly") as raised:
+            batches(Dying())
+        return str(raised.value)
+
+    with debugged(tmp_path / "a.nscope", program, "op:cosh") as run:
+        assert run.stop() is None
+    assert "pid" in run.result
+
+
+def test_a_stopped_worker_that_is_killed_is_waited_for_by_nobody(
+    tap: str, no_signal: None, tmp_path: Path
+) -> None:
+    def program() -> str:
+        with pytest.raises(RuntimeError, match="exited unexpectedly") as raised:
+            batches(Curves(), workers=1)
+        return str(raised.value)
+
+    before = {child.pid for child in multiprocessing.active_children()}
+    with debugged(tmp_path / "a.nscope", program, "op:sinh") as run:
+        assert run.stop() is not None
+        for child in multiprocessing.active_children():
+            if child.pid not in before:
+                child.kill()
+        assert run.ended()
+    assert "pid" in run.result
+
+
+def test_time_at_a_stop_is_not_the_loaders(
+    tap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    monkeypatch.setattr(workers, "say", said.put)
+    program = functools.partial(batches, Curves(), workers=1, timeout=1)
+    with debugged(tmp_path / "a.nscope", program, "op:sinh") as run:
+        assert run.stop() is not None
+        assert "its timeout of 1 s does not count" in said.get(timeout=WAIT_S)
+        run.controller.leave()
+    assert run.result == batches(Curves())
+
+
+def test_workers_outlive_the_run(tap: str, tmp_path: Path) -> None:
+    loader: DataLoader[Any] = DataLoader(
+        Curves(), 4, num_workers=2, persistent_workers=True, multiprocessing_context="fork"
+    )
+    first = recorded(tmp_path / "a.nscope", lambda: [batch[0].tolist() for batch in loader])
+    assert [batch[0].tolist() for batch in loader] == first
+
+
+def test_large_values_are_not_sent_to_a_run_that_keeps_its_pace() -> None:
+    bus = Bus()
+    bus.want(bus, Demand(values=True))
+    told = workers.Workers(Emitter(bus), lambda _: None)
+    with told.observed():
+        assert told.wanted.most == LARGE
+        bus.leaves_out = lambda step: 0
+        bus.renew()
+        assert told.wanted.most == SMALL
+
+
+def test_a_worker_keeps_to_twice_its_time() -> None:
+    pacing, own, spent = Pacing(), 0, 0
+    seen = []
+    for _ in range(1000):
+        observed = pacing.observes()
+        seen.append(observed)
+        pacing.took(1000 if observed else 100, observed=observed)
+        own, spent = own + 100, spent + (1000 if observed else 100)
+    assert seen[:2] == [True, False]
+    assert spent <= 2 * own + 1000
+    assert 100 < sum(seen) < 120
+
+
+def test_a_worker_that_costs_nothing_is_always_observed() -> None:
+    pacing = Pacing()
+    pacing.took(100, observed=True)
+    pacing.took(100, observed=False)
+    for _ in range(50):
+        assert pacing.observes()
+        pacing.took(110, observed=True)
+
+
+def test_a_stranger_is_not_listened_to() -> None:
+    workers_of_run = workers.Workers(Emitter(Bus()), lambda _: None)
+    with workers_of_run.observed():
+        address = workers_of_run._listen()
+        assert stat.S_IMODE(Path(address).parent.stat().st_mode) == 0o700
+        with pytest.raises(multiprocessing.AuthenticationError):
+            Client(address, authkey=b"guessed")
+        with Client(address, authkey=workers_of_run._key) as known:
+            known.send_bytes(pickle.dumps([Hello(0, 0, os.getpid())]))
+            assert isinstance(pickle.loads(known.recv_bytes()), Wanted)
