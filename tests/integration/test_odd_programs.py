@@ -15,10 +15,12 @@ from tests.integration.processes import RUN, TIMEOUT_S, TRAIN, UNSTOPPED, enviro
 
 NUMPY = "import numpy as np\nimport nodescope as ns\n"
 RECORDED = (*UNSTOPPED, "--record", "run.nscope")
+# On a busy machine, a governed run records less of a program without steps: whole threads are counts.
+UNGOVERNED = ("--max-slowdown", "0")
 
 
 def both(
-    folder: Path, text: str, stdin: bytes = b"", name: str = "script.py"
+    folder: Path, text: str, *options: str, stdin: bytes = b"", name: str = "script.py"
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a script plainly and under nodescope; the latter, which did what the former did."""
     path = folder / name
@@ -32,7 +34,7 @@ def both(
             input=stdin,
             timeout=TIMEOUT_S,
         )
-        for head in ([], ["-m", "nodescope", *RECORDED])
+        for head in ([], ["-m", "nodescope", *RECORDED, *options])
     )
     assert watched.returncode == plain.returncode, watched.stderr
     assert watched.stdout == plain.stdout
@@ -72,7 +74,7 @@ def both(
     ],
 )  # fmt: skip
 def test_a_program_does_what_it_does(tmp_path: Path, text: str) -> None:
-    done = both(tmp_path, text, b"one\ntwo\n")
+    done = both(tmp_path, text, stdin=b"one\ntwo\n")
     assert b"recording stopped" not in done.stderr
 
 
@@ -98,7 +100,7 @@ def test_a_program_without_tensors_is_reported(tmp_path: Path) -> None:
 
 def test_text_that_is_not_unicode_ends_no_recording(tmp_path: Path) -> None:
     text = "import sys\nprint('\\udcff', file=sys.stderr)\n" + NUMPY + "np.exp(ns.tensor(1.0))\n"
-    both(tmp_path, text)
+    both(tmp_path, text, *UNGOVERNED)
     with Recording.open(tmp_path / "run.nscope") as recording:
         assert "\\udcff" in [row.text for row in recording.logs()]
         assert recording.run().status == 0
@@ -111,7 +113,7 @@ def test_names_of_any_kind(tmp_path: Path) -> None:
         "        w = ns.parameter(np.ones(2), name=name)\n        np.log(w * np.nan)\n"
         "print('end')\n"
     )
-    done = both(tmp_path, text)
+    done = both(tmp_path, text, *UNGOVERNED)
     assert done.stdout == b"end\n"
     with Recording.open(tmp_path / "run.nscope") as recording:
         assert recording.run().status == 0
@@ -130,7 +132,7 @@ def test_thousands_of_nodes_in_a_step(tmp_path: Path) -> None:
         "for _ in ns.steps(range(2)):\n    x = ns.tensor(np.ones(4))\n"
         f"    for _ in range({many}):\n        x = np.sin(x)\nprint(float(x.sum()))\n"
     )
-    both(tmp_path, text)
+    both(tmp_path, text, *UNGOVERNED)
     with Recording.open(tmp_path / "run.nscope") as recording:
         assert len(recording.nodes()) >= many
         kept = len(recording.executions()) + recording.dropped().executions
@@ -145,7 +147,7 @@ def test_threads_stand_with_the_main_thread_and_all_end(tmp_path: Path) -> None:
         "threads = [threading.Thread(target=work) for _ in range(4)]\n"
         "[each.start() for each in threads]\n[each.join() for each in threads]\nprint('end')\n"
     )
-    both(tmp_path, text)
+    both(tmp_path, text, *UNGOVERNED)
     with Recording.open(tmp_path / "run.nscope") as recording:
         executions = recording.executions()
     assert len({execution.thread for execution in executions}) == 4
