@@ -41,8 +41,9 @@ from nodescope.record.rows import Dropped
 from nodescope.record.schema import CHUNK_BYTES, SUMS, array_sum, chunk_sum, shape_text
 from nodescope.record.timed.collected import unpacked
 
+# The log is merged into the file when it is longer, and then written from its start again. The
+# memory that the system has it in is then used again, and is read back from the processor's caches.
 _WAL_BYTES: Final = 16_384_000
-_LARGE_WAL_BYTES: Final = 64 << 20
 # The most rows of one statement; SQLite accepts 32,766 parameters.
 _MOST = 2048
 # Chunks are copied into one statement up to about this size.
@@ -106,8 +107,7 @@ class Writer:
                 self._db.execute("SELECT 1 FROM sqlite_schema").fetchall()
                 self._reserve = Reserve(path.parent)
             self._descriptors = held([f"{path}{suffix}" for suffix in ("", "-wal", "-shm")])
-            log_bytes = _WAL_BYTES if page_bytes == PAGE_BYTES else _LARGE_WAL_BYTES
-            self._db.execute(f"PRAGMA wal_autocheckpoint={log_bytes // page_bytes}").fetchall()
+            self._db.execute(f"PRAGMA wal_autocheckpoint={_WAL_BYTES // page_bytes}").fetchall()
             self._inode = path.stat().st_ino
             self._key = vouch(path, writing=True)
         except (sqlite3.Error, OSError) as error:

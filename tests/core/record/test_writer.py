@@ -133,3 +133,16 @@ def test_a_recording_begins_as_one_in_wal_mode(
     with closing(sqlite3.connect(":memory:")) as database:
         database.executescript(SCHEMA)
         assert statements == database.execute("SELECT sql FROM sqlite_schema").fetchall()
+
+
+def test_the_log_of_large_arrays_is_written_from_its_start_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.nscope"
+    writer = Writer(path, budget_bytes=1 << 30, page_bytes=new_file.LARGE_PAGE_BYTES)
+    for seq in range(1, 13):
+        writer.begin()
+        writer.add_blobs([(OTHER, seq, np.zeros(1 << 19))])
+        writer.commit(seq, 0, Dropped())
+    assert path.with_name(f"{path.name}-wal").stat().st_size < 24 << 20  # of 48 MiB
+    writer.finish()
+    with Recording.open(path) as recording:
+        assert recording.kept_arrays() == (12, 48 << 20)

@@ -67,7 +67,7 @@ def test_arrays_are_kept_many_in_a_row(tmp_path: Path) -> None:
         assert 0 < packs <= 9
         assert arrays == MANY
         assert nbytes < 0.6 * MANY * 84  # every other array was there already
-        assert database.execute("PRAGMA page_size").fetchone() == (1 << 14,)
+        assert database.execute("PRAGMA page_size").fetchone() == (1 << 15,)
     with Recording.open(path) as recording:
         assert kept(recording) == [*range(MANY)]
         assert recording.kept_arrays() == (MANY, nbytes)
