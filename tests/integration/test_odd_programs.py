@@ -15,7 +15,7 @@ from tests.integration.processes import RUN, TIMEOUT_S, TRAIN, UNSTOPPED, enviro
 
 NUMPY = "import numpy as np\nimport nodescope as ns\n"
 RECORDED = (*UNSTOPPED, "--record", "run.nscope")
-# On a busy machine, a governed run records less of a program without steps: whole threads are counts.
+# Where the limit is reached, all that a thread of a program without steps did may be a count.
 UNGOVERNED = ("--max-slowdown", "0")
 
 

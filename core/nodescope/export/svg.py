@@ -14,7 +14,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import graphviz
-import numpy as np
 
 from nodescope.errors import ExportError
 from nodescope.export import ExportOptions, exporter, graph_and_title
@@ -50,6 +49,8 @@ _ELEMENTS = frozenset(
 )
 _SPACE = "{http://www.w3.org/2000/svg}"
 _XLINK = "{http://www.w3.org/1999/xlink}"
+# The bits in a dtype's name, as of `int32`, `bfloat16` and `float8_e4m3fn`.
+_BITS = re.compile(r"[a-z]+(\d+)")
 _FONT = re.compile(r"url\(data:font/woff2;base64,[A-Za-z0-9+/=]+\)")
 _OUTSIDE = re.compile(r"@import|url\(\s*['\"]?(?!#)|javascript:|expression\(", re.I)
 # The page's fonts in the scripts that it uses; other scripts are left to the viewer's machine.
@@ -210,11 +211,9 @@ def _spec_fields(spec: Spec) -> dict[str, Any]:
 
 
 def _nbytes(shape: tuple[int | None, ...], dtype: str) -> int:
-    """The size of a tensor in bytes; a lower bound if sizes are unknown."""
-    try:
-        size = np.dtype(dtype).itemsize
-    except TypeError:
-        size = 2 if dtype == "bfloat16" else 1
+    """The size of a tensor in bytes, as the page has it; a lower bound if something is unknown."""
+    bits = _BITS.match(dtype)
+    size = max(1, int(bits[1]) // 8) if bits else int(dtype == "bool")
     for length in shape:
         size *= 1 if length is None else length
     return size

@@ -15,6 +15,7 @@ from nodescope.graph_files.draft import Draft, Ref, scope_of
 from nodescope.ir.graph import OpaqueSpec, Role, Spec, TensorSpec
 
 _SHAPE: Final = re.compile(r"(?P<dtype>[A-Za-z_]\w*)?\s*[\[(<]?(?P<sizes>[\d?,x×*\s-]*)[\])>]?")
+_DTYPE: Final = re.compile(r"[A-Za-z_]\w{0,39}")
 _ROLES: Final[dict[str, Role]] = {
     "const": "constant", "constant": "constant", "pseudo_const": "constant", "input": "input",
     "placeholder": "input", "graphinputs": "input", "parameter": "parameter",
@@ -100,12 +101,17 @@ def _add(draft: Draft, graph: _Graph, prefix: str, around: str) -> None:
             inputs.append((key, known.setdefault(port, len(known))))
         attrs = {pair.key: pair.value for pair in node.attrs}
         role = _role(node, attrs)
+        outputs = {
+            place: _spec(port, attrs.get("dtype"))
+            for place, port in enumerate(node.outputs_metadata)
+        }
+        _drop_repeated(attrs, outputs)
         inside = scope_of(node.namespace.split("/"))
         draft.add(
             prefix + str(node.id), node.label or str(node.id),
             str(attrs.pop("op", "") or node.label), inputs=inputs, controls=controls, attrs=attrs,
             scope="/".join(filter(None, (around, inside))), role=role,
-            outputs={place: _spec(port) for place, port in enumerate(node.outputs_metadata)},
+            outputs=outputs,
         )  # fmt: skip
 
 
@@ -119,9 +125,30 @@ def _role(node: _Node, attrs: dict[str, Any]) -> Role:
     return "op" if node.incoming_edges else _ROLES.get(node.label.lower(), "op")
 
 
-def _spec(port: _Port) -> Spec:
-    text = next((str(pair.value) for pair in port.attrs
-                 if pair.key in ("tensor_shape", "shape")), "")[:500].strip()  # fmt: skip
+def _drop_repeated(attrs: dict[str, Any], outputs: dict[int, Spec]) -> None:
+    """Leave out what only says again which tensor the node computes."""
+    spec = outputs.get(0)
+    if len(outputs) != 1 or not isinstance(spec, TensorSpec):
+        return
+    if attrs.get("dtype") == spec.dtype:
+        del attrs["dtype"]
+    shape = attrs.get("shape")
+    if isinstance(shape, str) and _tensor(shape) == TensorSpec(spec.shape, ""):
+        del attrs["shape"]
+
+
+def _spec(port: _Port, dtype: Any) -> Spec:
+    """The spec of an output; its dtype is that of the node where the port has none."""
+    known = {pair.key: str(pair.value)[:500].strip() for pair in port.attrs}
+    spec = _tensor(known.get("tensor_shape") or known.get("shape", ""))
+    if not isinstance(spec, TensorSpec) or spec.dtype:
+        return spec
+    own = known.get("dtype") or (dtype if isinstance(dtype, str) else "")
+    return TensorSpec(spec.shape, own if _DTYPE.fullmatch(own) else "")
+
+
+def _tensor(text: str) -> Spec:
+    """What a shape says, which may begin with a dtype."""
     match = _SHAPE.fullmatch(text)
     if match is None:
         return OpaqueSpec(text[:80])

@@ -9,6 +9,7 @@ import json
 import zipfile
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,6 +136,30 @@ def test_model_explorer() -> None:
     collections = {"graphCollections": [{"graphs": [{"id": i, "nodes": nodes}]} for i in "xy"]}
     graph, *_ = read_graph(json.dumps(collections).encode(), "g.json")
     assert {"x/a/b/add", "y/a/b/add"} <= {node.name for node in graph.nodes}
+
+
+@pytest.mark.parametrize(
+    ("own", "port", "shown", "kept"),
+    [
+        ({"dtype": "int8", "shape": "[2, 3]", "op": "Conv", "k": "v"}, "[2, 3]", "int8 (2, 3)",
+         {"k": "v"}),
+        ({"dtype": "int8"}, "float32[2]", "float32 (2,)", {"dtype": "int8"}),
+        ({"dtype": "of the weights!", "shape": "[-1]"}, "[2]", " (2,)",
+         {"dtype": "of the weights!", "shape": "[-1]"}),
+        ({"dtype": "int8", "shape": [2]}, "", "", {"dtype": "int8", "shape": [2]}),
+    ],
+)  # fmt: skip
+def test_the_dtype_of_a_model_explorer_node_is_that_of_its_output(
+    own: dict[str, Any], port: str, shown: str, kept: dict[str, Any]
+) -> None:
+    node = {
+        "id": "1", "label": "n", "attrs": [{"key": key, "value": own[key]} for key in own],
+        "incomingEdges": [{"sourceNodeId": "1"}],
+        "outputsMetadata": [{"id": "0", "attrs": [{"key": "shape", "value": port}]}],
+    }  # fmt: skip
+    graph, *_ = read_graph(json.dumps([{"id": "g", "nodes": [node]}]).encode(), "g.json")
+    assert spec(graph, "n") == shown
+    assert named(graph, "n").attrs == kept
 
 
 def test_nodescope_s_own_text() -> None:

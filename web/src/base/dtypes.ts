@@ -1,13 +1,16 @@
 /**
  * Sizes and kinds of NumPy's dtypes by name.
  *
- * Invariant: an unknown dtype counts as 8 bytes, which is never shown as exact.
+ * Invariant: an element of an unknown dtype has no bytes: no size is shown that may be wrong.
  */
+
+/** The bits in a name, as of `int32`, `bfloat16` and `float8_e4m3fn`. */
+const BITS = /^[a-z]+(\d+)/;
 
 export function itemBytes(dtype: string): number {
   if (dtype === "bool") return 1;
-  const bits = /(\d+)$/.exec(dtype);
-  return bits === null ? 8 : Math.max(1, Number(bits[1]) / 8);
+  const bits = BITS.exec(dtype);
+  return bits === null ? 0 : Math.max(1, Number(bits[1]) / 8);
 }
 
 export function isInteger(dtype: string): boolean {
@@ -17,7 +20,7 @@ export function isInteger(dtype: string): boolean {
 /** Elements along an axis; null if the framework does not know. */
 export type Size = number | null;
 
-/** The size of a tensor in bytes; a lower bound if a size is unknown. */
+/** The size of a tensor in bytes; a lower bound if a length or the dtype is unknown. */
 export function tensorBytes(shape: readonly Size[], dtype: string): number {
   return elementCount(shape) * itemBytes(dtype);
 }

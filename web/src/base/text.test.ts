@@ -74,6 +74,9 @@ test("sizes", () => {
   expect(tensorBytes([2, 3], "float32")).toBe(24);
   expect(tensorBytes([], "float64")).toBe(8);
   expect(tensorBytes([10], "bool")).toBe(10);
+  expect(tensorBytes([10], "float8_e4m3fn")).toBe(10);
+  expect(tensorBytes([10], "bfloat16")).toBe(20);
+  expect(tensorBytes([10], "")).toBe(0);
   expect(elementCount([])).toBe(1);
   expect(elementCount([0, 4])).toBe(0);
 });

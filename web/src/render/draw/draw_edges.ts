@@ -287,10 +287,10 @@ export function freeLane(
 export function edgeWords(model: SceneModel, edge: number): { shape: string; size: string } {
   const { value, bundle, bytes } = model.scene;
   if (isOrder(value[edge]!)) return { shape: "runs before", size: "" };
-  const size = formatBytes(bytes[edge]!);
+  const size = bytes[edge] ? formatBytes(bytes[edge]) : "";
   if (bundle[edge]! > 1) return { shape: `${bundle[edge]} values`, size };
   const carried = model.hierarchy.values.get(value[edge]!);
-  if (carried?.type !== undefined) return { shape: carried.type, size: bytes[edge] ? size : "" };
+  if (carried?.type !== undefined) return { shape: carried.type, size };
   const shape = shapeText(carried?.shape ?? []);
   const known = carried?.shape.every((length) => length !== null) ?? true;
   return { shape: shape === "" ? "scalar" : shape, size: known ? size : "" };
