@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import torch
 
 from nodescope.adapters.torch.native_tap import choosing, fast_path
+from nodescope.record.measured import packing
+from nodescope.record.measured.measured_table import values_of
 from nodescope.record.recording import Recording
 from tests.adapters.driving import recorded
 from tests.torch.taps import tensors
@@ -90,9 +93,12 @@ def _contents(path: Path) -> dict[str, Any]:
         contents["failures"] = ask("SELECT seq, error FROM failure ORDER BY seq")
         contents["summaries"] = sorted(
             (seq, number(value), *rest)
-            for value, seq, *rest in ask(
-                "SELECT value, seq, step, dtype, shape, nbytes, min, max, mean, std, norm, "
-                "nan_count, inf_count, zero_count, histogram, preview FROM summary"
+            for value, seq, *rest in chain(
+                ask(
+                    "SELECT value, seq, step, dtype, shape, nbytes, min, max, mean, std, norm, "
+                    "nan_count, inf_count, zero_count, histogram, preview FROM summary"
+                ),
+                _measured(ask("SELECT first_seq, last_seq, outputs, data FROM measured")),
             )
         )
         contents["blobs"] = sorted(
@@ -103,6 +109,12 @@ def _contents(path: Path) -> dict[str, Any]:
         threads = [row.thread for row in executions]
         contents["threads"] = [threads.index(thread) for thread in threads]
     return contents
+
+
+def _measured(rows: list[Any]) -> Iterator[tuple[Any, ...]]:
+    """Statistics that are kept in columns, as rows of ``summary``."""
+    for first, last, values, data in rows:
+        yield from packing.unpacked(first, last, values_of(values), data).rows()
 
 
 def check_equal(fast: dict[str, Any], slow: dict[str, Any]) -> None:

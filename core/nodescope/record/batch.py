@@ -162,17 +162,19 @@ class Batch:
 
     def block(self, item: QueuedBlock) -> None:
         """Collect executions that were reported in columns."""
-        self._close_timed()
-        summaries, flags = blocks.summary_rows(item)
-        rows = blocks.execution_rows(item, self._times, flags)
-        if item.latest_only:
-            self._latest.update((row[1], row) for row in rows)
+        if item.latest_only or item.copied:
+            self._close_timed()
+            rows, some, flags = blocks.rows_of(item, self._times)
+            if item.latest_only:
+                self._latest.update((row[1], row) for row in rows)
+            else:
+                self._rows["execution"] += rows
+            self.nonfinite.appeared_in(flags)
         else:
-            self._rows["execution"] += rows
-        self._summed += summaries
-        self.nonfinite.appeared_in(flags)
+            some = self._noted.block(item)
+        self._summed += some
         self._rows.setdefault("call", []).extend((seq, encode(attrs)) for seq, attrs in item.attrs)
-        self._mark(rows[-1][0], int(item.event.times.max()))
+        self._mark(item.seq + item.many - 1, int(item.event.times.max()))
 
     def noted(self, item: QueuedOutputs) -> None:
         """Collect executions that were noted with their outputs."""
@@ -555,10 +557,8 @@ class Batch:
             flags[seq] = flags.get(seq, 0) | wanted_flag
         summaries = list(summary_rows(items))
         self._rows["summary"] = [*summaries, *self._summed]
-        summaries.sort(key=_SEQ)
-        specs = [(row[1], row[0], *row[3:5]) for row in summaries]
-        for again in self._noted.respecified(specs):
-            self._add("value", again)
+        specs = [(row[1], row[0], *row[3:5]) for row in sorted(summaries, key=_SEQ)]
+        self._rows.setdefault("value", []).extend(self._noted.respecified(specs))
         for row in summaries:
             seq, nan, inf = row[1], row[11], row[12]
             if nan or inf:

@@ -5,6 +5,7 @@ Invariant: the rows are those that the executions would have given one by one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any, Final
 
@@ -25,6 +26,19 @@ NOT_KNOWN: Final = -1
 """For ``previewed``: the device has not computed the statistics."""
 
 Row = tuple[Any, ...]
+
+
+def rows_of(
+    block: QueuedBlock, times: dict[int, int]
+) -> tuple[list[Row], list[Row], dict[int, int]]:
+    """Rows of the tables ``execution`` and ``summary``, and the flags of executions by seq.
+
+    Args:
+        block: The executions.
+        times: How often each node has run; counted up.
+    """
+    summaries, flags = summary_rows(block)
+    return execution_rows(block, times, flags), summaries, flags
 
 
 def execution_rows(block: QueuedBlock, times: dict[int, int], flags: dict[int, int]) -> list[Row]:
@@ -64,7 +78,25 @@ def summary_rows(block: QueuedBlock) -> tuple[list[Row], dict[int, int]]:
     for nth in np.flatnonzero(table["nan"] | table["inf"]).tolist():
         row = table[nth]
         flags[seqs[nth]] |= (HAS_NAN if row["nan"] else 0) | (HAS_INF if row["inf"] else 0)
-    heads = _heads(block)[firsts[0] : firsts[-1]]
+    return rows_among(block, firsts[0], seqs, table), flags
+
+
+def rows_among(
+    block: QueuedBlock, begin: int, seqs: Sequence[int], table: Any, places: Any = slice(None)
+) -> list[Row]:
+    """Rows of the table ``summary``.
+
+    Args:
+        block: The executions.
+        begin: The place on the track of the first of the outputs.
+        seqs: Of each of them.
+        table: The statistics of each.
+        places: Which of them; all by default.
+    """
+    event, table = block.event, table[places]
+    heads = _heads(block)[begin : begin + len(seqs)]
+    if not isinstance(places, slice):
+        heads, seqs = [heads[at] for at in places], [seqs[at] for at in places]
     histograms, previews = table["histogram"].tobytes(), table["preview"].tobytes()
     columns = (table[name].tolist() for name in ("nan", "inf", "zero", "previewed", "finite"))
     rows: list[Row] = []
@@ -80,7 +112,7 @@ def summary_rows(block: QueuedBlock) -> tuple[list[Row], dict[int, int]]:
             histograms[nth * wide : (nth + 1) * wide] if finite else b"",
             previews[nth * narrow : nth * narrow + 8 * previewed],
         ))  # fmt: skip
-    return rows, flags
+    return rows
 
 
 _NONE: Final = (None,) * 5

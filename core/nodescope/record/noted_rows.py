@@ -1,4 +1,4 @@
-"""Executions that were noted with their outputs, on their way into a batch.
+"""Executions that were noted with their outputs, or came in columns, on their way into a batch.
 
 Invariant: what a recording says of them is what it would say had they come as events.
 """
@@ -13,13 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from nodescope.record import blocks
+from nodescope.record.block_columns import collect
 from nodescope.record.kept.collected import KeptArrays
 from nodescope.record.measured.collected import Measured
 from nodescope.record.measured.collected import statistics_of as measured_of
 from nodescope.record.measured.statistics import Integers, Statistics
 from nodescope.record.noted_outputs import NotedLot, NotedStatistics, statistics_of
 from nodescope.record.operand_writers import OperandWriters
-from nodescope.record.queued import QueuedOutputs
+from nodescope.record.queued import QueuedBlock, QueuedOutputs
 from nodescope.record.rows import BEHIND, HAS_INF, HAS_NAN, HAS_SUMMARY, WANTED
 from nodescope.record.timed.collected import Collected
 from nodescope.record.value_rows import ValueRows
@@ -66,6 +68,13 @@ class Noted:
         self._open_bytes += item.lot.nbytes
         if self._open_bytes >= AT_ONCE_BYTES:
             self.note()
+
+    def block(self, item: QueuedBlock) -> list[blocks.Row]:
+        """Add a block; statistics that columns do not hold are returned as rows of ``summary``."""
+        self.note()
+        rows, flags = collect(item, self._timed, self.measured)
+        self.flags.update(flags)
+        return rows
 
     def note(self) -> None:
         """Look at what was added, which is to be done before anything else is told of executions or

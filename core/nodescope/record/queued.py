@@ -97,6 +97,7 @@ class QueuedBlock(NamedTuple):
     weight: int
     event: NodesFinished
     latest_only: bool = False
+    copied: bool = False  # there are copies of elements, which may be recorded later, one by one
 
     @property
     def many(self) -> int:

@@ -121,9 +121,10 @@ class RecordQueue:
                 self._lost_summaries += len(statistics) if statistics is not None else 0
             else:
                 self._queued += weight
-                if event.elements is not None:
+                copied = event.elements is not None
+                if copied:
                     event = msgspec.structs.replace(event, elements=None)
-                self._queue.append(QueuedBlock(first, weight, event, latest_only))
+                self._queue.append(QueuedBlock(first, weight, event, latest_only, copied))
             self._last[threading.get_ident()] = self._seq
         if not self._awake:
             self._wake()

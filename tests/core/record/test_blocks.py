@@ -19,11 +19,14 @@ from nodescope.events import (
     NodesFinished,
     StepStarted,
 )
-from nodescope.ir.track import Track, TrackValue
-from nodescope.record.blocks import STATISTICS
+from nodescope.ir.track import Elements, Track, TrackValue
+from nodescope.record import block_columns
+from nodescope.record.blocks import NOT_KNOWN, STATISTICS
 from nodescope.record.recorder import Recorder
+from nodescope.record.recording import Recording
+from nodescope.record.rows import HAS_INF, HAS_NAN
 from nodescope.record.summary import summarise
-from tests.core.record.runs import chain, finished
+from tests.core.record.runs import chain, finished, in_rows
 
 NAMES = ("a/x", "a/y", "a/z")
 TABLES = ("execution", "summary", "span")
@@ -84,6 +87,71 @@ def test_rows_are_the_same(level: Level, tmp_path: Path) -> None:
     assert together["execution"] == one_by_one["execution"]
     assert together["summary"] == one_by_one["summary"]
     assert bool(together["summary"]) == (level == "summary")
+
+
+MANY = 300
+KINDS = (("float32", (2, 3)), ("bfloat16", (2, 3)), ("int64", ()), ("float32", (0, 4)))
+WITHOUT = range(120, 130)
+"""Executions without outputs."""
+
+
+def _many(path: Path, *, copied: bool) -> tuple[dict[str, Any], int]:
+    """What is recorded of a long block, and how many executions are in columns.
+
+    Args:
+        path: Of the recording.
+        copied: Whether it comes with copies of elements, so that rows may be asked for.
+    """
+    graph = chain([f"a/x{nth}" for nth in range(MANY)])
+    values, firsts, arrays = [], [0], []
+    for nth, node in enumerate(graph.nodes):
+        kind = KINDS[nth % len(KINDS)]
+        if nth not in WITHOUT:
+            array = np.full(kind[1], nth, np.int64 if kind[0] == "int64" else np.float32)
+            values.append(TrackValue(node.id, kind[0], kind[1], 2 * array.size))
+            if kind[0] != "bfloat16":
+                values[-1] = TrackValue(node.id, kind[0], kind[1], array.nbytes)
+            arrays.append(array)
+        firsts.append(len(values))
+    arrays[0][0, 0], arrays[1][0, 0], arrays[4][:] = np.nan, np.inf, np.nan
+    table = _statistics(arrays)
+    table["previewed"][8] = NOT_KNOWN
+    table["preview"][2, 1:] = 7  # left over
+    track = Track(graph.nodes, tuple(values), tuple(firsts))
+    recorder = Recorder(path, level="summary")
+    recorder.emit(graph)
+    elements = Elements(np.zeros(1, np.uint8), (-1,) * len(values), 0) if copied else None
+    for step in (1, 2):
+        recorder.emit(StepStarted(step, 10_000 * step))
+        starts = 10_000 * step + 10 * np.arange(MANY)
+        times = np.column_stack((starts, starts + 7))
+        attrs = {3: {"dim": step}}
+        event = NodesFinished(track, 0, times, step, 1, attrs, table, elements)
+        recorder.emit(event)
+    assert recorder.close()
+    database = sqlite3.connect(path)
+    columns = sum(row[1] - row[0] + 1 for row in database.execute("SELECT * FROM timed"))
+    in_rows(path)
+    with Recording.open(path) as recording:
+        said = {
+            "executions": recording.executions(),
+            "state": recording.state_at(recording.last_seq()),
+            "times": sorted(recording.costs(), key=lambda cost: cost.node),
+            "problems": recording.troubles(0, recording.last_seq(), HAS_NAN | HAS_INF),
+        }
+    for name in ("summary", "call", "span"):
+        rows = database.execute(f"SELECT * FROM {name}").fetchall()
+        said[name] = sorted(map(repr, rows))
+    return said, columns
+
+
+def test_many_are_kept_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_rows_said, none = _many(tmp_path / "rows.nscope", copied=True)
+    monkeypatch.setattr(block_columns, "AT_ONCE", 100)  # parts of a block
+    said, some = _many(tmp_path / "columns.nscope", copied=False)
+    assert said == in_rows_said
+    assert len(said["summary"]) == 2 * (MANY - len(WITHOUT) - 1)
+    assert (none, some > 0) == (0, True)
 
 
 def test_a_block_without_room_is_counted(tmp_path: Path) -> None:

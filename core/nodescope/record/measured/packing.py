@@ -141,6 +141,12 @@ def places_of(packed: bytes, count: int, many: int) -> Integers:
     return places
 
 
+def is_measured(spec: OutputSpec) -> bool:
+    """Whether statistics of outputs of a kind are kept in columns."""
+    width = _WIDTHS.get(spec.dtype)
+    return width is not None and 0 < spec.size < _MOST_ELEMENTS and spec.nbytes == spec.size * width
+
+
 def spec_of(cells: tuple[str, str, int]) -> OutputSpec:
     """A type as it is stored. Raises `ValueError` if there is none such."""
     spec = OutputSpec(*cells)
