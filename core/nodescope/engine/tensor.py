@@ -177,9 +177,10 @@ class Tensor(Operators):
             GradientError: The tensor has no history, its tape was already used, or it is not a
                 scalar and ``gradient`` is missing.
         """
-        from nodescope.engine.autodiff.backward import backward
-
-        backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph)
+        global _backward
+        if _backward is None:  # at first: this module is imported before that one
+            from nodescope.engine.autodiff.backward import backward as _backward
+        _backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph)
 
     def register_hook(self, function: Callable[[Tensor], Any]) -> Any:
         """Call ``function`` with the gradient of this tensor in each backward pass.
@@ -362,6 +363,7 @@ PICK = Op(
 """One output of a `Bundle`. Not a node."""
 
 _new = Tensor.__new__
+_backward: Any = None
 _ndarray = np.ndarray
 _asarray = np.asarray
 

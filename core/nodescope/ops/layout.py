@@ -129,7 +129,8 @@ def _broadcast_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> Tenso
 
 def _broadcast_to(x: Any, shape: Shape) -> Any:
     """`numpy.broadcast_to`, which takes several times as long as a small sum."""
-    if x.__class__ is not np.ndarray or x.dtype.kind not in "fiubc" or not x.flags.c_contiguous:
+    x = np.asarray(x)  # a sum may be a NumPy scalar
+    if x.dtype.kind not in "fiubc" or not x.flags.c_contiguous:
         return np.broadcast_to(x, shape)
     lead = len(shape) - x.ndim
     if lead < 0:
@@ -144,7 +145,7 @@ def _broadcast_to(x: Any, shape: Shape) -> Any:
             else:
                 return np.broadcast_to(x, shape)
     view: Array = np.ndarray(shape, x.dtype, x, 0, strides)
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
 
 

@@ -33,6 +33,18 @@ _OPS = {
 }  # fmt: skip
 
 
+class Reduce:
+    """What `numpy.sum` and others compute, without the way there, which takes as long."""
+
+    def __init__(self, ufunc: np.ufunc, dtype: Any = None) -> None:
+        self.reduce: Any = ufunc.reduce
+        self.dtype = dtype
+
+    def __call__(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        """The reduced array."""
+        return self.reduce(x, axis, self.dtype, None, keepdims)
+
+
 def foreign(dtype: np.dtype[Any]) -> bool:
     """Whether a dtype is neither NumPy's nor bfloat16, such as the 8-bit floats of ml_dtypes."""
     return dtype.num >= _FIRST_FOREIGN and dtype.name != BFLOAT16
@@ -95,11 +107,20 @@ def _widened(plain: Callable[..., Any], narrows: _Narrows) -> Callable[..., Any]
         for operand in inputs:
             if operand.__class__ is kind:
                 dtype = operand.dtype
-                if dtype.itemsize == 2 and dtype.kind == "V":  # spelling the kind takes longer
+                if dtype.num >= _FIRST_FOREIGN and low(dtype):
                     return _rounded(plain, narrows, inputs, attrs)
         return plain(*inputs, **attrs)
 
-    return impl
+    if not isinstance(plain, Reduce):
+        return impl
+    reduce, dtype = plain.reduce, plain.dtype
+
+    def reduced(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        if x.__class__ is kind and x.dtype.num >= _FIRST_FOREIGN:
+            return impl(x, axis=axis, keepdims=keepdims)
+        return reduce(x, axis, dtype, None, keepdims)
+
+    return reduced
 
 
 def _rounded(

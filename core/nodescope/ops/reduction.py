@@ -15,6 +15,7 @@ from nodescope.errors import DtypeError
 from nodescope.ir.graph import TensorSpec
 from nodescope.ops import register
 from nodescope.ops.dtypes import name_of
+from nodescope.ops.lowprecision import Reduce
 from nodescope.ops.op import Array, Infer, Op, Operand, Rule, Sample, one_per_input
 from nodescope.ops.rules import backwards, products_before, restore
 from nodescope.ops.shapes import Axis, axes, count, reduced
@@ -47,16 +48,6 @@ def _bind_ddof(
 
 
 _add: Any = np.add.reduce
-
-
-def _reducing(ufunc: np.ufunc, dtype: Any = None) -> Callable[..., Any]:
-    """What `numpy.sum` and others compute, without the way there, which takes as long."""
-    reduce: Any = ufunc.reduce
-
-    def impl(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-        return reduce(x, axis, dtype, None, keepdims)
-
-    return impl
 
 
 def _mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
@@ -234,21 +225,21 @@ def _floats_only(name: str) -> Callable[[np.dtype[Any]], Any]:
     return dtype
 
 
-_reduction("sum", _reducing(np.add), _sum_vjp, _summed, (np.sum,))
-_reduction("prod", _reducing(np.multiply), _prod_vjp, _summed, (np.prod,), samples=_zeros_too)
+_reduction("sum", Reduce(np.add), _sum_vjp, _summed, (np.sum,))
+_reduction("prod", Reduce(np.multiply), _prod_vjp, _summed, (np.prod,), samples=_zeros_too)
 _reduction("mean", _mean, _mean_vjp, _averaged, (np.mean,))
 _reduction(
-    "max", _reducing(np.maximum), _extreme_vjp, lambda d: d, (np.max, np.amax), _bind_no_dtype,
+    "max", Reduce(np.maximum), _extreme_vjp, lambda d: d, (np.max, np.amax), _bind_no_dtype,
     nonempty=True, smooth=False,
 )  # fmt: skip
 _reduction(
-    "min", _reducing(np.minimum), _extreme_vjp, lambda d: d, (np.min, np.amin), _bind_no_dtype,
+    "min", Reduce(np.minimum), _extreme_vjp, lambda d: d, (np.min, np.amin), _bind_no_dtype,
     nonempty=True, smooth=False,
 )  # fmt: skip
 _reduction("var", np.var, _var_vjp, _spread_of, (np.var,), _bind_ddof, ddof=0)
 _reduction("std", np.std, _std_vjp, _spread_of, (np.std,), _bind_ddof, ddof=0)
-_reduction("any", _reducing(np.logical_or, bool), None, lambda d: bool, (np.any,), _bind_no_dtype)
-_reduction("all", _reducing(np.logical_and, bool), None, lambda d: bool, (np.all,), _bind_no_dtype)
+_reduction("any", Reduce(np.logical_or, bool), None, lambda d: bool, (np.any,), _bind_no_dtype)
+_reduction("all", Reduce(np.logical_and, bool), None, lambda d: bool, (np.all,), _bind_no_dtype)
 _reduction(
     "logsumexp", _logsumexp, _logsumexp_vjp, _floats_only("logsumexp"), (), _bind_no_dtype,
     nonempty=True,

@@ -12,13 +12,13 @@ from nodescope.ops.shapes import Axis, axes
 
 def unbroadcast(F: Any, ct: Any, like: Any) -> Any:
     """Sum ``ct`` over the dimensions along which ``like`` was broadcast."""
-    shape = like.shape
-    if ct.shape == shape:
+    shape, wide = like.shape, ct.shape
+    if wide == shape:
         return ct
-    extra = ct.ndim - len(shape)
-    stretched = tuple(range(extra)) + tuple(
-        i + extra for i, n in enumerate(shape) if n == 1 and ct.shape[i + extra] != 1
-    )
+    extra = len(wide) - len(shape)
+    stretched = tuple(range(extra))
+    if 1 in shape:
+        stretched += tuple([i for i, n in enumerate(shape, extra) if n == 1 and wide[i] != 1])
     if len(stretched) == extra:
         return F.sum(ct, axis=stretched, keepdims=False)
     ct = F.sum(ct, axis=stretched, keepdims=True)
