@@ -59,18 +59,20 @@ def batches(
 ) -> list[Any]:
     """The batches of a data set."""
     loader = DataLoader(
-        dataset, batch_size=4, num_workers=workers, multiprocessing_context=how,
+        dataset, batch_size=4, num_workers=workers,
+        multiprocessing_context=how if workers else None,
         collate_fn=_collated if collate else None, **options,
     )  # fmt: skip
     return [[part.tolist() for part in batch] for batch in loader]
 
 
-def train(how: str, **options: Any) -> list[Any]:
-    """What some steps on such batches give."""
+def train(how: str | None, **options: Any) -> list[Any]:
+    """What some steps on such batches give; ``how`` is None for no workers."""
     torch.manual_seed(0)
     loader = DataLoader(
-        Curves(), batch_size=4, shuffle=True, num_workers=2, multiprocessing_context=how, **options
-    )
+        Curves(), batch_size=4, shuffle=True, num_workers=2 if how else 0,
+        multiprocessing_context=how, **options,
+    )  # fmt: skip
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     losses = []

@@ -10,6 +10,7 @@ import pickle
 import queue
 import signal
 import stat
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from multiprocessing.connection import Client
@@ -25,9 +26,12 @@ from nodescope.adapters.torch.loading import workers
 from nodescope.adapters.torch.loading.messages import LARGE, SMALL, Hello, Wanted
 from nodescope.adapters.torch.loading.pacing import Pacing
 from nodescope.emit.emitter import Emitter
+from nodescope.emit.state import current
 from nodescope.errors import EditError
 from nodescope.events import Bus, Demand
+from nodescope.protocol import StepNode
 from tests.adapters.driving import WAIT_S, debugged, recorded
+from tests.torch import both_paths
 from tests.torch.loading_programs import Curves, Dying, Stream, Wrong, batches, train
 from tests.torch.observing import edges_of, nodes_of, observed
 from tests.torch.taps import TAPS
@@ -212,6 +216,176 @@ def test_workers_outlive_the_run(tap: str, tmp_path: Path) -> None:
     )
     first = recorded(tmp_path / "a.nscope", lambda: [batch[0].tolist() for batch in loader])
     assert [batch[0].tolist() for batch in loader] == first
+
+
+# Without workers
+
+
+def test_operations_without_workers_are_nodes(tap: str, tmp_path: Path) -> None:
+    program = functools.partial(train, None)
+    plain = program()
+    with observed(tmp_path / "a.nscope", program, level="values") as (result, recording):
+        assert result == plain
+        nodes, edges = nodes_of(recording), edges_of(recording)
+        assert edges["data/sinh"] == ["data/div"]
+        assert edges["data/collate/stack"] == ["data/sinh"] * 4
+        sources = [nodes[name].source for name in ("data/sinh", "data/collate/stack")]
+        assert [source and source.function for source in sources] == ["Curves.__getitem__", "train"]
+        by_id = {node.id: node.name for node in nodes.values()}
+        rows = recording.executions()
+        ran = Counter(by_id[row.node] for row in rows)
+        assert (ran["data/sinh"], ran["data/collate/stack"], ran["Linear/addmm"]) == (32, 8, 8)
+        (sinh,) = nodes["data/sinh"].outputs
+        made = [row for row in rows if by_id[row.node] == "data/sinh"]
+        for row in made[:2]:
+            value = recording.array(sinh, row.seq)
+            assert value is not None
+            assert value.shape == (4,)
+        # A batch is made after the step before it, and begins none.
+        steps = Counter(row.step for row in made)
+        assert steps == dict.fromkeys(range(8), 4)
+
+
+@pytest.mark.parametrize("level", ["timing", "summary"])
+def test_steps_are_followed_beside_them(
+    tap: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def program() -> Any:
+        losses, weight, generator = train(None)
+        return [torch.tensor(part) for part in (losses, weight, generator)]
+
+    plain = [part.tolist() for part in program()]
+    results = []
+    for fast in (True, False):
+        path = tmp_path / f"{fast}.nscope"
+        result, said, steps = both_paths.run(
+            program, path, monkeypatch, fast=fast, tap=tap, level=level
+        )
+        assert [part.tolist() for part in result] == plain
+        assert steps == (5 if fast else 0)
+        assert sum(node[4].startswith("data") for node in said["nodes"]) == 7
+        results.append(said)
+    both_paths.check_equal(*results)
+
+
+def test_the_program_is_stopped_in_its_data_set_and_edited(tap: str, tmp_path: Path) -> None:
+    program = functools.partial(batches, Curves(), workers=0, collate=True)
+    plain = program()
+    with debugged(tmp_path / "a.nscope", program, "op:sinh", "op:cosh") as run:
+        stop = run.stop()
+        assert stop is not None
+        assert (stop.node_name, stop.stack[0].function) == ("data/sinh", "Curves.__getitem__")
+        run.controller.command(StepNode())
+        stop = run.stop()
+        assert stop is not None
+        assert stop.node_name == "data/sum"
+        for _ in range(3):
+            run.go_on()
+            assert run.stop() is not None
+        run.go_on()
+        stop = run.stop()
+        assert stop is not None
+        assert (stop.node_name, stop.stack[0].function) == ("data/collate/cosh", "_collated")
+        run.controller.edit("value = 5")
+        run.controller.leave()
+    assert run.result == [[[[5.0] * 4] * 4, plain[0][1]], *plain[1:]]
+
+
+def test_an_operand_is_edited_in_a_data_set(tap: str, tmp_path: Path) -> None:
+    program = functools.partial(batches, Curves(), workers=0, collate=True)
+    with debugged(tmp_path / "a.nscope", program, "before op:cosh") as run:
+        stop = run.stop()
+        assert stop is not None
+        assert (stop.node_name, stop.when) == ("data/collate/cosh", "before")
+        (value,) = run.controller.inputs()
+        run.controller.edit(f"{value.name} = 0")
+        run.controller.leave()
+    assert run.result[0][0] == [[1.0] * 4] * 4
+    assert run.result[1:] == program()[1:]
+
+
+def test_an_iterable_data_set_without_workers(tap: str, tmp_path: Path) -> None:
+    program = functools.partial(batches, Stream(), workers=0)
+    plain = program()
+    with observed(tmp_path / "a.nscope", program) as (result, recording):
+        assert result == plain
+        assert edges_of(recording)["data/sinh"] == ["data/div"]
+
+
+def test_an_operation_that_raises_in_a_data_set(tap: str, tmp_path: Path) -> None:
+    def program() -> str:
+        with pytest.raises(RuntimeError) as raised:
+            batches(Wrong(), workers=0)
+        assert current().scope == ""
+        return str(raised.value).strip().splitlines()[-1]
+
+    with debugged(tmp_path / "a.nscope", program) as run:
+        stop = run.stop()
+        assert stop is not None
+        assert stop.node_name == "data/dot"
+        run.go_on()
+    assert "inconsistent tensor size" in run.result
+
+
+class Nested(Curves):
+    """A data set that goes through a loader of its own."""
+
+    def __getitem__(self, index: int) -> Any:
+        (inner,) = list(DataLoader([Curves()[index]], 1))
+        return torch.tanh(inner[0][0]), inner[1][0]
+
+
+def test_each_loader_has_a_scope(tap: str, tmp_path: Path) -> None:
+    def program() -> list[Any]:
+        first, second = DataLoader(Curves(), 4), DataLoader(Nested(), 8)
+        return [[part.tolist() for part in batch] for batch in (*first, *second, *first)]
+
+    plain = program()
+    with observed(tmp_path / "a.nscope", program) as (result, recording):
+        assert result == plain
+        names = {node.name for node in nodes_of(recording).values()}
+        assert "data/sinh" in names
+        assert "data_1/tanh" in names
+        assert {name.split("/")[0] for name in names} == {"data", "data_1"}
+        assert not any("random" in name for name in names)
+
+
+def test_loaders_of_several_threads_are_counted_apart(tap: str, tmp_path: Path) -> None:
+    together = threading.Barrier(2)
+
+    class Waiting(Curves):
+        def __getitem__(self, index: int) -> Any:
+            x = torch.arange(4.0) + index
+            together.wait(WAIT_S)
+            return torch.sinh(x / 30), torch.cosh(x / 30)
+
+    def load(results: list[Any]) -> None:
+        results += [[part.tolist() for part in batch] for batch in DataLoader(Waiting(), 4)]
+
+    def program() -> list[Any]:
+        results: tuple[list[Any], list[Any]] = ([], [])
+        threads = [threading.Thread(target=load, args=(own,)) for own in results]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return list(results)
+
+    plain = program()
+    with observed(tmp_path / "a.nscope", program) as (result, recording):
+        assert result == plain
+        names = Counter(node.op for node in nodes_of(recording).values() if node.op == "sinh")
+        assert names == {"sinh": 2}  # one of each loader
+
+
+def test_loaders_outlive_the_run(tap: str, tmp_path: Path) -> None:
+    loader: DataLoader[Any] = DataLoader(Curves(), 4)
+    plain = [batch[0].tolist() for batch in loader]
+    iterator = iter(loader)
+    before = dict(vars(iterator._dataset_fetcher))
+    first = recorded(tmp_path / "a.nscope", lambda: next(iterator)[0].tolist())
+    assert vars(iterator._dataset_fetcher) == before
+    assert [first, *(batch[0].tolist() for batch in iterator)] == plain
 
 
 def test_large_values_are_not_sent_to_a_run_that_keeps_its_pace() -> None:

@@ -16,6 +16,7 @@ import torch
 from nodescope.adapters.torch.backward_passes import BackwardPasses
 from nodescope.adapters.torch.compat import current_mode
 from nodescope.adapters.torch.follower.follower import Follower
+from nodescope.adapters.torch.loading.in_program import InProgram
 from nodescope.adapters.torch.loading.workers import Workers
 from nodescope.adapters.torch.module_scopes import ModuleScopes
 from nodescope.adapters.torch.native_tap.choosing import Choice, choose
@@ -67,6 +68,9 @@ class TorchAttachment:
         else:
             library.waits = self._fast_path.waits
         self._library = library
+        self._in_program = (
+            None if in_worker else InProgram(emitter, self._operations, choice.library)
+        )
 
     @property
     def operations(self) -> Operations:
@@ -76,14 +80,14 @@ class TorchAttachment:
     @contextlib.contextmanager
     def attached(self) -> Iterator[None]:
         """Observe PyTorch until the context is left."""
-        operations = self._operations
+        operations, emitter = self._operations, self._emitter
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._modules.hooked())
             stack.enter_context(self._optimizers.hooked())
             stack.enter_context(self._backward.followed())
             stack.enter_context(self._recomputations.followed())
-            stack.enter_context(data_loading(self._emitter, operations, self._workers))
-            stack.enter_context(function_scopes(self._emitter, operations))
+            stack.enter_context(data_loading(emitter, operations, self._workers, self._in_program))
+            stack.enter_context(function_scopes(emitter, operations))
             stack.enter_context(self._fast_path.connected())
             if self._workers is not None:
                 stack.enter_context(thread_starts(self._enter, self._leave))
@@ -97,6 +101,8 @@ class TorchAttachment:
                 self._tell_threads()
                 operations.off = self._ended = True
                 operations.gradients.detach()
+                if self._in_program is not None:
+                    self._in_program.end()
                 self._leave()
                 if self._native is not None:
                     self._native.leave()

@@ -48,6 +48,7 @@ class Place(threading.local):
             that gradients flow to, for which autograd makes further nodes; or None.
         mark: The number of its scope and phase, see `native_tap.fast_path`.
         mode: The dispatch mode that was entered on the thread, or None.
+        data: The operations of the data set whose sample the thread makes, or None.
     """
 
     def __init__(self) -> None:
@@ -70,6 +71,7 @@ class Place(threading.local):
         self.sliced: tuple[int, str] | None = None
         self.mark = 0
         self.mode: Any = None
+        self.data: Any = None
 
 
 native: Any = None

@@ -25,6 +25,7 @@ from nodescope.emit.state import current
 from nodescope.origins import is_ours
 
 if TYPE_CHECKING:
+    from nodescope.adapters.torch.loading.in_program import InProgram
     from nodescope.adapters.torch.loading.workers import Workers
     from nodescope.adapters.torch.operations import Operations
 
@@ -56,25 +57,34 @@ def is_enough(module: str) -> bool:
 
 @contextlib.contextmanager
 def data_loading(
-    emitter: Emitter, operations: Operations, workers: Workers | None
+    emitter: Emitter, operations: Operations, workers: Workers | None, program: InProgram | None
 ) -> Iterator[None]:
     """Take waiting for a batch as such: what a loader computes is data, not the program's graph.
 
     Args:
         workers: Observes the workers that loaders start, or None.
+        program: Observes what loaders without workers compute, or None.
     """
     original, original_iter = data_loader_iterator.__next__, DataLoader.__iter__
+
+    def quiet() -> Quiet:  # also where a data set goes through a loader of its own
+        return Quiet((operations.place.data or operations).place)
 
     @functools.wraps(original_iter)
     def begin(self: Any) -> Any:
         start = contextlib.nullcontext() if workers is None else workers.start(self, user_source())
-        with Quiet(operations.place), start:  # it draws a seed for its workers
-            return original_iter(self)
+        with quiet(), start:  # it draws a seed for its workers
+            iterator = original_iter(self)
+        if program is not None:
+            with contextlib.suppress(Exception):
+                program.began(self, iterator)
+        return iterator
 
     @functools.wraps(original)
     def fetch(self: Any) -> Any:
         start_ns = time.perf_counter_ns()
-        with Quiet(operations.place):
+        seen = contextlib.nullcontext() if program is None else program.fetching(self)
+        with quiet(), seen:
             batch = original(self)
         try:
             emitter.fetched(start_ns)

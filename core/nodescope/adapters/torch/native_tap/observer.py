@@ -111,6 +111,9 @@ class NativeTap:
         instruction: Instruction,
     ) -> Any:  # fmt: skip
         fast_path = self._fast_path
+        data = self._operations.place.data
+        if data is not None and what in (BEGINS, ENDED, FAILED):
+            return self._in_data(data, what, given, more, start, end, saved, instruction)
         if what == BEGINS:
             if fast_path.begins_step(given):
                 return True
@@ -128,7 +131,24 @@ class NativeTap:
             self._operations.end(given, more, end, saved)
             fast_path.operator_ended()
         else:
-            self._failed(given, more)
+            self._failed(self._operations, given, more)
+        return None
+
+    def _in_data(
+        self, operations: Operations, what: int, given: Any, more: Any, start: int, end: int,
+        saved: Sequence[Any], instruction: Instruction,
+    ) -> Any:  # fmt: skip
+        """The same for an operator by which a data set makes a sample."""
+        if what == BEGINS:
+            call = operations.begin(given, more, {}, instruction)
+            if call is not None:
+                call.start = _now()
+            return call
+        if what == ENDED:
+            given.start = start
+            operations.end(given, more, end, saved)
+        else:
+            self._failed(operations, given, more)
         return None
 
     def _begin(self, function: Any, args: tuple[Any, ...], instruction: Instruction) -> Call | None:
@@ -143,16 +163,16 @@ class NativeTap:
             call.start = _now()
         return call
 
-    def _failed(self, call: Call, kept: list[Any]) -> None:
+    def _failed(self, operations: Operations, call: Call, kept: list[Any]) -> None:
         try:
             result = again(call)
-            known = self._operations.values.known
+            known = operations.values.known
             new = [tensor for tensor in kept if not known(tensor)]
             result = kept_instead(result, new)
         except Exception as error:
-            self._operations.failed(call, error)
+            operations.failed(call, error)
         else:
-            self._operations.end(call, result, _now())
+            operations.end(call, result, _now())
 
     def _is_programs(self, place: Any) -> bool:
         """Whether an operator on a thread that was not seen starting is the program's."""

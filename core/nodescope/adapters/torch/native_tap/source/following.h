@@ -38,6 +38,16 @@ inline PyObject* quiet(PyObject*, PyObject* by) {
   Py_RETURN_NONE;
 }
 
+// loud(at) -> the number before: operators of this thread are seen where the sum of `quiet` is this number, apart
+// from the step if it is not 0. -1 stands for the sum now.
+inline PyObject* loud(PyObject*, PyObject* at) {
+  Thread& thread = here();
+  int number = int(PyLong_AsLong(at)), before = thread.loud;
+  if (PyErr_Occurred()) return nullptr;
+  thread.loud = number < 0 ? thread.quiet : number;
+  return PyLong_FromLong(before);
+}
+
 // record() -> the number of the latest storage: a step begins of which a script may be made.
 inline PyObject* record(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLongLong(fast_path().record(&here()));
@@ -391,6 +401,7 @@ inline PyObject* arrived(PyObject*, PyObject* arguments) {
 #define NODESCOPE_FOLLOWING_METHODS \
     {"mark", mark, METH_O, "Where the program is from now on."}, \
     {"quiet", quiet, METH_O, "Operators of this thread are not the program's."}, \
+    {"loud", loud, METH_O, "Operators of this thread are seen although it is quiet."}, \
     {"record", record, METH_NOARGS, "A step begins of which a script may be made."}, \
     {"recorded", recorded, METH_NOARGS, "What was recorded."}, \
     {"make", make, METH_O, "Make a script of what was recorded."}, \

@@ -69,7 +69,8 @@ struct Thread {
   std::vector<c10::IValue> saved; // what was, each followed by its copy
   uint64_t attached = 0;
   int64_t place = 0;              // where the program is, by Python's number
-  int quiet = 0;                  // above 0, operators are not the program's
+  int quiet = 0;                  // above `loud`, operators are not the program's
+  int loud = 0;                   // above 0, they are not of its steps
   bool follows = false;           // the call is on the fast path
   bool captures = false;          // the call is recorded into a script: as this
   Item item;
@@ -269,10 +270,10 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
   thread.op = op;
   thread.raising = std::uncaught_exceptions();
   thread.follows = thread.captures = false;
-  if (thread.quiet || op->function == Py_None) return nullptr;
+  if (thread.quiet != thread.loud || op->function == Py_None) return nullptr;
   auto given = last(call.inputs(), op->arguments.size());
   FastPath& path = nodescope::fast_path();
-  bool ours = path.is_ours(&thread, given);
+  bool ours = !thread.loud && path.is_ours(&thread, given);
   if (ours && path.begin(*op, given, thread.place, &thread)) thread.follows = true;
   else {
     Gil gil;
@@ -283,7 +284,7 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
       Aside aside;
       if (!op->function) op->function = PyObject_CallFunction(functions.resolve, "s", op->name.c_str());
       if (op->function && op->function != Py_None) {
-        if (path.mode == Mode::recording) capture(thread, *op, given);
+        if (path.mode == Mode::recording && !thread.loud) capture(thread, *op, given);
         reported = begin(*op, given);
         if (reported == Py_True) {  // a step has begun that may follow the script
           Py_CLEAR(reported);
