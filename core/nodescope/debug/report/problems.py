@@ -1,7 +1,8 @@
 """Problems: the nodes of a run that produced NaN or Inf, or raised; since when, and how often.
 
-Rows are in the order in which the problems began. The origin of NaN or Inf is determined by
-`nodescope.debug.why.first_nonfinite`, as everywhere.
+Rows are in the order in which the problems began. Inf that the program writes down itself, as
+``masked_fill(mask, -inf)`` and ``torch.tensor(-inf)`` do, is none, nor what only carries it on. The
+origin of NaN or Inf is determined by `nodescope.debug.why.first_nonfinite`, as everywhere.
 
 Invariant: derived from the whole recording, read-only; nothing is read twice.
 """
@@ -10,7 +11,9 @@ from __future__ import annotations
 
 import msgspec
 
+from nodescope.debug.watch.births import writes_inf
 from nodescope.debug.why.first_nonfinite import NonfiniteOrigin, nonfinite_origin
+from nodescope.ir.graph import Node, TensorSpec
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN
 
@@ -56,10 +59,12 @@ class Problems:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self._until = self._edited = self._valued = 0
+        self._until = self._edited = self._valued = self._defined = 0
         self._nodes: dict[int, NodeProblem] = {}
         self._edits: dict[int, tuple[str, ...]] = {}  # by node
         self._producers: dict[int, int] = {}  # by value
+        self._scalars: set[int] = set()
+        self._definitions: dict[int, Node] = {}
         self._origin: NonfiniteOrigin | None = None
         self._over = False
 
@@ -73,7 +78,25 @@ class Problems:
             edits = self._edits.get(problem.node, ())[-MOST_EDITS:]
             current = {"healed": healed, "error": error or "", "edits": edits}
             problems.append(msgspec.structs.replace(problem, **current))
-        return self._marked(problems)
+        return self._marked(self._without_masks(problems))
+
+    def _without_masks(self, problems: list[NodeProblem]) -> list[NodeProblem]:
+        """The rows without nodes all of whose Inf was written down by the program."""
+        masks: set[int] = set()
+        rest: list[NodeProblem] = []
+        nodes = {problem.node for problem in problems}
+        for problem in problems:
+            node = self._definitions.get(problem.node)
+            if node is None or problem.nan or problem.failed or problem.edited:
+                rest.append(problem)
+                continue
+            read = nodes.intersection(self._producers.get(value, 0) for value in node.inputs)
+            written = writes_inf(node) or (node.is_leaf and problem.node in self._scalars)
+            if read <= masks and (read or written):
+                masks.add(problem.node)
+            else:
+                rest.append(problem)
+        return rest
 
     def _marked(self, problems: list[NodeProblem]) -> list[NodeProblem]:
         """The rows with the origin marked, which is searched for until it is found."""
@@ -103,6 +126,11 @@ class Problems:
             self._valued = max(self._valued, value.seq)
             if value.producer is not None:
                 self._producers[value.value.id] = value.producer
+                if isinstance(value.value.spec, TensorSpec) and not value.value.spec.shape:
+                    self._scalars.add(value.producer)
+        for definition in recording.nodes(self._defined):
+            self._defined = max(self._defined, definition.seq)
+            self._definitions[definition.node.id] = definition.node
         for edit in recording.edits(self._edited):
             self._edited = edit.seq
             producer = self._producers.get(edit.value)

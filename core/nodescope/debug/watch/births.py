@@ -60,6 +60,11 @@ def births(recording: Recording) -> list[Birth]:
     return _Run(recording, first).births() if first else []
 
 
+def writes_inf(node: Node) -> bool:
+    """Whether the program itself gives Inf to a node, as to ``masked_fill(mask, -inf)``."""
+    return any(isinstance(number, float) and math.isinf(number) for number in node.attrs.values())
+
+
 class _Run:
     """A pass over a recording from its first NaN or Inf on."""
 
@@ -165,10 +170,7 @@ class _Run:
         if nan:
             inputs = [held for held in inputs if held.nan] or inputs
         origins = frozenset[int]().union(*(held.origins for held in inputs))
-        written_down = not nan and any(
-            isinstance(number, float) and math.isinf(number) for number in node.attrs.values()
-        )
-        if origins or written_down or (inputs and not nan):
+        if origins or (not nan and (inputs or writes_inf(node))):
             return _Held(nan, origins)
         return _Held(nan, self._bear(node, row))
 

@@ -104,3 +104,26 @@ def test_a_value_that_a_person_made_nan_is_the_first(tmp_path: Path) -> None:
     )  # fmt: skip
     assert not result["multiply"].edited
     assert result["exp"].healed
+
+
+def test_inf_that_the_program_writes_down_is_none(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope"), np.errstate(all="ignore"):
+        x = ns.tensor(np.array([[1.0, 2.0], [3.0, 4.0]]), name="x")
+        masked = np.where(np.array([[True, False], [True, True]]), x, -np.inf)
+        attention = ns.softmax(masked * 0.5)
+        np.log(attention)  # the program's own log of 0
+        np.add(masked * 2.0, np.log(attention))
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        result = rows(recording)
+    assert [*result] == ["log", "log_1", "add"]
+    assert result["log"].first
+
+
+def test_nan_from_a_mask_is_a_problem(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope"), np.errstate(all="ignore"):
+        masked = np.where(np.array([False, False]), ns.tensor(np.ones(2)), -np.inf)
+        ns.softmax(masked)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        result = rows(recording)
+    assert [*result] == ["softmax"]
+    assert kinds(result["softmax"])[0]
