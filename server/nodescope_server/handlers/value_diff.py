@@ -114,16 +114,16 @@ async def problems(run: Run) -> moments.ProblemList:
         RecordingError: The recording cannot be read.
     """
 
-    def ask(recording: Recording) -> tuple[list[NodeProblem], BrokenLoss | None]:
+    def ask(recording: Recording) -> tuple[list[NodeProblem], int, BrokenLoss | None]:
         node_problems = run.problems
         if node_problems is None or node_problems.recording is not recording:
             node_problems = run.problems = Problems(recording)
-        return node_problems.rows(), broken_loss(recording)
+        rows = node_problems.rows()
+        return rows, node_problems.masks, broken_loss(recording)
 
-    rows, broken = await run.query.call(ask) if run.committed else ([], None)
-    return moments.ProblemList(
-        tuple(rows[:MOST_PROBLEMS]), len(rows), sum(problem.count for problem in rows), broken
-    )
+    rows, masks, broken = await run.query.call(ask) if run.committed else ([], 0, None)
+    executions = sum(problem.count for problem in rows)
+    return moments.ProblemList(tuple(rows[:MOST_PROBLEMS]), len(rows), executions, broken, masks)
 
 
 async def _side(run: Run, value: int, seq: int | None) -> Side:

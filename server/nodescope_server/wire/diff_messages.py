@@ -61,12 +61,14 @@ class ProblemList(msgspec.Struct, frozen=True, tag="problems"):
         rows: At most some hundreds of them.
         nodes, executions: Total numbers.
         broken_loss: The loss at the end, if not finite; its steps may be unobserved.
+        masks: Further nodes, all of whose Inf the program writes down itself.
     """
 
     rows: tuple[NodeProblem, ...]
     nodes: int
     executions: int
     broken_loss: BrokenLoss | None = None
+    masks: int = 0
 
 
 class ValueMoment(msgspec.Struct, frozen=True):

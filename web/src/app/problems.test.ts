@@ -1,7 +1,7 @@
 import { createRoot } from "solid-js";
 import { expect, test } from "vitest";
 import { type Requests, Store } from "@/store/page/store";
-import { createProblems, errorBesides, problemCount, unobservedWords } from "@/views/problems";
+import { createProblems, errorBesides, noProblems, problemCount, unobservedWords } from "@/views/problems";
 import { node, runInfo, snapshot } from "@/wire/fixtures";
 import { LineError } from "@/wire/socket";
 import type { Governed, NodeProblem } from "@/wire/types.gen";
@@ -76,4 +76,10 @@ test("an error that stops the program is a problem, unless a node's line says it
   expect(problemCount(interrupted, undefined)).toBe(0); // Ctrl-C is no problem of the program
   const raised = { ...PROBLEM, failed: true, error: "ValueError: no" };
   expect(problemCount(store("ValueError: no", ""), { rows: [raised], nodes: 1 } as never)).toBe(1);
+});
+
+test("an empty list says that Inf was written down", () => {
+  expect(noProblems(0)).toBe("No NaN, no Inf, no failed node, nothing lost.");
+  expect(noProblems(1)).toContain("in 1 node.");
+  expect(noProblems(12)).toContain("in 12 nodes.");
 });

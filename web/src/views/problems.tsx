@@ -159,10 +159,17 @@ export function Problems(props: {
           ended() === ""
         }
       >
-        <p class="empty">No NaN, no Inf, no failed node, nothing lost.</p>
+        <p class="empty">{noProblems(props.problems?.masks ?? 0)}</p>
       </Show>
     </div>
   );
+}
+
+/** What an empty list says. Args: masks: Nodes whose Inf the program writes down itself. */
+export function noProblems(masks: number): string {
+  if (masks === 0) return "No NaN, no Inf, no failed node, nothing lost.";
+  const nodes = plural(masks, "node");
+  return `No NaN, no failed node, nothing lost. Inf only as the program wrote it: in ${nodes}.`;
 }
 
 /**

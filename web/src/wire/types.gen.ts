@@ -1453,6 +1453,7 @@ export interface Statistics {
  *     rows: At most some hundreds of them.
  *     nodes, executions: Total numbers.
  *     broken_loss: The loss at the end, if not finite; its steps may be unobserved.
+ *     masks: Further nodes, all of whose Inf the program writes down itself.
  */
 export interface ProblemList {
   readonly type: "problems";
@@ -1460,6 +1461,7 @@ export interface ProblemList {
   readonly nodes: number;
   readonly executions: number;
   readonly broken_loss: BrokenLoss | null;
+  readonly masks: number;
 }
 
 /**

@@ -55,10 +55,15 @@ class NodeProblem(msgspec.Struct, frozen=True):
 
 
 class Problems:
-    """The problems of a recording, which may still grow."""
+    """The problems of a recording, which may still grow.
+
+    Attributes:
+        masks: How many nodes are left out, as all of their Inf was written down by the program.
+    """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
+        self.masks = 0
         self._until = self._edited = self._valued = self._defined = 0
         self._nodes: dict[int, NodeProblem] = {}
         self._edits: dict[int, tuple[str, ...]] = {}  # by node
@@ -96,6 +101,7 @@ class Problems:
                 masks.add(problem.node)
             else:
                 rest.append(problem)
+        self.masks = len(masks)
         return rest
 
     def _marked(self, problems: list[NodeProblem]) -> list[NodeProblem]:

@@ -114,7 +114,8 @@ def test_inf_that_the_program_writes_down_is_none(tmp_path: Path) -> None:
         np.log(attention)  # the program's own log of 0
         np.add(masked * 2.0, np.log(attention))
     with Recording.open(tmp_path / "r.nscope") as recording:
-        result = rows(recording)
+        result, problems = rows(recording), Problems(recording)
+        assert (len(problems.rows()), problems.masks) == (3, 3)
     assert [*result] == ["log", "log_1", "add"]
     assert result["log"].first
 
