@@ -1,7 +1,13 @@
 import { createRoot } from "solid-js";
 import { expect, test } from "vitest";
 import { type Requests, Store } from "@/store/page/store";
-import { createProblems, errorBesides, noProblems, problemCount, unobservedWords } from "@/views/problems";
+import {
+  createProblems,
+  errorBesides,
+  noProblems,
+  problemCount,
+  unobservedWords,
+} from "@/views/problems";
 import { node, runInfo, snapshot } from "@/wire/fixtures";
 import { LineError } from "@/wire/socket";
 import type { Governed, NodeProblem } from "@/wire/types.gen";
