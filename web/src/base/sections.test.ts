@@ -60,6 +60,35 @@ describe("sections", () => {
     expect(isSection(stacks[0]!.first)).toBe(true);
   });
 
+  describe("of twins", () => {
+    /** Rows of a batch taken one by one, then put together; and what the program does besides. */
+    function batch(rows: number, rest: number): FamilyNode[] {
+      const taken = Array.from({ length: rows }, (_, row) => op("slice", [0], 1 + row));
+      const stack = op(
+        "stack",
+        taken.map(({ outputs }) => outputs[0]!),
+        rows + 1,
+      );
+      const chain = Array.from({ length: rest }, (_, at) =>
+        op("tanh", [rows + 1 + at], rows + 2 + at),
+      );
+      return [op("parameter", [], 0), ...taken, stack, ...chain];
+    }
+
+    it("are one section, beside others", () => {
+      const scopes = sectionsOf(batch(16, 8));
+      expect(scopes.slice(0, 18)).toEqual(["", ...Array(16).fill("‹slice 1›"), ""]);
+      expect(new Set(scopes.slice(18))).toEqual(new Set([""]));
+    });
+
+    it("are none if they are few, most of their scope, or differ in what reads them", () => {
+      expect(new Set(sectionsOf(batch(7, 8)))).toEqual(new Set([""]));
+      expect(new Set(sectionsOf(batch(16, 2)))).toEqual(new Set([""]));
+      const readers = Array.from({ length: 16 }, (_, row) => op("exp", [1 + row], 100 + row));
+      expect(new Set(sectionsOf([...batch(16, 8), ...readers]))).toEqual(new Set([""]));
+    });
+  });
+
   it("are not made of small scopes", () => {
     const nodes = layers(Math.floor(FEWEST_OPERATIONS / 6) - 1);
     expect(sectionsOf(nodes)).toEqual(nodes.map(() => ""));

@@ -3,10 +3,12 @@
  *
  * A scope with many operations of its own is cut into sections of consecutive operations, in the
  * order in which values flow. Where the same operations repeat, connected alike, each repetition is
- * a section, so that they make a stack (`repeats.ts`); the rest is cut where few values pass.
+ * a section, so that they make a stack (`repeats.ts`); the rest is cut where few values pass. In a
+ * smaller scope, twins are a section: operations of one kind that read the same and are read by the
+ * same, such as the rows of a batch that a program takes one by one.
  *
- * Invariant: pure; each section is an interval of a topological order of its scope's operations, so
- * that drawing it as one box adds no cycle. Its name says what is in it, in ‹›, which marks it.
+ * Invariant: pure; each section is an interval of some topological order of its scope's operations,
+ * so that drawing it as one box adds no cycle. Its name says what is in it, in ‹›, which marks it.
  */
 
 import { type ById, IdTable } from "@/base/by_id";
@@ -29,6 +31,10 @@ const SMALLEST = 3;
 const TWICE = 0.25;
 /** Longer repetitions are cut inside, too. */
 const LONG = 60;
+
+/** Fewer twins are drawn one by one, and so are those that are most of their scope. */
+const FEWEST_TWINS = 8;
+const MOST_TWINS = 0.75;
 
 /** So many inputs of a graph are drawn outside of its sections. */
 const MOST_DATA = 24;
@@ -54,11 +60,16 @@ export function sectionScopes(
     else list.push(index);
   });
   const large = [...direct].filter(([, operations]) => operations.length >= FEWEST_OPERATIONS);
-  if (large.length === 0) return scopes;
+  const alike = [...direct].filter(([, operations]) => haveTwins(nodes, operations));
+  if (large.length === 0 && alike.length === 0) return scopes;
   const producer = new IdTable();
   nodes.forEach((node, index) => {
     for (const value of node?.outputs ?? []) if (!producer.has(value)) producer.set(value, index);
   });
+  for (const { path, members } of twins(nodes, producer, alike)) {
+    for (const index of members) scopes[index] = path;
+  }
+  if (large.length === 0) return scopes;
   for (const [scope, operations] of large) {
     const flow = { nodes, held, producer, order: inFlow(nodes, producer, operations) };
     const counts = new Map<string, number>();
@@ -76,6 +87,60 @@ export function sectionScopes(
   }
   placeLeaves(nodes, held, producer, scopes);
   return scopes;
+}
+
+/** Whether a scope that is not cut holds enough operations of one kind. */
+function haveTwins(
+  nodes: readonly (FamilyNode | undefined)[],
+  operations: readonly number[],
+): boolean {
+  if (operations.length < FEWEST_TWINS || operations.length >= FEWEST_OPERATIONS) return false;
+  const counts = new Map<string, number>();
+  for (const index of operations) {
+    const { op } = nodes[index]!;
+    const count = (counts.get(op) ?? 0) + 1;
+    if (count >= FEWEST_TWINS) return true;
+    counts.set(op, count);
+  }
+  return false;
+}
+
+interface Twins {
+  readonly path: string;
+  readonly members: readonly number[];
+}
+
+function twins(
+  nodes: readonly (FamilyNode | undefined)[],
+  producer: ById,
+  scopes: readonly (readonly [string, readonly number[]])[],
+): Twins[] {
+  const readers = new Map<number, number[]>();
+  for (const [, operations] of scopes) for (const index of operations) readers.set(index, []);
+  nodes.forEach((node, index) => {
+    for (const value of node?.inputs ?? []) readers.get(producer.get(value) ?? -1)?.push(index);
+  });
+  return scopes.flatMap(([scope, operations]) => {
+    const groups = new Map<string, number[]>();
+    for (const index of operations) {
+      const { op, inputs } = nodes[index]!;
+      const read = inputs.map((value) => producer.get(value) ?? `value ${value}`);
+      if (read.length === 0) continue;
+      const key = `${op} ${read.join()} ${[...new Set(readers.get(index))].join()}`;
+      const group = groups.get(key);
+      if (group === undefined) groups.set(key, [index]);
+      else group.push(index);
+    }
+    const counts = new Map<string, number>();
+    return [...groups.values()]
+      .filter(({ length }) => length >= FEWEST_TWINS && length <= MOST_TWINS * operations.length)
+      .map((members) => {
+        const op = nodes[members[0]!]!.op.replaceAll("/", "∕");
+        const number = (counts.get(op) ?? 0) + 1;
+        counts.set(op, number);
+        return { path: `${scope === "" ? "" : `${scope}/`}‹${op} ${number}›`, members };
+      });
+  });
 }
 
 /** Parameters that one operation reads are where that is; so is other data where there is much. */
