@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import msgspec
 
-from nodescope.debug.watch.births import writes_inf
 from nodescope.debug.why.first_nonfinite import NonfiniteOrigin, nonfinite_origin
-from nodescope.ir.graph import Node, TensorSpec
+from nodescope.debug.why.written_inf import is_scalar, written_among
+from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN
 
@@ -87,22 +87,17 @@ class Problems:
 
     def _without_masks(self, problems: list[NodeProblem]) -> list[NodeProblem]:
         """The rows without nodes all of whose Inf was written down by the program."""
-        masks: set[int] = set()
-        rest: list[NodeProblem] = []
-        nodes = {problem.node for problem in problems}
-        for problem in problems:
-            node = self._definitions.get(problem.node)
-            if node is None or problem.nan or problem.failed or problem.edited:
-                rest.append(problem)
-                continue
-            read = nodes.intersection(self._producers.get(value, 0) for value in node.inputs)
-            written = writes_inf(node) or (node.is_leaf and problem.node in self._scalars)
-            if read <= masks and (read or written):
-                masks.add(problem.node)
-            else:
-                rest.append(problem)
+        only_inf = {
+            problem.node
+            for problem in problems
+            if not (problem.nan or problem.failed or problem.edited)
+        }
+        masks = written_among(
+            [problem.node for problem in problems],
+            only_inf, self._definitions, self._producers, self._scalars,
+        )  # fmt: skip
         self.masks = len(masks)
-        return rest
+        return [problem for problem in problems if problem.node not in masks]
 
     def _marked(self, problems: list[NodeProblem]) -> list[NodeProblem]:
         """The rows with the origin marked, which is searched for until it is found."""
@@ -132,7 +127,7 @@ class Problems:
             self._valued = max(self._valued, value.seq)
             if value.producer is not None:
                 self._producers[value.value.id] = value.producer
-                if isinstance(value.value.spec, TensorSpec) and not value.value.spec.shape:
+                if is_scalar(value):
                     self._scalars.add(value.producer)
         for definition in recording.nodes(self._defined):
             self._defined = max(self._defined, definition.seq)

@@ -17,6 +17,7 @@ import numpy as np
 
 from nodescope.debug.watch.evaluator import WatchEvaluator
 from nodescope.debug.why.first_nonfinite import NonfiniteOrigin, nonfinite_origin
+from nodescope.debug.why.written_inf import written_inf
 from nodescope.ir.capabilities import others
 from nodescope.ir.graph import Node, SourceLocation
 from nodescope.protocol import BrokenLoss
@@ -28,6 +29,7 @@ from nodescope.record.rows import (
     HAS_NAN,
     Advice,
     Dropped,
+    Execution,
     Governed,
     Holds,
     LossRow,
@@ -382,7 +384,7 @@ def _troubles(
     """The first error, then the first NaN and the first Inf; of these, the origin comes first."""
     troubles: list[RunTrouble] = []
     for kind, flag in _FLAGS:
-        first = recording.first_flagged(flag)
+        first = _first_inf(recording) if kind == "inf" else recording.first_flagged(flag)
         if first is None:
             continue
         row, affected = first
@@ -403,6 +405,22 @@ def _troubles(
         place = (origin.node, origin.step, origin.seq)
         began.append(_trouble(origin.kind, *place, affected, text, nodes))
     return (*errors, *began, *other_troubles)
+
+
+def _first_inf(recording: Recording) -> tuple[Execution, int] | None:
+    """The first Inf that the program did not write down itself, and the number of its nodes."""
+    first = recording.first_flagged(HAS_INF)
+    written = written_inf(recording) if first is not None else ()
+    if first is None or not written:
+        return first
+    row, affected = first
+    if row.node in written:
+        rows = recording.flagged(HAS_INF) if affected > len(written) else ()
+        other = next((row for row in rows if row.node not in written), None)
+        if other is None:
+            return None
+        row = other
+    return row, affected - len(written)
 
 
 def _trouble(

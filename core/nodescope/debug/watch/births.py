@@ -9,10 +9,10 @@ Invariant: reads flags of executions only, no elements; the same recording gives
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
+from nodescope.debug.why.written_inf import writes_inf
 from nodescope.ir.graph import Node
 from nodescope.ops.traits import traits_of
 from nodescope.record.recording import Recording
@@ -58,11 +58,6 @@ def births(recording: Recording) -> list[Birth]:
     flagged = [recording.first_flagged(flag) for flag in (HAS_NAN, HAS_INF)]
     first = min((row[0].seq for row in flagged if row is not None), default=0)
     return _Run(recording, first).births() if first else []
-
-
-def writes_inf(node: Node) -> bool:
-    """Whether the program itself gives Inf to a node, as to ``masked_fill(mask, -inf)``."""
-    return any(isinstance(number, float) and math.isinf(number) for number in node.attrs.values())
 
 
 class _Run:

@@ -24,6 +24,7 @@ from nodescope.debug.why.answer import Cause
 from nodescope.debug.why.chain import why
 from nodescope.debug.why.flow import flow_of
 from nodescope.debug.why.nonfinite_origins import state_of
+from nodescope.debug.why.written_inf import writes_inf, written_inf
 from nodescope.errors import NodescopeError
 from nodescope.ir.graph import Node
 from nodescope.record.recording import Recording
@@ -62,7 +63,7 @@ class NonfiniteOrigin(msgspec.Struct, frozen=True):
 
 
 def nonfinite_origin(recording: Recording) -> NonfiniteOrigin | None:
-    """Where NaN or Inf began; None if everything that is recorded is finite.
+    """Where NaN or Inf began; None if all is finite but what the program itself writes as Inf.
 
     Raises:
         RecordingError: It is damaged.
@@ -185,6 +186,10 @@ def _lasting(
         if ends:
             return _traced(recording, max(ends, key=lambda row: (row.flags & HAS_NAN, row.seq)))
     start = nan if nan is not None else inf
+    if start is not None and not start.flags & HAS_NAN:
+        written = written_inf(recording)
+        rows = recording.flagged(HAS_INF, limit=_MOST_FLAGGED)
+        start = next((row for row in rows if row.node not in written), None)
     if start is None:
         return None
     return msgspec.structs.replace(_origin_of(recording, start), healed=True)
@@ -234,8 +239,7 @@ def _written_down(node: Node | None, execution: Execution) -> bool:
     """Whether the program contains the Inf as a constant, as masks do, which is no fault."""
     if node is None or execution.flags & HAS_NAN:
         return False
-    numbers = [number for number in node.attrs.values() if isinstance(number, float)]
-    return node.is_leaf or any(map(math.isinf, numbers))
+    return node.is_leaf or writes_inf(node)
 
 
 def _nonfinite_edits(recording: Recording) -> Iterator[NonfiniteOrigin]:

@@ -10,6 +10,8 @@ import pytest
 import nodescope as ns
 from nodescope.debug.gate.gate import Gate
 from nodescope.debug.report.problems import NodeProblem, Problems
+from nodescope.debug.report.run_summary import summarise_run
+from nodescope.debug.why.first_nonfinite import nonfinite_origin
 from nodescope.errors import NodescopeError
 from nodescope.protocol import Command, Continue, SetValue, Stop
 from nodescope.record.recorder import Recorder
@@ -128,3 +130,17 @@ def test_nan_from_a_mask_is_a_problem(tmp_path: Path) -> None:
         result = rows(recording)
     assert [*result] == ["softmax"]
     assert kinds(result["softmax"])[0]
+
+
+def test_the_summary_does_not_name_what_was_written_down(tmp_path: Path) -> None:
+    with ns.record(tmp_path / "r.nscope"), np.errstate(all="ignore"):
+        masked = np.where(np.array([True, False]), ns.tensor(np.ones(2)), -np.inf)
+        np.log(ns.softmax(masked * 2.0))
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        summary = summarise_run(recording)
+    assert [(row.name, row.nodes) for row in summary.troubles] == [("log", 1)]
+    with ns.record(tmp_path / "masks.nscope"):
+        ns.softmax(np.where(np.array([True, False]), ns.tensor(np.ones(2)), -np.inf))
+    with Recording.open(tmp_path / "masks.nscope") as recording:
+        assert summarise_run(recording).troubles == ()
+        assert nonfinite_origin(recording) is None
