@@ -18,6 +18,7 @@ from nodescope.debug.report.gradient_ends import gradient_asked, gradient_end
 from nodescope.debug.report.run_summary import first_words
 from nodescope.debug.why import parse_target, render, render_spread, spread, why
 from nodescope.debug.why.first_nonfinite import nonfinite_origin
+from nodescope.debug.why.written_inf import written_inf
 from nodescope.errors import RecordingError
 from nodescope.record.ending import ended_by
 from nodescope.record.recording import Recording
@@ -81,6 +82,9 @@ def _none_found(recording: Recording) -> str:
     left_out = sum(not step.observed for step in steps)
     count = len(steps) - left_out
     text = f"no NaN or Inf in {count:,} step{'s'[: count != 1]} of {name}"
+    masks = len(written_inf(recording))
+    if masks:
+        text += f", except Inf that the program writes, in {masks:,} node{'s'[: masks != 1]}"
     return text + (f"; {left_out:,} more ran unobserved" if left_out else "")
 
 

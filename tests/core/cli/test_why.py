@@ -94,6 +94,18 @@ def test_none_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.startswith("no NaN or Inf in 1 step of ")
 
 
+def test_a_mask_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = tmp_path / "run.nscope"
+    with ns.record(result):
+        for x in ns.steps([1.0]):
+            scores = np.where(np.array([True, False]), ns.tensor([x, x]), -np.inf)
+            ns.softmax(scores * 2.0)
+    assert main(["why", str(result)]) == 0
+    first = capsys.readouterr().out
+    assert first.startswith("no NaN or Inf in 1 step of ")
+    assert ", except Inf that the program writes, in 2 nodes" in first  # where, multiply
+
+
 @pytest.mark.parametrize("caught", [False, True])
 def test_the_error_that_ended_the_program(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caught: bool

@@ -174,8 +174,8 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
           each={sum().troubles}
           fallback={
             <p class="t3">
-              {sum().outcome === "failed" ? "No operation raised; n" : "No error, n"}o NaN or Inf in
-              the recording.
+              {sum().outcome === "failed" ? "No operation raised; n" : "No error, n"}o unintended
+              NaN or Inf in the recording.
             </p>
           }
         >
