@@ -12,6 +12,7 @@ import torch
 
 from nodescope import native
 from nodescope.adapters.torch.follower import rows
+from nodescope.adapters.torch.loading.pacing import Pacing
 from nodescope.adapters.torch.native_tap import copies, fast_path
 from nodescope.adapters.torch.native_tap.scripts import Scripts
 from nodescope.events import Level
@@ -70,6 +71,7 @@ def test_a_run_without_options_takes_it(
     monkeypatch.setattr(StepSampling, "left_out_for_certain", lambda self: 0)
     monkeypatch.setattr(fast_path.StepFastPath, "learns", lambda self: False)
     monkeypatch.setattr(newest_values, "SHARE_NS", 1 << 60)  # nothing depends on times
+    monkeypatch.setattr(Pacing, "observes", lambda self: True)
     for name in ("_STRETCH_NS", "_TELLING_NS"):
         monkeypatch.setattr(governor, name, 1 << 60)
     torch.manual_seed(0)
