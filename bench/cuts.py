@@ -77,7 +77,10 @@ def graph_of(name: str) -> Graph:
 def training(name: str, **options: Any) -> tuple[Any, ns.Tensor, ns.Tensor]:
     """A step of a sample's network, compiled with options, and a batch of the sample's size."""
     sys.path.insert(0, str(_SAMPLES))
-    sample, rng = importlib.import_module(name), np.random.default_rng(7)
+    try:
+        sample, rng = importlib.import_module(name), np.random.default_rng(7)
+    finally:
+        sys.path.remove(str(_SAMPLES))
     if name == "digits_cnn":
         model, classes = sample.Classifier(rng), 10
         x, y = rng.standard_normal((64, 1, 8, 8)).astype(np.float32), rng.integers(0, 10, 64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.metadata
 from typing import Any
 
 import pytest
@@ -41,7 +41,7 @@ def test_other_devices_are_refused() -> None:
 
 def test_another_version_is_refused() -> None:
     reason = refusal(node("aten::mm"), {}, Framework("torch", "1.0.0"))
-    installed = importlib.util.find_spec("torch") is not None
+    installed = "torch" in {found.name for found in importlib.metadata.distributions()}
     assert ("pip install torch==1.0.0" if installed else "pip install 'nodescope[torch]'") in reason
 
 
