@@ -170,6 +170,21 @@ describe("the first picture", () => {
       expect(unfold(layout, NOTHING, kept, { width: 300, height: 200 }).has(path)).toBe(true);
     }
   });
+
+  it("is chosen anew where what was open is the lesser part of what has grown since", () => {
+    const scopes = [...Array(3).fill("early"), ...Array(8).fill("later")];
+    const nodes = scopes.map((scope, at) => ({
+      ...plainNode(at + 1, VALUES),
+      scope,
+      inputs: [VALUES + at],
+    }));
+    const grown = layoutOf(nodes);
+    const shown = [300, 350, 400, 450, 500, 550, 600].map((height) => {
+      const open = unfold(grown, new Set(["early"]), NOTHING, { width: 200, height });
+      return [...open].sort().join(" ");
+    });
+    expect([...new Set(shown)]).toEqual(["early", "later", "early later"]);
+  });
 });
 
 describe("a long chain", () => {

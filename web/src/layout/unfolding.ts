@@ -3,7 +3,8 @@
  *
  * Invariant: the forward pass before the backward one, the optimizer last, breadth first, larger scopes first; of a stack one
  * scope, unless there is room for all; what is open by then of the forward pass stays open if it can
- * still be read. The same graph and window give the same picture on any machine.
+ * still be read, and choosing anew shows no more. The same graph and window give the same picture on
+ * any machine.
  */
 
 import { composeScene } from "@/layout/compose";
@@ -53,7 +54,7 @@ const ALIKE = 0.03;
 const NARROW = 0.4;
 
 /**
- * Adds to what is open of the forward pass, or begins anew if that cannot be read; `kept` stay open
+ * Adds to what is open of the forward pass, or begins anew if that cannot be read or opens more; `kept` stay open
  * in any case. Sets the height of the layout's columns, too: that of the window, or a part of it where
  * shorter columns show more or fill the window better.
  */
@@ -75,6 +76,13 @@ export function unfold(
     best = { column, paths };
     shown = look;
   };
+  // Of a graph that has grown, what was open may be the lesser part.
+  if (forward.size > kept.size && !trial.spent()) {
+    const paths = opened(trial, kept, kept);
+    const look = trial.look(paths);
+    const more = opsWithin(paths, hierarchy) > opsWithin(best.paths, hierarchy);
+    if (more && look.zoom >= Math.min(shown.zoom, READABLE)) use(full, paths, look);
+  }
   for (const share of SHORTER) {
     if (trial.spent() || shown.boxes >= FEW_BOXES || hierarchy.groups.length === 1) break;
     layout.setColumn(full * share);
@@ -204,6 +212,16 @@ function shownOf(hierarchy: Hierarchy, group: Group, open: ReadonlySet<string>):
   const { members } = group.stack;
   const path = members.find((member) => open.has(member)) ?? group.stack.first;
   return hierarchy.groups[hierarchy.groupAt.get(path)!]!;
+}
+
+/** How many operations the open scopes of the forward pass hold; those within several count for each. */
+function opsWithin(open: ReadonlySet<string>, hierarchy: Hierarchy): number {
+  let ops = 0;
+  for (const path of open) {
+    const group = hierarchy.groups[hierarchy.groupAt.get(path) ?? -1];
+    if (group?.column === COLUMN_FORWARD) ops += group.ops;
+  }
+  return ops;
 }
 
 function isForward(path: string, hierarchy: Hierarchy): boolean {

@@ -22,6 +22,9 @@ import {
 import type { SceneModel } from "@/render/scene/model";
 import type { GraphItem, Viewpoint } from "@/render/scene/types";
 
+/** A picture that could be larger by this factor, since scopes were folded, is fitted again. */
+const LOOSE = 1.25;
+
 export function sceneBounds(model: SceneModel): Rect {
   const { left, top, right, bottom } = model.scene;
   return { x: left, y: top, width: right - left, height: bottom - top };
@@ -143,7 +146,8 @@ export function cameraFor(
     const inside =
       contains(sight, bounds) &&
       contains(sight, { x: bounds.x + bounds.width, y: bounds.y + bounds.height });
-    return inside && !choice.whole ? camera : toFit();
+    const fit = toFit();
+    return inside && !choice.whole && fit.zoom < LOOSE * camera.zoom ? camera : fit;
   }
   const anchor = anchorItem(before, camera, view);
   return (anchor && pinned(camera, anchor, before, after)) ?? camera;

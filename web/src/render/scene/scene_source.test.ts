@@ -156,6 +156,39 @@ describe("the first picture", () => {
     expect(boxes).toEqual([6, 7]);
   });
 
+  it("is chosen once more where a graph that has grown a little grows no further", () => {
+    vi.useFakeTimers();
+    vi.stubGlobal("Worker", HeldWorker);
+    const { made, chosen } = source();
+    const first = { window: { width: 1000, height: 800 }, kept: [] };
+    made.setFirst(() => first);
+    const settle = () => {
+      while (!made.settled) HeldWorker.answer();
+    };
+    const many = Array.from({ length: 20 }, (_, at) => node(at + 1, { scope: "a" }));
+    const grow = (count: number) => {
+      const nodes = [...many, ...Array.from({ length: count }, (_, at) => node(21 + at))];
+      made.setGraph({ nodes, values: new Map(), version: count + 1 });
+      vi.advanceTimersByTime(200);
+      settle();
+    };
+    grow(0);
+    grow(2);
+    expect(chosen).toHaveLength(1);
+    vi.advanceTimersByTime(2000);
+    settle();
+    expect(chosen).toHaveLength(2);
+    grow(3);
+    vi.advanceTimersByTime(2000);
+    expect(made.settled).toBe(true);
+    expect(chosen).toHaveLength(2);
+    made.setFirst(undefined);
+    grow(6);
+    vi.advanceTimersByTime(2000);
+    settle();
+    expect(chosen).toHaveLength(2);
+  });
+
   it("is what a person opens meanwhile, who ends the choice", async () => {
     const { made, chosen, boxes } = source();
     made.setFirst(() => ({ window: { width: 1000, height: 800 }, kept: [] }));

@@ -18,6 +18,9 @@ import type { GraphModel } from "@/render/scene/types";
 const GROWTH_MS = 120;
 /** A graph that has grown by this factor is another picture. */
 const GROWN = 1.3;
+/** After so long without growth, it is so from this factor on: nothing moves under the hands. */
+const QUIET_MS = 1000;
+const GROWN_QUIETLY = 1.05;
 
 export interface SceneListener {
   scene(model: SceneModel, ms: number): void;
@@ -81,6 +84,7 @@ export class SceneSource {
   private openShown: ReadonlySet<string> = new Set();
   private started = false;
   private growth: ReturnType<typeof setTimeout> | undefined;
+  private quiet: ReturnType<typeof setTimeout> | undefined;
 
   constructor(private readonly listener: SceneListener) {
     this.client = new LayoutClient({
@@ -109,6 +113,8 @@ export class SceneSource {
         (before.nodes.length > 0 && graph.nodes[0]?.name !== before.nodes[0]?.name));
     this.graph = graph;
     if (another) this.chosenFor = 0;
+    clearTimeout(this.quiet);
+    this.quiet = setTimeout(() => this.grownQuietly(), QUIET_MS);
     const none = before === undefined || before.nodes.length === 0;
     if (another || none || !this.started) this.layOut();
     else if (this.growth === undefined) {
@@ -163,10 +169,18 @@ export class SceneSource {
 
   dispose(): void {
     clearTimeout(this.growth);
+    clearTimeout(this.quiet);
     this.client.dispose();
   }
 
-  private layOut(): void {
+  /** Growth has ended for now: what is open was perhaps chosen for a lesser graph. */
+  private grownQuietly(): void {
+    const count = this.graph?.nodes.length ?? 0;
+    const due = this.first !== undefined && this.started && !this.awaitsChoice;
+    if (due && count > GROWN_QUIETLY * this.chosenFor) this.layOut(GROWN_QUIETLY);
+  }
+
+  private layOut(grown = GROWN): void {
     clearTimeout(this.growth);
     this.growth = undefined;
     const { graph } = this;
@@ -177,7 +191,7 @@ export class SceneSource {
     const told = this.client.setGraph(nodes, values, this.version, repeats?.stacks, origin);
     const count = graph.nodes.length;
     // A choice that has not arrived is of a graph that is not shown any more.
-    const due = this.awaitsChoice || count > GROWN * this.chosenFor;
+    const due = this.awaitsChoice || count > grown * this.chosenFor;
     const first = due ? this.first?.() : undefined;
     if (first !== undefined) this.chosenFor = count;
     this.awaitsChoice = first !== undefined;

@@ -8,6 +8,7 @@ import { composeScene } from "@/layout/compose";
 import { buildHierarchy } from "@/layout/hierarchy";
 import { NestedLayout } from "@/layout/nested";
 import {
+  centred,
   fitted,
   fittedWhole,
   READABLE_ZOOM,
@@ -17,7 +18,7 @@ import {
   toWorld,
   zoomAt,
 } from "@/render/camera/camera";
-import { cameraFor, steadyPoint } from "@/render/camera/camera_follow";
+import { cameraFor, sceneBounds, steadyPoint } from "@/render/camera/camera_follow";
 import { TOKENS } from "@/render/draw/design_tokens";
 import { edgeWords } from "@/render/draw/draw_edges";
 import { heat, liveState } from "@/render/draw/execution_overlay";
@@ -146,6 +147,23 @@ describe("camera", () => {
     expect(first.zoom).toBe(1.5);
     const away = { x: -5000, y: 0, zoom: 0.9 };
     expect(cameraFor(away, fewer, more!, large, choice).zoom).toBe(1);
+  });
+
+  it("fits a picture again that has become much smaller, but no little change", () => {
+    const [fewer, more] = [CHAIN.slice(0, 2), CHAIN].map((nodes) => model(nodes, "all"));
+    const choice = { toggled: undefined, touched: false, whole: false, focus: undefined };
+    const whole = cameraFor({ x: 0, y: 0, zoom: 1 }, undefined, more!, view, choice);
+    const at = (share: number) => {
+      const { zoom } = whole;
+      const bounds = sceneBounds(more!);
+      const middle = { x: bounds.x + bounds.width / 2, y: bounds.y + bounds.height / 2 };
+      return centred(middle, zoom * share, view);
+    };
+    const next = (share: number) => cameraFor(at(share), fewer, more!, view, choice).zoom;
+    expect(next(0.5)).toBe(Math.min(whole.zoom, 1));
+    expect(next(0.9)).toBe(at(0.9).zoom);
+    const moved = cameraFor(at(0.5), fewer, more!, view, { ...choice, touched: true });
+    expect(moved.zoom).toBe(at(0.5).zoom);
   });
 
   it("shows all of a graph on demand, however small that makes it", () => {
