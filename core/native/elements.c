@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "memory.h"
+
 #define PLACES 13  /* numbers of an output, as of `summarise_noted` */
 #define NBYTES 4
 #define BLOCK 9
@@ -14,7 +16,7 @@
 
 typedef struct {
     const char *start;
-    Py_ssize_t used;
+    Py_ssize_t begin, end;
 } Block;
 
 typedef struct {
@@ -68,18 +70,21 @@ PyDoc_STRVAR(gather_doc,
 "Args:\n"
 "    blocks, outputs: As given to `summarise_noted`, and as it returned them.\n\n"
 "Returns:\n"
-"    The elements, and where those of each output begin, int64.\n");
+"    The elements, a `Memory`, and where those of each output begin, int64.\n");
 
-/* The blocks of a tuple of pairs, to be freed; NULL with an exception. */
-static Block *blocks_of(PyObject *pairs) {
-    Py_ssize_t count = PyTuple_Size(pairs);
+/* The blocks of a tuple of triples, to be freed; NULL with an exception. */
+static Block *blocks_of(PyObject *triples) {
+    Py_ssize_t count = PyTuple_Size(triples);
     Block *blocks = PyMem_Calloc((size_t)count + 1, sizeof(Block));
     if (!blocks) return (Block *)PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *bytes;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(pairs, i), "Sn", &bytes, &blocks[i].used)) break;
-        blocks[i].start = PyBytes_AsString(bytes);
-        if (blocks[i].used < 0 || blocks[i].used > PyBytes_Size(bytes)) {
+        PyObject *memory;
+        Block *block = blocks + i;
+        Py_ssize_t size;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(triples, i), "Onn", &memory, &block->begin, &block->end) ||
+            !(block->start = memory_of(memory, &size)))
+            break;
+        if (block->begin < 0 || block->begin > block->end || block->end > size) {
             PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
             break;
         }
@@ -90,18 +95,18 @@ static Block *blocks_of(PyObject *pairs) {
 }
 
 static PyObject *py_gather(PyObject *module, PyObject *arguments) {
-    PyObject *pairs, *outputs, *elements = NULL, *starts = NULL, *both = NULL;
-    if (!PyArg_ParseTuple(arguments, "O!S", &PyTuple_Type, &pairs, &outputs)) return NULL;
-    Py_ssize_t count = PyTuple_Size(pairs), many = PyBytes_Size(outputs) / (8 * PLACES);
+    PyObject *triples, *outputs, *elements = NULL, *starts = NULL, *both = NULL;
+    if (!PyArg_ParseTuple(arguments, "O!S", &PyTuple_Type, &triples, &outputs)) return NULL;
+    Py_ssize_t count = PyTuple_Size(triples), many = PyBytes_Size(outputs) / (8 * PLACES);
     const int64_t *rows = (const int64_t *)PyBytes_AsString(outputs);
-    Block *blocks = blocks_of(pairs);
+    Block *blocks = blocks_of(triples);
     if (!blocks) return NULL;
     int64_t nbytes = 0;
     for (Py_ssize_t i = 0; i < many; i++) {
         const int64_t *row = rows + i * PLACES;
-        if (row[BLOCK] < 0 || row[BLOCK] >= count || row[NBYTES] < 1 || row[START] < 0 ||
-            row[START] > blocks[row[BLOCK]].used ||
-            row[NBYTES] > blocks[row[BLOCK]].used - row[START]) {
+        if (row[BLOCK] < 0 || row[BLOCK] >= count || row[NBYTES] < 1 ||
+            row[START] < blocks[row[BLOCK]].begin || row[START] > blocks[row[BLOCK]].end ||
+            row[NBYTES] > blocks[row[BLOCK]].end - row[START]) {
             PyErr_SetString(PyExc_ValueError, "these are no outputs of these blocks");
             goto done;
         }
@@ -114,16 +119,17 @@ static PyObject *py_gather(PyObject *module, PyObject *arguments) {
         PyErr_NoMemory();
         goto done;
     }
-    elements = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)nbytes);
+    elements = new_memory((Py_ssize_t)nbytes);
     starts = PyBytes_FromStringAndSize(NULL, 8 * many);
     if (elements && starts) {
-        char *to = PyBytes_AsString(elements);
+        Py_ssize_t size;
+        char *to = memory_of(elements, &size);
         int64_t *at = (int64_t *)PyBytes_AsString(starts), used;
         Py_BEGIN_ALLOW_THREADS
         used = gather(blocks, rows, many, known, most, to, at);
         Py_END_ALLOW_THREADS
-        if (used == nbytes || _PyBytes_Resize(&elements, (Py_ssize_t)used) == 0)
-            both = PyTuple_Pack(2, elements, starts);
+        cut_memory(elements, (Py_ssize_t)used);
+        both = PyTuple_Pack(2, elements, starts);
     }
     PyMem_Free(known);
 done:

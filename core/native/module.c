@@ -8,6 +8,7 @@
 
 #include "calls.h"
 #include "elements.h"
+#include "memory.h"
 #include "outputs.h"
 #include "plain.h"
 #include "rows.h"
@@ -16,7 +17,7 @@
 #include "writers.h"
 
 /* Of what Python calls; nodescope.native refuses a file that was built from other sources. */
-#define REVISION 8
+#define REVISION 9
 
 /* Below this number of elements, giving up the interpreter's lock costs more than it gains. */
 #define GIVES_UP_THE_LOCK 16384
@@ -171,10 +172,9 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__core(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module && PyModule_AddIntConstant(module, "REVISION", REVISION) < 0) Py_CLEAR(module);
-    if (module && (add_times(module) < 0 || add_outputs(module) < 0 || add_elements(module) < 0 ||
-                   add_plain(module) < 0 || add_calls(module) < 0 ||
-                   add_rows(module) < 0 ||
-                   add_writers(module) < 0 ||
+    if (module && (add_memory(module) < 0 || add_times(module) < 0 || add_outputs(module) < 0 ||
+                   add_elements(module) < 0 || add_plain(module) < 0 || add_calls(module) < 0 ||
+                   add_rows(module) < 0 || add_writers(module) < 0 ||
                    add_float_statistics(module) < 0))
         Py_CLEAR(module);
     return module;

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <structmember.h>
 
+#include "memory.h"
 #include "summary.h"
 
 #define MOST_OUTPUTS 4
@@ -17,15 +18,12 @@
 #define KINDS 8
 #define HEAD 8  /* numbers of a record before the identities */
 #define SPECS 256 /* types and shapes that are told apart in a block */
-#define FEW 4   /* a block less full than one part in this many is copied */
-#define BLOCKS 12 /* that were taken are kept, to be used again once nobody else has them */
 
 typedef struct {
     PyObject_HEAD
-    PyObject *block, *nodes;   /* bytes that nobody else has; the node of each execution */
-    PyObject *taken[BLOCKS];   /* blocks that others may still have */
+    PyObject *block, *nodes;   /* `Memory` that is being filled; the node of each execution */
     char *start;
-    Py_ssize_t used, room;
+    Py_ssize_t begin, used, room; /* what was noted and not taken lies between the first two places */
     Py_ssize_t count, outputs, most, most_bytes;
     PyObject *when_full, *wake;
     long long thread;
@@ -84,32 +82,24 @@ static char *copied(char *to, const char *from, const Py_buffer *view, int axis)
 
 static Py_ssize_t padded(Py_ssize_t bytes) { return (bytes + 7) / 8 * 8; }
 
-/* A block that nobody else has, of those that were taken or a new one; its pages are in memory if it
-   was used before. NULL with an exception set. */
-static PyObject *free_block(NotedOutputs *self) {
-    for (int i = 0; i < BLOCKS; i++) {
-        PyObject *block = self->taken[i];
-        if (block && Py_REFCNT(block) == 1) {
-            self->taken[i] = NULL;
-            return block;
-        }
-    }
-    return PyBytes_FromStringAndSize(NULL, self->most_bytes);
-}
-
 /* Make room for a record, by having what is there taken. 1, or 0 if there is none, -1: exception. */
 static int make_room(NotedOutputs *self, Py_ssize_t bytes) {
     if (bytes > self->most_bytes) return 0;
-    for (int tries = 0; self->used + bytes > self->most_bytes; tries++) {
+    for (int tries = 0; self->count; tries++) {
+        if (self->used + bytes <= self->room && self->used - self->begin + bytes <= self->most_bytes)
+            return 1;
         if (tries == 2) return 0;
         PyObject *done = PyObject_CallNoArgs(self->when_full);
         if (!done) return -1;
         Py_DECREF(done);
     }
-    if (!self->block) {
-        if (!(self->block = free_block(self))) return -1;
-        self->start = PyBytes_AsString(self->block);
-    }
+    if (self->block && self->used + bytes <= self->room) return 1;
+    PyObject *block = new_memory(self->most_bytes), *before = self->block;
+    if (!block) return -1;
+    self->block = block;
+    self->start = memory_of(block, &self->room);
+    self->begin = self->used = 0;
+    Py_XDECREF(before);
     return 1;
 }
 
@@ -205,31 +195,25 @@ static PyObject *outputs_call(PyObject *self, PyObject *arguments, PyObject *key
 
 PyDoc_STRVAR(take_doc,
 "take()\n--\n\n"
-"Take all executions: the block of memory, how much of it is used, how many outputs are in it, the\n"
-"nodes, and the thread if they are of one.\n");
+"Take all executions: a `Memory`, where they begin and end in it, how many outputs they gave,\n"
+"the nodes, and the thread if they are of one. What is noted later may follow in the same block.\n");
 
 static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
     NotedOutputs *self = (NotedOutputs *)object;
-    PyObject *none = PyList_New(0), *block;
+    PyObject *none = PyList_New(0);
     if (!none) return NULL;
-    if (self->block && self->used >= self->most_bytes / FEW) block = Py_NewRef(self->block);
-    else block = PyBytes_FromStringAndSize(self->start, self->used);
+    PyObject *block = self->count ? Py_NewRef(self->block) : new_memory(0);
     PyObject *thread = self->count && !self->several
         ? PyLong_FromLongLong(self->thread) : Py_NewRef(Py_None);
+    Py_ssize_t begin = self->count ? self->begin : 0, end = self->count ? self->used : 0;
     PyObject *taken = block && thread
-        ? Py_BuildValue("OnnOO", block, self->used, self->outputs, self->nodes, thread) : NULL;
+        ? Py_BuildValue("OnnnOO", block, begin, end, self->outputs, self->nodes, thread) : NULL;
     if (taken) {
-        if (block == self->block) {
-            int place = 0;
-            while (place < BLOCKS - 1 && self->taken[place]) place++;
-            if (!self->taken[place]) self->taken[place] = Py_NewRef(block);
-            self->start = NULL;
-            Py_CLEAR(self->block);
-        }
         PyObject *before = self->nodes;
         self->nodes = none;
         none = before;
-        self->used = self->count = self->outputs = self->several = 0;
+        self->begin = self->used;
+        self->count = self->outputs = self->several = 0;
     }
     Py_XDECREF(none);
     Py_XDECREF(block);
@@ -272,7 +256,6 @@ static int outputs_clear(PyObject *object) {
     Py_CLEAR(self->when_full);
     Py_CLEAR(self->wake);
     for (int i = 0; i < KINDS; i++) Py_CLEAR(self->kinds[i].dtype);
-    for (int i = 0; i < BLOCKS; i++) Py_CLEAR(self->taken[i]);
     return 0;
 }
 
@@ -281,6 +264,7 @@ static void outputs_dealloc(PyObject *object) {
     PyObject_GC_UnTrack(object);
     outputs_clear(object);
     Py_CLEAR(((NotedOutputs *)object)->block);
+    release_memory();
     PyObject_GC_Del(object);
     Py_DECREF(type);
 }
@@ -297,14 +281,15 @@ typedef struct {
 
 typedef struct {
     const char *start;
-    Py_ssize_t used;
+    Py_ssize_t begin, end;
 } Block;
 
 /* Add how many executions, outputs, sizes and identities a block has; 0 if it is not as noted. */
-static int counted(const char *block, Py_ssize_t used, Py_ssize_t many[4]) {
-    for (Py_ssize_t place = 0; place < used;) {
-        const int64_t *at = (const int64_t *)(block + place);
-        if (used - place < 8 * HEAD || at[0] < 8 * HEAD || at[0] > used - place || at[0] % 8) return 0;
+static int counted(const Block *block, Py_ssize_t many[4]) {
+    for (Py_ssize_t place = block->begin; place < block->end;) {
+        const int64_t *at = (const int64_t *)(block->start + place), *head = at;
+        Py_ssize_t rest = block->end - place;
+        if (rest < 8 * HEAD || at[0] < 8 * HEAD || at[0] > rest || at[0] % 8) return 0;
         int64_t left = at[0] / 8 - HEAD, reads = at[6], gives = at[7];
         if (reads < 0 || gives < 0 || reads > left || gives > MOST_OUTPUTS || reads + gives > left)
             return 0;
@@ -314,7 +299,7 @@ static int counted(const char *block, Py_ssize_t used, Py_ssize_t many[4]) {
         left -= reads + gives;
         at += HEAD + reads + gives;
         for (int64_t i = 0; i < gives; i++) {
-            if (left < 4 || at[2] < 0 || at[2] > MOST_AXES || at[3] < 1 || at[3] > used) return 0;
+            if (left < 4 || at[2] < 0 || at[2] > MOST_AXES || at[3] < 1 || at[3] > rest) return 0;
             int64_t words = 4 + 2 * at[2] + padded(at[3]) / 8;
             if (words > left) return 0;
             many[2] += 2 * at[2];
@@ -322,7 +307,7 @@ static int counted(const char *block, Py_ssize_t used, Py_ssize_t many[4]) {
             at += words;
         }
         if (left) return 0;
-        place += 8 * HEAD + (at - (const int64_t *)(block + place) - HEAD) * 8;
+        place += (at - head) * 8;
     }
     return 1;
 }
@@ -348,10 +333,9 @@ static void fill(const Block *blocks, Py_ssize_t count, int bins, Columns *to) {
     const int64_t *known[SPECS];
     int64_t places[SPECS];
     int specs = 0;
-    for (Py_ssize_t place = 0; nth_block < count; nth++) {
-        if (place == blocks[nth_block].used) {
-            nth_block++;
-            place = 0;
+    for (Py_ssize_t place = blocks->begin; nth_block < count; nth++) {
+        if (place == blocks[nth_block].end) {
+            place = blocks[++nth_block].begin; /* one more than there are is none */
             nth--;
             continue;
         }
@@ -409,7 +393,7 @@ PyDoc_STRVAR(summarise_noted_doc,
 "summarise_noted(blocks, bins)\n--\n\n"
 "Statistics of noted executions, in columns, without the interpreter's lock.\n\n"
 "Args:\n"
-"    blocks: A tuple of blocks of memory, each with how much of it is used.\n"
+"    blocks: A tuple of blocks of memory, each with where executions begin and end in it.\n"
 "    bins: Of the histograms.\n\n"
 "Returns:\n"
 "    Seven objects of bytes. Of each execution, int64: node, step, thread, start, end, and how many\n"
@@ -420,18 +404,21 @@ PyDoc_STRVAR(summarise_noted_doc,
 "    sizes and strides of all; low, high, mean, std, norm, float64; the histogram, uint64; the first\n"
 "    elements, float64.\n");
 
-/* The blocks of a tuple of pairs, to be freed, and what they hold in all; NULL with an exception. */
-static Block *blocks_of(PyObject *pairs, Py_ssize_t many[4]) {
-    Py_ssize_t count = PyTuple_Size(pairs);
+/* The blocks of a tuple of triples, to be freed, and what they hold in all; NULL with an exception. */
+static Block *blocks_of(PyObject *triples, Py_ssize_t many[4]) {
+    Py_ssize_t count = PyTuple_Size(triples);
     Block *blocks = PyMem_Calloc((size_t)count + 1, sizeof(Block));
     if (!blocks) return (Block *)PyErr_NoMemory();
     memset(many, 0, 4 * sizeof(Py_ssize_t));
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *bytes;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(pairs, i), "Sn", &bytes, &blocks[i].used)) break;
-        blocks[i].start = PyBytes_AsString(bytes);
-        if (blocks[i].used < 0 || blocks[i].used > PyBytes_Size(bytes) ||
-            !counted(blocks[i].start, blocks[i].used, many)) {
+        PyObject *memory;
+        Block *block = blocks + i;
+        Py_ssize_t size;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(triples, i), "Onn", &memory, &block->begin, &block->end) ||
+            !(block->start = memory_of(memory, &size)))
+            break;
+        if (block->begin < 0 || block->begin > block->end || block->end > size ||
+            block->begin % 8 || !counted(block, many)) {
             PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
             break;
         }
@@ -442,15 +429,15 @@ static Block *blocks_of(PyObject *pairs, Py_ssize_t many[4]) {
 }
 
 static PyObject *py_summarise_noted(PyObject *module, PyObject *arguments) {
-    PyObject *pairs, *parts[7] = {NULL}, *all = NULL;
+    PyObject *triples, *parts[7] = {NULL}, *all = NULL;
     Py_ssize_t many[4];
     int bins;
-    if (!PyArg_ParseTuple(arguments, "O!i", &PyTuple_Type, &pairs, &bins)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "O!i", &PyTuple_Type, &triples, &bins)) return NULL;
     if (bins < 1 || bins > MOST_BINS) {
         PyErr_Format(PyExc_ValueError, "a histogram has 1 to %d bins", MOST_BINS);
         return NULL;
     }
-    Block *blocks = blocks_of(pairs, many);
+    Block *blocks = blocks_of(triples, many);
     if (!blocks) return NULL;
     Py_ssize_t words[7] = {7 * many[0], many[3], OUTPUT * many[1], many[2], 5 * many[1],
                            bins * many[1], PREVIEW * many[1]};
@@ -462,7 +449,7 @@ static PyObject *py_summarise_noted(PyObject *module, PyObject *arguments) {
         Columns to = {.executions = place[0], .identities = place[1], .outputs = place[2],
                       .shapes = place[3], .moments = place[4], .histograms = place[5],
                       .previews = place[6]};
-        Py_ssize_t count = PyTuple_Size(pairs);
+        Py_ssize_t count = PyTuple_Size(triples);
         Py_BEGIN_ALLOW_THREADS
         fill(blocks, count, bins, &to);
         Py_END_ALLOW_THREADS

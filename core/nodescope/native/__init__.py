@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 8
+REVISION: Final = 9
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -25,6 +25,10 @@ MOST_BINS: Final = 256
 # numpy.dtype.char of the elements that the core reads, and its own code for bfloat16.
 _READ: Final = frozenset("?bBhHiIlLqQefd")
 _BFLOAT16: Final = ord("E")
+
+Memory = Any  # a buffer that has a length: the core's type of this name, or bytes
+Piece = tuple[Memory, int, int]
+"""A block of noted outputs, and where some of them begin and end in it."""
 
 Statistics = tuple[Any, ...]
 """Low, high, mean, std, norm; counts of NaN, Inf and zeros; histogram and preview."""
@@ -84,14 +88,14 @@ NotedOutputs: Final[Callable[[int, int, Callable[[], None], Callable[[], None]],
 core."""
 
 
-summarise_noted: Final[Callable[[tuple[tuple[bytes, int], ...], int], tuple[bytes, ...]] | None] = (
+summarise_noted: Final[Callable[[tuple[Piece, ...], int], tuple[bytes, ...]] | None] = (
     getattr(_core, "summarise_noted", None)
 )
 """Statistics of noted outputs, in columns. None without a core."""
 
 
 gather_elements: Final[
-    Callable[[tuple[tuple[bytes, int], ...], bytes], tuple[bytes, bytes]] | None
+    Callable[[tuple[Piece, ...], bytes], tuple[Memory, bytes]] | None
 ] = getattr(_core, "gather_elements", None)
 """Elements of noted outputs, equal ones once. None without a core."""
 

@@ -66,7 +66,8 @@ class NotedLot:
     """Executions with copies of their outputs.
 
     Args:
-        block, used: Memory, and how much of it is used; see ``core/native/outputs.c``.
+        block, begin, end: Memory, and where the executions begin and end in it; the rest of it may
+            belong to other lots. See ``core/native/outputs.c``.
         outputs: The number of outputs.
         nodes: The node of each execution.
         keep: Whether the elements are kept, not only their statistics.
@@ -76,9 +77,10 @@ class NotedLot:
     """
 
     def __init__(
-        self, block: bytes, used: int, outputs: int, nodes: list[Node], *, keep: bool = False
-    ) -> None:
-        self.block, self.used, self.keep = block, used, keep
+        self, block: native.Memory, begin: int, end: int, outputs: int, nodes: list[Node], *,
+        keep: bool = False,
+    ) -> None:  # fmt: skip
+        self.piece, self.keep = (block, begin, end), keep
         self.outputs, self.nodes = outputs, nodes
         self.statistics: NotedStatistics | None = None
 
@@ -88,7 +90,12 @@ class NotedLot:
     @property
     def nbytes(self) -> int:
         """Bytes of memory."""
-        return len(self.block) if self.statistics is None else self.statistics.nbytes
+        return self.copied if self.statistics is None else self.statistics.nbytes
+
+    @property
+    def copied(self) -> int:
+        """Bytes of the copies."""
+        return self.piece[2] - self.piece[1]
 
     def last_of_threads(self, first: int) -> dict[int, int]:
         """The seq of each thread's last execution, from the first one's."""
@@ -100,19 +107,19 @@ class NotedLot:
     @property
     def shrinks(self) -> bool:
         """Whether the statistics take less memory than the copies."""
-        return self.statistics is None and _STATISTICS_BYTES * self.outputs < len(self.block)
+        return self.statistics is None and _STATISTICS_BYTES * self.outputs < self.copied
 
     def reduce(self) -> None:
         """Replace the copies by their statistics."""
         if self.statistics is None:
             self.statistics = statistics_of([self])
-            self.block = b""
+            self.piece = (b"", 0, 0)
 
 
 def statistics_of(lots: Sequence[NotedLot]) -> NotedStatistics:
     """The statistics of lots that were not reduced, one after the other."""
     assert native.summarise_noted is not None
-    parts = native.summarise_noted(tuple([(lot.block, lot.used) for lot in lots]), BINS)
+    parts = native.summarise_noted(tuple([lot.piece for lot in lots]), BINS)
     kinds = (np.int64, np.uint64, np.int64, np.int64, np.float64, np.int64, np.float64)
     flat: Any = [np.frombuffer(part, kind) for part, kind in zip(parts, kinds, strict=True)]
     columns = NotedStatistics(
@@ -133,7 +140,7 @@ def _with_large(columns: NotedStatistics, lots: Sequence[NotedLot]) -> NotedStat
         cells = columns.outputs[row]
         start = ends[row] - 2 * cells[DIMENSIONS]
         sizes = columns.shapes[start : start + cells[DIMENSIONS]]
-        block = memoryview(lots[cells[BLOCK]].block)
+        block = memoryview(lots[cells[BLOCK]].piece[0])
         data = block[cells[START] : cells[START] + cells[NBYTES]]
         array: Array = np.frombuffer(data, np.dtype(chr(cells[CODE]))).reshape(sizes)
         summary = summarise(array)

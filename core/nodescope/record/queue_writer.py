@@ -479,7 +479,7 @@ class QueueWriter(RecordQueue):
         with self.lock:
             for item in self._queue:
                 if isinstance(item, QueuedOutputs) and item.lot.keep:
-                    left.add(item.many, item.lot.outputs, item.lot.used)
+                    left.add(item.many, item.lot.outputs, item.lot.copied)
                 elif isinstance(item, SEVERAL):
                     left.add(item.many, 0, 0)
                 elif not isinstance(item, QueuedRecord):

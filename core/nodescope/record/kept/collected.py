@@ -62,7 +62,7 @@ class KeptArrays:
             self._add_few(of, noted, lots)
             return
         assert native.gather_elements is not None
-        blocks = tuple([(lot.block, lot.used) for lot in lots])
+        blocks = tuple([lot.piece for lot in lots])
         elements, starts = native.gather_elements(blocks, outputs.tobytes())
         self.packs.append(packed(of, np.frombuffer(starts, np.int64), elements))
 
@@ -74,7 +74,7 @@ class KeptArrays:
     def _add_few(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
         pairs = zip(of.values.tolist(), of.seqs.tolist(), of.kinds.tolist(), strict=True)
         for cells, (value, seq, kind) in zip(noted.outputs.tolist(), pairs, strict=True):
-            block, start = memoryview(lots[cells[BLOCK]].block), cells[START]
+            block, start = memoryview(lots[cells[BLOCK]].piece[0]), cells[START]
             flat: Array = np.frombuffer(block[start : start + cells[NBYTES]], chr(cells[CODE]))
             shape = of.specs[kind].shape
             sizes = [*map(int, shape.split(","))] if shape else []

@@ -17,6 +17,7 @@ import numpy as np
 
 from nodescope.events import Array
 from nodescope.ir.dtypes import as_dtype
+from nodescope.native import Memory
 from nodescope.record.measured.packing import places_of, spec_of
 from nodescope.record.measured.statistics import Integers, OutputSpec, Statistics
 from nodescope.record.schema import spec_of as tensor_of
@@ -41,7 +42,7 @@ class Pack(NamedTuple):
     arrays: int
     outputs: bytes
     data: bytes
-    elements: bytes
+    elements: Memory
 
 
 class Kept(NamedTuple):
@@ -87,7 +88,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Columns).decode
 
 
-def packed(of: Statistics, starts: Integers, elements: bytes) -> Pack:
+def packed(of: Statistics, starts: Integers, elements: Memory) -> Pack:
     """The arrays that these outputs were.
 
     Args:

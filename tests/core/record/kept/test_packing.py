@@ -88,14 +88,15 @@ def test_equal_elements_are_gathered_once(seed: int) -> None:
         pool.append(piece[:place] + bytes([piece[place] ^ 1]) + piece[place + 1 :])
     blocks, rows, pieces = [], [], []
     for nth in range(draw.randint(1, 4)):
-        block = b""
+        block = b"before"
         for _ in range(draw.choice((0, 1, 30))):
             pieces.append(draw.choice(pool))
             rows.append([0, 0, 0, 0, len(pieces[-1]), 0, 0, 0, 0, nth, len(block), 0, 1])
             block += pieces[-1]
-        blocks.append((block + b"rest", len(block)))
+        blocks.append((block + b"rest", 6, len(block)))
     outputs = np.array(rows, dtype=np.int64)
-    elements, starts = native.gather_elements(tuple(blocks), outputs.tobytes())
+    memory, starts = native.gather_elements(tuple(blocks), outputs.tobytes())
+    elements = bytes(memory)
     for piece, start in zip(pieces, np.frombuffer(starts, np.int64).tolist(), strict=True):
         assert elements[start : start + len(piece)] == piece
     small = sum(len(piece) for piece in pieces if len(piece) < 64)
@@ -108,8 +109,8 @@ def test_equal_elements_are_gathered_once(seed: int) -> None:
 def test_outputs_beyond_their_block_are_refused(place: int, number: int) -> None:
     assert native.gather_elements is not None
     row = np.zeros(13, np.int64)
-    row[4], row[place] = 8, number
+    row[4], row[10], row[place] = 8, 8, number
     with pytest.raises(ValueError, match="no outputs of these blocks"):
-        native.gather_elements(((bytes(16), 8),), row.tobytes())
+        native.gather_elements(((bytes(24), 8, 16),), row.tobytes())
     with pytest.raises(ValueError, match="no block"):
-        native.gather_elements(((bytes(16), 17),), b"")
+        native.gather_elements(((bytes(16), 0, 17),), b"")

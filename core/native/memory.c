@@ -1,0 +1,114 @@
+/* Copies of outputs, and elements on their way into a file, come by megabytes. The system clears memory
+   when it is first written, one page at a time, which takes longer than the copy where a page is 4 KiB. So
+   pieces are large, of large pages, and some that were let go are kept.
+
+   Whoever has the interpreter's lock may use these functions. */
+#include "memory.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+#define LARGE_PAGE (2 << 20)
+#define PIECE (4 << 20)  /* bytes */
+#define SMALL (1 << 19)  /* fewer bytes are a piece of their own size */
+#define KEPT 8
+
+typedef struct {
+    PyObject_HEAD
+    char *start;
+    Py_ssize_t size, room;
+} Memory;
+
+static PyTypeObject *memory_type;
+static char *kept[KEPT];
+static int many_kept;
+
+static char *piece(void) {
+    if (many_kept) return kept[--many_kept];
+#ifdef MADV_HUGEPAGE
+    char *all = mmap(NULL, PIECE + LARGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) return NULL;
+    size_t before = (LARGE_PAGE - (uintptr_t)all % LARGE_PAGE) % LARGE_PAGE;
+    if (before) munmap(all, before);
+    munmap(all + before + PIECE, LARGE_PAGE - before);
+    madvise(all + before, PIECE, MADV_HUGEPAGE); /* without large pages, small ones do */
+    return all + before;
+#else
+    return malloc(PIECE);
+#endif
+}
+
+static void free_piece(char *start) {
+#ifdef MADV_HUGEPAGE
+    munmap(start, PIECE);
+#else
+    free(start);
+#endif
+}
+
+void release_memory(void) {
+    while (many_kept) free_piece(kept[--many_kept]);
+}
+
+PyObject *new_memory(Py_ssize_t bytes) {
+    Memory *self = (Memory *)PyType_GenericAlloc(memory_type, 0);
+    if (!self) return NULL;
+    int is_piece = bytes >= SMALL && bytes <= PIECE;
+    self->start = is_piece ? piece() : malloc((size_t)(bytes ? bytes : 1));
+    self->size = self->room = is_piece ? PIECE : bytes;
+    if (self->start) return (PyObject *)self;
+    Py_DECREF(self);
+    return PyErr_NoMemory();
+}
+
+char *memory_of(PyObject *object, Py_ssize_t *size) {
+    char *start = NULL;
+    if (Py_TYPE(object) == memory_type) {
+        *size = ((Memory *)object)->size;
+        return ((Memory *)object)->start;
+    }
+    return PyBytes_AsStringAndSize(object, &start, size) < 0 ? NULL : start;
+}
+
+void cut_memory(PyObject *object, Py_ssize_t size) { ((Memory *)object)->size = size; }
+
+static void memory_dealloc(PyObject *object) {
+    Memory *self = (Memory *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (self->room != PIECE) free(self->start);
+    else if (self->start && many_kept < KEPT) kept[many_kept++] = self->start;
+    else if (self->start) free_piece(self->start);
+    PyObject_Free(object);
+    Py_DECREF(type);
+}
+
+static int memory_buffer(PyObject *object, Py_buffer *view, int flags) {
+    Memory *self = (Memory *)object;
+    return PyBuffer_FillInfo(view, object, self->start, self->size, 1, flags);
+}
+
+static Py_ssize_t memory_length(PyObject *object) { return ((Memory *)object)->size; }
+
+PyDoc_STRVAR(memory_doc,
+"Memory that the core has filled, as a buffer that is only read.\n");
+
+static PyType_Slot memory_slots[] = {
+    {Py_tp_dealloc, memory_dealloc},
+    {Py_bf_getbuffer, memory_buffer},
+    {Py_sq_length, memory_length},
+    {Py_tp_doc, (void *)memory_doc},
+    {0, NULL},
+};
+
+static PyType_Spec memory_spec = {
+    "nodescope.native._core.Memory", sizeof(Memory), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, memory_slots};
+
+int add_memory(PyObject *module) {
+    if (!memory_type) memory_type = (PyTypeObject *)PyType_FromSpec(&memory_spec);
+    return memory_type ? PyModule_AddObjectRef(module, "Memory", (PyObject *)memory_type) : -1;
+}

@@ -1,0 +1,24 @@
+/* Memory for copies of arrays, in large pages where the system has them. */
+#ifndef NODESCOPE_MEMORY_H
+#define NODESCOPE_MEMORY_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+/* Adds the type `Memory`; -1 with an exception set. */
+int add_memory(PyObject *module);
+
+/* At least so many bytes, whose contents are arbitrary; what it is cut to is readable as a buffer. NULL
+   with an exception set. */
+PyObject *new_memory(Py_ssize_t bytes);
+
+/* The address and the size of bytes, or of a `Memory`; NULL with an exception set. */
+char *memory_of(PyObject *object, Py_ssize_t *size);
+
+/* Shorten a `Memory`. */
+void cut_memory(PyObject *object, Py_ssize_t size);
+
+/* Give back what is kept to be used again. */
+void release_memory(void);
+
+#endif
