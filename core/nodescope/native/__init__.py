@@ -88,15 +88,15 @@ NotedOutputs: Final[Callable[[int, int, Callable[[], None], Callable[[], None]],
 core."""
 
 
-summarise_noted: Final[Callable[[tuple[Piece, ...], int], tuple[bytes, ...]] | None] = (
-    getattr(_core, "summarise_noted", None)
+summarise_noted: Final[Callable[[tuple[Piece, ...], int], tuple[bytes, ...]] | None] = getattr(
+    _core, "summarise_noted", None
 )
 """Statistics of noted outputs, in columns. None without a core."""
 
 
-gather_elements: Final[
-    Callable[[tuple[Piece, ...], bytes], tuple[Memory, bytes]] | None
-] = getattr(_core, "gather_elements", None)
+gather_elements: Final[Callable[[tuple[Piece, ...], bytes], tuple[Memory, bytes]] | None] = getattr(
+    _core, "gather_elements", None
+)
 """Elements of noted outputs, equal ones once. None without a core."""
 
 

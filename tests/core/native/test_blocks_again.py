@@ -1,4 +1,4 @@
-"""Copies of outputs lie in the same memory as others before, once nobody has those, and not sooner."""
+"""Copies of outputs lie in the memory of others before, once nobody has those, not sooner."""
 
 from __future__ import annotations
 
