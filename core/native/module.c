@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "calls.h"
+#include "checksum.h"
 #include "elements.h"
 #include "memory.h"
 #include "outputs.h"
@@ -174,7 +175,7 @@ PyMODINIT_FUNC PyInit__core(void) {
     if (module && PyModule_AddIntConstant(module, "REVISION", REVISION) < 0) Py_CLEAR(module);
     if (module && (add_memory(module) < 0 || add_times(module) < 0 || add_outputs(module) < 0 ||
                    add_elements(module) < 0 || add_plain(module) < 0 || add_calls(module) < 0 ||
-                   add_rows(module) < 0 || add_writers(module) < 0 ||
+                   add_rows(module) < 0 || add_writers(module) < 0 || add_checksum(module) < 0 ||
                    add_float_statistics(module) < 0))
         Py_CLEAR(module);
     return module;

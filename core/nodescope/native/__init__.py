@@ -10,6 +10,7 @@ up to the order of sums.
 from __future__ import annotations
 
 import os
+import zlib
 from array import array as array_of
 from collections.abc import Callable
 from types import ModuleType
@@ -108,6 +109,21 @@ core."""
 float_statistics: Final[Any] = getattr(_core, "float_statistics", None)
 """A capsule with the core's function for float32 in a row, for extensions that are compiled
 elsewhere. None without a core."""
+
+
+def _crc32_of_pages(data: memoryview, page: int) -> bytes:
+    ends = range(page, len(data) + 1, page)
+    return np.array([zlib.crc32(data[end - page : end]) for end in ends], dtype="<u4").tobytes()
+
+
+crc32: Final[Callable[[bytes | memoryview, int], int]] = getattr(_core, "crc32", zlib.crc32)
+"""`zlib.crc32`, several times as fast where the processor has instructions for it."""
+
+
+crc32_of_pages: Final[Callable[[memoryview, int], bytes]] = getattr(
+    _core, "crc32_of_pages", _crc32_of_pages
+)
+"""The CRC-32 of each part of so many bytes, uint32; a rest that is shorter is left out."""
 
 
 fill_row: Final[Callable[[int, int, int, int, int, int, bytes, int], bool] | None] = getattr(

@@ -16,7 +16,7 @@ from nodescope.errors import RecordingError
 from nodescope.record.schema import APPLICATION_ID, HEADER, SCHEMA, SCHEMA_VERSION
 
 PAGE_BYTES: Final = 4096
-LARGE_PAGE_BYTES: Final = 1 << 15
+LARGE_PAGE_BYTES: Final = 1 << 16
 """Of a recording with the elements of most arrays, which SQLite then writes in half the time."""
 
 HINT: Final = "choose another file with --record"

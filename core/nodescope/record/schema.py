@@ -14,6 +14,7 @@ import numpy as np
 
 from nodescope.console_output import printable
 from nodescope.ir.graph import OpaqueSpec, Size, Spec, TensorSpec
+from nodescope.native import crc32
 from nodescope.record.summary import TensorSummary
 
 SUFFIX = ".nscope"
@@ -189,7 +190,7 @@ def array_sum(value: int, seq: int, dtype: str, shape: tuple[int, ...]) -> int:
 
 def chunk_sum(data: bytes | memoryview, of_array: int) -> int:
     """The CRC-32 of a chunk of an array with that `array_sum`."""
-    return zlib.crc32(data, of_array)
+    return crc32(data, of_array)
 
 
 @lru_cache(1024)

@@ -48,6 +48,7 @@ _WAL_BYTES: Final = 16_384_000
 _MOST = 2048
 # Chunks are copied into one statement up to about this size.
 _CHUNKS_BYTES = 4 << 20
+_LARGE_CHUNK: Final = 1 << 16  # has a statement of its own
 
 Blob = tuple[int, int, int]
 """The size, the seq and the value of a stored array."""
@@ -165,9 +166,13 @@ class Writer:
             part = rows[start : start + rows_at_once]
             room = _room(len(part))
             values = list(chain.from_iterable(part))
-            values += [0] * ((room - len(part)) * width)
-            values.append(len(part))
-            statement = f"{into} {table} SELECT * FROM (VALUES {','.join([marks] * room)}) LIMIT ?"
+            if room == 1:  # SQLite copies the cells of one row less often
+                statement = f"{into} {table} VALUES {marks}"
+            else:
+                values += [0] * ((room - len(part)) * width)
+                values.append(len(part))
+                rows_of = f"VALUES {','.join([marks] * room)}"
+                statement = f"{into} {table} SELECT * FROM ({rows_of}) LIMIT ?"
             try:
                 self._db.execute(statement, values)
             except UnicodeEncodeError:  # names may hold bytes that are not valid Unicode
@@ -316,7 +321,8 @@ class Writer:
             elements = memoryview(pack.elements)
             seed = seed_of(pack.first_seq, pack.last_seq, pack.outputs, pack.data)
             parts = [elements[at : at + CHUNK_BYTES] for at in range(0, nbytes, CHUNK_BYTES)]
-            self.insert("chunk", [(number, nth, part) for nth, part in enumerate(parts)])
+            for nth, part in enumerate(parts):
+                self.insert("chunk", [(number, nth, part)])
             sums = [(number, nth, chunk_sum(part, seed)) for nth, part in enumerate(parts)]
             self.insert("checksum", [(number, number, np.array(sums, dtype=SUMS).tobytes())])
         self._write_arrays(accepted)
@@ -395,8 +401,11 @@ class Writer:
             blobs.append((number, value, seq, *spec))
             seed = array_sum(value, seq, spec[0], array.shape)
             for part, content in enumerate(_chunks_of(array)):
-                chunks.append((number, part, content))
                 sums.append((number, part, chunk_sum(content, seed)))
+                if len(content) >= _LARGE_CHUNK:
+                    self.insert("chunk", [(number, part, content)])
+                    continue
+                chunks.append((number, part, content))
                 waiting += len(content)
                 if waiting >= _CHUNKS_BYTES:
                     self.insert("chunk", chunks)

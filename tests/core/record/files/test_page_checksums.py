@@ -22,6 +22,8 @@ from nodescope.record import branches, queue_writer, validate
 from nodescope.record.files import page_checksums
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
+from nodescope.record.rows import Dropped
+from nodescope.record.writer import Writer
 from tests.core.record.runs import chain, finished
 from tests.depth import count, some
 
@@ -306,3 +308,23 @@ def test_what_is_wrong_is_reported_once(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(RecordingError) as caught:
         Recording.open(other)
     assert str(caught.value).count(str(other)) == 1
+
+
+@pytest.mark.parametrize("page", [512, 4096, 1 << 15, 1 << 16])
+def test_pages_of_any_size_are_sealed(tmp_path: Path, page: int) -> None:
+    path = tmp_path / "run.nscope"
+    writer = Writer(path, budget_bytes=1 << 24, page_bytes=page)
+    writer.begin()
+    writer.add_blobs([(1, 1, np.arange(40_000.0))])
+    writer.commit(1, 0, Dropped())
+    writer.finish()
+    seal = page_checksums.read_seal(path)
+    assert seal is not None
+    assert seal.page == page
+    assert page_checksums.faults(path, seal) == []
+    content = bytearray(path.read_bytes())
+    for place in (1, len(seal.sums) // 2, len(seal.sums) - 1):
+        content[place * page + page // 2] ^= 1
+        path.write_bytes(content)
+        assert page_checksums.faults(path, seal) == [place]
+        content[place * page + page // 2] ^= 1

@@ -67,7 +67,7 @@ def test_arrays_are_kept_many_in_a_row(tmp_path: Path) -> None:
         assert 0 < packs <= 9
         assert arrays == MANY
         assert nbytes < 0.6 * MANY * 84  # every other array was there already
-        assert database.execute("PRAGMA page_size").fetchone() == (1 << 15,)
+        assert database.execute("PRAGMA page_size").fetchone() == (1 << 16,)
     with Recording.open(path) as recording:
         assert kept(recording) == [*range(MANY)]
         assert recording.kept_arrays() == (MANY, nbytes)
@@ -266,7 +266,7 @@ def test_a_full_disk_is_the_reason_of_executions_in_columns_too(tmp_path: Path) 
     recorder.emit(GraphExtended((node,), chain(["x"]).values))
     recorder.emit(finished(node, np.zeros(20, np.float32)))
     assert recorder.flush(20.0)
-    fill(recorder, pages=30)
+    fill(recorder, pages=15)
     for at in range(200):
         array = np.full(2000, at, np.float32)
         array[0] = np.nan if at == 50 else at
