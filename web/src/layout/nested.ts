@@ -123,7 +123,11 @@ export class NestedLayout {
     this.shown = shown;
   }
 
-  /** Sets the height, in px, beyond which long chains are cut into columns. */
+  /** The height, in px, beyond which long chains are cut into columns. */
+  get columnHeight(): number {
+    return this.column;
+  }
+
   setColumn(height: number): void {
     if (height === this.column) return;
     this.column = height;

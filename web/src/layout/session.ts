@@ -33,6 +33,8 @@ export interface FirstPicture {
   readonly window: Window;
   /** Scopes that stay open. */
   readonly kept: readonly string[];
+  /** Whether nothing is to change unless more of the forward pass is open then. */
+  readonly onlyMore?: boolean;
 }
 
 export type LayoutReply =
@@ -86,7 +88,8 @@ export class LayoutSession {
       const layout = this.layout ?? new NestedLayout(buildHierarchy([], new Map()));
       if (first === undefined) this.follow(layout, ticket, begin);
       const given = new Set(request.open);
-      const open = first && unfold(layout, given, new Set(first.kept), first.window);
+      const kept = new Set(first?.kept);
+      const open = first && unfold(layout, given, kept, first.window, first.onlyMore);
       const scene = composeScene(layout, open ?? given, this.version);
       const ms = performance.now() - begin;
       return { kind: "scene", ticket, scene, ms, chosen: open && [...open] };

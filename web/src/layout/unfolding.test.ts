@@ -185,6 +185,18 @@ describe("the first picture", () => {
     });
     expect([...new Set(shown)]).toEqual(["early", "later", "early later"]);
   });
+
+  it("stays as it is where no more can be open", () => {
+    const layout = layoutOf(model(2, 3));
+    const before = new Set(["net", "net/layers", "net/layers/0", "net/layers/0/mlp"]);
+    const small = { width: 300, height: 200 };
+    layout.setColumn(500);
+    expect(unfold(layout, before, NOTHING, small, true)).toBe(before);
+    expect(layout.columnHeight).toBe(500);
+    expect(unfold(layout, before, NOTHING, small)).not.toEqual(before);
+    const large = { width: 2000, height: 1400 };
+    expect(unfold(layout, new Set(["net"]), NOTHING, large, true).has("net/layers")).toBe(true);
+  });
 });
 
 describe("a long chain", () => {

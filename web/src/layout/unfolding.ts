@@ -57,13 +57,18 @@ const NARROW = 0.4;
  * Adds to what is open of the forward pass, or begins anew if that cannot be read or opens more; `kept` stay open
  * in any case. Sets the height of the layout's columns, too: that of the window, or a part of it where
  * shorter columns show more or fill the window better.
+ *
+ * Args:
+ *   onlyMore: Whether all stays as it is, unless more of the forward pass is open then.
  */
 export function unfold(
   layout: NestedLayout,
   open: ReadonlySet<string>,
   kept: ReadonlySet<string>,
   window: Window,
+  onlyMore = false,
 ): ReadonlySet<string> {
+  const before = layout.columnHeight;
   const trial = new Trial(layout, window);
   const { hierarchy } = layout;
   const full = (window.height - 2 * MARGIN) / READABLE;
@@ -101,8 +106,9 @@ export function unfold(
       use(best.column * share, best.paths, look);
     }
   }
-  layout.setColumn(best.column);
-  return best.paths;
+  const stays = onlyMore && opsWithin(best.paths, hierarchy) <= opsWithin(open, hierarchy);
+  layout.setColumn(stays ? before : best.column);
+  return stays ? open : best.paths;
 }
 
 interface Look {

@@ -177,10 +177,10 @@ export class SceneSource {
   private grownQuietly(): void {
     const count = this.graph?.nodes.length ?? 0;
     const due = this.first !== undefined && this.started && !this.awaitsChoice;
-    if (due && count > GROWN_QUIETLY * this.chosenFor) this.layOut(GROWN_QUIETLY);
+    if (due && count > GROWN_QUIETLY * this.chosenFor) this.layOut(true);
   }
 
-  private layOut(grown = GROWN): void {
+  private layOut(quiet = false): void {
     clearTimeout(this.growth);
     this.growth = undefined;
     const { graph } = this;
@@ -191,8 +191,9 @@ export class SceneSource {
     const told = this.client.setGraph(nodes, values, this.version, repeats?.stacks, origin);
     const count = graph.nodes.length;
     // A choice that has not arrived is of a graph that is not shown any more.
-    const due = this.awaitsChoice || count > grown * this.chosenFor;
-    const first = due ? this.first?.() : undefined;
+    const due = this.awaitsChoice || count > (quiet ? GROWN_QUIETLY : GROWN) * this.chosenFor;
+    const chosen = due ? this.first?.() : undefined;
+    const first = chosen && { ...chosen, onlyMore: quiet };
     if (first !== undefined) this.chosenFor = count;
     this.awaitsChoice = first !== undefined;
     this.postponed = false;
