@@ -1,5 +1,5 @@
 /**
- * The page's end of the layout: a worker if available, else the same code in place.
+ * The page's end of the layout: uses a worker if available, otherwise the same code in place.
  *
  * Invariant: at most one request is running and one waiting (the newest); scenes arrive in order.
  */
@@ -17,7 +17,7 @@ import {
 import type { LayoutNode, LayoutValue, Scene } from "@/layout/types";
 
 export interface LayoutListener {
-  /** `chosen`: the scopes that are open, if the layout chose them; `open`: those that were asked for. */
+  /** `chosen`: the open scopes, if the layout chose them; `open`: the scopes requested as open. */
   scene(
     scene: Scene,
     ms: number,
@@ -25,16 +25,16 @@ export interface LayoutListener {
     open: ReadonlySet<string>,
   ): void;
   busy(busy: boolean): void;
-  /** Comes before the first scene of a graph that a worker had prepared. */
+  /** Called before the first scene of a graph that a worker has prepared. */
   hierarchy?(hierarchy: PostedHierarchy, version: number): void;
-  /** How much of what is open is laid out. */
+  /** `share`: the share of the open groups that is laid out. */
   progress?(share: number): void;
 }
 
 type Wanted = Pick<LayoutRequest & { kind: "layout" }, "open" | "first">;
 
 interface Engine {
-  /** Whether it works while the page does, and can be ended. */
+  /** Whether the engine runs in a worker, beside the page, and can be ended. */
   readonly apart: boolean;
   post(request: LayoutRequest | PreparedRequest): void;
   close(): void;
@@ -55,11 +55,11 @@ export class LayoutClient {
   ) {}
 
   /**
-   * Returns whether the worker has prepared the graph and tells its hierarchy.
+   * Returns whether a worker has prepared the graph, in which case it also posts the hierarchy.
    *
    * Args:
-   *   stacks: Those of the graph, if they are known.
-   *   origin: What a worker may have prepared the same graph from.
+   *   stacks: The stacks of the graph, if they are known.
+   *   origin: The columns of the graph, by which a prepared worker is found.
    */
   setGraph(
     nodes: readonly LayoutNode[],
@@ -76,7 +76,7 @@ export class LayoutClient {
       this.engine.post({ kind: "prepared", version });
       return true;
     }
-    // None for an empty graph: another worker may be preparing the first one.
+    // An empty graph gets no worker: another worker may be preparing the first real graph.
     if (this.worthWorker && nodes.length > 0) this.replace(this.startWorker() ?? this.engine);
     this.postGraph();
     return false;
@@ -89,7 +89,7 @@ export class LayoutClient {
     this.abandon();
   }
 
-  /** What is under way is not answered any more. */
+  /** Ignores the answer to the running request; queues it again unless a newer request waits. */
   private abandon(): void {
     this.ticket++;
     if (!this.underWay) return;
@@ -107,7 +107,7 @@ export class LayoutClient {
     this.pump();
   }
 
-  /** Ends the layout that is under way, and forgets the one that waits; false if there is none. */
+  /** Ends the running layout and drops the waiting one; false if no layout can be ended. */
   breakOff(): boolean {
     if (this.idle || !this.engine.apart) return false;
     this.engine.close();
@@ -173,7 +173,7 @@ export class LayoutClient {
     };
   }
 
-  /** A worker that cannot start (a blocked script) must not cost the user the graph. */
+  /** Lays out in place if the worker cannot start, for example because its script is blocked. */
   private fallBack(worker: Worker): void {
     worker.terminate();
     this.engine = this.inPlace();

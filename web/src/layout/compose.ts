@@ -59,7 +59,7 @@ function columnGroup(hierarchy: Hierarchy, column: number): number {
   return hierarchy.groupAt.get(name) ?? -1;
 }
 
-/** The position of a column; undefined if there is none. */
+/** The bounds of a placed column, px. */
 interface Column {
   readonly left: number;
   readonly top: number;
@@ -197,7 +197,7 @@ class Picture {
     parent: number,
   ): number {
     const kind = this.layout.isOpen(group) ? BOX_SCOPE : BOX_FOLD;
-    // Of a stack, the scope that is shown.
+    // A stack that shows a single scope is drawn as that scope.
     const one = this.layout.shownOf(group);
     const box = this.box(kind, one < 0 ? group : one, x, y, width, height, parent);
     this.groupBox[group] = box;

@@ -1,8 +1,8 @@
 /**
- * Values read far from where they are made, by many, such as a mask: lines to all readers would
- * hide the picture, and pull it out of shape. Each such reader gets a stub with the producer's name.
+ * Edges to far readers, such as those of a mask that many nodes read: lines to all readers would
+ * hide the picture and distort it. Each far reader gets a stub with the producer's name instead.
  *
- * Invariant: pure; a value's way from one item to the next is always a line.
+ * Invariant: pure; an edge from one item to the next is always a line.
  */
 
 import { isOrder } from "@/layout/types";
@@ -14,22 +14,22 @@ interface Edge {
   readonly bundle: number;
 }
 
-/** Px of other items one below the other between producer and reader, from which on it is far. */
+/** A reader is far if at least this height of other items, px, lies between it and the producer. */
 const FAR = 240;
-/** Fewer far readers have lines. */
+/** A value with fewer far readers keeps its lines. */
 const FEWEST = 4;
-/** What nothing comes before, such as labels, is drawn where it is read from this distance on. */
+/** From this distance on, px, an item without inputs, such as labels, gets a stub at any reader. */
 const FARTHEST = 360;
-/** Between an item and the next. */
+/** Between one item and the next, px. */
 const GAP = 30;
-/** A reader of more such values has lines: it would be hidden by stubs. */
+/** A reader of more such values keeps its lines, because the stubs would hide it. */
 const MOST_AT_READER = 3;
 
 /**
  * Indices of the edges that stubs replace.
  *
  * Args:
- *   ends: Whether an item is the border of the scope.
+ *   ends: Whether an item is a port in the scope's border.
  *   heightOf: The height of an item, px.
  */
 export function farReads(
@@ -64,7 +64,7 @@ export function farReads(
   return far;
 }
 
-/** How far down each item is at least, px; items on cycles are at the top. */
+/** The least distance of each item from the top, px (0 for items on cycles), and the sources. */
 function depths(
   edges: readonly Edge[],
   heightOf: (item: number) => number,

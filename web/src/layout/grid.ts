@@ -52,7 +52,7 @@ export function inGrids(graph: Directed, ranking: Ranking, sizes: BoxSizes): Ran
   };
 }
 
-/** Sets of boxes of one layer with the same neighbours, in their order. */
+/** Sets of at least `FEWEST` boxes in one layer with the same neighbours, in order of index. */
 function alikeBoxes(graph: Directed, ranking: Ranking, sizes: BoxSizes): number[][] {
   const crowded = new Int32Array(ranking.layers);
   for (const layer of ranking.rank) crowded[layer]! += 1;
@@ -70,7 +70,7 @@ function alikeBoxes(graph: Directed, ranking: Ranking, sizes: BoxSizes): number[
   return [...sets.values()].filter((set) => set.length >= FEWEST);
 }
 
-/** The nodes at the other ends of a node's edges; a port of its own is like any other such port. */
+/** The nodes at the other ends of a node's edges; ports with no other edge all count as equal. */
 function neighbours(
   ends: Int32Array,
   edges: Directed["incoming"],

@@ -24,27 +24,27 @@ export interface Group {
   readonly parent: number;
   readonly depth: number;
   readonly column: number;
-  /** For a stack of scopes that are alike, which are its groups. */
+  /** The stack that this group stands for, whose scopes are its `groups`; undefined for a scope. */
   readonly stack: Stack | undefined;
   readonly groups: readonly number[];
   /** Indices of the nodes with their own boxes. */
   readonly nodes: readonly number[];
   readonly stubs: readonly number[];
   readonly segments: readonly Segment[];
-  /** What nodes of the backward pass read of the forward one, where many do; without a `from`. */
+  /** Reads of forward values by backward nodes, for values with many such readers; `from` is -1. */
   readonly saved: readonly Segment[];
   /** Operations inside, excluding leaves and including nested scopes. */
   readonly ops: number;
 }
 
-/** A group to which its parts are still added. */
+/** A group under construction. */
 export type Growing = { -readonly [Part in keyof Group]: Group[Part] };
 
 type Parts = "groups" | "nodes" | "stubs" | "segments" | "saved";
 
 const NONE: readonly never[] = [];
 
-/** Most groups have no parts of most kinds, and get no lists for them. */
+/** Adds a part to a group. Most groups lack most kinds of parts and share one empty list. */
 export function into<Part extends Parts>(
   group: Growing,
   part: Part,
@@ -55,7 +55,7 @@ export function into<Part extends Parts>(
   else (list as Group[Part][number][]).push(item);
 }
 
-/** A list that has grown has room for more, in which nothing will come. */
+/** Frees the spare capacity of lists that grew, by copying them. */
 export function trim(group: Growing): void {
   if (group.groups.length > 1) group.groups = group.groups.slice();
   if (group.nodes.length > 1) group.nodes = group.nodes.slice();
@@ -87,7 +87,7 @@ export interface Hierarchy {
   readonly repeats: Repeats;
   readonly groupOf: Int32Array;
   readonly stubs: readonly Stub[];
-  /** Leaves written inside each node, by node index. */
+  /** Leaves drawn inside each node, by node index. */
   readonly chips: ReadonlyMap<number, readonly number[]>;
   /** Where a leaf without its own box is shown: its first reader; -1 = has a box. */
   readonly host: Int32Array;
@@ -104,12 +104,12 @@ export function groupKey(hierarchy: Pick<Hierarchy, "nodes">, group: number): nu
   return hierarchy.nodes.length + group;
 }
 
-/** A value of the forward pass that so many nodes of the backward pass read is named beside them. */
+/** A forward value that at least this many backward nodes read gets stubs beside them. */
 const MANY_SAVED = 4;
-/** At one node, no more of them. */
+/** At most this many such stubs at one node. */
 const MOST_SAVED = 2;
 
-/** Keys of usual graphs stay below 2³⁰: larger numbers are objects of their own, a million of them. */
+/** Keys of usual graphs stay below 2³⁰: V8 allocates an object for each larger number. */
 const PORTS = 2 ** 29;
 
 export function inPortKey(value: number): number {
@@ -144,7 +144,7 @@ export function stubOf(key: number): number {
 
 const FARS = STUBS + 2 ** 27;
 
-/** The key of the stub for a far producer in a scope, by its number there. */
+/** The item key of a stub for a far producer, by the stub's number in its scope. */
 export function farKey(far: number): number {
   return FARS + far;
 }
@@ -175,14 +175,14 @@ function isParameter(node: LayoutNode): boolean {
   return isLeaf(node) && (node.role === undefined ? node.op !== "tensor" : node.role !== "input");
 }
 
-/** What a node holds that computes nothing. */
+/** What a leaf holds; undefined for a node that computes. */
 export function heldBy(node: LayoutNode): Held {
   if (!isLeaf(node)) return undefined;
   if (node.role === undefined) return node.op === "tensor" ? "data" : "parameter";
   return node.role === "parameter" || node.role === "buffer" ? "parameter" : "data";
 }
 
-/** Args: stacks: Those of the nodes, if they are known. */
+/** Args: stacks: The stacks of the nodes, if they are known. */
 export function repeatsOf(nodes: readonly LayoutNode[], stacks?: readonly Stack[]): Repeats {
   return findRepeats(nodes, (index) => heldBy(nodes[index]!), stacks);
 }
@@ -191,8 +191,8 @@ export function repeatsOf(nodes: readonly LayoutNode[], stacks?: readonly Stack[
  * Builds the tree. Linear in nodes and edges, times the depth of scopes for edges between them.
  *
  * Args:
- *   repeats: Those of the nodes, if they are known.
- *   laidOut: Whether it is to be laid out: else its groups have no segments.
+ *   repeats: The repeats of the nodes, if they are known.
+ *   laidOut: Whether the hierarchy will be laid out: otherwise its groups get no segments.
  */
 export function buildHierarchy(
   nodes: readonly LayoutNode[],
@@ -353,7 +353,7 @@ function seedOf(
   return [-1, -1];
 }
 
-/** What a node reads, each value once, but for what it makes itself. */
+/** Calls `act` once for each value that a node reads, except for its own outputs. */
 function eachRead(
   { nodes, producerOf }: Hierarchy,
   reader: number,
@@ -370,7 +370,7 @@ function eachRead(
   }
 }
 
-/** The edges between columns alone. */
+/** Collects the edges between columns only. */
 function addCrossing(hierarchy: Hierarchy, column: Int32Array, crossing: number[]): void {
   const { nodes, host } = hierarchy;
   for (let reader = 0; reader < nodes.length; reader++) {

@@ -20,7 +20,7 @@ export interface LayeredInput {
   /** Where an edge leaves and enters, from the centre of its node's side. */
   readonly sourceOffset: Float32Array;
   readonly targetOffset: Float32Array;
-  /** Nodes whose incoming edges arrive side by side instead of all in the middle. */
+  /** By node: 1 if its incoming edges arrive side by side instead of all in the middle. */
   readonly spread: Uint8Array;
   readonly nodeGap: number;
   readonly layerGap: number;
@@ -28,12 +28,12 @@ export interface LayeredInput {
   readonly portGap: number;
   /** The flow goes from bottom to top. */
   readonly upward: boolean;
-  /** Desired centre by node, NaN for none: level with its counterpart. */
+  /** Wanted centre by node, level with its counterpart; NaN for none. */
   readonly wantedY: Float64Array | undefined;
 }
 
 export interface LayeredResult {
-  /** Centres. The drawing begins at x = 0 and, without wishes, at y = 0. */
+  /** Centres. The drawing begins at x = 0 and, without `wantedY`, at y = 0. */
   readonly x: Float64Array;
   readonly y: Float64Array;
   readonly rank: Int32Array;
@@ -41,13 +41,13 @@ export interface LayeredResult {
   readonly top: number;
   readonly bottom: number;
   readonly reversed: Uint8Array;
-  /** Points of edge e: `points[2 * start[e]]` up to `start[e + 1]`, from source to target. */
+  /** Edge e has points `start[e]` to `start[e + 1] - 1`, from source to target; x, y per point. */
   readonly start: Int32Array;
   readonly points: Float32Array;
   /** By edge: leading points that another edge of the same source already draws. */
   readonly shared: Int32Array;
   readonly crossings: number;
-  /** How many columns the layers are in, see `wrapColumns`. */
+  /** Number of columns that the layers are split into, see `wrapColumns`. */
   readonly columns: number;
 }
 
@@ -178,8 +178,8 @@ const SPREAD_STEP = 10;
 const STRAIGHT = 2;
 
 /**
- * Where edges arrive: an edge from directly above stays in the middle, others are moved to the side
- * that they come from, so that arrows into one node can be told apart.
+ * Where edges arrive: an edge from directly above stays in the middle, others move to the side that
+ * they come from, so that arrows into one node can be told apart.
  */
 function spreadArrivals(
   input: LayeredInput,

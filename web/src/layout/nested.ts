@@ -1,9 +1,9 @@
 /**
- * Layout of nested scopes: each open scope separately, from the inside out; results are kept until
- * something in the scope changes.
+ * Layout of nested scopes: lays out each open scope separately, from the inside out; results are
+ * cached until something in the scope changes.
  *
- * Invariant: folding or opening a scope lays out again only it and the scopes around it; edges
- * between scopes meet at ports in the borders, whose positions the inner layout determines.
+ * Invariant: folding or opening a scope lays out again only that scope and the scopes around it;
+ * edges between scopes meet at ports in the borders, whose positions the inner layout determines.
  */
 
 import { farReads } from "@/layout/far";
@@ -41,7 +41,7 @@ import {
 import { isOrder } from "@/layout/types";
 import { ONE_COLUMN } from "@/layout/wrapped";
 
-/** One group laid out; coordinates from its left top corner. */
+/** One group laid out; coordinates are relative to its top left corner, px. */
 export interface GroupLayout {
   readonly width: number;
   readonly height: number;
@@ -51,16 +51,16 @@ export interface GroupLayout {
   readonly y: Float64Array;
   readonly itemWidth: Float64Array;
   readonly itemHeight: Float64Array;
-  /** Where values cross the border, from the centre, by port key. */
+  /** By port key: where the value crosses the border, as an x offset from the centre. */
   readonly ports: ReadonlyMap<number, number>;
   readonly edges: readonly GroupEdge[];
-  /** The producers for which stubs stand, by the stubs' numbers. */
+  /** The producer (node index) that each far stub names, by the stub's number. */
   readonly far: readonly number[];
   readonly route: Pick<LayeredResult, "start" | "points" | "shared" | "reversed">;
   /** Offset of the route's origin. */
   readonly dx: number;
   readonly dy: number;
-  /** Its position, for a column placed by wishes. */
+  /** y of the top of a column laid out by `aligned`. */
   readonly wishedTop: number;
 }
 
@@ -71,20 +71,20 @@ export interface GroupEdge {
   readonly value: number;
   readonly bundle: number;
   readonly bytes: number;
-  /** Where it leaves and enters, from the centres of its ends. */
+  /** Where the edge leaves and enters, as x offsets from the centres of its ends. */
   readonly leave: number;
   readonly enter: number;
 }
 
 const NODE_GAP = 18;
-/** The height of a column within a scope, as a share of that around it. */
+/** The column height in a scope, as a share of the column height around the scope. */
 const INNER = 0.85;
 const LAYER_GAP = 30;
 const PORT_GAP = 16;
-/** Further values share the last port; otherwise a scope with many inputs would be too wide. */
+/** Ports per side. Further values share the last port, or the scope would be too wide. */
 const MOST_PORTS = 12;
 const PORT_DISTANCE = 10;
-/** Below the last node of a scope, so that the current node can grow. */
+/** Room below the last node of a scope, px, because the current node is drawn larger. */
 const RAISED_ROOM = 4;
 /** Between the title of a scope and its first box, px. */
 const BELOW_TITLE = 6;
@@ -95,19 +95,19 @@ export type WantedY = (item: number) => number;
 export class NestedLayout {
   private readonly kept = new Map<number, GroupLayout>();
   private open: ReadonlySet<number> = new Set();
-  /** Of each stack of which one scope is shown, that scope. */
+  /** For each stack that shows a single scope: the group of that scope, by the stack's group. */
   private shown: ReadonlyMap<number, number> = new Map();
   private column = ONE_COLUMN;
   /** How many groups were laid out since the last `setOpen`; for tests. */
   fresh = 0;
-  /** What was laid out so far: boxes, lines and their points. */
+  /** Total work so far: the number of boxes, edges and route points laid out. */
   work = 0;
-  /** Told the share of the open groups that are laid out. */
+  /** Called with the share of the open groups that is laid out. */
   progress: ((share: number) => void) | undefined;
 
   constructor(readonly hierarchy: Hierarchy) {}
 
-  /** Replaces the set of open groups by their paths; drops affected results. */
+  /** Replaces the set of open groups, given by path; drops the cached layouts that this affects. */
   setOpen(paths: "all" | ReadonlySet<string>): void {
     this.fresh = 0;
     const { open, shown } = openGroups(this.hierarchy, paths);
@@ -134,11 +134,11 @@ export class NestedLayout {
     this.kept.clear();
   }
 
-  /** That height; infinite where the backward pass lies level with its forward one. */
+  /** The column height in a group; infinite if forward and backward pass are aligned. */
   private columnFor(group: Group): number {
     const backward = this.hierarchy.groupAt.get("backward") ?? -1;
     const level = group.column !== COLUMN_OPTIMIZER && this.open.has(backward);
-    // What lies within a scope shares the window with what is around it.
+    // A nested scope shares the window with the scopes around it, so its columns are shorter.
     return level ? Number.POSITIVE_INFINITY : this.column * INNER ** group.depth;
   }
 
@@ -157,12 +157,12 @@ export class NestedLayout {
     return laidOut;
   }
 
-  /** The only scope of a stack that is shown; -1 if the group is no stack, or all of it is shown. */
+  /** The single scope that a stack shows; -1 if the group is no stack or shows all its scopes. */
   shownOf(group: number): number {
     return this.shown.get(group) ?? -1;
   }
 
-  /** A stack as one of its scopes: values enter and leave it where they do the others. */
+  /** The layout of a stack that shows one scope: values of the others use that scope's ports. */
   private oneOf(index: number, one: number): GroupLayout {
     const { groups, repeats } = this.hierarchy;
     const laidOut = this.of(one);
@@ -179,7 +179,7 @@ export class NestedLayout {
     return { ...laidOut, ports };
   }
 
-  /** Lays out a group so that its items are at desired positions; not cached. */
+  /** Lays out a group with its items near the wanted y positions; not cached. */
   aligned(group: number, wanted: WantedY): GroupLayout {
     return this.lay(group, wanted);
   }
@@ -231,7 +231,7 @@ export class NestedLayout {
     if (result.columns === 1) alignThrough(drawnPorts, edges, at, result);
     const padding = root ? 0 : SCOPE_PADDING;
     const inStack = hierarchy.groups[group.parent]?.stack !== undefined;
-    // Boxes keep clear of the title, where no edge from a port keeps them away.
+    // Keeps boxes clear of the title if there is no layer of ports between them.
     const highest = items.reduce(
       (least, key, k) => (isPort(key) ? least : Math.min(least, result.y[k]! - height[k]! / 2)),
       result.top + BELOW_TITLE,
@@ -267,7 +267,7 @@ export class NestedLayout {
     };
   }
 
-  /** Child groups of the group's own column: the root excludes the other columns. */
+  /** Child groups in the group's own column: for the root, without backward and optimizer. */
   private childGroups(group: Group): number[] {
     return group.groups
       .filter((child) => this.hierarchy.groups[child]!.column === group.column)
@@ -341,8 +341,8 @@ export class NestedLayout {
 }
 
 /**
- * The edges, those from far producers from stubs; and the producers of these. `saved`: what is read
- * of another column, from stubs in any case.
+ * Replaces far producers by stubs; returns the edges and the producer of each stub. `saved`: reads
+ * of values from another column, which always get stubs.
  */
 function withStubs(
   lines: readonly GroupEdge[],
@@ -366,8 +366,8 @@ function withStubs(
 }
 
 /**
- * The open groups. A stack is open if it is in `paths` itself, or any of its scopes is: of one, it
- * then shows only that.
+ * The open groups. A stack is open if `paths` contains it or any of its scopes; if `paths` contains
+ * exactly one of its scopes and not the stack, the stack shows only that scope.
  */
 function openGroups(
   { groups, groupAt }: Hierarchy,
@@ -449,7 +449,7 @@ function alignThrough(
   });
 }
 
-/** Moves stubs for far producers, in the height of their rank, to the side of their readers. */
+/** Moves each far stub, within the height of its layer, to the side that faces its reader. */
 function nearReaders(
   items: readonly number[],
   edges: readonly GroupEdge[],
@@ -473,7 +473,7 @@ function nearReaders(
   });
 }
 
-/** Pieces that begin or end at a port reach the border itself, past header and padding. */
+/** Extends routes that begin or end at a port to the border itself, past header and padding. */
 function stretchPorts(
   items: readonly number[],
   edges: readonly GroupEdge[],

@@ -126,7 +126,7 @@ function cutTrunks(
 const FAR_SPAN = 1 << 30;
 const SWEEPS = 12;
 const STALL = 6;
-/** Nodes and dummies up to which an order is searched for thoroughly. */
+/** Most nodes and dummies for which the order is searched thoroughly. */
 const MOST_THOROUGH = 4000;
 /** Passes of swaps after each sweep, and at the end. */
 const SWEEP_SWAPS = 2;
@@ -141,8 +141,8 @@ export interface Order {
 }
 
 /**
- * Barycentre sweeps with reversed ties from two first orders, each followed by swaps of neighbours and
- * by sifting; the order with the fewest crossings is kept.
+ * Barycentre sweeps from an initial order, then swaps of neighbours. Small graphs also get swaps
+ * after each sweep, sifting, and a second initial order. The order with fewest crossings is kept.
  */
 export function orderLayers(layered: Layered, count: number): Order {
   const { total, layerOf, layers, down, up } = layered;
@@ -179,7 +179,7 @@ export function orderLayers(layered: Layered, count: number): Order {
   return { sequence: best, start, crossings: fewest };
 }
 
-/** Fewer crossings, from the order that there is; returns how many are left. */
+/** Reduces crossings, starting from the current order; returns how many are left. */
 function improve(state: Sweep, layers: number, thorough: boolean): number {
   const { sequence } = state;
   let best = sequence.slice();
@@ -214,7 +214,7 @@ function positionsOf({ start, sequence, position }: Sweep, layers: number): void
   }
 }
 
-/** Nodes as they were given, and then dummies. */
+/** Orders each layer by index: nodes as they were given, then dummies. */
 function givenOrder(
   { total, layerOf, layers }: Layered,
   start: Int32Array,
@@ -250,7 +250,7 @@ function widest(start: Int32Array): number {
   return most;
 }
 
-/** Visits the producers of a node before the node, so that a leaf is placed beside its reader. */
+/** Orders layers by a depth-first walk over readers and producers: leaves are near readers. */
 function depthFirstOrder(
   layered: Layered,
   count: number,
@@ -376,10 +376,10 @@ function transpose(state: Sweep, layers: number, passes: number): number {
 }
 
 const SIFT_PASSES = 4;
-/** What sifting may cost, in pairs of edges looked at: a few milliseconds. */
+/** Work limit for sifting, in pairs of edges compared: a few milliseconds. */
 const MOST_SIFTED = 400_000;
 
-/** Moves each node to the place in its layer where it crosses least; returns the number removed. */
+/** Moves each node to the place in its layer with fewest crossings; returns the number removed. */
 function sift(state: Sweep, layers: number): number {
   const { start, sequence, position, down, up, below, above } = state;
   const degree = (v: number): number =>
@@ -402,7 +402,7 @@ function sift(state: Sweep, layers: number): number {
           for (let at = from + step; at >= begin && at < end; at += step) {
             const other = sequence[at]!;
             work += 2 * degree(v) * degree(other);
-            // v moves past it.
+            // v moves past `other`.
             change += step > 0 ? cost(v, other) - cost(other, v) : cost(other, v) - cost(v, other);
             if (change > gain) {
               gain = change;

@@ -1,6 +1,6 @@
 /**
  * Layout of a group of unconnected parts: each part is laid out separately, and the parts are
- * arranged in rows, like words in a paragraph, beside the one that is most of it, if one is.
+ * arranged in rows, like words in a paragraph. A part with most of the area has the rows beside it.
  *
  * Invariant: a group that is connected, has ports, or is narrow anyway is laid out by
  * `layoutLayered` alone; boxes never overlap.
@@ -10,12 +10,12 @@ import { type LayeredInput, type LayeredResult, layoutLayered } from "@/layout/l
 import { PIN_NONE } from "@/layout/rank";
 import { wrapColumns } from "@/layout/wrapped";
 
-/** Parts up to this total width, in px, are placed in one row. */
+/** A group up to this width, in px, is not split into parts. */
 const ONE_ROW = 960;
 const PART_GAP = 28;
-/** Rows together are this many times as wide as they are tall. */
+/** Rows together are about this many times as wide as they are tall. */
 const ASPECT = 1.6;
-/** A part with this share of the area is the picture, and the others are beside it. */
+/** A part with at least this share of the area comes first, and the others go beside it. */
 const MAIN = 0.5;
 
 /** Lays out a group; a chain taller than `column`, in px, may be cut into columns. */
@@ -34,7 +34,7 @@ export function layoutPacked(
   return merged(input, pieces, whole);
 }
 
-/** By node, the number of the connected part that it belongs to, in order of first nodes. */
+/** By node, the number of its connected part; parts are numbered in order of their first nodes. */
 function partsOf(input: LayeredInput): Int32Array {
   const count = input.width.length;
   const root = Int32Array.from({ length: count }, (_, node) => node);
@@ -95,7 +95,7 @@ const tallness = ({ result }: Piece): number => result.bottom - result.top;
 const areaOf = (piece: Piece): number =>
   (piece.result.width + PART_GAP) * (tallness(piece) + PART_GAP);
 
-/** Parts in rows; where one is most of the picture, it comes first, and the others beside it. */
+/** Arranges parts in rows; a part with most of the area comes first, with the others beside it. */
 function arranged(pieces: readonly Piece[]): readonly Place[] {
   const areas = pieces.map(areaOf);
   const all = areas.reduce((sum, area) => sum + area, 0);

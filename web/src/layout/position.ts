@@ -57,7 +57,7 @@ const MOST_ASIDE = 160;
 const TRUNK_SLACK = 14;
 const DUMMY_WIDTH = 2;
 // Weights suited to neural networks: a leaf read once follows its reader without pulling it; the
-// spine (one in, one out) and trunks pull hard, and each run is drawn to its own mean.
+// spine (one in, one out) and trunks pull hard, and each run is pulled to its own mean.
 const LEAF_PULL = 0.08;
 const SPINE_PULL = 6;
 const TRUNK_PULL = 8;
@@ -73,7 +73,7 @@ export function placeInLayers(input: PositionInput): Float64Array {
   const { sequence, start } = order;
   const width = new Float64Array(total).fill(DUMMY_WIDTH);
   width.set(input.width);
-  // Trunks first keep some distance, so that there is room at the end to align nodes.
+  // Trunks keep extra distance at first, which leaves room to align nodes at the end.
   let slack = TRUNK_SLACK;
   const gap = (left: number, right: number): number =>
     (width[left]! + width[right]!) / 2 +
@@ -168,7 +168,7 @@ export function placeInLayers(input: PositionInput): Float64Array {
   }
   averageRuns();
   slack = 0;
-  // What is nearly in line goes exactly in line where its neighbours leave room.
+  // A node nearly in line with its run moves exactly into line if its neighbours leave room.
   for (let layer = 0; layer < layers; layer++) {
     for (let k = start[layer]!; k < start[layer + 1]!; k++) {
       const v = sequence[k]!;
@@ -186,7 +186,7 @@ export function placeInLayers(input: PositionInput): Float64Array {
   return x;
 }
 
-/** Each trunk goes to one x, as near its mean as the boxes beside it allow. */
+/** Moves each trunk to a single x, as near its mean as the boxes beside it allow. */
 function straightenTrunks(
   input: PositionInput,
   x: Float64Array,
@@ -235,7 +235,7 @@ function segmentWeights(layered: Layered, topological: Int32Array): Weights {
   const { total, from, to, up, down } = layered;
   const count = topological.length;
   const leaf = new Uint8Array(total);
-  // What is made of a leaf alone, such as a weight that is transposed, goes along like the leaf.
+  // A node computed from a leaf alone, such as a transposed weight, is treated like the leaf.
   const made = new Uint8Array(total);
   for (const v of topological) {
     const feeds = down.offset[v + 1]! - down.offset[v]!;
@@ -275,13 +275,13 @@ function segmentWeights(layered: Layered, topological: Int32Array): Weights {
 interface Runs {
   /** First member of each node's run. */
   readonly run: Int32Array;
-  /** Position of a member in its run: the ports of open scopes shift the ends of edges. */
+  /** x of each node relative to its run: the ports of open scopes shift the ends of edges. */
   readonly offset: Float64Array;
 }
 
 /**
- * Sequences to be drawn in a straight line: trunks, and paths in which each node is the best reader
- * of the previous one, and that one its best source.
+ * Sequences to draw in a straight line: trunks, and paths in which each node is the best reader of
+ * the previous node, which is in turn its best source.
  */
 function straightRuns(input: PositionInput, pull: Weights, shift: Float64Array): Runs {
   const { layered, count, topological } = input;
@@ -295,7 +295,7 @@ function straightRuns(input: PositionInput, pull: Weights, shift: Float64Array):
   for (let v = 0; v < count; v++) {
     for (let k = 0; k < trunkLength[v]!; k++) run[trunk[v]! + k] = trunk[v]!;
   }
-  /** The middle one of the real neighbours: of two there is none, and neither is favoured. */
+  /** The middle segment to a real neighbour; -1 for an even number, so that no side is favoured. */
   const best = (adjacency: Layered["down"], v: number, end: Int32Array): number => {
     const segments: number[] = [];
     for (let at = adjacency.offset[v]!; at < adjacency.offset[v + 1]!; at++) {
@@ -312,7 +312,7 @@ function straightRuns(input: PositionInput, pull: Weights, shift: Float64Array):
     const child = to[segment]!;
     if (best(up, child, from) !== segment) continue;
     const along = offset[v]! + shift[segment]!;
-    // A line that ports shift ever further aside is broken and restarted.
+    // A run that ports keep shifting to one side is broken and restarted.
     if (Math.abs(along) > MOST_ASIDE) continue;
     run[child] = run[v]!;
     offset[child] = along;

@@ -1,9 +1,9 @@
 /**
- * A graph in columns, as it is posted to the layout worker: copying objects one by one costs the
- * page several times as much.
+ * A graph in columns, as it is posted to the layout worker: copying objects one by one would cost
+ * the page several times as much.
  *
- * Invariant: `unpacked` gives what was packed, but for fields that the layout does not read; equal
- * texts and shapes are posted once, and are the same object afterwards.
+ * Invariant: `unpacked` returns what was packed, except for fields that the layout does not read;
+ * equal texts and shapes are posted once, and are the same object afterwards.
  */
 
 import { numberList } from "@/base/number_list";
@@ -61,7 +61,7 @@ export function packed(
     const known = shapes.get(key);
     if (known !== undefined) return known;
     shapes.set(key, shapeList.length);
-    // A store's proxies cannot be posted.
+    // Copied, because a store's proxies cannot be posted.
     return shapeList.push([...shape]) - 1;
   });
   const valueType = Int32Array.from(all, ({ type }) => place(type));

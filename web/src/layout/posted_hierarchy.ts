@@ -1,8 +1,8 @@
 /**
- * A hierarchy in columns, as the worker that built it posts it to the canvas, which needs another
- * one of the same nodes.
+ * A hierarchy in columns, as the worker that built it posts it to the canvas, which needs its own
+ * hierarchy of the same nodes.
  *
- * Invariant: `hierarchyFrom` gives what `buildHierarchy` makes for the canvas.
+ * Invariant: `hierarchyFrom` returns what `buildHierarchy` would build for the canvas.
  */
 
 import { type ById, IdTable, MadeLater } from "@/base/by_id";
@@ -15,15 +15,15 @@ export interface PostedHierarchy {
   /** By group. */
   readonly paths: readonly string[];
   readonly parent: Int32Array;
-  /** Places among the stacks; -1 = none. */
+  /** Index of the group's stack; -1 = none. */
   readonly stack: Int32Array;
   readonly ops: Int32Array;
   /** By node. */
   readonly groupOf: Int32Array;
   readonly host: Int32Array;
-  /** Nodes and groups, by stub. */
+  /** Node and group of each stub, pair by pair. */
   readonly stubs: Int32Array;
-  /** A node and a leaf written inside it, pair by pair. */
+  /** A node and a leaf drawn inside it, pair by pair. */
   readonly chips: Int32Array;
   readonly crossing: Int32Array;
   readonly seed: readonly [number, number];
@@ -48,7 +48,7 @@ export function packedHierarchy(hierarchy: Hierarchy): PostedHierarchy {
   };
 }
 
-/** Args: repeats: Those of the nodes, with the same stacks as in the hierarchy that was packed. */
+/** Args: repeats: The repeats of the nodes, with the same stacks as in the packed hierarchy. */
 export function hierarchyFrom(
   posted: PostedHierarchy,
   nodes: readonly LayoutNode[],

@@ -1,10 +1,10 @@
 /**
- * Workers that have built a graph's hierarchy before anybody asks for its layout.
+ * Workers that have built a graph's hierarchy before its layout is requested.
  *
- * Invariant: a worker is handed over once, to whoever lays the graph out from then on.
+ * Invariant: a worker is handed over once, to the client that lays the graph out from then on.
  */
 
-/** What such a worker is asked to lay out: the graph that it has. */
+/** Tells a prepared worker to lay out the graph that it already has. */
 export interface PreparedRequest {
   readonly kind: "prepared";
   readonly version: number;
@@ -12,13 +12,13 @@ export interface PreparedRequest {
 
 let offered: { readonly origin: object; readonly worker: Worker } | undefined;
 
-/** Args: origin: The columns that the graph was made from; a later offer takes the place of it. */
+/** Offers a worker for the graph made from the columns `origin`; ends the worker offered before. */
 export function offer(origin: object, worker: Worker): void {
   offered?.worker.terminate();
   offered = { origin, worker };
 }
 
-/** The worker that has the graph of these columns, if there is one. */
+/** Takes the worker that has prepared the graph of these columns, if there is one. */
 export function taken(origin: object | undefined): Worker | undefined {
   if (origin === undefined || offered?.origin !== origin) return undefined;
   const { worker } = offered;

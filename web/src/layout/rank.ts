@@ -1,5 +1,5 @@
 /**
- * Layers of a directed graph: the line of each node, with edges leading downward.
+ * Layers of a directed graph: the layer of each node, with edges leading downward.
  *
  * Invariant: after `breakCycles` every edge (self-loops aside) leads from a lower to a higher
  * layer; nodes pinned first or last have layers of their own.
@@ -82,8 +82,8 @@ const FAR = 1 << 30;
 const PULL_PASSES = 4;
 
 /**
- * Longest path from the top, then pulls each node towards the side where it has more edges. What is
- * made of sources for one reader, such as a weight that is transposed, goes along with its reader.
+ * Ranks by longest path from the top, then pulls each node to the side where it has more edges.
+ * Nodes computed from sources for a single reader, such as a transposed weight, follow that reader.
  */
 export function rankNodes(graph: Directed, pin: Uint8Array): Ranking {
   const { count, source, target, outgoing, incoming } = graph;
@@ -129,7 +129,7 @@ export function rankNodes(graph: Directed, pin: Uint8Array): Ranking {
   return { rank, layers: compact(rank, hasLast ? pin : undefined), topological };
 }
 
-/** Nodes with one reader that depend on nothing but such nodes. */
+/** Nodes with at most one reader whose producers are all such nodes. */
 function looseNodes(graph: Directed, pin: Uint8Array, topological: Int32Array): Uint8Array {
   const { source, target, outgoing, incoming } = graph;
   const loose = new Uint8Array(graph.count);

@@ -1,5 +1,5 @@
 /**
- * A graph being laid out repeatedly: the common part of worker and synchronous use.
+ * A graph that is laid out repeatedly: the code shared by the worker and synchronous use.
  *
  * Invariant: a scene belongs to the version of the graph that it names.
  */
@@ -28,12 +28,12 @@ export type LayoutRequest =
       readonly first: FirstPicture | undefined;
     };
 
-/** Other scopes may be opened and folded, so that the picture is readable in the window. */
+/** Lets the layout choose the open scopes, so that the picture is readable in the window. */
 export interface FirstPicture {
   readonly window: Window;
   /** Scopes that stay open. */
   readonly kept: readonly string[];
-  /** Whether nothing is to change unless more of the forward pass is open then. */
+  /** Change nothing unless more of the forward pass opens. */
   readonly onlyMore?: boolean;
 }
 
@@ -47,14 +47,14 @@ export type LayoutReply =
       readonly chosen: readonly string[] | undefined;
     }
   | { readonly kind: "failed"; readonly ticket: number; readonly message: string }
-  /** What the canvas needs of a hierarchy that it has not built. */
+  /** The worker's hierarchy, in columns, for a canvas that has not built one. */
   | { readonly kind: "hierarchy"; readonly version: number; readonly hierarchy: PostedHierarchy }
-  /** How much of what is open is laid out. */
+  /** The share of the open groups that is laid out. */
   | { readonly kind: "progress"; readonly ticket: number; readonly share: number };
 
 const PROGRESS_MS = 100;
 
-/** What a worker hands over with a reply, not to copy it. */
+/** The buffers that a worker transfers with a reply instead of copying them. */
 export function transferred(reply: LayoutReply): Transferable[] {
   if (reply.kind !== "scene" && reply.kind !== "hierarchy") return [];
   const whole = reply.kind === "scene" ? reply.scene : reply.hierarchy;
@@ -66,10 +66,10 @@ export class LayoutSession {
   private layout: NestedLayout | undefined;
   private version = 0;
 
-  /** `post`: takes what there is to say before the answer. */
+  /** `post`: receives progress replies, which come before the answer. */
   constructor(private readonly post?: (reply: LayoutReply) => void) {}
 
-  /** Lays out a graph that is built already. */
+  /** Takes a hierarchy that is already built. */
   take(hierarchy: Hierarchy, version: number): void {
     this.layout = new NestedLayout(hierarchy);
     this.version = version;

@@ -1,5 +1,5 @@
 /**
- * Box sizes from their text: measured by the bundled advance widths, so that worker, page and
+ * Box sizes from their text: measured with the bundled advance widths, so that worker, page and
  * export agree.
  *
  * Invariant: a size depends on names and shapes, never on live state, so that a running program
@@ -20,7 +20,7 @@ export const SCOPE_FONT: Font = { face: "sans", weight: 600, size: 11.5 };
 export const SMALL_MONO: Font = { face: "mono", weight: 400, size: 10 };
 export const SMALL_SANS: Font = { face: "sans", weight: 400, size: 10 };
 
-/** Left of the name: bar or square. */
+/** Room left of the name, px, for the bar or square. */
 export const NAME_INSET = 11;
 export const PILL_INSET = 20;
 export const NABLA_WIDTH = 13;
@@ -28,13 +28,13 @@ export const TIME_ROOM = 52;
 export const HEADER_HEIGHT = 24;
 export const SCOPE_PADDING = 14;
 export const FOLD_HEIGHT = 24;
-/** Of a folded stack, which has a second line. */
+/** Height of a folded stack, which has a second line. */
 export const STACK_HEIGHT = 40;
-/** On both sides of the count of a folded stack. */
+/** Padding on both sides of the count of a folded stack. */
 export const FOLD_PADDING = 5;
 export const PILL_HEIGHT = 22;
 export const LINE_HEIGHT = 13;
-/** What is written at the right of a folded scope. */
+/** Room for the text at the right of a folded scope. */
 export const FOLD_RIGHT_ROOM = 120;
 
 export interface Size {
@@ -60,14 +60,14 @@ export function chipText(hierarchy: Hierarchy, node: number): string {
   return parts.join("  ");
 }
 
-/** A parameter is shown by name, a constant among constants by its value. */
+/** The name of a leaf: its label, or its op if it has none. */
 export function leafName(leaf: LayoutNode): string {
   return printable(leaf.label === "" ? leaf.op : leaf.label, 60);
 }
 
 const NUMBERED = /^(\D{0,5})\d+$/u;
 
-/** Operations by the names that PyTorch has for them, where these are no part of ours. */
+/** PyTorch's names for operations, where they are not part of our names. */
 const CALLED: Readonly<Record<string, string>> = {
   acos: "arccos",
   asin: "arcsin",
@@ -84,7 +84,7 @@ const CALLED: Readonly<Record<string, string>> = {
   view: "reshape",
 };
 
-/** Its name; of one that only numbers it, as `n0` in ONNX, after its operation. */
+/** A node's label; the op comes first if the label only numbers the node, such as `n0` in ONNX. */
 export function nodeName({ label, op }: Pick<LayoutNode, "label" | "op">): string {
   const letters = NUMBERED.exec(label)?.[1]?.replaceAll("_", "").toLowerCase();
   const plain = op.replace(/^\w+::/, "").replace(/\.\w+$/, "");
@@ -109,7 +109,7 @@ export function detailLines(hierarchy: Hierarchy, node: number): readonly string
   return lines;
 }
 
-/** Whether names in it are preceded by `∇`: everything in the backward column. */
+/** Whether names in the group are preceded by `∇`: everything in the backward column. */
 export function isGradient(group: Group): boolean {
   return group.column === COLUMN_BACKWARD && group.depth > 0;
 }
@@ -145,16 +145,16 @@ export function inputSize(hierarchy: Hierarchy, node: number): Size {
   };
 }
 
-/** What stands for a far producer has its name alone. */
+/** The size of a far stub, which shows only the producer's name. */
 export function farSize(hierarchy: Hierarchy, node: number): Size {
   const name = textWidth(leafName(hierarchy.nodes[node]!), NAME_FONT);
   return { width: stepped(FAR_ROOM + name, 48, 160), height: 18 };
 }
 
-/** Beside the name: the arrow, and the ends. */
+/** Room beside the name of a far stub, px, for the arrow and the ends. */
 const FAR_ROOM = 28;
 
-/** How many scopes a stack has: `×12`. */
+/** The number of scopes in a stack, as a mark: `×12`. */
 export function countMark(stack: Stack): string {
   return `×${stack.members.length}`;
 }
@@ -181,7 +181,7 @@ export function foldSize(group: Group): Size {
   };
 }
 
-/** What a scope of a stack has in its header besides: its place, and the controls. */
+/** Extra header room for a scope of a stack: its place in the stack, and the controls. */
 const PLACE_ROOM = 110;
 
 /** Least width of an open scope, so that its header fits. */

@@ -19,7 +19,7 @@ export interface LayoutNode {
   readonly outputs: readonly number[];
   readonly detail: string;
   readonly forward: number | undefined;
-  /** Ids of nodes that had to run before, without a value passing. */
+  /** Ids of nodes that had to run before this one although it reads no value of theirs. */
   readonly control?: readonly number[] | undefined;
 }
 
@@ -41,15 +41,15 @@ export const BOX_SCOPE = 2;
 export const BOX_INPUT = 3;
 /** One of several drawings of a parameter that several scopes read. */
 export const BOX_STUB = 4;
-/** Stands for the producer of a value beside a reader far from it, in place of a line. */
+/** Names the producer of a value beside a far reader, in place of a line. */
 export const BOX_FAR = 5;
 
 export const EDGE_BACK = 1;
-/** Ends at the border of an open scope, where another edge takes over. */
+/** Begins (into) or ends (out of) at the border of an open scope, where another edge connects. */
 export const EDGE_INTO_SCOPE = 2;
 export const EDGE_OUT_OF_SCOPE = 4;
 
-/** Values from here on stand for the order of two nodes: no data flows. */
+/** Value ids from here on denote the order of two nodes: no data flows. */
 const ORDERS = 2 ** 36;
 
 export function orderValue(node: number): number {
@@ -82,13 +82,13 @@ export interface Scene {
   readonly source: Int32Array;
   readonly target: Int32Array;
   readonly edgeFlags: Uint8Array;
-  /** Index of the node that produces the value, and the value's id; the largest of a bundle. */
+  /** Producer (node index) and id of the edge's value; for a bundle, those of its largest value. */
   readonly producer: Int32Array;
   readonly value: Float64Array;
   /** Number of bundled values, and their total bytes. */
   readonly bundle: Int32Array;
   readonly bytes: Float64Array;
-  /** Points of edge e: `points[2 * start[e]] .. points[2 * start[e + 1]]`. */
+  /** Edge e has points `start[e]` to `start[e + 1] - 1`; `points` holds x, y per point. */
   readonly start: Int32Array;
   readonly points: Float32Array;
   /** Leading points that another edge draws. */

@@ -1,10 +1,10 @@
 /**
  * Which scopes are open in the first picture: as many as stay readable in the window.
  *
- * Invariant: the forward pass before the backward one, the optimizer last, breadth first, larger scopes first; of a stack one
- * scope, unless there is room for all; what is open by then of the forward pass stays open if it can
- * still be read, and choosing anew shows no more. The same graph and window give the same picture on
- * any machine.
+ * Invariant: scopes open breadth first, larger ones first: the forward pass, then the backward one,
+ * then the optimizer. A stack shows one scope, unless there is room for all. Open forward scopes
+ * stay open if the picture is readable with them and a fresh choice shows no more. The same graph
+ * and window give the same picture on any machine.
  */
 
 import { composeScene } from "@/layout/compose";
@@ -24,42 +24,42 @@ export interface Window {
   readonly height: number;
 }
 
-/** Names of 12 px are 9 px on the screen then. */
+/** The smallest readable zoom: names of 12 px are 9 px on the screen. */
 const READABLE = 0.75;
 const MARGIN = 20;
-/** Scopes with more boxes of their own are opened by hand. */
+/** Scopes with more boxes of their own are left for the user to open. */
 const MOST_BOXES = 300;
-/** Larger stacks are shown one scope at a time, whatever the room. */
+/** Larger stacks show one scope at a time, even if there is room for more. */
 const MOST_SPREAD = 6;
 /**
- * What trying may cost, in boxes, lines and points laid out or placed, which takes a quarter of a
- * second or so. Not in ms: the picture would depend on what else the machine does.
+ * Work limit for trial layouts, in boxes, edges and points laid out or placed: about a quarter of a
+ * second. A limit in ms would make the picture depend on the load of the machine.
  */
 const MOST_WORK = 60_000;
-/** So many groups are gone through in the time of one box. */
+/** Walking this many groups takes about as long as placing one box. */
 const GROUPS_PER_BOX = 128;
-/** On a machine too slow even for that. */
+/** Time limit, for a machine that is too slow even for `MOST_WORK`. */
 const BRAKE_MS = 4000;
-/** Parameter initialisation before the first step, which is not part of the model. */
+/** The scope of parameter initialisation before the first step, which is not part of the model. */
 const BEFORE_STEPS = "initialisation";
 /** A picture with fewer boxes says little: shorter columns may leave room for more. */
 const FEW_BOXES = 12;
-/** Heights of columns, as shares of the window's, tried in this order. */
+/** Column heights to try, in this order, as shares of a taller column's height. */
 const SHORTER = [2 / 3, 1 / 2, 1 / 3];
-/** More columns are harder to follow: so much larger are their boxes at least. */
+/** More columns are harder to follow, so they must raise the zoom by more than this. */
 const PAYS = 0.1;
-/** Sizes so little apart are alike: a picture of 97 % is shown at 100 %. */
+/** Zooms closer than this count as equal: a picture of 97 % is shown at 100 %. */
 const ALIKE = 0.03;
-/** Narrower than the window by this factor, a picture is cut into shorter columns. */
+/** A picture with less than this share of the window's aspect ratio gets shorter columns. */
 const NARROW = 0.4;
 
 /**
- * Adds to what is open of the forward pass, or begins anew if that cannot be read or opens more; `kept` stay open
- * in any case. Sets the height of the layout's columns, too: that of the window, or a part of it where
- * shorter columns show more or fill the window better.
+ * Adds to the open forward scopes, or starts over from `kept` if they are unreadable or if starting
+ * over opens more. Scopes in `kept` always stay open. Also sets the layout's column height: that of
+ * the window, or a part of it where shorter columns show more or fill the window better.
  *
  * Args:
- *   onlyMore: Whether all stays as it is, unless more of the forward pass is open then.
+ *   onlyMore: Change nothing unless more of the forward pass opens.
  */
 export function unfold(
   layout: NestedLayout,
@@ -73,7 +73,7 @@ export function unfold(
   const { hierarchy } = layout;
   const full = (window.height - 2 * MARGIN) / READABLE;
   layout.setColumn(full);
-  // With the backward pass open, the forward one lies level with it, and in one column.
+  // Open backward scopes are not carried over: they would force the forward pass into one column.
   const forward = new Set([...kept, ...[...open].filter((path) => isForward(path, hierarchy))]);
   let best = { column: full, paths: opened(trial, forward, kept) };
   let shown = trial.look(best.paths);
@@ -81,7 +81,7 @@ export function unfold(
     best = { column, paths };
     shown = look;
   };
-  // Of a graph that has grown, what was open may be the lesser part.
+  // After the graph has grown, the scopes that were open may be the smaller part of it.
   if (forward.size > kept.size && !trial.spent()) {
     const paths = opened(trial, kept, kept);
     const look = trial.look(paths);
@@ -112,15 +112,15 @@ export function unfold(
 }
 
 interface Look {
-  /** At which all of it fits into the window. */
+  /** The zoom at which the whole picture fits into the window. */
   readonly zoom: number;
-  /** Width by height. */
+  /** Width divided by height. */
   readonly ratio: number;
-  /** Without those that hold others. */
+  /** The number of boxes other than open scopes. */
   readonly boxes: number;
 }
 
-/** Composes pictures, within what trying may cost. */
+/** Composes trial pictures and counts the work that they cost. */
 class Trial {
   private readonly end = performance.now() + BRAKE_MS;
   private readonly before: number;
@@ -159,7 +159,7 @@ class Trial {
   }
 }
 
-/** What can be open in columns of the layout's present height. */
+/** The scopes that can be open with the layout's current column height. */
 function opened(
   trial: Trial,
   forward: ReadonlySet<string>,
@@ -167,11 +167,11 @@ function opened(
 ): ReadonlySet<string> {
   const { hierarchy } = trial.layout;
   let best: ReadonlySet<string> = trial.zoomOf(forward) >= READABLE ? forward : kept;
-  // Where not even the folded picture is large enough, what is opened makes it no smaller.
+  // If even the folded picture is too small, opening a scope must not make it smaller.
   const least = Math.min(READABLE, trial.zoomOf(best));
   const all = children(hierarchy, hierarchy.groups[0]!);
   for (const column of [COLUMN_FORWARD, COLUMN_BACKWARD, COLUMN_OPTIMIZER]) {
-    // Scopes of one box say nearly as much when they are folded.
+    // Scopes of one box show little more when they are open, so they come last.
     const single: string[] = [];
     let level = all.filter((group) => group.column === column);
     while (level.length > 0) {
@@ -183,7 +183,7 @@ function opened(
             single.push(path);
             continue;
           }
-          // Updates of one module, or of modules that are all alike, say no more when they are open.
+          // An optimizer with one child (a module or a stack of modules) shows no more when open.
           if (column === COLUMN_OPTIMIZER && groups.length + nodes.length < 2) continue;
           if (trial.spent()) return best;
           const more = new Set(best).add(path);
@@ -192,7 +192,7 @@ function opened(
         }
         next.push(...children(hierarchy, hierarchy.groups[hierarchy.groupAt.get(path)!]!));
       }
-      // Updates are all alike: one box per module says what there is.
+      // Updates are all alike, so one box per module is enough.
       level = column === COLUMN_OPTIMIZER ? [] : next;
     }
     for (const path of single) {
@@ -201,7 +201,7 @@ function opened(
       if (trial.zoomOf(more) >= least) best = more;
     }
   }
-  // Small stacks of which there is room for all.
+  // Small stacks show all of their scopes if there is room.
   for (const { stack } of hierarchy.groups) {
     if (stack === undefined || stack.members.length > MOST_SPREAD) continue;
     if (!stack.members.some((path) => best.has(path))) continue;
@@ -212,7 +212,7 @@ function opened(
   return best;
 }
 
-/** The scope that is opened for a group: of a stack, the one that is open, or the first. */
+/** The scope that opens for a group: for a stack, its open scope or else its first. */
 function shownOf(hierarchy: Hierarchy, group: Group, open: ReadonlySet<string>): Group {
   if (group.stack === undefined) return group;
   const { members } = group.stack;
@@ -220,7 +220,7 @@ function shownOf(hierarchy: Hierarchy, group: Group, open: ReadonlySet<string>):
   return hierarchy.groups[hierarchy.groupAt.get(path)!]!;
 }
 
-/** How many operations the open scopes of the forward pass hold; those within several count for each. */
+/** Number of operations in open forward scopes; one in several open scopes counts once for each. */
 function opsWithin(open: ReadonlySet<string>, hierarchy: Hierarchy): number {
   let ops = 0;
   for (const path of open) {

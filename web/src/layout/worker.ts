@@ -1,7 +1,7 @@
 /**
  * The layout worker: keeps the graph and the layouts of its groups, and answers with scenes.
  *
- * Invariant: one answer per layout request, in order, after what is said of its progress; a fault is
+ * Invariant: each layout request gets one answer, in order, after its progress messages; a fault is
  * also an answer.
  */
 

@@ -1,30 +1,30 @@
 /**
  * Long chains in columns: a layered drawing that is far taller than wide is cut between layers, and
- * the parts stand side by side, like the columns of a newspaper.
+ * the parts are placed side by side, like the columns of a newspaper.
  *
- * Invariant: boxes keep their order, sizes and distances within a column; an edge from one column to
- * the next goes below the one, up between both, and enters the other from above.
+ * Invariant: boxes keep their order, sizes and distances within a column; an edge to the next
+ * column runs below its own column, up between the two, and enters the next column from above.
  */
 
 import { clamp } from "@/base/geometry";
 import type { LayeredInput, LayeredResult } from "@/layout/layered";
 
-/** Drawings up to this height, in px, stay in one column if nothing is known of the window. */
+/** Drawings up to this height, in px, stay in one column if the window size is unknown. */
 export const ONE_COLUMN = 980;
 /** The columns together are about this many times as wide as they are tall. */
 const ASPECT = 1.5;
 /** A column is at least this tall, px. */
 const LEAST_HEIGHT = 150;
 const MOST_COLUMNS = 12;
-/** More values than this from column to column would be a bundle of lines that nobody follows. */
+/** A cut severs the edges of at most this many sources: more lines would be hard to follow. */
 const MOST_LINES = 6;
 const GUTTER = 36;
 const LINE_GAP = 7;
-/** Between a column's end and the first line below it, or above the next column. */
+/** Gap between a column and the nearest line below or above it, px. */
 const CLEAR = 12;
 /** How far from equal heights a cut may be, as a share of a column's height. */
 const LEEWAY = 0.3;
-/** Uneven columns are this much lower, at least, than all in one. */
+/** Uneven columns must be lower than this share of the height of a single column. */
 const PAYS = 0.9;
 
 interface Band {
@@ -32,7 +32,7 @@ interface Band {
   readonly bottom: number;
 }
 
-/** A drawing taller than `column`, in px, in columns; or as it is if it is not tall, or cannot be cut. */
+/** Cuts a drawing taller than `column`, in px, into columns; returns it unchanged if that fails. */
 export function wrapColumns(
   input: LayeredInput,
   result: LayeredResult,
@@ -78,7 +78,7 @@ function severed(input: LayeredInput, result: LayeredResult, layer: number): num
   return [...sources].sort((a, b) => result.x[a]! - result.x[b]!);
 }
 
-/** By layer, how many sources have edges over a cut above it; backward edges forbid one. */
+/** By layer, the number of sources with edges across a cut above it; backward edges forbid it. */
 function linesAcross(input: LayeredInput, result: LayeredResult, layers: number): Int32Array {
   const last = new Int32Array(input.width.length).fill(-1);
   const change = new Int32Array(layers + 1);
@@ -100,7 +100,7 @@ function linesAcross(input: LayeredInput, result: LayeredResult, layers: number)
   return Int32Array.from({ length: layers }, (_, layer) => (lines += change[layer]!));
 }
 
-/** The first layers of all columns but the first; none if there is no good place to cut. */
+/** The first layer of each column after the first; empty if there is no good place to cut. */
 function cutsOf(
   result: LayeredResult,
   bands: readonly Band[],
@@ -130,7 +130,7 @@ function cutsOf(
   return cuts;
 }
 
-/** Beside a box that is most of the drawing: the cut that leaves the lowest two columns, if it pays. */
+/** The cut into the two lowest columns, if it pays; for a drawing that is mostly one tall box. */
 function bestCut(result: LayeredResult, bands: readonly Band[], lines: Int32Array): number[] {
   let best = -1;
   let least = PAYS * (result.bottom - result.top);
@@ -145,16 +145,16 @@ function bestCut(result: LayeredResult, bands: readonly Band[], lines: Int32Arra
 }
 
 interface Column {
-  /** Its layers: from here up to the next column's. */
+  /** First layer; the column ends before the first layer of the next one. */
   readonly first: number;
   readonly top: number;
   readonly bottom: number;
   readonly left: number;
   readonly right: number;
-  /** How far it is moved. */
+  /** How far the column is moved, px. */
   dx: number;
   dy: number;
-  /** Sources of the edges that come from the column before. */
+  /** Sources of the edges that come from the previous column. */
   readonly sources: readonly number[];
 }
 
@@ -230,7 +230,7 @@ function extent(
   return [left, right];
 }
 
-/** All edges again: moved with their columns, and led from one column to the next. */
+/** Moves all edges with their columns, and routes them from one column to the next. */
 function rerouted(
   input: LayeredInput,
   result: LayeredResult,
