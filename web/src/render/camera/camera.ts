@@ -19,7 +19,7 @@ export interface Viewport {
 
 export const LEAST_ZOOM = 0.005;
 export const MOST_ZOOM = 3;
-/** Below this, names in boxes are unreadable; only those of scopes are shown over them. */
+/** Below this zoom, names in boxes are unreadable; names of scopes are shown over the boxes. */
 export const READABLE_ZOOM = 0.42;
 const COMFORTABLE_ZOOM = 0.8;
 /** A small graph is enlarged up to this, so that it fills more of a large window. */
@@ -55,8 +55,8 @@ export function centred(on: Point, zoom: number, view: Viewport): Camera {
 }
 
 /**
- * The camera that shows all of `bounds`, or, where that would be too small to read, the part around
- * `focus`.
+ * The camera that shows all of `bounds`, or only the part around `focus` if the whole would be too
+ * small to read.
  */
 export function fitted(
   bounds: Rect,
@@ -67,7 +67,7 @@ export function fitted(
   const width = Math.max(1, view.width - 2 * FIT_MARGIN);
   const zoom = Math.min(wholeZoom(bounds, view), largest);
   if (zoom >= READABLE_ZOOM) return settle(centred(middle(bounds), zoom, view));
-  // Tall and thin: its full width. Otherwise a zoom at which details are readable.
+  // A tall, thin picture shows its full width, any other has a zoom at which details are readable.
   const across = width / Math.max(1, bounds.width);
   const readable = across >= 0.5 ? Math.min(across, 1) : COMFORTABLE_ZOOM;
   const target = focus === undefined ? middle(bounds) : middle(focus);
@@ -89,7 +89,7 @@ function wholeZoom(bounds: Rect, view: Viewport): number {
   return snap(clamp(whole, LEAST_ZOOM, LARGEST_FIT));
 }
 
-/** Slightly below 100 % becomes 100 %, where borders are sharp. */
+/** Zooms within 3 % of 100 % become 100 %, where borders are sharp. */
 function snap(zoom: number): number {
   return zoom > 0.97 && zoom < 1.03 ? 1 : zoom;
 }
@@ -107,7 +107,7 @@ function middle(rect: Rect): Point {
   return { x: rect.x + rect.width / 2, y: rect.y + rect.height / 2 };
 }
 
-/** Moves the camera so that it does not show empty space where there is more drawing. */
+/** Moves the camera so that it shows no empty space while part of the drawing is out of view. */
 function keepInside(camera: Camera, bounds: Rect, view: Viewport): Camera {
   const margin = FIT_MARGIN / camera.zoom;
   const width = view.width / camera.zoom;
@@ -134,7 +134,7 @@ export function revealing(camera: Camera, rect: Rect, view: Viewport): Camera {
   const axis = (at: number, size: number, start: number, length: number): number => {
     const margin = Math.min(REVEAL_MARGIN / zoom, size / 4);
     if (length + 2 * margin >= size) {
-      // Larger than the view: its beginning identifies it.
+      // Of a rectangle larger than the view, the beginning is shown, which identifies it.
       return at <= start && at >= start - size / 2 ? at : start - margin;
     }
     return clamp(at, start + length + margin - size, start - margin);

@@ -22,7 +22,7 @@ import {
 import type { SceneModel } from "@/render/scene/model";
 import type { GraphItem, Viewpoint } from "@/render/scene/types";
 
-/** A picture that could be larger by this factor, since scopes were folded, is fitted again. */
+/** A picture is fitted again if that enlarges it by this factor, as after folding scopes. */
 const LOOSE = 1.25;
 
 export function sceneBounds(model: SceneModel): Rect {
@@ -41,7 +41,7 @@ export function firstBox(model: SceneModel): Rect | undefined {
   return best < 0 ? undefined : model.rect(best);
 }
 
-/** Where the program is stopped, or else where reading begins. */
+/** The box where the program is stopped, or else the first box. */
 export function focusRect(model: SceneModel, current: number | undefined): Rect | undefined {
   const node = current === undefined ? undefined : model.hierarchy.indexOf.get(current);
   const box = node === undefined ? -1 : model.visibleBox(node);
@@ -86,7 +86,7 @@ export function anchorItem(
   return best < 0 ? undefined : model.itemOf(best);
 }
 
-/** Where the camera looks, in terms that outlast the layout. */
+/** Where the camera looks, relative to an item, so that it remains valid in another layout. */
 export function viewpointOf(
   model: SceneModel,
   camera: Camera,
@@ -104,7 +104,7 @@ export function viewpointOf(
   };
 }
 
-/** The camera that looks there; undefined if the item is not in the graph. */
+/** The camera for a viewpoint; undefined if the viewpoint's item is not in the graph. */
 export function cameraAt(model: SceneModel, at: Viewpoint, view: Viewport): Camera | undefined {
   const box = model.boxOf(at.item);
   if (box < 0) return undefined;
@@ -128,7 +128,7 @@ export function cameraFor(
 ): Camera {
   const bounds = sceneBounds(after);
   const isFirst = before === undefined || before.scene.boxes === 0;
-  // What grows is not enlarged again, where columns make it less tall for a moment.
+  // A growing graph is not enlarged when a split into columns makes it less tall for a moment.
   const largest = isFirst ? LARGEST_FIT : Math.max(camera.zoom, 1);
   const toFit = (): Camera =>
     choice.whole ? fittedWhole(bounds, view) : fitted(bounds, choice.focus, view, largest);
@@ -171,7 +171,7 @@ export function resizedCamera(
   return inSight(model, choice.node, camera, before) ? keeping(camera, choice.focus, view) : camera;
 }
 
-/** Whether an item, or the folded scope that holds it, is on the screen. */
+/** Whether a node, or the folded scope that holds it, is on the screen. */
 export function inSight(
   model: SceneModel | undefined,
   node: number | undefined,
@@ -193,11 +193,11 @@ export function keeping(camera: Camera, focus: Rect | undefined, view: Viewport)
 }
 
 /**
- * Where the picture keeps its place while it is zoomed without a pointer: in the first box whose
- * middle is in view, or in the middle of the view.
+ * The fixed point of a zoom without a pointer, in screen px: the middle of the first box whose
+ * middle is in view, or else the middle of the view.
  *
  * Args:
- *   boxes: In px of the screen; undefined for what is not drawn.
+ *   boxes: Boxes in screen px; undefined for an item that is not drawn.
  */
 export function steadyPoint(boxes: readonly (Rect | undefined)[], view: Viewport): Point {
   const { width, height } = view;

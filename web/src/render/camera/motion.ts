@@ -36,7 +36,7 @@ export class Motion {
     if (!reducedMotion()) this.alone = new CameraTween(from, camera, now);
   }
 
-  /** From the previous scene, if it was visible. */
+  /** Starts the transition from the previous scene, if that was visible. */
   rearrange(model: SceneModel, before: SceneModel | undefined, camera: Camera): void {
     const from = this.at;
     this.jump(camera);

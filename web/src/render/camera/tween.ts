@@ -41,7 +41,7 @@ export class Tween {
         this.fromHeight[box] = before.scene.height[old]!;
         continue;
       }
-      // New: moves along with the scope in which it appears.
+      // A new box moves along with the scope in which it appears.
       const parent = scene.parent[box]!;
       if (parent < 0) continue;
       this.fromX[box]! += this.fromX[parent]! - scene.x[parent]!;
@@ -85,7 +85,7 @@ export class Tween {
     return this.model.moved(moved);
   }
 
-  /** Edges move along: each end with its box, points in between in proportion. */
+  /** Edge points in transition: each end moves with its box, points in between in proportion. */
   private points(left: number): Float32Array {
     const { scene } = this.model;
     const points = scene.points.slice();
@@ -115,7 +115,7 @@ export class Tween {
 /** Offset of a box's middle from its final position. */
 type Offset = readonly [number, number];
 
-/** The same item's box in the previous scene, whatever its indices were there. */
+/** The box of the same item in the previous scene, where indices may differ; -1 if none. */
 function counterpart(model: SceneModel, before: SceneModel, box: number): number {
   const { scene, hierarchy } = model;
   if (scene.kind[box] === BOX_STUB || scene.kind[box] === BOX_FAR) return -1;

@@ -1,7 +1,7 @@
 /**
- * Numbers of nodes as colours, and those of folded scopes, which are joined from what they hold.
+ * Numbers of nodes as colours; the number of a folded scope is joined from those of its nodes.
  *
- * Invariant: pure; joined once per hierarchy and numbers, in time linear in the nodes.
+ * Invariant: pure; joined once per hierarchy and set of numbers, in time linear in the nodes.
  */
 
 import type { Hierarchy } from "@/layout/hierarchy";
@@ -44,7 +44,7 @@ export function groupAmounts(hierarchy: Hierarchy, amounts: Amounts): Float64Arr
   return groups;
 }
 
-/** The colour of a number; off for none. */
+/** The colour of a number; `text-off` if there is none. */
 export function amountColour(
   palette: Palette,
   amounts: Amounts,

@@ -93,7 +93,7 @@ export function stripOf(drawing: Coloured, group: number): readonly (readonly [s
   return FAMILIES.map((family, at) => [familyColour(palette, family), shares[at]!]);
 }
 
-/** The largest amount that a drawn box stands for: the top of the scale. */
+/** The largest amount of a drawn box: the top of the scale. */
 export function heatMost(model: SceneModel, live: LiveState, mode: ColourBy): number {
   let most = 0;
   if (mode !== "time" && mode !== "memory") return most;

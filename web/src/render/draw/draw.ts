@@ -56,9 +56,9 @@ export interface Drawing {
   readonly labels: readonly EdgeLabel[];
   /** The box of the current node, or of the folded scope around it; -1 for none. */
   readonly current: number;
-  /** The box of what is selected; -1 for none. */
+  /** The box of the selected item; -1 for none. */
   readonly selected: number;
-  /** The same, if the current mark draws it instead. */
+  /** `current`, if the overlay draws this box instead of the still picture; else -1. */
   readonly raised: number;
 }
 
@@ -91,7 +91,7 @@ export function detailAt(zoom: number): Detail {
 
 export const DIMMED = 0.28;
 
-/** `∇`, drawn, since the fonts lack it. `y` is the baseline of a text of this size. */
+/** Draws `∇`, which the fonts lack. `y` is the baseline of a text of this size. */
 export function drawNabla(painter: Painter, x: number, y: number, colour: string, size = 12): void {
   const k = size / 12;
   painter.lines(

@@ -48,7 +48,7 @@ export function drawBoxes(drawing: Drawing, boxes: readonly number[]): void {
     const kind = model.scene.kind[box]!;
     if (kind === BOX_SCOPE || box === drawing.raised || hiddenBySmallScope(drawing, box)) continue;
     painter.alpha(currentAlpha(drawing, box));
-    // Stubs stand for nodes that have their own boxes.
+    // Stubs get no name: several may show the same node, and an id is unique in the picture.
     const whole = kind !== BOX_STUB && kind !== BOX_FAR;
     if (whole && painter.named !== undefined) nameBox(drawing, painter, box);
     if (kind === BOX_FOLD) drawFold(drawing, box);
@@ -234,13 +234,13 @@ function drawFold(drawing: Drawing, box: number): void {
   }
 }
 
-/** The families of a scope by their share of its time, or its tints. */
+/** Draws the families of a folded scope by their share of its time, or its tints. */
 function drawStrip(drawing: Drawing, box: number, group: number, alpha: number): void {
   const { painter, model } = drawing;
   const { scene } = model;
   const left = scene.x[box]! + 8;
   const room = scene.width[box]! - 16;
-  // At the very edge where the name takes the full height.
+  // At the very edge if the name takes the full height.
   const above = detailAt(drawing.zoom) === "near" ? 4.5 : 2.5;
   const y = scene.y[box]! + scene.height[box]! - above;
   painter.alpha(alpha);

@@ -39,7 +39,7 @@ export function drawChangedEdges(drawing: Drawing): void {
 
 const LANES = 5;
 
-/** Around the right sides of boxes in between, and crossed out: this path is no longer taken. */
+/** Draws a removed edge, crossed out, around the right sides of the boxes in between. */
 function drawGhost(drawing: Drawing, from: number, to: number, lane: number): void {
   const { painter, palette, model, zoom, view } = drawing;
   const a = model.rect(from);
@@ -86,7 +86,7 @@ export function drawChanges(drawing: Drawing, boxes: readonly number[]): void {
 
 const KINDS: readonly ChangeKind[] = ["new", "rewired", "skipped"];
 
-/** Small signs on the top right corner; on a folded scope with their number. */
+/** Draws small signs at the top right corner; on a folded scope, with the number of changes. */
 function drawSigns(drawing: Drawing, box: number, change: BoxChange): void {
   const { painter, palette, model, zoom } = drawing;
   const fold = model.isGroup(box);

@@ -53,9 +53,9 @@ function edgeStroke(drawing: Drawing, edge: number): Stroke {
 }
 
 /**
- * The part of a route that matters near the view. A line of 300,000 px of which a hundredth is in
- * sight is stroked whole otherwise, dashes and all. What lies far outside is moved to a border that
- * stays where it is while the view moves a little, so that dashes do not crawl.
+ * The part of a route near the view. Otherwise a line of 300,000 px of which a hundredth is in view
+ * would be stroked whole, dashes included. Points far outside move to a border that stays fixed
+ * while the view moves a little, so that dashes do not crawl.
  */
 export function routeNear(route: Route, view: Rect): Route {
   const { points, start, end } = route;
@@ -76,13 +76,13 @@ export function routeNear(route: Route, view: Rect): Route {
   return { points: near, start: 0, end: end - start, straightFirst: route.straightFirst };
 }
 
-/** At least two views before and behind the view, at a multiple of a view's length. */
+/** A border at least two view lengths outside the view, at multiples of a power of two. */
 function clipped(from: number, length: number): [number, number] {
   const grid = 2 ** Math.ceil(Math.log2(Math.max(length, 1)));
   return [grid * (Math.floor(from / grid) - 2), grid * (Math.ceil((from + length) / grid) + 2)];
 }
 
-/** With more edges than this in view, each is a hairline: a sample looks the same. */
+/** With more edges than this in view, each is a hairline, and a sample of them looks the same. */
 const MOST_EDGES = 6000;
 
 export function drawEdges(drawing: Drawing): void {
@@ -175,8 +175,8 @@ function outermost(parent: Int32Array, box: number): number {
 }
 
 /**
- * From the side of one box to the side of the other, or up into it from below. It bends left of
- * `column`, in which `to` lies: what else is in there is not crossed from top to bottom.
+ * The points of a link from the side of one box to the side of the other, or up into it from below.
+ * The link bends left of `column`, which contains `to`, so that it does not cross its other boxes.
  */
 export function linkPoints(from: Rect, to: Rect, seed: boolean, column: Rect = to): number[] {
   const right = from.x + from.width;
@@ -244,7 +244,7 @@ export function drawSaved(drawing: Drawing, node: number): void {
 
 const WORDS_BASE = 9;
 
-/** The position of `saved` on a level line: above or below it, as far right as there is room. */
+/** The position of the word `saved` above or below a horizontal line, as far right as possible. */
 export function savedWords(
   model: SceneModel,
   start: number,
@@ -264,7 +264,7 @@ export function savedWords(
   return undefined;
 }
 
-/** A height at which a level line from `start` to `end` crosses no node; `y` itself if it can. */
+/** A y at which a horizontal line from `start` to `end` crosses no node; `y` if free or none is. */
 export function freeLane(
   model: SceneModel,
   from: number,
@@ -296,7 +296,7 @@ export function edgeWords(model: SceneModel, edge: number): { shape: string; siz
   return { shape: shape === "" ? "scalar" : shape, size: known ? size : "" };
 }
 
-/** Labels of straight pieces that touch no box and no other line. Computed once per scene. */
+/** Labels of straight edges that touch no box and no other edge. Computed once per scene. */
 export function placeLabels(model: SceneModel): readonly EdgeLabel[] {
   const { scene } = model;
   const labels: EdgeLabel[] = [];
@@ -325,7 +325,7 @@ function blocked(model: SceneModel, edge: number, rect: Rect): boolean {
   return coversBox(model, rect) || model.edgesIn(rect).some((other) => other !== edge);
 }
 
-/** Whether text there would overlap a box, or the border or header of a scope. */
+/** Whether text in `rect` would overlap a box, or the border or header of a scope. */
 export function coversBox(model: SceneModel, rect: Rect): boolean {
   const { scene } = model;
   for (const box of model.boxesIn(rect)) {

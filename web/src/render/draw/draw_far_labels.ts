@@ -1,9 +1,9 @@
 /**
- * Names of scopes over a picture too small for names in it: as on a map, at the screen's own size.
+ * Names of scopes over a picture too small for names inside it: at screen size, as on a map.
  *
- * Invariant: outer scopes are named first; no name lies over another, nor over the name in a box,
- * nor leaves its own scope (but one of the outermost level). Names without room are left out rather
- * than made smaller.
+ * Invariant: outer scopes are named first; a name covers neither another name nor the name in a
+ * box, and stays in its own scope, unless that is outermost or too low for it. Names without room
+ * are left out rather than made smaller.
  */
 
 import { type Font, textWidth, truncateMiddle } from "@/base/fonts_metrics";
@@ -22,7 +22,7 @@ const SIZE = 10.5;
 const LINE = 14;
 const PAD = 3;
 const GAP = 4;
-/** A scope of the outermost level may be named beyond its border, so that there is always a name. */
+/** Least room of an outermost scope's name, even beyond the border, so that it is always named. */
 const OUTER_ROOM = 140;
 const LEAST_ROOM = 26;
 const MOST_LABELS = 300;
@@ -58,7 +58,7 @@ export function placeScopeLabels(drawing: Drawing, boxes: readonly number[]): Sc
     const text = truncateMiddle(name, font, (room - 2 * PAD) / zoom);
     if (text.length < Math.min(3, name.length)) continue;
     const width = textWidth(text, font) + (2 * PAD) / zoom;
-    // Far away, a name may cover bars without names, but preferably lies beside them.
+    // Far away, a name may cover bars, which have no names, but is preferably beside them.
     const rect =
       freeRect(drawing, box, width, placed, true) ??
       (far ? freeRect(drawing, box, width, placed, false) : undefined);
@@ -78,7 +78,7 @@ function depthOf(drawing: Drawing, box: number): number {
   return depth;
 }
 
-/** Whether a box has its name in it, but for open ones; nearer than far, that is. */
+/** Whether a box is drawn with a name in it (unless far away); open scopes do not count. */
 function hasName(drawing: Drawing, box: number): boolean {
   return drawing.model.scene.kind[box] !== BOX_SCOPE && !hiddenBySmallScope(drawing, box);
 }
@@ -89,16 +89,16 @@ function leftOf({ model, zoom, view }: Drawing, box: number): number {
   return Math.min(Math.max(x + 1 / zoom, view.x + 4 / zoom), x + width);
 }
 
-/** As tall as the screen's line, but where boxes have names, no taller than what is above them. */
+/** The height of a line on screen; where boxes have names, at most the room above the boxes. */
 function lineHeight({ zoom }: Drawing, far: boolean): number {
   const room = HEADER_HEIGHT + SCOPE_PADDING - 2;
   return far ? LINE / zoom : Math.min(LINE / zoom, room);
 }
 
 /**
- * In the box's left top corner, or a line further down inside it, or in its right top corner.
+ * A free place for a name: the box's top left corner, a line further down, or the top right corner.
  *
- * Args: clear: It covers no other box that is drawn with what is in it.
+ * Args: clear: Whether the name must not cover any other box, open scopes aside.
  */
 function freeRect(
   drawing: Drawing,
@@ -128,7 +128,7 @@ function freeRect(
     const y = top + line * height;
     if (line > 0 && y + height > own.y + own.height) return undefined;
     const rect = { x, y, width, height };
-    // Two adjacent names would read as one.
+    // Without a gap, two adjacent names would read as one.
     const apart = { ...rect, x: x - GAP / zoom, width: width + (2 * GAP) / zoom };
     const blocking = placed.find((other) => overlaps(other.rect, apart));
     if (blocking === undefined) {
@@ -147,7 +147,7 @@ function freeRect(
     if (!placed.some((other) => overlaps(other.rect, corner))) return corner;
   }
   if (!open || far) return undefined;
-  // Nearer, a scope of one node has no room above it: the name is on the scope's upper border.
+  // Nearer, a scope of one node has no room above that node: the name goes above the scope.
   const above = { x, y: own.y - height, width, height };
   const covers = model.boxesIn(above).some((box) => hasName(drawing, box));
   const meets = placed.some((other) => overlaps(other.rect, above));

@@ -1,8 +1,8 @@
 /**
- * Values read far from where they are made: stubs beside the readers, a mark at the producer, and
- * lines between them while one of these is selected or pointed at.
+ * Values read far from their producer: stubs beside the readers, a mark at the producer, and lines
+ * between them while one of them is selected or under the pointer.
  *
- * Invariant: what a stub stands for is always said: by its name, and at the producer by a number.
+ * Invariant: a stub names its producer, and a producer shows the number of its stubs.
  */
 
 import { truncateMiddle } from "@/base/fonts_metrics";
@@ -15,7 +15,7 @@ import { type Drawing, detailAt } from "@/render/draw/draw";
 const LENGTH = 12;
 const FONT = { ...NAME_FONT, size: 11 };
 
-/** `↳ mask`: the name of what is read, open to the side from which it comes. */
+/** Draws a far stub, `↳ mask`: an arrow and the producer's name in a dotted border. */
 export function drawFarStub(drawing: Drawing, box: number): void {
   const { painter, palette, model, live, zoom } = drawing;
   const { scene, hierarchy } = model;
@@ -31,20 +31,20 @@ export function drawFarStub(drawing: Drawing, box: number): void {
   if (detailAt(zoom) === "far") return;
   const ink = palette[done ? "text-2" : "text-3"];
   const base = y + height / 2;
-  // An arrow from the left, and down.
+  // An arrow down, then right.
   painter.lines([x + 8, base - 4, x + 8, base, x + 14, base], false, undefined, {
     colour: ink,
     width: 1.2,
   });
   const { label, op } = hierarchy.nodes[node]!;
   const name = printable(label === "" ? op : label, 120);
-  // Not smaller on the screen at middle distance, as far as it fits.
+  // At middle distance, the name keeps its size on screen as far as it fits.
   const font = { ...FONT, size: Math.min(Math.max(FONT.size, 10 / zoom), height - 4) };
   const shown = truncateMiddle(name, font, width - 24);
   painter.text(x + 18, base + 0.36 * font.size, shown, font, ink);
 }
 
-/** At each producer, how many readers have stubs. */
+/** Marks each producer with the number of its stubs. */
 export function drawFarEnds(drawing: Drawing): void {
   const { painter, palette, model, view } = drawing;
   const ends = new Map<number, number>();
@@ -66,7 +66,7 @@ export function drawFarEnds(drawing: Drawing): void {
   }
 }
 
-/** The lines that stubs stand for: those of a node, or the given ones. */
+/** Draws the lines that stubs replace, from a node to all of its stubs or to the given ones. */
 export function drawFarLines(
   drawing: Drawing,
   node: number,

@@ -39,7 +39,7 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
   const flow = marks.selection === undefined ? -1 : model.boxOf(marks.selection);
   drawFlow(drawing, marks, flow);
   if (marks.edge !== undefined) drawHoveredEdge(drawing, marks.edge.edge);
-  // Again, above these: a line that enters a scope must not cross out its header.
+  // Headers again, above these lines: a line that enters a scope must not cross out its header.
   if (flow >= 0 || marks.edge !== undefined) drawHeaders(drawing, model.boxesIn(drawing.view));
   // The current node already has a ring; a selection ring would appear beside it.
   if (flow !== drawing.current) drawOutline(drawing, flow, "select");
@@ -56,7 +56,7 @@ export function drawMarks(drawing: Drawing, marks: Marks): void {
   if (marks.edge !== undefined) drawEdgeWords(drawing, marks.edge);
 }
 
-/** Items related to a selection elsewhere; if folded, the scope. */
+/** Outlines nodes related to a selection elsewhere; for a hidden node, the folded scope. */
 function drawLinked(drawing: Drawing, marks: Marks): void {
   const { painter, palette, model, zoom } = drawing;
   const boxes = new Set([...marks.linked].map((id) => model.boxOf({ kind: "node", id })));
@@ -79,7 +79,7 @@ function drawHoveredEdge(drawing: Drawing, edge: number): void {
   });
 }
 
-/** The values of an edge, beside the pointer, at the screen's own size. */
+/** Describes the values of an edge beside the pointer, at screen size. */
 function drawEdgeWords(drawing: Drawing, { edge, at }: EdgeHover): void {
   const { painter, palette, model, zoom, view } = drawing;
   const { scene, hierarchy } = model;
@@ -117,7 +117,7 @@ function drawOutline(drawing: Drawing, box: number, look: "select" | "hover"): v
   }
 }
 
-/** The edges of the selected box in the selection's colour, with shapes. */
+/** Draws the edges of the selected box in the selection's colour, with shapes. */
 function drawFlow(drawing: Drawing, marks: Marks, box: number): void {
   if (box < 0) return;
   const { painter, palette, model, zoom } = drawing;
@@ -162,7 +162,7 @@ function columnOf(drawing: Drawing, node: number): number {
   return groups[groupOf[node]!]!.column;
 }
 
-/** On a patch of background, in the gap beside the box; it may cover a line but never a box. */
+/** Labels an edge beside its box, on a patch that may cover a line but never a box. */
 function drawEdgeLabel(drawing: Drawing, edge: number, into: boolean, labels: Rect[]): void {
   const { painter, palette, model } = drawing;
   const { start, points } = model.scene;
@@ -181,8 +181,8 @@ function drawEdgeLabel(drawing: Drawing, edge: number, into: boolean, labels: Re
 }
 
 /**
- * At the right of boxes: diamonds where the last values contained NaN (magenta) or Inf (violet), a
- * cross on red where the node raised.
+ * Marks the right of boxes: a diamond if the last values contained NaN (magenta) or Inf (violet), a
+ * cross on red if the node raised.
  */
 function drawNotFinite(drawing: Drawing): void {
   const { painter, palette, model, live, view, zoom } = drawing;
@@ -216,7 +216,7 @@ function diamond(x: number, y: number, radius: number): number[] {
 }
 
 const BADGE_HEIGHT = 17;
-/** Between the current node with its ring and the border of the scope around it, and its header. */
+/** Room between the current node, with its ring, and the lower border of the scope around it. */
 const SCOPE_ROOM = 6;
 const CURRENT_FONT: Font = { ...TITLE_FONT, size: 13 };
 
@@ -262,7 +262,7 @@ function drawCurrent(drawing: Drawing, marks: Marks): void {
   });
   const own = scene.kind[box] === BOX_NODE && detailAt(zoom) === "near";
   const ground = own ? palette["bg-overlay"] : undefined;
-  // Around a name that takes the full height, the border is drawn outside the box.
+  // Away from "near", the name takes the full height, and the border is drawn outside the box.
   const border = own
     ? { x: x + 0.5, y: y + 0.5, width: width - 1, height: height - 1 }
     : grow(rect, 0.75 * thick);
@@ -321,7 +321,7 @@ function drawCurrentWords(drawing: Drawing, marks: Marks, node: number, rect: Re
   drawBadge(drawing, badge, x + 13, y + height - 7, width - 23);
 }
 
-/** A histogram or a scalar's value, and non-finite counts, on one line above `base`. */
+/** Draws a histogram or a scalar's value, and non-finite counts, on one line above `base`. */
 function drawBadge(
   drawing: Drawing,
   badge: NonNullable<Marks["badge"]>,
@@ -368,7 +368,7 @@ function drawBadge(
   painter.blocks(bars, palette["text-off"]);
 }
 
-/** A dot beside the box: filled, hollow (disabled) or dashed (not verified). */
+/** Draws a dot beside boxes with breakpoints: filled, hollow (disabled) or dotted (unverified). */
 function drawBreakpoints(drawing: Drawing, marks: Marks): void {
   const { model, view, zoom } = drawing;
   const byBox = new Map<number, BreakpointMark>();

@@ -1,5 +1,5 @@
 /**
- * A path on the canvas: its edges drawn strong, its boxes ringed, each with its place in the chain.
+ * A path on the canvas: thick edges, ringed boxes, and each box's place in the chain.
  *
  * Invariant: never colour alone: each box has a number or a sign, and the culprit has a double
  * ring.
@@ -63,8 +63,8 @@ export function drawPathSigns(drawing: Drawing, marks: Marks): void {
 }
 
 /**
- * Beside the top right corner, where it does not collide with the time in the box, the mark of a
- * watch, a diamond in the middle, or the op count in the enclosing scope's header.
+ * Draws a sign beside the top right corner, clear of the time in the box, the mark of a watch, a
+ * diamond in the middle, and the op count in the enclosing scope's header.
  */
 function drawSign(drawing: Drawing, rect: Rect, sign: BoxSign, raised: boolean): void {
   const { painter, palette, path, zoom } = drawing;

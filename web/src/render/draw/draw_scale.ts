@@ -18,7 +18,7 @@ interface Scale {
   readonly title: string;
   readonly least: string;
   readonly most: string;
-  /** Whether its colours are those of the ramp. */
+  /** Whether its colours are those of the sequential scale. */
   readonly ramp: boolean;
   readonly words: string;
 }

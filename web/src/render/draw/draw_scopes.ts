@@ -1,5 +1,5 @@
 /**
- * Open scopes: their background, border and header, and when they are too small to show contents.
+ * Open scopes: background, border and header, and a strip if they are too small to show contents.
  *
  * Invariant: drawn parents first; headers come after the edges, which pass below them.
  */
@@ -24,7 +24,7 @@ import { drawControls, drawPile, drawPlace, placeWidth } from "@/render/draw/dra
 import { formatCount, formatTime } from "@/render/draw/format";
 import { CONTROLS_WIDTH } from "@/render/scene/stack_controls";
 
-/** Fill and border of the open scopes in view, parents first, and what is behind stacks. */
+/** Draws fill and border of the open scopes in view, parents first, and the boxes behind stacks. */
 export function drawScopes(drawing: Drawing, boxes: readonly number[]): void {
   const { painter, palette, model, live, zoom } = drawing;
   const { scene, hierarchy } = model;
@@ -63,7 +63,7 @@ function scopeDepth(drawing: Drawing, box: number): number {
   return depth;
 }
 
-/** Headers come after the edges, which pass below them. */
+/** Draws the headers of open scopes; called after the edges, which pass below them. */
 export function drawHeaders(drawing: Drawing, boxes: readonly number[]): void {
   const { painter, palette, model, live, zoom } = drawing;
   if (zoom < LABELS_BELOW) return;
@@ -118,7 +118,7 @@ function controlsWidth({ model, zoom }: Drawing, box: number): number {
   return one ? CONTROLS_WIDTH : 0;
 }
 
-/** Removes the right part of the header around a box where `over` would cut it. */
+/** Erases the text at the right of the enclosing scope's header if `over` would cut it. */
 export function clearHeader(drawing: Drawing, box: number, over: Rect): void {
   const { painter, palette, model } = drawing;
   const { scene, hierarchy } = model;

@@ -1,8 +1,8 @@
 /**
- * Stacks of scopes that are alike: further boxes behind the one that is shown, what differs between
- * them, and the controls.
+ * Stacks of scopes that are alike: further boxes behind the one that is shown, the differences
+ * between the scopes, and the controls.
  *
- * Invariant: what is behind lies under the edges; the text says only what is known.
+ * Invariant: the boxes behind are below the edges; the text states only what is known.
  */
 
 import { textWidth, truncate } from "@/base/fonts_metrics";
@@ -16,10 +16,10 @@ import { FAILED, HAS_INF, HAS_NAN, type LiveState } from "@/render/draw/executio
 import { formatTime } from "@/render/draw/format";
 import { type StackControl, stackControls } from "@/render/scene/stack_controls";
 
-/** Px by which a box behind another shows. */
+/** Offset of each box behind another, px. */
 const BEHIND = 3;
 
-/** The stack that a box stands for, folded or by one of its scopes. */
+/** The stack that a box shows, folded or as one of its scopes. */
 function stackOf({ model }: Drawing, box: number): Group | undefined {
   const { scene, hierarchy } = model;
   if (scene.kind[box] === BOX_SCOPE) return model.stackAround(box);
@@ -27,7 +27,7 @@ function stackOf({ model }: Drawing, box: number): Group | undefined {
   return group?.stack === undefined ? undefined : group;
 }
 
-/** Two borders behind the box of a stack. */
+/** Draws two borders behind the box of a stack. */
 export function drawPile(drawing: Drawing, box: number): void {
   const { painter, palette, model, zoom } = drawing;
   if (stackOf(drawing, box) === undefined) return;
@@ -41,7 +41,7 @@ export function drawPile(drawing: Drawing, box: number): void {
   }
 }
 
-/** How many, after the name of a folded stack: shows all if clicked. */
+/** Draws the number of scopes after the name of a folded stack; a click on it shows all of them. */
 export function drawCount(drawing: Drawing, box: number, ink: string): void {
   const { painter, palette } = drawing;
   const group = stackOf(drawing, box);
@@ -53,7 +53,7 @@ export function drawCount(drawing: Drawing, box: number, ink: string): void {
   painter.text(x + width / 2 - textWidth(text, SMALL_MONO) / 2, y + 11, text, SMALL_MONO, ink);
 }
 
-/** The second line of a folded stack. */
+/** Draws the second line of a folded stack: alarms and differences. */
 export function drawDifferences(drawing: Drawing, box: number, quiet: string): void {
   const { painter, palette, model, live } = drawing;
   const group = stackOf(drawing, box);
@@ -65,7 +65,7 @@ export function drawDifferences(drawing: Drawing, box: number, quiet: string): v
   painter.text(x + 20, y + 29, truncate(text, SMALL_MONO, width - 30), SMALL_MONO, ink);
 }
 
-/** `4 of 12`, and whether there is an alarm in another; where the text begins and ends, px. */
+/** Draws `4 of 12` and an alarm in another scope of the stack; returns where the text ends, px. */
 export function drawPlace(drawing: Drawing, box: number, x: number, base: number): number {
   const { painter, palette, model, live } = drawing;
   const around = model.stackAround(box);
@@ -80,7 +80,7 @@ export function drawPlace(drawing: Drawing, box: number, x: number, base: number
   return after + 8 + textWidth(alarm, SMALL_MONO);
 }
 
-/** The room that `drawPlace` takes. */
+/** The width that `drawPlace` takes, px. */
 export function placeWidth(drawing: Drawing, box: number): number {
   const around = drawing.model.stackAround(box);
   if (around === undefined || detailAt(drawing.zoom) !== "near") return 0;
@@ -112,7 +112,7 @@ function drawControl({ painter, palette }: Drawing, { act, rect }: StackControl)
  * `NaN in block_7`, `Inf in 3 of 12`; "" if all is well.
  *
  * Args:
- *   but: A group that is seen anyway; -1 = none.
+ *   but: A group to ignore, because it is in view; -1 = none.
  */
 export function alarmIn(hierarchy: Hierarchy, live: LiveState, stack: Group, but: number): string {
   for (const [flag, word] of [
@@ -131,7 +131,7 @@ export function alarmIn(hierarchy: Hierarchy, live: LiveState, stack: Group, but
   return "";
 }
 
-/** What else differs: shapes, and times by more than half. */
+/** Differing shapes, and times: as a range if they differ by more than half. */
 export function differences(hierarchy: Hierarchy, live: LiveState, stack: Group): string[] {
   const times = stack.groups.map((group) => live.groupNs[group]!).filter((ns) => ns > 0);
   const least = Math.min(...times);
@@ -151,7 +151,7 @@ export function differences(hierarchy: Hierarchy, live: LiveState, stack: Group)
 
 const shapesKnown = new WeakMap<Hierarchy, Map<number, number>>();
 
-/** Results whose shape is not the same in all scopes of a stack. */
+/** The number of operations whose output shapes are not the same in all scopes of a stack. */
 function differentShapes(hierarchy: Hierarchy, { index, stack }: Group): number {
   const known = shapesKnown.get(hierarchy) ?? new Map<number, number>();
   shapesKnown.set(hierarchy, known);

@@ -17,7 +17,7 @@ export interface LiveState {
   /** By group index, nested scopes included. */
   readonly groupDone: Uint8Array;
   readonly groupNs: Float64Array;
-  /** Of the outputs of all nodes inside. */
+  /** Bytes of the outputs of all nodes inside. */
   readonly groupBytes: Float64Array;
   readonly groupFlags: Uint8Array;
   /** Share of each family in a group's time (or in its operations, if nothing is timed). */
@@ -41,7 +41,7 @@ export function liveState(
   nodes.forEach((node, index) => {
     const leaf = node.family === "leaf";
     const runs = states?.times[node.id] ?? 0;
-    // Parameters are made once, before the first step; they stay there.
+    // Leaves, such as parameters, run once before the first step and stay done.
     const now = states === undefined || (runs > 0 && (leaf || (states.step[node.id] ?? 0) >= step));
     const ns = runs > 0 ? (states!.durationNs[node.id] ?? 0) : 0;
     done[index] = now ? 1 : 0;
@@ -73,8 +73,8 @@ export function liveState(
 type Plain = Omit<LiveState, "groupBytes" | "sharesOf">;
 
 /**
- * With what is made when it is looked at. Apart, as what a closure stands in is kept as long as it
- * is.
+ * Adds fields that are computed on first access. A function of its own, because a closure keeps the
+ * variables around it alive.
  */
 function withMade(hierarchy: Hierarchy, live: Plain): LiveState {
   const shares = new Map<number, Float64Array>();
@@ -110,7 +110,7 @@ function sharesIn({ nodes, groups }: Hierarchy, live: Plain, group: number): Flo
 
 const bytesByGroup = new WeakMap<Hierarchy, Float64Array>();
 
-/** The bytes of the outputs in each group: made when it is first coloured by them. */
+/** The bytes of the outputs in each group, computed on first access. */
 function bytesOf(hierarchy: Hierarchy): Float64Array {
   const known = bytesByGroup.get(hierarchy);
   if (known !== undefined) return known;

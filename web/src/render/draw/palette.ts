@@ -29,7 +29,7 @@ export function readPalette(element: Element): Palette {
 
 const COLOURED: ReadonlySet<string> = new Set(FAMILIES);
 
-/** The look of a node: data if it only holds some, else its family, grey if unknown. */
+/** The family that sets a node's look: `leaf` if it only holds data, `other` if it is unknown. */
 export function familyOf(node: Pick<Node, "role" | "family">): Family {
   if (isLeaf(node)) return "leaf";
   const { family } = node;

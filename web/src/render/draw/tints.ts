@@ -12,7 +12,7 @@ type Shares = readonly (readonly (readonly [Token, number])[])[];
 
 const known = new WeakMap<Tints, { readonly of: Hierarchy; readonly shares: Shares }>();
 
-/** By group index: tints and the share of the group's nodes that has them, the largest first. */
+/** By group index: tints with their shares of the group's tinted nodes, the largest first. */
 export function tintShares(hierarchy: Hierarchy, tints: Tints): Shares {
   const cached = known.get(tints);
   if (cached?.of === hierarchy) return cached.shares;

@@ -1,7 +1,7 @@
 /**
  * Paints on a 2D canvas context whose transform is the camera.
  *
- * Invariant: leaves the context's dash and alpha as it found them after `reset`.
+ * Invariant: `reset` sets the context's dash, alpha, line joins and baseline to known values.
  */
 
 import type { Font } from "@/base/fonts_metrics";

@@ -21,7 +21,7 @@ interface ExportInput {
   readonly nodes: readonly GraphNode[];
   readonly values: readonly GraphValue[];
   readonly open: "all" | readonly string[];
-  /** Sections that lie in fewer scopes than this are open, too; null: none, unless all are. */
+  /** Sections with fewer enclosing scopes than this are also open; null adds none. */
   readonly levels: number | null;
   readonly theme: Theme;
   readonly title: string;
@@ -81,7 +81,7 @@ export function renderSvg(json: string): string {
   );
 }
 
-/** The nodes in the sections in which the page shows them, and the paths of these. */
+/** The nodes, moved into the sections in which the page shows them, and the sections' paths. */
 function inSections(nodes: readonly GraphNode[]): {
   readonly nodes: readonly GraphNode[];
   readonly sections: readonly string[];

@@ -1,6 +1,6 @@
 /**
- * The interface for drawing the picture. The drawing code uses a `Painter`; one paints on a canvas,
- * one writes SVG.
+ * The interface for drawing the picture. The drawing code uses a `Painter`: one implementation
+ * paints on a canvas, another writes SVG.
  *
  * Invariant: coordinates are world px (100 %); a painter keeps no state but alpha.
  */
@@ -16,7 +16,7 @@ export interface Stroke {
   readonly dash?: Dash;
 }
 
-/** Points of a path: alternately straight and curved between them, see the layout's routes. */
+/** Points of a path; pieces between them are alternately straight and curved, as in the layout. */
 export interface Route {
   readonly points: ArrayLike<number>;
   /** Counted in points, not numbers. */
@@ -27,7 +27,7 @@ export interface Route {
 }
 
 export interface Painter {
-  /** What follows, up to `unnamed`, is one box: an id, unique in the picture, and its whole name. */
+  /** Begins one box, up to `unnamed`: its id, unique in the picture, and its full name. */
   named?(id: string, name: string): void;
   unnamed?(): void;
   /** Opacity of everything that follows. */

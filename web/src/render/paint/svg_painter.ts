@@ -164,7 +164,7 @@ export class SvgPainter implements Painter {
       '<?xml version="1.0" encoding="UTF-8"?>\n' +
       `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${box}" width="${number(width * scale)}"` +
       ` height="${number(height * scale)}" role="img" font-family="${escapeXml(SANS)}"` +
-      // A viewer that gives it more room also shows the picture's background there.
+      // If a viewer gives the document more room, the background fills that, too.
       ` style="white-space:pre;background:${escapeXml(background)}">\n` +
       `<title>${escapeXml(title)}</title>\n` +
       `<style>${fontCss(look.fonts)}.m{font-family:${MONO.replaceAll('"', "'")}}</style>\n` +

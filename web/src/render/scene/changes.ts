@@ -1,5 +1,5 @@
 /**
- * Changes of a step in one scene: boxes, edges, and where edges went before.
+ * Changes of a step in one scene: boxes, new edges, and the ends of removed edges.
  *
  * Invariant: pure; a change inside a folded scope is counted on the scope's box.
  */
@@ -12,7 +12,7 @@ export interface BoxChange {
   readonly new: number;
   readonly rewired: number;
   readonly skipped: number;
-  /** True for everything that the box stands for. */
+  /** The kind of change of everything in the box; undefined if only a part changed. */
   readonly whole: ChangeKind | undefined;
 }
 
@@ -86,7 +86,7 @@ function put(map: Map<number, number[]>, key: number, value: number): void {
   else list.push(value);
 }
 
-/** Between the columns, values have no edges of their own. */
+/** Whether two boxes are in one column: values read across columns have no edges of their own. */
 function sameColumn(model: SceneModel, a: number, b: number): boolean {
   const { groups, groupOf } = model.hierarchy;
   const column = (box: number): number =>

@@ -67,10 +67,10 @@ export function foldAt(model: SceneModel, point: Point): string | undefined {
   return hit.item.kind === "scope" ? hit.item.path : undefined;
 }
 
-/** The item under the pointer, as far as it is drawn. */
+/** What is under the pointer, as the overlay and the cursor show it. */
 export interface Pointed {
   readonly hover: GraphItem | undefined;
-  /** Node whose gutter it is. */
+  /** Id of the node whose gutter is under the pointer. */
   readonly gutter: number | undefined;
   readonly edge: EdgeHover | undefined;
   readonly cursor: "grab" | "pointer" | "default";
@@ -130,7 +130,7 @@ export function edgeAt(model: SceneModel, point: Point, slack: number): number {
   return best;
 }
 
-/** Distance to an edge's line; its curves are taken as a few straight pieces. */
+/** Distance to an edge's line, with curves approximated by a few straight pieces. */
 function distanceTo(model: SceneModel, edge: number, point: Point): number {
   const { start, points } = model.scene;
   let least = Number.POSITIVE_INFINITY;
@@ -204,7 +204,7 @@ export function neighbourOf(
   return best;
 }
 
-/** The box at the beginning of an edge: not the stub for its producer, but that itself. */
+/** The box at the beginning of an edge; for a far stub, the box of its producer. */
 function sourceOf(model: SceneModel, edge: number): number {
   const { scene } = model;
   const source = scene.source[edge]!;

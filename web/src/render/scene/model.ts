@@ -16,9 +16,9 @@ export class SceneModel {
   /** Own box by node index and by group index; -1 = hidden in a folded scope. */
   readonly nodeBox: Int32Array;
   readonly groupBox: Int32Array;
-  /** Forward nodes whose values the backward column reads. */
+  /** Boxes of the nodes whose values the backward column reads. */
   readonly savedBoxes: readonly number[];
-  /** Boxes that stand for a node beside its far readers, by node index. */
+  /** Far stubs of a node, beside its readers, by node index. */
   readonly farBoxes: ReadonlyMap<number, readonly number[]>;
   private readonly boxes: Flatbush | undefined;
   private readonly routes: Flatbush | undefined;
@@ -44,7 +44,7 @@ export class SceneModel {
     this.farBoxes = farBoxes;
     for (const { stack, index, groups } of hierarchy.groups) {
       if (stack === undefined || this.groupBox[index] !== -1) continue;
-      // One of its scopes stands for the whole.
+      // The scope that is shown represents the stack.
       for (const one of groups) {
         if (this.groupBox[one] !== -1) this.groupBox[index] = this.groupBox[one]!;
       }
@@ -55,7 +55,7 @@ export class SceneModel {
     this.routes = indexOf(scene.edges, (edge) => this.routeRect(edge));
   }
 
-  /** The same boxes at other positions, for a frame of a tween: searched one by one. */
+  /** The same boxes at other positions, for a frame of a tween; searched without an index. */
   moved(scene: Scene): SceneModel {
     return new SceneModel(this.hierarchy, scene, false);
   }
@@ -127,7 +127,7 @@ export class SceneModel {
     let last: number | undefined;
     for (const id of ids) {
       const box = this.visibleBox(this.hierarchy.indexOf.get(id) ?? -1);
-      // Of a folded scope, thousands in a row.
+      // A folded scope may hold thousands of nodes in a row.
       if (box !== last) boxes.add(box);
       last = box;
     }
@@ -142,7 +142,7 @@ export class SceneModel {
       : { kind: "node", id: this.hierarchy.nodes[ref]!.id };
   }
 
-  /** The stack that a box is: folded, or with all of its scopes. */
+  /** The stack that a box represents as a whole: folded, or open with all of its scopes. */
   stackOf(box: number): Stack | undefined {
     return this.isGroup(box) ? this.hierarchy.groups[this.scene.ref[box]!]!.stack : undefined;
   }

@@ -16,7 +16,7 @@ export interface BoxSign {
 
 export interface ScenePath {
   readonly boxes: ReadonlyMap<number, BoxSign>;
-  /** With their tones. */
+  /** Edges with their tones. */
   readonly edges: ReadonlyMap<number, PathTone>;
   readonly tone: PathTone;
 }

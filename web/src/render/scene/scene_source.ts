@@ -16,9 +16,9 @@ import type { GraphModel } from "@/render/scene/types";
 
 /** A live graph grows node by node: it is laid out again at most this often. */
 const GROWTH_MS = 120;
-/** A graph that has grown by this factor is another picture. */
+/** After growth by this factor, the layout chooses the open scopes again. */
 const GROWN = 1.3;
-/** After so long without growth, it is so from this factor on: nothing moves under the hands. */
+/** After this time without growth, the smaller factor below is enough, and only more may open. */
 const QUIET_MS = 1000;
 const GROWN_QUIETLY = 1.05;
 
@@ -32,7 +32,7 @@ export interface SceneListener {
   progress(share: number): void;
 }
 
-/** The canvas draws what the layout made of the segments. */
+/** A hierarchy without segments: the canvas draws the routes that the layout made of them. */
 function canvasHierarchy({ nodes, values, repeats }: GraphModel): Hierarchy {
   return buildHierarchy(nodes, values, repeats, false);
 }
@@ -48,10 +48,10 @@ function withBytes(scene: Scene, hierarchy: Hierarchy): Scene {
 }
 
 /**
- * The scope that was folded or opened, or that now stands for its stack; undefined if several were.
+ * The scope that was folded or opened, or that its stack now shows; undefined if there are several.
  *
  * Args:
- *   changed: Paths that are open or folded now and were not before.
+ *   changed: Paths that were folded or opened.
  */
 export function toggledAmong(
   changed: readonly string[],
@@ -73,14 +73,14 @@ export class SceneSource {
   private graph: GraphModel | undefined;
   private open: ReadonlySet<string> = new Set();
   private first: (() => FirstPicture | undefined) | undefined;
-  /** The nodes of the graph for which the layout chose last. */
+  /** Number of nodes of the graph for which the layout last chose the open scopes. */
   private chosenFor = 0;
-  /** Whether the layout is choosing what is open, and whether other scopes were opened since. */
+  /** Whether the layout is choosing the open scopes, and whether `setOpen` changed them since. */
   private awaitsChoice = false;
   private postponed = false;
   private version = 0;
   private shown: Scene | undefined;
-  /** What is open in it. */
+  /** The scopes that are open in the shown scene. */
   private openShown: ReadonlySet<string> = new Set();
   private started = false;
   private growth: ReturnType<typeof setTimeout> | undefined;
@@ -125,8 +125,8 @@ export class SceneSource {
   }
 
   /**
-   * Lets the layout choose which scopes are open, in the window that `first` tells, whenever the
-   * graph has grown by a lot; undefined = no longer.
+   * Lets the layout choose the open scopes, for the window that `first` returns, whenever the graph
+   * has grown by a lot; undefined ends this.
    */
   setFirst(first: (() => FirstPicture | undefined) | undefined): void {
     this.first = first;
@@ -139,15 +139,15 @@ export class SceneSource {
       .concat([...this.open].filter((path) => !open.has(path)));
     if (changed.length === 0) return changed;
     this.open = new Set(open);
-    // What the layout is choosing takes the place of a guess made meanwhile.
+    // The choice that the layout is making replaces scopes opened in the meantime.
     if (this.awaitsChoice && this.first !== undefined) this.postponed = true;
     else if (this.started) this.client.request(this.open);
     return changed;
   }
 
   /**
-   * Ends the layout that is under way. What is open is then what the picture shows, or nothing where
-   * there is none; returns that, or undefined if nothing was under way.
+   * Ends the running layout and returns to the open scopes of the shown scene (none if there is no
+   * scene). Returns these scopes, or undefined if no layout was running.
    */
   breakOff(): ReadonlySet<string> | undefined {
     if (!this.client.breakOff()) return undefined;
@@ -173,7 +173,7 @@ export class SceneSource {
     this.client.dispose();
   }
 
-  /** Growth has ended for now: what is open was perhaps chosen for a lesser graph. */
+  /** Growth has paused: the open scopes may have been chosen for a smaller graph. */
   private grownQuietly(): void {
     const count = this.graph?.nodes.length ?? 0;
     const due = this.first !== undefined && this.started && !this.awaitsChoice;
@@ -190,7 +190,7 @@ export class SceneSource {
     const { nodes, values, repeats, origin } = graph;
     const told = this.client.setGraph(nodes, values, this.version, repeats?.stacks, origin);
     const count = graph.nodes.length;
-    // A choice that has not arrived is of a graph that is not shown any more.
+    // A choice that has not arrived yet is for the previous graph, so it is made again.
     const due = this.awaitsChoice || count > (quiet ? GROWN_QUIETLY : GROWN) * this.chosenFor;
     const chosen = due ? this.first?.() : undefined;
     const first = chosen && { ...chosen, onlyMore: quiet };
@@ -198,7 +198,7 @@ export class SceneSource {
     this.awaitsChoice = first !== undefined;
     this.postponed = false;
     this.client.request(this.open, first);
-    // While the worker works.
+    // Built here while the worker lays out.
     if (!told) this.hierarchies.set(this.version, canvasHierarchy(graph));
   }
 
@@ -210,7 +210,7 @@ export class SceneSource {
     this.hierarchies.set(version, hierarchyFrom(posted, nodes, values, known));
   }
 
-  /** Of the newest graph, it is built here if no worker has told it. */
+  /** The hierarchy of a version; for the newest graph, built here if no worker has posted it. */
   private hierarchyOf(version: number): Hierarchy | undefined {
     const known = this.hierarchies.get(version);
     if (known !== undefined || version !== this.version || !this.graph) return known;

@@ -1,7 +1,7 @@
 /**
- * Where a box of a stack has its controls: to the scope before and after, and to all of them.
+ * The controls of a stack's box: previous scope, next scope, and all scopes.
  *
- * Invariant: drawing and hit-testing use the same places, px of the world.
+ * Invariant: drawing and hit-testing use the same rectangles, in world px.
  */
 
 import { textWidth } from "@/base/fonts_metrics";
@@ -27,10 +27,10 @@ export interface StackControl {
 
 const BUTTON = 18;
 const INSET = 6;
-/** What the controls of an open scope take of its header. */
+/** Width that the controls of an open scope take in its header. */
 export const CONTROLS_WIDTH = 3 * BUTTON + INSET;
 
-/** The controls of a box; none if it is no stack's. */
+/** The controls of a box; none if the box shows no stack. */
 export function stackControls(model: SceneModel, box: number): readonly StackControl[] {
   const { scene, hierarchy } = model;
   const { x, y, width } = model.rect(box);

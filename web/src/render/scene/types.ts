@@ -35,7 +35,7 @@ export interface GraphNode {
   readonly detail: string;
   /** For a backward node, the forward node that it differentiates. */
   readonly forward: number | undefined;
-  /** Ids of nodes that had to run before, without a value passing. */
+  /** Ids of nodes that had to run before this one although it reads no value of theirs. */
   readonly control?: readonly number[] | undefined;
 }
 
@@ -54,11 +54,11 @@ export interface GraphModel {
   readonly values: ReadonlyMap<number, GraphValue>;
   /** Grows with each change of structure. */
   readonly version: number;
-  /** Unchanged while only shapes and dtypes change; without it, `nodes` tells. */
+  /** The same object while only shapes and dtypes change; undefined if that is not tracked. */
   readonly structure?: object;
-  /** Scopes that are alike, if that is known; operations by their places in `nodes`. */
+  /** Stacks of scopes that are alike, if known; operations are indices into `nodes`. */
   readonly repeats?: Repeats | undefined;
-  /** What a worker may have prepared the same graph from (`layout/prepared.ts`). */
+  /** The columns of the graph, by which a prepared worker is found (`layout/prepared.ts`). */
   readonly origin?: object | undefined;
 }
 
@@ -69,7 +69,7 @@ export const FAILED = 4;
 
 /** Live state by node id (index = id); grown by the store, read by the canvas. */
 export interface NodeStates {
-  /** How often it has run up to the moment shown. 0 = not yet. */
+  /** How often the node has run up to the moment shown. 0 = not yet. */
   readonly times: Uint32Array;
   /**
    * Training step of its last run; a node that last ran in an earlier step is drawn as not yet run.
@@ -84,13 +84,13 @@ export type ColourBy = "family" | "time" | "memory" | "finite" | "tint" | "amoun
 
 /** Numbers for `ColourBy` "amount", whose meaning the canvas does not know. */
 export interface Amounts extends NodeAmounts {
-  /** What they are, for the scale of an exported picture. */
+  /** Describes the numbers, for the scale of an exported picture. */
   readonly scale?: AmountScale | undefined;
 }
 
 export interface AmountScale {
   readonly title: string;
-  /** How a folded scope has its number. */
+  /** How the number of a folded scope is computed. */
   readonly folded: string;
   format(value: number): string;
 }
@@ -155,7 +155,7 @@ export type GraphItem =
   | { readonly kind: "node"; readonly id: number }
   | { readonly kind: "scope"; readonly path: string };
 
-/** Where the camera looks: at an item, from whose corner the middle of the view is this far away. */
+/** Where the camera looks: the offset of the view's middle from an item's top left corner. */
 export interface Viewpoint {
   readonly item: GraphItem;
   readonly dx: number;
@@ -164,25 +164,25 @@ export interface Viewpoint {
 }
 
 export interface GraphViewEvents {
-  /** `stack`: for the path of a stack. */
+  /** `stack`: set if the item's path is that of a stack. */
   select(item: GraphItem | undefined, stack: Stack | undefined): void;
   toggleScope(path: string, stack: Stack | undefined): void;
-  /** Another scope of a stack of scopes that are alike is wanted, or all of them. */
+  /** The user wants another scope of a stack, or all of them. */
   turnStack(stack: Stack, act: StackAct, repeats: Repeats): void;
   /** The layout chose which scopes are open, so that the picture is readable in the window. */
   chosen(open: ReadonlySet<string>): void;
   /** The user clicked the breakpoint gutter (left edge) of a node, or pressed F9 on it. */
   toggleBreakpoint(node: number): void;
   hover(item: GraphItem | undefined): void;
-  /** The camera moved, last by hand if `byHand`; `zoom` 1 = 100 %. */
+  /** The camera moved; `byHand`: the user has moved it since it was fitted; `zoom` 1 = 100 %. */
   camera(zoom: number, byHand: boolean): void;
-  /** The user zoomed by hand; `into`: the folded scope or stack under the pointer, if inwards. */
+  /** The user zoomed; `into`: the folded scope or stack under the pointer when zooming in. */
   zoomed?(zoom: number, into: string | undefined): void;
   /** The top of the colour scale changed, in ns or bytes: the largest amount of a drawn box. */
   scale(most: number): void;
   /** A layout has begun or finished. */
   layout(busy: boolean, ms: number): void;
-  /** The share of what is open that is laid out. */
+  /** The share of the open groups that is laid out. */
   progress?(share: number): void;
 }
 
@@ -200,7 +200,7 @@ export interface GraphView {
   setExpanded(open: ReadonlySet<string>): void;
   /** Whether the layout chooses which scopes are open, see `GraphViewEvents.chosen`. */
   setChoosing(choosing: boolean): void;
-  /** undefined: nothing is known of executions, and nothing is drawn as still to come. */
+  /** undefined: executions are unknown, and no node is drawn as not yet run. */
   setStates(states: NodeStates | undefined, step: number): void;
   setBreakpoints(marks: ReadonlyMap<number, BreakpointMark>): void;
   setWatchMarks(marks: WatchMarks): void;
@@ -225,20 +225,20 @@ export interface GraphView {
   themeChanged(): void;
   /** Shows the whole graph, also while it grows, until the camera is moved. */
   fit(): void;
-  /** Ends a layout that is under way; what is open then, or undefined if there was none. */
+  /** Ends the running layout; returns the scopes open then, or undefined if none was running. */
   breakOff(): ReadonlySet<string> | undefined;
   reveal(item: GraphItem): void;
   /** Where the camera looks; undefined while there is nothing to see. */
   viewpoint(): Viewpoint | undefined;
-  /** Looks there once the graph is laid out, if the item is part of it. */
+  /** Moves the camera there once the graph is laid out, if the item is part of it. */
   setViewpoint(at: Viewpoint): void;
   zoomBy(factor: number): void;
   zoomTo(zoom: number): void;
   /** Arrow keys: the neighbour along edges, undefined if none. */
   neighbour(from: GraphItem, direction: "up" | "down" | "left" | "right"): GraphItem | undefined;
   /**
-   * What is on screen, or the whole graph as it is folded, as a stand-alone SVG document; `title`
-   * stands below it, `fonts` is CSS that holds fonts themselves.
+   * The part on screen, or the whole graph as it is folded, as a stand-alone SVG document; `title`
+   * is shown below it, `fonts` is CSS that contains the fonts themselves.
    */
   toSvg(extent: "screen" | "whole", page: { title: string; fonts: string }): string;
   /** The overview strip's canvas; drawn and driven by the view. */

@@ -1,7 +1,7 @@
 /**
  * The two stacked canvases in their host: the still picture below, the live overlay above.
  *
- * Invariant: backing stores match the host's size in device px; a resize reports itself once.
+ * Invariant: backing stores match the host's size in device px; each resize is reported once.
  */
 
 import type { Viewport } from "@/render/camera/camera";
@@ -51,7 +51,7 @@ export class Stage {
     return canvas;
   }
 
-  /** Sees a new size at once, and not only in the next frame. */
+  /** Applies a new size at once, before the observer reports it. */
   refresh(): void {
     if (this.measure()) this.resized();
   }

@@ -101,7 +101,7 @@ class CanvasGraphView implements GraphView {
   private wanted: GraphItem | undefined;
   /** Where to look once the graph is laid out. */
   private wantedView: Viewpoint | undefined;
-  /** Where it looks since, until it is moved: a pane that gets its size later moves nothing. */
+  /** The viewpoint applied last, until the camera moves; a resize of the pane keeps it. */
   private placedView: Viewpoint | undefined;
   private pointed: Pointed = NOWHERE;
   private lastView: Viewport;
@@ -175,7 +175,7 @@ class CanvasGraphView implements GraphView {
   }
 
   private firstPicture(): FirstPicture | undefined {
-    // As it is now: what is around it may have changed in this very frame.
+    // Measures the host now: its surroundings may have changed in this very frame.
     this.stage.refresh();
     const { view } = this.stage;
     const { current, selection } = this.look;
@@ -247,7 +247,7 @@ class CanvasGraphView implements GraphView {
   }
 
   setSelection(item: GraphItem | undefined): void {
-    // Names over the picture make room for it.
+    // Names of scopes over the picture make room for the selected box.
     const named = this.camera.zoom < LABELS_BELOW;
     this.set({ selection: item }, ...(named ? [] : (["overlay"] as const)));
   }
@@ -336,7 +336,7 @@ class CanvasGraphView implements GraphView {
     if (camera !== undefined) this.moveTo(camera);
   }
 
-  /** The camera that was asked for, once it can be had. */
+  /** Applies the requested viewpoint once the graph is laid out; returns its camera if it does. */
   private lookedAt(): Camera | undefined {
     const { model, wantedView, stage } = this;
     if (wantedView === undefined || model === undefined || !this.settled()) return undefined;
@@ -357,7 +357,7 @@ class CanvasGraphView implements GraphView {
     this.moveTo(zoomAt(this.camera, this.steady, zoom));
   }
 
-  /** Where the picture keeps its place while it is zoomed: at what is selected, or runs, if seen. */
+  /** The fixed point of a zoom: the selected item or the current node, if in view. */
   private get steady(): Point {
     const { current, selection } = this.look;
     const items = [selection, current && ({ kind: "node", id: current.node } as const)];
@@ -412,7 +412,7 @@ class CanvasGraphView implements GraphView {
   private zoomAround(anchor: Point, factor: number): void {
     this.touch();
     this.setCamera(zoomAt(this.camera, anchor, this.camera.zoom * factor));
-    // What opens while the last scope opened is still to come was not under the pointer.
+    // While a layout is pending, the scope under the pointer is not where it will be drawn.
     if (this.model === undefined || !this.settled()) return;
     const into = factor > 1 ? foldAt(this.model, toWorld(this.camera, anchor)) : undefined;
     if (factor < 1 || into !== undefined) this.events.zoomed?.(this.camera.zoom, into);
@@ -442,7 +442,7 @@ class CanvasGraphView implements GraphView {
       this.events.toggleBreakpoint(hit.item.id);
     } else {
       this.events.select(hit?.item, stack);
-      // From the stub beside a reader to what it stands for.
+      // A click on a far stub reveals its producer.
       if (hit !== undefined && this.model?.scene.kind[hit.box] === BOX_FAR) this.reveal(hit.item);
     }
   }
@@ -453,7 +453,7 @@ class CanvasGraphView implements GraphView {
     if (stack !== undefined) this.events.turnStack(stack, act, model.hierarchy.repeats);
   }
 
-  /** The camera is moved by hand, and no longer follows the whole graph. */
+  /** The user moves the camera, which no longer follows the whole graph. */
   private touch(): void {
     this.touched = true;
     this.whole = false;

@@ -1,7 +1,7 @@
 /**
  * The overview strip: the whole graph in small, with the view and the program's position.
  *
- * Invariant: the strip shows the whole height of the graph, always; a drag moves the camera.
+ * Invariant: the strip always shows the whole height of the graph; a drag moves the camera.
  */
 
 import { clamp, type Point, type Rect } from "@/base/geometry";
@@ -54,12 +54,12 @@ export function fromOverview(scale: OverviewScale, point: Point): Point {
   };
 }
 
-/** What the boxes of the strip are painted from: while all of it is the same, so are they. */
+/** The inputs from which the strip's boxes are painted; a change of any repaints them. */
 type BoxesKey = readonly unknown[];
 
 /**
- * The strip's canvas: sized by its host, dragged by the user. The boxes are painted once and
- * copied as long as only the view moves: of a large graph, they would cost more than the main view.
+ * The strip's canvas: sized by its host, dragged by the user. The boxes are painted once and copied
+ * while only the view moves: for a large graph, repainting would cost more than the main view.
  */
 export class OverviewPanel {
   readonly canvas = document.createElement("canvas");
@@ -148,7 +148,7 @@ function sameKey(a: BoxesKey, b: BoxesKey): boolean {
   return a.length === b.length && a.every((part, at) => part === b[at]);
 }
 
-/** `copied` puts the boxes into the picture from where they were painted; false if it cannot. */
+/** `copied` copies the painted boxes into the strip; it returns false if it cannot. */
 function drawStrip(
   context: CanvasRenderingContext2D,
   width: number,
