@@ -1,6 +1,6 @@
 /**
- * Which of the debugger's commands are available now, and if not, why: in one place for buttons and
- * keys.
+ * Which of the debugger's commands are available now, and why the others are not; buttons and keys
+ * share this.
  *
  * Invariant: pure; an ability is "" or the reason shown after the command's name.
  */

@@ -178,7 +178,7 @@ export function nodeMarks(
 
 const KIND_PREFIX = /^(node|glob|regex|op|scope|source):\s*(?=\S)/;
 
-/** The meaning of the form's field: `op:log` is command-line syntax, whatever kind is chosen. */
+/** What the form's field means: a prefix as in `op:log` takes precedence over the chosen kind. */
 export function kindAndTarget(
   kind: BreakpointKind,
   typed: string,

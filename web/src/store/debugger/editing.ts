@@ -8,7 +8,7 @@ import type { Store } from "@/store/page/store";
 import { offers } from "@/store/run/capabilities";
 
 /**
- * Whether the program is stopped where this value can be changed: it was just taken or returned.
+ * Whether this value can be changed at the stop: the node there reads it or has just returned it.
  */
 export function editable(store: Store, value: number): boolean {
   const stop = store.stop();

@@ -14,14 +14,14 @@ import type { Item } from "@/store/page/url";
 export interface Focus {
   readonly selection: Item | undefined;
   readonly pinned: Item | undefined;
-  /** Whether the selection was made by hand, and not by a stop or a move. */
+  /** Whether the user made the selection, rather than a stop or a move. */
   readonly chosen: boolean;
   /** The selection at the start of a move that changed it; undefined if none did. */
   readonly home: { readonly item: Item | undefined; readonly chosen: boolean } | undefined;
 }
 
 export type FocusAct =
-  /** By hand: a click, an arrow, a search, the next NaN. */
+  /** The user selected an item: by a click, an arrow key, a search, the next NaN. */
   | { readonly type: "select"; readonly item: Item | undefined }
   /** The program stopped there. */
   | { readonly type: "stopped"; readonly item: Item | undefined }

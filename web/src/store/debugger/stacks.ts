@@ -1,5 +1,5 @@
 /**
- * Stacks of scopes that are alike: which of them are shown.
+ * Stacks of repeated scopes: which scopes of a stack are shown.
  *
  * A stack is folded, or shows one of its scopes, or all of them. All are shown if the stack itself
  * is open, or several of its scopes are (as an older address may say).
@@ -17,14 +17,14 @@ export function stackState(open: ReadonlySet<string>, stack: Stack): StackState 
   return open.has(stack.path) || shown > 1 ? "all" : shown === 1 ? "one" : "folded";
 }
 
-/** The scope shown of a stack that shows one; undefined otherwise. */
+/** The scope that a stack shows, if it shows exactly one; otherwise undefined. */
 export function shownMember(open: ReadonlySet<string>, stack: Stack): string | undefined {
   return stackState(open, stack) === "one"
     ? stack.members.find((path) => open.has(path))
     : undefined;
 }
 
-/** What is open once `paths` are, too. */
+/** The open scopes after `paths` are opened as well. */
 export function opening(
   open: ReadonlySet<string>,
   paths: readonly string[],
@@ -39,7 +39,7 @@ export function opening(
   return after;
 }
 
-/** What is open once a stack is folded. */
+/** The open scopes after a stack is folded. */
 export function foldingStack(open: ReadonlySet<string>, stack: Stack): ReadonlySet<string> {
   const after = new Set(open);
   after.delete(stack.path);
@@ -47,14 +47,14 @@ export function foldingStack(open: ReadonlySet<string>, stack: Stack): ReadonlyS
   return after;
 }
 
-/** What is open once all scopes of a stack are shown, or again only one. */
+/** The open scopes after a stack shows all of its scopes, or only one if it showed all. */
 export function spreading(open: ReadonlySet<string>, stack: Stack): ReadonlySet<string> {
   if (stackState(open, stack) !== "all") return new Set([...open, stack.path]);
   const kept = stack.members.find((path) => open.has(path)) ?? stack.first;
   return new Set([...foldingStack(open, stack), kept]);
 }
 
-/** What is open once a stack shows another of its scopes, with the same scopes open inside. */
+/** The open scopes after a stack shows another of its scopes, with the same scopes open inside. */
 export function turning(
   open: ReadonlySet<string>,
   stack: Stack,
@@ -76,7 +76,7 @@ export function turning(
   return after;
 }
 
-/** What is open once another scope of a stack is shown, or all of them, or again only one. */
+/** The open scopes after a stack shows its previous or next scope, or all, or only one again. */
 export function turned(
   open: ReadonlySet<string>,
   stack: Stack,
@@ -89,7 +89,7 @@ export function turned(
   return turning(open, stack, to, repeats);
 }
 
-/** What is open once a scope, or a stack, is opened if it is folded, or else folded. */
+/** The open scopes after a folded scope or stack is opened, or an open one is folded. */
 export function toggledPath(
   open: ReadonlySet<string>,
   path: string,
@@ -105,7 +105,7 @@ export function toggledPath(
   return after;
 }
 
-/** The scope before or after the one shown, around the ends. */
+/** The scope before or after the one shown, wrapping around. */
 export function neighbourIn(stack: Stack, shown: string, act: "previous" | "next"): string {
   const { members } = stack;
   const by = act === "next" ? 1 : -1;

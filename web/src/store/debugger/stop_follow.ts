@@ -39,7 +39,7 @@ export function unfolded(folds: FoldState, path: string, repeats = NO_REPEATS): 
 }
 
 /**
- * Opens what is folded and folds what is open.
+ * Opens a folded scope or stack, and folds an open one.
  *
  * Args:
  *   first: The scope to show of a stack.
@@ -82,7 +82,7 @@ export function followStop(
   };
 }
 
-/** Whether a session was stopped where a stop is. */
+/** Whether a session was already stopped at this stop. */
 export function sameStop(session: SessionInfo | undefined, stop: Stop): boolean {
   const before = session?.stop;
   return (

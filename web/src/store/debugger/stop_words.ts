@@ -19,7 +19,7 @@ export function stopWords(stop: Stop): string {
 
 /** Args: breakpoint: The breakpoint that was hit, if it still exists. */
 export function reasonWords(stop: Stop, breakpoint: Breakpoint | undefined): string {
-  // Its own text is made for a terminal: it names the node, and breakpoints by number.
+  // The stop's own text is written for a terminal: it names the node, and breakpoints by number.
   const { node_name: name, text } = stop;
   switch (stop.reason) {
     case "entry":

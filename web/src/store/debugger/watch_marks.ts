@@ -1,6 +1,6 @@
 /**
- * Marks of watches by node: for running ones, the newest hits; for a query on the recording, all
- * findings.
+ * Marks of watches by node: the newest hits of enabled watches, and all hits that a query on the
+ * recording returned.
  *
  * Invariant: pure; a node's hits are sorted newest first.
  */
@@ -55,7 +55,7 @@ export function markedNodes(
   );
 }
 
-/** The watch of a hit, among those of a query, one per line. */
+/** The watch that a hit belongs to, among the watches of a query, one per line. */
 function watchOf(hit: string, watches: string): string {
   const rule = ruleOf(hit);
   return watches.split("\n").find((watch) => watch.split(/[ (]/)[0] === rule) ?? watches;

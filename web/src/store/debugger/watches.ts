@@ -19,7 +19,7 @@ export interface WatchQuery {
 
 export interface Watches {
   readonly statuses: Accessor<readonly WatchStatus[]>;
-  /** Those that are evaluated, as text. */
+  /** The watches that are evaluated, as text. */
   readonly enabled: Accessor<readonly string[]>;
   /** Whether watches can be set: the program is running. */
   readonly live: Accessor<boolean>;
@@ -63,7 +63,7 @@ export function withMore(
   return [...now, ...texts.filter((text) => !known.has(switched(text, true)))];
 }
 
-/** A watch's own part: without its rule's actions, if they are the usual ones. */
+/** A watch as text, without `off` and without the usual action, `-> stop`. */
 export function shortText(text: string): string {
   return switched(text, true).replace(/ -> stop$/, "");
 }
@@ -110,8 +110,8 @@ export function createWatches(store: Store, ui: Ui): Watches {
       });
     }),
   );
-  // Recommendations depend on what has been seen: requested again at each opening, and after a
-  // stop.
+  // Recommendations depend on what has run, so they are requested again when the rules are opened
+  // and after each stop.
   createEffect(
     on([shown, store.runId, store.stops], ([open, run]) => {
       if (!open || run === undefined) return;

@@ -1,7 +1,7 @@
 /**
  * What-if: the branches of the run as a tree, and the changed values in the chosen one.
  *
- * Invariant: the server holds the branches; every change comes back as its list.
+ * Invariant: the server holds the branches, and answers every change with the new list.
  */
 
 import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
@@ -34,13 +34,13 @@ export interface Branches {
   readonly detail: Accessor<BranchAnswer | undefined>;
   /** The chosen branch while branches are shown: values are then those of the branch. */
   readonly shown: Accessor<BranchInfo | undefined>;
-  /** Whether the recorded values are shown in its place. */
+  /** Whether the recorded values are shown instead of the branch's. */
   readonly asRecorded: Accessor<boolean>;
-  /** Turns to the recorded values, or back to those of the branch. */
+  /** Switches to the recorded values, or back to those of the branch. */
   turn(): void;
   /** The branch whose values are shown; 0 for the recorded ones. */
   readonly valuesOf: Accessor<number>;
-  /** While the chosen branch is shown. */
+  /** The dependents of the chosen branch's edit; undefined while branches are not shown. */
   readonly cone: Accessor<Path | undefined>;
   choose(id: number): void;
   /** Makes a branch; returns "" on success, else the reason, for the user. */
@@ -209,7 +209,7 @@ export function coneOf(detail: BranchAnswer, nodes: readonly (Node | undefined)[
 }
 
 /**
- * The most informative numbers: a scalar itself; what became finite or non-finite; else the norm.
+ * The most informative numbers: a scalar's value, a changed count of NaN or Inf, else the norm.
  */
 export function numbersOf(change: ChangedValue): {
   readonly what: string;
@@ -235,7 +235,7 @@ function single(summary: TensorSummary): string {
   return summary.inf_count > 0 && first == null ? "Inf" : formatNumber(first);
 }
 
-/** What came of an edit, in a sentence; "" if it was not run further. */
+/** The outcome of an edit, as a sentence; "" if no other value depends on it. */
 export function outcome({ info, changes }: Pick<BranchAnswer, "info" | "changes">): string {
   const { changed, same, blocked } = info;
   if (changed === 0 && blocked === 0) {

@@ -70,8 +70,8 @@ export function subjectStep(
 }
 
 /**
- * Without `ran`, nothing counts as skipped: the step is not over, or its end is not known yet. Nor
- * does anything in an unobserved step.
+ * Without `ran`, nothing counts as skipped: the step is not over, or its end is not known yet. In
+ * an unobserved step, nothing counts as skipped either.
  */
 export function changesOf(
   graph: RunGraph,
@@ -126,7 +126,7 @@ export function isNews(changes: StepChanges, ran: RanIn | undefined): boolean {
 
 /** Tells whether a seq lies within a step, rather than between two. */
 function inSteps(steps: readonly StepRow[]): (seq: number) => boolean {
-  // Nodes appear in long runs of one step.
+  // Consecutive nodes mostly belong to one step, so the last row is kept to save look-ups.
   let row: StepRow | undefined;
   let until = -1;
   return (seq) => {

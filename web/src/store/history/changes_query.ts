@@ -23,7 +23,7 @@ export function createChanges(store: Store): Accessor<StepChanges | undefined> {
     const past = store.cursor().kind === "past";
     const step = store.step();
     if (past || !isRunning(store)) return subjectStep(now, steps(), step, past);
-    // A short run, such as a step to the next node, should not make it flicker.
+    // Keep the changes during a short run, such as a step to the next node, to avoid flicker.
     return before !== undefined && step <= before.step + 1 ? before : undefined;
   }, undefined);
   const answer = createQuery(store, "state_at", (): GetState | undefined => {
@@ -47,7 +47,7 @@ export function createChanges(store: Store): Accessor<StepChanges | undefined> {
   });
 }
 
-/** The steps as far as the program got: one in which it ended was not completed. */
+/** The steps; if the program did not finish, the last one counts as not completed. */
 function reached(model: RunModel | undefined): readonly StepRow[] {
   const steps = model?.steps ?? [];
   const last = steps.at(-1);

@@ -159,7 +159,7 @@ describe("words", () => {
       [5, 0.5, false],
     ]);
     expect(bars[1]?.words).toBe("NaN 0 → 1");
-    // what differs without a finite error is drawn all the same
+    // values that differ without a finite error are drawn as well
     const signs = { ...MEASURE, max_abs: 0, ulp: 0 };
     expect(errorBars({ node: 1, steps: [1], measures: [signs] })[0]?.part).toBeGreaterThan(0);
   });

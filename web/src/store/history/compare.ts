@@ -1,7 +1,7 @@
 /**
  * An eager run beside a compiled one: which nodes correspond, and what the address stores.
  *
- * Invariant: pure; built once per function and stage, every question is a look-up.
+ * Invariant: pure; `Links` is built once per function and stage, so that every query is a look-up.
  */
 
 import { formatCount, formatNumber } from "@/base/numbers";
@@ -76,7 +76,7 @@ export function tracedOf(links: Links, picked: Picked): readonly ComparedNode[] 
   return ids.flatMap((id) => links.nodes.get(id) ?? []);
 }
 
-/** Ids of the nodes that belong to a picked one, on a side. */
+/** Ids of the nodes on a side that correspond to a node picked on the other side. */
 export function counterparts(
   links: Links,
   picked: Picked | undefined,
@@ -104,7 +104,7 @@ export function worstOf(node: ComparedNode): Measure | undefined {
   return worstSoFar;
 }
 
-/** The order of errors: by other NaN and Inf, by the share beyond the tolerance, by size. */
+/** Sorts errors by differing counts of NaN or Inf, the share beyond the tolerance, and size. */
 export function worseFirst(a: Measure, b: Measure): number {
   const [one, other] = [badness(a), badness(b)];
   const at = one.findIndex((number, i) => number !== other[i]);
@@ -116,7 +116,7 @@ function badness(measure: Measure): readonly number[] {
   return [odd ? 1 : 0, measure.mismatched ?? 0, measure.max_abs ?? 0];
 }
 
-/** NaN and Inf that are not the same in both, in words; empty if they are. */
+/** The counts of NaN and Inf that differ between the sides, in words; "" if none do. */
 function oddWords(measure: Measure): string {
   const parts = (["nan", "inf"] as const).flatMap((statistic) => {
     const [eager, compiled] = measure[statistic];
@@ -139,12 +139,12 @@ export function measureWords(measure: Measure): string {
     else if (measure.source === "summaries") parts.push("of statistics");
   }
   if (parts.length > 0) return parts.join(" · ");
-  // Nothing finite is apart, and there are as many NaN and Inf on both sides.
+  // The finite values agree, and the counts of NaN and Inf are equal.
   if ((measure.mismatched ?? 0) > 0) return "NaN or Inf at different positions";
   return measure.source === "arrays" ? "zeros differ in sign" : "different statistics";
 }
 
-/** The errors over the steps that were measured, each as a part of the largest. */
+/** The errors over the steps that were measured, as fractions of the largest. */
 export function errorBars(history: ErrorHistory): readonly {
   readonly step: number;
   readonly part: number;
@@ -186,7 +186,7 @@ export interface CompareAddress {
   readonly eager: string;
   readonly compiled: string;
   readonly owner: string | undefined;
-  /** Place among the stages; undefined = the last. */
+  /** Index among the stages; undefined = the last. */
   readonly stage: number | undefined;
   readonly picked: Picked | undefined;
   readonly fate: FateKind | undefined;
@@ -195,7 +195,7 @@ export interface CompareAddress {
 
 const RUN = /^[0-9a-f]{16}$/;
 
-/** What an address asks to compare; undefined if it asks for something else. */
+/** The comparison that an address names; undefined if it names something else. */
 export function readCompare(hash: string): CompareAddress | undefined {
   const parts = new URLSearchParams(hash.replace(/^#/, ""));
   const [eager = "", compiled = ""] = (parts.get("compare") ?? "").split(",");

@@ -39,7 +39,7 @@ test("what is different replaces what was there", () => {
   expect([...past.seq.slice(0, 3)]).toEqual([0, 6, 5]);
   expect([past.times[1], past.lastNode]).toEqual([3, 1]);
 
-  // Back: node 1 as it was before, node 2 not yet run.
+  // Back at the earlier moment: node 1 as it was then, node 2 not yet run.
   past.take("a", stateAt(4, [{ seq: 4, node: 1, times: 2 }], 6, [2]), undefined, false);
   expect([...past.seq.slice(0, 3)]).toEqual([0, 4, 0]);
   expect([past.times[1], past.times[2], past.lastSeq, past.lastNode]).toEqual([2, 0, 4, 1]);

@@ -1,8 +1,9 @@
 /**
- * The state of all nodes at a past moment: the whole of it once, then what is different.
+ * The state of all nodes at a past moment: requested in full once, then as differences.
  *
- * Invariant: what `heldOf` names is what a request would bring. While a run is live that is not
- * certain: flags of its executions are still added, and executions forgotten.
+ * Invariant: a request for the moment that `heldOf` names would return the state held. A state
+ * requested while the run was live is never named: flags may be added to its executions later, and
+ * executions forgotten.
  */
 
 import { withoutFalseTimes } from "@/store/run/capabilities";
@@ -15,12 +16,12 @@ export class PastState extends NodeColumns {
   private run = "";
   private moment = 0;
 
-  /** The moment of a run from which on a difference is enough; null if there is none. */
+  /** The moment of a run on which a difference can build; null if the full state is needed. */
   heldOf(run: string): number | null {
     return this.run === run ? this.moment : null;
   }
 
-  /** Takes an answer to `get_state`; `live`: whether the run was so when it was requested. */
+  /** Takes an answer to `get_state`; `live`: whether the run was live at the request. */
   take(run: string, state: StateAt, model: RunModel | undefined, live: boolean): void {
     this.reserve(model?.graph.nodes.length ?? 0);
     const rows = withoutFalseTimes(decodeExecutions(state.executions), model);

@@ -1,7 +1,7 @@
 /**
  * Two moments of a run side by side: the held one, A, and the one shown, or both sides of an edit.
  *
- * Invariant: holding a moment moves nothing; the currently selected node is compared.
+ * Invariant: holding a moment does not move the page; the currently selected node is compared.
  */
 
 import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
@@ -24,9 +24,9 @@ export interface Moments {
   /** The moment shown. */
   readonly here: Accessor<Moment>;
   hold(moment?: Moment): void;
-  /** Before and after an edit. */
+  /** Compares the moments before and after an edit. */
   edited(edit: EditRow): void;
-  /** Goes to A, and holds the moment shown so far. */
+  /** Swaps A and B: goes to A, and holds the moment shown until then. */
   swap(): void;
   clear(): void;
   /** Opens the tab with the differences. */

@@ -205,7 +205,7 @@ test("the path is numbered from what was asked about", () => {
   expect(path?.tone).toBe("nan");
   expect(pathOf({ ...GROUP, links: [link(1, { state: "finite" })] })?.tone).toBe("select");
   expect(pathOf(undefined)).toBeUndefined();
-  // A finite number that a NaN was made from is no NaN, here as in the list.
+  // A finite number that led to a NaN is not marked as NaN, here as in the list.
   const mixed = { ...GROUP, links: [link(3), link(2), link(1, { state: "finite" })] };
   expect([...(pathOf(mixed)?.tones ?? [])].sort()).toEqual([
     [1, "select"],

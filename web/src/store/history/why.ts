@@ -1,10 +1,10 @@
 /**
- * The question why: which element is asked about, and the chain that answers.
+ * The *Why* query: the element in question, and the chain of links that answers it.
  *
- * Invariant: a question keeps its moment; walking along its chain does not change it. It is asked
- * anew when the inspector shows another node or the program has stopped again, while the tab is open.
- * A question about another run than the one shown counts as none. While a what-if branch is shown,
- * it is about the value in that branch.
+ * Invariant: a question keeps its moment, and walking along its chain does not change it. While the
+ * tab is open, a new question is asked when the inspector shows a node that is not on the chain, or
+ * when the program stops again. A question about a run that is not shown counts as none. While a
+ * what-if branch is shown, the question is about the value in that branch.
  */
 
 import { type Accessor, batch, createEffect, createMemo, createSignal, on } from "solid-js";
@@ -14,15 +14,15 @@ import type { Ui } from "@/store/page/ui";
 import { momentShown } from "@/store/run/cursor";
 import type { AskWhy, NumberState, WhyAnswer, WhyGroup, WhyLink } from "@/wire/types.gen";
 
-/** Nodes and connections that belong together, as the canvas marks them. */
+/** Nodes and edges that belong together, as the canvas marks them. */
 export interface Path {
-  /** What is written at each node. */
+  /** The text at each node. */
   readonly nodes: ReadonlyMap<number, string>;
   readonly culprit: number | undefined;
   /** From producer to reader. */
   readonly edges: readonly (readonly [number, number])[];
   readonly tone: Tone;
-  /** Of nodes whose number is of another kind: a finite one is no NaN. */
+  /** Tones by node: a finite number on the way to a NaN is not marked as NaN. */
   readonly tones?: ReadonlyMap<number, Tone>;
 }
 
@@ -31,15 +31,15 @@ type Tone = "nan" | "inf" | "select" | "change";
 export interface Reasons {
   readonly question: Accessor<AskWhy | undefined>;
   readonly answer: Accessor<Answer<WhyAnswer>>;
-  /** The group of elements that is looked at. */
+  /** The group of elements whose chain is shown. */
   readonly group: Accessor<WhyGroup | undefined>;
   readonly groupAt: Accessor<number>;
   setGroupAt(index: number): void;
-  /** While the tab is open. */
+  /** The chain on the canvas, while the tab is open. */
   readonly path: Accessor<Path | undefined>;
   /** Whether there is an earlier question to go back to. */
   readonly canGoBack: Accessor<boolean>;
-  /** Asks about an element of a value, or about its most telling one, and opens the tab. */
+  /** Asks about an element of a value, or about its most informative one, and opens the tab. */
   ask(value: number, at?: readonly number[] | null, seq?: number | null): void;
   /** Asks about the first output of the node in the inspector. */
   askSelected(): void;
@@ -133,7 +133,7 @@ export function createReasons(store: Store, ui: Ui, branch: Accessor<number> = (
     on(edits, (count, before) => {
       const current = question();
       const stop = store.stop();
-      // An edit changes what a question about the present asks about.
+      // After an edit, a question about the present is about the edited value.
       if (current === undefined || stop === undefined || count <= (before ?? 0)) return;
       if ((current.seq ?? stop.seq) >= stop.seq) setAsked({ ...current, seq: moment() });
     }),
@@ -166,7 +166,7 @@ export function createReasons(store: Store, ui: Ui, branch: Accessor<number> = (
   };
 }
 
-/** The chain on the canvas: numbered from what was asked about. */
+/** The chain on the canvas, numbered from the value in question. */
 export function pathOf(group: WhyGroup | undefined): Path | undefined {
   const first = group?.links[0];
   if (group === undefined || first === undefined) return undefined;
@@ -180,7 +180,7 @@ export function pathOf(group: WhyGroup | undefined): Path | undefined {
   });
   const culprit = group.links.find((link) => link.culprit)?.node;
   const tones = new Map<number, Tone>();
-  // A node twice on the chain is shown as what it is first.
+  // A node that is on the chain twice gets the tone of its first link.
   for (const link of [...group.links].reverse()) tones.set(link.node, toneOf(link.state));
   return { nodes, culprit, edges, tone: toneOf(first.state), tones };
 }
@@ -196,7 +196,7 @@ export type Line =
 
 const MOST_PASSING = 3;
 
-/** The links of a chain, long rows of nodes that pass a number on drawn together. */
+/** The links of a chain; long rows of links that only pass a number on become one line. */
 export function linesOf(links: readonly WhyLink[], unfolded: ReadonlySet<number>): Line[] {
   const lines: Line[] = [];
   let row: Line[] = [];
@@ -221,14 +221,14 @@ function isPassing(link: WhyLink): boolean {
   return link.kind === "passed" && !link.culprit;
 }
 
-/** A number as the server read it out, in the page's spelling. */
+/** The server's text for a number, in the page's spelling. */
 export function spelled(number: string, state: NumberState): string {
   if (state === "nan") return number === "nan" ? "NaN" : number;
   if (state === "inf") return number.replace(/^-inf$/, "−Inf").replace(/^inf$/, "+Inf");
   return number === "" ? "?" : number.replaceAll("-", "−");
 }
 
-/** The answer in words, files by their last part. */
+/** The answer in words, with files by their base names. */
 export function shortened(group: WhyGroup): string {
   const files = new Set(group.links.map((link) => link.file).filter(Boolean));
   let text = group.text;
@@ -236,7 +236,7 @@ export function shortened(group: WhyGroup): string {
   return inWords(text);
 }
 
-/** NaN and Inf by their names, as everywhere on the page; names of files stay. */
+/** Writes `nan` as NaN, as everywhere on the page, except in file names. */
 export function inWords(text: string): string {
   return text.replace(/(?<![\w/.])nan(?![\w/]|\.\w)/g, "NaN");
 }

@@ -1,21 +1,21 @@
 /**
- * In which order `einsum` multiplies three factors or more: pairs first, as NumPy's greedy
- * `einsum_path` finds them, with which nodescope's engine runs.
+ * The order in which `einsum` multiplies three or more factors: pair by pair, as chosen by NumPy's
+ * greedy `einsum_path`, which nodescope's engine uses.
  *
- * Invariant: the operations of every step together; undefined never.
+ * Invariant: the count covers the operations of all steps, and is always defined.
  */
 
 export type Sizes = ReadonlyMap<string, number>;
 
 interface Pair {
-  /** By what NumPy chooses: the most elements saved, then the fewest operations. */
+  /** NumPy's criteria: the most elements saved, then the fewest operations. */
   readonly saved: number;
   readonly cost: number;
   readonly places: readonly [number, number];
   readonly terms: readonly string[];
 }
 
-/** A product for each factor but one, and a sum, for each combination of indices in each step. */
+/** A step takes, for each combination of its indices, a sum and a product per factor but one. */
 export function operationsOf(terms: readonly string[], output: string, sizes: Sizes): number {
   let left = [...terms];
   let operations = 0;
@@ -27,10 +27,10 @@ export function operationsOf(terms: readonly string[], output: string, sizes: Si
   return operations;
 }
 
-/** Places in what is left, at whose end each product is put. */
+/** The steps as positions in the remaining terms; each product is appended to these terms. */
 function stepsOf(terms: readonly string[], output: string, sizes: Sizes): readonly number[][] {
   const all = terms.map((_, place) => place);
-  // Nothing is summed: all at once.
+  // If no index is summed over, all factors are multiplied at once.
   if (letters(terms.join("")).every((letter) => output.includes(letter))) return [all];
   const most = Math.max(...[...terms, output].map((term) => size(term, sizes)));
   const whole = flops(terms, all, output, sizes);
@@ -84,7 +84,7 @@ function paired(
   return { saved, cost: flops(left, places, output, sizes), places, terms };
 }
 
-/** A pair that was tried before `best` was multiplied, as it is after that. */
+/** A pair tried before `best` was multiplied, updated for after; none if the two share a factor. */
 function after(pair: Pair, best: Pair): Pair[] {
   const [a, b] = best.places;
   const [x, y] = pair.places;
@@ -97,7 +97,7 @@ function after(pair: Pair, best: Pair): Pair[] {
   return [{ ...pair, places: [moved(x), moved(y)], terms }];
 }
 
-/** What is left when those at some places are multiplied. */
+/** The terms that remain when those at some positions are multiplied. */
 function joined(left: readonly string[], places: readonly number[], output: string): string[] {
   const rest = left.filter((_, place) => !places.includes(place));
   const needed = output + rest.join("");
@@ -105,7 +105,7 @@ function joined(left: readonly string[], places: readonly number[], output: stri
   return [...rest, used.filter((letter) => needed.includes(letter)).join("")];
 }
 
-/** NumPy's estimate. */
+/** NumPy's estimate of the operations of a step. */
 function flops(
   left: readonly string[],
   places: readonly number[],

@@ -1,4 +1,4 @@
-/** The numbers of a file in Model Explorer's format for node data. */
+/** The file overlay: numbers from a file in Model Explorer's node-data format. */
 
 import { formatNumber, plural } from "@/base/numbers";
 import type { NumberOverlay } from "@/store/overlays/overlay";

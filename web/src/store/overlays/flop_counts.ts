@@ -1,9 +1,9 @@
 /**
  * Floating-point operations of einsum, normalisations, losses and fused updates.
  *
- * Invariant: counts what the definition says, one for each sum, product, quotient, root, exponential or
- * comparison of elements; undefined where it does not say, as in which order other libraries multiply
- * three factors.
+ * Invariant: counts the operations of the mathematical definition, one for each sum, product,
+ * quotient, root, exponential or comparison of elements; undefined where the definition leaves the
+ * count open, such as the order in which other libraries multiply three factors.
  */
 
 import { elementCount } from "@/base/dtypes";
@@ -11,7 +11,7 @@ import { operationsOf } from "@/store/overlays/einsum_order";
 
 export type Shape = readonly number[];
 
-/** A node with the shapes of what it reads and makes. */
+/** A node with the shapes of its inputs and outputs. */
 export interface Shapes {
   readonly op: string;
   readonly attrs: Readonly<Record<string, unknown>>;
@@ -19,7 +19,7 @@ export interface Shapes {
   readonly outputs: readonly (Shape | undefined)[];
 }
 
-/** By element of the first output. */
+/** Operations per element of the first output. */
 const NORMALISED: ReadonlyMap<string, number> = new Map([
   // Maximum, difference, exponential, sum, quotient (or logarithm and difference).
   ...["softmax", "log_softmax", "logsoftmax"].map((op) => [op, 5] as const),
@@ -41,7 +41,7 @@ const NORMALISED: ReadonlyMap<string, number> = new Map([
   ["batch_norm_eval", 4],
 ]);
 
-/** By element of the first input: that of the scores, or of the predictions. */
+/** Operations per element of the first input, the scores or the predictions. */
 const LOSSES: ReadonlyMap<string, number> = new Map([
   // Difference, square or magnitude, sum.
   ...["mse", "mse_loss", "l1_loss"].map((op) => [op, 3] as const),
@@ -52,7 +52,7 @@ const LOSSES: ReadonlyMap<string, number> = new Map([
   ["softmaxcrossentropyloss", 5],
 ]);
 
-/** By element of what is updated, in each of the lists' tensors. */
+/** Operations per element of the tensors in a list, for ops that update whole lists. */
 const ON_LISTS: ReadonlyMap<string, number> = new Map([
   ...["add", "sub", "mul", "div", "sqrt", "neg", "reciprocal", "maximum", "minimum", "pow"].map(
     (op) => [op, 1] as const,
@@ -60,10 +60,10 @@ const ON_LISTS: ReadonlyMap<string, number> = new Map([
   ...["lerp", "addcmul", "addcdiv"].map((op) => [op, 3] as const),
 ]);
 
-/** undefined where the operation is none of these, or not enough is known. */
+/** The operations of a node; undefined if its op is not listed here, or too little is known. */
 export function countedByName(node: Shapes): number | undefined {
   const { op, attrs, inputs, outputs } = node;
-  // A kernel of a compiled run: the sum over what it covers, whose shapes the program knows.
+  // A kernel of a compiled run: the program gives the sum over the operations in the kernel.
   if (op === "fused" && typeof attrs.flops === "number") return attrs.flops;
   if (op === "einsum") return ofEinsum(node);
   const normalised = NORMALISED.get(op);
@@ -92,8 +92,9 @@ function total(each: number, shapes: readonly (Shape | undefined)[]): number | u
 }
 
 /**
- * Two factors: a product and a sum for each combination of indices. One: a sum, where one is left out.
- * More: in the order of nodescope's own engine, which alone says `subscripts`.
+ * Two factors: a product and a sum for each combination of indices. One factor: a sum for each
+ * combination, if an index is summed over. More factors: counted in the order of nodescope's own
+ * engine, the only one whose nodes have `subscripts`.
  */
 function ofEinsum({ attrs, inputs }: Shapes): number | undefined {
   const written = attrs.subscripts ?? attrs.equation;
@@ -124,7 +125,7 @@ function ofSeveral(
   sizes: ReadonlyMap<string, number>,
   shapes: readonly Shape[],
 ): number | undefined {
-  // The engine writes its subscripts in full.
+  // The engine writes its subscripts in full; other forms are not counted.
   if (target === undefined || terms.some((term) => term.includes("."))) return undefined;
   const broadcast = terms.some((term, place) =>
     [...term].some((label, at) => sizes.get(label) !== shapes[place]?.[at]),
@@ -133,7 +134,7 @@ function ofSeveral(
   return broadcast || all === 0 ? terms.length * all : operationsOf(terms, target, sizes);
 }
 
-/** The labels of a term's dimensions; those of `...` by their places from the right. */
+/** The labels of a term's dimensions; those of `...` are numbered from the right. */
 function labelled(term: string, dimensions: number): readonly string[] | undefined {
   const [before = "", after] = term.split("...");
   if (after === undefined) return before.length === dimensions ? [...before] : undefined;
@@ -142,7 +143,7 @@ function labelled(term: string, dimensions: number): readonly string[] | undefin
   return [...before, ...Array.from({ length: between }, (_, at) => `.${between - at}`), ...after];
 }
 
-/** The parameters come first among the outputs; as many as `self` says. */
+/** The updated parameters come first among the outputs; `self` is their number. */
 function ofUpdate({ op, attrs, outputs }: Shapes): number | undefined {
   const { self } = attrs;
   if (typeof self !== "number") return undefined;

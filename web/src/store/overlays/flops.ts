@@ -1,8 +1,9 @@
 /**
- * How many floating-point operations a node takes, where the shapes of its values say it.
+ * The FLOPs overlay: the floating-point operations of a node, where the shapes of its values
+ * determine them.
  *
- * Invariant: a number is never a guess: nodes with unknown shapes, and operations that are not counted
- * here, have none. An elementwise function counts as one operation per element, whichever it is.
+ * Invariant: a number is never a guess: nodes with unknown shapes, and operations that are not
+ * counted here, have none. Any elementwise function counts as one operation per element.
  */
 
 import { elementCount } from "@/base/dtypes";
@@ -35,7 +36,7 @@ export function formatFlops(flops: number): string {
   return `${digits}\u202f${PREFIXES[step]}FLOP`;
 }
 
-/** By node id. */
+/** The floating-point operations by node id. */
 export function flopsOf(graph: RunGraph): ReadonlyMap<number, number> {
   const flops = new Map<number, number>();
   for (const node of graph.nodes) {
@@ -50,7 +51,7 @@ function known(shape: readonly (number | null)[] | undefined): Shape | undefined
   return shape?.every((size) => size !== null) === true ? (shape as Shape) : undefined;
 }
 
-/** Matrix products by where their left factor is among the inputs. */
+/** The input port of the left factor, by the name of a matrix product. */
 const PRODUCTS: ReadonlyMap<string, number> = new Map([
   ...["matmul", "dot", "inner", "vdot", "mm", "bmm", "mv", "linear", "gemm"].map(
     (op) => [op, 0] as const,
@@ -69,7 +70,7 @@ function bare(op: string): string {
     .toLowerCase();
 }
 
-/** undefined where it is not known. */
+/** The floating-point operations of a node; undefined if they are not known. */
 export function flopsOfNode(
   node: Pick<Node, "op" | "family" | "inputs" | "outputs" | "attrs">,
   shape: (value: number) => Shape | undefined,

@@ -1,4 +1,4 @@
-/** How large the gradient of its outputs is. */
+/** The gradient overlay: the norm of the gradient of a node's outputs. */
 
 import { formatNumber } from "@/base/numbers";
 import type { Moment, NumberOverlay } from "@/store/overlays/overlay";

@@ -1,7 +1,7 @@
 /**
- * What an overlay is: numbers of nodes, by which the graph is coloured, and how they are said.
+ * Overlays: numbers of nodes by which the graph is coloured, and how to put them into words.
  *
- * Invariant: pure; an overlay is a file that makes one, and a row in `kinds.ts`.
+ * Invariant: pure; a new overlay is a file that makes it, and a row in `kinds.ts`.
  */
 
 import type { Amounts as NodeAmounts } from "@/base/amounts";
@@ -10,13 +10,13 @@ import type { RunModel } from "@/store/run/run_model";
 import { idsOf, numbersOf } from "@/wire/decode";
 import type { Statistics } from "@/wire/types.gen";
 
-/** As the canvas takes them. */
+/** The numbers in the form that the canvas takes. */
 export type Numbers = NodeAmounts;
 
 export interface NumberOverlay {
   readonly title: string;
   readonly numbers: Numbers;
-  /** How a folded scope has its number. */
+  /** How the number of a folded scope is made, in words. */
   readonly folded: string;
   /** What is missing, or "". */
   readonly note: string;
@@ -30,7 +30,7 @@ export interface Moment {
   readonly model: RunModel;
   readonly columns: NodeColumns;
   readonly seq: number | undefined;
-  /** Of the values, by id, for overlays that ask for them; `note` says what is missing of them. */
+  /** Statistics by value id, for overlays that request them; `note` says what is missing. */
   readonly rows: Rows;
   readonly note: string;
 }
@@ -55,7 +55,7 @@ export function rowsOf({ count, values, elements, zeros, norms }: Statistics): R
   return rows;
 }
 
-/** The number of a scope, as the canvas joins it. */
+/** The number of a scope, joined from its members as on the canvas. */
 export function joined(
   { values, weights, join }: Numbers,
   members: readonly number[],

@@ -58,7 +58,7 @@ describe("floating-point operations", () => {
     expect(einsum("i,i->", [7, 7], 7)).toBe(2 * 5);
     expect(einsum("bij->b", [1], 7)).toBe(96);
     expect(einsum("bij->jib", [1], 1)).toBe(0);
-    // In which order other libraries multiply three is not said.
+    // The order in which other libraries multiply three factors is not known.
     const equation = "bij,jk,k->bi";
     expect(counted("einsum", "matmul", [1, 2, 7], [99], { equation })).toBeUndefined();
     expect(einsum("ij,jk->ik", [1, 2], 3)).toBeUndefined();

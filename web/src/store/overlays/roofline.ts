@@ -1,8 +1,8 @@
 /**
- * How near a node comes to what this run has shown to be possible: the roofline model, whose roofs are
- * the most arithmetic and the most memory traffic per second that any node of the run reached.
+ * The roofline overlay: how close a node comes to the best performance seen in this run. The roofs
+ * are the most arithmetic and the most memory traffic per second that any node of the run reached.
  *
- * Invariant: between 0 and 1; nodes without known times, shapes or operations have none.
+ * Invariant: shares are between 0 and 1; nodes without known times, shapes or operations have none.
  */
 
 import { tensorBytes } from "@/base/dtypes";
@@ -59,7 +59,7 @@ interface Measured {
   readonly bytes: number;
 }
 
-/** What it reads and writes at least; undefined where a shape is not known. */
+/** The least bytes that a node must read and write; undefined if a shape is not known. */
 function bytesOf(node: Node, graph: RunGraph): number | undefined {
   let bytes = 0;
   for (const value of [...node.inputs, ...node.outputs]) {

@@ -1,8 +1,8 @@
 /**
- * The time of an execution without that of executions inside it, as of a scan, a call of a compiled
- * function or a checkpoint.
+ * The self-time overlay: the time of an execution without the executions nested in it. A scan, a
+ * call of a compiled function and a checkpoint contain others.
  *
- * Invariant: within a thread, executions lie one after the other or one in the other.
+ * Invariant: the executions of a thread are consecutive or nested.
  */
 
 import { formatDuration } from "@/base/numbers";
@@ -30,7 +30,7 @@ interface Span {
   readonly where: readonly [number, number, number];
 }
 
-/** By node id, ns of its last execution. */
+/** The self time of each node's last execution in ns, by node id. */
 export function selfTimes(columns: NodeColumns): ReadonlyMap<number, number> {
   const spans: Span[] = [];
   columns.times.forEach((times, node) => {

@@ -1,4 +1,4 @@
-/** Which share of its outputs' elements is zero. */
+/** The zeros overlay: the share of zeros among the elements of a node's outputs. */
 
 import { formatNumber } from "@/base/numbers";
 import type { Moment, NumberOverlay } from "@/store/overlays/overlay";

@@ -1,5 +1,5 @@
 /**
- * Commands whose effect takes a moment, which the page shows from the press of the key on.
+ * Commands whose effect takes a moment; the page shows them as pending at once.
  *
  * Invariant: pure.
  */
@@ -8,7 +8,7 @@ import type { Command, SessionInfo } from "@/wire/types.gen";
 
 export type Awaited = "pause" | "continue";
 
-/** What is awaited once a command has been sent; undefined if nothing new is. */
+/** What the page awaits after a command is sent; undefined if the command changes nothing here. */
 export function awaitedAfter(
   { type }: Command,
   session: SessionInfo | null | undefined,

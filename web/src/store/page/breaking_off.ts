@@ -1,12 +1,12 @@
 /**
- * Breaking off what takes long: the layout of a picture, the opening of a run.
+ * Cancelling long operations: the layout of a picture, the opening of a run.
  *
- * Invariant: what was shown before stays; without a picture, everything is folded.
+ * Invariant: the previous picture stays; if there is none, everything is folded.
  */
 
 import type { Store } from "@/store/page/store";
 
-/** Ends a layout that is under way; false if none is. */
+/** Cancels the layout in progress; returns false if there is none. */
 export function breakOff(
   store: Store,
   view: { breakOff(): ReadonlySet<string> | undefined } | undefined,
@@ -17,13 +17,13 @@ export function breakOff(
   return true;
 }
 
-/** Whether the run's graph is still to come. */
+/** Whether the run's graph has been requested and has not arrived. */
 export function opening(store: Pick<Store, "link" | "runId" | "model">): boolean {
   const asked = store.link().kind === "open" && store.runId() !== undefined;
   return asked && store.model() === undefined;
 }
 
-/** Asks for the run no longer. */
+/** Cancels the request for the run. */
 export function stopOpening(store: Store): void {
   const run = store.runId();
   if (run === undefined || !opening(store)) return;

@@ -2,8 +2,8 @@
  * Requests with cached answers, for repeated queries, such as for a window of time that the user
  * moves back and forth.
  *
- * Invariant: at most `MOST` answers are kept, the most recently used; none while `lasting` says
- * that answers may change.
+ * Invariant: at most `MOST` answers are kept, the most recently used; none while `lasting` is
+ * false, because answers may then still change.
  */
 
 import type { Requests } from "@/store/page/store";

@@ -1,23 +1,24 @@
 /**
  * The first picture of a graph: which scopes are open in it.
  *
- * A guess from the outline is taken until the layout has chosen: it knows the window. Whoever folds
- * or opens a scope by hand ends this.
+ * A guess from the outline applies until the layout has chosen, because only the layout knows the
+ * size of the window. The layout may choose again as the graph grows, until the user folds or opens
+ * a scope.
  *
- * Invariant: after `there` no scope opens or folds by itself, except around a stop.
+ * Invariant: after `end`, no scope opens or folds by itself, except around a stop.
  */
 
 import { type Accessor, createSignal } from "solid-js";
 import { firstOpen, type Tree } from "@/store/run/tree";
 
 const GUESSED_ROWS = 48;
-/** The outline waits so long for the picture, and so much longer for each node. */
+/** The outline waits at most this long for the picture, plus a time for each node. */
 const LONGEST_WAIT_MS = 1500;
 const WAIT_PER_NODE_MS = 0.05;
 
 /**
- * Whether there is a picture, or nothing to draw: only then is the server asked for what reads
- * through the whole recording.
+ * Whether there is a picture, or nothing to draw. Requests for which the server reads the whole
+ * recording wait until then.
  */
 export function pictured(store: {
   readonly first: FirstPicture;
@@ -35,7 +36,7 @@ export class FirstPicture {
   private readonly setThere: (there: boolean) => void;
   private begun = false;
 
-  /** `open` opens scopes: besides those that are open, or in their place. */
+  /** `open` opens scopes, in addition to the open ones or instead of them. */
   constructor(
     given: boolean,
     private readonly open: (paths: ReadonlySet<string>, instead: boolean) => void,
@@ -48,14 +49,14 @@ export class FirstPicture {
     this.setThere = setThere;
   }
 
-  /** Another run is shown. */
+  /** Starts over because another run is shown. */
   again(): void {
     this.begun = false;
     this.setChoosing(true);
     this.setThere(false);
   }
 
-  /** There is a graph: guess. */
+  /** Opens a guess from the outline, once there is a graph. */
   begin(tree: Tree, count: number): void {
     if (this.begun || !this.choosing()) return;
     this.begun = true;
@@ -64,17 +65,17 @@ export class FirstPicture {
     this.open(firstOpen(tree, GUESSED_ROWS), false);
   }
 
-  /** The layout has chosen. */
+  /** Opens the scopes that the layout has chosen. */
   choose(paths: ReadonlySet<string>): void {
     if (this.choosing()) this.open(paths, true);
   }
 
-  /** A picture of a graph is drawn. */
+  /** Called when a picture is drawn, or when the outline has waited long enough for one. */
   arrived(): void {
     if (this.begun) this.setThere(true);
   }
 
-  /** Somebody has folded or opened a scope by hand. */
+  /** Ends the choosing because the user has folded or opened a scope. */
   end(): void {
     this.setChoosing(false);
   }

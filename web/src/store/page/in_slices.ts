@@ -1,20 +1,20 @@
 /**
- * Long work of the page in slices, between which keys, frames and messages have their turn.
+ * Long-running work in slices, so that keys, frames and messages are handled in between.
  *
- * Invariant: the first slice is done at once; what was stopped does nothing any more.
+ * Invariant: the first slice runs at once; stopped work never runs again.
  */
 
 const SLICE_MS = 6;
 
 export interface Slices {
-  /** Does the rest at once. */
+  /** Does the rest of the work at once. */
   finish(): void;
   stop(): void;
 }
 
 /**
  * Args:
- *   work: Does a little; false once there is nothing left to do.
+ *   work: Does a small part of the work; returns false once nothing is left to do.
  *   after: Called after each slice.
  */
 export function inSlices(work: () => boolean, after: (done: boolean) => void): Slices {

@@ -47,7 +47,7 @@ export class NoticeBoard {
     if (tone !== "error") setTimeout(() => this.dismiss(id), SHOWN_MS);
   }
 
-  /** A command is given: the result of the previous one has been read by now. */
+  /** Removes the result of the previous command, because the user gives a new one. */
   commanded(): void {
     const news = this.notices().filter((notice) => !notice.answer);
     if (news.length < this.notices().length) this.set(news);

@@ -1,7 +1,7 @@
 /**
- * Numbers by which the graph is coloured beyond its own: those of `overlays/`, or of a file.
+ * The number overlays that colour the graph: those of `overlays/`, or the numbers of a file.
  *
- * Invariant: statistics are asked for only while they are shown, and are of the moment shown.
+ * Invariant: statistics are requested only while they are shown, and belong to the moment shown.
  */
 
 import { type Accessor, createEffect, createMemo, createSignal, on } from "solid-js";
@@ -18,11 +18,11 @@ import { momentShown } from "@/store/run/cursor";
 import { type NodeData, readNodeData } from "@/store/run/node_data";
 
 export interface Overlays {
-  /** While the graph is coloured by such numbers. */
+  /** The overlay that colours the graph; undefined while the graph is coloured otherwise. */
   readonly shown: Accessor<NumberOverlay | undefined>;
-  /** The name of the file whose numbers are there. */
+  /** The name of the file whose numbers are loaded. */
   readonly file: Accessor<string | undefined>;
-  /** Takes the numbers of a file, and shows them; what is wrong with it is said. */
+  /** Reads the numbers of a file and shows them; reports what is wrong with the file. */
   take(name: string, text: string): void;
   /** The number of an item in the overlay shown. */
   of(item: Item | undefined): number | undefined;

@@ -82,7 +82,7 @@ function parseSizes(text: string | undefined): Partial<Record<Pane, number>> {
       }
     }
   } catch {
-    // Foreign text under our key: as if there were none.
+    // Foreign text under our key counts as no sizes.
   }
   return sizes;
 }
@@ -99,6 +99,6 @@ function write(storage: Storage | undefined, key: string, text: string): void {
   try {
     storage?.setItem(key, text);
   } catch {
-    // Full or forbidden storage only costs the memory of a size.
+    // If storage is full or forbidden, the preference lasts as long as the page.
   }
 }

@@ -8,7 +8,7 @@ import type { Source } from "@/wire/types.gen";
 const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 const TEXT = { type: "source", file: "a.py", text: "x = 1", found: true } as const;
 
-/** The answer to a question after it was asked again, and that failed. */
+/** The answer to a query after a repeated request has failed. */
 async function askedAgain(failure: Error): Promise<Answer<Source>> {
   let answers = (): Promise<unknown> => Promise.resolve(TEXT);
   const requests = { request: () => answers() } as unknown as Requests;

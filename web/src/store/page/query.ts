@@ -40,8 +40,8 @@ const PATIENCE_MS: Partial<Record<RequestBody["type"], number>> = {
 /**
  * Args:
  *   question: The request, or undefined for none. Compared as text.
- *   refresh: Ask the same again whenever this changes (new data of a running program).
- *   keep: Whether the old answer may stand while a new question is under way.
+ *   refresh: Sends the same request again whenever this changes (new data of a running program).
+ *   keep: Whether the old answer stays on screen while a new request is in flight.
  */
 export function createQuery<T extends ResponseBody["type"]>(
   store: Requests,

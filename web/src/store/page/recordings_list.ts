@@ -42,7 +42,7 @@ export function outcomeWords(glance: Ending): string {
   return withLoss(ending, glance.broken_loss);
 }
 
-/** The same as a title beside which the error is shown: `Failed`, `Finished, NaN since step 4`. */
+/** The outcome as a title next to the error's text: `Failed`, `Finished, NaN since step 4`. */
 export function outcomeTitle(ending: Pick<Glance, "outcome" | "broken_loss">): string {
   const word = OUTCOMES[ending.outcome];
   return withLoss(word.charAt(0).toUpperCase() + word.slice(1), ending.broken_loss);
@@ -71,7 +71,7 @@ export function outcomeOf(run: Pick<RunInfo, "state" | "status" | "error">): Out
   return run.status !== 0 || run.error !== "" ? "failed" : "finished";
 }
 
-/** Its state in a list of runs, in the start page's wording. */
+/** The state of a run in a list of runs, in the start page's wording. */
 export function runWords(run: Pick<RunInfo, "state" | "status" | "error" | "broken_loss">): string {
   if (run.state === "recorded" && run.status === null) return "recording"; // it may still run
   return outcomeWords({ ...run, outcome: outcomeOf(run) });
@@ -101,7 +101,7 @@ export function ago(then: number, now: number): string {
   return days === 1 ? "yesterday" : `${days} days ago`;
 }
 
-/** The moment itself: the time for a recent day, else the date as well. */
+/** The time of day; with the date if the moment is a day or more ago. "" for an unknown time. */
 export function clock(then: number, now: number): string {
   if (then <= 0) return "";
   return now - then < DAY ? formatClock(then) : `${formatDay(then)} ${formatClock(then)}`;

@@ -76,7 +76,7 @@ test("finds in a large graph a part at a time, and what is outdated not at all",
   );
   store.receive([snapshot({ run: runInfo({ id: RUN }), nodes })]);
   let now = 0;
-  // A slow machine: at each look at the clock, a slice is over.
+  // A slow machine: at each check of the clock, a slice is over.
   vi.spyOn(performance, "now").mockImplementation(() => (now += 1_000));
   const counts: number[] = [];
   ui.setSearch("odd");
@@ -91,7 +91,7 @@ test("finds in a large graph a part at a time, and what is outdated not at all",
   const rows = searching.result()?.rows.filter(({ entry }) => entry.kind === "node");
   expect(rows?.length).toBe(many / 2);
   ui.setSearch("x");
-  // Whoever goes to a match does not wait.
+  // Going to a match finishes the search at once.
   expect(go(-1)).toBe(many);
   expect(searching.result()?.whole).toBe(true);
 });

@@ -1,8 +1,8 @@
 /**
- * The search of the page: what matches at the moment shown, and the walk from match to match.
+ * The search of the page: the matches at the moment shown, and the walk from match to match.
  *
- * Invariant: searched once for outline, graph and field alike; searching selects nothing; of a large
- * graph, no key waits for more than a slice of the search.
+ * Invariant: outline, graph and search field share one search; searching selects nothing; in a
+ * large graph, no key waits for more than one slice of the search.
  */
 
 import { type Accessor, createComputed, createMemo, createSignal, onCleanup } from "solid-js";
@@ -16,32 +16,35 @@ import { seenStep } from "@/store/run/run_model";
 import { matcherOf, parseQuery, problemsOf, type Query } from "@/store/run/search";
 import type { Row, Tree } from "@/store/run/tree";
 
-/** What was found so far. */
+/** The matches so far. */
 export interface SearchResult {
   /** In the graph's order. */
   readonly ids: readonly number[];
-  /** Those of the outline. */
+  /** The matching rows of the outline, with the scopes around them. */
   readonly rows: readonly Row[];
   readonly problems: readonly string[];
-  /** Whether all nodes were looked at. */
+  /** Whether all nodes have been tested. */
   readonly whole: boolean;
 }
 
 export interface Searching {
   /** Undefined while nothing is searched. */
   readonly result: Accessor<SearchResult | undefined>;
-  /** All matches, once they are found; until then, those of the search before. */
+  /** All matches once the search is complete; until then, those of the previous search. */
   readonly ids: Accessor<ReadonlySet<number> | undefined>;
-  /** The place of the selected node among the matches, from 1; 0 if it is none of them. */
+  /** The position of the selected node among the matches, from 1; 0 if it is not a match. */
   readonly place: Accessor<number>;
-  /** The match after the last one gone to, or before it, in the graph's order; around the end. */
+  /**
+   * The match after (or before) the selected node in the graph's order, wrapping around. The first
+   * call for a search returns the node with exactly that name, if there is one.
+   */
   next(direction: 1 | -1): number | undefined;
 }
 
 const BEAT_MS = 200;
-/** How often what was found so far is told. */
+/** The interval between partial results. */
 const TOLD_MS = 100;
-/** Nodes looked at between two looks at the clock: of a small graph all, so that it is found at once. */
+/** Nodes tested between two checks of the clock: small graphs are searched in one go. */
 const AT_ONCE = 2_048;
 
 export function createSearching(store: Store, ui: Ui): Searching {
@@ -65,7 +68,7 @@ export function createSearching(store: Store, ui: Ui): Searching {
     if (words.live) beat();
     const found = { graph: all, columns: store.shown(), step: seenStep(store) };
     const walk = new MatchWalk(tree, matcherOf(words, found));
-    // Searched again, what was found stays until all is known.
+    // When the same search runs again, its earlier result stays until the new one is complete.
     const again = shown?.words === words && shown.tree === tree;
     let told = Number.NEGATIVE_INFINITY;
     slices = inSlices(
@@ -90,7 +93,7 @@ export function createSearching(store: Store, ui: Ui): Searching {
     const item = store.selection();
     return item?.kind === "node" ? order().indexOf(item.id) : -1;
   };
-  /** The search in which a match was last gone to. */
+  /** The search text of the last call of `next`. */
   const [walked, setWalked] = createSignal("");
   return {
     result,

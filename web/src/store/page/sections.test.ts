@@ -4,7 +4,7 @@ import { isSection } from "@/base/sections";
 import { type Requests, Store } from "@/store/page/store";
 import { node, produced, RUN, records, runInfo, snapshot } from "@/wire/fixtures";
 
-/** A program without scopes: ten different operations, again and again. */
+/** A program without scopes that repeats ten different operations. */
 const NODES = Array.from({ length: 300 }, (_, at) =>
   node(at + 1, `op${at % 10}_${at}`, { op: `op${at % 10}`, inputs: at > 0 ? [at] : [] }),
 );

@@ -65,7 +65,7 @@ describe("the scope of a stack that is shown first", () => {
     expect(attended(PAGE, BLOCKS)).toBe("b_2");
     stop = stopAt(idOf("b_1/in/mul"), "b_1/in/mul");
     expect(attended(PAGE, BLOCKS)).toBe("b_1");
-    // Elsewhere, neither says anything.
+    // In another scope, neither applies.
     selection = { kind: "node", id: idOf("x") };
     stop = stopAt(idOf("x"), "x");
     expect(attended(PAGE, BLOCKS)).toBe("b_3");

@@ -1,8 +1,8 @@
 /**
- * Stacks of scopes that are alike, as the user steers them: to the next one, or to all of them.
+ * The user's actions on stacks of repeated scopes: show the next scope, or all of them.
  *
- * Invariant: whoever goes on to another scope of a stack sees the same place in it: what was open
- * and selected in the one is in the other.
+ * Invariant: turning to another scope of a stack keeps the place: what was open and selected in the
+ * first scope is open and selected in the other.
  */
 
 import { NO_REPEATS, type Stack } from "@/base/repeats";
@@ -27,7 +27,7 @@ export interface StackedPage {
   select(item: Item | undefined): void;
 }
 
-/** The scope to show first: of the stop, the selection or an alarm, or else the first one. */
+/** The scope to show first: that of the stop, of the selection or of an alarm, else the first. */
 export function attended(page: StackedPage, stack: Stack): string {
   const item = page.selection();
   const scopes = [
@@ -48,7 +48,7 @@ export function attended(page: StackedPage, stack: Stack): string {
   return alarmed ?? stack.first;
 }
 
-/** The stack that a path names, or of which it is a scope. */
+/** The innermost stack that a path names or lies in. */
 export function stackAt(page: StackedPage, path: string | undefined): Stack | undefined {
   const repeats = page.tree()?.repeats ?? NO_REPEATS;
   for (let at = path ?? ""; at !== ""; at = at.slice(0, Math.max(0, at.lastIndexOf("/")))) {

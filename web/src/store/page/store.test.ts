@@ -452,7 +452,7 @@ describe("an error that ended the program", () => {
     store.receive([snapshot({ run, seq: 14, nodes: [...NODES, leaf], steps, executions })]);
     expect(store.failure()).toBe(3);
     expect(store.selection()).toEqual({ kind: "node", id: 3 });
-    // That step was not observed otherwise: what ran in an earlier one did not run in this one.
+    // Nothing else was observed in that step: nodes that ran in an earlier step did not run in it.
     expect(seenStep(store)).toBe(2);
     expect(earlierStep(store)).toBeUndefined();
   });

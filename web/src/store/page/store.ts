@@ -58,17 +58,17 @@ export class Store {
   /** The inspector's item, also the subject of queries: the pinned item, or the selected one. */
   readonly subject: Accessor<Item | undefined> = () => subjectOf(this.focus());
   readonly pinned: Accessor<Item | undefined> = () => this.focus().pinned;
-  /** Whether the selection was made by hand. */
+  /** Whether the user made the selection. */
   readonly chosen: Accessor<boolean> = () => this.focus().chosen;
   readonly folds: Accessor<FoldState>;
   readonly first: FirstPicture;
   readonly notices: Accessor<readonly Notice[]> = () => this.board.notices();
-  /** Grows when columns or ring changed. */
+  /** Grows when the columns or the ring change. */
   readonly tick: Accessor<number>;
   /** Grows with each stop, so that views can bring it into view. */
   readonly stops: Accessor<number>;
   private readonly requested = createSignal<Awaited | undefined>();
-  /** Requested, and not yet what the program does. */
+  /** The command that was sent, until the program has followed it. */
   readonly awaited: Accessor<Awaited | undefined> = this.requested[0];
   private readonly search = createSignal<Reached | undefined>();
   /** Where a search through the recording ended, and why there. */
@@ -96,7 +96,7 @@ export class Store {
     stops(count: number): void;
   };
   private readonly focus: Accessor<Focus>;
-  /** The session whose stop is shown although not all earlier records have arrived. */
+  /** Version of the session whose stop is shown although earlier records are missing. */
   private readonly overdue = createSignal(-1);
   private arrival: ReturnType<typeof setTimeout> | undefined;
   /** The run whose end has been handled. */
@@ -104,7 +104,7 @@ export class Store {
   private wire: Requests | undefined;
   private treeOf: RunModel["graph"] | undefined;
   private sectioned = true;
-  /** The address's request; undefined once the first run has arrived. */
+  /** The state that the address asks for; undefined once the first run has arrived. */
   private start: PageAddress | undefined;
   private wantedSeq: number | undefined;
   private seeking = false;
@@ -251,7 +251,7 @@ export class Store {
     this.disclose({ kind: "node", id });
   }
 
-  /** The stop of a model, once all earlier records have arrived. */
+  /** The stop of a model, once all earlier records have arrived or are overdue. */
   private standsIn(model: RunModel | undefined): Stop | undefined {
     const late = recordsToCome(model) > 0 && this.overdue[0]() !== model?.session?.version;
     return model?.session?.phase === "stopped" && !late
@@ -275,7 +275,7 @@ export class Store {
   }
 
   private stopped(stop: Stop): void {
-    // A page opened by its address shows what the address says; later stops move it along.
+    // A page opened at an address with a moment shows that moment; only later stops move it.
     if (this.start?.seq !== undefined) return;
     this.wantedSeq = undefined;
     this.set.cursor({ kind: "live" });
@@ -284,7 +284,7 @@ export class Store {
     this.set.stops(this.stops() + 1);
   }
 
-  /** Opens what is around the node of a stop, and returns the node. */
+  /** Opens the scopes around the node of a stop, and returns the node. */
   private follow(stop: Stop): Item | undefined {
     const { folds, selection } = followStop(this.folds(), stop, this.model()?.graph, this.tree());
     this.set.folds(folds);
@@ -322,7 +322,7 @@ export class Store {
     return stop?.reason === "exception" && stop.error === "" ? stop.node : this.failure();
   }
 
-  /** Number of records before the stop still to arrive: until then it is not shown. */
+  /** Number of records that must still arrive before the stop is shown. */
   arriving(): number {
     const model = this.model();
     if (model?.info.state !== "live" || this.standsIn(model) !== undefined) return 0;
@@ -343,14 +343,14 @@ export class Store {
     return model.info.state === "live" || (model.info.recording !== "" && model.seq > 0);
   }
 
-  /** Why the page went to the moment shown, if by a search. */
+  /** The end of a search, if the page still shows the moment at which it ended. */
   found(): Reached | undefined {
     const cursor = this.cursor();
     const reached = this.reached();
     return cursor.kind === "past" && cursor.seq === reached?.seq ? reached : undefined;
   }
 
-  /** Whether a recorded moment is shown, and the program is not running in the background. */
+  /** Whether the moment shown is recorded: a past moment, a stop, or the end of the run. */
   recorded(): boolean {
     if (this.link().kind !== "open" || this.model() === undefined) return false;
     const live = this.model()?.info.state === "live";
@@ -436,7 +436,7 @@ export class Store {
     this.set.focus(focusAfter(this.focus(), act));
   }
 
-  /** Changes by hand what is open. */
+  /** Changes, for the user, which scopes are open. */
   refold(change: (folds: FoldState, repeats: Repeats) => FoldState): void {
     this.first.end();
     this.set.folds(change(this.folds(), this.tree()?.repeats ?? NO_REPEATS));
@@ -446,7 +446,7 @@ export class Store {
     this.refold((now, all) => toggledScope(now, path, all, (stack) => attended(this, stack)));
   }
 
-  /** Divides large scopes without structure into sections, or no longer. */
+  /** Turns on or off the division of large scopes without structure into sections. */
   resection(): void {
     this.sectioned = !this.sectioned;
     if (this.treeOf !== undefined) this.set.tree(buildTree(this.treeOf, this.sectioned));
@@ -486,12 +486,12 @@ export class Store {
   }
 
   /**
-   * A stepping command, or `continue`: for the program if it is stopped and being viewed, for the
-   * recording if a past moment is shown or the program has ended. Whether the program goes on.
+   * Sends a stepping command or `continue` to the program if its current stop is shown, otherwise
+   * moves through the recording. Returns whether the program goes on.
    */
   async walk(command: Command): Promise<boolean> {
     const stop = this.cursor().kind === "live" ? this.stop() : undefined;
-    // The forward node ran before its backward node: the program is never run on to the next one.
+    // The forward node ran earlier: go back in the recording, never run on to its next execution.
     const node = command.type === "step_twin" && this.model()?.graph.nodes[stop?.node ?? -1];
     const back = node && node.forward != null;
     if (stop !== undefined && !back) return this.control(command);

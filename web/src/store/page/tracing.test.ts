@@ -5,7 +5,7 @@ import { createTracing, type Tracing } from "@/store/page/tracing";
 import type { Item } from "@/store/page/url";
 import { node, produced, RUN, runInfo, snapshot } from "@/wire/fixtures";
 
-// w, x -> net/matmul -> net/tanh -> loss/mean;  y stands alone
+// w, x -> net/matmul -> net/tanh -> loss/mean;  y has no edges
 const NODES = [
   node(1, "w", { role: "parameter" }),
   node(2, "x", { role: "input" }),

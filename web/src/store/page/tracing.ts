@@ -1,8 +1,9 @@
 /**
- * The trace shown in the graph: the inputs or outputs of an item to a depth, or the paths between
- * two items, with what was found in words.
+ * The trace shown in the graph: an item's inputs or outputs up to a depth, or the paths between two
+ * items, with a summary in words.
  *
- * Invariant: at most one at a time; it belongs to one run, and grows with its graph.
+ * Invariant: at most one trace is shown at a time; it belongs to one run, and follows the graph as
+ * the graph grows.
  */
 
 import { type Accessor, createEffect, createMemo, createSignal, on } from "solid-js";
@@ -21,7 +22,7 @@ export type TraceKind = "inputs" | "outputs" | "paths";
 interface Wanted {
   readonly kind: TraceKind;
   readonly from: Item;
-  /** The other end of paths; undefined while it is still to be chosen. */
+  /** The other end of the paths; undefined until the user has chosen it. */
   readonly to?: Item | undefined;
   readonly depth: number;
 }
@@ -32,23 +33,23 @@ export interface ShownTrace {
   readonly to: string | undefined;
   /** Infinity for all. */
   readonly depth: number;
-  /** Whether there is more beyond the depth. */
+  /** Whether the trace continues beyond the depth. */
   readonly more: boolean;
   /** What was found, such as `5 operations, 2 parameters`. */
   readonly words: string;
   readonly path: Path;
-  /** What is not dimmed: all that was found, and where it begins. */
+  /** The nodes that are not dimmed: all traced nodes, and those the trace starts from. */
   readonly ids: ReadonlySet<number>;
 }
 
 export interface Tracing {
   readonly shown: Accessor<ShownTrace | undefined>;
-  /** Traces from the selection; one step further if it is traced already. */
+  /** Traces from the selection, one step further if the selection is already traced. */
   trace(kind: "inputs" | "outputs", depth?: number): void;
   setDepth(depth: number): void;
-  /** Marks the selection as one end of paths, or shows those between that end and the selection. */
+  /** Marks the selection as one end of paths, or shows the paths from that end to the selection. */
   join(): void;
-  /** The found node after the selected one in the graph's order, or before it. */
+  /** The traced node after (or before) the selected one in the graph's order, wrapping around. */
   next(direction: 1 | -1): number | undefined;
   end(): void;
 }
@@ -114,7 +115,7 @@ export function createTracing(store: Store): Tracing {
   };
   const same = (a: Item | undefined, b: Item | undefined): boolean =>
     a !== undefined && b !== undefined && JSON.stringify(a) === JSON.stringify(b);
-  /** Whether one of two items is the other, or holds it: no path leads from a thing to itself. */
+  /** Whether two items are equal or nested: no path leads from an item to itself. */
   const overlap = (a: Item, b: Item): boolean => {
     const [scope, other] = a.kind === "scope" ? [a, b] : [b, a];
     if (same(a, b)) return true;

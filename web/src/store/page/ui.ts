@@ -1,5 +1,5 @@
 /**
- * UI state that is neither data nor remembered: tabs, searches, overlays.
+ * UI state that is neither run data nor stored between visits: tabs, searches, overlays.
  *
  * Invariant: only signals; all decisions are made in `Store`.
  */
@@ -46,35 +46,35 @@ interface UiState {
   dockTab: DockTab;
   overlay: Overlay;
   colourBy: ColourMode;
-  /** For tensors whose numbers can be read at a glance, and for larger ones. */
+  /** How tensors are shown: small ones, whose numbers can be read at a glance, and larger ones. */
   smallForm: ValueForm;
   valueForm: ValueForm;
   search: string;
   zoom: number;
-  /** Grows as the user moves the camera; 0 while it follows the graph. */
+  /** Grows with each camera move by the user; 0 while the camera follows the graph. */
   placed: number;
   /** Whether the list of kept views is open. */
   bookmarks: boolean;
   layoutBusy: boolean;
-  /** The share of what is open that is laid out, while it is. */
+  /** The share of the layout that is done, while a layout is in progress. */
   layoutShare: number;
   outlineOpen: boolean;
-  /** Whether a step's changes are shown: until turned off, and while the pointer requests it. */
+  /** Whether a step's changes are shown: until turned off, or only while the pointer hovers. */
   showChanges: boolean;
   peekChanges: boolean;
   /** Whether the form that changes a value is open. */
   editing: boolean;
-  /** Whether the form that adds a breakpoint is. */
+  /** Whether the form that adds a breakpoint is open. */
   adding: boolean;
-  /** Whether the legend lies on the canvas. */
+  /** Whether the legend is shown on the canvas. */
   legend: boolean;
-  /** Whether lines are drawn for an order of nodes without a value passing. */
+  /** Whether control edges are drawn: an order between nodes that pass no value. */
   controlEdges: boolean;
-  /** What the timeline shows of the step besides its bars. */
+  /** What the timeline shows of the step in addition to its bars. */
   course: Course;
-  /** The critical path as the step ran, or by data alone; undefined for what tells more. */
+  /** The critical path as the step ran, or by data alone; undefined: the more informative one. */
   pathBy: "ran" | "data" | undefined;
-  /** When the values listed need memory. */
+  /** The moment whose live values are listed: the memory peak, or the moment shown. */
   memoryAt: "peak" | "moment";
 }
 
@@ -88,7 +88,7 @@ export function createUi(
 ): Ui {
   const [outlineTab, setOutlineTab] = createSignal<OutlineTab>("outline");
   const [inspectorTab, setInspectorTab] = createSignal<InspectorTab>("value", {
-    equals: false, // whoever asks for the tab that is chosen wants to see it
+    equals: false, // choosing the current tab again must still bring it to the front
   });
   const [dockTab, setDockTab] = createSignal<DockTab>(
     DOCK_TABS.find((candidate) => candidate === tab) ?? "timeline",

@@ -10,7 +10,7 @@ export type Item =
   | { readonly kind: "node"; readonly id: number }
   | { readonly kind: "scope"; readonly path: string };
 
-/** Where the camera looks: at an item, from whose corner the middle of the view is this far away. */
+/** Where the camera looks: the centre of the view, as an offset from an item's corner. */
 export interface Viewpoint {
   readonly item: Item;
   readonly dx: number;
@@ -29,7 +29,7 @@ export interface PageAddress {
   readonly changes: boolean;
   /** Where the camera looks, if the user has moved it. */
   readonly at: Viewpoint | undefined;
-  /** What the graph is coloured by, if not as ever. */
+  /** What the graph is coloured by; undefined for the default. */
   readonly colour: string | undefined;
   /** Whether control edges are drawn. */
   readonly control: boolean;
@@ -43,7 +43,7 @@ export function writeAddress(address: PageAddress): string {
   if (address.selection?.kind === "node") parts.set("node", String(address.selection.id));
   if (address.selection?.kind === "scope") parts.set("scope", address.selection.path);
   if (address.open !== undefined) {
-    // Too many to be worth an address: the page then opens as if for the first time.
+    // A longer list would bloat the address: without it, the page opens as for the first time.
     if (address.open.length <= MAX_OPEN) parts.set("open", address.open.map(escapePath).join(","));
   }
   if (address.seq !== undefined) parts.set("seq", String(address.seq));

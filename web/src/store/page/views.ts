@@ -1,9 +1,9 @@
 /**
- * Views of a graph: what is selected, open and looked at. Those left behind, for back and forward,
- * and those kept by name for each program, in localStorage.
+ * Views of a graph: selection, open scopes and camera. Earlier views are kept for back and forward;
+ * bookmarks are views kept by name for each program, in localStorage.
  *
- * Invariant: going to a view changes nothing but the page; kept views hold names, not ids, so that
- * they fit the program's next run. A browser without storage keeps them until the page is closed.
+ * Invariant: going to a view changes only the page. Bookmarks hold names, not ids, so that they fit
+ * the program's next run. Without browser storage, they last until the page is closed.
  */
 
 import { type Accessor, batch, createEffect, createSignal, on } from "solid-js";
@@ -20,7 +20,7 @@ export interface PageView {
   readonly seq: number | undefined;
 }
 
-/** As kept: nodes by name. */
+/** A view as it is stored: nodes are identified by name. */
 export interface Bookmark {
   readonly name: string;
   readonly selection: string;
@@ -38,7 +38,7 @@ export interface Looking {
 export interface Views {
   readonly bookmarks: Accessor<readonly Bookmark[]>;
   readonly canGo: Accessor<{ readonly back: boolean; readonly forward: boolean }>;
-  /** To be called before the page goes elsewhere. */
+  /** Records the current view; called before the page goes elsewhere. */
   mark(): void;
   go(direction: "back" | "forward"): void;
   /** The name that a new bookmark gets if the user gives none. */
@@ -50,7 +50,7 @@ export interface Views {
 
 const MOST_VIEWS = 100;
 export const MOST_BOOKMARKS = 50;
-/** Steps that follow one another faster, as along an edge with a key held down, are one. */
+/** Moves in quicker succession count as one, such as following edges with a key held down. */
 const ONE_STEP_MS = 700;
 
 export function createViews(
@@ -99,11 +99,11 @@ export function createViews(
     });
     if (view.at !== undefined) looking()?.setViewpoint(view.at);
   };
-  /** With its moment. */
+  /** Shows a view at its moment. */
   const arrive = (view: PageView): void => {
     const cursor = store.cursor();
     const seq = cursor.kind === "past" ? cursor.seq : undefined;
-    // First: it opens what is around the stop, and the view is shown as it was.
+    // `backToLive` goes first: it opens the scopes around the stop, which the view then replaces.
     if (view.seq === undefined && seq !== undefined) store.backToLive();
     present(view);
     if (view.seq !== undefined && view.seq !== seq) void store.seek(view.seq);
@@ -114,7 +114,7 @@ export function createViews(
     try {
       if (name !== undefined) storage?.setItem(name, JSON.stringify(next));
     } catch {
-      // Full or forbidden storage: they last as long as the page.
+      // Storage is full or forbidden: the bookmarks last as long as the page.
     }
   };
   const nameOf = (item: Item | undefined): string => {
@@ -147,7 +147,7 @@ export function createViews(
           ? ([past, future, setPast, setFuture] as const)
           : ([future, past, setFuture, setPast] as const);
       const here = now();
-      // What would change nothing is no step back.
+      // Skip views equal to the current one: going there would change nothing.
       const stack = from().slice();
       while (stack.length > 1 && sameView(stack.at(-1), here)) stack.pop();
       const view = stack.pop();
@@ -197,7 +197,7 @@ export function createViews(
   return views;
 }
 
-/** Whether two views show the same; the camera alone is no other view. */
+/** Whether two views show the same, regardless of the camera. */
 function sameView(a: PageView | undefined, b: PageView): boolean {
   if (a === undefined) return false;
   const essence = ({ selection, open, colour, seq }: PageView): string =>
@@ -210,7 +210,7 @@ function read(storage: Storage | undefined, key: string): readonly Bookmark[] {
     const stored: unknown = JSON.parse(storage?.getItem(key) ?? "[]");
     return Array.isArray(stored) ? stored.filter(isBookmark).slice(0, MOST_BOOKMARKS) : [];
   } catch {
-    // Foreign text under our key: as if there were none.
+    // Foreign text under our key counts as no bookmarks.
     return [];
   }
 }

@@ -12,16 +12,16 @@ import { unfolded } from "@/store/debugger/stop_follow";
 import { attended } from "@/store/page/stack_turns";
 import type { Store } from "@/store/page/store";
 
-/** From here on a folded scope has more room than it fills. */
+/** From this zoom on, a folded scope has more room than it fills. */
 const OPENS_AT = 1.5;
-/** What is inside of a scope that has just opened opens only further in. */
+/** A scope inside an opened one opens only at a zoom higher by this factor. */
 const FURTHER = 1.2;
-/** A scope folds at this part of the zoom at which it opened: far enough not to flicker. */
+/** A scope folds below this fraction of the zoom at which it opened; the gap prevents flicker. */
 const FOLDS_AT = 0.5;
 
 export interface ZoomFolds {
   /**
-   * The user zoomed by hand.
+   * Called when the user has zoomed.
    *
    * Args:
    *   into: Path of the folded scope or stack under the pointer, when zooming in.
@@ -33,7 +33,7 @@ export function createZoomFolds(store: Store, enabled: () => boolean): ZoomFolds
   /** The zoom at which each scope was opened, in order. */
   const opened = new Map<string, number>();
   let run = store.runId();
-  // What was folded in between, and perhaps opened again, is no longer this module's affair.
+  // Forget scopes that were folded in between: if the user opens them again, they stay open.
   createEffect(() => {
     const { open } = store.folds();
     for (const path of opened.keys()) if (!open.has(path)) opened.delete(path);
@@ -56,7 +56,7 @@ export function createZoomFolds(store: Store, enabled: () => boolean): ZoomFolds
   const out = (zoom: number): void => {
     const { open } = store.folds();
     const folding = new Set<string>();
-    // Inner ones first: what they hold may keep the outer ones open.
+    // Inner scopes first: an inner scope that stays open keeps the outer ones open.
     for (const [path, at] of [...opened].reverse()) {
       if (zoom >= at * FOLDS_AT) continue;
       const kept = [...open].some((other) => {

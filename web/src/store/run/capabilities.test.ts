@@ -32,7 +32,7 @@ const TORCH: Framework = {
 };
 const RAY: Framework = { dialect: "ray", version: "3", capabilities: NOTHING, threads: 0 };
 
-/** Node 1 is nodescope's, 2 torch's, 3 ray's, 4 of a dialect that nobody told of. */
+/** Node 1 is nodescope's, 2 torch's, 3 ray's, 4 of a dialect without stated capabilities. */
 function run(...frameworks: readonly Framework[]): Capable {
   const nodes = [undefined, "nodescope", "torch", "ray", "other"].map((dialect) =>
     dialect === undefined ? undefined : { dialect },

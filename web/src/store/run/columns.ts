@@ -20,7 +20,7 @@ export class NodeColumns {
   lane = new Uint32Array(0);
   /** Highest seq written so far. */
   lastSeq = 0;
-  /** Node of that row; 0 = none. */
+  /** Node of the row with the highest seq; 0 = none. */
   lastNode = 0;
 
   get size(): number {
@@ -66,7 +66,7 @@ export class NodeColumns {
     }
   }
 
-  /** Replaces what is known of these nodes: of `gone`, that they have not run. */
+  /** Replaces the rows of these nodes; the nodes of `gone` have not run. */
   replace(rows: Executions, gone: readonly number[]): void {
     for (const column of this.all()) {
       for (let i = 0; i < rows.count; i++) column[rows.node[i] ?? 0] = 0;

@@ -8,7 +8,7 @@ import { decodeExecutions } from "@/wire/decode";
 import { columns, node, snapshot } from "@/wire/fixtures";
 import { HAS_INF, HAS_NAN } from "@/wire/types.gen";
 
-/** Two scopes in one, with a parameter and a constant; step 2 has come to `net/a/tanh`. */
+/** Two scopes in one, with a parameter and a constant; step 2 has reached `net/a/tanh`. */
 const NODES = [
   node(1, "net/a/w", { family: "leaf", role: "parameter", op: "parameter" }),
   node(2, "net/a/matmul", { family: "matmul" }),
@@ -77,7 +77,7 @@ describe("one model, counted", () => {
   test("what is not finite in the step shown", () => {
     expect(notFinite(graph, shown, STEP)).toEqual({ nan: 1, inf: 1 });
     expect(flagsOf(NODES[4], shown, STEP)).toBe(0);
-    // Where step 2 ran unobserved, what is shown begins with the last observed step.
+    // If step 2 ran unobserved, the counts start at the last observed step.
     expect(notFinite(graph, shown, 1)).toEqual({ nan: 2, inf: 1 });
   });
 });

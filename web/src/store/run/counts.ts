@@ -1,14 +1,14 @@
 /**
  * Counts on the page: one definition for graph, outline, inspector and bars.
  *
- * - An *operation* is a node that computes. Parameters, inputs and constants are nodes, but no
+ * - An *operation* is a node that computes. Parameters, inputs and constants are nodes, but not
  *   operations: they only hold data.
  * - The operations *of a scope* are those in it and in all scopes inside of it.
  * - A node *ran*, or is *done*, if it was executed in the training step shown, up to the moment
  *   shown; where that step ran unobserved, in the last one that was observed (`seenStep`).
- *   What only holds data is done once it is there, whatever the step.
+ *   A node that only holds data is done once its data exists, whatever the step.
  * - The *time* of a scope is the sum of its operations' last executions.
- * - A node *is not finite* if it is done and its outputs held NaN or Inf then.
+ * - A node *is not finite* if it is done and its outputs then held NaN or Inf.
  * - *Problems* count nodes over the whole recording; *hits* count how often everything that a
  *   breakpoint requires was true. These come from the server and the session.
  *

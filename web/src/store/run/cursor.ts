@@ -1,5 +1,5 @@
 /**
- * The moment that the page shows, and moments that breakpoints name.
+ * The moment that the page shows, and moments at which breakpoints would have stopped.
  *
  * Invariant: pure.
  */
@@ -18,7 +18,7 @@ export interface Reached {
   readonly text: string;
 }
 
-/** The seq for questions about what is shown, edits made at the stop included; null: the latest. */
+/** The seq for requests about the moment shown, edits at the stop included; null: the latest. */
 export function momentShown(store: {
   seq(): number | null;
   stop(): Stop | undefined;

@@ -16,8 +16,8 @@ const LITTLE_S = 0.25;
  * What is kept: "Statistics of every observed value, whole values of the last 2 observed steps".
  *
  * Args:
- *   trouble: What is wrong with the recording, or "". Where it cannot be written to, `keeping` lacks
- *     what is missing since.
+ *   trouble: What is wrong with the recording, or "". If the recording cannot be written to,
+ *     `keeping` does not count what has been lost since.
  *   steps: How many steps have begun; the governor reports only now and then.
  */
 export function keptWords(
@@ -62,7 +62,7 @@ function withStatistics(governed: Governed | undefined): string {
   return `${formatCount(values - summaries)} of ${formatCount(values)} observed values`;
 }
 
-/** Where every value was to be kept whole. */
+/** What is kept if every value was to be kept whole. */
 function wholeWords(keeping: Keeping, partial: boolean): string {
   if (partial) return "Not every value kept";
   const { over_budget, behind, too_large, unwritten } = keeping;
@@ -70,13 +70,13 @@ function wholeWords(keeping: Keeping, partial: boolean): string {
   return missing === 0 ? "Every value kept" : `Every value but ${formatCount(missing)} kept`;
 }
 
-/** The newest steps are held whole only if they fit into memory. */
+/** The limit on the memory for the newest steps, if values had to make room; else "". */
 function asFar(keeping: Keeping): string {
   if (keeping.made_room === 0) return "";
   return ` as far as ${formatBytes(keeping.newest_bytes)} hold them`;
 }
 
-/** The steps of the first NaN and Inf are kept whole as well. */
+/** The steps of the first NaN and Inf, which are kept whole as well; else "". */
 function firstNonfinite(keeping: Keeping): string {
   const steps = keeping.nonfinite_steps.filter((step) => step > 0).map(formatCount);
   const where = `step${steps.length === 1 ? "" : "s"} ${listed(steps)}`;
@@ -85,7 +85,7 @@ function firstNonfinite(keeping: Keeping): string {
   return inside + (outside ? " and around the first NaN or Inf outside of steps" : "");
 }
 
-/** The nodes among items, in the form of a `Keeping`: in order, each once. */
+/** The nodes among items as a `Keeping` lists them: sorted, without duplicates. */
 export function lookedAt(items: readonly (Item | undefined)[]): readonly number[] {
   const nodes = items.flatMap((item) => (item?.kind === "node" ? [item.id] : []));
   return [...new Set(nodes)].sort((a, b) => a - b);
@@ -105,7 +105,7 @@ export function costWords(governed: Governed | undefined): string {
     .join(" · ");
 }
 
-/** How much longer the run takes; for short times, without a factor. */
+/** How much longer the run takes, as a factor; for short times, in seconds. */
 function slowerWords(governed: Governed): string {
   if (governed.slowdown < 1.005) return "";
   const seconds = governed.extra_s;
@@ -122,8 +122,8 @@ export function leftOutWords(governed: Governed | undefined): string {
  * Why something is missing, one line per reason.
  *
  * Args:
- *   over: Whether the run has ended: what the governor gave as its reason then was true for a moment
- *     of it, and is no reason for the whole.
+ *   over: Whether the run has ended. The governor's last reason applied to a moment of the run, not
+ *     to the whole, and is left out then.
  */
 export function reasonWords(
   keeping: Keeping,
@@ -200,7 +200,7 @@ export function waysToMore(keeping: Keeping, argv: readonly string[]): readonly 
   }
   if (keeping.over_budget > 0 || keeping.too_large > 0) {
     const more = Math.ceil((4 * keeping.budget_bytes) / 2 ** 20);
-    // If only the newest values are whole, more of them are needed.
+    // If only the newest values are whole, a larger budget alone keeps more of them.
     const newest = keeping.newest_steps > 0 && keeping.level !== "values";
     const level = newest ? "" : "--level values ";
     ways.push({ what: "A larger budget", command: run(`${level}--budget ${more}M`) });
@@ -208,7 +208,7 @@ export function waysToMore(keeping: Keeping, argv: readonly string[]): readonly 
   return ways;
 }
 
-/** What was lost although it was to be kept; none if nothing was. */
+/** What was lost although it should have been kept, one sentence for each kind of loss. */
 export function lossWords(keeping: Keeping | undefined, dropped: Losses): string[] {
   const unwritten = keeping?.unwritten ?? null;
   const words = unwrittenWords(unwritten);

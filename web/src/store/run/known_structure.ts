@@ -1,7 +1,7 @@
 /**
- * Sections and stacks of graphs that a worker has looked at.
+ * Sections and stacks that a worker has found in graphs.
  *
- * Invariant: the same as the page would find in the same graph.
+ * Invariant: they are those that the page would find in the same graph.
  */
 
 import type { Spans, Stack } from "@/base/repeats";
@@ -17,10 +17,10 @@ export interface KnownStructure {
   readonly spans: Spans;
 }
 
-/** By the identity of the columns. */
+/** Structures by the identity of the columns. */
 const known = new WeakMap<object, KnownStructure>();
 
-/** Args: columns: Those that the graph is made from. */
+/** Args: columns: The node columns that the graph is made from. */
 export function know(columns: NodeColumns, structure: KnownStructure): void {
   const paths = new SharedTexts(columns.scope.texts);
   const stacks = structure.stacks.map((stack) => ({

@@ -1,7 +1,7 @@
 /**
- * The nodes of a tree that match, and their rows in the outline, found some at a time.
+ * The matching nodes of a tree and their rows in the outline, found a few at a time.
  *
- * Invariant: in the graph's order; a scope has a row once something in it matches.
+ * Invariant: matches are in the graph's order; a scope has a row once something in it matches.
  */
 
 import { OutlineRow, type Row, type ScopeEntry, type Tree } from "@/store/run/tree";
@@ -16,7 +16,7 @@ export class MatchWalk {
   readonly rows: Row[] = [];
   /** From the root to the scope that the walk is in. */
   private readonly around: Place[];
-  /** Of these, how many have their rows. The root has none. */
+  /** How many of these scopes are done with their rows, counting the root, which needs none. */
   private listed = 1;
 
   constructor(

@@ -1,7 +1,7 @@
 /**
  * Numbers of nodes from a JSON file in Model Explorer's node-data format.
  *
- * Invariant: pure; nothing of the file is used but numbers, names and hexadecimal colours.
+ * Invariant: pure; only numbers, names and hexadecimal colours are taken from the file.
  */
 
 import { parseHex } from "@/base/colour_scale";
@@ -11,7 +11,7 @@ import type { RunGraph } from "@/store/run/run_model";
 export interface NodeData {
   /** By node id. */
   readonly values: ReadonlyMap<number, number>;
-  /** Names in the file that are no node of the graph. */
+  /** Number of names in the file that are not nodes of the graph. */
   readonly unknown: number;
   /** The file's own colour for a number, if it has a rule for it. */
   readonly colour: ((value: number) => string | undefined) | undefined;
@@ -19,7 +19,7 @@ export interface NodeData {
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** The numbers in a file; a reason if there are none. */
+/** The numbers in a file, or a message if there are none. */
 export function readNodeData(text: string, graph: RunGraph): NodeData | string {
   let file: unknown;
   try {
@@ -28,7 +28,7 @@ export function readNodeData(text: string, graph: RunGraph): NodeData | string {
     return `This is not JSON: ${error instanceof Error ? error.message : String(error)}`;
   }
   if (!isObject(file)) return OTHER;
-  // Of several graphs, all: names that are no node of this one are left out.
+  // Read all graphs of the file: names that are not nodes of this graph are skipped and counted.
   const graphs = [file, ...Object.values(file)].filter(isObject).filter((part) => {
     return isObject(part.results);
   });
@@ -69,7 +69,10 @@ function isObject(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** `thresholds`: the first that is not below the number; `gradient`: between stops, 0 to 1. */
+/**
+ * The colour rule of a graph in the file: `thresholds` uses the first one not below the number,
+ * `gradient` interpolates between its stops, from 0 to 1.
+ */
 function colourRule({ results, thresholds, gradient }: Json): NodeData["colour"] {
   const steps = coloursAt(thresholds, "value");
   if (steps.length > 0) return (value) => steps.find(({ at }) => value <= at)?.colour;

@@ -279,7 +279,7 @@ describe("steps that the governor left out", () => {
       });
     expect(at(2, "finished")).toBe(1);
     expect(at(3, "finished")).toBeUndefined();
-    expect(at(2, "live")).toBeUndefined(); // steps pass by
+    expect(at(2, "live")).toBeUndefined(); // while the program runs
     expect(at(2, "live", {})).toBe(1);
     expect(at(1, "live", undefined, rows[1]?.start_seq)).toBe(1);
   });
@@ -318,6 +318,6 @@ test("what only tells what is kept is no event of the program", () => {
   expect(selected?.keeping?.nodes).toEqual([3]);
   expect(selected?.lastEvent).toBe(9);
   expect(update(selected, records({ seq: 11, logs: [LINE], keeping }))?.lastEvent).toBe(11);
-  // A reloaded page counts like the one before.
+  // A reloaded page counts the same.
   expect(play(snapshot({ seq: 10, last_event: 9, keeping }))?.lastEvent).toBe(9);
 });

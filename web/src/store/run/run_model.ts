@@ -49,7 +49,7 @@ export interface RunGraph {
 export interface RunModel {
   readonly info: RunInfo;
   readonly seq: number;
-  /** The last record of the program's own activity; records of what is kept do not count. */
+  /** Seq of the last record of the program's own activity; records of what is kept do not count. */
   readonly lastEvent: number;
   readonly timeNs: number;
   readonly graph: RunGraph;
@@ -63,7 +63,7 @@ export interface RunModel {
   readonly dropped: Dropped;
   /** The governor's latest report; undefined for a run without a limit. */
   readonly governed: Governed | undefined;
-  /** What is kept; undefined for a recording that does not say. */
+  /** What the recording keeps; undefined if it does not say. */
   readonly keeping: Keeping | undefined;
   /** Executions that the server left out of the live stream. */
   readonly skipped: number;
@@ -175,7 +175,7 @@ function extend(
   if (nodes.length === 0 && values.size === 0) return graph;
   let known = graph.values.size === 0 ? values : graph.values;
   if (values.size > 0 && known !== values) known = new Map([...graph.values, ...values]);
-  // Another shape does not change the structure.
+  // A changed shape alone does not change the structure.
   const reshaped = nodes.length === 0 && [...values.keys()].every((id) => graph.values.has(id));
   if (reshaped) return { ...graph, values: known, origin: undefined };
   const all = graph.nodes.slice();
@@ -195,7 +195,7 @@ function namesOf(nodes: readonly (Node | undefined)[]): ReadonlyMap<string, numb
   return names;
 }
 
-/** Whether an order of nodes is known without a value passing. */
+/** Whether the graph has control edges: an order between nodes that pass no value. */
 export function hasControlEdges(graph: RunGraph | undefined): boolean {
   return graph?.nodes.some((node) => (node?.control_inputs.length ?? 0) > 0) ?? false;
 }
@@ -220,7 +220,7 @@ function withGradients(
 function withSteps(known: readonly StepRow[], rows: readonly StepRow[]): readonly StepRow[] {
   if (rows.length === 0) return known;
   const last = known.at(-1)?.step ?? -1;
-  // The usual case, checked first: the running step continues or a new one begins.
+  // The usual case, checked first: a new step begins.
   if (rows.length === 1 && rows[0] !== undefined && rows[0].step > last) return [...known, rows[0]];
   const all = new Map(known.map((row) => [row.step, row]));
   for (const row of rows) all.set(row.step, row);
@@ -244,7 +244,7 @@ export function gradientOf(
  * Why nothing is known about executions at `seq`, if the governor left the step out; else "".
  *
  * Args:
- *   why: What steps are left out for.
+ *   why: Why the governor leaves out steps.
  */
 export function leftOutAt(steps: readonly StepRow[], seq: number, why: string): string {
   const row = stepAt(steps, seq);
@@ -261,7 +261,7 @@ export function lastObserved(steps: readonly StepRow[], step: number): number {
   return steps[at]?.step ?? step;
 }
 
-/** The step to show while the program runs: unobserved ones pass by, the last other one stays. */
+/** The step to show while the program runs: the current one, or the last observed one before it. */
 export function seenWhileRunning(
   steps: readonly StepRow[],
   now: StepRow | undefined,
@@ -278,13 +278,13 @@ export function stepShown(store: {
 }): number {
   const past = store.seq();
   if (past === null) return store.step();
-  // The server answers with the step of the last execution.
+  // `store.step()` is then the step of the last execution, which may be an earlier one.
   return stepAt(store.model()?.steps ?? [], past)?.step ?? store.step();
 }
 
 /**
- * The training step whose executions are shown: the last observed one, up to the step shown. At an
- * operation that raised in an unobserved step, that step: nothing after the operation ran in it.
+ * The training step whose executions are shown: the last observed one up to the step shown. If the
+ * program failed at an operation, it is the step shown: nothing ran in it after the operation.
  */
 export function seenStep(store: {
   model(): RunModel | undefined;
@@ -296,8 +296,8 @@ export function seenStep(store: {
 }
 
 /**
- * The step whose shapes and times the graph shows in place of those of an unobserved step; none
- * while the program runs, where steps pass by.
+ * The step whose shapes and times the graph shows in place of those of an unobserved step;
+ * undefined while the program runs, because steps then pass too quickly.
  */
 export function earlierStep(store: {
   model(): RunModel | undefined;
@@ -342,7 +342,7 @@ export function raisedIn(
   const error = model?.info.error || model?.session?.stop?.error || "";
   if (model === undefined || error === "" || step !== model.steps.at(-1)) return false;
   const end = step?.end_seq ?? 0;
-  // Leaves are written once more when a run ends.
+  // Leaves are recorded once more when a run ends.
   return !model.graph.nodes.some(
     (node) => node !== undefined && !isLeaf(node) && (live.seq[node.id] ?? 0) > end,
   );
@@ -360,7 +360,7 @@ export function failedLast(
 ): number {
   let last = 0;
   for (const node of model?.graph.nodes ?? []) {
-    // Leaves are written once more when a run ends.
+    // Leaves are recorded once more when a run ends.
     if (node === undefined || isLeaf(node)) continue;
     if ((live.seq[node.id] ?? 0) > (live.seq[last] ?? 0)) last = node.id;
   }
@@ -369,7 +369,7 @@ export function failedLast(
     : 0;
 }
 
-/** Of a task that could not run because another had failed: that one; else the node itself. */
+/** The failed task that kept the last node from running; the last node itself if there is none. */
 function causeOf(nodes: RunGraph["nodes"], live: Pick<NodeColumns, "flags">, last: number): number {
   const makers = new Map<number, Node>();
   for (const node of nodes) {
@@ -387,7 +387,7 @@ function causeOf(nodes: RunGraph["nodes"], live: Pick<NodeColumns, "flags">, las
   return last;
 }
 
-/** Whether the moment shown comes after its step: the same words everywhere. */
+/** Whether the moment shown comes after the end of its step; all views word this alike. */
 export function standsAfter(store: {
   model(): RunModel | undefined;
   seq(): number | null;
@@ -396,7 +396,7 @@ export function standsAfter(store: {
 }): boolean {
   const model = store.model();
   if (model === undefined) return false;
-  // Nothing between two steps of a running program.
+  // While the program runs, the last execution counts: the gap between two steps does not show.
   const running = model.info.state === "live" && store.stop() === undefined;
   const seq = store.seq() ?? (running ? store.live.lastSeq : model.seq);
   const step = stepAt(model.steps, seq);
@@ -431,12 +431,12 @@ export function stepAt(steps: readonly StepRow[], seq: number): StepRow | undefi
   }
   const step = steps[low - 1];
   const next = steps[low];
-  // If there are very many steps, not all are here: those around a moment come with it.
+  // Of very many steps, the page holds only some: the server sends those around a moment with it.
   const between = step !== undefined && next !== undefined && next.step > step.step + 1;
   return between && step.end_seq !== null && seq > step.end_seq ? undefined : step;
 }
 
-/** The step with a number, if it is here. */
+/** The step with the given number, if the page holds it. */
 export function stepNumbered(steps: readonly StepRow[], step: number): StepRow | undefined {
   let low = 0;
   let high = steps.length;
@@ -449,7 +449,7 @@ export function stepNumbered(steps: readonly StepRow[], step: number): StepRow |
   return atStep?.step === step ? atStep : undefined;
 }
 
-/** Whether there is a graph that was not run and will not be, as that of a graph file. */
+/** Whether the run is a graph that was not and will not be run, such as that of a graph file. */
 export function neverRuns(model: RunModel | undefined, columns: { lastNode: number }): boolean {
   if (model === undefined || columns.lastNode > 0) return false;
   return model.info.level === "graph" && model.info.state !== "live";

@@ -102,7 +102,7 @@ test.each([
   ["slow:2", [2, 3]],
   ["slow:", [2, 3, 4]],
   ["slow:99", [2, 3, 4]],
-  // Of the 10 ms of all operations; an input computes nothing.
+  // Shares are of the 10 ms of all operations; an input computes nothing.
   ["slow:30%", [2, 3]],
   ["slow:3ms", [2, 3]],
   ["slow:2.5e", undefined],

@@ -1,8 +1,9 @@
 /**
- * The search over a graph: plain text in names, and words with a meaning, all of which must hold.
+ * The search over a graph: terms of plain text, found in names, or `key:value`. A node must match
+ * all terms.
  *
- * Invariant: pure, in time linear in the nodes; a word that cannot be read is named and left out,
- * and no text of the user ever becomes a regular expression.
+ * Invariant: pure, in time linear in the nodes; a term that cannot be parsed is reported and left
+ * out, and the user's text never becomes a regular expression.
  */
 
 import type { Size } from "@/base/dtypes";
@@ -24,15 +25,15 @@ export interface Searched {
 type Test = (node: Node) => boolean;
 
 interface Term {
-  /** Made once per search, as some terms compare nodes with all others. */
+  /** Called once per search, because some terms compare nodes with all others. */
   prepare(all: Searched): Test;
-  /** Not a word of the search although it looks like one. */
+  /** The key of a term that looks like `key:value` but has an unknown key. */
   readonly foreign?: string;
 }
 
 export interface Query {
   readonly terms: readonly Term[];
-  /** What could not be read, in words. */
+  /** Messages about terms that could not be parsed. */
   readonly problems: readonly string[];
   /** Whether the matches can change with each execution. */
   readonly live: boolean;
@@ -44,7 +45,7 @@ export interface SearchWord {
   readonly finds: string;
 }
 
-/** The words, as the page explains them. */
+/** The keys of the search, as the page explains them. */
 export const SEARCH_WORDS: readonly SearchWord[] = [
   { word: "op:", example: "op:matmul", finds: "operations of a kind" },
   { word: "scope:", example: "scope:block_*/attn", finds: "nodes in a scope" },
@@ -74,7 +75,7 @@ export function parseQuery(text: string): Query | undefined {
   return { terms, problems, live };
 }
 
-/** Whether a node is what is searched. */
+/** The test whether the node with an id matches the query. */
 export function matcherOf(query: Query, all: Searched): (id: number) => boolean {
   const tests = query.terms.map((term) => term.prepare(all));
   if (tests.length === 0 && query.problems.length > 0) return () => false;
@@ -85,7 +86,7 @@ export function matcherOf(query: Query, all: Searched): (id: number) => boolean 
   };
 }
 
-/** What to say of a search. Args: nothing: Whether it found nothing. */
+/** The messages about a search. Args: nothing: Whether the search found nothing. */
 export function problemsOf({ terms, problems }: Query, nothing: boolean): readonly string[] {
   const foreign = nothing ? terms.flatMap((term) => term.foreign ?? []) : [];
   const words = SEARCH_WORDS.map(({ word }) => word).filter((word) => word !== "-");
@@ -111,7 +112,7 @@ export function graphOrder(tree: Tree): readonly number[] {
   return order;
 }
 
-/** A term, negated by a minus; the reason if it cannot be read; undefined while it is unfinished. */
+/** A term, negated by a minus; a message if it cannot be parsed; undefined if it is unfinished. */
 function signedTerm(part: string): Term | string | undefined {
   if (!part.startsWith("-")) return termOf(part);
   const term = part === "-" ? undefined : termOf(part.slice(1));
@@ -212,7 +213,7 @@ const WHOLE_DTYPES: ReadonlySet<string> = new Set(Object.values(DTYPES));
 
 function dtypeTerm(given: string): Term {
   const wanted = DTYPES[given] ?? given;
-  // int8 is not uint8, nor is float16 bfloat16.
+  // A complete dtype must match exactly: `int8` is a part of `uint8`, `float16` of `bfloat16`.
   const whole = WHOLE_DTYPES.has(wanted);
   const fits = (dtype: string) => (whole ? dtype.toLowerCase() === wanted : like(dtype, wanted));
   return {
@@ -243,7 +244,7 @@ function shapeTerm(wanted: string): Term | string {
   };
 }
 
-/** The sizes wanted; the reason if they cannot be read. What ends in an x is not all yet. */
+/** The sizes wanted, or a message. After a final `x`, the pattern is unfinished and open-ended. */
 function shapePattern(text: string): readonly SizePattern[] | string {
   if (text === "") return ["any"];
   if (text === "scalar" || text === "()" || text === "[]") return [];
@@ -287,7 +288,7 @@ const UNITS: Readonly<Record<string, number>> = {
 };
 const SLOWEST = 10;
 
-/** The slowest n, a share of the time of all operations, or a time. */
+/** Matches the slowest n operations, or those that take at least a share of all time, or a time. */
 function slowTerm(wanted: string): Term | string | undefined {
   const [, digits = "", unit = ""] = /^(\d*\.?\d*)([a-zµμ%]*)$/.exec(wanted) ?? [];
   const amount = digits === "" ? SLOWEST : Number(digits);
@@ -310,7 +311,7 @@ function slowTerm(wanted: string): Term | string | undefined {
 function leastTime(times: Float64Array, amount: number, unit: string): number {
   if (unit === "%") return (times.reduce((sum, ns) => sum + ns, 0) * amount) / 100;
   if (unit !== "") return amount * (UNITS[unit] ?? 1);
-  // Numbers in an array of their own are sorted many times faster than by a comparison.
+  // A typed array sorts its numbers many times faster than a comparison function.
   const slowest = times.filter((ns) => ns > 0).sort();
   return amount < 1 ? Infinity : (slowest[Math.max(0, slowest.length - Math.floor(amount))] ?? 0);
 }

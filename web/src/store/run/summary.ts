@@ -1,7 +1,7 @@
 /**
  * The summary of the run shown, once it has ended: requested again when it ends.
  *
- * Invariant: never that of another run; undefined while the run is going on.
+ * Invariant: the summary is never that of another run, and undefined while the run goes on.
  */
 
 import { type Accessor, createEffect, createSignal, on, onCleanup } from "solid-js";
@@ -31,7 +31,7 @@ export function withoutPlace(
   return place == null ? error : error.replace(` (${place.file}:${place.line})`, "");
 }
 
-/** Whether this is a graph that was not run, as that of a graph file. */
+/** Whether this is a graph that was not run, such as that of a graph file. */
 export function neverRan({
   run,
   summary,
@@ -43,7 +43,7 @@ export function neverRan({
   return run.level === "graph" && operations === 0 && nodes > 0 && outcome === "finished";
 }
 
-/** What is known of such a graph. */
+/** The text for such a graph. */
 export const NEVER_RAN =
   "The structure of the graph. It was not run: there are no values or times.";
 
@@ -58,7 +58,8 @@ export function timeWords(
       : [
           `${formatDuration(before)} before the first step`,
           `${formatDuration(Math.max(0, time.ran_ns - before - after))} in steps`,
-          // A program killed within a step has none; one that failed may have done so in a step.
+          // A program killed within a step has no such time; one that failed may have spent it in a
+          // step, so it is not called "after the last one".
           ...(after > 0
             ? [
                 `${formatDuration(after)} ${sum.outcome === "finished" ? "after the last one" : "from there to its end"}`,
@@ -107,7 +108,7 @@ export function createSummary(store: Store, ui: Pick<Ui, "inspectorTab">): Summi
     return info !== undefined && info.state !== "live" && info.recording !== "";
   };
   let lastAsked = 0;
-  // The last report comes before a run is announced as ended, so it is requested once for each end.
+  // The run's last records arrive before its end is announced: one request for each end suffices.
   const question = (): string => {
     const info = store.model()?.info;
     const wanted = info !== undefined && over() && pictured(store);
@@ -135,7 +136,7 @@ export function createSummary(store: Store, ui: Pick<Ui, "inspectorTab">): Summi
       (error: unknown) => number === lastAsked && setProblem(inWords(error)),
     );
   };
-  // A server that was away is asked again.
+  // After a reconnect, repeat a request that failed.
   createEffect(
     on(
       () => store.link().kind,

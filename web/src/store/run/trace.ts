@@ -1,7 +1,8 @@
 /**
- * Traces through the graph: what a node is made of, what it goes into, and what lies between two.
+ * Traces through the graph: the nodes that a node depends on, the nodes that depend on it, and the
+ * nodes on paths between two nodes.
  *
- * Invariant: pure; each node and each connection is looked at once, so the time is linear in the
+ * Invariant: pure; a search visits each node and each edge once, so the time is linear in the
  * graph, however many paths there are.
  */
 
@@ -14,11 +15,14 @@ export interface Flow {
 }
 
 export interface Trace {
-  /** Steps from where the trace began, by node id, nearest first; without its beginning. */
+  /**
+   * Number of edges from the start, by node id, nearest first. `traced` leaves out the start
+   * itself; `pathsBetween` includes both ends.
+   */
   readonly distance: ReadonlyMap<number, number>;
-  /** Producer and reader of each connection that is part of it. */
+  /** Producer and reader of each edge of the trace. */
   readonly edges: readonly (readonly [number, number])[];
-  /** Whether there is more beyond the depth. */
+  /** Whether the trace continues beyond the depth. */
   readonly more: boolean;
 }
 
@@ -37,7 +41,7 @@ export function flowOf(graph: RunGraph): Flow {
       const producer = graph.values.get(value)?.producer ?? undefined;
       if (producer !== undefined) producers.add(producer);
     }
-    // A node that overwrites its own input is no neighbour of itself.
+    // A node that overwrites its own input is not its own neighbour.
     producers.delete(node.id);
     inputs[node.id] = [...producers];
     for (const producer of producers) {
@@ -61,7 +65,7 @@ export function traced(
   const { distance, more } = reached(flow[towards], from, depth);
   const begin = new Set(from);
   const part = (id: number): boolean => distance.has(id);
-  // A connection inside the scope at which a trace begins says nothing about it.
+  // Edges inside the scope where the trace starts are not part of it.
   const edges = edgesAmong(flow, part).filter(([a, b]) => !begin.has(a) || !begin.has(b));
   for (const id of begin) distance.delete(id);
   return { distance, edges, more };

@@ -22,7 +22,7 @@ export interface ScopeEntry {
   readonly children: TreeEntry[];
   /** Ids of all nodes inside, at any depth. */
   readonly members: readonly number[];
-  /** For a stack of scopes that are alike, which are its children. */
+  /** The stack of repeated scopes that this entry stands for; its children are those scopes. */
   readonly stack?: Stack | undefined;
 }
 
@@ -44,13 +44,13 @@ class Scope implements ScopeEntry {
     readonly stack?: Stack,
   ) {}
 
-  /** Of most scopes nobody asks for it. */
+  /** Computed on first use, because the members of most scopes are never needed. */
   get members(): readonly number[] {
     this.listed ??= this.list([]).slice();
     return this.listed;
   }
 
-  /** Adds its nodes; of a stack, those of one scope after those of the other. */
+  /** Adds the ids of all nodes inside, in ascending order; a stack adds them scope by scope. */
   private list(ids: number[]): number[] {
     if (this.stack === undefined) {
       const own: number[] = [];
@@ -69,7 +69,7 @@ class Scope implements ScopeEntry {
   }
 }
 
-/** What of a tree determines how the graph is drawn. */
+/** The part of a tree that determines how the graph is drawn. */
 export interface GraphStructure {
   /** Whether large scopes without structure are divided into sections. */
   readonly sectioned: boolean;
@@ -93,7 +93,7 @@ export interface Row {
   readonly label: string;
 }
 
-/** A graph whose structure is to be found. */
+/** The part of a graph that determines its structure. */
 interface Structured {
   /** By id. */
   readonly nodes: readonly (StructuredNode | undefined)[];
@@ -136,7 +136,7 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
     around.children.push(scope);
     return scope;
   };
-  /** That of the last node: the next one is often in the same. */
+  /** The scope of the last node: the next node is often in the same one. */
   let inner = root;
   const moved = scopesOfReaders(graph.nodes);
   for (const node of graph.nodes) {
@@ -147,7 +147,7 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
   }
   orderByFlow(graph, scopes);
   for (const stack of repeats.stacks) pile(stack, scopes);
-  // Lists that have grown have room for more.
+  // Copy the lists to free the spare capacity of arrays that have grown.
   for (const scope of scopes.values()) scope.children = scope.children.slice();
   return {
     ...structure,
@@ -158,8 +158,8 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
 }
 
 /**
- * The scopes of weights whose layer runs elsewhere: `fc/weight` is read in `loss/encoder/fc`, and
- * nothing runs in `fc`. Like in the picture, it stands where it is read.
+ * The scopes in which to list weights whose layer runs elsewhere: if `fc/weight` is read in
+ * `loss/encoder/fc` and nothing runs in `fc`, it is listed where it is read, as in the picture.
  */
 function scopesOfReaders(nodes: readonly (Node | undefined)[]): ReadonlyMap<number, string> {
   const computing = new Set<string>();
@@ -229,7 +229,7 @@ export function visibleRows(tree: Tree, open: ReadonlySet<string>): readonly Row
       const isOpen =
         stack === undefined ? open.has(entry.path) : stackState(open, stack) !== "folded";
       rows.push(new OutlineRow(entry, depth, isOpen));
-      // Of a stack that shows one scope, only that has a row.
+      // A stack that shows one scope has a row for that scope only.
       const only = stack && shownMember(open, stack);
       if (only !== undefined) {
         visit(
@@ -250,7 +250,7 @@ export class OutlineRow implements Row {
     readonly open: boolean,
   ) {}
 
-  /** Of thousands of rows, a few are seen. */
+  /** Computed on use: of thousands of rows, only a few are visible. */
   get label(): string {
     const stack = this.entry.kind === "scope" ? this.entry.stack : undefined;
     return printable(stack?.name ?? leafName(this.entry.path));
@@ -265,7 +265,7 @@ export function firstOpen(tree: Tree, limit: number): ReadonlySet<string> {
   while (level.length > 0) {
     const next: TreeEntry[] = [];
     for (const entry of level) {
-      // Of a stack, nothing but its row.
+      // Stacks stay folded.
       if (entry.kind !== "scope" || entry.stack !== undefined) continue;
       if (visible + entry.children.length > limit) continue;
       open.add(entry.path);
