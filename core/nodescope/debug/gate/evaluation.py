@@ -46,7 +46,7 @@ def passes(
             and previous[1] == step
             and (is_within(previous[0], scope))
         ):
-            continue  # inside already
+            continue  # the thread is in the scope already
         if condition is None or elapsed:
             return False
         if scene is None:

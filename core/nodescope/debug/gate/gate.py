@@ -103,9 +103,9 @@ from nodescope.protocol import (
 )
 from nodescope.thread_frames import thread_frames
 
-# The longest that a waiting thread sleeps before it checks the clock again.
+# The maximum time for which a waiting thread sleeps before it checks the clock again.
 TICK_S: Final = 0.25
-# Held time is told with lines that are logged meanwhile, but not in smaller parts.
+# While a thread is held, each logged line emits the time held so far, in parts of at least this.
 _HELD_PARTS_NS: Final = 100_000_000
 
 
@@ -220,10 +220,10 @@ class Gate:
             if ended or not self._settled:
                 self._take(partial(self._settle, ended))
         elif kind is Logged and self._open_hold is not None:
-            self._open_hold.tell(_HELD_PARTS_NS)  # by another thread
+            self._open_hold.tell(_HELD_PARTS_NS)  # another thread logged a line
 
     def block_level(self) -> Level | None:
-        """See `Bus.block_level`: executions are nothing to it while nothing may stop at them."""
+        """See `Bus.block_level`: executions do not matter while none can stop the program."""
         return "graph" if self._calm and not self._active else None
 
     def _passes(self, event: NodeFinished) -> bool:
@@ -591,5 +591,5 @@ class Gate:
                 message = self._unsaid.popleft()
                 now_ns = self._bus.now_ns()
                 if (hold := self._open_hold) is not None:
-                    hold.tell()  # it ends no earlier than what is logged within it
+                    hold.tell()  # so that the held time covers the message that follows
                 self._bus.emit(Logged("nodescope", message.text, message.step, now_ns))

@@ -1,9 +1,9 @@
-"""OpenHold: a thread that the debugger holds now, whose held time is told in parts.
+"""OpenHold: a thread that the debugger is holding now; its held time is emitted in parts.
 
-What is recorded during a stop, such as an edit, moves the end of the recording; the time held until
-then has to be known with it, or it would count as the program's own.
+An event recorded during a stop, such as an edit, moves the end of the recording. The time held up
+to that event must be emitted with it, or it would count as the program's own time.
 
-Invariant: the parts adjoin, from the beginning of the hold to `tell` at its end.
+Invariant: the parts are contiguous, from the beginning of the hold to the last `tell`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from nodescope.events import Bus, HostSpan
 
 
 class OpenHold:
-    """One hold, which begins now.
+    """One hold, which begins at construction.
 
     Args:
-        bus: Where held time is emitted and summed.
-        thread, step: Of the held thread.
+        bus: The bus that receives the held time and sums it in ``held_ns``.
+        thread, step: The held thread, and its training step.
     """
 
     def __init__(self, bus: Bus, thread: int, step: int) -> None:
@@ -28,12 +28,12 @@ class OpenHold:
         self._lock = threading.Lock()
 
     def tell(self, at_least_ns: int = 0) -> None:
-        """Emit the time held since the last call, if it is ``at_least_ns``."""
+        """Emit the time held since the last call, if it is at least ``at_least_ns``."""
         with self._lock:
             began, ended = self._told_ns, self._bus.now_ns()
             if ended - began < at_least_ns:
                 return
             self._told_ns = ended
             self._bus.held_ns += ended - began
-        if self._thread >= 0:  # else of another process, which is on no thread here
+        if self._thread >= 0:  # negative: a node of another process, which has no thread here
             self._bus.emit(HostSpan("held", self._thread, self._step, began, ended))

@@ -13,13 +13,14 @@ import numpy as np
 from nodescope.console_output import index_text, shape_words
 from nodescope.events import Array
 
-# An array cut out of another one is laid out as it was, unless that takes so much more memory.
+# A slice of a larger array gets its original strides, unless its memory extent would exceed
+# ``_SPREAD`` times its size plus ``_SMALL`` bytes.
 _SPREAD = 8
 _SMALL = 1 << 16
 
 
 def relaid(array: Array, strides: tuple[int, ...] | None) -> Array:
-    """The elements in memory as they were: NumPy rounds a sum by the order in which it goes."""
+    """The array with its original strides: the rounding of a NumPy sum depends on memory order."""
     if strides is None or len(strides) != array.ndim or not array.size:
         return array
     steps = [(n - 1) * step for n, step in zip(array.shape, strides, strict=True)]
@@ -30,24 +31,24 @@ def relaid(array: Array, strides: tuple[int, ...] | None) -> Array:
     copy: Array = np.ndarray(
         array.shape, array.dtype, np.empty(extent, np.uint8).data, below, strides
     )
-    copy[...] = array  # where elements share memory, they are equal
+    copy[...] = array  # elements that share memory are equal
     copy.flags.writeable = False
     return copy
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Where two arrays of one value are not the same bits.
+    """The bitwise difference between two arrays of one value.
 
     Attributes:
         node: The node's name.
-        value, seq: Which value, written by which execution.
-        count, size: How many elements differ, of how many.
-        at: The first of them.
-        one, other: That element in either array, as Python numbers.
-        largest: The largest absolute difference where both are finite; None if they nowhere are,
-            and for other dtypes or shapes.
-        note: What differs besides the elements: shape or dtype.
+        value, seq: Value id, and the seq of the execution that wrote it.
+        count, size: The number of elements that differ, and the total number.
+        at: The index of the first differing element.
+        one, other: That element in each array, as Python numbers.
+        largest: The largest finite absolute difference; None if there is none, if the dtype is not
+            numeric, or if dtypes or shapes differ.
+        note: The two shapes and dtypes if these differ, else ``""``.
     """
 
     node: str
@@ -72,7 +73,7 @@ class Difference:
 
 
 def difference(first: Array, other: Array, node: str, value: int, seq: int) -> Difference | None:
-    """Where two arrays differ; None if they are the same bits."""
+    """The difference between two arrays; None if they are bit-identical."""
     first, other = np.asarray(first), np.asarray(other)
     if first.shape != other.shape or first.dtype != other.dtype:
         specs = [f"{array.dtype} {shape_words(array.shape)}" for array in (first, other)]
@@ -102,7 +103,7 @@ def difference(first: Array, other: Array, node: str, value: int, seq: int) -> D
 
 
 def gaps(first: Array, other: Array) -> Array:
-    """The absolute differences; of whole numbers exactly, as far as 64 bits go."""
+    """The elementwise absolute differences; exact uint64 for integers."""
     if first.dtype.kind in "iu":
         wide = np.int64 if first.dtype.kind == "i" else np.uint64
         return np.maximum(first, other).astype(wide).view(np.uint64) - np.minimum(
@@ -115,7 +116,7 @@ def gaps(first: Array, other: Array) -> Array:
 
 
 def alike(first: Array, other: Array) -> bool:
-    """Whether two arrays are the same, but for how a kernel may round."""
+    """Whether two arrays are equal up to the rounding of different kernels."""
     if first.shape != other.shape or first.dtype != other.dtype:
         return False
     if first.dtype.kind not in "fc":
@@ -125,7 +126,7 @@ def alike(first: Array, other: Array) -> bool:
 
 
 def differing(first: Array, other: Array) -> Array:
-    """Which elements, in C order, are not the same bits; arrays of one shape and dtype."""
+    """A flat mask, in C order, of elements whose bits differ; shapes and dtypes must be equal."""
     width = first.dtype.itemsize
     if not first.size or not width:
         return np.zeros(math.prod(first.shape), bool)

@@ -1,7 +1,7 @@
 """Branches: what would have happened with a different value.
 
-From the edited execution on, every execution with a changed input is rerun, in the order of the
-run; one with bit-identical results has no further effect.
+After the edited execution, every execution with a changed input is rerun, in the order of the run.
+An execution whose results stay bit-identical has no further effect.
 
 Invariant: a branch is computed once and then only read. Nodes that could not be rerun are listed
 with the reason, and so is everything that depends on them.
@@ -28,20 +28,20 @@ from nodescope.ir.graph import Node
 from nodescope.record.rows import FAILED, EditRow, Execution
 
 MOST_CHANGED_BYTES = 1 << 29
-"""Bytes of changed values, old and new, that one branch may make."""
+"""The limit on bytes of changed values, old and new, of one branch."""
 
 Key = tuple[int, int]
 """A value and the seq of the execution that wrote it."""
 
 
 class ChangedValue(NamedTuple):
-    """A value that is another one in a branch.
+    """A value that differs in a branch.
 
     Attributes:
-        node: Name of the node that makes it.
-        value, seq: Which value, of which execution.
-        old, new: Before, in the branch or recording it starts from, and now.
-        edited: It was set, not computed.
+        node: The name of the node that produces it.
+        value, seq: Value id, and the seq of the execution that wrote it.
+        old, new: The array in the parent branch or recording, and in this branch.
+        edited: Whether the value was set by an edit rather than computed.
     """
 
     node: str
@@ -53,13 +53,13 @@ class ChangedValue(NamedTuple):
 
     @property
     def difference(self) -> Difference:
-        """How far old and new are apart."""
+        """The difference between the old and the new array."""
         gap = difference(self.old, self.new, self.node, self.value, self.seq)
         return gap or Difference(self.node, self.value, self.seq, 0, self.new.size)
 
 
 class Blocked(NamedTuple):
-    """A node that depends on an edit and could not be run."""
+    """A node that depends on an edit and could not be rerun."""
 
     node: str
     seq: int
@@ -71,16 +71,16 @@ class Branch:
     """The values that an edit changed.
 
     Attributes:
-        name: Its own.
-        step: The training step it starts in.
-        parent: The branch that it starts from, or None.
-        until: The last seq that was run.
-        changes: In the order of the run, the edited values first.
-        same: Nodes that ran again and gave what they had given.
-        blocked: Nodes that could not be run.
-        overlay: Every array that is another one than recorded, those of the parent included.
-        stuck: What could not be computed, with the reason, that of the parent included.
-        edited: What was set, with the arrays before, that of the parent included.
+        name: The branch's name.
+        step: The training step in which it starts.
+        parent: The name of the branch that it starts from, or None.
+        until: The last seq that was rerun.
+        changes: The changed values in the order of the run, edited values first.
+        same: The names of rerun nodes whose results did not change.
+        blocked: The nodes that could not be rerun.
+        overlay: The arrays that replace recorded ones, including the parent's.
+        stuck: The reason for each value that could not be computed, including the parent's.
+        edited: The previous array of each edited value, including the parent's.
     """
 
     name: str
@@ -95,12 +95,12 @@ class Branch:
     edited: Mapping[Key, Array] = field(repr=False, default_factory=dict)
 
     def value(self, value: int) -> ChangedValue | None:
-        """The last change of a value; None if the branch leaves it as it was."""
+        """The last change of a value; None if the branch does not change it."""
         changes = [change for change in self.changes if change.value == value]
         return changes[-1] if changes else None
 
     def digest(self) -> bytes:
-        """Of every array that is another one: the same only where all bits are."""
+        """A digest of the changes: equal only if the same values changed to the same bits."""
         digest = hashlib.blake2b(digest_size=16)
         for change in self.changes:
             array = np.ascontiguousarray(change.new)
@@ -112,7 +112,7 @@ class Branch:
 def grow(
     replay: ReplayView, name: str, edits: Mapping[int, Any], until: int, base: Branch | None
 ) -> Branch:
-    """Make a branch; see `Replay.what_if`.
+    """Compute a branch; see `Replay.what_if`.
 
     Raises:
         ReplayError: An edit does not fit its value.
@@ -135,7 +135,7 @@ def grow(
 
 
 class _Growth:
-    """A branch while it is made.
+    """A branch under construction.
 
     Attributes:
         overlay, stuck, edited: See `Branch`.
@@ -150,15 +150,15 @@ class _Growth:
         self.changes: list[ChangedValue] = []
         self.same: list[str] = []
         self.blocked: list[Blocked] = []
-        # Values that differ from where this starts, or were not known there.
+        # Values that differ from the parent branch or recording, or could not be computed.
         self._changed: set[Key] = set()
-        # By id alone: an operand may be of an execution before the latest.
+        # By value id alone: an operand may come from an execution before the latest.
         self._touched = {value for value, _ in (*self.overlay, *self.stuck)}
         self._beyond = False
         self._made = 0
 
     def edit(self, value: int, content: Any) -> int:
-        """Set a value; return the seq from which on it differs. Raises `ReplayError`."""
+        """Set a value; return the seq at which the change takes effect. Raises `ReplayError`."""
         source = self._replay.book.source(value, self._replay.last + 1)
         if source is None:
             raise ReplayError(f"value {value} has not been computed yet at this point")
@@ -181,13 +181,13 @@ class _Growth:
         self.changes.append(change)
 
     def go_beyond(self) -> None:
-        """From here on nothing was run where this starts from."""
+        """Continue past the end of the parent branch: treat all of its changes as changes here."""
         if not self._beyond:
             self._beyond = True
             self._changed.update(self.overlay, self.stuck)
 
     def changed_by_hand(self, edit: EditRow) -> None:
-        """Mark a value as unknown that a person edited, if it would have been different here."""
+        """Mark a value that the user edited in the run as unknown, if its old content changed."""
         replay = self._replay
         before = replay.book.source(edit.value, edit.seq)
         key = (edit.value, edit.seq)
@@ -200,12 +200,12 @@ class _Growth:
             self._block(name, edit.seq, reason, {key: f"{name} was changed by hand before"})
 
     def run(self, execution: Execution) -> None:
-        """Run what depends on something that changed."""
+        """Rerun an execution if it depends on a changed value."""
         replay, node = self._replay, self._node(execution)
         outputs = [ValueSource(value, execution) for value in node.outputs]
         keys = [(output.value, output.seq) for output in outputs]
         if self._changed.intersection(keys):
-            return  # it was edited itself
+            return  # an output was edited or is already marked
         raised = bool(execution.flags & FAILED)
         try:
             sources = self._sources(execution)
@@ -230,7 +230,7 @@ class _Growth:
                 outputs_now = replay.run(execution, arrays)
             except ReplayError:
                 if raised:
-                    return  # as it did
+                    return  # it raised in the run as well
                 raise
             if raised:
                 error = replay.recording.failure(execution.seq) or "an exception"
@@ -249,7 +249,7 @@ class _Growth:
                 self._set(ChangedValue(node.name, *key, old, new))
                 self._made += old.nbytes + new.nbytes
             elif self.stuck.pop(key, None) is not None:
-                self._changed.add(key)  # what depends on it can be run now
+                self._changed.add(key)  # its users can be rerun now
         if len(self.changes) == before:
             self.same.append(node.name)
 
@@ -267,7 +267,10 @@ class _Growth:
         return array if array is not None else self._replay.written(source).array
 
     def _sources(self, execution: Execution) -> list[ValueSource]:
-        """Where its operands are from. Raises `ReplayError` if one depends, and others are lost."""
+        """The sources of an execution's operands.
+
+        If one is unknown: raises `ReplayError` if a known one has changed, else returns ``[]``.
+        """
         replay, inputs = self._replay, self._node(execution).inputs
         try:
             if self._touched.intersection(inputs):
@@ -277,10 +280,10 @@ class _Growth:
             sources = (replay.book.source(value, execution.seq) for value in inputs)
             if any(source and (source.value, source.seq) in self._changed for source in sources):
                 raise
-            return []  # its inputs are not known to depend on anything
+            return []  # no known input has changed
 
     def _left_alone(self, assigned: ValueSource, leaf: ValueSource) -> None:
-        """Raise `ReplayError` if the program changed a leaf after it was assigned."""
+        """Raise `ReplayError` if the program changed a leaf after its last recorded assignment."""
         replay = self._replay
         if not same(replay.written(leaf).array, replay.written(assigned).array):
             name = self._node(leaf.execution).name
@@ -300,7 +303,7 @@ def fitted(content: Any, old: Array, name: str) -> Array:
     """An edit as an array of the value's shape and dtype.
 
     Raises:
-        ReplayError: Its shape is another one, or its dtype does not convert.
+        ReplayError: The shape differs, or the dtype cannot be converted.
     """
     array = np.asarray(content)
     if array.shape != old.shape:

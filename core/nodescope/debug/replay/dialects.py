@@ -1,10 +1,11 @@
-"""Dialects: which library runs a recorded node again, and says which elements it reads.
+"""Dialects: which library reruns a recorded node and knows which elements it reads.
 
-A node is of the dialect of its adapter. nodescope's own engine is one (`engine_dialect`); another
-package names its `Rerun` by the entry point group ``nodescope.rerun``, under its dialect's name.
+The adapter that recorded a node determines its dialect. nodescope's own engine is one
+(`engine_dialect`); another package registers its `Rerun` under the dialect's name in the entry
+point group ``nodescope.rerun``.
 
-Invariant: a dialect that cannot be run again refuses, and says why and what to do. Whoever runs
-nodes of a library does so in a process of its own: the server holds none but nodescope.
+Invariant: a dialect that cannot rerun a node refuses with the reason and a hint. Nodes of another
+library are rerun in a separate process; the server process never loads that library.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from nodescope.plugins import plugins
 
 GROUP: Final = "nodescope.rerun"
 ENGINE: Final = "nodescope"
-# Those that come with nodescope: the module of each, which defines `RERUN`.
+# The modules of nodescope's own dialects; each defines `RERUN`.
 _OWN: Final = {
     ENGINE: "nodescope.debug.replay.engine_dialect",
     "torch": "nodescope.adapters.torch.rerun",
 }
 _known: dict[str, Rerun | str] = {}
-"""By dialect: its `Rerun`, or why there is none."""
+"""By dialect: its `Rerun`, or the reason why there is none."""
 
 
 def register(dialect: str, rerun: Rerun) -> None:
@@ -63,7 +64,7 @@ def _loaded(dialect: str) -> Rerun | str:
         try:
             rerun = entry.load()
             return rerun() if isinstance(rerun, type) else rerun  # type: ignore[no-any-return]
-        except Exception as error:  # of another package
+        except Exception as error:  # another package's code may raise anything
             return f"what would run {dialect} again cannot be loaded ({last_line(error)})"
     return f"it is an op of {dialect}, and nothing that is installed runs these"
 
@@ -73,11 +74,11 @@ class RecordedCall:
     """A recorded node with its arguments, in the form of its dialect.
 
     Attributes:
-        node: What ran.
-        attrs: Its arguments in this execution.
-        args: Per port a value id, or a `Scalar` for a Python scalar among ``attrs``.
-        rerun: Who runs it, or at least says what it reads; None if nobody can.
-        refusal: Why it cannot be run again, or ``""``.
+        node: The recorded node.
+        attrs: The node's attributes in this execution.
+        args: By port: a value id, or a `Scalar` for a Python scalar among ``attrs``.
+        rerun: The dialect's `Rerun`, which may only know what the node reads; None without one.
+        refusal: Why the node cannot be rerun, or ``""``.
     """
 
     node: Node
@@ -88,21 +89,21 @@ class RecordedCall:
 
     @property
     def full_name(self) -> str:
-        """Of the op, in its library."""
+        """The op's name in its library."""
         return self.node.native or self.node.op
 
     @property
     def kind(self) -> str:
-        """How its op reads, by its canonical name: a kind of `nodescope.ops.reading`."""
+        """The op's read pattern by its canonical name: a kind of `nodescope.ops.reading`."""
         return kind_named(self.node.op) or "everything"
 
     @property
     def runs(self) -> bool:
-        """Whether it can be run again."""
+        """Whether the node can be rerun."""
         return self.rerun is not None and not self.refusal
 
     def check(self) -> None:
-        """Raise `ReplayError` if it cannot be run again."""
+        """Raise `ReplayError` if the node cannot be rerun."""
         if not self.runs:
             raise ReplayError(
                 f"{self.node.name}: {self.full_name} cannot be run again: {self.refusal}",
@@ -110,17 +111,17 @@ class RecordedCall:
             )
 
     def operands(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """By port, with the scalars between the arrays."""
+        """The operands by port: arrays and scalars."""
         waiting = iter(arrays)
         return tuple(
             operand.value if isinstance(operand, Scalar) else next(waiting) for operand in self.args
         )
 
     def run(self, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """Run it on arrays, one per input that is a value.
+        """Run the op on arrays, one for each input that is a value.
 
         Raises:
-            ReplayError: It cannot be run again, or its op refuses them.
+            ReplayError: The node cannot be rerun, or its op raised.
         """
         self.check()
         assert self.rerun is not None
@@ -141,22 +142,22 @@ class RecordedCall:
         """The input elements that an output element depends on.
 
         Args:
-            inputs: What it took, by port, scalars included.
-            outputs: What it gave.
-            port: Of which output.
-            position: Which element, counted in C order.
+            inputs: The inputs by port, including scalars.
+            outputs: The outputs.
+            port: The output's port.
+            position: The element's position in C order.
 
         Returns:
-            What its dialect says; else what follows from its name; else what is found by running it
-            on other numbers; else all elements. `ElementDependence.note` says where it is not
-            certain.
+            The dialect's answer; else the elements at the same position for an elementwise op; else
+            the result of rerunning the op on perturbed inputs; else all elements.
+            `ElementDependence.note` says if the answer is uncertain.
         """
         if self.rerun is not None:
             try:
                 reads_told = self.rerun.reads(
                     self.node, self.attrs, inputs, outputs, port, position
                 )
-            except Exception:  # of another package: as if it had not been asked
+            except Exception:  # another package's code failed: continue without its answer
                 reads_told = None
             if reads_told is not None:
                 return reads_told
@@ -184,15 +185,15 @@ class RecordedCall:
 def recorded_call(
     node: Node, attrs: dict[str, Any] | None = None, framework: Framework | None = None
 ) -> RecordedCall:
-    """A node as a call.
+    """A recorded node as a call of its op.
 
     Args:
-        node: What ran.
-        attrs: Its arguments in an execution; its own if None.
-        framework: The library that ran it, if known.
+        node: The recorded node.
+        attrs: The attributes in one execution; the node's own if None.
+        framework: The framework that ran the node, if known.
 
     Raises:
-        ReplayError: The recording does not hold what its dialect needs; says what.
+        ReplayError: The recording lacks something that the dialect needs; the message names it.
     """
     attrs = node.attrs if attrs is None else attrs
     if attrs is not node.attrs:
@@ -206,14 +207,14 @@ def recorded_call(
 
 
 def check_restored(node: Node, attrs: dict[str, Any], besides: Sequence[str] = ()) -> None:
-    """Refuse arguments that were recorded as text only; for `Rerun.operands`.
+    """Refuse attributes that were recorded as text only; for `Rerun.operands`.
 
     Args:
-        node, attrs: What is to be run.
-        besides: Arguments that are not looked at.
+        node, attrs: The node to rerun, and its attributes.
+        besides: Names of attributes that are not checked.
 
     Raises:
-        ReplayError: Names the argument.
+        ReplayError: An attribute was recorded as text only; the message names it.
     """
     for name, value in attrs.items():
         if name not in besides and (text := opaque_in(value)):

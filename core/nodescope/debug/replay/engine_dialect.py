@@ -1,4 +1,4 @@
-"""The dialect of nodescope's own engine: nodes are run by the ops' impls.
+"""The dialect of nodescope's own engine: reruns nodes by the impls of their ops.
 
 Invariant: never loads the engine; `nodescope.ops` is enough.
 """
@@ -25,7 +25,7 @@ from nodescope.ops.op import port_name
 from nodescope.ops.reading import ElementDependence
 
 LONGEST_LOOP_S: Final = 8.0
-"""How long a ``while_loop`` may run again."""
+"""The time limit for rerunning a ``while_loop``."""
 
 _BODIES: Final = {
     "fused": ("body",), "scan": ("body",), "cond": ("then", "otherwise"),
@@ -34,13 +34,13 @@ _BODIES: Final = {
 
 
 class EngineRerun:
-    """See `Rerun`."""
+    """The `Rerun` of nodescope's own engine."""
 
     def operands(self, node: Node, attrs: dict[str, Any]) -> tuple[int | Scalar, ...]:
-        """By port.
+        """The operands by port.
 
         Raises:
-            ReplayError: The op is not here, or an attribute or a graph was not recorded.
+            ReplayError: The op is unknown, or an attribute or a graph was not recorded.
         """
         try:
             op = ops.get(node.op)
@@ -73,7 +73,7 @@ class EngineRerun:
         port: int,
         position: int,
     ) -> ElementDependence | None:
-        """As `nodescope.ops.dependence` says."""
+        """The input elements read, by `nodescope.ops.dependence`."""
         call = _call(node, attrs)
         return made_from(call.op, inputs, call.attrs, outputs, position, port)
 
@@ -86,14 +86,14 @@ def _call(node: Node, attrs: dict[str, Any]) -> Call:
 
 
 def scalars_in(node: Node, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """The Python scalars among the attributes of an execution, by port."""
+    """The Python scalars among the attributes of an execution, by port name."""
     op = ops.get(node.op)
     ports = {port_name(op, port) for port in range(len(node.inputs) + len(attrs))}
     return {port: attrs[port] for port in ports.intersection(attrs)}
 
 
 def run_call(call: Call, arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Run a call on its array operands. Raises what its op raises."""
+    """Run a call on its array operands. Exceptions of the op propagate."""
     operands = iter(arrays)
     args = [
         argument.value if isinstance(argument, Scalar) else next(operands) for argument in call.args
@@ -104,13 +104,13 @@ def run_call(call: Call, arrays: Sequence[Array]) -> tuple[Array, ...]:
 
 
 def _closed(call: Call) -> bool:
-    """Whether the bodies of a loop hold no constants, which only an engine can run."""
+    """Whether the loop's bodies contain no constants; only the engine can run those."""
     bodies = (call.attrs["condition"], call.attrs["body"])
     return all(not node.is_leaf or node.role == "input" for body in bodies for node in body.nodes)
 
 
 def _looped(call: Call, args: list[Any]) -> tuple[Array, ...]:
-    """The loop's implementation with a limit: on other numbers it may not terminate."""
+    """Run a while loop with a time limit: with changed inputs it may not terminate."""
     end = time.monotonic() + LONGEST_LOOP_S
     condition, body = (
         msgspec.structs.replace(

@@ -1,11 +1,11 @@
-"""Execution index: which node ran when, and on what.
+"""Execution index: when each node ran, and which execution wrote each of its inputs.
 
-Which execution wrote an input follows from the recording: the latest earlier one of its producer,
-unless a row of the table ``operand`` says another one. A parameter has the value of the latest
-`assign` to it. An edited value has its new content from the edit on.
+The writer of an input is the producer's latest earlier execution, unless the table ``operand``
+names another one. A parameter has the value of the latest `assign` to it. An edited value has its
+new content after the edit.
 
-Invariant: reads only; looked-up entries never change, so a recording that still grows needs a new
-index.
+Invariant: only reads the recording. The index is a snapshot: a recording that has grown needs a new
+one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, Execution
 
 Assigns = dict[int, set[tuple[int, int]]]
-"""By assigned value: the nodes that assign to it, and their results."""
+"""By assigned value: pairs of the assigning node's id and its output's value id."""
 
 
 class ValueSource(NamedTuple):
-    """Where an execution took an input from: a value and the execution that wrote it.
+    """The source of an execution's input: a value and the execution that wrote it.
 
     Attributes:
-        edited: The seq of the edit that made it another one since, or 0.
+        edited: The seq of the edit that has since replaced the value's content, or 0.
     """
 
     value: int
@@ -41,7 +41,7 @@ class ValueSource(NamedTuple):
 
     @property
     def seq(self) -> int:
-        """The seq under which it is recorded."""
+        """The seq under which the array is recorded: the edit's, or the execution's."""
         return self.edited or self.execution.seq
 
 
@@ -49,10 +49,10 @@ class ExecutionIndex:
     """Nodes, values and executions of a recording.
 
     Attributes:
-        recording: What is read.
+        recording: The indexed recording.
         producer: Node id by value id.
         values: Name by value id.
-        edits: What a person changed, by seq.
+        edits: The user's edits, by seq.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -70,7 +70,7 @@ class ExecutionIndex:
         self.values = {row.value.id: row.value.name for row in recording.values()}
         self.last_seq = recording.last_seq()
         self._dropped = recording.dropped().executions > 0
-        # Where unobserved steps began.
+        # Start seqs of unobserved steps.
         self._left_out = [step.start_seq for step in recording.steps() if not step.observed]
         self.edits = {edit.seq: edit for edit in recording.edits()}
         self._edited_at: dict[int, list[int]] = {}
@@ -88,7 +88,7 @@ class ExecutionIndex:
     # ------------------------------------------------------------ nodes
 
     def nodes(self) -> list[Node]:
-        """Every node as last defined, by id."""
+        """All nodes in their latest definition, in order of id."""
         return [self._rows[number][-1] for number in sorted(self._rows)]
 
     def node(self, number: int, seq: int | None = None) -> Node:
@@ -101,7 +101,7 @@ class ExecutionIndex:
         return rows[max(bisect_right(self._seqs[number], seq) - 1, 0)]
 
     def made_by(self, value: int) -> Node:
-        """The node that makes a value, as last defined. Raises `ReplayError`."""
+        """The producer of a value, in its latest definition. Raises `ReplayError`."""
         number = self.producer.get(value)
         if number is None:
             raise ReplayError(f"the recording has no value {value}")
@@ -110,7 +110,7 @@ class ExecutionIndex:
     # ------------------------------------------------------------ executions
 
     def ran(self, number: int) -> list[Execution]:
-        """The executions of a node that succeeded, in order."""
+        """The successful executions of a node, in order."""
         executions = self._ran.get(number)
         if executions is None:
             rows = self.recording.executions(0, self.last_seq, node=number)
@@ -127,7 +127,10 @@ class ExecutionIndex:
         return rows[at - 1] if at else None
 
     def raised(self, value: int, before: int) -> Execution | None:
-        """The execution that was to write a value before a seq and raised; None if one wrote it."""
+        """The last execution before a seq that raised instead of writing a value.
+
+        None if there is none since the value was last written.
+        """
         writer = self.writer(value, before)
         since = 0 if writer is None else writer.seq
         failed = self._failed.get(self.producer.get(value, 0), [])
@@ -137,7 +140,7 @@ class ExecutionIndex:
     def step_range(self, step: int) -> tuple[int, int]:
         """First and last seq of a training step. Raises `ReplayError` if it did not run.
 
-        What runs after it and before the next one belongs to it, such as a validation.
+        Executions between the step and the next one, such as a validation, belong to the step.
         """
         starts = {row.step: row.start_seq for row in self.recording.steps()}
         if step in starts or step == 0:
@@ -155,7 +158,7 @@ class ExecutionIndex:
         return max((row.step for row in self.recording.steps()), default=0)
 
     def writer(self, value: int, before: int) -> Execution | None:
-        """The execution that wrote a value last before a seq."""
+        """The last execution that wrote a value before a seq."""
         number = self.producer.get(value)
         return None if number is None else self.latest(number, before)
 
@@ -165,16 +168,16 @@ class ExecutionIndex:
         return None if writer is None else self._edited(ValueSource(value, writer), before)
 
     def _edited(self, source: ValueSource, before: int) -> ValueSource:
-        """A source, or the edit that has replaced it since."""
+        """The source, with the last edit that replaced its content before a seq."""
         edits = self._edited_at.get(source.value, ())
         last = edits[at - 1] if (at := bisect_left(edits, before)) else 0
         return source._replace(edited=last) if last > source.seq else source
 
     def sources(self, execution: Execution) -> list[ValueSource]:
-        """Where an execution's inputs came from; for a parameter, its latest assignment.
+        """The sources of an execution's inputs; for a parameter, its latest assignment.
 
         Raises:
-            ReplayError: An input was never written, as far as the recording knows.
+            ReplayError: The recording has no execution that wrote an input.
         """
         node = self.node(execution.node, execution.seq)
         if not node.inputs:
@@ -192,7 +195,7 @@ class ExecutionIndex:
         return sources
 
     def operand(self, execution: Execution, port: int, value: int) -> ValueSource | None:
-        """Where an execution took one input from."""
+        """The source of one input of an execution; None if it was not recorded."""
         wrote = None
         if self._operands and self.exact(value):
             wrote = self._operands.get((execution.seq, port))
@@ -205,7 +208,7 @@ class ExecutionIndex:
         return ValueSource(value, ran[at])
 
     def exact(self, value: int) -> bool:
-        """Whether the recording says which execution wrote a value that another one read."""
+        """Whether the recording states which execution wrote each read of a value."""
         if self._operands is None or self._dropped:
             return False
         number = self.producer.get(value)
@@ -214,7 +217,7 @@ class ExecutionIndex:
         return self.node(number).dialect == ENGINE
 
     def _assigned(self, leaf: Node, execution: Execution) -> list[ValueSource]:
-        """The content of a leaf if only nodes changed it: a value of an earlier execution."""
+        """The source of a parameter's content, assuming that only recorded nodes changed it."""
         if leaf.role != "parameter" or not leaf.outputs:
             return []
         value = leaf.outputs[0]
@@ -228,7 +231,7 @@ class ExecutionIndex:
         return [] if source is None else [source]
 
     def _assigned_to(self, output: int, wrote: Execution | None) -> int:
-        """The leaf that an execution assigned to, and where it was assigned before."""
+        """The leaf that an execution assigned to, found through chained assignments."""
         while wrote is not None:
             node = self.node(wrote.node, wrote.seq)
             inside = self._kernels_assign.get((node.id, output))
@@ -242,7 +245,7 @@ class ExecutionIndex:
         return output
 
     def lost(self, source: ValueSource, before: int) -> bool:
-        """Whether something may have taken the place of a source that was not recorded."""
+        """Whether an unrecorded execution may have replaced a source before a seq."""
         if self._dropped:
             return True
         at = bisect_right(self._left_out, source.seq)
@@ -254,7 +257,7 @@ class ExecutionIndex:
         """An execution as a call of its op.
 
         Raises:
-            ReplayError: The recording does not hold what its dialect needs; says what.
+            ReplayError: The recording lacks something that the dialect needs; the message names it.
         """
         node = self.node(execution.node, execution.seq)
         attributes = self._calls.get(execution.seq)
@@ -270,7 +273,7 @@ class ExecutionIndex:
         captured = None
         if node.dialect == ENGINE and node.graph and node.family in ("kernel", "control"):
             captured = self._captured.get(node.id)
-        if captured is not None:  # scalars, such as a learning rate, are the execution's own
+        if captured is not None:  # scalars, such as a learning rate, belong to the execution
             attrs = {**captured, **scalars_in(node, attrs)}
         return recorded_call(node, attrs, self._frameworks.get(node.dialect))
 
@@ -280,7 +283,7 @@ class ExecutionIndex:
 
     @cached_property
     def within_kernels(self) -> Assigns:
-        """By parameter: the kernels that assign to it, as an optimizer's do, and the output."""
+        """By parameter: the kernels that assign to it, such as an optimizer's, and the output."""
         assigns: Assigns = {}
         for (number, output), target in self._kernels_assign.items():
             assigns.setdefault(target, set()).add((number, output))
@@ -288,7 +291,7 @@ class ExecutionIndex:
 
     @cached_property
     def _kernels_assign(self) -> dict[tuple[int, int], int]:
-        """What kernels assign to, by kernel and output."""
+        """The assigned value by kernel id and output value id."""
         targets: dict[tuple[int, int], int] = {}
         for node in self.nodes():
             if node.family != "kernel" or node.id not in self._captured:
@@ -296,12 +299,12 @@ class ExecutionIndex:
             try:
                 call = self._call(node, node.attrs)
             except ReplayError:
-                continue  # said when it is to be run
+                continue  # reported when the kernel is rerun
             body = call.attrs.get("body")
             if not isinstance(body, Graph):
-                continue  # a kernel of another library
+                continue  # another library's kernel
             origins = dict(zip(body.inputs, call.args, strict=False))
-            last: dict[int, int] = {}  # of several assignments, by target
+            last: dict[int, int] = {}  # by target, the output of its last assignment
             for inner in body.nodes:
                 for output, written in inner.writes:
                     value, target = inner.outputs[output], origins.get(inner.inputs[written])
@@ -314,7 +317,7 @@ class ExecutionIndex:
 
     @cached_property
     def _captured(self) -> dict[int, dict[str, Any]]:
-        """Attributes, with their graphs, of the kernels of compiled functions by node id."""
+        """By node id: the attributes, including graphs, of compiled functions' kernels."""
         graphs = {function.final.id: function.final for function in functions(self.recording)}
         originals: dict[int, dict[str, Any]] = {}
         for node in self.nodes():
@@ -333,7 +336,7 @@ def add_assigns(assigns: Assigns, node: Node) -> None:
 
 
 def assigning(value: int, *assigns: Assigns) -> list[tuple[int, int]]:
-    """The nodes and outputs that assign to a leaf, including chained assignments within a step."""
+    """The nodes and outputs that assign to a leaf, directly or through chained assignments."""
     writers: dict[tuple[int, int], None] = {}
     targets, reached = [value], {value}
     while targets:
@@ -347,7 +350,7 @@ def assigning(value: int, *assigns: Assigns) -> list[tuple[int, int]]:
 
 
 def _original(node: Node, graph: Graph) -> Node | None:
-    """The node of a captured graph that a node of the run is."""
+    """The node of a captured graph that corresponds to a node of the run; None if ambiguous."""
     able = [
         candidate
         for candidate in graph.nodes

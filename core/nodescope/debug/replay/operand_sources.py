@@ -1,12 +1,12 @@
-"""Operand sources: from which execution each operand of an execution came.
+"""Operand sources: finds the execution that produced each operand of an execution.
 
-Recordings of nodescope's own engine say so (`ExecutionIndex.exact`). Of other libraries, of files
-of earlier releases, and where executions were not recorded, it is the latest execution of the
-producer, unless the program kept an older tensor and the producer has run again: gradients
-accumulated over several steps, for example. This is found out by running the node again.
+Recordings of nodescope's own engine state it (`ExecutionIndex.exact`). For other libraries, files
+of earlier releases and gaps in the recording, the source is the producer's latest execution, unless
+the program kept an older tensor after the producer ran again, for example a gradient accumulated
+over several steps. Rerunning the node on candidate operands decides between them.
 
 Invariant: an execution other than the latest is chosen only if the latest ones do not reproduce the
-recorded result, and others do so bit for bit.
+recorded result, and the chosen ones reproduce it bit for bit.
 """
 
 from __future__ import annotations
@@ -22,20 +22,23 @@ from nodescope.events import Array
 from nodescope.record.rows import Execution
 
 MOST_ELEMENTS = 1 << 20
-"""Elements of operands and outputs up to which a node is run again to find its operands."""
+"""The total number of operand and output elements up to which a node is rerun for its sources."""
 MOST_BEFORE = 3
-"""Executions before the latest one that an operand may be of."""
+"""The number of executions before the latest one that are candidates for an operand."""
 MOST_TRIED = 32
-"""Choices of operands that are tried."""
+"""The number of operand combinations that are tried."""
 
 Run = Callable[[Execution, Sequence[Array]], tuple[Array, ...]]
 
 
 def operand_sources(replay: ReplayView, execution: Execution, run: Run) -> list[ValueSource]:
-    """The sources of an execution's inputs; noted as doubtful if none reproduces its outputs.
+    """The sources of an execution's inputs.
+
+    The execution is added to ``replay.doubted`` if no combination reproduces its outputs exactly
+    and the latest one does not even come close.
 
     Raises:
-        ReplayError: An input was never written, as far as the recording knows.
+        ReplayError: The recording has no execution that wrote an input.
     """
     latest = replay.book.sources(execution)
     node = replay.book.node(execution.node, execution.seq)
@@ -56,7 +59,7 @@ def operand_sources(replay: ReplayView, execution: Execution, run: Run) -> list[
         size += array.size
     if size > MOST_ELEMENTS:
         return latest
-    near = True  # also where it cannot be run
+    near = True  # also if the node cannot be rerun
     for choice in islice(choices_of([len(choices) for choices in candidates]), MOST_TRIED):
         sources = [choices[i] for choices, i in zip(candidates, choice, strict=True)]
         arrays = []
@@ -71,7 +74,7 @@ def operand_sources(replay: ReplayView, execution: Execution, run: Run) -> list[
         try:
             computed = run(execution, operands)
         except ReplayError:
-            continue  # of another shape, say
+            continue  # for example, the candidate has another shape
         if len(computed) == len(outputs) and all(map(same, computed, outputs)):
             return sources
         if sources == latest:
@@ -83,9 +86,9 @@ def operand_sources(replay: ReplayView, execution: Execution, run: Run) -> list[
 
 
 def choices_of(counts: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All choices of one number below each count, those with the smallest sums first.
+    """All index tuples with each index below its count, in order of their sums.
 
-    They are made one by one: an optimizer's node may have hundreds of operands.
+    They are generated lazily: an optimizer's node may have hundreds of operands.
     """
     open_places = [place for place, count in enumerate(counts) if count > 1][::-1]
     for total in range(1 + sum(counts[place] - 1 for place in open_places)):
@@ -111,7 +114,7 @@ def _able(replay: ReplayView, latest: ValueSource) -> list[ValueSource]:
 
 
 def same(computed: Array, recorded: Array | None) -> bool:
-    """Whether they are the same bits."""
+    """Whether shape, dtype and bits are equal; False without a recorded array."""
     return (
         recorded is not None
         and computed.shape == recorded.shape

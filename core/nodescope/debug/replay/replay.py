@@ -1,11 +1,11 @@
 """Replay: values of a recorded moment, read or recomputed.
 
-An array that the recording lacks is recomputed from the nearest recorded values, by whoever runs
+An array that the recording lacks is recomputed from the nearest recorded values, by the `Rerun` of
 its node's dialect, on arrays with the original memory layout. Python code between nodes is not
 rerun: numbers that Python read from tensors, and decisions based on them, stay as they were.
 
-Invariant: nothing is guessed. What cannot be recomputed raises `ReplayError`, which says what is
-missing; recomputed values are marked. Work and memory are bounded.
+Invariant: nothing is guessed. A value that cannot be recomputed raises `ReplayError`, which names
+the missing data; recomputed values are marked. Work and memory are bounded.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ from nodescope.record.rows import Execution
 from nodescope.record.summary import whole
 
 MOST_NODES = 200_000
-"""Nodes that one question may run again."""
+"""The number of nodes that one request may rerun."""
 MOST_BYTES = 1 << 30
-"""Bytes of recomputed arrays that are kept."""
+"""The limit on the total size of recomputed arrays that are held."""
 
 
 class Replay:
     """The values of one training step of a recording.
 
     Args:
-        recording: Open, finished or up to a stop.
-        step: Which training step; the last one if None.
-        seq: The moment within it; its end if None.
-        book: Of the same recording, if there is one already.
-        patience_s: How long, from now on, anything is looked up or computed; then `ReplayError`.
+        recording: The open recording, of a finished run or up to the current stop.
+        step: The training step; if None, that of ``seq``, else the last one.
+        seq: The moment within the step; its end if None.
+        book: An existing index of the same recording; if None, a new one is built.
+        patience_s: The time limit from now on; beyond it, every request raises `ReplayError`.
 
     Attributes:
-        branches: By name, in the order in which they were made.
-        doubted: Executions of which what they took, as far as it is known, gives something else.
+        branches: By name, in order of creation.
+        doubted: Seqs of executions whose known inputs do not reproduce their recorded outputs.
 
     Raises:
         ReplayError: The step is not in the recording.
@@ -81,10 +81,10 @@ class Replay:
     # ------------------------------------------------------------ values
 
     def value(self, value: int, seq: int | None = None) -> ReplayedValue:
-        """The array of a value as of a moment, that of the replay if None.
+        """The array of a value at a moment; the replay's own moment if ``seq`` is None.
 
         Raises:
-            ReplayError: It is neither recorded nor to be computed again; says what is missing.
+            ReplayError: It is not recorded and cannot be recomputed; the message says why.
         """
         moment = self.last if seq is None else seq
         source = self.book.source(value, moment + 1)
@@ -94,7 +94,7 @@ class Replay:
         return self.written(source)
 
     def written(self, source: ValueSource) -> ReplayedValue:
-        """The result that an execution wrote. Raises `ReplayError`, as `value`."""
+        """The array that an execution wrote. Raises `ReplayError` as `value` does."""
         self._in_time()
         recorded = self.recorded(source)
         if recorded is not None:
@@ -102,10 +102,10 @@ class Replay:
         return ReplayedValue(self._computed(source), "recomputed", source.seq)
 
     def recorded(self, source: ValueSource) -> Array | None:
-        """The recorded array, laid out as it was; None if none is kept.
+        """The recorded array in its original memory layout; None if it was not kept.
 
         Raises:
-            ReplayError: None is kept, and it is not what its node gave.
+            ReplayError: The value was edited, and its new content was not kept.
         """
         seq = source.seq
         array = self.recording.array(source.value, seq)
@@ -115,10 +115,10 @@ class Replay:
         return None if array is None else relaid(array, self.recording.strides(source.value, seq))
 
     def inputs(self, execution: Execution) -> tuple[RecordedCall, list[Any]]:
-        """An execution as a call, with the operands that it had.
+        """An execution as a call of its op, and its operands.
 
         Raises:
-            ReplayError: One is not to be had.
+            ReplayError: An operand is not available, or the call cannot be restored.
         """
         sources = self.sources(execution)
         call = self.book.call(execution)
@@ -126,10 +126,10 @@ class Replay:
         return call, list(call.operands(arrays)) if call.args else arrays
 
     def sources(self, execution: Execution) -> list[ValueSource]:
-        """Where an execution's inputs came from; see `nodescope.debug.replay.operand_sources`.
+        """The sources of an execution's inputs; see `nodescope.debug.replay.operand_sources`.
 
         Raises:
-            ReplayError: An input was never written, as far as the recording knows.
+            ReplayError: The recording has no execution that wrote an input.
         """
         sources = self._taken.get(execution.seq)
         if sources is None:
@@ -155,7 +155,7 @@ class Replay:
         return outputs[node.outputs.index(source.value)]
 
     def _outputs(self, target: Execution) -> tuple[Array, ...]:
-        """The outputs of an execution, run again with all that it needs, without recursion."""
+        """The outputs of an execution, rerun with everything that it needs, without recursion."""
         stack = [target]
         while stack:
             execution = stack[-1]
@@ -189,7 +189,7 @@ class Replay:
         return self._made[target.seq]
 
     def _previewed(self, execution: Execution) -> tuple[Array, ...]:
-        """A leaf's value if its statistics contain all of its elements; else None."""
+        """A leaf's values if their statistics contain all elements; else ``()``."""
         node = self.book.node(execution.node, execution.seq)
         if not node.is_leaf or node.inputs:
             return ()
@@ -213,7 +213,8 @@ class Replay:
                 hint="run with --level values, raise --budget, or name this node with --select",
             )
         for source in sources:
-            # Data is read once; whatever else runs in each step may have run meanwhile.
+            # Inputs and constants are read once. Any other producer may have run again in a step
+            # that was not recorded.
             data = self.book.made_by(source.value)
             stays = data.role in ("input", "constant")
             if not stays and self.book.lost(source, execution.seq):
@@ -225,10 +226,10 @@ class Replay:
         return sources
 
     def run(self, execution: Execution, arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """Run an execution's op on arrays, one per input that is a value.
+        """Run an execution's op on arrays, one for each input that is a value.
 
         Raises:
-            ReplayError: The op refuses them, or too much was run already.
+            ReplayError: The op raised, or a limit on nodes or time was reached.
         """
         node = self.book.node(execution.node, execution.seq)
         if node.is_leaf and len(arrays) == 1:
@@ -259,7 +260,7 @@ class Replay:
             )
 
     def forget(self) -> None:
-        """Release recomputed values; branches stay."""
+        """Release recomputed arrays; branches are kept."""
         self._made.clear()
         self._bytes = 0
 
@@ -275,18 +276,18 @@ class Replay:
     ) -> Branch:
         """Replace values, and rerun everything that depends on them.
 
-        Forward nodes, and the backward and optimizer nodes of the step that use them. What Python
-        did with numbers it read from tensors is as it was.
+        This includes forward, backward and optimizer nodes. Python code is not rerun: numbers that
+        it read from tensors, and its decisions, stay as they were.
 
         Args:
-            edits: New arrays by value id: of the value's shape, and of a dtype that converts.
-            name: Of the branch; ``branch 1`` and so on if None.
-            until: The last seq that is run; the end of the step if None. Beyond it, a parameter
-                is what was assigned to it.
-            parent: A branch to start from, instead of what was recorded.
+            edits: New arrays by value id, each with the value's shape and a convertible dtype.
+            name: The branch's name; ``branch 1`` and so on if None.
+            until: The last seq to rerun; the end of the replay if None. In later steps, a parameter
+                holds what the branch assigned to it.
+            parent: The name of the branch to start from; the recording if None.
 
         Raises:
-            ReplayError: A name is taken or unknown, or an edit does not fit.
+            ReplayError: ``name`` is taken, ``parent`` is unknown, or an edit does not fit.
         """
         label = name if name is not None else self._free_name()
         if label in self.branches:
@@ -304,7 +305,7 @@ class Replay:
         return branch
 
     def drop(self, name: str) -> None:
-        """Throw a branch away, with those that start from it. Raises `ReplayError`."""
+        """Delete a branch and all branches that start from it. Raises `ReplayError`."""
         if name not in self.branches:
             raise ReplayError(f"no branch named {name!r}")
         dropped = {name}

@@ -14,10 +14,10 @@ How = Literal["recorded", "recomputed", "edited"]
 
 
 class ReplayedValue(NamedTuple):
-    """An array, and where it is from.
+    """An array and its origin.
 
     Attributes:
-        array: Read-only.
+        array: The elements, read-only.
         how: ``recorded``, ``recomputed``, or ``edited`` in a branch.
         seq: The execution that wrote it.
     """
@@ -28,13 +28,13 @@ class ReplayedValue(NamedTuple):
 
 
 class ReplayView(Protocol):
-    """A `Replay`, as its parts see it.
+    """The interface of `Replay` that its parts use.
 
     Attributes:
-        recording: What is replayed.
-        book: Which execution wrote what.
-        step: The training step that is replayed.
-        last: The last seq of it.
+        recording: The replayed recording.
+        book: The index of the recording's executions.
+        step: The replayed training step.
+        last: The last seq that is replayed.
         doubted: Seqs of executions whose operands are uncertain.
     """
 

@@ -83,7 +83,7 @@ class SpokenMessages:
         self._say = say
 
     def block_level(self) -> Level:
-        """See `Bus.block_level`: executions are nothing to it."""
+        """See `Bus.block_level`: executions do not matter here."""
         return "graph"
 
     def emit(self, event: Event) -> None:

@@ -1,5 +1,4 @@
-"""Gradient ends: why a parameter never changes, or a value has no gradient: where the way from the
-loss to it is cut.
+"""Gradient ends: where the path from the loss to a value is cut, or its gradient becomes zero.
 
 Invariant: reads definitions and gradients of a recording, no elements.
 """
@@ -23,7 +22,9 @@ _SUFFIX: Final = ".grad"
 
 
 def gradient_end(recording: Recording, value: int) -> str:
-    """``gradient ends at detach (train.py:12): …``; ``""`` if it is trained, or not a parameter.
+    """Why a parameter is not trained: ``… its gradient ends at detach (train.py:12): …``.
+
+    Returns ``""`` if no reason is known, or if the value is not a parameter.
 
     Args:
         value: The id of the parameter's value.
@@ -40,12 +41,12 @@ def gradient_end(recording: Recording, value: int) -> str:
 
 
 class Asked(NamedTuple):
-    """What ``NAME.grad`` means.
+    """The meaning of ``NAME.grad``.
 
     Attributes:
-        target: The value of that gradient; what was asked for if it names no gradient.
-        lack: Why there is none, or ``""``.
-        flat: Where it becomes zero, or ``""``.
+        target: The gradient as a target; the original target if it names no known gradient.
+        lack: Why there is no gradient, or ``""``.
+        flat: Where the gradient becomes zero, or ``""``.
     """
 
     target: Target

@@ -1,8 +1,8 @@
 """Problems: the nodes of a run that produced NaN or Inf, or raised; since when, and how often.
 
-Rows are in the order in which the problems began. Inf that the program writes down itself, as
-``masked_fill(mask, -inf)`` and ``torch.tensor(-inf)`` do, is none, nor what only carries it on. The
-origin of NaN or Inf is determined by `nodescope.debug.why.first_nonfinite`, as everywhere.
+Rows are in the order in which the problems began. Inf that the program writes itself, as
+``masked_fill(mask, -inf)`` and ``torch.tensor(-inf)`` do, is not a problem, nor are nodes that only
+pass it on. The origin of NaN or Inf is determined by `nodescope.debug.why.first_nonfinite`.
 
 Invariant: derived from the whole recording, read-only; nothing is read twice.
 """
@@ -58,7 +58,7 @@ class Problems:
     """The problems of a recording, which may still grow.
 
     Attributes:
-        masks: How many nodes are left out, as all of their Inf was written down by the program.
+        masks: The number of nodes that are left out because the program wrote all of their Inf.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -86,7 +86,7 @@ class Problems:
         return self._marked(self._without_masks(problems))
 
     def _without_masks(self, problems: list[NodeProblem]) -> list[NodeProblem]:
-        """The rows without nodes all of whose Inf was written down by the program."""
+        """The rows without nodes all of whose Inf was written by the program."""
         only_inf = {
             problem.node
             for problem in problems

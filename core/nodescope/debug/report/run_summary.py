@@ -119,7 +119,7 @@ class RunTrouble(msgspec.Struct, frozen=True):
     Attributes:
         node, name, step, seq: Its place and time; ``node`` and ``seq`` are 0 if only the loss of an
             unobserved step is known.
-        nodes: Number of nodes that had it at some time.
+        nodes: Number of nodes that had the problem at some time.
         text: The exception, a note that the user set the value, or why no node is known; or ``""``.
         source: The user's line.
     """

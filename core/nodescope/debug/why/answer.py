@@ -18,17 +18,17 @@ Kind = Literal[
 
 @dataclass(frozen=True)
 class Operand:
-    """An element that another one is made from.
+    """An operand's element from which another element is computed.
 
     Attributes:
-        name: The value's, or the text of a Python scalar.
-        port: Of the op.
-        at: Its index; None for a Python scalar, and for a value as a whole.
-        number: What it is; None for a value as a whole.
-        term: What it adds to the result, where that is a sum.
-        share: Of the result, from 0 to 1, where that is a sum; of a product in it, at the first of
-            its factors.
-        selects: It only says what is taken.
+        name: The value's name, or the text of a Python scalar.
+        port: The input port of the op.
+        at: The element's index; None for a Python scalar or a whole value.
+        number: The element's content; None for a whole value.
+        term: The term that it adds, if the result is a sum.
+        share: Its share of a sum, from 0 to 1. The share of a product within the sum is given at
+            the product's first factor only.
+        selects: Whether it only selects which element is taken.
     """
 
     name: str
@@ -45,24 +45,24 @@ class Cause:
     """One element of one value, and its origin.
 
     Attributes:
-        kind: ``birth`` (NaN, Inf or zero of operands that are none), ``passed`` (on from an
-            operand), ``computed`` (any other number), ``updated`` (a
-            weight, by its gradient), ``leaf`` (it entered here), ``missing`` (the
-            recording does not hold enough), ``limit`` (followed no further), ``raised`` (there
-            is no element: the operation raised) or ``set`` (by the edit of a what-if branch).
-        name: Of the value.
-        op, phase: Of the node that made it.
-        value, seq, step: Which value, written by which execution, in which step.
-        at, number: Which element, and what it is; None where it could not be had.
-        recorded: What it is in the recorded run, if the branch has another one.
+        kind: ``birth`` (NaN, Inf or zero computed from operands that are not), ``passed`` (the
+            same kind of number as an operand), ``computed`` (any other number), ``updated`` (a
+            weight changed by an optimizer), ``leaf`` (it entered the graph here), ``missing`` (the
+            recording lacks data), ``limit`` (not followed further), ``raised`` (the operation
+            raised, so there is no element) or ``set`` (edited in a what-if branch).
+        name: The value's name.
+        op, phase: Op and phase of the node that produced it.
+        value, seq, step: Value id, and seq and step of the execution that wrote it.
+        at, number: Index and content of the element; ``()`` and None if unavailable.
+        recorded: The element in the recorded run, if it differs in the branch.
         how: ``recorded``, ``recomputed``, ``in <kernel>`` or ``in the branch``.
-        words: What happened here; of an operation that raised, besides the error.
-        error: Of an operation that raised: its message.
-        birth: Of a birth: how.
-        operands: What matters, first; ``others`` are not listed.
-        ranges: Of a birth: what is in the op's inputs.
+        words: An explanation; for an operation that raised, in addition to the error.
+        error: The message of an operation that raised, else ``""``.
+        birth: For a birth: how the number arose.
+        operands: The most important operands; ``others`` counts those not listed.
+        ranges: For a birth: descriptions of the op's inputs.
         source, line: The user's line, and its text.
-        causes: The operands that are followed.
+        causes: The causes of the operands that were followed.
     """
 
     kind: Kind
@@ -92,18 +92,18 @@ class Cause:
         return state_of(self.number) in ("nan", "inf")
 
     def chain(self) -> list[Cause]:
-        """This cause, its own first cause, and so on."""
+        """This cause, its first cause, the first cause of that, and so on."""
         links = [self]
         while links[-1].causes:
             links.append(links[-1].causes[0])
         return links
 
     def culprit(self) -> Cause:
-        """The end of the chain: a birth, a leaf, or where nothing more is known.
+        """The cause to blame: a birth, a leaf, or the point where the data ends.
 
-        A NaN that was born of an Inf is the fault of what made the Inf, and so is one of numbers
-        that were made of NaN, such as of a count of elements that compare equal. An operation that
-        raised is at fault itself, unless it was given NaN or Inf.
+        For a NaN computed from an Inf, the birth of the Inf is to blame. The same holds for a birth
+        from finite numbers that were themselves computed from NaN, such as a count of elements that
+        compare equal. An operation that raised is itself to blame, unless an input has NaN or Inf.
         """
         best = self if self.kind == "raised" else None
         chain = self.chain()
@@ -126,14 +126,14 @@ class Cause:
 
 @dataclass(frozen=True)
 class Why:
-    """The answer.
+    """The answer to a ``why`` query.
 
     Attributes:
         target: The target's text.
-        elements: How many elements were meant.
-        followed: How many of them were followed.
-        groups: Those with the same culprit together: how many, and the cause of the first.
-        note: What else is known of the moment, or ``""``.
+        elements: The number of elements that the target selects.
+        followed: The number of elements that were followed.
+        groups: One entry per culprit: the number of elements, and the cause of the first one.
+        note: A remark on the chosen step, or ``""``.
     """
 
     target: str
@@ -149,5 +149,5 @@ class Why:
 
     @property
     def culprit(self) -> Cause:
-        """Where the first element's chain ends."""
+        """The cause to blame for the first element."""
         return self.root.culprit()

@@ -1,8 +1,8 @@
-"""Body frames: what the nodes inside of kernels, branches and loops computed, run on real inputs.
+"""Body frames: the values computed inside kernels, branches and loops, rerun on the real inputs.
 
-A body that ran is run again, node by node, and every value kept; of a loop each iteration.
+The executed body is rerun node by node, keeping every value; a loop is rerun for each iteration.
 
-Invariant: reads only; a loop of too many nodes is not looked into.
+Invariant: only reads the recording; a while loop beyond `MOST_INSIDE` nodes is not expanded.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from nodescope.ops.control import run_body
 from nodescope.record.rows import Execution
 
 MOST_INSIDE = 20_000
-"""Nodes of a loop's iterations that are looked into."""
+"""The limit on nodes over all iterations of an expanded loop."""
 
 
 @dataclass(frozen=True)
 class BodyFrame:
-    """An expanded body, with everything that its nodes computed."""
+    """An expanded body, with all values that its nodes computed."""
 
     graph: Graph
     values: dict[int, Any]
@@ -36,13 +36,13 @@ class BodyFrame:
 
 @dataclass(frozen=True)
 class Point:
-    """A value: written by an execution, or inside of a kernel.
+    """A value of the run, or a value inside a kernel, branch or loop.
 
     Attributes:
-        value: Its id, in the run or in the kernel's graph.
-        execution: What wrote it; inside of a kernel, what ran that.
-        frame: The kernel; None outside.
-        edited: The seq of the edit that made it another one since, or 0.
+        value: The value's id, in the run or in the body's graph.
+        execution: The execution that wrote the value, or that ran the kernel around it.
+        frame: The expanded body around the value; None for a value of the run.
+        edited: The seq of the edit that has since replaced the value's content, or 0.
     """
 
     value: int
@@ -68,7 +68,7 @@ def scan_frames(
     sources: tuple[Point | None, ...],
     execution: Execution,
 ) -> dict[int, BodyFrame]:
-    """The iterations of a scan, each a frame; none if its body cannot be looked into."""
+    """The frames of a scan by iteration; empty if its body cannot be rerun."""
     body: Graph = attrs["body"]
     carries, columns, length = attrs["carries"], attrs["columns"], attrs["length"]
     carry, carried = list(inputs[:carries]), list(sources[:carries])
@@ -103,7 +103,7 @@ def while_frames(
     sources: tuple[Point | None, ...],
     execution: Execution,
 ) -> list[BodyFrame] | None:
-    """The iterations of a while loop, each a frame; None if its body cannot be looked into."""
+    """The frames of a while loop's iterations; None if it is too long or cannot be rerun."""
     condition: Graph = attrs["condition"]
     body: Graph = attrs["body"]
     carries = attrs["carries"]
@@ -124,7 +124,7 @@ def while_frames(
 
 
 def _made(frame: BodyFrame, value: int, execution: Execution) -> Point | None:
-    """What a body gives: made by a node in it, or handed through."""
+    """The point of a body's output, which a node in it computes or which is one of its inputs."""
     if value in frame.makers:
         return Point(value, execution, frame)
     return frame.given.get(value)
@@ -133,7 +133,7 @@ def _made(frame: BodyFrame, value: int, execution: Execution) -> Point | None:
 def frame_of(
     body: Graph, args: tuple[Any, ...], points: tuple[Point | None, ...], kernel: str
 ) -> BodyFrame | None:
-    """A body run on its real inputs; None if it holds what only its engine can run."""
+    """A body rerun on its real inputs; None if it has constants, which only the engine can run."""
     values: dict[int, Any] = dict(zip(body.inputs, args, strict=True))
     makers: dict[int, Node] = {}
     for node in body.nodes:

@@ -2,9 +2,9 @@
 
 NaN, Inf and zero are followed through operands of the same kind; other numbers through the operand
 with the largest share. Where a NaN, Inf or zero arises from other operands, the operand to blame is
-followed a few nodes further. Of an operation that raised, the input to suspect is followed.
+followed a few nodes further. If an operation raised, its most suspicious input is followed.
 
-Invariant: reads only, bounded, and deterministic. Missing data ends a chain, which says so.
+Invariant: only reads, is bounded and deterministic. Missing data ends a chain with the reason.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from nodescope.record.recording import Recording
 from nodescope.record.rows import HAS_INF, HAS_NAN, HAS_SUMMARY, Execution
 
 MOST_ELEMENTS = 16
-"""Elements of a mask that are followed; evenly chosen."""
+"""The number of elements that are followed; chosen evenly if the target selects more."""
 MOST_OPERANDS = 6
-"""Operands that a cause lists; of the others it says how many there are."""
+"""The number of operands that a cause lists; the others are counted."""
 _FLAGS = {"nan": HAS_NAN, "inf": HAS_INF, "nonfinite": HAS_NAN | HAS_INF}
 BEHIND = 5
-"""Nodes that the operand to blame for a birth is followed."""
+"""The number of nodes for which the operand to blame for a birth is followed."""
 
 
 def why(
@@ -52,23 +52,23 @@ def why(
     depth: int | None = None,
     width: int = 3,
 ) -> Why:
-    """Why an element is what it is.
+    """Explain how an element got its content.
 
     Args:
-        recording: Open; arrays that it does not hold are recomputed where that can be.
+        recording: The open recording; arrays that it lacks are recomputed if possible.
         target: ``name[index]@step``, or a value id.
-        index: In the place of the target's: an int, a tuple of ints and slices, an array of
+        index: Overrides the target's index: an int, a tuple of ints and slices, an array of
             booleans, or one of ``nan inf nonfinite zero max min``. None takes the first NaN, else
             the first Inf, else the largest element.
-        step, seq: The moment; the target's, or the end of the first step in which the value has
-            such elements (NaN, Inf), or of the last step.
-        replay: Of the same recording, if there is one already.
-        branch: Explain the value in this what-if branch, by what the branch changed.
-        depth: How many nodes back at most; 200 for NaN, Inf and zero, 12 for other numbers if None.
-        width: How many operands of the first element are followed.
+        step, seq: The moment; by default the target's step, else the end of the first step in which
+            the value has NaN or Inf, else the end of the last step.
+        replay: An existing replay of the same recording; if None, a new one is created.
+        branch: Explains the value in this what-if branch, following the branch's changes first.
+        depth: The maximum length of a chain; if None, 200 for NaN, Inf and zero, and 12 otherwise.
+        width: The number of operands of the first element that are reported.
 
     Raises:
-        ReplayError: There is no such value or element, or its array cannot be had.
+        ReplayError: There is no such value or element, or its array is unavailable.
     """
     element = parse_target(target) if isinstance(target, str) else target
     if isinstance(element, Target):
@@ -86,7 +86,7 @@ def why(
     source = book.source(value, moment + 1)
     name = book.values.get(value, f"value {value}")
     if branch is not None and source is not None and source.seq > branch.until:
-        branch = None  # it ends before
+        branch = None  # the branch ends before this execution
     points = ValueTracer(replay, branch)
     failed = book.raised(value, moment + 1) if index is None else None
     if failed is not None and (branch is None or (value, failed.seq) not in branch.stuck):
@@ -116,12 +116,12 @@ def why(
 
 
 def _first_step(book: ExecutionIndex, value: int, which: str | None) -> tuple[int | None, str]:
-    """The first step in which a value has NaN or Inf, and a note if later ones have it, too.
+    """The first step in which a value has NaN or Inf, and a note if later steps have it as well.
 
-    None if there is none and it was not asked for.
+    The step is None if there is none, or if that is not certain from the recording.
 
     Raises:
-        ReplayError: It never has any.
+        ReplayError: ``which`` names NaN or Inf, and the complete statistics show none.
     """
     number = book.producer.get(value)
     ran = book.ran(number) if number is not None else []
@@ -151,10 +151,10 @@ def _spaced(elements: list[int]) -> list[int]:
 
 
 class Follower:
-    """Follows elements.
+    """Follows elements back to their origins.
 
     Args:
-        points: Opens values.
+        points: The tracer that opens values.
         depth, width: See `why`.
     """
 
@@ -164,9 +164,10 @@ class Follower:
         self._width = max(width, 1)
 
     def follow(self, point: Point, position: int) -> Cause:
-        """The cause of one element, with those behind it.
+        """The cause of one element, with the chain of causes nested within it.
 
-        A chain first, from its beginning; then its links are put into one another from the end.
+        The loop collects the links from the element to its origin; they are then nested from the
+        end.
         """
         links: list[Cause] = []
         sides: list[Cause] = []
@@ -178,7 +179,7 @@ class Follower:
                 finite = cause.number is None or state_of(cause.number) == "finite"
                 finite = finite and cause.recorded is None
                 depth = limit = 12 if finite else 200
-            if born and cause.is_nonfinite:  # what gave birth was made of NaN or Inf itself
+            if born and cause.is_nonfinite:  # the operand to blame was itself made of NaN or Inf
                 limit, born = depth, False
             if not following or len(links) >= limit:
                 cut = cause.kind in ("passed", "computed") and bool(following)
@@ -198,13 +199,13 @@ class Follower:
         return replace(nested, causes=(*nested.causes, *sides)) if sides else nested
 
     def raised(self, value: int, execution: Execution) -> Cause:
-        """Why an execution gave no value: what it raised, and the input to suspect."""
+        """The cause of a missing value: the exception raised, and the most suspicious input."""
         inputs = raised.inputs_of(self._points, execution)
         cause = self._cause(Point(value, execution), "raised", "")
         error = self._points.book.recording.failure(execution.seq) or "an exception"
         causes = () if inputs.follow is None else (self.follow(*inputs.follow),)
         if causes and not causes[0].is_nonfinite:
-            # What matters is where the input came from: no element of it is to blame.
+            # No single element is to blame, so only the origin of the input is reported.
             origin = causes[0]
             words = origin.words if origin.kind == "leaf" else ""
             causes = (replace(origin, at=(), number=None, words=words, operands=(), causes=()),)
@@ -216,7 +217,7 @@ class Follower:
         )  # fmt: skip
 
     def look(self, point: Point, position: int) -> tuple[Cause, list[tuple[Point, int]]]:
-        """One element, and the operands' elements to follow, the first one first."""
+        """The cause of one element alone, and the operands' elements to follow, in order."""
         try:
             point, position, opened = self._points.open(point, position)
             cause, following = self._explained(point, opened, position)
@@ -232,7 +233,7 @@ class Follower:
         opened: Opened,
         position: int,
     ) -> tuple[Cause, list[tuple[Point, int]]]:
-        """In a branch: what the element is as recorded; what differs there is followed first."""
+        """In a branch: add the recorded number to the cause, and follow changed operands first."""
         points = self._points
         old = points.as_recorded(point)
         if old is None or not points.differs(point, position):
@@ -301,9 +302,9 @@ class Follower:
         total, candidates = operand_ranking.candidates(opened, derivation, op)
         state = state_of(number)
         alike = operand_ranking.same(op, kind, state, candidates, derivation)
-        if derivation.note:  # the one in the same place is the likeliest
+        if derivation.note:  # uncertain: the operand's element at the same position is likeliest
             alike.sort(key=lambda candidate: not _same_place(opened, candidate, position))
-        # Libraries may add elements times zero: a NaN among these is a NaN in the result.
+        # A library may include other elements multiplied by zero: a NaN there makes the result NaN.
         finite = not any(state_of(candidate.number) in ("nan", "inf") for candidate in candidates)
         if state == "nan" and (not candidates or (finite and kind != "elementwise")):
             alike = operand_ranking.any_nan(opened, position)
@@ -392,7 +393,7 @@ class Follower:
     def _updated(
         self, cause: Cause, latest: list[updates.Update]
     ) -> tuple[Cause, list[tuple[Point, int]]]:
-        """A weight's element: what changed it in the last steps, not what it was before."""
+        """The cause of a weight's element: the terms that changed it in the last steps."""
         terms = latest[0].terms[:MOST_OPERANDS]
         total = sum(abs(term.amount) for term in latest[0].terms) + abs(latest[0].decay)
         places = [

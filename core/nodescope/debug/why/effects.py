@@ -1,7 +1,7 @@
-"""Effects: what an op did to a number that its operands do not show: lost, limited, cut off.
+"""Effects of an op that its operands alone do not show: numbers lost, limited or cut off.
 
-Invariant: numbers in, words out; nothing here knows about recordings. ``""`` where nothing of the
-kind happened.
+Invariant: numbers in, words out; nothing here knows about recordings. The words are ``""`` if there
+was no such effect.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ COMPARISONS = {
     "not_equal": "!=",
 }  # fmt: skip
 _LABELLED = {"cross_entropy": (0, -1, 1), "nll_loss": (0, -1, 1), "embedding": (0, 0, 1)}
-"""By op: the input that labels count in, its axis, and the input that holds the labels."""
+"""By op: the input that the labels index, its axis, and the input that holds the labels."""
 
 
 def effect_of(op: str, numbers: Sequence[Any], out: Any, dtype: np.dtype[Any]) -> str:
-    """What an elementwise op did to its operands besides computing, in a sentence.
+    """The side effect of an elementwise op on its operands, as a phrase, or ``""``.
 
     Args:
-        op: Its name.
-        numbers: Its operands' elements by port.
-        out: What it made of them.
-        dtype: Of the output.
+        op: The op's name.
+        numbers: The operands' elements by port.
+        out: The output's element.
+        dtype: The output's dtype.
     """
     if not numbers or any(not _is_real(number) for number in (*numbers, out)):
         return ""
@@ -73,7 +73,7 @@ def _absorbed(op: str, numbers: Sequence[Any], out: Any, dtype: np.dtype[Any]) -
 
 
 def absorbed(number: float, amount: float, dtype: np.dtype[Any]) -> str:
-    """Why adding an amount to a number changes nothing, in words; ``""`` if it would."""
+    """Why adding an amount to a number changes nothing, in words; ``""`` if it changes it."""
     if dtype.kind != "f" or not amount or not math.isfinite(number):
         return ""
     typed = dtype.type(number)
@@ -104,7 +104,7 @@ def _is_real(number: Any) -> bool:
 
 
 def masked_row(op: str, index: tuple[int, ...], axis: int) -> str:
-    """That a row of a softmax is masked as a whole: ``row 1 is wholly masked``."""
+    """A phrase for a fully masked row of a softmax: ``row 1 is wholly masked``."""
     if op not in ("softmax", "log_softmax", "logsumexp") or not index:
         return ""
     rest = [i for place, i in enumerate(index) if place != axis % len(index)]
@@ -115,7 +115,7 @@ def masked_row(op: str, index: tuple[int, ...], axis: int) -> str:
 
 
 def out_of_range(op: str, arrays: Sequence[Array]) -> str:
-    """How many labels or indices are out of range: ``3 of 64 labels are out of range``."""
+    """A phrase for labels or indices out of range: ``3 of 64 labels are out of range``."""
     if op not in _LABELLED:
         return ""
     counted, axis, labelled = _LABELLED[op]
@@ -136,7 +136,7 @@ def out_of_range(op: str, arrays: Sequence[Array]) -> str:
 
 
 def alike_words(state: str, matching: int, total: int) -> str:
-    """How many operands are NaN, Inf or zero: ``all 12 operands are nan``; ``""`` for one."""
+    """A phrase for several such operands: ``all 12 operands are nan``; ``""`` for at most one."""
     if matching <= 1:
         return ""
     if matching == total:

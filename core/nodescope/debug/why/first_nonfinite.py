@@ -1,10 +1,10 @@
-"""Where NaN or Inf began in a run: the one answer for the summary, the problems and ``why``.
+"""The origin of NaN or Inf in a run, shared by the summary, the problems and ``why``.
 
-It is the birth that reached the loss, or else the weights; where neither was reached, the one that
-was not healed. It is found by the elements of what was reached first, as far as they are kept, and
-else by the flags of executions: a NaN may come from an Inf.
+The origin is the birth behind the first loss or weight that became NaN or Inf. If none did, it is a
+birth that was not healed. The chain is traced back element by element as far as arrays are kept,
+otherwise by the flags of executions; a NaN may originate from an Inf.
 
-Invariant: reads only, and bounded in time; without any array it is known all the same.
+Invariant: only reads, within a time limit; an origin is found even without any array.
 """
 
 from __future__ import annotations
@@ -38,19 +38,20 @@ _PATIENCE_S = 2.0
 _NONFINITE = HAS_NAN | HAS_INF
 
 Definitions = dict[int, list[tuple[int, Node]]]
-"""The definitions of nodes by id, with the seq from which on each holds."""
+"""The definitions of nodes by id, each with the seq from which it is valid."""
 
 
 class NonfiniteOrigin(msgspec.Struct, frozen=True):
-    """Where it began.
+    """The origin of NaN or Inf in a run.
 
     Attributes:
-        kind: What the node gave there: ``nan`` or ``inf``.
-        node: Its id; 0 if it is not known, because the step was not observed.
-        step, seq: When; the seq is 0 if the node is not known.
-        edited: A person set it.
-        unseen_step: The loss was not finite before: since this step, which was not observed; or 0.
-        healed: It reached nothing: it was healed, as everything else that was NaN or Inf.
+        kind: What the node produced: ``nan`` or ``inf``.
+        node: The node's id; 0 if unknown because the step was not observed.
+        step, seq: Step and seq of the execution; the seq is 0 if the node is unknown.
+        edited: Whether the user set the value to NaN or Inf.
+        unseen_step: The unobserved step in which the loss first was not finite, if that was before
+            this origin; else 0.
+        healed: Whether all NaN and Inf of the run, including this one, was healed.
     """
 
     kind: Literal["nan", "inf"]
@@ -63,10 +64,10 @@ class NonfiniteOrigin(msgspec.Struct, frozen=True):
 
 
 def nonfinite_origin(recording: Recording) -> NonfiniteOrigin | None:
-    """Where NaN or Inf began; None if all is finite but what the program itself writes as Inf.
+    """The origin of NaN or Inf; None if there is none besides Inf that the program writes itself.
 
     Raises:
-        RecordingError: It is damaged.
+        RecordingError: The recording is damaged.
     """
     known = _known.get(recording)
     if known is not None and known[0] == recording.last_seq():
@@ -115,7 +116,7 @@ def _definitions(recording: Recording) -> Definitions:
 
 
 def _of_loss(recording: Recording, loss: LossRow | None) -> Execution | None:
-    """The execution that gave the first loss that is not finite; None if it was not observed."""
+    """The execution that produced the first nonfinite loss; None if it was not observed."""
     if loss is None or not loss.node:
         return None
     ran = recording.executions(0, loss.seq, node=loss.node)
@@ -123,7 +124,7 @@ def _of_loss(recording: Recording, loss: LossRow | None) -> Execution | None:
 
 
 def _of_weights(recording: Recording, definitions: Definitions) -> Execution | None:
-    """The first execution that made a weight NaN or Inf, or read it so."""
+    """The first execution that wrote NaN or Inf to a weight, or in which a weight had it."""
     for row in recording.flagged(_NONFINITE, limit=_MOST_FLAGGED):
         node = _defined(definitions, row)
         if node is None or not (node.writes or node.role == "parameter"):
@@ -134,7 +135,7 @@ def _of_weights(recording: Recording, definitions: Definitions) -> Execution | N
 
 
 def _traced(recording: Recording, reached: Execution) -> NonfiniteOrigin:
-    """The birth behind an execution's NaN or Inf: by its elements, as far as they are kept."""
+    """The origin of an execution's NaN or Inf: by elements, or by flags if these are not kept."""
     start = reached
     try:
         replay = Replay(recording, seq=reached.seq, patience_s=_PATIENCE_S)
@@ -152,7 +153,7 @@ def _traced(recording: Recording, reached: Execution) -> NonfiniteOrigin:
                 start = ran[0] if ran and ran[0].flags & _NONFINITE else start
                 break
     except NodescopeError:
-        pass  # without elements, the flags say which node it is
+        pass  # without elements, the flags identify the node
     return _origin_of(recording, start)
 
 
@@ -168,7 +169,10 @@ def _origin_at(book: ExecutionIndex, end: Cause, kind: Literal["nan", "inf"]) ->
 def _lasting(
     recording: Recording, definitions: Definitions, nan: Execution | None, inf: Execution | None
 ) -> NonfiniteOrigin | None:
-    """Where no loss and no weight is reached: what was not healed, NaN first, of the first step."""
+    """The origin if no loss or weight was reached: the first step's that was not healed, NaN first.
+
+    If everything was healed, it is the origin of the first NaN, else of the first Inf.
+    """
     book = ExecutionIndex(recording)
     for step in _steps_with(recording):
         first, last = book.step_range(step)
@@ -202,7 +206,7 @@ def _steps_with(recording: Recording) -> list[int]:
 
 
 def _origin_of(recording: Recording, start: Execution) -> NonfiniteOrigin:
-    """The origin of an execution's NaN or Inf."""
+    """The origin of an execution's NaN or Inf, by the flags of earlier executions alone."""
     definitions = _definitions(recording)
     producer = {
         value: number
@@ -224,26 +228,26 @@ def _origin_of(recording: Recording, start: Execution) -> NonfiniteOrigin:
         ]
         if not broken:
             break
-        # A NaN comes from a NaN, where there is one.
+        # If several inputs are nonfinite, follow NaN first.
         at = next((giver for giver in broken if giver.flags & HAS_NAN), broken[0])
     return NonfiniteOrigin("nan" if at.flags & HAS_NAN else "inf", at.node, at.step, at.seq)
 
 
 def _defined(definitions: Definitions, execution: Execution) -> Node | None:
-    """A node as it was when it ran."""
+    """A node as it was defined when it ran."""
     rows = definitions.get(execution.node, ())
     return next((node for seq, node in reversed(rows) if seq <= execution.seq), None)
 
 
 def _written_down(node: Node | None, execution: Execution) -> bool:
-    """Whether the program contains the Inf as a constant, as masks do, which is no fault."""
+    """Whether an execution's Inf is data or a constant of the program, as in masks: no problem."""
     if node is None or execution.flags & HAS_NAN:
         return False
     return node.is_leaf or writes_inf(node)
 
 
 def _nonfinite_edits(recording: Recording) -> Iterator[NonfiniteOrigin]:
-    """The edits of a person that set NaN or Inf, in order."""
+    """The user's edits that set NaN or Inf, in order."""
     edits = recording.edits()
     if not edits:
         return

@@ -1,8 +1,8 @@
-"""Flow: from which executions others of a step got their NaN or Inf, and where it ends.
+"""Flow: how NaN and Inf spread between the executions of a step, and where they end.
 
-Based on the recorded statistics alone, so it is known without any array.
+The flow is based on the recorded statistics alone, so it needs no arrays.
 
-Invariant: reads only; bounded by the executions that are given.
+Invariant: only reads; the work is bounded by the given executions.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ NONFINITE = HAS_NAN | HAS_INF
 
 @dataclass
 class Flow:
-    """NaN and Inf of one step.
+    """The flow of NaN and Inf in one step.
 
     Attributes:
-        origins: By seq of an execution with NaN or Inf: the births it comes from.
-        fed: By seq: the inputs that hold NaN or Inf, of executions that have such.
-        healers: By seq of what holds NaN or Inf: the executions that read it and gave none.
-        spread: Seqs of what was read by an execution that has NaN or Inf.
-        healing: Executions that took NaN or Inf and gave none, in order.
-        executions: By seq: those above, and what has NaN or Inf.
+        origins: By seq of an execution with NaN or Inf: the seqs of the births behind it.
+        fed: By seq of an execution: its inputs with NaN or Inf, if there are any.
+        healers: By seq of a source with NaN or Inf: the executions that read it and returned none.
+        spread: The seqs of sources that were read by an execution with NaN or Inf.
+        healing: The executions that read NaN or Inf and returned none, in order.
+        executions: By seq: the executions with NaN or Inf, and those in ``healing``.
     """
 
     origins: dict[int, frozenset[int]] = field(default_factory=dict)
@@ -40,26 +40,26 @@ class Flow:
     executions: dict[int, Execution] = field(default_factory=dict)
 
     def reached(self, birth: int) -> list[int]:
-        """Executions whose NaN or Inf comes from a birth, in order, without the birth itself."""
+        """The seqs of executions with NaN or Inf from a birth, in order, without the birth."""
         return [seq for seq, births in self.origins.items() if birth in births and seq != birth]
 
     def ends(self, birth: int) -> list[int]:
-        """Where the NaN or Inf of a birth ends: no result computed from it has any."""
+        """The seqs at which the NaN or Inf of a birth ends: nothing computed from them has any."""
         return [seq for seq in (birth, *self.reached(birth)) if seq not in self.spread]
 
     def is_healed(self, birth: int) -> bool:
-        """Whether all of it ends where it is read by nodes that give neither NaN nor Inf."""
+        """Whether each end of a birth is read by a node that returns neither NaN nor Inf."""
         return all(self.healers.get(seq) for seq in self.ends(birth))
 
     def with_births(self, births: Sequence[int]) -> Flow:
-        """The same, with births that also have NaN or Inf inputs; found by their elements."""
+        """The same flow with these births, found by elements; they may have NaN or Inf inputs."""
         born = set(births)
         origins: dict[int, frozenset[int]] = {}
         for seq in sorted(self.origins):
             from_inputs = [origins.get(s.seq, frozenset()) for s in self.fed.get(seq, ())]
             own = frozenset({seq}) if seq in born or not self.fed.get(seq) else frozenset()
             origins[seq] = own.union(*from_inputs)
-            if seq not in self.executions:  # an edit: what it was before it, and itself
+            if seq not in self.executions:  # an edit: keeps its own origins
                 origins[seq] = self.origins[seq]
         return replace(self, origins=origins)
 
@@ -69,10 +69,10 @@ class Flow:
 
 
 def flow_of(book: ExecutionIndex, executions: Sequence[Execution]) -> Flow:
-    """The flow of NaN and Inf through executions in order.
+    """The flow of NaN and Inf through executions, given in order.
 
-    An execution with NaN or Inf and without any in its inputs is a birth. Births among those with
-    NaN or Inf inputs are found by elements: see `nodescope.debug.why.spread`.
+    An execution with NaN or Inf whose inputs have none is a birth. Births with NaN or Inf inputs
+    can only be found by elements: see `nodescope.debug.why.spread`.
     """
     flow = Flow()
     for execution in executions:
@@ -101,7 +101,7 @@ def flow_of(book: ExecutionIndex, executions: Sequence[Execution]) -> Flow:
 
 
 def touched(book: ExecutionIndex, execution: Execution) -> list[ValueSource]:
-    """The inputs that hold NaN or Inf."""
+    """The inputs of an execution that contain NaN or Inf."""
     try:
         sources = book.sources(execution)
     except ReplayError:
@@ -110,7 +110,7 @@ def touched(book: ExecutionIndex, execution: Execution) -> list[ValueSource]:
 
 
 def _holds(book: ExecutionIndex, source: ValueSource) -> bool:
-    """Whether an array holds NaN or Inf."""
+    """Whether a source contains NaN or Inf."""
     if not source.edited:
         return bool(source.execution.flags & NONFINITE)
     edited = book.recording.latest_at(source.value, source.edited)
@@ -118,5 +118,5 @@ def _holds(book: ExecutionIndex, source: ValueSource) -> bool:
 
 
 def looks_at(node: Node) -> bool:
-    """Whether an op looks at its input; some take only its shape."""
+    """Whether an op reads its input's elements; some use only the shape."""
     return traits_of(node.op).reads != "nothing"

@@ -22,10 +22,10 @@ class Birth:
     """The origin of a number.
 
     Attributes:
-        kind: A short word for it: ``log of a negative``, ``0/0``, ``overflow`` …
-        words: The same with the numbers.
-        blame: Which of the operands that were given it is the fault of, or -1.
-        trait: What is special about that operand: ``negative``, ``zero``, ``large`` …
+        kind: A short name: ``log of a negative``, ``0/0``, ``overflow`` …
+        words: A description with the numbers.
+        blame: The index of the operand to blame among those given, or -1.
+        trait: What is wrong with that operand: ``negative``, ``zero``, ``large`` …
     """
 
     kind: str
@@ -48,7 +48,7 @@ def state_of(number: Any) -> str:
 
 
 def number_text(number: Any, digits: int = 4) -> str:
-    """A number as it is read out: in few digits, and exactly if it is a whole one."""
+    """A number as text: integers exactly, others with the given number of significant digits."""
     if isinstance(number, bool | np.bool_):
         return str(bool(number))
     if isinstance(number, int | np.integer):
@@ -63,12 +63,12 @@ def number_text(number: Any, digits: int = 4) -> str:
 
 
 def distinct_texts(number: Any, other: Any, digits: int = 4) -> tuple[str, str]:
-    """Two numbers in as many digits as show that they differ: 1.5391 and 1.5393."""
+    """Two numbers as text with enough digits to differ: 1.5391 and 1.5393."""
     for precision in range(digits, 18):
         texts = number_text(number, precision), number_text(other, precision)
         if texts[0] != texts[1]:
             return texts
-    return number_text(number, digits), number_text(other, digits)  # the same, or NaN twice
+    return number_text(number, digits), number_text(other, digits)  # equal, or both NaN
 
 
 def birth(
@@ -79,16 +79,16 @@ def birth(
     terms: Numbers | None = None,
     count: int | None = None,
 ) -> Birth:
-    """How an element of an op became what it is, where no operand is such.
+    """How an op produced NaN, Inf or zero from operands that are not.
 
     Args:
         op: The op's name.
-        numbers: The operands' elements: one per port where the op is elementwise, else those that
-            it is made from.
-        out: The element.
-        dtype: Of the output.
-        terms: What was added up, if the op adds; of very many, those that stand out.
-        count: How many elements, or terms, there are; as many as are given if None.
+        numbers: The operands' elements: one per port for an elementwise op, else the elements that
+            the result depends on.
+        out: The output's element.
+        dtype: The output's dtype.
+        terms: The terms of a sum; a selection if there are very many.
+        count: The total number of elements or terms; if None, the number given.
     """
     state = state_of(out)
     if state == "nan":

@@ -1,6 +1,6 @@
 """Operand ranking: which operands of an element matter most.
 
-Invariant: the number of operands weighed one by one is bounded; beyond it, only outliers are.
+Invariant: at most `MOST_CANDIDATES` elements of a port are ranked; of more, only the outliers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from nodescope.ops.reading import ElementDependence, flat
 from nodescope.ops.traits import traits_of
 
 MOST_CANDIDATES = 1024
-"""Operands of one port that are weighed one by one; of more, those that stand out."""
+"""The number of elements of one port up to which all are ranked; of more, only the outliers."""
 
 
 @dataclass
 class Candidate:
-    """An operand's element that may be followed; ``order`` is that of its term."""
+    """An operand's element that may be followed; ``order`` is the position of its term."""
 
     port: int
     position: int
@@ -38,7 +38,7 @@ class Candidate:
 def candidates(
     opened: Opened, derivation: ElementDependence, op: str
 ) -> tuple[int, list[Candidate]]:
-    """How many elements of operands there are, and those to weigh, by port and order of terms."""
+    """The total number of operand elements, and the candidates among them, in order of ports."""
     weighed: list[Candidate] = []
     total = 0
     ranking = traits_of(op).ranking
@@ -61,9 +61,10 @@ def candidates(
 
 
 def _standing_out(numbers: Array, by_value: bool) -> list[int]:
-    """All, if there are not too many; else the first NaN, Inf and zeros, and the largest.
+    """The positions of all numbers, or of outliers if there are too many.
 
-    The largest by magnitude, and ``by_value`` with their signs, too.
+    Outliers are the first NaN, Inf and zeros, and the largest magnitudes; with ``by_value`` also
+    the largest signed values.
     """
     if numbers.size <= MOST_CANDIDATES:
         return list(range(numbers.size))
@@ -79,7 +80,7 @@ def _standing_out(numbers: Array, by_value: bool) -> list[int]:
 
 
 def count(opened: Opened, derivation: ElementDependence, state: str) -> int:
-    """How many of the operands' elements are NaN, Inf or zero."""
+    """The number of operand elements in a state: ``nan``, ``inf`` or ``zero``."""
     count = 0
     for read in derivation.reads:
         if not read.selects:
@@ -97,7 +98,10 @@ def blame_order(
     derivation: ElementDependence,
     position: int,
 ) -> list[Candidate]:
-    """For `births.birth`: those of the terms first, or the own element of a softmax."""
+    """Candidates in the order that `nonfinite_origins.birth` requires.
+
+    Terms of a sum come first; for a softmax, the operand's element at the result's position.
+    """
     if derivation.terms is not None:
         return sorted(candidates, key=lambda candidate: candidate.port != derivation.paired[0])
     if op == "softmax":
@@ -110,7 +114,7 @@ def blame_order(
 
 
 def blamed(candidates: list[Candidate], at: int, trait: str) -> list[Candidate]:
-    """The candidate to blame; of a product in a sum, the factor that is to blame."""
+    """The candidate to blame; for a product within a sum, the factor to blame."""
     if not 0 <= at < len(candidates):
         return []
     first = candidates[at]
@@ -135,7 +139,7 @@ def _shares(terms: Array | None) -> Array:
         sizes = np.abs(terms.astype(np.complex128))
         largest = sizes.max()
         if math.isfinite(largest) and largest:
-            sizes = sizes / largest  # their sum may be beyond the largest number
+            sizes = sizes / largest  # their sum could overflow
         total = float(sizes.sum())
         if not math.isfinite(total) or not total:
             return np.where(np.isfinite(sizes), 0.0, 1.0)
@@ -145,7 +149,7 @@ def _shares(terms: Array | None) -> Array:
 def same(
     op: str, kind: str, state: str, candidates: list[Candidate], derivation: ElementDependence
 ) -> list[Candidate]:
-    """The operands that are NaN, Inf or zero themselves and pass it on."""
+    """The operands in the same state (NaN, Inf or zero) that the op passes on."""
     if state == "finite":
         return []
     alike = [candidate for candidate in candidates if state_of(candidate.number) == state]
@@ -169,7 +173,7 @@ def same(
 
 
 def any_nan(opened: Opened, position: int) -> list[Candidate]:
-    """A NaN among the operands that has no share by derivatives, as in a softmax of one element."""
+    """A NaN among the op's inputs that the element does not depend on by derivatives."""
     shape = opened.outs[opened.port].shape
     for port, operand in enumerate(opened.args):
         array = np.asarray(operand)
@@ -185,7 +189,7 @@ def any_nan(opened: Opened, position: int) -> list[Candidate]:
 
 
 def ranked(op: str, candidates: Sequence[Candidate], result: Any) -> list[Candidate]:
-    """The operands by how much of the result is theirs."""
+    """The operands, sorted by their contribution to the result."""
     ranking = traits_of(op).ranking
 
     def key(candidate: Candidate) -> tuple[float, float]:
@@ -200,7 +204,7 @@ def ranked(op: str, candidates: Sequence[Candidate], result: Any) -> list[Candid
         if ranking == "exp":
             return -float(candidate.number), -size
         if op in ("power", "float_power") and not size:
-            return -math.inf, 0.0  # it is 1 whatever the value
+            return -math.inf, 0.0  # x ** 0 is 1 for any x
         if ranking == "factor" and size:
             return -abs(math.log(size)) if math.isfinite(size) else -math.inf, -size
         return 0.0, -size
@@ -209,7 +213,7 @@ def ranked(op: str, candidates: Sequence[Candidate], result: Any) -> list[Candid
 
 
 def shares_of(ranked: Sequence[Candidate]) -> list[float | None]:
-    """The shares to report, by operand: a term's share is given once, at its first factor."""
+    """The share to report for each operand: a term's share appears only at its first factor."""
     terms: set[int] = set()
     shares: list[float | None] = []
     for candidate in ranked:
@@ -223,7 +227,7 @@ def shares_of(ranked: Sequence[Candidate]) -> list[float | None]:
 def made_words(
     op: str, ranked: list[Candidate], opened: Opened, derivation: ElementDependence, total: int
 ) -> str:
-    """A description of the operands of a finite number."""
+    """A description of how a finite number was computed from its operands."""
     if not ranked:
         return f"{op} computes it from no operand"
     first = ranked[0]
@@ -234,13 +238,13 @@ def made_words(
     numbers = {candidate.port: number_text(candidate.number) for candidate in reversed(ranked)}
     if total > max(len(numbers), 1):
         rows = [read.at.size for read in derivation.reads if not read.selects and read.at.size > 1]
-        # Beside the one row there may be single elements, such as a weight.
+        # Besides one row, there may be single elements, such as a weight.
         return f"{op} of {rows[0] if len(rows) == 1 else total:,} elements{axes}"
     return f"{op} of {' and '.join(numbers[port] for port in sorted(numbers))}"
 
 
 def along(opened: Opened, derivation: ElementDependence) -> str:
-    """Which way the elements of the one operand lie: `` along axis 0 of (6, 4)``, or ``""``."""
+    """The axes that a single operand's elements span: `` along axis 0 of (6, 4)``, or ``""``."""
     reads = [read for read in derivation.reads if not read.selects and read.at.size > 1]
     if len(reads) != 1:
         return ""
@@ -258,7 +262,7 @@ def along(opened: Opened, derivation: ElementDependence) -> str:
 
 
 def range_of(array: Array) -> str:
-    """A description of an array: its range, and how many elements are NaN, Inf or zero."""
+    """A description of an array: its range, and counts of negative, zero, NaN and Inf elements."""
     if not array.size:
         return "is empty"
     with np.errstate(all="ignore"):
@@ -283,7 +287,7 @@ def range_of(array: Array) -> str:
 
 
 def index(array: Array, position: int) -> tuple[int, ...]:
-    """The index of an element that is counted in C order."""
+    """The index of the element at a position in C order."""
     return tuple(int(coordinate) for coordinate in np.unravel_index(position, array.shape))
 
 

@@ -1,6 +1,6 @@
-"""An operation that raised: its message, its inputs, and which input to suspect.
+"""An operation that raised: its message, its inputs, and the most suspicious input.
 
-Invariant: reads only; an input that cannot be had is named with the reason.
+Invariant: only reads; an unavailable input is listed with the reason.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Given(NamedTuple):
     """The inputs of an operation that raised.
 
     Attributes:
-        operands: Of each input the element that would be asked about, the suspicious ones first;
-            if all are finite, the inputs as a whole: no element is to blame.
-        ranges: Each input in words.
-        reshaped: Which inputs had another shape the time before, in words, or ``""``.
-        follow: The element to follow; None if no input was computed, or none was observed.
+        operands: The most notable element of each input, the most suspicious input first. If all
+            of these are finite, the inputs as a whole: no element is to blame.
+        ranges: A description of each input, after one of sizes or labels that do not fit.
+        reshaped: Which inputs had another shape in the execution before, in words, or ``""``.
+        follow: The element to follow; None if the most suspicious input has no recorded source.
     """
 
     operands: tuple[Operand, ...]
@@ -43,14 +43,14 @@ class Given(NamedTuple):
 
 
 def message_of(error: str, source: SourceLocation | None) -> str:
-    """What it raised; the line is shown beside it."""
+    """The error message without its source line, which is shown separately."""
     place = "" if source is None else f" ({source.file}:{source.line})"
     return error.replace(place, "") if place else error
 
 
 def inputs_of(points: ValueTracer, execution: Execution) -> Given:
-    """The inputs of an execution that raised: NaN and Inf first, then those of another shape than
-    before, then what was computed last.
+    """The inputs of an execution that raised: NaN and Inf first, then those whose shape changed,
+    then those computed by a node, latest first.
     """
     book = points.book
     node = book.node(execution.node, execution.seq)

@@ -1,6 +1,6 @@
-"""Words: answers as text for a terminal.
+"""Rendering: answers as text for a terminal.
 
-Invariant: a function of the answer alone; no line holds more than one node.
+Invariant: a function of the answer alone; each line of a chain names one node.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from nodescope.ir.graph import SourceLocation
 
 _MOST_LINES = 24
 _MOST_ENDS = 3
-# Of consecutive nodes that only pass a number on, this many are shown.
+# The number of consecutive nodes that only pass a number on that are shown.
 _MOST_PASSING = 3
 
 
 def line_of(source: SourceLocation) -> str:
-    """``train.py:42``, as watches and breakpoints name it."""
+    """``train.py:42``, as in watches and breakpoints."""
     return f"{PurePath(source.file).name}:{source.line}"
 
 
@@ -70,7 +70,7 @@ def sentence(cause: Cause) -> str:
 
 
 def _update(cause: Cause) -> Cause | None:
-    """What changed a weight, if the question is about one."""
+    """The update of a weight, if the question is about one; else None."""
     for link in cause.chain():
         if link.kind == "updated":
             return link
@@ -80,7 +80,7 @@ def _update(cause: Cause) -> Cause | None:
 
 
 def raised_sentences(cause: Cause, *, message: bool = True) -> str:
-    """What raised and what its inputs were, in sentences; without ``message``, it is known."""
+    """Sentences on the operation that raised and on its inputs; ``message`` includes the error."""
     location = f" ({line_of(cause.source)})" if cause.source is not None else ""
     text = f"{cause.name}{location} raised in step {cause.step}"
     return _sentences(f"{text}: {cause.error}" if message else text, cause.words, _inputs(cause))
@@ -99,14 +99,14 @@ def _inputs(cause: Cause) -> str:
 
 
 def _sentences(*texts: str) -> str:
-    """Texts as sentences, each with one mark at its end."""
+    """Texts joined as sentences, each with one final punctuation mark."""
     return " ".join(
         text if text.endswith((".", "?", "!")) else f"{text}." for text in texts if text
     )
 
 
 def render(answer: Why) -> str:
-    """The answer as lines: first in words, then link by link."""
+    """The answer as text: a sentence for each group, then its chain link by link."""
     lines = [f"step {answer.root.step} is {answer.note}"] if answer.note else []
     for count, cause in answer.groups:
         if len(answer.groups) > 1 or answer.elements > 1:
@@ -165,7 +165,7 @@ def _operand(operand: Operand) -> str:
 
 
 def born_label(birth: Born, nth: int) -> str:
-    """The rank of a birth among those of its step, the first one first."""
+    """The label of a birth, the ``nth`` of its step from 0."""
     if birth.fate == "healed":
         return "healed"
     if birth.kind == "number":
@@ -205,7 +205,7 @@ def others_words(births: Sequence[Born]) -> str:
 
 
 def render_spread(spread: Spread) -> str:
-    """Where NaN and Inf began, spread and ended in a step, as lines."""
+    """The origins, spread and ends of NaN and Inf in a step, as text."""
     if not spread.births and not spread.passed:
         if not spread.known:
             return f"step {spread.step}: no statistics were recorded, so NaN and Inf are unknown\n"

@@ -1,6 +1,6 @@
 """Sizes: which sizes of an operation's inputs do not fit each other, in words.
 
-Invariant: shapes in, words out; ``""`` where they fit, or nothing is known of the op.
+Invariant: shapes in, words out; ``""`` if they fit or the op is unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nodescope.console_output import shape_words
 Shape = tuple[int, ...]
 
 _PRODUCTS: Final = {"matmul": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "addmv": (1, 2)}
-"""By op: the two factors."""
+"""By op: the input ports of the two factors."""
 _CONVOLUTIONS: Final = frozenset({"convolution", "conv1d", "conv2d", "conv3d"})
 _NOT_BROADCAST: Final = frozenset({"astype", "copy"})
 
@@ -21,12 +21,12 @@ _NOT_BROADCAST: Final = frozenset({"astype", "copy"})
 def misfit(
     op: str, family: str, shapes: Sequence[Shape], names: Sequence[str], attrs: Mapping[str, Any]
 ) -> str:
-    """What does not fit, in a sentence.
+    """Which sizes do not fit, as a phrase; or ``""``.
 
     Args:
         op, family: The op, and its family.
-        shapes, names: Of its inputs, by port.
-        attrs: Its arguments.
+        shapes, names: The shapes and names of its inputs, by port.
+        attrs: The node's attributes.
     """
     if op in _PRODUCTS and len(shapes) > max(_PRODUCTS[op]):
         one, other = _PRODUCTS[op]
@@ -57,7 +57,7 @@ def _product(one: Shape, other: Shape, name: str, other_name: str) -> str:
 
 
 def _added(shapes: Sequence[Shape], names: Sequence[str], one: int, other: int) -> str:
-    """The term added to a product, such as a bias."""
+    """Whether the term added to a product, such as a bias, fits; as `misfit`."""
     if one == 0:
         return ""
     columns = shapes[other][-1] if len(shapes[other]) > 1 else shapes[one][0]

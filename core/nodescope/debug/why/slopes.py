@@ -1,10 +1,10 @@
 """Slopes of zero: a gradient ends where a function is flat at its input.
 
-In a backward pass a ``where`` puts a constant zero in the place of what arrives; who chose that was
-a comparison of the forward pass's number, which is followed here instead of the constant. So is the
-number that a ``maximum`` with zero limits.
+In a backward pass, a ``where`` replaces the incoming gradient by a constant zero, selected by a
+comparison of the forward pass's number. That comparison is followed here instead of the constant.
+The same applies to a number that is limited by a ``maximum`` with zero.
 
-Invariant: decides nothing but what is followed and in which words; reads only what was opened.
+Invariant: only chooses the operand to follow and the words; reads only the opened node.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Step(NamedTuple):
     """The explanation of a node, and the operand to follow.
 
     Attributes:
-        birth: None if the node only hands on what another one decided.
+        birth: How the zero arose; None if another node decided it.
     """
 
     words: str
@@ -45,14 +45,14 @@ def slope_step(
     named: Callable[[Candidate], str],
     op_of: Callable[[Candidate], str],
 ) -> Step | None:
-    """The step from a zero to what made the slope zero; None where it is none.
+    """The step from a zero to the reason for the zero slope; None if this node is not such a case.
 
     Args:
         opened: The node.
-        derivation: What its element is made from.
-        candidates: Its operands' elements.
-        out: Its own element.
-        named: Gives the name of an operand; ``op_of``, the op that made it.
+        derivation: The operand elements that its element depends on.
+        candidates: The operands' elements.
+        out: The node's element.
+        named, op_of: Return an operand's name, and the op that produced it.
     """
     node, op = opened.node, opened.node.op
     backward = node.phase in _BACKWARD
@@ -77,7 +77,7 @@ def slope_step(
         if selectors:
             says = number_text(selectors[0].number)
             if not backward:
-                # A mask that heals a NaN is not to lead to it.
+                # Follow only a comparison: another mask, which may hide a NaN, must not lead to it.
                 compared = op_of(selectors[0]) in effects.COMPARISONS
                 words = f"where puts 0 here, since {named(selectors[0])} is {says}"
                 return Step(words, Birth("chosen", words, -1), selectors[:compared])
@@ -97,7 +97,7 @@ def _of_test(
     if not traced:
         return None
     if op in _LOGICAL and backward:
-        # Such as ``isnan(x) or x > 0``: the comparison is more informative, and so comes first.
+        # In ``isnan(x) or x > 0``, the comparison says more, so it comes first.
         numbers = " and ".join(number_text(candidate.number) for candidate in candidates)
         return Step(f"{op} of {numbers}", None, traced)
     dtype = np.dtype(bool)

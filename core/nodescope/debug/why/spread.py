@@ -42,20 +42,19 @@ class Born:
     """A node that computed NaN or Inf from finite operands.
 
     Attributes:
-        node, seq: Its name, and which execution.
-        at: The first such element; None if no array could be had.
-        words: How, with the numbers.
-        kind: The same in a short word; ``data`` for input data, ``number`` for a literal of the
-            program, ``unknown`` without arrays.
-        ranges: What was in its inputs.
-        reached: How many nodes of the step got it directly or indirectly from here.
+        node, seq: The node's name, and the seq of the execution.
+        at: The index of the first such element; None if no array is available.
+        words: A description with the numbers.
+        kind: A short name; ``data`` for input data, ``number`` for a literal of the program,
+            ``unknown`` without arrays.
+        ranges: Descriptions of the node's inputs.
+        reached: The number of later executions with NaN or Inf that originates here.
         source: The user's line.
         fate: What it reached in its step: the ``loss``; else ``weights``; ``healed`` if all readers
             of its results return neither NaN nor Inf; ``used`` or ``unused`` otherwise.
         ends: Names of the weights, or of the nodes that healed it.
-        made_of: Value and seq of the NaN or Inf that its operands were made of, though they are
-            finite: a zero may be the count of elements that equal each other, of which NaN has
-            none. None if there is none.
+        made_of: Value id and seq of a NaN or Inf from which the finite operands were computed, or
+            None. For example, a zero count of elements that equal themselves comes from NaN.
     """
 
     node: str
@@ -73,11 +72,11 @@ class Born:
 
 @dataclass(frozen=True)
 class Passed:
-    """A node that got NaN or Inf from its inputs, or from their operands.
+    """A node that got NaN or Inf from its inputs, or from earlier values behind them.
 
     Attributes:
-        node, seq: Its name, and which execution.
-        sources: The inputs that hold them.
+        node, seq: The node's name, and the seq of the execution.
+        sources: The names of the values with NaN or Inf.
     """
 
     node: str
@@ -90,10 +89,10 @@ class Healed:
     """A node that read NaN or Inf, and returned none.
 
     Attributes:
-        node, seq: Its name, and which execution.
-        op: Which does so.
-        words: How.
-        sources: The inputs that hold them.
+        node, seq: The node's name, and the seq of the execution.
+        op: The node's op.
+        words: How it removed them.
+        sources: The names of the inputs with NaN or Inf.
     """
 
     node: str
@@ -108,13 +107,13 @@ class Spread:
     """NaN and Inf of one step.
 
     Attributes:
-        step: Which one.
-        executions: How many operations ran, as far as was looked.
-        touched: How many of them gave NaN or Inf.
-        known: Of how many executions, those of leaves included, there are statistics.
-        births: Where NaN or Inf began in the run leads, then by what they reached: the loss, the
-            weights; healed ones and numbers of the program last. A NaN that is made of an Inf is
-            born, too.
+        step: The training step.
+        executions: The number of operations examined.
+        touched: The number of operations that produced NaN or Inf.
+        known: The number of executions with statistics, including those of leaves.
+        births: The origin of NaN or Inf in the run comes first, then births in the order of what
+            they reached: the loss, weights, other nodes; healed ones and numbers of the program
+            come last. A NaN computed from an Inf is a birth as well.
         passed, healed: In the order of the run.
     """
 
@@ -130,12 +129,13 @@ class Spread:
 def spread(
     recording: Recording, step: int | None = None, *, replay: Replay | None = None
 ) -> Spread:
-    """Where NaN and Inf began, spread and ended in a step.
+    """The origins, spread and ends of NaN and Inf in a step.
 
     Args:
-        recording: Of level ``summary`` or ``values``; with arrays, births are found by elements.
-        step: Which step; the last one if None.
-        replay: Of the same recording and step, if there is one already.
+        recording: A recording of level ``summary`` or ``values``; births are examined by elements
+            if arrays are available.
+        step: The training step; the last one if None.
+        replay: An existing replay of the same recording and step; if None, a new one is created.
 
     Raises:
         ReplayError: The step is not in the recording.
@@ -205,7 +205,7 @@ def _names(book: ExecutionIndex, sources: list[ValueSource]) -> tuple[str, ...]:
 
 
 def _with_fate(book: ExecutionIndex, flow: Flow, losses: set[int], seq: int, birth: Born) -> Born:
-    """A birth with what it reached."""
+    """A birth with its number of reached executions, its fate and its ends."""
     reached = flow.reached(seq)
     nodes = []
     for row in (seq, *reached):
@@ -232,7 +232,7 @@ def _with_fate(book: ExecutionIndex, flow: Flow, losses: set[int], seq: int, bir
 
 
 def _by_hand(book: ExecutionIndex, source: ValueSource) -> Born:
-    """The edits of a person that set or kept NaN or Inf."""
+    """An edit by the user that set NaN or Inf, or kept it."""
     node = book.node(source.execution.node, source.execution.seq)
     words = f"changed by hand: {book.edits[source.edited].how}"
     return Born(node.name, source.edited, None, words, "data", (), 0, node.source)
@@ -241,7 +241,7 @@ def _by_hand(book: ExecutionIndex, source: ValueSource) -> Born:
 def _born(
     points: ValueTracer, follower: Follower, node: Node, execution: Execution, fed: bool
 ) -> Born | None:
-    """The NaN and Inf that an execution created; None if all came from its inputs."""
+    """The birth of NaN or Inf in an execution; None if all of them came from its inputs."""
     if node.is_leaf:
         return None if fed else Born(
             node.name, execution.seq, None, f"{node.op} data that already contains NaN or Inf",
@@ -268,7 +268,7 @@ def _born(
             if cause.birth is not None and state_of(cause.number) in ("nan", "inf"):
                 born = cause.birth
                 chain = follower.follow(point, position).chain() if not fed and behind else []
-                # Nodes in the body of a kernel or loop are of this execution, too.
+                # Nodes in the body of a kernel or loop belong to this execution.
                 others = (link for link in chain[1:] if link.seq != execution.seq)
                 made_of = next(
                     ((link.value, link.seq) for link in others if link.is_nonfinite), None
@@ -288,14 +288,14 @@ def _born(
 
 
 def _made_of(flow: Flow, born: Born) -> ValueSource | None:
-    """The NaN or Inf that a birth was computed from, if it is of this step."""
+    """The source of the NaN or Inf that a birth was computed from, if it is in this step."""
     value, seq = born.made_of or (0, 0)
     execution = flow.executions.get(seq)
     return None if execution is None else ValueSource(value, execution)
 
 
 def _inside(follower: Follower, point: Point, position: int) -> Cause:
-    """The birth in a kernel or loop that an element of its output is from, if it was born there."""
+    """The birth inside a kernel or loop that an output element comes from, else its first cause."""
     first = follower.follow(point, position)
     born = first
     for link in first.chain():

@@ -30,9 +30,10 @@ class Target:
     """The target of a question.
 
     Attributes:
-        name: Of a node, or of a value (``node:1`` for the second output).
-        index: Ints and slices; a word of `WHICH` for the elements of that kind; None to choose.
-        step: The training step, or None for the last one.
+        name: The name of a node or a value (``node:1`` for the second output).
+        index: Ints and slices; a word of `WHICH` for elements of that kind; None for the most
+            notable element, see `positions`.
+        step: The training step, or None if the text names none.
     """
 
     name: str
@@ -49,10 +50,10 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """Read ``name[index]@step``.
+    """Parse ``name[index]@step``.
 
     Raises:
-        ReplayError: It is not of that form; the message says which part.
+        ReplayError: The text has another form; the message names the wrong part.
     """
     if len(text) > MAX_LENGTH:
         raise ReplayError(f"the target is longer than {MAX_LENGTH} characters", column=MAX_LENGTH)
@@ -100,13 +101,13 @@ def _text(part: int | slice) -> str:
 
 
 def value_named(book: ExecutionIndex, name: str) -> int:
-    """The value of that name, or the first output of the node of that name.
+    """The id of a value by its name; a node's first output has the node's name.
 
-    Names may be cut at their front, where one ending is meant: ``log`` for ``loss/log``. ``loss``
-    is the number that backward passes began with, if nothing has that name.
+    A name may omit its first parts if only one value ends that way: ``log`` for ``loss/log``.
+    ``loss`` is the value that backward passes begin with, if no value has that name.
 
     Raises:
-        ReplayError: There is none, or there are several.
+        ReplayError: No value matches, or several do.
     """
     exact = [value for value, value_name in book.values.items() if value_name == name]
     if exact:
@@ -127,16 +128,16 @@ def value_named(book: ExecutionIndex, name: str) -> int:
 
 
 def positions(array: Array, index: Any, name: str) -> list[int]:
-    """Which elements an index means, in C order.
+    """The positions in C order of the elements that an index selects.
 
     Args:
-        array: The value in question.
-        index: None for the first NaN, else the first Inf, else the largest; a word of `WHICH`; an
-            int or a tuple of ints and slices; or an array of booleans.
-        name: For messages.
+        array: The value's array.
+        index: None for the first NaN, else the first Inf, else the largest magnitude; a word of
+            `WHICH`; an int or a tuple of ints and slices; or an array of booleans.
+        name: The value's name, for messages.
 
     Raises:
-        ReplayError: It means none.
+        ReplayError: The index selects no element, or does not fit the array.
     """
     if not array.size:
         raise ReplayError(f"{name} has no elements; its shape is {shape_words(array.shape)}")
@@ -155,7 +156,7 @@ def positions(array: Array, index: Any, name: str) -> list[int]:
         return [int(place) for place in np.flatnonzero(index)]
     indices: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
     if indices == (0,) and not array.ndim:
-        return [0]  # loss[0] is what one writes
+        return [0]  # users write loss[0] for a scalar
     try:
         places = np.asarray(np.arange(array.size).reshape(array.shape)[indices])
     except (IndexError, TypeError) as error:
@@ -170,7 +171,7 @@ def positions(array: Array, index: Any, name: str) -> list[int]:
 def _where(array: Array, kind: str) -> Array:
     with np.errstate(all="ignore"):
         if kind in ("max", "min"):
-            # Numbers before NaN, which is neither the largest nor the smallest.
+            # NaN is neither the largest nor the smallest; it counts only if there is nothing else.
             places = np.flatnonzero(array == array)
             if not places.size:
                 return np.asarray(np.arange(array.size).reshape(array.shape) == 0)
@@ -195,7 +196,7 @@ def _choice(array: Array) -> int:
         matches = np.flatnonzero(_where(array, kind))
         if matches.size:
             return int(matches[0])
-    if array.dtype.kind == "i":  # the magnitude of the smallest is no number of its dtype
+    if array.dtype.kind == "i":  # the magnitude of the smallest integer overflows its dtype
         low, high = int(np.argmin(array)), int(np.argmax(array))
         smallest, largest = -int(array.flat[low]), int(array.flat[high])
         return min(low, high) if smallest == largest else low if smallest > largest else high

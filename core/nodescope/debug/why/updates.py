@@ -3,7 +3,7 @@
 Each term of the new element is a coefficient times an element of the old weight, of a gradient, or
 of the optimizer's state.
 
-Invariant: reads only, and bounded; what cannot be split is a term of its own.
+Invariant: only reads, and is bounded; an operand that cannot be split is a term of its own.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ Source = Literal["own", "gradient", "state", "other"]
 
 @dataclass(frozen=True)
 class Term:
-    """A part of a new element.
+    """A term of the sum that is the new element.
 
     Attributes:
-        source: The weight itself, a gradient, another variable such as a momentum, or another.
-        name, point, position, number: The element.
-        coefficient: What it is multiplied by.
+        source: ``own`` (the old weight), ``gradient``, ``state`` (another parameter, such as a
+            momentum) or ``other``.
+        name, point, position, number: The operand's element: its value, position and content.
+        coefficient: The factor by which the element is multiplied.
     """
 
     source: Source
@@ -49,7 +50,7 @@ class Term:
 
     @property
     def amount(self) -> float:
-        """Its contribution to the new element."""
+        """The term's contribution to the new element."""
         return self.coefficient * self.number
 
 
@@ -58,11 +59,11 @@ class Update:
     """One update of an element.
 
     Attributes:
-        step: In which training step.
-        before, after: The element.
-        terms: All but the weight's own, the largest first.
-        decay: What the weight's own coefficient takes from it.
-        dtype: Of the weight.
+        step: The training step.
+        before, after: The element before and after the update.
+        terms: All terms except those of the old weight, largest first.
+        decay: The change caused by the old weight's coefficient, if that is not 1.
+        dtype: The weight's dtype.
     """
 
     step: int
@@ -74,12 +75,12 @@ class Update:
 
 
 def updates_of(tracer: ValueTracer, point: Point, position: int) -> list[Update]:
-    """The last updates of a weight's element, the newest first; none if it is no update.
+    """The last updates of a weight's element, newest first; empty if it is not an update.
 
     Args:
-        tracer: Opens values.
-        point: What an ``assign`` gave.
-        position: Which element.
+        tracer: The tracer that opens values.
+        point: The result of an ``assign``.
+        position: The element's position in C order.
     """
     updates: list[Update] = []
     current: Point | None = point
@@ -96,7 +97,7 @@ def updates_of(tracer: ValueTracer, point: Point, position: int) -> list[Update]
 
 
 def _update(tracer: ValueTracer, point: Point, position: int) -> tuple[Update, Point | None] | None:
-    """One update, and the one before it, if that is recorded."""
+    """One update, and the result of the one before it, if recorded; None if it is not an update."""
     point, position, opened = tracer.open(point, position)
     if not opened.node.writes or opened.call is None:
         return None
@@ -114,7 +115,7 @@ def _update(tracer: ValueTracer, point: Point, position: int) -> tuple[Update, P
     decay = math.fsum(term.coefficient for term in own) - 1.0
     others.sort(key=lambda term: -abs(term.amount))
     dtype = np.asarray(opened.outs[opened.port]).dtype
-    # A rounded 1 - lr * decay is no decay.
+    # A coefficient that differs from 1 by rounding only is not a decay.
     decay = 0.0 if abs(decay) < 1e-7 else decay * before
     update = Update(point.execution.step, before, after, tuple(others), decay, dtype)
     sources = tracer.replay.sources(target.execution) if target.frame is None else []
@@ -124,7 +125,7 @@ def _update(tracer: ValueTracer, point: Point, position: int) -> tuple[Update, P
 def _terms(
     tracer: ValueTracer, point: Point, position: int, factor: float, target: Point, depth: int
 ) -> Iterator[Term]:
-    """The terms that an element is the sum of."""
+    """The terms whose sum is an element."""
     if point.frame is None and point.value == target.value:
         yield _term(tracer, "own", point, position, factor)
         return
@@ -177,7 +178,7 @@ def _followed(
 
 
 def _is_factor(tracer: ValueTracer, point: Point) -> bool:
-    """Whether an operand of a product only scales: it is one number."""
+    """Whether an operand of a product is a single number, and so only scales."""
     return bool(np.size(tracer.array(point)) == 1)
 
 
@@ -193,7 +194,7 @@ def _term(tracer: ValueTracer, source: Source, point: Point, position: int, fact
 
 
 def words_of(updates: list[Update]) -> str:
-    """How an element changed, and what of it is from where."""
+    """A description of how an element changed, and of each source's share in the change."""
     newest, oldest = updates[0], updates[-1]
     steps = f"step {newest.step:,}"
     if len(updates) > 1:
@@ -215,7 +216,7 @@ def words_of(updates: list[Update]) -> str:
 
 
 def _amounts(updates: list[Update]) -> dict[str, float]:
-    """The contribution of each source over all steps, by its name in words."""
+    """The contribution of each source over all updates, by its description."""
     lists: dict[str, list[float]] = {}
     for update in updates:
         for term in update.terms:

@@ -1,7 +1,7 @@
 """Value tracing: values at a moment, with the nodes that computed them, also inside kernels.
 
-Invariant: a point is opened on demand and reads only; a kernel's nodes are rerun on its real
-inputs, and the run itself does not change.
+Invariant: a point is opened on demand, and opening only reads; a kernel's nodes are rerun on its
+real inputs, and the run itself does not change.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from nodescope.ops.calls import Scalar
 
 IN_BRANCH = "in the branch"
 MOST_AGAIN = 1 << 20
-"""Elements of operands and outputs up to which a node is run again, to see that they belong."""
+"""The total number of elements up to which a node is rerun to check that its operands fit."""
 
 
 @dataclass(frozen=True)
 class Opened:
-    """How a value was made.
+    """How a value was produced.
 
     Attributes:
-        node: What made it.
-        call: Its op and attributes; None for a leaf.
-        args: Its operands by port, Python scalars included.
-        outs: What it gave.
-        port: Which of them the value is.
-        by_hand: What a person did, in words, if that made the element what it is.
-        set_here: Whether that was the edit of a what-if branch.
-        doubt: Whether the operands, run again, give something else. The recording does not say
-            which execution an operand is of; one of an earlier step may have been meant.
-        points: By port, where the operand came from; None for scalars.
+        node: The node that produced it.
+        call: The node's call; None for a leaf, or if an edit produced the element.
+        args: The operands by port, including Python scalars.
+        outs: The node's outputs.
+        port: The output port of the value.
+        by_hand: A description of the user's edit that produced the element, or ``""``.
+        set_here: Whether that was an edit in a what-if branch.
+        doubt: Whether rerunning the node on these operands gives another result. The recording may
+            not state which execution wrote an operand; it may be one of an earlier step.
+        points: By port, the source of each operand; None for Python scalars.
     """
 
     node: Node
@@ -68,8 +68,8 @@ class ValueTracer:
     """Opens points of one recording.
 
     Args:
-        replay: Of the recording.
-        branch: A what-if branch, whose values take the place of the recorded ones.
+        replay: A replay of the recording.
+        branch: A what-if branch, whose values replace the recorded ones.
     """
 
     def __init__(self, replay: Replay, branch: Branch | None = None) -> None:
@@ -78,13 +78,13 @@ class ValueTracer:
         self.book = replay.book
         self._arrays: dict[tuple[int, int], tuple[Array, str]] = {}
         self._frames: dict[tuple[int, int], BodyFrame] = {}
-        # What a kernel computed in the recorded run, by the frame that shows it in the branch.
+        # The frame of a kernel in the recorded run, by id of its frame in the branch.
         self._twins: dict[int, BodyFrame] = {}
         self._scans: dict[tuple[int, int], dict[int, BodyFrame]] = {}
         self._loops: dict[tuple[int, int], list[BodyFrame] | None] = {}
 
     def array(self, point: Point) -> Array:
-        """The value's elements. Raises `ReplayError`."""
+        """The value's array. Raises `ReplayError`."""
         if point.frame is not None:
             return np.asarray(point.frame.values[point.value])
         return self._written(point.source)[0]
@@ -96,7 +96,7 @@ class ValueTracer:
         return self._written(point.source)[1]
 
     def node(self, point: Point) -> Node:
-        """The node that made it; no array is read."""
+        """The node that produced the value; reads no array."""
         if point.frame is not None:
             return point.frame.makers[point.value]
         number = point.execution.node
@@ -123,7 +123,7 @@ class ValueTracer:
         return None if array is None else (array, IN_BRANCH)
 
     def as_recorded(self, point: Point) -> Array | None:
-        """The value in the recorded run, if the branch may have another one."""
+        """The value in the recorded run; None if the branch has no other one, or it is unknown."""
         if self.branch is None:
             return None
         if point.frame is not None:
@@ -137,7 +137,10 @@ class ValueTracer:
             return None
 
     def changed(self, point: Point) -> tuple[Array, Array] | None:
-        """Which elements are others in the branch, and by how much, in C order; None if none."""
+        """A mask of elements that the branch changed, and the differences, in C order.
+
+        None if no element changed, or if they cannot be compared.
+        """
         old = self.as_recorded(point)
         if old is None:
             return None
@@ -148,12 +151,12 @@ class ValueTracer:
         return (mask, gaps(old.reshape(-1), new.reshape(-1))) if mask.any() else None
 
     def differs(self, point: Point, position: int) -> bool:
-        """Whether an element is another one in the branch."""
+        """Whether the branch changed an element."""
         changed = self.changed(point)
         return changed is not None and bool(changed[0][position])
 
     def farthest(self, point: Point) -> int | None:
-        """The element that the branch changed most; None if it changed none."""
+        """The position of the element that the branch changed most; None if it changed none."""
         changed = self.changed(point)
         if changed is None:
             return None
@@ -161,10 +164,10 @@ class ValueTracer:
         return int(np.argmax(np.where(mask, np.nan_to_num(sizes, nan=np.inf), -1.0)))
 
     def open(self, point: Point, position: int) -> tuple[Point, int, Opened]:
-        """How an element was made; of a kernel, branch or scan, by the node inside that made it.
+        """How an element was produced; inside a kernel, branch or loop, by the node in its body.
 
         Raises:
-            ReplayError: An operand is neither recorded nor to be computed again.
+            ReplayError: An operand is not recorded and cannot be recomputed.
         """
         while True:
             set_here = self._set_here(point, position)
@@ -191,7 +194,7 @@ class ValueTracer:
             point = inside
 
     def changed_by_hand(self, point: Point) -> list[int]:
-        """The elements that the last edit changed; none if it is not known."""
+        """The positions that the last edit changed; empty if there is no edit or it is unknown."""
         before = self.book.source(point.value, point.edited) if point.edited else None
         if before is None:
             return []
@@ -202,7 +205,7 @@ class ValueTracer:
         return [int(position) for position in np.flatnonzero(changed)]
 
     def _by_hand(self, point: Point, position: int) -> tuple[Point, Opened | None]:
-        """The value before a person changed it, and how the change affected the element."""
+        """The value before the user's edit, and the edit if it changed the element, else None."""
         before = self.book.source(point.value, point.edited)
         assert before is not None
         before_it = point_of(before)
@@ -220,7 +223,7 @@ class ValueTracer:
         return before_it, Opened(self.node(point), None, (), (new,), 0, (), by_hand=words)
 
     def _set_here(self, point: Point, position: int) -> Opened | None:
-        """The edit of the branch, if that made the element what it is."""
+        """The branch's edit, if it changed the element; else None."""
         if self.branch is None or point.frame is not None:
             return None
         old = self.branch.edited.get((point.value, point.source.seq))
@@ -308,7 +311,7 @@ class ValueTracer:
             self._twins[id(frame)] = twin
 
     def _iteration(self, point: Point, opened: Opened, position: int) -> tuple[Point, int] | None:
-        """The value inside of a scan's body, in the iteration that made an element."""
+        """The value in a scan's body in the iteration that produced an element; and its position."""
         assert opened.call is not None
         attrs = opened.call.attrs
         body: Graph = attrs["body"]

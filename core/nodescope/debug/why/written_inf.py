@@ -1,9 +1,10 @@
-"""Inf that a program writes down itself, as attention masks do, and nodes that only carry it on.
+"""Inf that a program writes itself, as attention masks do, and nodes that only pass it on.
 
-``masked_fill(mask, -inf)``, ``np.where(mask, x, -np.inf)`` and ``torch.tensor(-inf)`` mean their
-Inf: it is no problem of the run, nor is it one where a sum or a product hands it on.
+``masked_fill(mask, -inf)``, ``np.where(mask, x, -np.inf)`` and ``torch.tensor(-inf)`` intend their
+Inf: it is not a problem of the run, even where a sum or a product passes it on.
 
-Invariant: reads flags and definitions, no elements; a node that gave NaN or raised is never here.
+Invariant: reads flags and definitions, no elements; a node that produced NaN or raised is never
+included.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, ValueRow
 
 
 def writes_inf(node: Node) -> bool:
-    """Whether the program itself gives Inf to a node, as to ``masked_fill(mask, -inf)``."""
+    """Whether the program passes Inf to a node as a number: ``masked_fill(mask, -inf)``."""
     return any(isinstance(number, float) and math.isinf(number) for number in node.attrs.values())
 
 
 def is_scalar(row: ValueRow) -> bool:
-    """Whether a value is a tensor without axes, such as a number that a program writes down."""
+    """Whether a value is a tensor without axes, such as a number in the program."""
     return isinstance(row.value.spec, TensorSpec) and not row.value.spec.shape
 
 
@@ -30,12 +31,12 @@ def written_among(
     bad: Iterable[int], only_inf: Container[int], nodes: Mapping[int, Node],
     producers: Mapping[int, int], scalars: Container[int],
 ) -> set[int]:  # fmt: skip
-    """The nodes all of whose Inf is written down.
+    """The nodes all of whose Inf was written by the program.
 
     Args:
-        bad: Nodes that gave NaN or Inf or raised, in the order in which they first did.
-        only_inf: Those of them that did nothing else than give Inf.
-        nodes: Their definitions.
+        bad: The nodes that produced NaN or Inf or raised, in order of the first time.
+        only_inf: Those of them that only produced Inf.
+        nodes: The definitions of nodes by id.
         producers: The producer of each value.
         scalars: Producers of scalars.
     """
@@ -54,7 +55,7 @@ def written_among(
 
 
 def written_inf(recording: Recording) -> set[int]:
-    """The nodes of a recording all of whose Inf is written down."""
+    """The nodes of a recording all of whose Inf was written by the program."""
     rows = recording.troubles(0, recording.last_seq(), HAS_NAN | HAS_INF | FAILED)
     only_inf = {node for node, *_, flags in rows if not flags & (HAS_NAN | FAILED)}
     if not only_inf:
