@@ -311,7 +311,7 @@ class ValueTracer:
             self._twins[id(frame)] = twin
 
     def _iteration(self, point: Point, opened: Opened, position: int) -> tuple[Point, int] | None:
-        """The value in a scan's body in the iteration that produced an element; and its position."""
+        """The value in a scan's body that an element comes from, and the position within it."""
         assert opened.call is not None
         attrs = opened.call.attrs
         body: Graph = attrs["body"]
