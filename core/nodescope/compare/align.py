@@ -1,9 +1,9 @@
 """Alignment: which node of an eager run corresponds to which node of a traced graph.
 
-A traced graph's nodes have the names that the eager run gives them, inside the scope in which the
-function is called. So they are matched by scope path, op, phase and ordinal, preferring nodes of
-the same source line and shape, after the nodes of earlier calls; the rest by the order of ops and
-shapes; leaves by their users. The reason for each match is kept.
+In the eager run, a traced node has the same scope path below the scope in which the function is
+called. So nodes are matched by scope path, op, phase and ordinal, preferring the same source line
+and shape, and skipping the nodes of earlier calls. Other nodes are matched by the sequence of ops
+and shapes, and leaves by the nodes that read them. The reason for each match is kept.
 
 Invariant: pure; a node is matched at most once, and never with a node of another op unless both are
 leaves.
@@ -30,12 +30,12 @@ Sign = tuple[Key, Line, tuple[Spec | None, ...] | None]
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A traced node and the eager one that it is.
+    """A traced node and the eager node that corresponds to it.
 
     Attributes:
         traced, eager: Node ids.
-        reason: ``name`` (scope path, op, phase and how-many-th), ``order`` (sequence of ops and
-            shapes) or ``inputs`` (a leaf that feeds matched nodes).
+        reason: ``name`` (scope path, op, phase and ordinal), ``order`` (sequence of ops and shapes)
+            or ``inputs`` (a leaf that feeds matched nodes).
     """
 
     traced: int
@@ -51,7 +51,7 @@ class Alignment(msgspec.Struct, frozen=True):
 
 
 class Called(NamedTuple):
-    """A call in the step that is looked at: what was traced, and the scope around the call."""
+    """A call in the compared step: the traced graph, and the scope around the call."""
 
     traced: Graph
     base: str | None
@@ -68,12 +68,12 @@ def align(
     """Match the nodes of a traced graph with those of an eager run.
 
     Args:
-        traced: Before the first pass.
-        eager: The nodes that ran, in the order of their first execution in one step.
-        specs: Of the eager run's values by id; without them shapes are not looked at.
+        traced: The graph before the first pass.
+        eager: The nodes that ran in one step, in the order of their first execution.
+        specs: The specs of the eager run's values by id; without them, shapes are ignored.
         base: The scope in which the function was called, if known.
-        before: The calls of compiled functions before this one in the step: their nodes come
-            first where several calls have nodes alike.
+        before: The calls of compiled functions before this one in the step. Where several calls
+            have similar nodes, those of earlier calls are skipped.
     """
     inner = [node for node in traced.nodes if not node.is_leaf]
     outer = [node for node in eager if not node.is_leaf]
@@ -97,9 +97,9 @@ def _by_name(
     before: Sequence[Called],
     matches: dict[int, Match],
 ) -> None:
-    """By key, line and shape; of the rest by key and line; of the rest by key alone.
+    """Match nodes by key, line and shapes; then the rest by key and line; then by key alone.
 
-    The shapes of an eager run are those of a value's first execution, so they need not fit.
+    The eager run records the shapes of a value's first execution, so they need not fit.
     """
     matched: set[int] = set()
     for level in (2, 1, 0):
@@ -119,7 +119,7 @@ def _by_name(
             ]
             skip = earlier[sign]
             start = skip if skip + len(nodes) <= len(candidates) else 0
-            # Called several times in a step: the first call is the one that is looked at.
+            # If the function was called several times in the step, match the first call.
             if len(candidates) >= len(nodes) and (start or len(candidates) % len(nodes) == 0):
                 for node, other in zip(nodes, candidates[start:], strict=False):
                     matches[node.id] = Match(node.id, other.id, "name")
@@ -127,7 +127,7 @@ def _by_name(
 
 
 def _signs(traced: Graph, base: str, level: int) -> list[tuple[Sign, Node]]:
-    """What alike nodes have in common, leaves left out: the key, the line (1), the shapes (2)."""
+    """The signs of all nodes except leaves: the key; from level 1 the line; from 2 the shapes."""
     specs = {value.id: value.spec for value in traced.values}
     return [
         (
@@ -161,7 +161,7 @@ def _line(node: Node) -> Line:
 
 
 def _placed(node: Node, base: str) -> Key:
-    """Scope, op and phase that a traced node has when its function is called in scope ``base``."""
+    """Scope, op and phase of a traced node if its function is called in scope ``base``."""
     return placed(node.scope, node.phase, base), node.op, node.phase
 
 
@@ -172,7 +172,7 @@ def _key(node: Node) -> Key:
 def _likeliest_base(
     inner: Iterable[Node], outer: Iterable[Node], by_key: Mapping[Key, list[Node]]
 ) -> str:
-    """The scope in which most traced nodes are found."""
+    """The base scope with the most matching traced nodes."""
     counts = Counter(node.op for node in outer)
     inner_nodes = list(inner)
     forward = [node for node in inner_nodes if node.phase == "forward" and counts[node.op]]
@@ -229,7 +229,7 @@ def _leaves(
     base: str,
     matches: dict[int, Match],
 ) -> None:
-    """Leaves that feed the same port of matched nodes are the same."""
+    """Match leaves that feed the same port of matched nodes, then leaves of the same name."""
     makers = {value: node for node in eager for value in node.outputs}
     by_id = {node.id: node for node in eager}
     ours = {value: node for node in traced.nodes for value in node.outputs}

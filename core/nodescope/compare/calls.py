@@ -1,6 +1,6 @@
-"""Which compiled functions ran in a step, in which order and in which scope.
+"""Calls: which compiled functions ran in a step, in which order and in which scope.
 
-Invariant: pure; uses only the nodes of the compiled run, whose scopes begin with the call's.
+Invariant: pure; uses only the nodes of the compiled run, whose scopes begin with the call's scope.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from nodescope.ir.scopes import base_of
 
 
 class CapturedCall(NamedTuple):
-    """One call: the captured graph that ran, and the scope around it; None if nothing tells."""
+    """One call: the id of the captured graph that ran, and the scope around it, if known."""
 
     graph: int
     base: str | None
 
 
 def calls(ran: Iterable[Node], finals: Mapping[int, Graph]) -> list[CapturedCall]:
-    """The calls behind some nodes of a compiled run, in order.
+    """The calls that executed nodes of a compiled run, in order.
 
     Args:
-        ran: In order of execution; each call makes nodes of its own.
-        finals: The graphs that run, by id.
+        ran: The executed nodes, in order; each call has its own nodes.
+        finals: The final graphs of compiled functions, by id.
     """
     calls_made: list[CapturedCall] = []
     latest: dict[int, int] = {}
@@ -44,7 +44,7 @@ def calls(ran: Iterable[Node], finals: Mapping[int, Graph]) -> list[CapturedCall
             continue
         key = node.op, node.origin
         if openers.setdefault(node.graph, key) == key:
-            # A graph may hold several nodes of one op and origin.
+            # A graph may contain several nodes with the same op and origin.
             if seen[node.graph] % max(1, alike[node.graph][key]) == 0:
                 latest[node.graph] = len(calls_made)
                 calls_made.append(CapturedCall(node.graph, None))

@@ -1,6 +1,7 @@
-"""The calls that two runs logged: the first that is not the same in both.
+"""Logged calls: the first call that differs between two runs.
 
-Invariant: pure. Calls of one function in one step may come in any order, as threads have them.
+Invariant: pure. Threads may call a function in any order within a step, so only the set of calls of
+a function and step is compared.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ class OtherCall(NamedTuple):
     """A call that differs.
 
     Attributes:
-        function: Its name.
+        function: The function's name.
         step: The training step.
-        number: Which call of the function it is, from 1.
-        kind: Whether it was ``given`` something else, has another ``result``, or is there in one
-            run alone: ``missing``.
+        number: The number of the call among those of the function, from 1.
+        kind: ``given`` if the arguments differ, ``result`` if only the result does, or ``missing``
+            if only one run made the call.
     """
 
     function: str
@@ -32,7 +33,7 @@ Groups = dict[tuple[str, int], list[tuple[int, LoggedCall]]]
 
 
 def first_other_call(eager: CallLog, compiled: CallLog) -> OtherCall | None:
-    """The first call, in the order of the eager run, that the compiled run does not repeat."""
+    """The first call that differs between the runs, by step and number; None if there is none."""
     groups, others = _groups(eager), _groups(compiled)
     differences: list[tuple[int, int, OtherCall]] = []
     for key in dict.fromkeys((*groups, *others)):
@@ -46,13 +47,13 @@ def first_other_call(eager: CallLog, compiled: CallLog) -> OtherCall | None:
 
 
 def without_arrays(log: CallLog) -> set[str]:
-    """Functions whose results cannot be compared."""
+    """The names of functions none of whose calls returned an array."""
     known = {call.function for call in log.calls if call.arrays}
     return {name for i, name in enumerate(log.functions) if i not in known}
 
 
 def _groups(log: CallLog) -> Groups:
-    """Calls with their numbers among those of the function, by function and step."""
+    """By function and step: the calls, each with its number among the function's calls."""
     groups: Groups = defaultdict(list)
     numbers: Counter[int] = Counter()
     for call in log.calls:

@@ -1,8 +1,8 @@
 """Errors: how much two values differ.
 
-Invariant: pure; never raises for unusual values. Errors are over the elements that are finite in
-both; an element that is finite in only one is a mismatch. States whether arrays or statistics were
-compared.
+Invariant: pure; never raises for unusual values. Errors are computed over the elements that are
+finite in both; an element that is finite in only one is a mismatch. A measure states whether arrays
+or statistics were compared.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ TOLERANCES: dict[str, tuple[float, float]] = {
     "complex64": (1.3e-6, 1e-5),
     "complex128": (1e-7, 1e-7),
 }
-# Sums of statistics depend on how the elements lie in memory, by this much at most.
+# The relative difference up to which statistics are equal: sums depend on the memory layout.
 _ROUNDING = 1e-12
 _WIDE: dict[int, Any] = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """How far a value of the compiled run is from that of the eager one.
+    """The difference between a value of the compiled run and that of the eager run.
 
     Attributes:
         source: ``arrays`` (all elements), ``summaries`` (statistics: ``max_abs`` and ``max_rel``
             are then the largest differences of minimum, maximum, mean, deviation and norm) or
             ``none``.
-        equal: Bit-equal where arrays were compared (NaN equals NaN); else equal statistics.
-        elements: How many there are.
-        max_abs, max_rel: Largest absolute and relative error, at most the largest float; None
-            without any.
-        ulp: Largest distance in units of the last place; None for integers, complex numbers and
-            without arrays.
-        mismatched: Share of elements beyond the tolerance of the dtype, 0 to 1; None without
-            arrays.
+        equal: Whether the arrays are bit-equal (NaN equals NaN), or else the statistics equal.
+        elements: The number of elements.
+        max_abs, max_rel: The largest absolute and relative error, at most the largest float; None
+            if no element is finite in both.
+        ulp: The largest distance in units of the last place; None for integers, complex numbers and
+            statistics.
+        mismatched: The share of elements beyond the tolerance of the dtype, from 0 to 1; None for
+            statistics.
         nan, inf: Counts in the eager and in the compiled value.
-        why: In words, why nothing could be measured.
+        why: Why nothing could be measured, or ``""``.
     """
 
     source: Source
@@ -66,7 +66,7 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 def measure_arrays(eager: Array, compiled: Array) -> Measure:
-    """Compare elements. Arrays of different shapes or kinds are not measured."""
+    """Compare elements. Arrays of different shapes or dtypes are not measured."""
     if eager.shape != compiled.shape:
         eager_shape, other = shape_words(eager.shape), shape_words(compiled.shape)
         return Measure("none", why=f"the shapes differ: {eager_shape} and {other}")
@@ -87,7 +87,7 @@ def measure_arrays(eager: Array, compiled: Array) -> Measure:
 
 
 def _equal(a: Array, kind: str) -> Measure:
-    """Bit-equal arrays, as nearly all are where the compiler's passes are exact."""
+    """The measure of bit-equal arrays, the usual case if the compiler's passes are exact."""
     if kind in "biu":
         return Measure("arrays", True, a.size, 0.0, 0.0, None, 0.0)
     finite = int(np.count_nonzero(np.isfinite(a)))
@@ -123,7 +123,7 @@ def _measured(a: Array, b: Array, kind: str, name: str) -> Measure:
     beyond = np.count_nonzero(error > absolute + relative_tolerance * scale)
     beyond += np.count_nonzero(~finite & ~same)
     relative = np.divide(error, scale, out=np.where(error > 0, 1.0, 0.0), where=scale > 0)
-    # -0.0 == 0.0: equal bits are required.
+    # -0.0 == 0.0, so compare the signs as well.
     signs = kind != "f" or bool((np.signbit(a) == np.signbit(b))[same & ~nans[0]].all())
     return Measure(
         "arrays",
@@ -139,12 +139,12 @@ def _measured(a: Array, b: Array, kind: str, name: str) -> Measure:
 
 
 def _largest(errors: Array) -> float | None:
-    """The largest of some errors. What overflows stays a number: an infinity has no JSON."""
+    """The largest error, limited to the largest float because JSON has no infinity."""
     return min(float(errors.max()), sys.float_info.max) if errors.size else None
 
 
 def _ulp(a: Array, b: Array) -> float | None:
-    """The largest number of representable numbers between two finite ones."""
+    """The largest distance between corresponding finite elements, in representable numbers."""
     wide = _WIDE.get(a.dtype.itemsize)
     if wide is None:
         return None
@@ -160,7 +160,7 @@ def _ulp(a: Array, b: Array) -> float | None:
 
 
 def _ordered(array: Array, wide: Any) -> Array:
-    """Bits as unsigned integers that are ordered as the numbers are; both zeros are one."""
+    """Unsigned integers in the same order as the numbers; both zeros map to one integer."""
     bits: Array = np.ascontiguousarray(array).reshape(-1).view(wide)
     top = wide(1 << (array.dtype.itemsize * 8 - 1))
     result: Array = np.where(bits & top, top - (bits & ~top), top + bits)
@@ -168,7 +168,7 @@ def _ordered(array: Array, wide: Any) -> Array:
 
 
 def measure_summaries(eager: TensorSummary, compiled: TensorSummary) -> Measure:
-    """Compare statistics, where elements were not kept."""
+    """Compare statistics, for values whose elements were not kept."""
     if eager.spec != compiled.spec:
         return Measure("none", why=f"one is {eager.spec}, the other {compiled.spec}")
     largest: float | None = None
@@ -199,12 +199,12 @@ def measure_summaries(eager: TensorSummary, compiled: TensorSummary) -> Measure:
 
 
 def _same_begin(eager: TensorSummary, compiled: TensorSummary) -> bool:
-    """Whether the first elements, which statistics hold, are the same."""
+    """Whether the first elements, which the statistics contain, are equal."""
     return np.array_equal(np.array(eager.preview), np.array(compiled.preview), equal_nan=True)
 
 
 def worst_of(measures: list[Measure]) -> Measure | None:
-    """The one with the largest error; unmeasured ones count only if there is nothing else."""
+    """The measure with the largest error; an unmeasured one only if there is no other."""
     known = [measure for measure in measures if measure.source != "none"]
     if not known:
         return measures[-1] if measures else None

@@ -1,6 +1,6 @@
-"""The verdict of two recordings that are not an eager and a compiled run of the same functions.
+"""Pair verdict: compares two recordings that are not an eager and a compiled run of one program.
 
-Invariant: the same words as in `nodescope.compare.verdict`, of the first step and node that differ.
+Invariant: names the first step and node that differ, in the words of `nodescope.compare.verdict`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _LONGEST = 60  # characters of an attribute
 def pair_verdict(
     first: Recording, second: Recording, notes: Sequence[str], checked: CrossChecked | None = None
 ) -> Verdict:
-    """Where two runs first differ, in one sentence.
+    """The verdict on where two runs first differ, in one sentence.
 
     Args:
-        first, second: Recordings.
-        notes: What is not the same about the runs as a whole, in sentences without full stops.
-        checked: How runs of graphs that were built by hand compare with them, without a difference.
+        first, second: The recordings.
+        notes: Differences between the runs as a whole, as sentences without full stops.
+        checked: The result of the cross-check of the second run, which found no difference.
 
     Raises:
         RecordingError: A recording is damaged.

@@ -1,11 +1,10 @@
-"""Two recordings of one program, or of two that differ by an edit: where they first differ.
+"""Pairwise comparison: where two recordings of a program, or of an edited program, first differ.
 
-What ran is aligned step by step, by scope, op, phase and count. In the first step that is not the
-same, the first execution with another op, other attributes or another value is the answer, and
-whether its inputs agree.
+Executions are aligned step by step, by scope, op, phase and count. The result is the first
+execution with another op, other attributes or another value, and whether its inputs agree.
 
-Invariant: read from the recordings alone; elements are compared where both kept them, and
-statistics elsewhere.
+Invariant: read from the recordings alone; elements are compared if both recordings kept them, else
+statistics.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from nodescope.record.rows import Execution
 
 BUDGET_BYTES = 256 << 20
 FAILED = 4
-_LONGEST = 20_000  # executions of a step that are aligned where they are not the same
+_LONGEST = 20_000  # limit of executions of a step up to which unequal sequences are aligned
 
 _DRAWN = re.compile(r"^(compiled_)?dag(_\d+)?(/|$)")
 _OF_ONE_RUN = frozenset({"waiting_s", "scheduling_s", "transfer_s", "execution_s", "object"})
-"""Attributes of tasks that are another in each run: times, and the ids of objects."""
+"""Attributes of tasks that differ in every run: times, and the ids of objects."""
 
 Key = tuple[str, str, str]
 
 
 class Ran(NamedTuple):
-    """An execution, and its node as it was then."""
+    """An execution, with its node as defined at that moment."""
 
     seq: int
     step: int
@@ -46,11 +45,11 @@ class Other(NamedTuple):
     """Where two runs first differ.
 
     Attributes:
-        step: The training step; 0 before the first.
-        first, second: What ran there; None where a run has nothing in its place.
-        attrs: Names of attributes that differ, with both values.
-        leaf: The input that differs without having been computed; None if the node itself does.
-        measure: How far the value is apart; None if none was compared.
+        step: The training step; 0 before the first one.
+        first, second: The execution in each run; None if that run has no counterpart.
+        attrs: The names of attributes that differ, with both values.
+        leaf: The producer of the first input that differs; None if no input does.
+        measure: The difference of that input, or of the node's output; None if none was compared.
         inputs_known: Whether every input was compared.
     """
 
@@ -64,7 +63,7 @@ class Other(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What was compared: how many steps and executions, and where the runs differ, if they do."""
+    """The number of equal steps and executions, and the first difference, if there is one."""
 
     steps: int
     executions: int
@@ -72,7 +71,7 @@ class Agreement(NamedTuple):
 
 
 class _Side:
-    """One recording: what ran, by step."""
+    """One recording, with its executions by step."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -88,11 +87,11 @@ class _Side:
             self.steps[execution.step].append(execution)
 
     def failed_in(self) -> int | None:
-        """The step in which the run ended by an error; None if it did not."""
+        """The last step of a run that ended with an error; else None."""
         return max(self.steps, default=None) if self.recording.run().error else None
 
     def ran(self, step: int) -> list[Ran]:
-        """What ran in a step, in order."""
+        """The executions of a step, in order."""
         return [
             Ran(execution.seq, step, self.node(execution.node, execution.seq),
                 bool(execution.flags & FAILED))
@@ -101,7 +100,7 @@ class _Side:
         ]  # fmt: skip
 
     def node(self, number: int, seq: int) -> Node:
-        """A node as it was at a moment."""
+        """A node as it was defined at a moment."""
         rows = self.nodes[number]
         return next((node for at, node in reversed(rows) if at <= seq), rows[0][1])
 
@@ -112,14 +111,14 @@ class _Side:
 
 
 class _Values:
-    """Values of both sides, within a budget of bytes."""
+    """Compares values of both sides, within a budget of bytes."""
 
     def __init__(self, first: _Side, second: _Side) -> None:
         self._first, self._second = first.recording, second.recording
         self._left = BUDGET_BYTES
 
     def measure(self, value: int, seq: int, other: int, other_seq: int) -> Measure | None:
-        """How far two values are apart at or before two moments; None if one is not known."""
+        """The difference of two values, each at its moment; None if one is unknown."""
         first, second = (
             self._first.latest_at(value, seq), self._second.latest_at(other, other_seq)
         )  # fmt: skip
@@ -148,7 +147,7 @@ def agreement(first: Recording, second: Recording) -> Agreement:
     for step in sorted({*sides[0].steps} & {*sides[1].steps}):
         for pair in _aligned(sides[0].ran(step), sides[1].ran(step)):
             if any(ran is None and end == step for ran, end in zip(pair, ends, strict=True)):
-                return Agreement(steps, compared, None)  # the error says it
+                return Agreement(steps, compared, None)  # the run's error explains it
             other = _other(sides, values, step, *pair)
             if other is not None:
                 return Agreement(steps, compared, other)
@@ -160,11 +159,11 @@ def agreement(first: Recording, second: Recording) -> Agreement:
 def _aligned(
     first: Sequence[Ran], second: Sequence[Ran]
 ) -> Iterator[tuple[Ran | None, Ran | None]]:
-    """Pairs of what is the same in both runs; None beside what only one of them has."""
+    """Pairs of corresponding executions; None for one that has no counterpart."""
     keys = [_key(ran) for ran in first], [_key(ran) for ran in second]
     if keys[0] == keys[1]:
         yield from zip(first, second, strict=True)
-    elif Counter(keys[0]) == Counter(keys[1]):  # in another order, as threads have it
+    elif Counter(keys[0]) == Counter(keys[1]):  # threads ran in another order
         waiting: dict[Key, list[Ran]] = defaultdict(list)
         for ran in second:
             waiting[_key(ran)].append(ran)
@@ -187,7 +186,7 @@ def _key(ran: Ran) -> Key:
 
 
 def undrawn(node: Node) -> str:
-    """A node's scope; of a bind graph's, the one in which the same tasks are if they are called."""
+    """A node's scope; for Ray, without a bind graph's prefix, as if its tasks were called."""
     scope = node.scope
     return _DRAWN.sub("", scope) if node.dialect == "ray" else scope
 
@@ -195,7 +194,7 @@ def undrawn(node: Node) -> str:
 def _other(
     sides: tuple[_Side, _Side], values: _Values, step: int, first: Ran | None, second: Ran | None
 ) -> Other | None:
-    """How two executions differ; None if they do not."""
+    """The difference between two executions; None if there is none."""
     if first is None or second is None or _key(first) != _key(second):
         return Other(step, first, second)
     attrs = _other_attrs(sides[0].attrs(first), sides[1].attrs(second))
@@ -212,14 +211,14 @@ def _other(
 
 
 def _comparable(measure: Measure) -> bool:
-    """Whether something was measured; shapes that differ are a difference, too."""
+    """Whether values were measured, or their shapes, dtypes or specs differ."""
     return measure.source != "none" or "differ" in measure.why or "the other" in measure.why
 
 
 def _other_leaf(
     sides: tuple[_Side, _Side], values: _Values, first: Ran, second: Ran
 ) -> tuple[Node | None, bool, Measure | None]:
-    """The input that holds other data, and whether every input is known."""
+    """The producer of the first differing input, whether all inputs are known, the difference."""
     known = True
     for value, other in zip(first.node.inputs, second.node.inputs, strict=False):
         measure = values.measure(value, first.seq, other, second.seq)
@@ -244,5 +243,5 @@ def _other_attrs(
 
 
 def _bytes(value: Any) -> bytes:
-    """An attribute, exactly; addresses of objects are another in each run."""
+    """An attribute as bytes, without addresses of objects, which differ in every run."""
     return re.sub(rb"0x[0-9a-f]{6,}", b"", encode(value))

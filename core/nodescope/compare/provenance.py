@@ -1,4 +1,4 @@
-"""What each node of a stage stands for, and how a function's stages are derived from each other.
+"""Provenance: which traced nodes each node of a stage replaces, and what each pass changed.
 
 Invariant: pure; derived only from the recorded rewrites.
 """
@@ -15,13 +15,13 @@ from nodescope.record.compiled_functions import CompiledFunction
 
 
 class StageChange(msgspec.Struct, frozen=True):
-    """One rewrite of a pass, with nodes by name as far as they are known.
+    """One rewrite of a pass, with the names of nodes, or ``@id`` if unknown.
 
     Attributes:
-        rule: Which rule of the pass.
-        kind: What happened to the nodes before.
-        before, after: Names of the nodes.
-        note: What else there is to say.
+        rule: The rule of the pass.
+        kind: The change to the nodes in ``before``.
+        before, after: Names of the nodes before and after the rewrite.
+        note: Further remarks.
     """
 
     rule: str
@@ -35,12 +35,12 @@ class Stage(msgspec.Struct, frozen=True):
     """The graph of a compiled function at one point of its compilation.
 
     Attributes:
-        name: ``traced``, or the pass that made it.
+        name: ``traced``, the pass that produced it, or ``final``.
         graph: Id of the captured graph.
-        nodes: How many nodes it has, leaves not counted.
-        changes: What the pass changed.
-        took_ns: How long the pass took.
-        notes: What it says besides.
+        nodes: The number of nodes without leaves.
+        changes: The changes made by the pass.
+        took_ns: The duration of the pass.
+        notes: Further remarks of the pass.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""The comparison of an eager run with a compiled one, as data.
+"""Result: the comparison of an eager run with a compiled one, as data.
 
-Invariant: read from two recordings and from nothing else; the same files give the same answer.
+Invariant: read from two recordings alone; the same files give the same result.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class ComparedValue(msgspec.Struct, frozen=True):
     """A value of a traced node in both runs.
 
     Attributes:
-        port: Output port of the node.
-        eager, compiled: Value ids in the two runs; 0 where the run does not have it.
+        port: The output port of the node.
+        eager, compiled: The value's id in each run; 0 if that run does not have it.
         spec: Shape and dtype as traced.
-        worst: The largest error over ``steps``; None if nothing was measured.
-        steps: The training steps that were looked at.
-        why: In words, why there is no compiled value.
+        worst: The measure with the largest error over ``steps``; None if nothing was measured.
+        steps: The training steps that were measured.
+        why: Why the values could not be compared, or ``""``.
     """
 
     port: int
@@ -50,17 +50,17 @@ class ComparedValue(msgspec.Struct, frozen=True):
 
 
 class ComparedNode(msgspec.Struct, frozen=True):
-    """A traced node: what became of it, and which node it is in the eager run.
+    """A traced node: its fate in the compiled graph, and its counterpart in the eager run.
 
     Attributes:
-        id, name, op, family, role, phase: Of the traced node.
-        fate: As of `nodescope.ir.provenance.Fate.kind`.
-        by: Pass and rule of each change, ``pass/rule``.
+        id, name, op, family, role, phase: As of the traced node.
+        fate: As in `nodescope.ir.provenance.Fate.kind`.
+        by: Pass and rule of each change, as ``pass/rule``.
         into: Ids of the final nodes that do its work.
-        eager: Id of the eager run's node, or 0.
-        matched: How it was found: ``name``, ``order``, ``inputs``, or ``""`` for not at all.
-        eager_ns: Median time of an execution in the eager run.
-        values: One per output port.
+        eager: Id of the matched node of the eager run, or 0.
+        matched: The reason for the match: ``name``, ``order``, ``inputs``, or ``""`` if none.
+        eager_ns: Median duration of an execution in the eager run.
+        values: The values by output port.
     """
 
     id: int
@@ -82,14 +82,14 @@ class Kernel(msgspec.Struct, frozen=True):
     """A node of the final graph.
 
     Attributes:
-        id, name, op: Of the final node.
-        pattern: What a fused kernel is, such as ``softmax``; else ``""``.
-        covers: Ids of the traced nodes that it stands for, leaves left out.
+        id, name, op: As of the final node.
+        pattern: The pattern of a fused kernel, such as ``softmax``; else ``""``.
+        covers: Ids of the traced nodes that it replaces, without leaves.
         run: Id of the node in the compiled run, or 0 if it was not recorded.
-        times: How often it ran.
-        ns: Median time of an execution.
-        eager_ns: Sum of the median times of the eager nodes that it stands for.
-        cost: As the compiler estimates; None if it did not.
+        times: The number of executions.
+        ns: Median duration of an execution.
+        eager_ns: Sum of the median durations of the eager nodes that it replaces.
+        cost: The compiler's estimate; None if there is none.
     """
 
     id: int
@@ -112,13 +112,13 @@ class ComparedFunction(msgspec.Struct, frozen=True):
         base: The scope in which it is called.
         backend, fallback, compile_ns, unfused, memory: See `nodescope.events.Compiled`.
         steps: The training steps in which it ran.
-        stages: The traced graph, then one for each pass that changed it.
-        nodes, kernels: The traced nodes and the final ones, in order.
-        fates: How many nodes, leaves not counted, have each fate.
-        beside: Eager nodes of its first step, in order of execution.
-        unmatched: Those of them that are no node of the function.
-        eager_ns, compiled_ns: Sums of the median times of what was matched and of the kernels, as
-            observed node by node; see `Comparison.timings`.
+        stages: The traced graph, then one stage for each pass that changed it.
+        nodes, kernels: The traced nodes and the final nodes, in order.
+        fates: The number of nodes with each fate, without leaves.
+        beside: Ids of the eager run's nodes in its first step, in order of execution.
+        unmatched: Those of ``beside`` that match no node of the function, without leaves.
+        eager_ns, compiled_ns: Sums of the median durations of the matched eager nodes and of the
+            kernels, observed node by node; for unobserved times, see `Comparison.timings`.
     """
 
     owner: str
@@ -144,10 +144,10 @@ class Comparison(msgspec.Struct, frozen=True):
 
     Attributes:
         eager, compiled: Run ids.
-        functions: In the order in which they were traced.
-        notes: Sentences on what is not the same about the runs: numbers of steps, a failure.
-        timings: How long both forms take unobserved; None if that was not measured.
-        verdict: Whether they do the same, and if not, where and why they first differ.
+        functions: The compiled functions, in the order in which they were traced.
+        notes: Sentences on differences between the runs as a whole: numbers of steps, failures.
+        timings: The times of both forms unobserved; None if they were not measured.
+        verdict: Whether the runs are equal, and if not, where and why they first differ.
     """
 
     eager: str
@@ -170,9 +170,9 @@ def compare(eager: Recording, compiled: Recording, *, samples: int = 3) -> Compa
     """Compare two runs of one program.
 
     Args:
-        eager: The run in which the program ran plainly.
-        compiled: The run in which its compiled functions ran as graphs.
-        samples: How many training steps are measured for the overview.
+        eager: The run without compilation.
+        compiled: The run whose compiled functions ran as graphs.
+        samples: The number of training steps to measure.
 
     Raises:
         UsageError: The second run has no compiled function.
@@ -193,9 +193,9 @@ def compare(eager: Recording, compiled: Recording, *, samples: int = 3) -> Compa
 
 
 def judge(eager: Recording, compiled: Recording) -> tuple[Verdict, str]:
-    """The verdict alone, and where the page shows it: the part of its address that says so.
+    """The verdict alone, and the fragment of the page's address that shows it.
 
-    The place is ``""`` for two runs that are not an eager and a compiled one of the same functions.
+    The fragment is ``""`` unless the runs are an eager and a compiled one of the same functions.
 
     Raises:
         RecordingError: A recording is damaged.
@@ -233,7 +233,7 @@ def judge(eager: Recording, compiled: Recording) -> tuple[Verdict, str]:
 def history(
     eager: Recording, compiled: Recording, owner: str, node: int, *, samples: int = 64
 ) -> ErrorHistory:
-    """The errors of a traced node's first value over the steps, at most ``samples`` of them.
+    """The errors of a traced node's first value over at most ``samples`` steps.
 
     Raises:
         UsageError: There is no such function or node.
@@ -291,7 +291,7 @@ def _judged(
 def _differing(
     eager: Recording, compiled: Recording, sides: tuple[str, str] = ("eager", "compiled")
 ) -> tuple[str, ...]:
-    """What the runs do not have in common; an error that both raise is the program's own."""
+    """Notes on differences between the runs; none if both fail with the same error."""
     errors = [re.sub(r" \([^()]*:\d+\)", "", run.run().error) for run in (eager, compiled)]
     return () if errors[0] and errors[0] == errors[1] else _notes(eager, compiled, sides)
 

@@ -1,6 +1,6 @@
-"""The two sides of one compiled function: which node and which value is where in either run.
+"""Sides: where the nodes and values of one compiled function are in the eager and compiled run.
 
-Invariant: built once per function; every question is a look-up.
+Invariant: built once per function and step; every query is a look-up.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Sides:
     """A compiled function in the eager and in the compiled run.
 
     Attributes:
-        function: The trace.
+        function: The trace of the function.
         steps: The training steps in which it ran compiled.
-        eager: What the eager run executed in the first of them, in order.
-        alignment: Which eager node is which traced one.
-        run: The node of the compiled run by final node id.
+        eager: The nodes that the eager run executed in the first of them, in order.
+        alignment: The matches of traced nodes with eager nodes.
+        run: By final node id: the node of the compiled run.
     """
 
     def __init__(
@@ -34,10 +34,13 @@ class Sides:
         beside: Sequence[CompiledFunction],
         at: int | None = None,
     ) -> None:
-        """Of ``function``; ``beside`` are all functions of the compiled run.
+        """Match the nodes of ``function``.
 
         Args:
-            at: The step in which nodes are matched; the first in which it ran if None.
+            function: The trace of the function.
+            reader: Reads both recordings.
+            beside: All compiled functions of the compiled run.
+            at: The step in which nodes are matched; if None, the first one in which it ran.
         """
         self.function, self._beside = function, beside
         ran = reader.run_nodes(function.final.id)
@@ -57,16 +60,16 @@ class Sides:
         self._specs = {value.id: value.spec for value in function.traced.values}
 
     def matched_in(self, step: int) -> Sides:
-        """The same, with the nodes that the eager run executed in another step."""
+        """The same function, matched with the eager run's nodes in another step."""
         return Sides(self.function, self._reader, self._beside, step)
 
     def eager_of(self, traced: int) -> Node | None:
-        """The eager node that a traced one is."""
+        """The eager node that matches a traced node."""
         match = self.alignment.matches.get(traced)
         return self._eager_by_id.get(match.eager) if match else None
 
     def kernel_of(self, traced: Node) -> Node | None:
-        """The final node that computes a traced one, if one does."""
+        """The final node that computes a traced node; None if there is none."""
         for value in traced.outputs:
             final = self.function.compiled.values.get(value)
             if final is not None and final in self._made:
@@ -77,7 +80,7 @@ class Sides:
         return None
 
     def pair(self, node: Node, port: int) -> Pair:
-        """Where a value of a traced node is."""
+        """The locations of a traced node's output in both runs."""
         value = node.outputs[port]
         eager = self.eager_of(node.id)
         eager_value = eager.outputs[port] if eager is not None and port < len(eager.outputs) else 0
@@ -120,7 +123,7 @@ def _calls_before(
     step: int | None,
     beside: Sequence[CompiledFunction],
 ) -> tuple[str | None, list[Called]]:
-    """The scope of the function's first call, and the calls before it in that step."""
+    """The scope of the function's first call in a step, and the calls before it."""
     if step is None:
         return None, []
     traced = {call.final.id: call.traced for call in beside}
@@ -134,7 +137,7 @@ def _calls_before(
 
 
 def _fed(function: CompiledFunction, run: Mapping[int, Node]) -> dict[int, int]:
-    """Values of the run by final value, as far as nodes that ran take them."""
+    """By value of the final graph: the value of the run, for inputs of executed nodes."""
     values_by_final: dict[int, int] = {}
     for node in function.final.nodes:
         ran = run.get(node.id)
@@ -145,7 +148,7 @@ def _fed(function: CompiledFunction, run: Mapping[int, Node]) -> dict[int, int]:
 
 
 def _running(function: CompiledFunction, ran: Iterable[Node]) -> dict[int, Node]:
-    """The node of the run for each final node: the same op and origins, in order."""
+    """By final node id: the run's node with the same op and origins, matched in order."""
     waiting: dict[Any, list[Node]] = defaultdict(list)
     for node in ran:
         waiting[node.op, node.origin].append(node)

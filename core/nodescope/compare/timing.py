@@ -1,10 +1,10 @@
-"""How long a program's compiled functions take unobserved, eager and compiled, from several runs.
+"""Timing: how long compiled functions take unobserved, eager and compiled, from several runs.
 
-The runs of the two forms take turns, each in a process of its own, so that whatever else the
-machine does hits both. The first calls of each run, in which functions are traced and caches fill,
-are left out.
+The runs of the two forms alternate, each in its own process, so that other load on the machine
+affects both. The first calls of each run, in which functions are traced and caches fill, are
+ignored.
 
-Invariant: pure functions of the measured times; too few calls give no verdict.
+Invariant: pure functions of the measured times; functions with too few calls are left out.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Final
 from nodescope.record.rows import CallTimes, FunctionTiming
 
 WARM_UP: Final = 3
-"""Calls at the start of each run that are left out."""
+"""The number of calls at the start of each run that are ignored."""
 
 _FEWEST: Final = 2
 
 Times = Mapping[str, Sequence[int]]
-"""Nanoseconds of each call of a run, by the function's name."""
+"""By function name: the nanoseconds of each call of a run."""
 
 
 def timings(eager: Sequence[Times], compiled: Sequence[Times]) -> tuple[FunctionTiming, ...]:
-    """The functions that were called often enough in every run, in the order of the first."""
+    """Timings of the functions called often enough in every run, in order of the first run."""
     names = list(eager[0]) if eager else []
     result: list[FunctionTiming] = []
     for name in names:

@@ -1,7 +1,7 @@
-"""Reads the values and times of two runs for their comparison.
+"""Values: reads the values and times of two runs for their comparison.
 
-Invariant: bounded: at most `BUDGET_BYTES` of arrays are read for one comparison; what is beyond is
-measured from statistics, which says so.
+Invariant: at most `BUDGET_BYTES` of arrays are read for one comparison. Beyond that, statistics are
+compared, and `Measure.source` says so.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WIDEST = 32  # bytes of an element
 
 
 class Pair(NamedTuple):
-    """A value in both runs: who makes it, and its id; ``why`` if the compiled run lacks it."""
+    """A value in both runs: its producers and ids; ``why`` says why the compiled run lacks it."""
 
     eager: Node | None
     eager_value: int
@@ -37,14 +37,14 @@ class Pair(NamedTuple):
 
 
 class AsOf(NamedTuple):
-    """The eager run's nodes and the specs of its values, by id, as they were in a step."""
+    """The eager run's nodes and specs of values by id, as of a step."""
 
     nodes: dict[int, Node]
     specs: dict[int, Spec]
 
 
 class PairReader:
-    """Two recordings, read once."""
+    """Reads two recordings, each part once."""
 
     def __init__(self, eager: Recording, compiled: Recording) -> None:
         self._eager, self._compiled = eager, compiled
@@ -62,20 +62,20 @@ class PairReader:
         self.as_of = functools.lru_cache(maxsize=16)(self._read_as_of)
 
     def run_nodes(self, graph: int) -> list[Node]:
-        """The nodes of the compiled run that run in a captured graph, in order."""
+        """The compiled run's nodes that belong to a captured graph, in order."""
         return list({node.id: node for node in self._rows if node.graph == graph}.values())
 
     def steps(self, nodes: Sequence[Node]) -> tuple[int, ...]:
-        """The steps in which the first of some nodes ran."""
+        """The steps in which the first of these nodes of the compiled run ran."""
         if not nodes:
             return ()
         executions = self._compiled.executions(node=nodes[0].id)
         return tuple(sorted({execution.step for execution in executions}))
 
     def eager_nodes(self, step: int | None) -> list[Node]:
-        """What the eager run executed in a step, in order, behind the leaves from before it.
+        """The nodes that the eager run executed in a step, in order, after the leaves they read.
 
-        Without a step, all it defined.
+        Without a step, all nodes that it defined.
         """
         known = self.as_of(step).nodes
         if step is not None:
@@ -91,31 +91,31 @@ class PairReader:
         return list(known.values())
 
     def compiled_nodes(self, step: int) -> list[Node]:
-        """What the compiled run executed in a step, in order."""
+        """The nodes that the compiled run executed in a step, in order."""
         return [self._by_id[node] for node, _ in self._compiled.ran_in(step) if node in self._by_id]
 
     def compiled_leaf(self, value: int) -> Node | None:
-        """The leaf of the compiled run that gives a value."""
+        """The compiled run's leaf that produces a value."""
         return self._leaf_of.get(value)
 
     def leaf_like(self, eager: Node) -> Node | None:
-        """The leaf of the compiled run that has the name and the line of an eager one."""
+        """The compiled run's leaf with the same name and source line as an eager one."""
         leaf = self._leaves.get(eager.name)
         return leaf if leaf is not None and leaf.source == eager.source else None
 
     def to_measure(self, steps: Sequence[int], samples: int) -> tuple[int, ...]:
-        """Which steps to look at: those of which both runs keep arrays, if there are any."""
+        """The steps to measure: a sample of those with arrays in both runs, if there are any."""
         kept = self._eager.steps_with_arrays() & self._compiled.steps_with_arrays()
         both = self.of_both(steps)
         return sampled([value for value in both if value in kept] or both or steps, samples)
 
     def of_both(self, steps: Sequence[int]) -> list[int]:
-        """Those of some steps that the eager run has, too."""
+        """Those of the given steps that the eager run has as well."""
         eager_steps = {row.step for row in self._eager.steps()}
         return [step for step in steps if step == 0 or step in eager_steps]
 
     def measure(self, pair: Pair, step: int) -> Measure:
-        """How far a value is apart in a step."""
+        """The difference of a value between the runs in a step."""
         if pair.eager is None or pair.compiled is None:
             return Measure("none", why=pair.why)
         arrays = self._arrays(pair, step)
@@ -137,7 +137,7 @@ class PairReader:
         return measure_summaries(eager_summary.summary, two.summary)
 
     def _arrays(self, pair: Pair, step: int) -> tuple[Array, Array] | None:
-        """The elements of what both nodes made in a step, if both recordings keep them."""
+        """The value's arrays in a step, if both recordings kept them and the budget allows it."""
         seqs = [
             self._seqs(eager, step).get(node.id) if node is not None else None
             for eager, node in ((True, pair.eager), (False, pair.compiled))
@@ -156,7 +156,7 @@ class PairReader:
         seqs = self._seqs(eager, step)
         seq = seqs.get(node.id)
         if seq is None:
-            # Data that was made before the step is still there.
+            # A leaf from before the step keeps its value.
             before = node.is_leaf and seqs
             return recording.latest_at(value, max(seqs.values())) if before else None
         summary = recording.latest_at(value, seq)
@@ -174,12 +174,12 @@ class PairReader:
 
 
 def _most_bytes(spec: Spec) -> int:
-    """How large a value is at most, in bytes."""
+    """The largest possible size of a value in bytes."""
     return math.prod(size or 1 for size in spec.shape) * _WIDEST
 
 
 def sampled(steps: Sequence[int], samples: int) -> tuple[int, ...]:
-    """At most this number of them, evenly spaced, with the first and the last."""
+    """At most ``samples`` of the steps, evenly spaced, including the first and the last."""
     if len(steps) <= samples:
         return tuple(steps)
     if samples == 1:

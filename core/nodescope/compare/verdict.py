@@ -1,11 +1,10 @@
-"""The verdict of a comparison: whether the compiled run does what the program says, and if it does
-not, where and why it first differs.
+"""Verdict: whether the compiled run does what the program says, and if not, where it first differs.
 
-What the cross-check found of each call comes first: it compared every call with its trace, on the
-same inputs. Then the two runs are compared value by value, step after step, in the order in which
-the values are computed; the first value that differs although its operands agree is the answer.
+A difference found by the cross-check, which compares every call with its trace on the same inputs,
+takes precedence. Otherwise the two runs are compared value by value, step by step, in the order of
+computation. The verdict names the first value that differs although its operands agree.
 
-Invariant: one place makes the sentence that terminal, page and JSON show.
+Invariant: terminal, page and JSON show the same sentence, which is made here.
 """
 
 from __future__ import annotations
@@ -32,34 +31,34 @@ from nodescope.ir.graph import Node, SourceLocation
 from nodescope.record.compiled_functions import CompiledFunction
 
 VerdictOutcome = Literal["equal", "rounding", "differs", "unchecked"]
-"""``equal``: every bit. ``rounding``: within the bounds of how each kernel rounds. ``unchecked``:
-no call was checked and no value could be compared."""
+"""``equal``: bit-identical. ``rounding``: equal within the rounding bounds of each kernel.
+``unchecked``: no call was checked and no value could be compared."""
 
 Cause = DifferenceKind | Literal["trace", "input", "end", "lowering", "program", "value", ""]
-"""As of `CallDifference.kind`. ``trace``: the traced graph does something else than the function.
-``input``: the runs gave it other numbers. ``end``: one run failed, or took fewer steps.
-``program``: what the runs execute is not the same, or not by the same attributes. ``value``: a node
-gives something else in each run.
-``lowering``: a node of the compiled graph, of a recording whose calls were not checked."""
+"""As in `CallDifference.kind`, or: ``trace``: the traced graph computes something else than the
+function. ``input``: the function's inputs differ. ``end``: one run failed, or took fewer steps.
+``program``: the runs execute different ops, or ops with different attributes. ``value``: a node's
+result differs although its inputs agree, or are unknown. ``lowering``: a node of the compiled graph
+differs, in a recording whose calls were not checked."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a comparison comes to.
+    """The verdict of a comparison.
 
     Attributes:
-        outcome: Whether the runs do the same.
-        text: One sentence for a person.
-        cause: Who is responsible; ``""`` without a difference.
-        function: The trace, as of `ComparedFunction.owner`; ``""`` if none is named.
-        step: The training step in which they first differ; None without a difference.
-        node, name: The traced node; 0 and ``""`` if none is named.
+        outcome: Whether the runs are equal.
+        text: The verdict in one sentence.
+        cause: The kind of cause; ``""`` without a difference.
+        function: The trace, as in `ComparedFunction.owner`; ``""`` if none is named.
+        step: The training step in which the runs first differ; None without a difference.
+        node, name: Id and name of the traced node; 0 and ``""`` if none is named.
         source: The line of that node.
-        kernel, kernel_name: The final node that computes it.
-        rules: Passes and rules that are responsible, as ``pass/rule``.
-        calls, steps: How many calls were checked, and training steps compared.
-        amount: How much of the node's value differs, as the cross-check ran it: also of nodes
-            within kernels, which no recording holds; None if it did not find the difference.
-        detail: What else it has to say.
+        kernel, kernel_name: Id and name of the final node that computes it.
+        rules: The responsible passes and rules, as ``pass/rule``.
+        calls, steps: The number of calls checked, and of training steps compared.
+        amount: The extent of the difference in the cross-check, also for nodes inside kernels,
+            which no recording contains; None if the cross-check found no difference.
+        detail: Further details.
     """
 
     outcome: VerdictOutcome
@@ -80,11 +79,11 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 NOT_RUN: Final = Measure("none", why="the eager run does not execute it")
-"""In place of a measure, where one run executes something else."""
+"""The measure of a value that the eager run does not compute."""
 
 
 class _Place(NamedTuple):
-    """Where two runs first differ: a value of a traced node in a step."""
+    """The place where two runs first differ: a traced node in a step."""
 
     sides: Sides
     node: Node
@@ -102,11 +101,11 @@ def verdict(
     """The verdict of two recordings.
 
     Args:
-        checked: What the cross-check found; None if no calls were checked.
+        checked: The result of the cross-check; None if no calls were checked.
         all_sides: The compiled functions in both runs.
         reader: The recordings.
-        notes: What is not the same about the runs as a whole, in sentences without full stops.
-        logs: What each call was given and gave, in the eager and in the compiled run, if known.
+        notes: Differences between the runs as a whole, as sentences without full stops.
+        logs: The logs of calls in the eager and in the compiled run, if known.
     """
     checks = checked.functions if checked is not None else ()
     calls = sum(check.calls for check in checks)
@@ -136,9 +135,9 @@ def _of_values(
     all_sides: Sequence[Sides], reader: PairReader, steps: Sequence[int],
     logs: tuple[CallLog, CallLog] | None, *, checked: bool, calls: int,
 ) -> Verdict | None:  # fmt: skip
-    """Where the values of the runs differ; None if they do not.
+    """The verdict on the first value that differs between the runs; None if there is none.
 
-    The log of calls decides, where there is one: values only name the node.
+    If calls were logged, the logs decide whether the runs differ, and values only name the node.
     """
     if logs is None or not logs[0].calls:
         place = first_difference(all_sides, reader, steps, checked=checked)
@@ -150,7 +149,7 @@ def _of_values(
         place = first_difference(sides, reader, steps, checked=checked)
         return place and _of_place(place, checked=checked, calls=calls, steps=len(steps))
     if other.kind == "missing":
-        return None  # the runs ended, or it is said below
+        return None  # one run ended early, which the notes report
     sides = [sides for sides in all_sides if _name(sides) == other.function]
     place = first_difference(sides, reader, [other.step], checked=checked)
     if place is not None:
@@ -184,16 +183,16 @@ def _of_call(other: OtherCall, *, calls: int, steps: int) -> Verdict:
 def first_difference(
     all_sides: Sequence[Sides], reader: PairReader, steps: Iterable[int], *, checked: bool
 ) -> _Place | None:
-    """The first value, step after step, that differs although its operands agree.
+    """The first value, step by step, that differs although its operands agree.
 
-    Elements are compared where both runs kept them, and statistics elsewhere.
+    Elements are compared if both runs kept them, else statistics.
 
     Args:
         all_sides: The compiled functions in both runs.
         reader: The recordings.
         steps: The training steps, in order.
-        checked: Whether each call did what was traced. Then what is inside of a function is only
-            looked at where its inputs or its results differ.
+        checked: Whether the cross-check has confirmed each call. Nodes inside a function are then
+            compared only if its inputs or results differ.
     """
     for step in steps:
         for sides in all_sides:
@@ -209,7 +208,7 @@ def first_difference(
                     return _Place(sides, gone, step, NOT_RUN)
             if _in_step(sides, reader, step, looked_at) is None:
                 continue
-            if step != sides.steps[0]:  # other calls may have changed which node is which
+            if step != sides.steps[0]:  # other calls may have changed the matching of nodes
                 matched = sides.matched_in(step)
                 if _in_step(matched, reader, step, looked_at) is None:
                     continue
@@ -223,9 +222,9 @@ def first_difference(
 
 
 def _not_run(sides: Sides, reader: PairReader, step: int, edge: Iterable[Node]) -> Node | None:
-    """A result that the eager run computed by another op in this step than when it was traced.
+    """A result whose matched op and phase did not run at all in this step of the eager run.
 
-    Only where nothing at all of this op ran in the step: it might have another name otherwise.
+    If the op ran under another name, it is not reported: it may be the same node.
     """
     ran = {(node.op, node.phase) for node in reader.eager_nodes(step)}
     for node in edge:
@@ -412,7 +411,7 @@ def _agreed(checks: Sequence[FunctionCheck], *, exact: bool, calls: int, steps: 
 
 
 def named(name: str, source: SourceLocation | None) -> str:
-    """A node and its line."""
+    """A node's name and its line."""
     at = f" ({path_of(source.file).name}:{source.line})" if source is not None else ""
     return f"{name}{at}" if name else ""
 
@@ -456,7 +455,7 @@ def _amount(amount: Amount | None) -> str:
 
 
 def measured(measure: Measure) -> str:
-    """How far a value is apart, in brackets; ``""`` if that is not known."""
+    """The size of a difference, in parentheses; ``""`` if unknown."""
     parts = []
     if measure.mismatched is not None and measure.elements:
         parts.append(f"{_share(measure.mismatched)} of its elements beyond the tolerance")
@@ -475,5 +474,5 @@ def _share(share: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number and what it counts."""
+    """A count with its noun in the right number."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
