@@ -1,4 +1,4 @@
-"""What a folded graph shows: boxes in nested scopes, and the edges between them.
+"""Boxes: the nodes and folded scopes that a picture shows, and the edges between them.
 
 Invariant: pure; every node of the graph is in exactly one box.
 """
@@ -15,10 +15,10 @@ from nodescope.ir.scopes import ancestors
 
 
 class Edge(NamedTuple):
-    """What joins two boxes.
+    """An edge between two boxes.
 
     Attributes:
-        source, target: Their names.
+        source, target: The names of the boxes.
         crossing: The two phases, if the edge joins different ones; otherwise empty.
         control: Whether it only orders the boxes.
     """
@@ -38,7 +38,7 @@ class Boxes(NamedTuple):
         folded: By path of a folded scope, all nodes in it.
         names: By node id, the name of its box: ``n<id>``, or ``s<number>`` for a folded scope.
         edges: The edges, with the ids of the values that they carry.
-        specs: By value id, what it is.
+        specs: By value id, its spec.
     """
 
     scopes: dict[str, list[str]]
@@ -50,7 +50,7 @@ class Boxes(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many boxes there are."""
+        """The number of boxes."""
         return len(set(self.names.values()))
 
 
@@ -89,7 +89,8 @@ def _edges(graph: Graph, names: dict[int, str]) -> dict[Edge, list[int]]:
             source = produced.get(value)
             if source is None or names[source] == target:
                 continue
-            # Edges of values saved for the backward pass would pull the forward spine apart.
+            # Edges between phases are marked, so that values saved for the backward pass do not
+            # pull the forward nodes apart in a layout.
             phases = (nodes[source].phase, node.phase)
             crossing = ">".join(phases) if phases[0] != phases[1] else ""
             values = edges.setdefault(Edge(names[source], target, crossing, False), [])
@@ -102,7 +103,7 @@ def _edges(graph: Graph, names: dict[int, str]) -> dict[Edge, list[int]]:
 
 
 def edge_words(values: list[int], specs: dict[int, Spec]) -> str:
-    """The label of an edge: a shape, a class, or how many different values it carries."""
+    """The label of an edge: a shape, a class, or the number of values that it carries."""
     if len(set(values)) > 1:
         return f"{len(values)} values"
     spec = specs.get(values[0]) if values else None
@@ -117,6 +118,6 @@ def carried(spec: Spec) -> str:
 
 
 def fold_words(nodes: list[Node]) -> str:
-    """What a folded scope holds: ``20 ops``."""
+    """The content of a folded scope: ``20 ops``."""
     ops = sum(not node.is_leaf for node in nodes)
     return f"{ops:,} op{'' if ops == 1 else 's'}"

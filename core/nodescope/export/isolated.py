@@ -240,8 +240,8 @@ def _limit(memory_bytes: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """End with the requesting process: it holds our standard input, and without it the picture is
-    not needed.
+    """Wait for the end of standard input, which the requesting process holds open, then end this
+    process and everything it started.
     """
     sys.stdin.buffer.read()
     os.killpg(0, signal.SIGKILL)
@@ -255,7 +255,7 @@ def _say(report: _Said) -> None:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    # As an abort by V8 would be: no thread is waited for.
+    # Exit without waiting for threads, as after an abort by V8.
     if status < 0:
         os.kill(os.getpid(), -status)
     os._exit(status)

@@ -65,7 +65,7 @@ def _node(
     attrs = {"op": node.op, "family": node.family, "role": node.role, "phase": node.phase}
     attrs |= {key: str(plain(key, value)) for key, value in node.attrs.items()}
     attrs |= {key: str(facts[key]) for key in _FACTS if facts.get(key, "") != ""}
-    # A weight has a namespace of its own kind there: it would hide beside the scopes.
+    # Leaves get their scope as namespace too: Model Explorer would hide weights in one of its own.
     return {
         "id": str(node.id),
         "label": label(node),

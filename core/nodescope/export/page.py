@@ -1,7 +1,7 @@
 """HTML: the picture in one file that opens in any browser, without a script.
 
-Invariant: nothing outside of the file is referred to, and its own policy forbids the browser to
-load or run anything.
+Invariant: the file refers to nothing outside itself, and its content security policy forbids the
+browser to load or run anything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """PNG and PDF: the SVG picture, painted by a Chromium without a window.
 
-Chromium alone uses the fonts in the file, and a PDF by it has selectable text. It is not a
-dependency: any Chromium, Chrome or Edge of the machine will do.
+Only Chromium uses the fonts embedded in the file and writes PDF with selectable text. It is not a
+dependency: any Chromium, Chrome or Edge on the machine is used.
 
 Invariant: the browser gets one file that refers to nothing, in a profile that is then deleted.
 """
@@ -32,7 +32,7 @@ _BUNDLED: Final = (
     "chromium-*/chrome-mac*/Chromium.app/Contents/MacOS/Chromium",
 )  # fmt: skip
 _SIZE: Final = re.compile(r"<svg\b[^>]*?\bwidth=\"([\d.]+)(?:pt|px)?\"[^>]*?\bheight=\"([\d.]+)")
-# Beyond these, Chromium leaves a picture blank.
+# Beyond these sizes, Chromium leaves a picture blank.
 _LONGEST_PX: Final = 16_000
 _MOST_PX: Final = 120_000_000
 _LONGEST_S: Final = 100.0
@@ -85,9 +85,10 @@ def _painted(recording: Recording, options: ExportOptions, kind: str) -> bytes:
     else:
         scale = min(2.0, _LONGEST_PX / width, _LONGEST_PX / height,
                     (_MOST_PX / (width * height)) ** 0.5)  # fmt: skip
-    # The picture itself is scaled: a window as large as a whole graph takes Chromium minutes.
+    # Scale the picture instead of enlarging the window: for a window as large as a whole graph,
+    # Chromium takes minutes.
     width, height = width * scale, height * scale
-    # A whole pixel more than the picture: rounding must not begin a second page.
+    # One pixel more than the picture, so that rounding does not begin a second page.
     page_size = (int(width) + 1, int(height) + 1)
     more = (
         f"html,body{{overflow:hidden}}svg{{width:{width:.2f}px;height:{height:.2f}px}}"
@@ -122,7 +123,7 @@ def _run(program: str, folder: Path, arguments: list[str]) -> None:
         "--disable-dev-shm-usage", f"--user-data-dir={folder / 'profile'}", *arguments,
     ]  # fmt: skip
     try:
-        # In the exporting process's group: it ends with that.
+        # Chromium stays in the exporting process's group, so it ends with that process.
         subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, check=True, cwd=folder, timeout=_LONGEST_S,
