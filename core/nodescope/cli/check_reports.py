@@ -97,7 +97,7 @@ def _lines(verdict: WatchVerdict, width: int) -> list[str]:
 
 
 def _following(verdict: WatchVerdict, report: CheckReport, width: int) -> list[str]:
-    """What follows from a verdict, a line each."""
+    """The verdicts that follow from a verdict, a line each."""
     lines = []
     for other in report.having("hit"):
         if other.cause == verdict.watch and other is not verdict:
@@ -108,7 +108,7 @@ def _following(verdict: WatchVerdict, report: CheckReport, width: int) -> list[s
 
 
 def _until(finding: VerdictHit) -> str:
-    """How often a value was found so, and until when."""
+    """How often a value had a hit, and until which step."""
     if finding.times < 2:
         return ""
     return f" ({finding.times:,} times, last in step {finding.last_step})"

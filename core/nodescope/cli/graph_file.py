@@ -1,7 +1,7 @@
-"""Graph files of others, for commands that take a recording.
+"""Graph files of other tools, for commands that take a recording.
 
-Invariant: the file is only read, in a separate process; the recording that is made of it ends with
-the command, unless the user named one.
+Invariant: the file is only read, in a separate process. The recording made from it is deleted when
+the command ends, unless the user named a file for it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from nodescope.graph_files.suffixes import SUFFIXES
 
 @contextlib.contextmanager
 def as_recording(path: Path, record: Path | None = None) -> Iterator[Path]:
-    """The recording itself, or one of the graph in a file of another format.
+    """The recording itself, or one made from a graph file of another format.
 
     Args:
-        path: What the user named.
-        record: Where the recording of a graph is kept; None: nowhere.
+        path: The file named by the user.
+        record: The file in which to keep the recording of a graph; None deletes it afterwards.
 
     Raises:
         GraphError: The graph file cannot be read.
@@ -44,7 +44,7 @@ def as_recording(path: Path, record: Path | None = None) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _leaving_when_terminated() -> Iterator[None]:
-    """SIGTERM ends the command as Ctrl-C does, so that nothing is left behind."""
+    """Let SIGTERM end the command by an exception, so that temporary files are removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

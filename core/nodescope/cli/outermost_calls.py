@@ -1,8 +1,8 @@
-"""Calls of compiled functions by the program: how long each took, and what it returned.
+"""Outermost calls of compiled functions by the program: the duration and result of each.
 
-Calls within calls are parts of the outermost one.
+A call within another call is part of the outermost one and is not reported.
 
-Invariant: a call returns what it would return; digests only read arguments and results.
+Invariant: the result of a call is unchanged; digests only read arguments and results.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from nodescope.engine.trees import flatten
 from nodescope.ir.differences import CallLog, LoggedCall
 
 Digests = Mapping[str, Sequence[int]]
-"""What each call gave, by the function's name."""
+"""By function name: the digest of each call's result."""
 
 
 def after_each(
     took: Callable[[str, int, Any, Any], None],
     before: Callable[[Any], Any] = lambda arguments: None,
 ) -> Callable[[], None]:
-    """Tell of each outermost call: the function's name, nanoseconds, its result; None if it raised.
+    """Report each outermost call after it ends.
 
     Args:
-        took: Is also given what ``before`` made of the arguments, before the call.
+        took: Called with the function's name, the nanoseconds, the result (None if it raised), and
+            the result of ``before``.
+        before: Called with the arguments before each call.
 
     Returns:
-        What ends it.
+        A function that ends the reports.
     """
     plain = CompiledFunction._call
     here = threading.local()
@@ -68,14 +70,14 @@ class Logged:
     """The log of a run's calls. Thread-safe."""
 
     def __init__(self, step: Callable[[], int]) -> None:
-        """``step`` tells the training step."""
+        """``step`` returns the current training step."""
         self._step = step
         self._names: dict[str, int] = {}
         self._calls: list[LoggedCall] = []
         self._lock = threading.Lock()
 
     def took(self, name: str, took: int, result: Any, given: int) -> None:
-        """Note a call; see `after_each`."""
+        """Add a call to the log; see `after_each`."""
         leaves = flatten(result)[0]
         arrays = any(leaf.__class__ is Tensor or isinstance(leaf, np.ndarray) for leaf in leaves)
         gave, step = digest(result), self._step()
@@ -84,13 +86,13 @@ class Logged:
             self._calls.append(LoggedCall(number, step, given, gave, arrays))
 
     def log(self) -> CallLog:
-        """What was noted so far."""
+        """The log so far."""
         with self._lock:
             return CallLog(tuple(self._names), tuple(self._calls))
 
 
 def digest(result: Any) -> int:
-    """A number of what a call gave: the same for the same bits; all NaN are the same."""
+    """A checksum of a call's arguments or result: equal for equal bits; all NaN are equal."""
     number = 0
     for leaf in flatten(result)[0]:
         array = leaf.data if leaf.__class__ is Tensor else leaf
@@ -113,7 +115,7 @@ def _bits(array: Any) -> bytes:
 
 
 def agreed(runs: Sequence[Digests]) -> dict[str, list[int]]:
-    """What all runs of a form gave, up to the first call in which two of them differ."""
+    """By function: the digests common to all runs, up to the first call in which two differ."""
     names = list(runs[0]) if runs else []
     return {
         name: [

@@ -34,14 +34,14 @@ COMPILED = "compiled"
 
 
 class Unobserved(msgspec.Struct, frozen=True):
-    """Digests of what the calls of each function gave in runs that nobody observed, in order."""
+    """Digests of the results of each function's calls in unobserved runs, in order."""
 
     eager: dict[str, list[int]]
     compiled: dict[str, list[int]]
 
 
 def _compare(log: CallLog, unobserved: Unobserved, check: CrossCheck) -> None:
-    """Tell a check which observed calls give something else than they gave unobserved."""
+    """Report to the check which observed calls return other results than unobserved ones."""
     numbers: Counter[int] = Counter()
     for call in log.calls:
         number, name = numbers[call.function], log.functions[call.function]
@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
     code = load(script)
     if isinstance(code, Ending):
         return code.status
-    # A program that does not seed these itself still draws the same numbers in both runs.
+    # So that a program without its own seeds draws the same numbers in both runs.
     random.seed(SEED)
     np.random.seed(SEED)
     check = CrossCheck()
@@ -108,7 +108,7 @@ def _add(check: CrossCheck, log: CallLog, options: argparse.Namespace, observed:
     if log.calls:
         observed.recorder.add(log)
     checked = check.report()
-    if checked.functions:  # the eager run has none
+    if checked.functions:  # empty for the eager run
         observed.recorder.add(checked)
 
 

@@ -38,7 +38,7 @@ from nodescope.record.wal_checkpoint import fold
 if TYPE_CHECKING:
     from nodescope.cli.terminal_lines import Lines
 
-# The end of a program is not delayed for larger recordings.
+# The size of a recording up to which its outcome is printed; larger ones would delay the exit.
 _SUMMED_BYTES: Final = 256 << 20
 
 # While nobody waits for the server, it leaves the processors to the program at first: a short
@@ -46,7 +46,7 @@ _SUMMED_BYTES: Final = 256 << 20
 _ALONE_S: Final = 0.25
 
 End = Callable[[int], None]
-"""Ends a debugger; takes the status of the program."""
+"""Ends a debugger; its argument is the program's status."""
 
 
 def run(options: argparse.Namespace) -> int:
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Given(NamedTuple):
-    """What the options say, checked before anything starts."""
+    """The parsed options, checked before anything starts."""
 
     breakpoints: tuple[Breakpoint, ...]
     watches: tuple[str, ...]
@@ -74,7 +74,7 @@ class _Given(NamedTuple):
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> _Given:
-        """Of these options. Raises a `NodescopeError`."""
+        """Parse and check the options. Raises a `NodescopeError`."""
         breakpoints = tuple(map(_breakpoint, options.breaks))
         watches = tuple(watches_of(options.watches))
         if options.commands is not None and not options.cli:
@@ -94,9 +94,9 @@ def run_code(
     """Run code under the debugger; return its exit status.
 
     Args:
-        options: Of ``nodescope run``, with ``spec`` as of `run_script`.
+        options: The options of ``nodescope run``, with ``spec`` as in `run_script`.
         code: The code.
-        given: What the options say; by default, they are read now.
+        given: The parsed options; by default, they are parsed now.
         name: The name of the run.
         stem: The name of its recording's file.
     """
@@ -112,7 +112,7 @@ def run_code(
         stop_on_entry=not options.no_stop_on_entry,
         breakpoints=breakpoints,
         watches=watches,
-        # A run that nobody is going to look at does not wait at breakpoints of an earlier one.
+        # With --exit, nobody is expected to look, so saved breakpoints do not wait for a page.
         saved=ProjectSettings(script, waits=not options.exit),
         opened=options.opened,
         select=options.select,

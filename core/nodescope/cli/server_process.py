@@ -2,7 +2,7 @@
 
 Invariant: its token is passed in its environment only. The server ends when its parent ends,
 however that happens, and Ctrl-C in the terminal reaches the parent alone. If the server dies, it is
-restarted on the same port, until it is asked to end; nothing waits for that.
+restarted on the same port, unless it was told to end; nothing waits for the restart.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from nodescope.link.address import TOKEN_VARIABLE, Address
 from nodescope.link.owner import can_tell
 from nodescope.processes import own_command, own_environment, refused
 
-# A busy machine needs its time to load a web server.
+# The time limit for a start: a busy machine may take long to load a web server.
 START_S: Final = 60.0
-# It ends by itself within about two seconds, and notifies the pages; a hanging one is killed.
+# The server ends within about two seconds and notifies the pages; after this time it is killed.
 _END_S: Final = 4.0
 _LAST_WORDS: Final = 8192
-# A server that dies more often has a reason that another start does not remove.
+# A server that dies more often than this has a fault that another restart does not remove.
 RESTARTS: Final = 3
 RESTARTS_WITHIN_S: Final = 60.0
 
@@ -75,7 +75,7 @@ class Server:
         background: bool = False,
     ) -> None:
         self._token = secrets.token_urlsafe(32)
-        # As they are now: the program may change both.
+        # Captured now: the program may change its environment and its working folder.
         self._environment = own_environment(**{TOKEN_VARIABLE: self._token})
         self._options = ["--parent-pid", str(os.getpid()), "--folder", os.getcwd()]
         self._options += ["--waits"] if waits else []
@@ -102,8 +102,8 @@ class Server:
         Raises:
             LinkError: The server does not start.
         """
-        # Its output while starting is shown, or becomes a one-line message; later it has no stderr
-        # that could write into the program's.
+        # Messages of the start are shown, or become a one-line error. The server's stderr is a
+        # temporary file, so that it never writes into the program's output.
         self._overdue = False
         listens = ["--port", str(port)]
         if listener is not None:
@@ -134,7 +134,7 @@ class Server:
                 self._end()
                 raise
             finally:
-                # Nothing is left open that the program could close.
+                # Leave no descriptor open that the program could close.
                 assert self.process.stdout is not None
                 self.process.stdout.close()
         self.url = ready.url
@@ -190,16 +190,16 @@ class Server:
         opened = None
         while opened != self._recordings and not self._ending:
             if opened is not None:
-                self._end()  # the program has ended since, and could not announce its run
+                self._end()  # the program ended meanwhile: its recording has to be opened as well
             opened = self._recordings
-            # At once, so that nobody else takes the port and receives the browsers' cookie, and so
-            # that connections wait instead of being refused.
+            # Listen at once, so that no other process takes the port and receives the browsers'
+            # cookie, and so that connections wait instead of being refused.
             with listening(port) as listener:
                 self._start(port, listener)
 
     def _ready(self) -> Ready:
         assert self.process.stdout is not None
-        # A hanging server is ended, so that reading its line ends as well.
+        # The timer ends a hanging server, which also ends the reading of its line.
         overdue = threading.Timer(START_S, self._hangs)
         try:
             overdue.start()

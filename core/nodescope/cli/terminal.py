@@ -87,7 +87,7 @@ class Terminal:
     # ------------------------------------------------------------ the main thread
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        # Handled at any place of the program's thread, so no lock is touched.
+        # This can interrupt the program's thread anywhere, so it takes no lock.
         if self._console.killing:
             self._console.killing = False
             signal.default_int_handler(number, frame)
@@ -99,7 +99,7 @@ class Terminal:
         self._news.put("pause")
 
     def _stands(self) -> bool:
-        """Handle Ctrl-C while the program is stopped; return whether that is all."""
+        """Handle Ctrl-C while the program is stopped; return whether it is fully handled."""
         if self._reading:
             return self._lines.prompt_again(_AT_PROMPT)
         if isinstance(self._lines, FileLines) or self._warned:

@@ -32,12 +32,12 @@ SEED = 0
 
 
 class Timed(msgspec.Struct, frozen=True):
-    """What the calls took and gave.
+    """The durations and results of calls.
 
     Attributes:
-        calls: Nanoseconds of each, by the function's name.
+        calls: By function name: the nanoseconds of each call.
         cut: Why the run was cut off, or ``""``.
-        digests: Of what each gave, by the function's name.
+        digests: By function name: the digest of each call's result.
     """
 
     calls: dict[str, list[int]]
@@ -57,7 +57,7 @@ class _Stopwatch:
         self._digests: dict[str, list[int]] = {}
 
     def took(self, name: str, took: int, result: Any, given: Any) -> None:
-        """Note a call; see `outermost_calls.after_each`."""
+        """Add a call; see `outermost_calls.after_each`."""
         times = self._times.setdefault(name, [])
         if len(times) < self._most:
             times.append(took)
@@ -73,7 +73,7 @@ class _Stopwatch:
         fresh.replace(self._result)
 
     def end(self, cut: str) -> NoReturn:
-        """Abandon the program where it is: none of it runs any more."""
+        """End the process at once; none of the program's code runs any more."""
         self.write(cut)
         os._exit(0)
 
@@ -82,7 +82,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run and time; return the exit status."""
     options = _parser().parse_args(arguments)
     watch = _Stopwatch(options.result, options.calls, options.seconds)
-    # A program that computes long before its first call is cut off as well.
+    # The timer also cuts off a program that runs for long before its first call.
     late = threading.Timer(options.seconds, lambda: watch.end(f"after {options.seconds:g} s"))
     late.daemon = True
     try:
