@@ -1,4 +1,4 @@
-"""The adapter's capabilities, and which request each one stands for.
+"""Capabilities of the adapter, and the requests that each one announces.
 
 Invariant: exactly the capabilities that exist are announced; a test compares them with the
 handlers.

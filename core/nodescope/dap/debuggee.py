@@ -188,7 +188,7 @@ class Debuggee:
             self._channel.refuse(request, str(error))
             return
         except Exception as error:
-            # A malformed request. Whatever it is, the next one is answered again.
+            # A malformed request: refuse it, and continue with the next one.
             self._channel.refuse(request, f"{type(error).__name__}: {error}")
             return
         if isinstance(body, Moved):

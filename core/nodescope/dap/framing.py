@@ -112,8 +112,7 @@ class Channel:
             self._connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # the other end is already gone
-        # The streams keep the socket until the reader is done: closing them here would wait for
-        # that.
+        # The streams stay open until the reader is done: closing them here would wait for it.
         self._connection.close()
 
 
