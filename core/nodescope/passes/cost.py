@@ -26,8 +26,8 @@ from nodescope.ops.calls import Scalar, call_of
 VIEWS = frozenset({"reshape", "transpose", "broadcast_to", "squeeze", "expand_dims"})
 """Layout ops that usually move no data: their result is a view."""
 
-# Size of the multiplied matrices, in elements: the largest that OpenBLAS does not share out among
-# threads, which would wait for a processor that is busy with something else.
+# Size of the multiplied matrices, in elements: the largest that OpenBLAS multiplies on one thread.
+# Several threads would have to wait for processors that are busy with other work.
 _PRODUCT = 64
 _COPIED = 4 << 20  # bytes copied: more than fits in the first caches
 _TRIALS = 8

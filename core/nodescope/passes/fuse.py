@@ -1,9 +1,9 @@
 """Fuse: neighbours that run over the same elements are merged into one kernel.
 
-Kernels of three kinds are made, named by ``pattern``: ``elementwise``; ``reduction``, in which
-reductions over the first or the last axes end such a loop; and, over the last axes only, ``rows``,
-in which elements or results of a row are computed with what its reductions gave. The NumPy back end
-gets only the first kind, and only where a loop over tiles beats one call per node.
+There are three kinds of kernels, named by ``pattern``: ``elementwise``; ``reduction``, an
+elementwise loop that ends in reductions over the first or the last axes; and ``rows``, over the
+last axes only, which computes further elements or results from a row's reductions. The NumPy back
+end gets only the first kind, and only where a loop over tiles is faster than one call per node.
 
 Nodes are processed in order, and each joins the kernels of its operands, nearest first.
 

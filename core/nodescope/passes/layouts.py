@@ -93,7 +93,7 @@ _REDUCTIONS: Final = frozenset(
     ["sum", "prod", "mean", "max", "min", "any", "all", "argmax", "argmin", "var", "std"]
 )
 _PRODUCTS: Final = frozenset(["matmul", "concatenate", "stack"])
-_MOST: Final = 64  # limit of examined producer nodes
+_MOST: Final = 64  # limit of examined users
 
 
 class Layouts:
@@ -124,7 +124,7 @@ class Layouts:
     def harmless(self, value: int, kind: Kind) -> bool:
         """Whether no result changes if the value, with the same elements, has this layout.
 
-        The caller is assumed to go ahead: later answers take it into account.
+        If so, later answers assume that the caller makes this change.
         """
         if self.of(value) == kind == "rows":
             return True

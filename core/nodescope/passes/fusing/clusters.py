@@ -66,7 +66,7 @@ class Clusters:
         return len(self._members[cluster])
 
     def apart(self, clusters: Sequence[int]) -> int | None:
-        """A node outside that lies between the clusters: it needs one, and another needs it.
+        """A node outside the clusters that depends on one of them, and on which another depends.
 
         Returns:
             Its position; None if the clusters can be merged.
@@ -98,7 +98,7 @@ class Clusters:
             bits |= self._bits[cluster]
             ancestors |= self._ancestors[cluster]
         ancestors &= ~bits
-        more = 0  # predecessors that those which come after some of them do not know of
+        more = 0  # new predecessors for the clusters after some of the merged ones
         joined = set(clusters)
         for cluster in clusters:
             missing = ancestors & ~self._ancestors[cluster]
@@ -116,7 +116,7 @@ class Clusters:
         return kept
 
     def _spread(self, cluster: int, ancestors: int) -> None:
-        """Add ancestors to all clusters after this one. Those that have them passed them on."""
+        """Add ancestors to all clusters after this one; those that have them are not followed."""
         root, known = self.root, self._ancestors
         pending = [cluster]
         while pending:

@@ -23,11 +23,11 @@ C_DTYPES = frozenset(
 """Dtypes in which C kernels compute."""
 
 _ALSO = frozenset({"clip", "gelu_grad", "dropout"})
-"""Ops that are elementwise for all arguments possible in kernels: bounds and shares are attributes,
-or of the output's shape.
+"""Ops that are elementwise for all arguments possible in kernels: their other operands are
+attributes, or have the output's shape.
 """
 _MOVES = frozenset({"astype", "broadcast_to"})
-"""Layout ops that a loop performs in passing."""
+"""Layout ops that a loop performs while it reads an operand."""
 REDUCTIONS = frozenset({"sum", "prod", "mean", "max", "min", "any", "all"})
 
 
