@@ -1358,22 +1358,22 @@ export interface ValueMoment {
 }
 
 /**
- * How far a value of the compiled run is from that of the eager one.
+ * The difference between a value of the compiled run and that of the eager run.
  *
  * Attributes:
  *     source: `arrays` (all elements), `summaries` (statistics: `max_abs` and `max_rel`
  *         are then the largest differences of minimum, maximum, mean, deviation and norm) or
  *         `none`.
- *     equal: Bit-equal where arrays were compared (NaN equals NaN); else equal statistics.
- *     elements: How many there are.
- *     max_abs, max_rel: Largest absolute and relative error, at most the largest float; None
- *         without any.
- *     ulp: Largest distance in units of the last place; None for integers, complex numbers and
- *         without arrays.
- *     mismatched: Share of elements beyond the tolerance of the dtype, 0 to 1; None without
- *         arrays.
+ *     equal: Whether the arrays are bit-equal (NaN equals NaN), or else the statistics equal.
+ *     elements: The number of elements.
+ *     max_abs, max_rel: The largest absolute and relative error, at most the largest float; None
+ *         if no element is finite in both.
+ *     ulp: The largest distance in units of the last place; None for integers, complex numbers and
+ *         statistics.
+ *     mismatched: The share of elements beyond the tolerance of the dtype, from 0 to 1; None for
+ *         statistics.
  *     nan, inf: Counts in the eager and in the compiled value.
- *     why: In words, why nothing could be measured.
+ *     why: Why nothing could be measured, or `""`.
  */
 export interface Measure {
   readonly source: MeasureSource;
@@ -2169,10 +2169,10 @@ export interface RunChanged {
  *
  * Attributes:
  *     eager, compiled: Run ids.
- *     functions: In the order in which they were traced.
- *     notes: Sentences on what is not the same about the runs: numbers of steps, a failure.
- *     timings: How long both forms take unobserved; None if that was not measured.
- *     verdict: Whether they do the same, and if not, where and why they first differ.
+ *     functions: The compiled functions, in the order in which they were traced.
+ *     notes: Sentences on differences between the runs as a whole: numbers of steps, failures.
+ *     timings: The times of both forms unobserved; None if they were not measured.
+ *     verdict: Whether the runs are equal, and if not, where and why they first differ.
  */
 export interface Comparison {
   readonly eager: string;
@@ -2191,13 +2191,13 @@ export interface Comparison {
  *     base: The scope in which it is called.
  *     backend, fallback, compile_ns, unfused, memory: See `nodescope.events.Compiled`.
  *     steps: The training steps in which it ran.
- *     stages: The traced graph, then one for each pass that changed it.
- *     nodes, kernels: The traced nodes and the final ones, in order.
- *     fates: How many nodes, leaves not counted, have each fate.
- *     beside: Eager nodes of its first step, in order of execution.
- *     unmatched: Those of them that are no node of the function.
- *     eager_ns, compiled_ns: Sums of the median times of what was matched and of the kernels, as
- *         observed node by node; see `Comparison.timings`.
+ *     stages: The traced graph, then one stage for each pass that changed it.
+ *     nodes, kernels: The traced nodes and the final nodes, in order.
+ *     fates: The number of nodes with each fate, without leaves.
+ *     beside: Ids of the eager run's nodes in its first step, in order of execution.
+ *     unmatched: Those of `beside` that match no node of the function, without leaves.
+ *     eager_ns, compiled_ns: Sums of the median durations of the matched eager nodes and of the
+ *         kernels, observed node by node; for unobserved times, see `Comparison.timings`.
  */
 export interface ComparedFunction {
   readonly owner: string;
@@ -2222,12 +2222,12 @@ export interface ComparedFunction {
  * The graph of a compiled function at one point of its compilation.
  *
  * Attributes:
- *     name: `traced`, or the pass that made it.
+ *     name: `traced`, the pass that produced it, or `final`.
  *     graph: Id of the captured graph.
- *     nodes: How many nodes it has, leaves not counted.
- *     changes: What the pass changed.
- *     took_ns: How long the pass took.
- *     notes: What it says besides.
+ *     nodes: The number of nodes without leaves.
+ *     changes: The changes made by the pass.
+ *     took_ns: The duration of the pass.
+ *     notes: Further remarks of the pass.
  */
 export interface Stage {
   readonly name: string;
@@ -2239,13 +2239,13 @@ export interface Stage {
 }
 
 /**
- * One rewrite of a pass, with nodes by name as far as they are known.
+ * One rewrite of a pass, with the names of nodes, or `@id` if unknown.
  *
  * Attributes:
- *     rule: Which rule of the pass.
- *     kind: What happened to the nodes before.
- *     before, after: Names of the nodes.
- *     note: What else there is to say.
+ *     rule: The rule of the pass.
+ *     kind: The change to the nodes in `before`.
+ *     before, after: Names of the nodes before and after the rewrite.
+ *     note: Further remarks.
  */
 export interface StageChange {
   readonly rule: string;
@@ -2256,17 +2256,17 @@ export interface StageChange {
 }
 
 /**
- * A traced node: what became of it, and which node it is in the eager run.
+ * A traced node: its fate in the compiled graph, and its counterpart in the eager run.
  *
  * Attributes:
- *     id, name, op, family, role, phase: Of the traced node.
- *     fate: As of `nodescope.ir.provenance.Fate.kind`.
- *     by: Pass and rule of each change, `pass/rule`.
+ *     id, name, op, family, role, phase: As of the traced node.
+ *     fate: As in `nodescope.ir.provenance.Fate.kind`.
+ *     by: Pass and rule of each change, as `pass/rule`.
  *     into: Ids of the final nodes that do its work.
- *     eager: Id of the eager run's node, or 0.
- *     matched: How it was found: `name`, `order`, `inputs`, or `""` for not at all.
- *     eager_ns: Median time of an execution in the eager run.
- *     values: One per output port.
+ *     eager: Id of the matched node of the eager run, or 0.
+ *     matched: The reason for the match: `name`, `order`, `inputs`, or `""` if none.
+ *     eager_ns: Median duration of an execution in the eager run.
+ *     values: The values by output port.
  */
 export interface ComparedNode {
   readonly id: number;
@@ -2288,12 +2288,12 @@ export interface ComparedNode {
  * A value of a traced node in both runs.
  *
  * Attributes:
- *     port: Output port of the node.
- *     eager, compiled: Value ids in the two runs; 0 where the run does not have it.
+ *     port: The output port of the node.
+ *     eager, compiled: The value's id in each run; 0 if that run does not have it.
  *     spec: Shape and dtype as traced.
- *     worst: The largest error over `steps`; None if nothing was measured.
- *     steps: The training steps that were looked at.
- *     why: In words, why there is no compiled value.
+ *     worst: The measure with the largest error over `steps`; None if nothing was measured.
+ *     steps: The training steps that were measured.
+ *     why: Why the values could not be compared, or `""`.
  */
 export interface ComparedValue {
   readonly port: number;
@@ -2309,14 +2309,14 @@ export interface ComparedValue {
  * A node of the final graph.
  *
  * Attributes:
- *     id, name, op: Of the final node.
- *     pattern: What a fused kernel is, such as `softmax`; else `""`.
- *     covers: Ids of the traced nodes that it stands for, leaves left out.
+ *     id, name, op: As of the final node.
+ *     pattern: The pattern of a fused kernel, such as `softmax`; else `""`.
+ *     covers: Ids of the traced nodes that it replaces, without leaves.
  *     run: Id of the node in the compiled run, or 0 if it was not recorded.
- *     times: How often it ran.
- *     ns: Median time of an execution.
- *     eager_ns: Sum of the median times of the eager nodes that it stands for.
- *     cost: As the compiler estimates; None if it did not.
+ *     times: The number of executions.
+ *     ns: Median duration of an execution.
+ *     eager_ns: Sum of the median durations of the eager nodes that it replaces.
+ *     cost: The compiler's estimate; None if there is none.
  */
 export interface Kernel {
   readonly id: number;
@@ -2405,22 +2405,22 @@ export interface CallTimes {
 }
 
 /**
- * What a comparison comes to.
+ * The verdict of a comparison.
  *
  * Attributes:
- *     outcome: Whether the runs do the same.
- *     text: One sentence for a person.
- *     cause: Who is responsible; `""` without a difference.
- *     function: The trace, as of `ComparedFunction.owner`; `""` if none is named.
- *     step: The training step in which they first differ; None without a difference.
- *     node, name: The traced node; 0 and `""` if none is named.
+ *     outcome: Whether the runs are equal.
+ *     text: The verdict in one sentence.
+ *     cause: The kind of cause; `""` without a difference.
+ *     function: The trace, as in `ComparedFunction.owner`; `""` if none is named.
+ *     step: The training step in which the runs first differ; None without a difference.
+ *     node, name: Id and name of the traced node; 0 and `""` if none is named.
  *     source: The line of that node.
- *     kernel, kernel_name: The final node that computes it.
- *     rules: Passes and rules that are responsible, as `pass/rule`.
- *     calls, steps: How many calls were checked, and training steps compared.
- *     amount: How much of the node's value differs, as the cross-check ran it: also of nodes
- *         within kernels, which no recording holds; None if it did not find the difference.
- *     detail: What else it has to say.
+ *     kernel, kernel_name: Id and name of the final node that computes it.
+ *     rules: The responsible passes and rules, as `pass/rule`.
+ *     calls, steps: The number of calls checked, and of training steps compared.
+ *     amount: The extent of the difference in the cross-check, also for nodes inside kernels,
+ *         which no recording contains; None if the cross-check found no difference.
+ *     detail: Further details.
  */
 export interface Verdict {
   readonly outcome: "equal" | "rounding" | "differs" | "unchecked";
@@ -2733,7 +2733,7 @@ export interface Share {
  * Attributes:
  *     node, name, step, seq: Its place and time; `node` and `seq` are 0 if only the loss of an
  *         unobserved step is known.
- *     nodes: Number of nodes that had it at some time.
+ *     nodes: Number of nodes that had the problem at some time.
  *     text: The exception, a note that the user set the value, or why no node is known; or `""`.
  *     source: The user's line.
  */
