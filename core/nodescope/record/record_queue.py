@@ -39,9 +39,10 @@ BATCH_BYTES: Final = 8 << 20
 
 _PLENTY: Final = BATCH_BYTES // 4  # of elements: the writer does not wait for more
 
-# Before elements are given up, it gives way once for each of so many bytes of them, at most: the
-# writer of a busy machine takes 50 ms for a MiB.
+# Before a record is dropped, the program gives way once for each of so many bytes of it, at most:
+# the writer of a busy machine takes 50 ms for a MiB.
 _WAITS_FOR: Final = 1024
+_MOST_WAITS: Final = 4096
 _LOTS: Final = 16  # a lot of outputs takes at most one part in this many
 
 
@@ -113,6 +114,7 @@ class RecordQueue:
         many, statistics = len(event.times), event.statistics
         weight = RECORD_BYTES + BLOCK_BYTES * many
         weight += statistics.nbytes if statistics is not None else 0
+        self._await_room(weight)
         with self.lock:
             first = self._number(many)
             if self._queued + weight > self._queue_bytes:
@@ -177,10 +179,14 @@ class RecordQueue:
     def _let_write(self) -> None:
         """Before elements are queued: let the writer make room, so that none are given up."""
         if self._keeps_elements and self._times:
-            for _ in range(max(self._lot_bytes // _WAITS_FOR, 1)):
-                if self._queued + 2 * self._lot_bytes <= self.nearly_full or not self._writes():
-                    return
-                self._give_way()
+            self._await_room(2 * self._lot_bytes)
+
+    def _await_room(self, nbytes: int) -> None:
+        """Give way to the writer until a record of so many bytes fits, or for a bounded time."""
+        for _ in range(min(max(nbytes // _WAITS_FOR, 1), _MOST_WAITS)):
+            if self._queued + nbytes <= self.nearly_full or not self._writes():
+                return
+            self._give_way()
 
     def _queue_times(self) -> None:
         if self._queueing:  # in a signal handler that interrupted this

@@ -45,7 +45,7 @@ from nodescope.native import identities
 from nodescope.record import queued, shutdown
 from nodescope.record.buffers import layouts_of, layouts_of_captured
 from nodescope.record.capture_levels import WITHOUT_ARRAYS, CaptureLevels, Chosen
-from nodescope.record.captures import capture
+from nodescope.record.captures import capture, known_bytes
 from nodescope.record.failed_inputs import failed_inputs
 from nodescope.record.newest.held_block import executions_of
 from nodescope.record.newest.held_values import Held, Whole
@@ -447,9 +447,7 @@ class Recorder(QueueWriter):
                 kept_outputs = list(zip(outputs, map(summarise, event.outputs), strict=False))
                 weight = RECORD_BYTES * (1 + len(kept_outputs))
                 if level == "values":
-                    with self.lock:
-                        self._dropped_blobs += len(kept_outputs)
-                        self._waiting.given_up += len(kept_outputs)
+                    self._gave_up(len(kept_outputs))
             else:
                 # Copies that are also held have two users, each of which gives them back.
                 copy, users = self._buffers.copy, 1 + remembered
@@ -477,14 +475,15 @@ class Recorder(QueueWriter):
         newest = self.newest if level == "summary" else None
         if newest is not None and not newest.fits_elsewhere(event.outputs):
             newest = None
+        if self._queued > self.nearly_full // 2:
+            self._await_room(known_bytes(event.outputs) or RECORD_BYTES)
         most, room = level if newest is None else "values", self._queue_bytes - self._queued
         captured, lost, reduced = capture(event, most, room, shared=newest is not None)
         weight = RECORD_BYTES + sum([content.nbytes + _ARRAY_BYTES for _, content in captured])
         if lost or reduced:
             with self.lock:
                 self._lost_summaries += lost
-                self._dropped_blobs += reduced
-                self._waiting.given_up += reduced
+                self._gave_up(reduced)
         keeps = level == "values"
         layouts = layouts_of_captured(captured) if keeps else ()
         self._put(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,18 @@ import numpy as np
 import pytest
 
 import nodescope as ns
+from nodescope import arrays
 from nodescope.api import Run
+from nodescope.events import NodesFinished
+from nodescope.ir.graph import TensorSpec
+from nodescope.ir.track import Track
 from nodescope.record import shutdown
 from nodescope.record.backpressure import Backpressure
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
+from nodescope.record.rows import Dropped
 from nodescope.record.writer import Writer
+from tests.core.record.runs import chain, finished
 
 
 def test_nothing_is_lost_however_slow_the_disk_is(tmp_path: Path, monkeypatch) -> None:
@@ -72,6 +79,60 @@ def test_a_program_that_waits_is_not_sampled(tmp_path: Path) -> None:
         run.start()
         assert ("nodescope-sampler" in {thread.name for thread in threading.enumerate()}) != waits
         run.finish()
+
+
+class Elsewhere:
+    """An array of another library."""
+
+    def __init__(self, elements: Any) -> None:
+        self.elements = elements
+
+
+class ElsewhereArrays(arrays.OpaqueValues):
+    def spec(self, array: Any) -> TensorSpec:
+        return TensorSpec(array.elements.shape, "float64")
+
+    def nbytes(self, array: Any) -> int:
+        return int(array.elements.nbytes)
+
+    def capture(self, array: Any, level: Any) -> Any:
+        return array.elements.copy()
+
+
+@pytest.mark.parametrize("kind", ["block", "elsewhere"])
+def test_a_program_gives_way_before_executions_are_dropped(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer takes something only at every fifth time that the program gives way to it."""
+    monkeypatch.setattr(arrays, "_known", {**arrays._known, Elsewhere: ElsewhereArrays()})
+    go, ended = threading.Event(), threading.Event()
+    recorder = Recorder(
+        tmp_path / "r.nscope", level="summary", queue_bytes=100_000,
+        on_commit=lambda _: ended.is_set() or go.wait(60),
+    )  # fmt: skip
+
+    times = itertools.count(1)
+
+    def gives_way() -> None:
+        if next(times) % 5 == 0:
+            go.set()
+            assert recorder.flush(60)
+            go.clear()
+
+    recorder._give_way = gives_way  # type: ignore[method-assign]
+    graph = chain([f"node_{at}" for at in range(100)])
+    recorder.emit(graph)
+    block = Track(graph.nodes, (), (0,) * 101)
+    for at in range(300):
+        if kind == "block":
+            recorder.emit(NodesFinished(block, 0, np.zeros((100, 2), np.int64), 1, 1))
+        else:
+            recorder.emit(finished(graph.nodes[0], Elsewhere(np.full(2000, float(at)))))
+    ended.set()
+    go.set()
+    assert recorder.close(20)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        assert recording.dropped() == Dropped()
 
 
 def test_a_recording_that_was_given_up_is_not_waited_for(tmp_path: Path) -> None:
