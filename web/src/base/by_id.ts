@@ -1,5 +1,5 @@
 /**
- * Look-ups by id that cost little for large graphs, where most of what is there is never looked at.
+ * Look-ups by id that cost little for large graphs, where most entries are never read.
  *
  * Invariant: they answer as a map would, also for ids that are neither small nor whole.
  */
@@ -14,7 +14,7 @@ const LARGEST = 1 << 24;
 
 /** Whole numbers from 0 on by id, in one array. */
 export class IdTable implements ById {
-  /** The number and 1; 0 = none. */
+  /** Each number plus 1; 0 = none. */
   private entries = new Int32Array(1024);
   private readonly others = new Map<number, number>();
 
@@ -42,7 +42,7 @@ export class IdTable implements ById {
   }
 }
 
-/** A map whose entries are made when they are first looked at. */
+/** A map whose entries are made when they are first read. */
 abstract class Made<K, V> implements ReadonlyMap<K, V> {
   abstract readonly size: number;
   abstract get(key: K): V | undefined;
@@ -69,13 +69,13 @@ abstract class Made<K, V> implements ReadonlyMap<K, V> {
   }
 }
 
-/** Entries by id; each is made by itself. */
+/** Entries by id, each made when it is first read. */
 export class MadeById<V> extends Made<number, V> {
   readonly size: number;
   private readonly rows = new IdTable();
   private readonly made: V[] = [];
 
-  /** `ids`: each once. */
+  /** `ids`: without duplicates. */
   constructor(
     private readonly ids: ArrayLike<number>,
     private readonly make: (row: number) => V,
@@ -101,7 +101,7 @@ export class MadeById<V> extends Made<number, V> {
   }
 }
 
-/** The entries of another map, in another form. */
+/** The entries of another map, each converted when it is first read. */
 export class Mapped<K, V, W> extends Made<K, W> {
   private readonly made = new Map<K, W>();
 
@@ -135,7 +135,7 @@ export class Mapped<K, V, W> extends Made<K, W> {
   }
 }
 
-/** A map that is made as a whole. */
+/** A map that is made as a whole when it is first read. */
 export class MadeLater<K, V> extends Made<K, V> {
   private map: ReadonlyMap<K, V> | undefined;
 

@@ -68,7 +68,8 @@ const CIVIDIS = [
 ].map(parseHex);
 
 /**
- * A scale as a table; the middle of the diverging one is the theme's background, `--div-0` to 6.
+ * A scale as a table. The theme sets the diverging one by `--div-0` to `--div-6`; its middle is the
+ * theme's background.
  */
 export function scaleOf(name: ScaleName, colour: (token: string) => string): Uint8ClampedArray {
   if (name === "seq") return scaleTable(CIVIDIS);

@@ -1,10 +1,10 @@
 /**
  * Sizes and kinds of NumPy's dtypes by name.
  *
- * Invariant: an element of an unknown dtype has no bytes: no size is shown that may be wrong.
+ * Invariant: an element of an unknown dtype counts as 0 bytes, so that no wrong size is shown.
  */
 
-/** The bits in a name, as of `int32`, `bfloat16` and `float8_e4m3fn`. */
+/** The number of bits in a name such as `int32`, `bfloat16` or `float8_e4m3fn`. */
 const BITS = /^[a-z]+(\d+)/;
 
 export function itemBytes(dtype: string): number {

@@ -1,5 +1,5 @@
 /**
- * Keys of a field or form.
+ * Keys pressed in a field or form.
  *
  * Invariant: function keys reach the debugger wherever the focus is.
  */

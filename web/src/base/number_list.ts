@@ -1,8 +1,8 @@
 /**
  * Short lists of numbers out of long columns.
  *
- * Invariant: a list takes the room of its numbers. One that grows by `push` has room for 17, which
- * in a large graph is most of the page's memory.
+ * Invariant: a list has no spare capacity. A list that grows by `push` has room for 17 numbers,
+ * which in a large graph is most of the page's memory.
  */
 
 export function numberList(items: ArrayLike<number>, from: number, to: number): number[] {

@@ -1,7 +1,8 @@
 /**
  * Numbers as people read them: 4 to 5 significant digits, thin units, thousands separated.
  *
- * Invariant: every finite number takes at most 10 characters; NaN and infinities are named.
+ * Invariant: every finite number takes at most 10 characters and a sign; NaN and infinities are
+ * named.
  */
 
 const THIN = "\u202f";

@@ -69,7 +69,7 @@ export function dedented(lines: readonly string[]): readonly string[] {
 }
 
 /**
- * A text cut where a line that is too long may go on: after a bracket or a comma. An arrow is a
+ * A text split where a long line may break: after an opening bracket or a comma. An arrow is a
  * piece of its own, which is never broken.
  */
 export function breakable(text: string): readonly string[] {

@@ -4,12 +4,12 @@
  *
  * Two scopes are alike if, in the order of the program, they hold the same operations and scopes,
  * connected alike at the same input ports, and read values from outside at the same places; a
- * parameter does not stand for a computed value. Names, shapes, attributes, control edges, and which
+ * parameter never matches a computed value. Names, shapes, attributes, control edges, and which
  * results are read outside do not matter.
  *
- * Invariant: pure, and exact: scopes are compared by what they hold, not by a hash. The members of a
- * stack have names that differ only in numbers (but for updates, which are named after parameters),
- * and drawing a stack as one box adds no cycle.
+ * Invariant: pure, and exact: scopes are compared by their contents, not by a hash. The members of
+ * a stack have names that differ only in numbers (except updates, which are named after
+ * parameters), and drawing a stack as one box adds no cycle.
  */
 
 import { type ById, IdTable } from "@/base/by_id";
@@ -22,11 +22,11 @@ export interface ScopedNode {
   readonly outputs: readonly number[];
 }
 
-/** What a node holds that computes nothing; undefined for an operation. */
+/** What a leaf node holds; undefined for an operation. */
 export type Held = "parameter" | "data" | undefined;
 
 export interface Stack {
-  /** Stands for the stack where scopes are named by paths; no scope has this path. */
+  /** Identifies the stack among scope paths; no scope has this path. */
   readonly path: string;
   /** `block_0–11`. */
   readonly name: string;
@@ -41,33 +41,33 @@ export interface Repeats {
   /** By the path of a member. */
   readonly stackOf: ReadonlyMap<string, Stack>;
   readonly byPath: ReadonlyMap<string, Stack>;
-  /** The value in `to` that is where `value` is in `from`, or enters there where it enters. */
+  /** The counterpart in `to` of a value computed in `from` or read by it from outside. */
   twinValue(value: number, from: string, to: string): number | undefined;
-  /** The scope in `to` that is where `scope` is in `from`. */
+  /** The counterpart in `to` of a scope in `from`. */
   twinScope(scope: string, from: string, to: string): string | undefined;
   /** Indices of the operations inside a member, in an order that all members share. */
   operations(member: string): readonly number[];
-  /** These operations as plain data. */
+  /** The operations of all members as plain data. */
   spans(): Spans;
 }
 
-/** The operations of all members, in the order of `stacks`: those of one are a part of `order`. */
+/** Operations of all members, in the order of `stacks`; each member has a range of `order`. */
 export interface Spans {
   readonly order: Int32Array;
-  /** Where the part of each member starts and ends. */
+  /** Where the range of each member starts and ends. */
   readonly starts: Int32Array;
   readonly ends: Int32Array;
 }
 
-/** Fewer are drawn one by one. */
+/** Fewer scopes that are alike are drawn one by one. */
 export const FEWEST = 3;
 
 /** Scopes inside this one are named after parameters. */
 const UPDATES = "optimizer";
-/** These are not part of a sequence of scopes. */
+/** Top-level scopes that are never members of a stack. */
 const APART: ReadonlySet<string> = new Set(["backward", UPDATES, "recompute", "initialisation"]);
 
-/** The path that stands for a stack: that of its first member, so that it stays as more come. */
+/** The path of a stack, made from its first member so that it stays as members are added. */
 function stackPath(first: string): string {
   return `${first}…`;
 }
@@ -83,11 +83,11 @@ export const NO_REPEATS: Repeats = {
 };
 
 /**
- * Linear in nodes and edges, times the depth of scopes for edges between them.
+ * Finds the stacks. Linear in nodes and edges, times the depth of scopes for edges between them.
  *
  * Args:
  *   known: The stacks, if they have been found before.
- *   spans: Their operations, if they are known, too.
+ *   spans: The operations of the known stacks, if available.
  */
 export function findRepeats(
   nodes: readonly (ScopedNode | undefined)[],
@@ -96,7 +96,7 @@ export function findRepeats(
   spans?: Spans,
 ): Repeats {
   if (known?.length === 0) return NO_REPEATS;
-  // Where the stacks are known, most graphs are never asked about what is inside.
+  // Built on demand: with known stacks, most graphs never need their scope tree.
   let made: ScopeTree | undefined;
   const within = (): ScopeTree => {
     made ??= scopeTree(nodes, held);
@@ -171,10 +171,10 @@ function stacksAmong(tree: ScopeTree): Stack[] {
   return stacks;
 }
 
-/** Of an empty scope; nothing is put into it. */
+/** The items of a scope after `forget`; never changed. */
 const NOTHING: number[] = [];
 
-/** What most scopes are not asked for again. */
+/** Frees what is seldom needed after the stacks are found. */
 function forget(scope: Scope): void {
   scope.items = NOTHING;
   scope.outside = undefined;
@@ -188,7 +188,7 @@ interface Scope {
   /** Its operations are `order[start]` to `order[end - 1]`. */
   start: number;
   end: number;
-  /** Values that its operations read from outside, in the order of first use, if looked at. */
+  /** Values that its operations read from outside, in the order of first use, once computed. */
   outside: readonly number[] | undefined;
 }
 
@@ -198,11 +198,11 @@ interface ScopeTree {
   readonly scopes: readonly Scope[];
   readonly at: ReadonlyMap<string, number>;
   readonly producer: ById;
-  /** Operations by place: scope after scope. */
+  /** Operations, scope after scope. */
   readonly order: number[];
-  /** The place of each operation; -1 = holds data. */
+  /** The index of each node in `order`; -1 = holds data. */
   readonly place: Int32Array;
-  /** Scopes in the same order, and the place of each. */
+  /** Scopes in the same order, and the index of each. */
   readonly preorder: number[];
   readonly rank: Int32Array;
 }
@@ -240,7 +240,7 @@ function scopeTree(
     scope.start = order.length;
     rank[scope.index] = preorder.length;
     preorder.push(scope.index);
-    // A list that has grown has room for more.
+    // Copied, because a list that grew has spare capacity.
     scope.items = scope.items.slice();
     for (const item of scope.items) {
       if (item < 0) {
@@ -261,7 +261,7 @@ function holds(tree: ScopeTree, scope: Scope, node: number): boolean {
   return place >= scope.start && place < scope.end;
 }
 
-/** The values that an item reads: of a scope, those from outside of it. */
+/** The values that an item reads; for a scope, those from outside it. */
 function readBy(tree: ScopeTree, item: number): readonly number[] {
   return item < 0 ? outsideOf(tree, tree.scopes[-1 - item]!) : tree.nodes[item]!.inputs;
 }
@@ -280,8 +280,8 @@ function outsideOf(tree: ScopeTree, scope: Scope): readonly number[] {
 }
 
 /**
- * The class of each scope: equal for scopes that are alike. What is inside a scope is written down
- * once, by the classes of the scopes in it and the values that they read.
+ * The class of each scope: equal for scopes that are alike. Each scope is described once, by its
+ * operations, the classes of the scopes in it, and the values that these read.
  */
 function classify(tree: ScopeTree): Int32Array {
   const classes = new Int32Array(tree.scopes.length);
@@ -382,14 +382,14 @@ function lastAtMost(sorted: Int32Array, value: number): number {
  *
  * Args:
  *   edges: For each item, the earlier items that it reads.
- *   kinds: "" for what is in no run.
+ *   kinds: The kind of each item; "" for an item that is in no run.
  */
 export function acyclicRuns(
   edges: readonly (readonly number[])[],
   kinds: readonly string[],
 ): number[][] {
   const runs: number[][] = [];
-  /** Runs that reach a run, or an item, through something else. */
+  /** Runs that reach a run, or an item, through another item. */
   const reaching: Set<number>[] = [];
   const reachingItem: Set<number>[] = [];
   const runOf = new Int32Array(kinds.length).fill(-1);
@@ -415,7 +415,7 @@ export function acyclicRuns(
     reachingItem.push(into);
     if (run >= 0) runs[run]!.push(at);
   });
-  // A run may have come to be reached after what follows it was looked at: smaller ones give way.
+  // A run may become reachable after its followers were processed: the smallest run is dissolved.
   for (let stuck = onCycles(edges, runOf); stuck.length > 0; stuck = onCycles(edges, runOf)) {
     const [least] = stuck.sort((a, b) => runs[a]!.length - runs[b]!.length);
     for (const at of runs[least!]!.splice(0)) runOf[at] = -1;
@@ -423,7 +423,7 @@ export function acyclicRuns(
   return runs.filter((run) => run.length > 0);
 }
 
-/** Runs on cycles of the graph in which each run is one node, or between such. */
+/** Runs on cycles, or between cycles, of the graph in which each run is one node. */
 function onCycles(edges: readonly (readonly number[])[], runOf: Int32Array): number[] {
   const count = edges.length;
   const boxOf = (at: number): number => (runOf[at]! >= 0 ? count + runOf[at]! : at);

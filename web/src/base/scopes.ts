@@ -4,7 +4,7 @@
  * Invariant: pure string functions.
  */
 
-/** The enclosing scope: `parent("a/b")` is `"a"`; the top is its own parent. */
+/** The enclosing scope: `parentScope("a/b")` is `"a"`; the top is its own parent. */
 export function parentScope(scope: string): string {
   const cut = scope.lastIndexOf("/");
   return cut < 0 ? "" : scope.slice(0, cut);

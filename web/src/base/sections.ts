@@ -4,8 +4,8 @@
  * A scope with many operations of its own is cut into sections of consecutive operations, in the
  * order in which values flow. Where the same operations repeat, connected alike, each repetition is
  * a section, so that they make a stack (`repeats.ts`); the rest is cut where few values pass. In a
- * smaller scope, twins are a section: operations of one kind that read the same and are read by the
- * same, such as the rows of a batch that a program takes one by one.
+ * smaller scope, twins make a section: operations of one kind with the same producers and the same
+ * readers, such as slices that take the rows of a batch one by one.
  *
  * Invariant: pure; each section is an interval of some topological order of its scope's operations,
  * so that drawing it as one box adds no cycle. Its name says what is in it, in ‹›, which marks it.
@@ -22,21 +22,21 @@ export interface FamilyNode extends ScopedNode {
 export const FEWEST_OPERATIONS = 150;
 const LONGEST_PERIOD = 400;
 const SHORTEST_PERIOD = 4;
-/** A section without repetition: from, to. */
+/** Least and most operations in a section without repetition. */
 const LEAST = 8;
 const MOST = 24;
-/** Fewer operations stay outside. */
+/** Fewer operations make no section. */
 const SMALLEST = 3;
-/** What a repetition that occurs only twice counts for, beside others. */
+/** Weight of a repetition that occurs only twice, against the others. */
 const TWICE = 0.25;
-/** Longer repetitions are cut inside, too. */
+/** Longer repetitions are also cut inside. */
 const LONG = 60;
 
-/** Fewer twins are drawn one by one, and so are those that are most of their scope. */
+/** Fewer twins, or twins that are a larger share of their scope, make no section. */
 const FEWEST_TWINS = 8;
 const MOST_TWINS = 0.75;
 
-/** So many inputs of a graph are drawn outside of its sections. */
+/** Up to this many data leaves of a scope are drawn outside its sections. */
 const MOST_DATA = 24;
 
 /** Families that say little about what a section does. */
@@ -89,7 +89,7 @@ export function sectionScopes(
   return scopes;
 }
 
-/** Whether a scope that is not cut holds enough operations of one kind. */
+/** Whether a scope that is too small to be cut holds enough operations of one kind. */
 function haveTwins(
   nodes: readonly (FamilyNode | undefined)[],
   operations: readonly number[],
@@ -143,7 +143,7 @@ function twins(
   });
 }
 
-/** Parameters that one operation reads are where that is; so is other data where there is much. */
+/** Moves leaves with a single reader to its section: parameters, and data if a scope has much. */
 function placeLeaves(
   nodes: readonly (FamilyNode | undefined)[],
   held: (index: number) => Held,
@@ -180,10 +180,10 @@ interface Flow {
   readonly order: readonly number[];
 }
 
-/** From, up to, and the same of the sections inside. */
+/** Begin, end (exclusive), and the same for the sections inside. */
 type Section = readonly [number, number, readonly (readonly [number, number])[]];
 
-/** The operations in the order of the program, but each after those that it reads. */
+/** The operations in the order of the program, but each after its producers. */
 function inFlow(
   nodes: readonly (FamilyNode | undefined)[],
   producer: ById,
@@ -239,7 +239,7 @@ function sectionsOf(flow: Flow): Section[] {
   return sections;
 }
 
-/** For each place in the order, how many values pass it: made before, read there or after. */
+/** For each place in the order, the number of values made before it and read there or later. */
 function valuesPassing({ nodes, producer, order }: Flow): Int32Array {
   const place = new Map(order.map((node, at) => [node, at]));
   const last = new Map<number, number>();
@@ -259,7 +259,7 @@ function valuesPassing({ nodes, producer, order }: Flow): Int32Array {
   return change.map((step) => (now += step));
 }
 
-/** What each operation is and reads, as a number that is equal where that is alike. */
+/** A number per operation, equal for the same op with inputs from the same relative places. */
 function tokensOf({ nodes, held, producer, order }: Flow): Int32Array {
   const place = new Map(order.map((node, at) => [node, at]));
   const known = new Map<string, number>();
@@ -296,7 +296,7 @@ function repetition(tokens: Int32Array, from: number, to: number): Repetition | 
       if (at < to - period && tokens[at] === tokens[at + period]) continue;
       const end = at + period;
       const count = Math.floor((end - start) / period);
-      // Longer periods, multiples of a shorter one above all, must cover clearly more.
+      // A longer period, above all a multiple of a shorter one, must cover clearly more.
       const covered = count * period;
       const weight = covered * (count > 2 ? 1 : TWICE);
       if (at > start && count >= 2 && weight > 1.05 * most && covered >= 2 * LEAST) {
@@ -309,14 +309,14 @@ function repetition(tokens: Int32Array, from: number, to: number): Repetition | 
   return best && longEnough(best);
 }
 
-/** A period short enough to be unreadable in its number is taken several times. */
+/** Joins several periods into one if they are too short and would make too many sections. */
 function longEnough(run: Repetition): Repetition {
   const times = Math.min(Math.ceil(LEAST / run.period), Math.floor(run.count / 2));
   const period = run.period * Math.max(times, 1);
   return { ...run, period, count: Math.floor((run.end - run.start) / period) };
 }
 
-/** How far into a repetition its sections begin: where the fewest values pass, if all fit then. */
+/** The offset of the first section: where the fewest values pass, if all sections still fit. */
 function bestPhase(passing: Int32Array, { start, end, period, count }: Repetition): number {
   let best = 0;
   const room = Math.min(period, end - start - count * period + 1);
@@ -326,7 +326,7 @@ function bestPhase(passing: Int32Array, { start, end, period, count }: Repetitio
   return best;
 }
 
-/** A stretch cut where few values pass. */
+/** Cuts a stretch where few values pass. */
 function cuts(passing: Int32Array, from: number, to: number): (readonly [number, number])[] {
   const parts: (readonly [number, number])[] = [];
   let begin = from;

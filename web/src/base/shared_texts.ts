@@ -1,8 +1,7 @@
 /**
- * Equal texts as one: those that were cut out of others, or came from a worker, are each a text of
- * their own.
+ * Shares equal texts: texts cut out of others, or received from a worker, are separate copies.
  *
- * Invariant: gives back a text that is equal.
+ * Invariant: `of` returns an equal text.
  */
 
 export class SharedTexts {

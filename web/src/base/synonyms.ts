@@ -6,7 +6,7 @@
 
 import { fitness } from "@/base/fitness";
 
-/** Groups of synonyms; a command has all words of each group that its title has a word of. */
+/** Groups of synonyms; a command also matches all words of a group with a word of its title. */
 const SAME: readonly (readonly string[])[] = [
   ["fold", "collapse", "close", "shut", "hide", "minimise", "minimize"],
   ["open", "unfold", "expand", "show", "maximise", "maximize"],
@@ -50,7 +50,7 @@ export function commandFitness(title: string, wanted: string): number | undefine
   const known = (word: string) => words.some((candidate) => candidate.startsWith(word));
   const meant = (word: string) => also.some((candidate) => candidate.startsWith(word));
   if (typed.length === 0 || !typed.every((word) => known(word) || meant(word))) return own;
-  // A full word before a word of which it is a prefix.
+  // A full word ranks before a prefix of a word.
   const whole = typed.every((word) => words.includes(word) || also.includes(word));
   return MEANT + (whole ? 0 : 50) + title.length * 0.01;
 }

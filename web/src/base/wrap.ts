@@ -1,13 +1,13 @@
 /**
- * A long line of output as several that fit, as a terminal shows it.
+ * Splits a long line of output into pieces that fit, as a terminal does.
  *
- * Invariant: the pieces joined give the line; none is empty, but that of an empty line.
+ * Invariant: the joined pieces equal the line; a piece is empty only if the line is.
  */
 
-/** A space this near the end of a line is the better place to break it. */
+/** A line breaks at a space that is at most this far from its end. */
 const NEAR = 24;
 
-/** Args: columns: the most characters of a piece. */
+/** Args: columns: The most characters in a piece; at least 8 are used. */
 export function wrapped(line: string, columns: number): readonly string[] {
   const most = Math.max(8, Math.floor(columns));
   const pieces: string[] = [];
