@@ -1,8 +1,8 @@
 /**
  * Columns of bytes as typed arrays.
  *
- * Invariant: a column shorter than its count is refused, never read past its end; the returned
- * arrays are copies (msgpack's bytes are seldom aligned).
+ * Invariant: a column whose length does not match its count is refused, never read past its end;
+ * the returned arrays are copies (msgpack's bytes are seldom aligned).
  */
 
 import type { ExecutionColumns } from "@/wire/types.gen";
@@ -38,7 +38,7 @@ function bytesOf(column: Uint8Array, name: string, wanted: number): ArrayBuffer 
 
 type Numbers = Uint8Array | Uint16Array | Uint32Array | Float64Array;
 
-/** A column whose numbers take as few bytes as the largest needs, none if all are 0. */
+/** A column whose numbers take as few bytes as the largest one needs; empty if all are 0. */
 export function numbersIn(column: Uint8Array, name: string, count: number): Numbers {
   if (column.byteLength === 0) return new Uint8Array(count);
   const width = column.byteLength / Math.max(count, 1);

@@ -1,8 +1,8 @@
 /**
  * The graph of a snapshot: from columns to nodes and values.
  *
- * Invariant: what many nodes have in common is one object for all of them: texts, attributes, lines
- * of the program, specs, empty lists.
+ * Invariant: what many nodes have in common is one shared object: texts, attributes, source lines,
+ * specs, empty lists.
  */
 
 import { IdTable, MadeById } from "@/base/by_id";
@@ -19,10 +19,10 @@ import type {
 } from "@/wire/types.gen";
 
 const NONE: readonly never[] = [];
-/** A table of larger numbers would have more gaps than entries. */
+/** Lists of larger numbers are not shared: their table would have more gaps than entries. */
 const LARGEST_SHARED = 1 << 24;
 
-/** One entry for each row. */
+/** The entry of a row. */
 type Column<T> = (row: number) => T;
 
 function picked<T>(entries: readonly T[], places: Uint8Array, count: number): Column<T> {
@@ -38,10 +38,10 @@ function texts(column: Texts, count: number): Column<string> {
   return picked(column.texts, column.places, count);
 }
 
-/** Lists of one number, by this number: what one node makes is often all that another reads. */
+/** Lists of one number, by that number: a node's only output is often another's only input. */
 type Singles = (readonly number[] | undefined)[];
 
-/** To be read row by row, in order; equal lists of one number are one list. */
+/** Every row must be read once, in order; equal lists of one number are one list. */
 function lists(column: Lists, count: number, singles: Singles = []): Column<readonly number[]> {
   if (column.lengths.byteLength === 0) return () => NONE;
   const lengths = numbersIn(column.lengths, "lengths", count);
@@ -69,20 +69,20 @@ export interface SnapshotGraph {
   readonly values: ReadonlyMap<number, ProducedValue>;
 }
 
-/** An object that is of these columns alone, and keeps nothing of them. */
+/** An object that identifies these columns without keeping the other columns alive. */
 export function identityOf({ kinds }: NodeColumns): object {
   return kinds;
 }
 
-/** By their columns: those that nobody has asked for yet. */
+/** Graphs made ahead and not taken yet, by their columns. */
 const made = new WeakMap<NodeColumns, SnapshotGraph>();
 
-/** Makes the graph of a snapshot before it is asked for. */
+/** Makes the graph of a snapshot before it is needed. */
 export function makeAhead({ nodes, values }: GraphColumns): void {
   try {
     made.set(nodes, madeOf(nodes, values));
   } catch {
-    // Whoever asks for it is told.
+    // `graphIn` meets the same fault and throws it.
   }
 }
 
@@ -99,14 +99,14 @@ function madeOf(columns: NodeColumns, values: ValueColumns): SnapshotGraph {
   return { nodes, seqs, values: valuesIn(values, nodes) };
 }
 
-/** Of each text, or of what nodes share, one form: by what many rows have in common. */
+/** Conversions of what many rows share (kinds, names, attributes), made once for each. */
 interface NodeForms<Kind, Name, Settings> {
   readonly kinds: readonly Kind[];
   name(text: string): Name;
   attrs(attrs: Node["attrs"]): Settings;
 }
 
-/** Readers of the columns that tell how a graph is drawn; lists are to be read in order. */
+/** Readers of the columns that decide how a graph is drawn; lists must be read in order. */
 export function drawnColumns<Kind, Name, Settings>(
   columns: NodeColumns,
   forms: NodeForms<Kind, Name, Settings>,
@@ -119,7 +119,7 @@ export function drawnColumns<Kind, Name, Settings>(
   return {
     count,
     id: (row: number): number => id[row]!,
-    /** The operation that it differentiates; 0 = none. */
+    /** The operation that the node differentiates; 0 = none. */
     forward: (row: number): number => forward[row]!,
     name: picked(names, columns.name.places, count),
     scope: texts(columns.scope, count),
@@ -135,7 +135,7 @@ export function drawnColumns<Kind, Name, Settings>(
   };
 }
 
-/** The definitions in order, and the seqs of these. */
+/** The nodes in the order of their definitions, and the seqs of the definitions. */
 export function nodesIn(columns: NodeColumns): {
   readonly nodes: readonly Node[];
   readonly seqs: ArrayLike<number>;
@@ -146,7 +146,7 @@ export function nodesIn(columns: NodeColumns): {
     { kinds: columns.kinds, name: (text) => text, attrs: (settings) => settings },
   );
   const inside = numbersIn(columns.inside, "inside", count);
-  // Once for all names in a scope.
+  // The prefix is made once for all names in a scope.
   const within = picked(
     columns.scope.texts.map((path) => `${path}/`),
     columns.scope.places,
@@ -189,7 +189,7 @@ function pairs(list: readonly number[]): Node["writes"] {
   return Array.from({ length: list.length / 2 }, (_, at) => [list[2 * at]!, list[2 * at + 1]!]);
 }
 
-/** Values by id. Args: nodes: Those that produce the values, in order. */
+/** Values by id. Args: nodes: The nodes that produce the values, in order. */
 export function valuesIn(
   columns: ValueColumns,
   nodes: readonly Node[],
@@ -212,7 +212,7 @@ export function valuesIn(
   }));
 }
 
-/** Something by value that is made of its spec, when it is looked at. */
+/** A map by value id whose entries are made from the value's spec when they are first read. */
 export function madeOfSpecs<V>(
   columns: ValueColumns,
   make: (id: number, spec: ProducedValue["value"]["spec"]) => V,

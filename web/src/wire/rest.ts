@@ -28,7 +28,7 @@ export async function send<T>(method: "POST" | "DELETE", path: string): Promise<
   return ask<T>(addressOf(path), method);
 }
 
-/** The file at `api/<path>`, for a download; a list is a parameter for each of its elements. */
+/** The file at `api/<path>`, for a download; a list becomes one parameter for each element. */
 export async function getFile(
   path: string,
   query: Readonly<Record<string, string | readonly string[]>>,
@@ -60,7 +60,7 @@ async function ask<T>(address: URL, method: string): Promise<T> {
   return (await (await reply(address, { method })).json()) as T;
 }
 
-/** The server's answer, if it is no problem. */
+/** The server's answer; throws a `RequestError` if there is none or it reports a problem. */
 async function reply(address: URL, request: RequestInit): Promise<Response> {
   let answer: Response;
   try {

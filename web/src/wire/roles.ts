@@ -1,7 +1,7 @@
 /**
- * Roles of nodes: the only rule for those that only hold data.
+ * Roles of nodes: the single rule for which nodes only hold data.
  *
- * Invariant: pure; the roles are those of `Node.is_leaf` on the server's side.
+ * Invariant: pure; the roles of leaves are those of `Node.is_leaf` on the server's side.
  */
 
 import type { Node } from "@/wire/types.gen";

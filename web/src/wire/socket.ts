@@ -65,13 +65,12 @@ export interface WireHost {
   now(): number;
   later(task: () => void, ms: number): number;
   cancel(handle: number): void;
-  /** Decodes a large message apart from the page; without it, the page does. */
+  /** Decodes a large message in a worker; without it, the main thread decodes. */
   decodeApart?(data: ArrayBuffer): Promise<unknown>;
 }
 
 const REQUEST_TIMEOUT_MS = 15_000;
 const BACKOFF_MS = [250, 500, 1000, 2000, 4000] as const;
-// Close codes of RFC 6455 and its private range that mean "do not come back like this".
 const REFUSED =
   "The server does not know this browser. Open the address that nodescope printed last; it " +
   "holds a one-time token.";
@@ -80,6 +79,7 @@ const OVER = "nodescope has ended, and with it whoever reads the recording";
 const MAX_IN_FLIGHT = 16;
 /** Larger messages, such as a snapshot of 10,000 nodes, are decoded apart. */
 const LARGE_BYTES = 1 << 20;
+/** WebSocket close codes that mean "do not come back like this". */
 const REFUSALS = new Set([1002, 1008, 1013]);
 /** Sent by a server that ends; a killed one sends nothing. */
 const ENDED = 1012;
@@ -101,9 +101,9 @@ export class Wire {
   private attempt = 0;
   private everOpen = false;
   private greeted = false;
-  /** The followed run, as long as a restarted server does not know it. */
+  /** The followed run, while a restarted server does not know it. */
   private astray: string | undefined;
-  /** Requests about that run. */
+  /** Resumes the requests that wait for that run. */
   private readonly held: (() => void)[] = [];
   /** The run last subscribed to over this connection. */
   private subscribed: string | undefined;
@@ -111,7 +111,7 @@ export class Wire {
   private retry: number | undefined;
   private closed = false;
   private ended = false;
-  /** Messages behind one that is being decoded; undefined if none is. */
+  /** Delivery of the messages behind one that is being decoded; undefined if none is. */
   private behind: Promise<void> | undefined;
 
   constructor(
@@ -224,23 +224,24 @@ export class Wire {
         this.refuse({ kind: "skew", ours: PROTOCOL_VERSION, theirs });
         return;
       }
-      // A restarted server initially knows no run, and learns of them in a moment.
+      // A restarted server knows no run at first, and learns of runs in a moment.
       const early = this.everOpen && answer.runs.length === 0;
       this.attempt = 0;
       this.everOpen = true;
       this.greeted = true;
       this.astray = early ? this.events.following()?.run : undefined;
-      // The runs first: an open link without runs is an empty server's.
+      // The runs come first: an open link without runs would look like an empty server.
       if (!early) this.events.onRuns(answer.runs);
       this.events.onLink({ kind: "open", server: answer.server_version });
       await this.follow(answer.runs);
     } catch (error) {
-      // A run that is gone, or a server that fell silent: the next attempt starts from scratch.
+      // After a `RequestError` (the run is gone, the server is silent), the connection stays. Any
+      // other error closes it, and the next attempt starts from scratch.
       if (socket === this.socket && !(error instanceof RequestError)) socket.close();
     }
   }
 
-  /** Subscribes again, once the run is there: a restarted server learns of it late. */
+  /** Subscribes again once the server knows the run: a restarted server learns of it late. */
   private async follow(runs: readonly RunInfo[]): Promise<void> {
     const followed = this.events.following();
     if (followed !== undefined && !runs.some((run) => run.id === followed.run)) {
@@ -249,7 +250,7 @@ export class Wire {
     }
     this.astray = undefined;
     try {
-      // Whoever was told of the runs may have subscribed already.
+      // The page may have subscribed already when it received the runs.
       if (followed !== undefined && followed.run !== this.subscribed) {
         await this.request({ type: "subscribe", ...followed }, "done");
       }
@@ -258,7 +259,7 @@ export class Wire {
     }
   }
 
-  /** Waits until the server knows the followed run, or as long as for an answer. */
+  /** Waits until the server knows the followed run, but no longer than for an answer. */
   private known(timeoutMs: number): Promise<void> {
     return new Promise((resolve) => {
       const timer = this.host.later(resolve, timeoutMs);
@@ -286,7 +287,7 @@ export class Wire {
     }
     const message = decode(data as ArrayBuffer) as ServerMessage;
     if (message.type === "heartbeat") {
-      // At once and from the main thread: a frozen page does not get here.
+      // Answered at once on the main thread, so that a frozen page does not answer.
       this.socket?.send(encode({ id: this.nextId++, body: { type: "alive" } }));
       return;
     }
@@ -294,7 +295,7 @@ export class Wire {
     else this.inTurn(message);
   }
 
-  /** Delivers a message after those that came before it, unless the connection is another by then. */
+  /** Delivers a message after earlier ones, unless the connection has been replaced by then. */
   private inTurn(message: unknown): void {
     const { socket } = this;
     const turn = (this.behind ?? Promise.resolve())
@@ -310,7 +311,7 @@ export class Wire {
     if (message.type !== "response") {
       this.events.onPush(message);
       if (this.astray !== undefined && message.type === "runs") {
-        this.follow(message.runs).catch(() => undefined); // it or the line has gone
+        this.follow(message.runs).catch(() => undefined); // the run or the connection is gone
       }
       return;
     }
@@ -323,7 +324,7 @@ export class Wire {
 
   private async disconnected(code: number, reason: string): Promise<void> {
     const { socket } = this;
-    // How the runs have ended came before this, and may wait for a large message before it.
+    // Messages about how the runs ended came before this, and may wait behind a large message.
     while (code === ENDED && this.behind !== undefined) await this.behind.catch(() => undefined);
     if (socket !== this.socket) return;
     const wasOpen = this.greeted;
