@@ -29,7 +29,7 @@ export type CanvasEvents = Pick<
 const colours = new Map<string, string>();
 let coloursOf: string | undefined;
 
-/** Reading a variable has the browser compute styles: of each theme it is done once. */
+/** Cached per theme, because reading a variable makes the browser compute styles. */
 function themeColour(name: string): string {
   const root = document.documentElement;
   if (root.dataset.theme !== coloursOf) colours.clear();
@@ -59,7 +59,7 @@ export function Canvas(props: {
   );
 
   onMount(() => {
-    // Called when the page has been laid out and not painted yet: so is the first drawing.
+    // Runs after layout and before paint, so that the first drawing needs no further frame.
     const resize = new ResizeObserver(() => {
       setSize({ width: host.clientWidth, height: host.clientHeight });
       cancelAnimationFrame(frame);
@@ -87,7 +87,7 @@ export function Canvas(props: {
     props.draw({ g, width, height, colour: themeColour });
   };
   let frame = 0;
-  // The first change of anything that was read while drawing asks for a frame.
+  // The first change of a signal that was read while drawing requests a frame.
   const track = createReaction(() => {
     frame ||= requestAnimationFrame(draw);
   });

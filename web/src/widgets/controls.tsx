@@ -1,7 +1,7 @@
 /**
  * Small controls: tabs, segmented choice, splitter between panes.
  *
- * Invariant: each works by keyboard and pointer, and tells its state to a screen reader.
+ * Invariant: each works by keyboard and pointer, and exposes its state to screen readers.
  */
 
 import {
@@ -37,7 +37,7 @@ export function Tabs<Id extends string>(props: {
   };
   let host!: HTMLDivElement;
   onMount(() => {
-    // Something beside the tabs may take their room.
+    // Keeps the active tab in view when something beside the tabs takes their room.
     const resize = new ResizeObserver(() => {
       host.querySelector("[aria-selected=true]")?.scrollIntoView({ inline: "nearest" });
     });
@@ -58,7 +58,7 @@ export function Tabs<Id extends string>(props: {
         event.currentTarget.querySelector<HTMLElement>("[aria-selected=true]")?.focus();
       }}
     >
-      {/* By place: tabs that are listed anew, with other counts, keep their elements. */}
+      {/* `Index`, not `For`: tabs that are listed anew, with other counts, keep their elements. */}
       <Index each={props.tabs}>
         {(tab) => {
           const active = createMemo(() => props.active === tab().id);
@@ -71,7 +71,7 @@ export function Tabs<Id extends string>(props: {
               tabindex={active() ? 0 : -1}
               data-testid={`tab-${tab().id}`}
               ref={(element) => {
-                // If the tabs do not fit, the chosen one is in view; the observer sees to the first.
+                // Scrolls a newly chosen tab into view; the observer does so for the first one.
                 const scroll = (is: boolean): void => {
                   if (is) element.scrollIntoView?.({ inline: "nearest" });
                 };

@@ -1,21 +1,21 @@
 /**
- * The focus of forms and popovers: to their first field when they open, back to its previous place
- * when they close.
+ * Moves the focus of forms and popovers: to their first field when they open, back to its previous
+ * place when they close.
  *
- * Invariant: a focus that the user has moved elsewhere in the meantime is left there.
+ * Invariant: a focus that the user has moved elsewhere in the meantime stays there.
  */
 
 import { onCleanup, onMount } from "solid-js";
 
 const FIRST = "input:not([type=checkbox]):not([type=file]), textarea, select";
 
-/** The place of the focus before each open box. */
+/** The element that had the focus before each open box. */
 const befores = new Map<HTMLElement, Element | null>();
 
-/** Where the focus is about to return to, while a box closes. */
+/** The element that the focus is about to return to, while a box closes. */
 let returning: Element | null = null;
 
-/** Where to return to: not into another box, which closes as this one opens. */
+/** The element to return to: not one in another box, which closes as this one opens. */
 function outside(element: Element | null): Element | null {
   if ((element === null || element === document.body) && returning !== null) return returning;
   for (const [box, before] of befores) if (box.contains(element)) return outside(before);
@@ -23,11 +23,11 @@ function outside(element: Element | null): Element | null {
 }
 
 /**
- * To be called while the component that has the box is made.
+ * Call it while the component that contains the box is created.
  *
  * Args:
  *   box: The form or popover.
- *   first: A selector of the field to begin with; the first one if left out, the box if none.
+ *   first: A selector of the field to focus; by default the first field. The box if none matches.
  */
 export function takeFocus(box: () => HTMLElement, first = FIRST): void {
   const before = outside(document.activeElement);

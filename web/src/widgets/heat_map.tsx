@@ -1,7 +1,8 @@
 /**
  * A window of elements as coloured cells, with the element under the pointer and its number.
  *
- * Invariant: NaN is magenta and Inf violet, whatever the scale; cells are never blurred.
+ * Invariant: NaN is magenta and Inf violet, whatever the scale; cells of at least a px are never
+ * blurred.
  */
 
 import { createMemo, createSignal, type JSX, Show } from "solid-js";
@@ -12,7 +13,7 @@ import { Canvas, type Surface } from "@/widgets/canvas";
 
 // How far from square a cell may be drawn, so that a narrow matrix is still visible.
 const STRETCH = 4;
-/** Up to this width and height, a picture keeps its proportions, px. */
+/** A shorter side is stretched up to this length, px. */
 const ENOUGH = 96;
 /** Greatest width and height of the picture, and of a cell of a small tensor, px. */
 const ROOM = 192;
@@ -27,7 +28,7 @@ export interface HeatMapProps {
   readonly col: number;
   /** Fixed leading indices, for the text. */
   readonly index: readonly number[];
-  /** Axes of the whole tensor: a vector's elements have one index. */
+  /** Number of axes of the whole tensor: a vector's elements have one index. */
   readonly rank: number;
   /** The whole tensor's range, if known; else the window's. */
   readonly range: readonly [number, number] | undefined;
@@ -39,7 +40,7 @@ export interface HeatMapProps {
   onPick?(row: number, col: number): void;
 }
 
-/** The size of a picture of elements: in their proportions, unless that would be a mere stripe. */
+/** The size of a picture of elements, px: square cells, unless that would be a narrow stripe. */
 export function pictureSize(
   rows: number,
   cols: number,

@@ -2,8 +2,8 @@
  * Elements as numbers: a table that scrolls over the whole slice and loads windows of it.
  *
  * Invariant: only visible cells exist; cells not loaded yet are requested and shown as dots in the
- * meantime. No number is cut: scrolling ends at whole columns, and one that is cut meanwhile is
- * hidden.
+ * meantime. No number is cut: scrolling ends at whole columns, and a column that is cut meanwhile
+ * is hidden.
  */
 
 import {
@@ -33,7 +33,7 @@ const NARROW_COL = 50;
 /** Wider, if there is room to spare. */
 const WIDE_COL = 100;
 const HEAD = 44;
-/** The empty part of a cell beside its number, of which this much may be out of view. */
+/** Empty space of a cell beside its number, px, which may be out of view. */
 const PAD = 6;
 /** Windows start at multiples of this, so that a small scroll requests nothing. */
 export const WINDOW_STEP = 64;
@@ -97,7 +97,7 @@ export function NumberGrid(props: {
       cols: Math.max(0, Math.min(cols - col, Math.ceil(width / wide) + 1)),
     };
   });
-  /** A vector's elements as its single row or column. */
+  /** Elements `from` up to `to` of a vector, as a window of its single row or column. */
   const windowOf = (from: number, to: number) =>
     props.cols === 1
       ? { row: from, col: 0, rows: to - from, cols: 1 }

@@ -1,14 +1,14 @@
 /**
- * Which programs of this server are stopped while the page shows something else.
+ * Programs of this server that are stopped while the page shows another run.
  *
- * Invariant: the page holds these stops, so each is named, with the way back to it.
+ * Invariant: the open page keeps these stops, so each is named, with a way back to it.
  */
 
 import { For, type JSX } from "solid-js";
 import { printable } from "@/base/printable";
 import type { Store } from "@/store/page/store";
 
-/** Programs of this server that wait in a stop while another run is shown. */
+/** A banner for each program that waits in a stop while another run is shown. */
 export function StoppedElsewhere(props: {
   readonly store: Store;
   openRun(run: string): void;
