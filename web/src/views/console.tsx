@@ -1,5 +1,5 @@
 /**
- * What the program wrote, line by line; lines that are too long go on in the next row.
+ * The program's output, line by line; lines that are too long continue in the next row.
  *
  * Invariant: follows the end until the user scrolls up, and again when the end is reached.
  */
@@ -21,7 +21,7 @@ interface Line {
 }
 
 const MAX_TEXT = 2000;
-/** Beside the text: steps, streams and the gaps between. */
+/** Width beside the text, px: step, stream and the gaps between. */
 const BESIDE = 160;
 const CHARACTER = textWidth("0", { face: "mono", weight: 400, size: 12 });
 const FROM: Readonly<Record<LogRow["stream"], string>> = {

@@ -88,7 +88,7 @@ export function DebuggerBar(props: { readonly store: Store }): JSX.Element {
     props.store.link().kind === "open" && props.store.model()?.info.state === "live";
   const stands = (): boolean =>
     props.store.stop() !== undefined && props.store.cursor().kind === "live";
-  /** Whether commands are the program's; otherwise they move through the recording. */
+  /** Whether commands go to the program; otherwise they move through the recording. */
   const ofProgram = (): boolean => stands() || (live() && props.store.cursor().kind === "live");
   const send = (command: Command): void => void props.store.control(command);
   const named = (title: string, keys: string, why: string): string =>

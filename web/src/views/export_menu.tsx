@@ -1,7 +1,8 @@
 /**
  * The button that exports: a menu of the formats.
  *
- * Invariant: by keyboard as by pointer: arrows, Enter, Escape; letters are no commands of the page.
+ * Invariant: works by keyboard as by pointer: arrows, Enter, Escape; letters typed here do not
+ * trigger the page's commands.
  */
 
 import { createSignal, For, type JSX, onCleanup, onMount, Show } from "solid-js";
@@ -36,7 +37,7 @@ export function ExportMenu(props: { readonly entries: readonly ExportEntry[] }):
 function Menu(props: { readonly entries: readonly ExportEntry[]; onClose(): void }): JSX.Element {
   let box!: HTMLDivElement;
   takeFocus(() => box, "button");
-  // The button that opened it closes it by itself.
+  // A press on the button that opened the menu is ignored: the button itself closes the menu.
   const elsewhere = (target: EventTarget | null): boolean =>
     target instanceof Node && !(box.parentElement ?? box).contains(target);
   onMount(() => {

@@ -70,8 +70,7 @@ export function LinkBanner(props: { readonly store: Store; onRetry(): void }): J
   );
 }
 
-/** A run that died: said where it is seen, and that what there is can be looked at. */
-/** A program died before our eyes; of one that had, its summary tells. */
+/** A banner if the program dies while it is watched; if it died before, its summary says so. */
 export function LostRun(props: { readonly store: Store }): JSX.Element {
   const [closed, setClosed] = createSignal("");
   let watched = "";

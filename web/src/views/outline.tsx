@@ -35,7 +35,7 @@ export interface OutlineProps {
   readonly changes: StepChanges | undefined;
   /** Hits of watches, by node. */
   readonly marked: MarkedNodes;
-  /** Rows of what a search found so far; undefined = no search. */
+  /** Rows of the matches so far; undefined = no search. */
   readonly found: readonly Row[] | undefined;
   toggleBreakpoint(node: number): void;
   toggleScopeBreakpoint(path: string): void;
@@ -50,7 +50,7 @@ const INDENT = 11;
 /** From this depth on, rows are indented less, so that names have room. */
 const DEEP = 6;
 const DEEP_INDENT = 3;
-/** At the end of a section's name; it alone tells apart those that are alike. */
+/** The number at the end of a section's name: similar sections differ only in this number. */
 const SECTION_NUMBER = / \d+(–\d+)?›$/;
 const LATEST_TIME = "Time of its latest execution";
 const LATEST_TIMES =
@@ -189,7 +189,7 @@ export function Outline(props: OutlineProps): JSX.Element {
         tabindex: 0,
         "aria-label": "Outline of the program",
         "aria-activedescendant": selectedIndex() >= 0 ? `row-${selectedIndex()}` : undefined,
-        // The picture may still choose which scopes are open.
+        // The layout may still choose which scopes are open.
         "aria-busy": props.ui.layoutBusy() && props.store.first.choosing() ? "true" : undefined,
         "data-testid": "outline",
       }}
@@ -204,7 +204,7 @@ export function Outline(props: OutlineProps): JSX.Element {
         </p>
       }
       row={(row, index) => {
-        // Of other rows, many show the same entry: what is counted for it stays.
+        // When the rows change, many still show the same entry, whose counts are then kept.
         const shown = createMemo(() => row().entry);
         const node = () => {
           const entry = shown();
@@ -227,7 +227,7 @@ export function Outline(props: OutlineProps): JSX.Element {
         });
         const done = () => counts().ran > 0;
         const time = () => counts().ns;
-        /** Kinds of change, for a scope with how many inside. */
+        /** Kinds of change; for a scope, with the number of changes inside. */
         const signs = createMemo((): readonly (readonly [ChangeKind, string])[] => {
           const entry = shown();
           if (props.changes === undefined) return [];
@@ -367,7 +367,7 @@ export function Outline(props: OutlineProps): JSX.Element {
             <Show when={(flags() & HAS_INF) !== 0}>
               <span class="mi inf">Inf</span>
             </Show>
-            {/* What raised has no time, and its mark takes the place. */}
+            {/* A node that raised has no time; its mark takes the place. */}
             <Show when={(flags() & FAILED) === 0}>
               <span class="tr-time" title={node() > 0 ? LATEST_TIME : LATEST_TIMES}>
                 {time() > 0 ? formatDuration(time()) : ""}
@@ -380,7 +380,7 @@ export function Outline(props: OutlineProps): JSX.Element {
   );
 }
 
-/** Of a stack, how many scopes it has, and to show all of them; of the only one shown, its place. */
+/** Buttons of a stack, to show all its scopes, or of the one scope shown, to turn to another. */
 function StackControls(props: { readonly store: Store; readonly entry: TreeEntry }): JSX.Element {
   const stack = () => (props.entry.kind === "scope" ? props.entry.stack : undefined);
   const around = () => props.store.tree()?.repeats.stackOf.get(props.entry.path);

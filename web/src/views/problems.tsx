@@ -40,8 +40,8 @@ export function createProblems(store: Store): () => ProblemList | undefined {
 }
 
 /**
- * The program's error, where it stops or has ended because of it, unless a node's row shows it.
- * Ctrl-C is none.
+ * The error that stopped or ended the program, unless a node's row shows it. Ctrl-C is not an
+ * error.
  */
 export function errorBesides(
   store: Pick<Store, "model" | "stop">,
@@ -53,7 +53,7 @@ export function errorBesides(
   return problems?.rows.some((row) => row.failed && row.error === error) ? "" : error;
 }
 
-/** Nodes with a problem, and an error that belongs to none of them. */
+/** The number of nodes with a problem, plus one for an error that belongs to none of them. */
 export function problemCount(
   store: Pick<Store, "model" | "stop">,
   problems: ProblemList | undefined,
@@ -165,7 +165,7 @@ export function Problems(props: {
   );
 }
 
-/** What an empty list says. Args: masks: Nodes whose Inf the program writes down itself. */
+/** The text of an empty list. Args: masks: Number of nodes whose Inf the program itself wrote. */
 export function noProblems(masks: number): string {
   if (masks === 0) return "No NaN, no Inf, no failed node, nothing lost.";
   const nodes = plural(masks, "node");
@@ -174,7 +174,7 @@ export function noProblems(masks: number): string {
 
 /**
  * The steps that the rows cover, if not all were observed; else "". An operation that raises is
- * seen in every step.
+ * observed in every step.
  */
 export function unobservedWords(
   rows: readonly NodeProblem[],
@@ -197,7 +197,7 @@ export function stepsOf(row: NodeProblem): string {
     : `steps ${formatCount(first)}–${formatCount(last)}`;
 }
 
-/** Its outcome, in a few words, or "". */
+/** What else is known about a problem, in a few words, or "". */
 export function noteOf(row: NodeProblem): string {
   return [
     row.failed ? printable(row.error, 120) : "",

@@ -59,7 +59,7 @@ export function Retention(props: { readonly store: Store }): JSX.Element {
       : "",
   );
   let sent: string | undefined;
-  // Not at each answer: two pages viewing different nodes would never stop.
+  // Not sent at each answer: two pages that view different nodes would never stop.
   createEffect(
     on([looked, runState], ([nodes, run], before) => {
       if (run !== before?.[1]) sent = undefined;

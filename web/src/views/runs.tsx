@@ -70,7 +70,7 @@ export function RunSelect(props: { readonly store: Store }): JSX.Element {
   );
 }
 
-/** Arguments, none of which is broken at a hyphen. */
+/** The arguments; a line never breaks at a hyphen inside one of them. */
 function Words(props: { readonly text: string }): JSX.Element {
   return (
     <span class="m t2">

@@ -28,7 +28,7 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
       : ": this is the end of the recording";
   };
   const steps = () => store.model()?.steps ?? [];
-  // In this order: a value beyond the old end would be clamped to it.
+  // Set `max` first: the slider clamps its value to the old `max`.
   createEffect(() => {
     slider.max = String(last());
     slider.value = String(atSeq());
@@ -65,12 +65,12 @@ export function Scrubber(props: { readonly store: Store; readonly theme: string 
     const stride = Math.max(1, Math.ceil(all.length / Math.max(1, width / 4)));
     g.fillStyle = colour("--line-strong");
     for (let i = 0; i < all.length; i += stride) {
-      // Lighter: left out by the governor.
+      // Steps that the governor left out are lighter.
       g.globalAlpha = all[i]?.observed === false ? 0.35 : 1;
       const x = 7 + ((all[i]?.start_seq ?? 0) / end) * (width - 14);
       g.fillRect(Math.round(x), 4, 1, height - 8);
     }
-    // Where the last one ended, if something ran after it.
+    // Mark the end of the last step, if something ran after it.
     const over = all.at(-1)?.end_seq ?? end;
     g.globalAlpha = 1;
     if (over + 1 < end) g.fillRect(Math.round(7 + (over / end) * (width - 14)), 4, 1, height - 8);

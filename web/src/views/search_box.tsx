@@ -1,7 +1,7 @@
 /**
- * The search over the outline, which dims on the canvas what does not match.
+ * The search field above the outline; the canvas dims nodes that do not match.
  *
- * Invariant: searching selects nothing; Enter does, one match after the other.
+ * Invariant: typing selects nothing; Enter selects one match after the other.
  */
 
 import { createSignal, For, type JSX, Show } from "solid-js";
@@ -19,7 +19,7 @@ export function SearchBox(props: {
   ref(field: HTMLInputElement): void;
 }): JSX.Element {
   let field!: HTMLInputElement;
-  /** Where the focus was before. */
+  /** The element that had the focus before the field. */
   let before: HTMLElement | undefined;
   const [focused, setFocused] = createSignal(false);
   const problems = () => props.searching.result()?.problems ?? [];

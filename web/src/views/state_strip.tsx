@@ -98,7 +98,7 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     const step = stepShown(props.store);
     return lastObserved(props.store.model()?.steps ?? [], step) === step;
   });
-  /** What ran after that step, as an evaluation does, is observed all the same. */
+  /** Whether operations ran after an unobserved step, as in an evaluation: those are observed. */
   const beyond = createMemo(() => {
     beat();
     props.store.cursor();
@@ -110,9 +110,9 @@ export function StateStrip(props: { readonly store: Store }): JSX.Element {
     const live = store.model()?.info.state === "live" && store.stop() === undefined;
     return live && store.cursor().kind === "live";
   };
-  /** Unobserved steps have none; while the program runs, where they pass by, its place is kept. */
+  /** The progress shown. Unobserved steps have none, but a running program keeps its place. */
   const counted = () => (observed() || (running() && !beyond()) ? progress() : undefined);
-  /** Why; while the program runs, steps come and go, and there is no time to read it. */
+  /** Why the step is unobserved; "" while the program runs, when there is no time to read it. */
   const because = createMemo(() => {
     beat();
     if (!unobserved() || running()) return "";

@@ -1,7 +1,7 @@
 /**
  * The bottom line: connection, rates, what is kept, where the recording is.
  *
- * Invariant: every number has its unit; no fault is reported here only.
+ * Invariant: every number has its unit; no fault is reported only here.
  */
 
 import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js";
@@ -13,7 +13,7 @@ import { progressOf } from "@/store/run/progress";
 import { seenStep } from "@/store/run/run_model";
 import type { RunInfo } from "@/wire/types.gen";
 
-/** Which process the run is, or that there is none any more. */
+/** The process of the run, or that it has ended. */
 function programWords(run: RunInfo | undefined): string {
   if (run === undefined) return "";
   if (run.state === "recorded") return "recording";
@@ -59,7 +59,7 @@ export function StatusBar(props: {
     return graph === undefined ? [] : progressOf(graph, store.shown(), seenStep(store)).phases;
   });
   const total = () => phases().reduce((sum, phase) => sum + phase.total, 0);
-  /** What the recorder was too slow for. Of the disk's losses the notice tells, with their kinds. */
+  /** Records lost because the recorder was too slow. A notice reports the losses of the disk. */
   const lost = () => {
     const now = model();
     if (now === undefined || now.info.trouble !== "") return 0;

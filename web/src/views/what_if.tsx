@@ -84,7 +84,7 @@ function NameField(props: { readonly name: string; onName(name: string): void })
   );
 }
 
-/** Characters at the end of a branch's name that are never cut, and the most of whole words. */
+/** Characters at the end of a branch's name that are never cut; more if they are whole words. */
 const BRANCH_END = 9;
 const MOST_WORDS = 20;
 

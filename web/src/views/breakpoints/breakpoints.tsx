@@ -29,7 +29,7 @@ function setOf(breakpoints: readonly Breakpoint[]): Command {
   return { type: "set_breakpoints", breakpoints };
 }
 
-/** Opens the form for a new one. */
+/** The button that opens the form for a new breakpoint. */
 export function AddBreakpoint(props: { readonly store: Store; readonly ui: Ui }): JSX.Element {
   return (
     <button
@@ -280,7 +280,7 @@ function ConditionField(props: {
   };
   return (
     <>
-      {/* A field does not grow with its text: this does, and the field fills the same cell. */}
+      {/* A field does not grow with its text; this hidden copy does, and the field fills its cell. */}
       <span class="bp-width m" aria-hidden="true">
         {`${draft() ?? current()} `}
       </span>
@@ -299,7 +299,7 @@ function ConditionField(props: {
         onKeyDown={(event) => {
           keepKey(event);
           if (event.key === "Enter") {
-            event.preventDefault(); // one line, however it is broken
+            event.preventDefault(); // a condition is one line, even where it wraps
             event.currentTarget.blur();
           }
           if (event.key === "Escape") {

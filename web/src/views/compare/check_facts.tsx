@@ -1,7 +1,7 @@
 /**
- * What the check of the calls found of a node: the verdict's own numbers, beside those recorded.
+ * What the check of the calls found for a node: the verdict's own numbers, above those recorded.
  *
- * Invariant: nothing is shown of nodes that the verdict does not name.
+ * Invariant: nothing is shown for nodes that the verdict does not name.
  */
 
 import { type JSX, Show } from "solid-js";

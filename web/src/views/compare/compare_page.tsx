@@ -1,8 +1,8 @@
 /**
  * The comparison: the eager graph and the compiled one side by side, linked by origin.
  *
- * Invariant: what is picked or pointed at on one side is marked on the other; all that the colours
- * say is in the tables as well.
+ * Invariant: a node picked or hovered on one side is marked on the other; everything that the
+ * colours say is in the tables as well.
  */
 
 import {
@@ -63,7 +63,7 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
     setViews({ ...views(), [side]: view });
     props.onViews(views());
   };
-  // Of the eager side nothing depends on the stage.
+  // The eager side does not depend on the stage.
   const eagerLinks = createMemo(() => {
     const fn = state.fn();
     return fn === undefined ? undefined : linksOf(fn, []);
@@ -101,7 +101,7 @@ export function ComparePage(props: ComparePageProps): JSX.Element {
     const graph = state.graph();
     return links === undefined || graph === undefined ? new Map() : stageTints(graph, links);
   });
-  // Only what runs has times.
+  // Only the final graph runs and has times.
   const rightStates = createMemo(() => {
     const links = state.links();
     const graph = state.graph();

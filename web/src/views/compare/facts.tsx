@@ -13,7 +13,7 @@ const MOST_TITLE = 10_000;
 
 export function Name(props: {
   readonly text: string;
-  /** In place of no text. */
+  /** Shown if the text is empty. */
   readonly none?: string;
   readonly class?: string;
   readonly role?: "cell";

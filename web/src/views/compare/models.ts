@@ -1,5 +1,5 @@
 /**
- * Both sides in the canvas's words: graphs, colours by fate, times.
+ * Both sides in the canvas's form: graphs, colours by fate, times.
  *
  * Invariant: pure; the same answers give the same pictures.
  */
@@ -59,7 +59,7 @@ function modelOf(
   };
 }
 
-/** What the eager run executed in the step that is compared; fates beside what they are not kept. */
+/** The nodes that the eager run executed in the compared step; with their fates, if not kept. */
 export function eagerModel(run: RunGraph, fn: ComparedFunction, links: Links): GraphModel {
   const wanted = new Set(fn.beside);
   const kept = run.nodes.filter((node) => wanted.has(node.id));
@@ -92,7 +92,7 @@ export function eagerTints(links: Links): Tints {
   return tokens;
 }
 
-/** A node that stands for several has the fate of those; kernels are what was fused. */
+/** A node that stands for several traced nodes has the fate of one of them; kernels are fused. */
 export function stageTints(graph: Graph, links: Links): Tints {
   const tokens = new Map<number, Token>();
   for (const node of graph.nodes) {
@@ -118,7 +118,7 @@ function states(times: ReadonlyMap<number, number>, dashed: ReadonlySet<number>)
   return model;
 }
 
-/** Median times; what the compiled run does not compute is drawn as not run. */
+/** Median times; nodes that the compiled run does not compute are drawn as not run. */
 export function eagerStates(fn: ComparedFunction): NodeStates {
   const times = new Map(fn.beside.map((id) => [id, 0]));
   const skipped = new Set<number>();

@@ -1,8 +1,8 @@
 /**
- * What is known of the picked nodes: fate with its rules, error, times, kernel.
+ * Facts about the picked nodes: fate with its rules, error, times, kernel.
  *
- * Invariant: nothing picked shows the function as a whole, never an empty pane; what was not
- * measured says why.
+ * Invariant: if nothing is picked, the function as a whole is shown, never an empty pane; a missing
+ * measurement states its reason.
  */
 
 import { createMemo, createResource, For, type JSX, Match, Show, Switch } from "solid-js";
@@ -51,7 +51,7 @@ export function PairPanel(props: { readonly state: CompareState }): JSX.Element 
     return own === undefined ? kernelsOf(links, traced()) : [own];
   });
   const computed = createMemo(() => traced().filter((node) => !isLeaf(node)));
-  // Of several, one whose value was given out by both runs.
+  // Of several nodes, show one whose values could be compared.
   const shown = createMemo(
     () => computed().find((node) => worstOf(node) !== undefined) ?? computed()[0] ?? traced()[0],
   );
@@ -243,7 +243,7 @@ function Times(props: {
   readonly nodes: readonly ComparedNode[];
   readonly kernels: readonly Kernel[];
 }): JSX.Element {
-  // A kernel that covers more than what is picked is compared as a whole.
+  // A kernel that covers more than the picked nodes is compared as a whole.
   const now = () => props.kernels.reduce((sum, kernel) => sum + (kernel.ns ?? 0), 0);
   const was = () => props.kernels.reduce((sum, kernel) => sum + (kernel.eager_ns ?? 0), 0);
   const alone = () => props.nodes.reduce((sum, node) => sum + (node.eager_ns ?? 0), 0);
@@ -332,7 +332,7 @@ function Compiled(props: {
   );
 }
 
-/** Whether a note names the node: by its name, or by its id as graphs are written. */
+/** Whether a note names the node: by its name, or by its id as in `@12`. */
 function mentions(note: string, node: ComparedNode): boolean {
   return new RegExp(`(^|[^\\w/])@${node.id}(?!\\d)`).test(note) || words(note).has(node.name);
 }

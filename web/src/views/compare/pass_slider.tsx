@@ -9,14 +9,14 @@ import { formatCount, formatDuration, plural } from "@/base/numbers";
 import { IconButton } from "@/widgets/icon";
 import type { Stage } from "@/wire/types.gen";
 
-// What the name of a pass needs; with less room for each, the one that is shown has its name alone.
+// Width of the name of a pass, px; with less room, only the pass that is shown has its name.
 const NAME_WIDTH = 68;
 
 function stageName(stage: Stage | undefined): string {
   return stage?.name === "final" ? "final graph" : (stage?.name ?? "");
 }
 
-/** `final graph · 6 rewrites · 905 µs · 30 nodes`, without what is no news. */
+/** `final graph · 6 rewrites · 905 µs · 30 nodes`, without parts that add nothing. */
 export function stageWords(stage: Stage, final: boolean): string {
   return [
     final && stage.name !== "final" ? "final graph" : "",

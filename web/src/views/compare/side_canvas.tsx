@@ -1,7 +1,7 @@
 /**
  * One side of the comparison: the canvas of the main page, fed with one of two graphs.
  *
- * Invariant: the same painter and layout as everywhere; what is picked comes back as data.
+ * Invariant: the same painter and layout as everywhere; the picked node comes back as data.
  */
 
 import {
@@ -34,7 +34,7 @@ export interface SideCanvasProps {
   readonly linked: ReadonlySet<number>;
   pick(picked: Picked | undefined): void;
   hover(picked: Picked | undefined): void;
-  /** Replaces what is open. */
+  /** Replaces the set of open scopes. */
   refold(open: ReadonlySet<string>): void;
   onView(view: GraphView | undefined): void;
 }
@@ -53,7 +53,7 @@ export function SideCanvas(props: SideCanvasProps): JSX.Element {
       toggleScope: (path, stack) => props.refold(toggledPath(props.open, path, stack)),
       turnStack: (stack, act, repeats) => props.refold(turned(props.open, stack, act, repeats)),
       chosen: () => undefined,
-      // There is nothing to stop: the gutter picks as the rest of the node does.
+      // There is no program to stop: a click on the gutter picks the node.
       toggleBreakpoint: (id) => props.pick(item(id)),
       hover: (hit) => props.hover(hit?.kind === "node" ? item(hit.id) : undefined),
       camera: () => undefined,
@@ -114,7 +114,7 @@ export function SideCanvas(props: SideCanvasProps): JSX.Element {
   );
 }
 
-/** What of this side is picked, or belongs to what is picked on the other. */
+/** The node of this side that is picked, or that corresponds to the one picked on the other. */
 function shownId(props: SideCanvasProps): number | undefined {
   if (props.picked === undefined) return undefined;
   return props.picked.side === props.side ? props.picked.id : [...props.linked][0];
@@ -131,7 +131,7 @@ function Feed(props: SideCanvasProps & { readonly view: GraphView }): JSX.Elemen
   createEffect(() => {
     const model = props.model ?? { nodes: [], values: new Map(), version: 0 };
     const id = untrack(() => shownId(props) ?? firstOf(model, props.matches));
-    // All of it at first, and what is picked or singled out once there is such.
+    // Show the whole graph, or the node that is picked or matches the chosen fate.
     view.setGraph(model, id === undefined ? { whole: true } : { reveal: { kind: "node", id } });
     const { states } = props;
     if (states !== undefined) view.setStates(states, 1);
@@ -142,7 +142,7 @@ function Feed(props: SideCanvasProps & { readonly view: GraphView }): JSX.Elemen
     const { picked } = props;
     view.setSelection(picked?.side === props.side ? { kind: "node", id: picked.id } : undefined);
   });
-  // What is singled out is brought into sight.
+  // Bring the first node with the chosen fate into view.
   createEffect(
     on(
       () => props.matches,
@@ -153,7 +153,7 @@ function Feed(props: SideCanvasProps & { readonly view: GraphView }): JSX.Elemen
       { defer: true },
     ),
   );
-  // What belongs to a node picked on the other side is brought into sight.
+  // Bring the picked node, or its counterpart on this side, into view.
   createEffect(
     on(
       () => props.picked,

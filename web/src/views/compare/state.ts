@@ -1,7 +1,7 @@
 /**
- * What the comparison shows now: fetched answers and what is picked, as signals.
+ * The state of the comparison: fetched answers and the picked node, as signals.
  *
- * Invariant: an answer that comes after something else was asked for is dropped.
+ * Invariant: the answer to an outdated request is dropped.
  */
 
 import { type Accessor, createEffect, createMemo, createSignal, on } from "solid-js";
@@ -40,7 +40,7 @@ export interface CompareState {
   readonly stageIndex: Accessor<number>;
   setStage(index: number): void;
   readonly stage: Accessor<Stage | undefined>;
-  /** The graph that is on the canvas: while one is loading, the one before. */
+  /** The graph on the canvas; while another one is loading, the previous one. */
   readonly graph: Accessor<Graph | undefined>;
   readonly loading: Accessor<boolean>;
   readonly links: Accessor<Links | undefined>;
@@ -53,9 +53,9 @@ export interface CompareState {
   readonly tab: Accessor<CompareTab>;
   setTab(tab: CompareTab): void;
   readonly address: Accessor<CompareAddress>;
-  /** Goes to the node with the next smaller error, from the largest on. */
+  /** Goes to the node with the next smaller error, starting with the largest. */
   nextError(): void;
-  /** Goes to the first difference; without one that has a place, nothing happens. */
+  /** Goes to the first difference; does nothing if there is none that has a place. */
   showVerdict(): void;
 }
 
@@ -86,7 +86,7 @@ export function createCompare(first: CompareAddress): CompareState {
   };
   get<Comparison>("compare", sides).then((answer) => {
     setComparison(answer);
-    // Who asks for nothing in particular wants to see where the runs part.
+    // An address that names nothing in particular opens at the first difference.
     if (first.owner === undefined && first.picked === undefined) showVerdict();
   }, complain);
 
@@ -215,7 +215,7 @@ export function placeOf(
   const node = fn.nodes.find((candidate) => candidate.id === verdict.node);
   return {
     owner: fn.owner,
-    // A kernel is one of the graph that runs.
+    // A kernel belongs to the final graph.
     stage: stage < 0 || verdict.kernel > 0 ? undefined : stage,
     picked:
       node !== undefined && node.eager > 0
@@ -226,7 +226,7 @@ export function placeOf(
   };
 }
 
-/** Eager node ids with a fate, and nodes of the graph shown that stand for such. */
+/** Eager node ids with a fate, and the nodes of the graph shown that stand for them. */
 export function withFate(
   fn: ComparedFunction,
   links: Links,

@@ -1,7 +1,8 @@
 /**
  * The comparison as tables: every traced node, every kernel, every rewrite of the pass shown.
  *
- * Invariant: says in words and numbers all that the canvases show; rows are reached by keyboard.
+ * Invariant: the tables say in words and numbers all that the canvases show; rows are reached by
+ * keyboard.
  */
 
 import { createMemo, type JSX, Show } from "solid-js";

@@ -1,7 +1,7 @@
 /**
- * The function as a whole, while nothing is picked: times, matches, errors, what takes long.
+ * The function as a whole, while nothing is picked: times, matches, errors, slowest nodes.
  *
- * Invariant: what is listed can be picked.
+ * Invariant: every listed node can be picked.
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";

@@ -1,8 +1,8 @@
 /**
  * How long both forms take: a whole call without nodescope watching, and the sum of the nodes.
  *
- * Invariant: the two ways of measuring stand in rows of their own and have one name each, here as
- * everywhere on the page.
+ * Invariant: each way of measuring has its own row, and one name that is the same everywhere on the
+ * page.
  */
 
 import { For, type JSX, Show } from "solid-js";

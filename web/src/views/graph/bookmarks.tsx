@@ -1,5 +1,5 @@
 /**
- * The kept views of a program: a list that keeps the view shown, and goes to one of them.
+ * The bookmarks of a program: a list to which the view shown is added, and whose views are shown.
  *
  * Invariant: everything in it has a key; digits go to a view only while no name is being typed.
  */
@@ -13,7 +13,7 @@ export function Bookmarks(props: { readonly views: Views; onClose(): void }): JS
   let box!: HTMLDivElement;
   let field!: HTMLInputElement;
   takeFocus(() => box);
-  // The button that opened it closes it by itself.
+  // A press on the button that opened the list is ignored: the button itself closes the list.
   const elsewhere = (target: EventTarget | null): boolean =>
     target instanceof Node && !(box.parentElement ?? box).contains(target);
   onMount(() => {
@@ -44,7 +44,7 @@ export function Bookmarks(props: { readonly views: Views; onClose(): void }): JS
       props.views.drop(at);
       (rows()[Math.min(at, rows().length - 1)] ?? field).focus();
     } else {
-      // Letters typed here are no commands of the page; Tab and Enter on a button work as ever.
+      // Letters typed here do not trigger the page's commands; Tab and Enter on buttons still work.
       if (event.key.length === 1) event.stopPropagation();
       return;
     }

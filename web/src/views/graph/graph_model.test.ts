@@ -63,7 +63,7 @@ test("control edges are drawn on request, and where no value passes", () => {
   const controls = (control: boolean) => shown(control).nodes.map((drawn) => drawn.control?.length);
   expect(controls(false)).toEqual([undefined, undefined, undefined]);
   expect(controls(true)).toEqual([0, 0, 1]);
-  // Another picture of the same nodes, and each the same one again.
+  // A different structure of the same nodes, and each one stays the same object.
   expect(shown(true).structure).not.toBe(shown(false).structure);
   expect(shown(true).structure).toBe(shown(true).structure);
   expect(shown(false).structure).toBe(shown(false).structure);

@@ -20,8 +20,8 @@ import type { Node } from "@/wire/types.gen";
  * The graph as it is drawn.
  *
  * Args:
- *   tree: That of the graph, for the scopes of nodes and for which of these are alike.
- *   control: Whether control edges are drawn. They always are where no value passes.
+ *   tree: The tree of the graph, for the scopes of nodes and the stacks of repeated scopes.
+ *   control: Whether control edges are drawn. In a graph without values, they always are.
  */
 export function graphModel(graph: RunGraph, tree?: GraphStructure, control = false): GraphModel {
   const ordered = control || !graph.nodes.some((node) => (node?.inputs.length ?? 0) > 0);
@@ -41,13 +41,13 @@ export function graphModel(graph: RunGraph, tree?: GraphStructure, control = fal
     ),
     version: graph.version,
     structure: structureOf(graph, sections, ordered),
-    // What was prepared has sections, and control edges only where no value passes.
+    // The prepared graph has sections, and control edges only if it has no values.
     origin: control || !tree?.sectioned ? undefined : graph.origin,
     repeats: tree && drawnRepeats(tree.repeats, nodes, graph.nodes.length),
   };
 }
 
-/** What the store's node has is not there twice; of most nodes, nobody asks for the label. */
+/** Reads the store's node instead of copying it; labels are made on use, as few are needed. */
 class DrawnNode implements GraphNode {
   constructor(
     private readonly node: Node,
@@ -101,14 +101,14 @@ class DrawnNode implements GraphNode {
   }
 }
 
-/** Nodes that are alike share their attributes. */
+/** Similar nodes share their `attrs` object, so its text is made once. */
 function detailOf(node: Node, known: Map<object, string>): string {
   const line = known.get(node.attrs) ?? detail(node);
   known.set(node.attrs, line);
   return line;
 }
 
-/** The outline's repeats, with operations by their places in `nodes` instead of by id. */
+/** The outline's repeats, with operations by their indices in `nodes` instead of their ids. */
 export function drawnRepeats(
   repeats: Repeats,
   nodes: readonly Pick<GraphNode, "id">[],
@@ -132,7 +132,7 @@ interface Structures {
 
 const structures = new WeakMap<object, Structures>();
 
-/** The same object for the same nodes, another one for them in sections or with control edges. */
+/** The identity of a structure: one object for the same nodes, divided and ordered alike. */
 function structureOf({ nodes }: RunGraph, sections: Tree["sections"], ordered: boolean): object {
   const divided = sections !== undefined;
   if (!divided && !ordered) return nodes;

@@ -72,7 +72,7 @@ export interface GraphPaneProps {
   readonly changes: StepChanges | undefined;
   /** A chain of causes, or the dependents of an edit. */
   readonly path: GraphPath | undefined;
-  /** A trace, in place of it. */
+  /** A trace, which is shown instead of `path`. */
   readonly trace: GraphPath | undefined;
   /** Hits of watches, by node. */
   readonly marked: MarkedNodes;
@@ -227,7 +227,7 @@ export function GraphPane(props: GraphPaneProps): JSX.Element {
           active={colouring(props)}
           onSelect={props.ui.setColourBy}
         />
-        {/* In place of it where there is little room. */}
+        {/* Replaces the buttons where there is little room. */}
         <select
           class="colour-by"
           aria-label="Colour by"
@@ -386,13 +386,13 @@ function Feed(
       { defer: true },
     ),
   );
-  // The outline answers each key at once; the picture follows in a frame of its own.
+  // The outline answers each key at once; the canvas follows in a later frame.
   createEffect(() => {
     const { matches } = props;
     const later = setTimeout(() => view.setMatches(matches), DIM_MS);
     onCleanup(() => clearTimeout(later));
   });
-  // At another moment, it would be another number.
+  // The value seen in the inspector counts only at its own moment.
   const seen = () => (props.slice?.seq === momentOf(store) ? props.slice : undefined);
   createEffect(() => {
     const node = store.raised();

@@ -1,7 +1,7 @@
 /**
- * What is under way on the canvas: a layout that takes its time, how far it is, and how to end it.
+ * A chip on the canvas for a layout that takes long: its progress, and a button that cancels it.
  *
- * Invariant: nothing is shown of a layout that is done at once.
+ * Invariant: a quick layout shows no chip.
  */
 
 import { createEffect, createSignal, type JSX, onCleanup, Show } from "solid-js";

@@ -171,7 +171,7 @@ export function Legend(props: {
   );
 }
 
-/** Signs of one kind, which stand together where there is room for them in one line. */
+/** Signs of one kind, which stay together if they fit on one line. */
 function Group(props: {
   readonly title: string;
   readonly hint?: string;

@@ -1,5 +1,5 @@
 /**
- * The trace in one line above the graph: from where, how deep, what was found.
+ * The trace in one line above the graph: its start, its depth and its summary.
  *
  * Invariant: shown exactly while there is a trace; each of its buttons has a key.
  */

@@ -19,11 +19,11 @@ import type { GetAttributes, GetMemory, Node } from "@/wire/types.gen";
 
 /** Longer texts, such as a nested graph, get their own lines. */
 const LONG = 24;
-/** Names and texts that are longer together get a line, not half of one. */
+/** A name and its text that together are longer get a whole line, not half of one. */
 const BROAD = 18;
 const MOST_TEXT = 20_000;
 
-/** Line by line, so that line breaks are kept. */
+/** The text made printable line by line, so that line breaks are kept. */
 function shown(text: string): string {
   const kept = text.length > MOST_TEXT ? `${text.slice(0, MOST_TEXT)}…` : text;
   return kept
@@ -43,7 +43,7 @@ export function Attributes(props: {
   readonly refresh: Accessor<unknown>;
   go(item: Item): void;
 }): JSX.Element {
-  /** Its attributes are those of an execution, such as how long it waited. */
+  /** Whether the node is a task: its attributes are those of an execution, such as its wait. */
   const isTask = () => props.node.role === "task";
   const answer = createQuery(
     props.store,
@@ -87,7 +87,7 @@ export function Attributes(props: {
     props.refresh();
     const { worker, lane } = props.store.shown();
     const { id, dialect } = props.node;
-    // Of a worker of PyTorch's, the scope has the number, which counts from 0.
+    // The scope of a PyTorch worker already has the worker's number, which counts from 0.
     if (dialect === "torch" && (worker[id] ?? 0) > 0) return "";
     return placeWords({ worker: worker[id] ?? 0, queue: lane[id] ?? 0 });
   };
@@ -103,7 +103,7 @@ export function Attributes(props: {
     (before, after) =>
       before.type === "get_memory" && after.type === "get_memory" && before.node === after.node,
   );
-  /** What the step needs while the node runs, and the most that it needs. */
+  /** The memory that the step needs while the node runs, and the peak of the step. */
   const memoryRows = (): readonly (readonly [string, string])[] => {
     const now = memory();
     if (now.kind !== "ready" || now.value.node !== props.node.id || now.value.live === null) {

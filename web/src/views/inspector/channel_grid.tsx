@@ -36,7 +36,7 @@ export function channelAxis(shape: readonly number[]): number {
   return shape.slice(0, -2).findLastIndex((size) => size > 1);
 }
 
-/** The proportions of the part shown of a channel; if narrow, at most 3 to 1. */
+/** Width to height of the part of a channel that is shown, limited to between 1 and 3. */
 export function shapeOf([rows, cols]: readonly [number, number]): string {
   const side = (cells: number) => Math.max(1, Math.min(SIDE, cells));
   const ratio = side(cols) / side(rows);

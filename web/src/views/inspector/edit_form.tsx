@@ -69,7 +69,7 @@ export function EditForm(props: {
       .filter(
         (row) => row.info.step <= props.store.step() && props.store.step() <= row.info.last_step,
       );
-  /** The branch that is looked at; of one that changed this value here, what it starts from. */
+  /** The chosen branch; if that branch changes this very value, the branch it starts from. */
   const shownBase = () => {
     const chosen = bases().find((row) => row.info.id === props.branches.chosen())?.info;
     if (chosen === undefined) return 0;
@@ -279,7 +279,7 @@ function Field(props: {
   );
 }
 
-/** The number denoted by a text; empty text is 0, undefined is none. */
+/** The number denoted by a text; 0 for empty text, undefined if it is not a number. */
 function read(text: string): number | undefined {
   const plain = text.trim().toLowerCase();
   if (plain === "") return 0;

@@ -1,5 +1,5 @@
 /**
- * The inputs of a node: each with its producer and statistics, and a link there.
+ * The inputs of a node: each with its name and statistics, and a link to its producer.
  *
  * Invariant: an input is shown as of when the node took it; for a node that has not run yet, as of
  * now.

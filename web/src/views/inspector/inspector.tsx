@@ -145,7 +145,7 @@ function NodeInspector(
     setPort(0);
   });
   const value = createMemo(() => props.node.outputs[port()] ?? props.node.outputs[0]);
-  // When it runs again, its value changes; a stop does not wait for it.
+  // The value changes when the node runs again; at a stop, the refresh is not throttled.
   const ran = createMemo(() => {
     props.store.tick();
     const columns = props.store.shown();
@@ -208,8 +208,8 @@ function NodeInspector(
     return earlierWords(model?.steps ?? [], from, store.step(), leftOutWords(model?.governed));
   });
   /**
-   * When the node took its inputs: an input may share its id with a result that the node has since
-   * made of it. If it raised, it made nothing, and what it was given may be recorded with the error.
+   * When the node took its inputs, just before it ran: its result may share the id of an input. If
+   * the node raised, it made no result, and its inputs may be recorded with the error.
    */
   const took = (): number | null => {
     const at = ran();

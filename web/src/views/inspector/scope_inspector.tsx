@@ -1,7 +1,7 @@
 /**
- * A selected scope: the module that it is, its contents, its cost, and where its time goes.
+ * A selected scope: its module, its contents, its cost, and where its time goes.
  *
- * Invariant: sums of the last execution of each member, at the moment shown.
+ * Invariant: sums are over the last execution of each member, at the moment shown.
  */
 
 import { createMemo, For, type JSX, Show } from "solid-js";
@@ -19,10 +19,10 @@ import { familyColour } from "@/store/run/node_text";
 import { seenStep } from "@/store/run/run_model";
 import { type GetScope, HAS_INF, HAS_NAN } from "@/wire/types.gen";
 
-/** Names and texts that are longer together get a line, not half of one. */
+/** A name and its text that together are longer get a whole line, not half of one. */
 const BROAD = 18;
 
-/** The scopes of a stack: how long each took, and what is not finite in it. */
+/** The scopes of a stack: how long each took, and whether it has NaN or Inf. */
 function Members(props: {
   readonly store: Store;
   readonly stack: Stack;
@@ -85,7 +85,7 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
   const entry = () => props.store.tree()?.scopes.get(props.path);
   const members = createMemo(() => entry()?.members ?? []);
   const stack = () => entry()?.stack;
-  /** The scope whose facts hold for all. */
+  /** The scope whose facts are shown; for a stack, the first scope represents all. */
   const scope = () => stack()?.first ?? props.path;
   const facts = createMemo(() => {
     beat();

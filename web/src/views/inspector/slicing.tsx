@@ -16,7 +16,7 @@ export const WINDOW = 128;
 /** For a vector, as many elements at once as the server sends. */
 export const VECTOR_WINDOW = 512;
 
-/** The place being viewed in a value; from its beginning when another value is shown. */
+/** The part of a value being viewed; starts at its beginning when another value is shown. */
 export function createWindow(store: Store, value: Accessor<number>) {
   const [index, setIndex] = createSignal<readonly number[]>([]);
   const [corner, setCorner] = createSignal<readonly [number, number]>([0, 0]);

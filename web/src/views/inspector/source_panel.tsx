@@ -1,5 +1,5 @@
 /**
- * The user's line that made a node, in its file, and the Python stack at a stop.
+ * The line of the user's program that made a node, in its file, and the Python stack at a stop.
  *
  * Invariant: source text is text; it is coloured by pieces and never parsed as markup.
  */
@@ -145,7 +145,7 @@ export function SourcePanel(props: {
   );
 }
 
-/** Where a long line continues, indented by two more characters than it begins. */
+/** The indentation of a line; its continuation is indented by two more characters. */
 function indentOf(text: string): number {
   return Math.max(0, text.search(/\S/));
 }

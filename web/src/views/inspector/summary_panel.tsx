@@ -78,7 +78,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
     if (unrun()) return [NEVER_RAN];
     if (sum().operations === 0 && !model?.keeping?.unwritten) return [`${nothingWords(false)}.`];
     if (model?.keeping === undefined) return keptWords(sum().kept, props.whole.run.level);
-    // What a program said of it by itself, with the reasons.
+    // What the program itself reported about the recording, with the reasons.
     const { trouble } = model.info;
     return [
       [whatIsKept(model.keeping, model.governed, trouble), costWords(model.governed)]
@@ -129,7 +129,7 @@ function Body(props: SummaryPanelProps & { readonly whole: RunSummary }): JSX.El
           The program was killed or crashed. Everything recorded until then is here.
         </p>
       </Show>
-      {/* If there is nothing to draw, it is in the middle. */}
+      {/* If there is nothing to draw, the canvas shows the advice. */}
       <Show when={(props.store.model()?.graph.count ?? 0) > 0 ? sum().advice : null}>
         {(advice) => <AdviceCard advice={advice()} />}
       </Show>
@@ -423,7 +423,7 @@ function TroubleRow(props: {
   );
 }
 
-/** What to know of an execution that took more than all the others of its node. */
+/** A note on an execution that took more than all others of its node together; else "". */
 function oddWords(cost: Cost): string {
   if (cost.odd_ns === 0) return "";
   const others = (cost.total_ns - cost.odd_ns) / (cost.times - 1);

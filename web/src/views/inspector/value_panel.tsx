@@ -251,7 +251,7 @@ function Elements(
   });
   const count = () => elementCount(props.slice.shape);
   const scalar = () => count() === 1;
-  /** All elements are this number. */
+  /** The number that all elements equal; undefined if there is none. */
   const constant = (): number | undefined => {
     const summary = props.slice.summary;
     if (summary === null || summary.nan_count + summary.inf_count > 0) return undefined;

@@ -1,7 +1,7 @@
 /**
- * Why: the answer in words, then the chain of elements that made one, back to where it began.
+ * The Why tab: the answer in words, then the chain of elements that led to the one in question.
  *
- * Invariant: a link shows the page its node at its moment; the question stays what it was.
+ * Invariant: a link moves the page to its node and moment; the question stays the same.
  */
 
 import { createMemo, createSignal, For, type JSX, Match, Show, Switch } from "solid-js";
@@ -119,7 +119,7 @@ function BranchNote(props: {
   );
 }
 
-/** Of a node that raised there is no value: an element that is asked about is of its last one. */
+/** A note if the node raised, and therefore has no value: the chain explains its last value. */
 export function raisedLater(store: Store, reasons: Reasons): string {
   const target = reasons.question()?.value;
   const raised = store.model()?.graph.nodes[store.raised()];
@@ -266,7 +266,7 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
   );
 }
 
-/** What is written at a link: its element, or nothing for a value as a whole. */
+/** The text of a link: the number of its element, or "" for a value as a whole. */
 function linkNumber(link: WhyLink): string {
   if (link.kind === "raised") return "raised";
   return link.number === "" && link.kind !== "missing" ? "" : spelled(link.number, link.state);

@@ -47,9 +47,9 @@ export interface ShelfState {
   focus(id: string | undefined): void;
   /** Opens a recording; returns the run's id. */
   open(entry: Entry): Promise<string | undefined>;
-  /** Opens the two marked recordings; returns the eager run's id, then the compiled one's. */
   /** Opens a file that the user chose or dropped; returns the run's id. */
   take(file: File): Promise<string | undefined>;
+  /** Opens the two marked recordings; returns the eager run's id, then the compiled one's. */
   compare(): Promise<readonly [string, string] | undefined>;
   askToDelete(): void;
   keep(): void;

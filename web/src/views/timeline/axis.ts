@@ -43,7 +43,7 @@ export function axisOf(pairs: ArrayLike<number>): Axis {
       const i = below(count, (k) => (starts[k] ?? 0) < time);
       if (i === 0) return time;
       const end = ends[i - 1] ?? 0;
-      // Within a hold: its point.
+      // A time within a hold maps to the point of the hold.
       return Math.max(time, end) - (out[i] ?? 0);
     },
     unmap(at) {

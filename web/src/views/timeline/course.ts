@@ -1,8 +1,8 @@
 /**
- * What the timeline shows of one step beyond its bars: the critical path, or the memory that it
- * needs; and what is said about them.
+ * What the timeline shows of one step in addition to its bars: the critical path, or the memory
+ * that it needs; and the texts about them.
  *
- * Invariant: pure; what is not known is said.
+ * Invariant: pure; unknown facts are named as such.
  */
 
 import { formatBytes, formatCount, formatDuration, plural } from "@/base/numbers";
@@ -12,7 +12,7 @@ import type { CriticalPath, HeldValue, StepMemory } from "@/wire/types.gen";
 
 /** The members of a path among the bars. */
 export interface PathMarks {
-  /** The place of a bar on the path; undefined if it is not on it. */
+  /** The index of a bar along the path; undefined if it is not on the path. */
   place(node: number, start: number): number | undefined;
 }
 
@@ -36,9 +36,9 @@ export interface MemoryCurve {
   readonly needed: ArrayLike<number>;
   readonly seq: ArrayLike<number>;
   readonly peak: number;
-  /** When the most is needed. */
+  /** The time of the peak. */
   readonly peakAt: readonly [start: number, end: number];
-  /** Of the step: nothing is known outside of it. */
+  /** The time of the step: nothing is known outside of it. */
   readonly span: readonly [start: number, end: number];
 }
 
@@ -65,7 +65,7 @@ export interface CurvePoint {
   readonly seq: number;
 }
 
-/** What is needed at a time; undefined outside of the step. */
+/** The memory needed at a time; undefined outside of the step. */
 export function pointAt(curve: MemoryCurve, time: number): CurvePoint | undefined {
   if (time < curve.span[0] || time > curve.span[1]) return undefined;
   let low = 0;
@@ -80,7 +80,7 @@ export function pointAt(curve: MemoryCurve, time: number): CurvePoint | undefine
   return { time, needed: curve.needed[i] ?? 0, seq: curve.seq[i] ?? 0 };
 }
 
-/** `1.42 ms of 3.14 ms, 45 %`: the path beside the step. */
+/** `1.42 ms of 3.14 ms, 45 %`: the time of the path, of the step, and its share. */
 export function pathWords(totalNs: number, stepNs: number): string {
   const share = stepNs > 0 ? `, ${percent(totalNs / stepNs)}` : "";
   return `${formatDuration(totalNs)} of ${formatDuration(stepNs)}${share}`;
@@ -91,7 +91,7 @@ function percent(share: number): string {
   return `${whole > 0 && whole < 1 ? "<1" : Math.round(whole)} %`;
 }
 
-/** What the path is. */
+/** A sentence that explains the path. */
 export function pathNote({ lanes }: CriticalPath, data: boolean): string {
   if (data) return "Each needs the result of the one before.";
   return lanes === 1
@@ -99,7 +99,7 @@ export function pathNote({ lanes }: CriticalPath, data: boolean): string {
     : "Each waited for the one before: for its result, or for its thread.";
 }
 
-/** What the path tells about the step, and what is not known. */
+/** Further notes: what the path says about the step, and what is not known. */
 export function pathNotes(answer: CriticalPath, data: boolean): readonly string[] {
   const { nodes, heaviest } = answer;
   const more = nodes - heaviest.length;
@@ -134,7 +134,10 @@ export function memoryNotes(answer: StepMemory): readonly string[] {
   ];
 }
 
-/** `needed from 20.1 µs to 34.0 µs; 2 more values in the same memory`: how long a value is needed, counted from `zero`. */
+/**
+ * How long a value is needed, counted from `zero`: `needed from 20.1 µs to 34.0 µs; 2 more values in
+ * the same memory`.
+ */
 export function lifetimeWords(value: HeldValue, axis: Axis, zero: number): string {
   const views = value.views > 0 ? `; ${plural(value.views, "more value")} in the same memory` : "";
   if (value.throughout) return `needed in the whole step${views}`;
@@ -143,7 +146,7 @@ export function lifetimeWords(value: HeldValue, axis: Axis, zero: number): strin
   return `${value.seq === 0 ? "from before the step" : `needed from ${from}`} to ${to}${views}`;
 }
 
-/** What is said while a course is computed, which takes seconds for a million executions. */
+/** The text while a course is computed, which takes seconds for a million executions. */
 export function computingWords(seconds: number): string {
   return seconds < 1 ? "Computing…" : `Computing… ${seconds} s`;
 }

@@ -2,7 +2,7 @@
  * Beside the timeline: the heaviest nodes of the critical path, or the values that make the peak of
  * memory.
  *
- * Invariant: every row leads to its node; what is not known is said.
+ * Invariant: every row leads to its node; unknown facts are named as such.
  */
 
 import { createEffect, createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js";
@@ -41,7 +41,7 @@ interface CoursePanelProps {
   readonly courses: Courses;
   readonly graph: RunGraph | undefined;
   readonly axis: Axis;
-  /** Of the step, on the axis. */
+  /** The time of the step, on the axis. */
   readonly span: TimeWindow;
   /** Why nothing is requested; "" if it is. */
   readonly paused: string;

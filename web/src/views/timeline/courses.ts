@@ -22,13 +22,13 @@ import type {
 export interface CourseSource {
   readonly ui: Ui;
   readonly asker: Requests;
-  /** Undefined while there is nothing to ask. */
+  /** Undefined while there is nothing to request. */
   run(): string | undefined;
   step(): number;
   /** The part of the step's time that is requested, in the program's own time. */
   sight(): TimeWindow;
   axis(): Axis;
-  /** Of the step, on the axis. */
+  /** The time of the step, on the axis. */
   span(): TimeWindow;
   /** The moment shown. */
   seq(): number;
@@ -43,7 +43,7 @@ export interface Courses {
   memory(): StepMemory | undefined;
   curve(): MemoryCurve | undefined;
   failure(): string | undefined;
-  /** Which one is still to come. */
+  /** The course that is being computed. */
   computing(): ReturnType<Ui["course"]>;
 }
 
@@ -72,7 +72,7 @@ export function createCourses(source: CourseSource): Courses {
   const lanes: Accessor<number | undefined> = createMemo<number | undefined>(
     (before) => path()?.lanes ?? before,
   );
-  /** On a single thread the path as the step ran is just everything that ran. */
+  /** Defaults to data alone on a single thread, where the path as it ran is everything that ran. */
   const byData = (): boolean => {
     const chosen = ui.pathBy();
     return chosen === undefined ? lanes() === 1 : chosen === "data";

@@ -38,7 +38,7 @@ export interface Scene {
   /** Whether more ran in this time than is drawn. */
   readonly thinned: boolean;
   readonly blocks: readonly StepBlock[];
-  /** Too many steps to show executions: each is drawn as the parts of its time. */
+  /** Whether there are too many steps to show executions: each is drawn as its parts of time. */
   readonly stacked: boolean;
   /** The step that the page shows. */
   readonly step: number;
@@ -87,7 +87,7 @@ const BAND_H = 13;
 const PHASE_H = 15;
 const BAR_H = 13;
 const GAP = 2;
-/** The minimum width of a cut label. */
+/** A cut label of at most this many characters is not drawn. */
 const FEWEST_LETTERS = 3;
 const LANE_GAP = 9;
 const SANS = { face: "sans", weight: 400, size: 10 } as const;
@@ -229,7 +229,7 @@ export function drawTimeline(surface: Surface, scene: Scene): Placed {
     return `color-mix(in srgb, ${base} ${Math.round(share * 100)}%, ${colour("--bg-panel")})`;
   }
 
-  /** Whether it is beside the path that is shown. */
+  /** Whether a path is shown and the bar is not on it. */
   function isAside(bar: Bar): boolean {
     return scene.path !== undefined && scene.path.place(bar.node, bar.start) === undefined;
   }
@@ -412,7 +412,7 @@ export function legible(text: string, font: Font, room: number): string {
   return cut === text || cut.length > FEWEST_LETTERS ? cut : "";
 }
 
-/** What is written on a bar. */
+/** The text on a bar. */
 export function barLabel(bar: Bar): string {
   if (bar.host !== undefined) {
     return `${hostTitle(bar.host)} · ${formatDuration(bar.end - bar.start)}`;
@@ -432,7 +432,7 @@ export function hitHold(placed: Placed, holds: readonly Hold[], px: number): Hol
   return first && { at: first.at, trueNs: visible.reduce((sum, hold) => sum + hold.trueNs, 0) };
 }
 
-/** What is needed at a point of the memory's area. */
+/** The memory needed at a point of the memory lane. */
 export function hitMemory(
   placed: Placed,
   curve: MemoryCurve | undefined,

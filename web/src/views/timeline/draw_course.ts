@@ -1,7 +1,7 @@
 /**
  * Draws the critical path along the bars, and memory over time as a lane.
  *
- * Invariant: what is below a pixel is drawn once per pixel, and the peak always.
+ * Invariant: marks narrower than a pixel are drawn once per pixel; the peak is always drawn.
  */
 
 import { textWidth } from "@/base/fonts_metrics";
@@ -30,7 +30,7 @@ interface Member {
   readonly row: Row;
 }
 
-/** Marks the members below their bars, and links those that follow one another on other lanes. */
+/** Marks the members of the path at the foot of their bars, and links those in different rows. */
 export function drawPath(
   { g, width, colour }: Surface,
   rows: readonly Row[],
@@ -69,7 +69,7 @@ export function drawPath(
   g.stroke();
 }
 
-/** An area from each moment to the next, as high as the most that is needed is the lane. */
+/** Draws memory as a stepped area, scaled so that the peak fills the lane. */
 export function drawMemory(
   { g, width, colour }: Surface,
   curve: MemoryCurve,

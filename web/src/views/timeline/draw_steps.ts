@@ -16,7 +16,7 @@ export interface Steps {
   readonly blocks: readonly StepBlock[];
   /** The step that the page shows. */
   readonly step: number;
-  /** The time after it is shown. */
+  /** Whether the time after that step is shown. */
   readonly after: boolean;
 }
 
@@ -27,7 +27,7 @@ export interface Place {
   readonly height: number;
 }
 
-/** From below: the program's computations, then its waiting. */
+/** From bottom to top: the program's computations, then its waiting. */
 const STACK: readonly TimePart[] = [
   "forward",
   "backward",
@@ -69,7 +69,7 @@ export function drawBand({ g, width, colour }: Surface, steps: Steps, place: Pla
     const fitting = words.find((candidate) => textWidth(candidate, SANS) < w - 6);
     if (fitting === undefined && (block.after || left < labelled)) continue;
     const text = fitting ?? formatCount(block.first);
-    // As wide as any number of as many digits, so that columns alike are labelled alike.
+    // Measured with zeros as digits, so that columns of equal width are labelled alike.
     const wide = textWidth(text.replace(/\d/g, "0"), SANS);
     const at = left + Math.max(1, Math.min(4, (w - wide) / 2));
     if (fitting === undefined && at + wide > width) continue;
@@ -95,7 +95,7 @@ export function drawStacks({ g, width, colour }: Surface, steps: Steps, place: P
     const w = Math.max(1, right - left - (right - left > 4 ? 1 : 0));
     const whole = STACK.reduce((sum, part) => sum + block.parts[part], 0);
     let y = top + high;
-    // Unknown time of steps that were left out is not shown as known.
+    // Blocks with steps that were left out are paler: their times are not known.
     g.globalAlpha = 1 - 0.65 * (block.leftOut / (block.last - block.first + 1));
     STACK.forEach((part, i) => {
       const h = whole > 0 ? (block.parts[part] / whole) * high : 0;

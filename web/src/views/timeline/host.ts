@@ -1,8 +1,8 @@
 /**
  * Time between nodes: where it is drawn, and its names.
  *
- * A sampler knows the ends of a gap to a few milliseconds; the executions around it know them
- * exactly, so a sampled span reaches to them.
+ * A sampler knows the ends of a gap only to a few milliseconds, but the executions around the gap
+ * give them exactly, so a sampled span is stretched to these.
  *
  * Invariant: pure; no span of a lane overlaps a node of it.
  */
@@ -22,7 +22,7 @@ export interface HostSpan {
   /** `train.py:41`, or "". */
   readonly where: string;
   readonly what: string;
-  /** Within the fetching of an item. */
+  /** Whether it lies within the fetching of an item. */
   readonly nested: boolean;
 }
 
@@ -145,7 +145,7 @@ interface Edges {
 function edgesByThread(rows: TimelineRows): ReadonlyMap<number, Edges> {
   const byThread = new Map<number, number[]>();
   for (let i = 0; i < rows.count; i++) {
-    if ((rows.worker?.[i] ?? 0) > 0 || (rows.lane?.[i] ?? 0) > 0) continue; // on no thread here
+    if ((rows.worker?.[i] ?? 0) > 0 || (rows.lane?.[i] ?? 0) > 0) continue; // not on a thread of the program
     const thread = rows.thread[i] ?? 0;
     const list = byThread.get(thread);
     if (list === undefined) byThread.set(thread, [i]);

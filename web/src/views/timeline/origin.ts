@@ -1,7 +1,7 @@
 /**
  * The zero of the axis: the start of the run, or of the step that is shown.
  *
- * Invariant: pure; a moment is never told without what it counts from.
+ * Invariant: pure; a moment is never named without its origin.
  */
 
 import { formatCount, formatDuration } from "@/base/numbers";
@@ -11,13 +11,13 @@ export interface Origin {
   readonly at: number;
   /** 0 for the start of the run. */
   readonly step: number;
-  /** The time after this step is shown, which begins at its end. */
+  /** Whether the time after this step is shown, which begins at the step's end. */
   readonly after: boolean;
 }
 
 export const RUN_START: Origin = { at: 0, step: 0, after: false };
 
-/** Beside the axis, the longest first: `0 = step 12`. */
+/** The texts beside the axis to choose from, the longest first: `0 = step 12`. */
 export function originWords({ step, after }: Origin): readonly string[] {
   if (step <= 0) return ["0 = start"];
   const number = formatCount(step);

@@ -24,7 +24,7 @@ export interface TimelineRows {
   readonly lane?: ArrayLike<number>;
   readonly startNs: ArrayLike<number>;
   readonly durationNs: ArrayLike<number>;
-  /** Of the executions, if known. */
+  /** Flags of the executions, if known. */
   readonly flags?: ArrayLike<number>;
 }
 
@@ -38,23 +38,23 @@ export interface Bar {
   readonly scope: string;
   readonly phase: Phase;
   readonly step: number;
-  /** It ran after the step had ended, and is not part of it. */
+  /** Whether it ran after the step had ended, and is not part of it. */
   readonly after: boolean;
   readonly family: string;
-  /** The node raised. */
+  /** Whether the node raised. */
   readonly failed?: boolean;
   /** Set for time between nodes. */
   readonly host?: HostSpan;
-  /** Unnamed time between two nodes: where, by their lines, or "". */
+  /** Set for unnamed time between two nodes: the lines of the nodes, or "". */
   readonly between?: string;
 }
 
 export interface Lane extends Place {
-  /** What the queue of a device is called, if it has a name. */
+  /** The name of the device queue, if it has one. */
   readonly name?: string;
   /** Whether it is the program's main thread, if that is known. */
   readonly main?: boolean;
-  /** Level 0: phases; then scopes from outside in; last: nodes. */
+  /** Level 0: phases; then scopes from the outside in; last: nodes. */
   readonly levels: readonly (readonly Bar[])[];
 }
 
@@ -62,7 +62,7 @@ const SCOPE_LEVELS = 2;
 
 /**
  * Executions of operations within a window of the axis; nodes that only hold data are drawn, but
- * are not operations. More is requested than is visible.
+ * are not operations. The lane may extend beyond the window.
  */
 export function operationsIn(lane: Lane, [from, to]: readonly [number, number]): number {
   const bars = lane.levels.at(-1) ?? [];
@@ -98,9 +98,9 @@ export interface LaneOptions {
   /** Training steps that were not observed, in order: what ran there is not known. */
   readonly unseen?: readonly Stretch[];
   readonly stepEnd?: StepEnd;
-  /** What the queues of devices are called. */
+  /** The names of device queues. */
   readonly names?: readonly LaneName[];
-  /** If the recording says which it is. */
+  /** The program's main thread, if the recording names it. */
   readonly mainThread?: number | undefined;
 }
 
@@ -158,7 +158,7 @@ export function laneNames(
   lanes: readonly (Place & { readonly name?: string; readonly main?: boolean })[],
 ): readonly string[] {
   const threads = lanes.filter(onThread);
-  // Without the main thread, which is always the first, the others keep their numbers.
+  // The main thread counts as the first even if it has no lane: the others keep their numbers.
   const first = threads[0]?.main === false ? 1 : 0;
   return lanes.map((lane) => {
     if (onThread(lane)) {
@@ -204,7 +204,7 @@ function levelsOf(
     const base = { start, end, node: 0, scope: "", phase, step, after, family };
     while (passed < breaks.length && (breaks[passed] ?? 0) <= start) passed += 1;
     const broken = breaks[passed - 1] ?? Number.NEGATIVE_INFINITY;
-    // Reading what only holds data is no phase: a compiled function reads the optimizer's first.
+    // Nodes that only hold data make no phase: a compiled function reads the optimizer's first.
     if (family !== "leaf") {
       if (labelled.phase !== phase || labelled.step !== step || labelled.after !== after) {
         const label = step > 0 ? `${phase}, ${stepWords(step, after)}` : phase;
@@ -237,7 +237,7 @@ function inOrder(bars: Bar[]): readonly Bar[] {
   return bars.sort((a, b) => a.start - b.start);
 }
 
-/** Whether it is drawn beside phases, not beside nodes. */
+/** Whether it is drawn on the level of phases, not on that of nodes. */
 function apart(span: HostSpan): boolean {
   return span.kind === "data" || span.kind === "input";
 }
@@ -313,7 +313,7 @@ function between(graph: RunGraph | undefined, before: number, after: number): st
   return `${baseName(source.file)}:${low === high ? low : `${low}–${high}`}`;
 }
 
-/** A bar that those after it may continue. */
+/** A bar that later executions may extend. */
 interface Growing extends Bar {
   end: number;
 }
@@ -323,7 +323,7 @@ interface ScopeLevel {
   readonly scope: string;
 }
 
-/** The scopes of a node that get bars, from outside in. */
+/** The scopes of a node that get bars, from the outside in. */
 function scopeLevels(path: string, phase: string): readonly ScopeLevel[] {
   const parts = path.split("/").filter(Boolean);
   // The outermost scope of backward and optimizer nodes only repeats the phase.

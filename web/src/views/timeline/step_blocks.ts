@@ -1,5 +1,5 @@
 /**
- * Where the time of steps went, in the page's form, on the axis.
+ * Where the time of steps went, in the page's form and on the axis.
  *
  * Invariant: pure; blocks are in order of time and do not overlap.
  */
@@ -43,7 +43,7 @@ export function blocksOf(answer: StepTimes, axis: Axis): readonly StepBlock[] {
   }));
 }
 
-/** Whether none of its steps was observed. */
+/** Whether no step of the block was observed. */
 export function isUnseen(block: StepBlock): boolean {
   return block.leftOut >= block.last - block.first + 1;
 }
@@ -68,7 +68,7 @@ function partsOf(row: ArrayLike<number>): Parts {
   return parts;
 }
 
-/** The step of a block at a time of the program's own; of several, the last that began. */
+/** The step of a block at a time on the program's clock; of several, the last that had begun. */
 export function stepIn(
   steps: readonly StepRow[],
   block: Pick<StepBlock, "first" | "last">,
@@ -108,8 +108,8 @@ export function blockName(block: StepBlock): string {
  * `step 12 · 101 ms: data loading 99 ms, operations 1.1 ms`.
  *
  * Args:
- *   timed: The times of operations are known, and so is what lies between them.
- *   short: In the words of the key above, for where there is less room.
+ *   timed: The times of operations are known, and so is the time between them.
+ *   short: Uses the short words of the key above, for places with little room.
  *   most: How many parts are named, the largest ones first.
  *   after: The moment shown is after the step.
  */

@@ -100,13 +100,13 @@ test("workers and queues of devices have lanes of their own, without the time be
   const starts = lanes.map((lane) => lane.levels.at(-1)?.map((bar) => bar.start));
   expect(starts).toEqual([[0, 5], [10], [20], [30], [40]]);
   expect(samePlace(lanes[0] as Lane, lanes[2] as Lane)).toBe(false);
-  // The main thread is the one of that number, wherever a worker's stands.
+  // The main thread is the one with that number, wherever a worker's thread is sorted.
   const main = lanesOf(graph, { ...ran, thread: [1, 3, 1, 5, 5] }, { mainThread: 3 });
   expect(laneNames(main)).toEqual(["main", "thread 2", "thread 3"]);
   expect(main.map(({ thread }) => thread)).toEqual([3, 1, 5]);
   const others = lanesOf(graph, { ...ran, thread: [1, 1, 1, 5, 5] }, { mainThread: 3 });
   expect(laneNames(others)).toEqual(["thread 2", "thread 3"]);
-  // Without any, a lane for each thread.
+  // Without workers and queues, each thread has a lane.
   expect(laneNames(lanesOf(graph, { ...ran, worker: [], lane: [] }))).toEqual(["main"]);
 });
 
@@ -261,9 +261,9 @@ test("sampled time reaches to the nodes around it, and no further", () => {
   const spans = hostSpans(
     [
       hostTime("waiting", 14 * ms, 97 * ms, 12), // between two nodes
-      hostTime("python", 100.2 * ms, 100.6 * ms), // within one: wrong
+      hostTime("python", 100.2 * ms, 100.6 * ms), // within a node: dropped
       hostTime("data", 200 * ms, 399 * ms, 41),
-      hostTime("waiting", 196 * ms, 404 * ms, 12), // what the item waited for
+      hostTime("waiting", 196 * ms, 404 * ms, 12), // inside the fetch of the item
       hostTime("held", 110 * ms, 120 * ms),
     ],
     ran,
@@ -304,7 +304,7 @@ test("a step says where its time went, the most first", () => {
   expect(blockWords(block, { short: true, running: true })).toBe(
     "step 12 · 101\u202fms: data 99.0\u202fms, ops 1.10\u202fms; held 12.3\u202fs",
   );
-  // For still less room, the largest parts; what was held is said all the same.
+  // With even less room, only the largest parts; the time held is always named.
   expect(blockWords(block, { short: true, most: 1 })).toBe(
     "step 12 · 101\u202fms: data 99.0\u202fms; held 12.3\u202fs",
   );
@@ -428,7 +428,7 @@ describe("the step that a click goes to", () => {
     expect(markAt(1900, step, true)).toBe(1900); // the answer is older
     expect(markAt(618, step, false)).toBe(618);
     expect(markAt(618, undefined, true)).toBe(618);
-    // The program ended in this step: what it still did then is not the step's.
+    // The program ended in this step: later activity is not part of the step.
     expect(markAt(9270, step, true, true)).toBe(1840);
     expect(markAt(618, undefined, true, true)).toBe(618);
   });

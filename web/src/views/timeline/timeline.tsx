@@ -86,7 +86,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
   /** The step that was selected by a click here. */
   let chosenStep: number | undefined;
 
-  // A push makes another model; these parts of it are the same ones until they change.
+  // Each push makes a new model; these parts of it stay the same objects until they change.
   const graph = createMemo(() => store.model()?.graph);
   const stepRows = createMemo(() => store.model()?.steps ?? []);
   const alive = createMemo(() => store.model()?.info.state === "live");
@@ -140,7 +140,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     { equals: (a, b) => a.from === b.from && a.to === b.to },
   );
   const ready = () => store.runId() !== undefined && (store.model()?.seq ?? 0) > 0;
-  /** Changes with anything that may change an answer about the same time. */
+  /** Changes whenever the answer to the same request may change. */
   const fresh = () => {
     const model = store.model();
     if (model?.info.state !== "live") return model?.info.state;
@@ -172,7 +172,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
         : undefined,
     freshNow,
   );
-  /** In a long recording, step times take a moment. */
+  /** The words until there are step times, which take a moment in a long recording. */
   const stepAnswerWords = () => {
     const now = stepAnswer();
     return now.kind === "failed" ? now.message : "Reading the times of all steps…";
@@ -196,7 +196,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
   });
   const position = createMemo(() => {
     const stretch = times()?.here;
-    // While the program runs, the last one that was requested.
+    // While the program runs, the last answer stays, even for an earlier step.
     return stretch != null && (running() || stretch.first === steps().now?.step)
       ? blockOf(stretch, axis())
       : undefined;
@@ -227,7 +227,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     freshNow,
   );
   const detail = () => answered(timelineAnswer());
-  /** The newest part of a running program; a window chosen by the user is requested. */
+  /** Whether executions are drawn as they arrive; for a window that the user chose, they are not. */
   const following = () => running() && zoom() === undefined;
   const executed = createMemo(() => {
     const now = detail();
@@ -270,7 +270,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     start_ns: axis().map(step.start_ns),
     end_ns: step.end_ns === null ? null : axis().map(step.end_ns),
   });
-  /** The expected continuation; a program that is gone does nothing more. */
+  /** The expected continuation of the step; none once the program has ended. */
   const expected = createMemo(() => {
     const { now, before } = steps();
     if (!alive() || store.cursor().kind === "past") return undefined;
@@ -280,8 +280,8 @@ export function Timeline(props: TimelineProps): JSX.Element {
     return next.count === 0 ? undefined : lanesOf(graph(), next)[0];
   });
   /**
-   * Without zooming: the neighbourhood, of a program that has ended the whole step with what it
-   * waited for; for a program without steps, the time after the last wait.
+   * The window without zooming: the neighbourhood of the moment; if the program has ended, the
+   * whole step with its waits; in a program without steps, the time after the last wait.
    */
   const home = createMemo((): TimeWindow => {
     const { map } = axis();
@@ -335,7 +335,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
       chosenStep = undefined;
     }),
   );
-  /** The step of which the course is shown; of a moment after it, too. */
+  /** The step whose course is shown, also for a moment after it. */
   const courseStep = () => steps().now?.step ?? 0;
   const courseSpan = (): TimeWindow => {
     const now = steps().now;
@@ -361,7 +361,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     if (running()) return "Shown when the program stops or ends.";
     return stacked() ? "Zoom in to show it: a step at a time." : "";
   };
-  /** What contains the moment shown, or what is under the pointer; if `short`, `most` parts of it. */
+  /** Words for the bar under the pointer, else for the step shown and its `most` largest parts. */
   const words = (short = false, most = Number.POSITIVE_INFINITY) => {
     const now = under();
     const bar = now?.kind === "bar" ? now.bar : undefined;

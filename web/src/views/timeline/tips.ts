@@ -34,7 +34,7 @@ export interface Tip {
   readonly rows: readonly string[];
 }
 
-/** `host` is all time between nodes, `blocks` are the steps in sight. */
+/** `host` is all time between nodes, `blocks` are the steps in view. */
 export function tipOf(
   under: Under,
   graph: RunGraph | undefined,
@@ -85,7 +85,7 @@ export function tipOf(
   };
 }
 
-/** Where it belongs; a wait for an item to the step that the item is for, as it is drawn. */
+/** The step that a bar belongs to, as drawn: a wait for an item belongs to the item's step. */
 function stepOf(bar: Bar, blocks: readonly StepBlock[]): string {
   const middle = (bar.start + bar.end) / 2;
   const own = bar.host !== undefined || bar.between !== undefined;

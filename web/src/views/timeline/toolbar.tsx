@@ -1,5 +1,5 @@
 /**
- * Above the timeline: which time is shown, what is shown of it, and where the moment is, in words.
+ * The bar above the timeline: buttons for the window and the course, and the moment in words.
  *
  * Invariant: the words are the longest that fit.
  */
@@ -33,7 +33,7 @@ export function TimelineToolbar(props: {
   readonly step: boolean;
   showAll(): void;
   showStep(): void;
-  /** If `short`, `most` parts of it. */
+  /** The moment in words; if `short`, with at most `most` parts of the time. */
   words(short?: boolean, most?: number): string;
 }): JSX.Element {
   let bar!: HTMLDivElement;

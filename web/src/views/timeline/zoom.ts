@@ -10,7 +10,7 @@ export type TimeWindow = readonly [start: number, end: number];
 const LEAST_NS = 200;
 const MOST = 1.25;
 
-/** `at` keeps its place. */
+/** The window scaled by `factor`; `at` keeps its place. */
 export function zoomed(window: TimeWindow, at: number, factor: number, total: number): TimeWindow {
   const [t0, t1] = window;
   const most = Math.max(total * MOST, LEAST_NS);
@@ -47,7 +47,7 @@ export function askedFor([t0, t1]: TimeWindow): TimeWindow {
   ];
 }
 
-/** The effect of a key on a window; undefined if it does not concern time. */
+/** The window after a key is pressed; undefined if the key does not move or zoom it. */
 export function moved(window: TimeWindow, key: string, total: number): TimeWindow | undefined {
   const [t0, t1] = window;
   const middle = (t0 + t1) / 2;

@@ -1,7 +1,7 @@
 /**
  * The result of evaluating a watch on the recording.
  *
- * Invariant: what could not be evaluated is reported beside the findings.
+ * Invariant: parts that could not be evaluated are reported beside the hits.
  */
 
 import { For, type JSX, Show } from "solid-js";

@@ -1,7 +1,7 @@
 /**
  * All rules by kind, and above them the watches recommended for the program.
  *
- * Invariant: choosing a rule fills the text field and sets nothing; only Take does.
+ * Invariant: choosing a rule only fills the text field; only the Add buttons set watches.
  */
 
 import { createMemo, createSignal, For, type JSX, Show } from "solid-js";
