@@ -1,7 +1,8 @@
 /**
  * Keeps the page's address in step with its state.
  *
- * Invariant: replaces, never pushes: the browser's back button leaves the page.
+ * Invariant: the address is replaced, never pushed, so that the browser's back button leaves the
+ * page.
  */
 
 import { createEffect } from "solid-js";

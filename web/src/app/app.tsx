@@ -84,7 +84,7 @@ export interface AppProps {
   onView(view: GraphView | undefined): void;
 }
 
-/** How the program of the run computes, with what that means. */
+/** How the program of the run computes, with explanations. */
 const MODES = {
   compiled: "Compiled functions ran as graphs; each kernel lists the nodes it covers",
   eager: "Eager: each call runs immediately",
@@ -160,7 +160,7 @@ export function App(props: AppProps): JSX.Element {
   const toggleBreakpoint = (node: number): void =>
     toggle(store.model()?.graph.nodes[node]?.name, "node");
   const toggleScopeBreakpoint = (path: string): void => {
-    // A stack is no scope of the program: its first scope is.
+    // A stack is not a scope of the program, but its first scope is.
     const scope = store.tree()?.repeats.byPath.get(path)?.first ?? path;
     if (isSection(scope))
       store.notify("info", "The program has no such scope: choose a node in it.");
@@ -200,7 +200,7 @@ export function App(props: AppProps): JSX.Element {
     stopOpening: leave,
     showBreakpoints: () => {
       if (narrow()) ui.setDockTab("breakpoints");
-      // If there is not enough room for both, the rules of the gallery take their place.
+      // The gallery of rules has taken the breakpoints' place, for lack of room: close it.
       else if (root.querySelector<HTMLElement>("#bp")?.offsetWidth === 0) watches.setGallery(false);
     },
     focusBreakpoints: () => {
@@ -228,7 +228,7 @@ export function App(props: AppProps): JSX.Element {
       else root.style.setProperty(variable, `${px}px`);
     }
   });
-  // It is always shown if there is room.
+  // If there is room, the outline is always shown and need not be opened.
   createEffect(() => {
     if (ui.outlineOpen() && !narrow()) ui.setOutlineOpen(false);
   });
@@ -296,7 +296,7 @@ export function App(props: AppProps): JSX.Element {
       ref={root}
       classList={{ "outline-open": ui.outlineOpen(), undocked: !docked() }}
       onPointerDown={(event) => {
-        // In a narrow window it covers the graph, and closes when the graph is needed.
+        // In a narrow window, the outline covers the graph: a press outside of it closes it.
         if (event.target.closest("#left") === null) ui.setOutlineOpen(false);
       }}
     >

@@ -54,7 +54,7 @@ export interface CommandScope {
   focusSearch(): void;
   /** Shows the pane of breakpoints. */
   showBreakpoints(): void;
-  /** Moves the focus into it. */
+  /** Moves the focus into the pane of breakpoints. */
   focusBreakpoints(): void;
 }
 
@@ -82,7 +82,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
     store.model()?.info.state === "live" &&
     store.stop() === undefined &&
     store.cursor().kind === "live";
-  /** Whether the program was told to step last, not to run on, and at how many stops before. */
+  /** Whether the last command to the program was a step, and the count of stops at that time. */
   let stepping = false;
   let steppedAt = -1;
   const send = (command: WireCommand) => () => {

@@ -1,8 +1,8 @@
 /**
- * Decoding of large messages in a worker, so that the page goes on meanwhile. The worker that has
- * decoded a snapshot is offered to the canvas, which has it lay out the graph.
+ * Decoding of large messages in a worker, so that the page stays responsive. The worker that has
+ * decoded a snapshot is offered to the canvas, which lets it lay out the graph.
  *
- * Invariant: one answer for each message, in order; whoever asks decodes itself what is refused.
+ * Invariant: one answer for each message, in order; the caller decodes a refused message itself.
  */
 
 import { offer } from "@/layout/prepared";
@@ -32,7 +32,7 @@ export function decoderApart(): ((data: ArrayBuffer) => Promise<unknown>) | unde
   const start = (): Decoder => {
     const worker = new Worker(new URL("./graph_worker.ts", import.meta.url), { type: "module" });
     const waiting: Waiting[] = [];
-    /** One whose structure is still to come. */
+    /** The snapshot whose structure has not arrived yet. */
     let snapshot: Snapshot | undefined;
     worker.onmessage = ({ data }: MessageEvent<Answer>) => {
       if (data.message?.type === "snapshot") {
@@ -50,13 +50,13 @@ export function decoderApart(): ((data: ArrayBuffer) => Promise<unknown>) | unde
       if (decoder?.worker === worker) decoder = undefined;
       offer(identityOf(message.nodes), worker);
     };
-    // One that cannot start, as a script that is blocked.
+    // The worker cannot start, for example because its script is blocked.
     worker.onerror = () => {
       for (const next of waiting.splice(0)) next.reject(new Error("no worker"));
     };
     return { worker, waiting };
   };
-  // Started before there is anything to decode: the first message is often the largest.
+  // Start a worker before there is anything to decode: the first message is often the largest.
   let decoder: Decoder | undefined = start();
   return (data) =>
     new Promise((resolve, reject) => {

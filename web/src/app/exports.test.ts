@@ -13,7 +13,7 @@ test("each format has a command, which waits for a run", () => {
       preferences: createPreferences(undefined, true),
       exportSvg: () => Promise.resolve(),
     };
-    // The picture on the screen is saved as it is, without a run, too.
+    // The picture on the screen is saved as it is, even without a run.
     const [visible, whole, ...commands] = exportCommands(page);
     expect([visible?.id, whole?.id]).toEqual(["svg", "svg-whole"]);
     expect(commands.map((command) => command.title)).toContain("Export as Mermaid");

@@ -33,7 +33,7 @@ const MOST_OPEN = 400;
 
 export interface ExportCommand extends PageCommand {
   readonly id: string;
-  /** In the menu of exports. */
+  /** The label in the export menu. */
   readonly label: string;
 }
 
@@ -83,7 +83,7 @@ async function exported(
   }
 }
 
-/** What the page shows: its theme, its open scopes, and the step where it looks back. */
+/** What the page shows: its theme, its open scopes and, for a past moment, the step. */
 export function exportQuery(
   store: Store,
   preferences: Preferences,

@@ -11,7 +11,7 @@ import { node, produced, records, snapshot } from "@/wire/fixtures";
 import { identityOf } from "@/wire/graph_columns";
 import type { Node } from "@/wire/types.gen";
 
-/** Layers that are alike, each reading the one before; a weight for each, and a backward pass. */
+/** Equal layers, each reading the previous one, with a weight for each and a backward pass. */
 function layers(count: number): readonly Node[] {
   const nodes: Node[] = [];
   const leaf = { op: "parameter", family: "leaf", role: "parameter" } as const;

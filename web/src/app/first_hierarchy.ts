@@ -1,8 +1,8 @@
 /**
  * A snapshot's graph as the page draws it at first.
  *
- * Invariant: structure and hierarchy are those that the page makes of the same snapshot, node by node
- * and group by group; of nodes and values, there is no more than the layout needs.
+ * Invariant: structure and hierarchy are those that the page makes from the same snapshot, node by
+ * node and group by group; nodes and values have only what the layout needs.
  */
 
 import { leafName } from "@/base/scopes";
@@ -17,16 +17,16 @@ import { drawnColumns, madeOfSpecs } from "@/wire/graph_columns";
 import { specFields } from "@/wire/spec";
 import type { Node, NodeColumns, Snapshot, ValueColumns } from "@/wire/types.gen";
 
-/** What nodes of one kind have in common. */
+/** The properties that nodes of one kind share. */
 interface Kind {
   readonly op: string;
   readonly role: Node["role"];
   readonly phase: string;
-  /** Its own until the structure is known, then the one that it is drawn as. */
+  /** The op's own family until the structure is known, then the family that is drawn. */
   family: string;
 }
 
-/** In the end as it is drawn; before, with its own scope and family, and all control edges. */
+/** A node, at first with its own scope, family and control edges, and in the end as it is drawn. */
 class FirstNode implements LayoutNode {
   constructor(
     private readonly kind: Kind,
@@ -90,7 +90,7 @@ export function hierarchyOf(
 ): Hierarchy {
   const { sections, repeats } = structure;
   const laidOut: FirstNode[] = [];
-  // Control edges are drawn where no value passes.
+  // Control edges are drawn only in a graph without values.
   const flows = nodes.some((node) => node !== undefined && node.inputs.length > 0);
   for (const kind of kinds) kind.family = familyOf(kind);
   for (const node of nodes) {

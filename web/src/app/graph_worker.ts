@@ -1,9 +1,9 @@
 /**
- * The worker that decodes large messages of the server. Of a snapshot, it goes on to build what the
- * layout needs, and lays the graph out when the canvas takes it over.
+ * The worker that decodes large messages of the server. From a snapshot, it also prepares the
+ * hierarchy for the layout, and lays out the graph once the canvas takes over the worker.
  *
- * Invariant: one answer for each message, in order, and after a snapshot its structure; what it has prepared is the graph of the last
- * snapshot, as the page draws it at first.
+ * Invariant: one answer for each message, in order, and after a snapshot its structure; the
+ * prepared hierarchy is that of the last snapshot, as the page draws it at first.
  */
 
 import { decode } from "@msgpack/msgpack";
@@ -27,7 +27,7 @@ scope.onmessage = ({ data }: MessageEvent<Request>): void => {
     const reply = session.handle(data);
     if (reply !== undefined) scope.postMessage(reply, transferred(reply));
   } else {
-    // A fault makes the canvas lay out by itself.
+    // The error makes the canvas lay out the graph itself.
     if (prepared === undefined) throw new Error("no graph was prepared");
     const hierarchy = packedHierarchy(prepared);
     const told: LayoutReply = { kind: "hierarchy", version: data.version, hierarchy };
@@ -46,11 +46,11 @@ function receive(data: ArrayBuffer): void {
     return;
   }
   if (message.type !== "snapshot") {
-    // What is decoded shares the message's bytes, which are handed over, not copied.
+    // The decoded message shares the bytes of `data`, which are transferred, not copied.
     scope.postMessage({ message }, [data]);
     return;
   }
-  // The page makes the nodes meanwhile.
+  // Post the message first: the page makes the nodes in the meantime.
   scope.postMessage({ message });
   const graph = lookedAt(message);
   scope.postMessage({ structure: graph.known });

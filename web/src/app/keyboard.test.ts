@@ -48,7 +48,7 @@ test("letters typed into a field stay there; the debugger's keys do not", () => 
   stop();
   document.body.dispatchEvent(key("f"));
   expect(ran).toEqual(["F5", "F"]);
-  // Otherwise the browser would reload or move its focus, so these keys are caught even without
-  // effect.
+  // Otherwise the browser would reload or move its focus, so these keys are caught even if they
+  // have no effect.
   expect(disabled.defaultPrevented).toBe(true);
 });

@@ -23,7 +23,7 @@ const ARROWS: Readonly<Record<string, string>> = { ArrowLeft: "←", ArrowRight:
 export function keyName(
   event: Pick<KeyboardEvent, "key" | "ctrlKey" | "metaKey" | "shiftKey" | "altKey">,
 ): string {
-  // Nothing else has Alt: its letters are the browser's menus, or other characters.
+  // Other keys with Alt have no command: they open the browser's menus or type other characters.
   if (event.altKey) return `Alt ${ARROWS[event.key] ?? ""}`;
   const single = event.key.length === 1;
   const key = single ? event.key.toUpperCase() : event.key;
@@ -77,7 +77,7 @@ export function listen(
   };
 }
 
-/** Closes the topmost open overlay, or breaks off what takes long; false if there is neither. */
+/** Closes the topmost open overlay, or cancels a long operation; false if there is neither. */
 function closeOne(page: CommandScope): boolean {
   const { store, ui, watches, tracing } = page;
   if (ui.overlay() !== "none") ui.setOverlay("none");

@@ -87,7 +87,7 @@ function main(): void {
     },
   );
   store.attach(wire);
-  // The line is opened while the page is built.
+  // The connection is opened while the page is built.
   wire.start();
   // A page that holds a lock is not suspended in the background, where it may be holding a program.
   void navigator.locks?.request(
@@ -137,7 +137,7 @@ function main(): void {
         retry={() => wire.retryNow()}
         onView={(view) => {
           hook.view = view;
-          // The address says where to look at first; a later canvas begins anew.
+          // The viewpoint of the address applies only to the first canvas.
           if (at !== undefined) view?.setViewpoint(at);
           if (view !== undefined) at = undefined;
         }}

@@ -1,6 +1,6 @@
 /**
- * Commands that move through the graph: matches of a search, traces, views, what the
- * wheel opens.
+ * Commands that move through the graph: matches of a search, traces, views, colours, and whether
+ * zooming opens scopes.
  *
  * Invariant: each has a key, or a name in the palette.
  */

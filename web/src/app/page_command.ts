@@ -12,7 +12,7 @@ export interface PageCommand {
   enabled(): boolean;
   /** Why it is unavailable now, where that is not obvious. */
   why?(): string;
-  /** Whether a press of its key, now that it is unavailable, is for the next stop. */
+  /** Whether a press of its key while it is unavailable counts for the next stop. */
   later?(): boolean;
   run(): void;
 }

@@ -43,7 +43,7 @@ test("problems stay when nodescope ends", async () => {
   store.runsChanged([runInfo()]);
   store.receive([snapshot({ seq: 9, nodes: [node(2, "log")], node_seqs: [1] })]);
   await settled();
-  // The server has the first picture to send before.
+  // Nothing is requested before the first picture, which the server has to send first.
   expect(problems()).toBeUndefined();
   store.first.arrived();
   await settled();
@@ -64,7 +64,7 @@ test("of a run of which not all steps were observed, the rows say so", () => {
       "have gone on in the others.",
   );
   expect([words(40, 0), unobservedWords([PROBLEM], undefined)]).toEqual(["", ""]);
-  // An operation that raises is seen in every step.
+  // An operation that raises is observed in every step.
   const raised = { ...PROBLEM, nan: false, inf: false, failed: true };
   expect([words(40, 25, [raised]), words(40, 25, [])]).toEqual(["", ""]);
 });
@@ -79,7 +79,7 @@ test("an error that stops the program is a problem, unless a node's line says it
   expect(problemCount(store("ValueError: no", ""), undefined)).toBe(1);
   const info = runInfo({ state: "finished", status: 130, error: "KeyboardInterrupt" });
   const interrupted = { model: () => ({ info }), stop: () => undefined } as never;
-  expect(problemCount(interrupted, undefined)).toBe(0); // Ctrl-C is no problem of the program
+  expect(problemCount(interrupted, undefined)).toBe(0); // Ctrl-C is not a problem of the program
   const raised = { ...PROBLEM, failed: true, error: "ValueError: no" };
   expect(problemCount(store("ValueError: no", ""), { rows: [raised], nodes: 1 } as never)).toBe(1);
 });

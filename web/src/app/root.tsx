@@ -1,7 +1,7 @@
 /**
  * Root: which page the address requests: a run, the comparison of two, or the list of all.
  *
- * Invariant: only this file knows both; switching changes the address.
+ * Invariant: only this file knows all of them; switching changes the address.
  */
 
 import {
@@ -36,7 +36,7 @@ export interface RootProps extends Omit<AppProps, "showRuns"> {
 export function Root(props: RootProps): JSX.Element {
   const [compare, setCompare] = createSignal(props.compare);
   const [startAsked, setAsked] = createSignal(location.hash === START);
-  /** The list was requested, or there is nothing else to show. */
+  /** Whether to show the list: it was requested, or there is nothing else to show. */
   const start = createMemo(
     () =>
       startAsked() ||
@@ -54,7 +54,7 @@ export function Root(props: RootProps): JSX.Element {
     setAsked(false);
     props.store.openRun(run);
   };
-  // Back from a run to the comparison, or another address was typed.
+  // The user went back from a run to the comparison, or typed another address.
   const onPop = (): void => {
     const wanted = readCompare(location.hash);
     if (wanted !== undefined) setCompare(wanted);

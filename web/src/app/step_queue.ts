@@ -1,8 +1,8 @@
 /**
  * Stepping keys that are pressed faster than the program steps: each press is a step.
  *
- * Invariant: nothing of a key that is held down is kept, and nothing outlives another command or a
- * stop that is not the end of a step.
+ * Invariant: repeats of a key that is held down are not queued; another command, or a stop that is
+ * not the end of a step, empties the queue.
  */
 
 import { createEffect, createRoot, on } from "solid-js";
@@ -22,14 +22,14 @@ export class StepQueue {
     });
   }
 
-  /** A press of a key whose command cannot run now: true if it will, at the next stop. */
+  /** Takes a key press whose command cannot run now; true if the press counts for the next stop. */
   add(command: PageCommand, repeated: boolean): boolean {
     if (!(command.later?.() ?? false)) return false;
     if (!repeated && this.waiting.length < MOST) this.waiting.push(command);
     return true;
   }
 
-  /** Something else was asked for. */
+  /** Empties the queue because of another command. */
   clear(): void {
     this.waiting = [];
   }

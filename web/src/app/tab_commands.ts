@@ -1,5 +1,5 @@
 /**
- * Commands that show a tab: of the inspector by its place, of the dock by a letter.
+ * Commands that show a tab: those of the inspector by number, those of the dock by letter.
  *
  * Invariant: one for each tab without another command.
  */

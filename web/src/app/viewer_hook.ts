@@ -1,8 +1,8 @@
 /**
- * What benchmarks of graph viewers drive a page by: `window.__viewer`, where the address has
+ * `window.__viewer`, by which benchmarks of graph viewers drive the page, if the address has
  * `?viewer=1`.
  *
- * Invariant: only does what a person can do; a promise resolves once its picture is there.
+ * Invariant: it does only what a user can do; a promise resolves once its picture is drawn.
  */
 
 import type { Hook } from "@/app/main";
@@ -14,7 +14,7 @@ export interface ViewerHook {
   /** Opens a scope, and those around it. */
   expand(scope: string): Promise<void>;
   expandAll(): Promise<void>;
-  /** Takes ctrl + wheel and drags. */
+  /** The element that takes Ctrl + wheel and drags. */
   surface(): Element | null;
 }
 
