@@ -15,12 +15,12 @@ export default defineConfig({
     target: "es2023",
     assetsInlineLimit: 0,
     sourcemap: false,
-    // It comes from this machine: no chunk is waited for on a network.
+    // The page is served from the user's machine: large chunks cost no download.
     chunkSizeWarningLimit: 800,
     reportCompressedSize: false,
     rolldownOptions: { checks: { pluginTimings: false } },
   },
   server: { proxy: { "/api": { target: "http://127.0.0.1:7711", ws: true } } },
-  // Each file has a context of its own in threads that are kept: a jsdom for each costs seconds.
+  // Each file gets a VM context in reused threads: a thread with jsdom for each file costs seconds.
   test: { environment: "jsdom", pool: "vmThreads", include: ["src/**/*.test.{ts,tsx}"] },
 } as Parameters<typeof defineConfig>[0]);

@@ -4,14 +4,14 @@
  * base <- wire <- store <- layout <- render <- widgets <- views <- app. A view is a file in
  * src/views, or a folder there, whose files may import one another.
  *
- * Invariant: every import of the source is looked at; a file outside the layers is an error.
+ * Invariant: every import of the source is checked; a file outside the layers is an error.
  */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve, sep } from "node:path";
 
 const LAYERS = ["base", "wire", "store", "layout", "render", "widgets", "views", "app"];
-// The export bundle has no page: layout and render must not reach for what needs one.
+// The export bundle has no page: layout and render must not import what needs one.
 const NO_STORE = new Set(["layout", "render"]);
 const SOURCE = resolve(import.meta.dirname, "..", "src");
 const IMPORT =

@@ -1,7 +1,7 @@
 /**
  * `npm run tools`: installs the pinned tools that check the page.
  *
- * Invariant: installs nothing when what is there is what the lock names.
+ * Invariant: installs nothing if the installed tools are those of the lock file.
  */
 
 import { spawnSync } from "node:child_process";
@@ -13,7 +13,7 @@ const lock = readFileSync(join(tools, "package-lock.json"), "utf8");
 const stamp = join(tools, "node_modules", ".nodescope-stamp");
 
 if (!existsSync(stamp) || readFileSync(stamp, "utf8") !== lock) {
-  // npm tells its scripts where it is; the `npm` beside a wheel's Node does not run.
+  // npm tells its scripts its own path; the `npm` beside the Node of the wheel does not run.
   const npm = process.env.npm_execpath;
   if (npm === undefined)
     throw new Error("run this as `npm run tools`, or `python web/build.py tools`");
