@@ -18,7 +18,7 @@ test("any number is an id", () => {
   expect(table.get(1)).toBe(9);
 });
 
-test("only what is looked at is made, and once", () => {
+test("an entry is made when it is first read, and only once", () => {
   const made: number[] = [];
   const map = new MadeById([7, 3], (row) => {
     made.push(row);
@@ -36,7 +36,7 @@ test("only what is looked at is made, and once", () => {
   expect([map.size, map.get(8)]).toEqual([2, undefined]);
 });
 
-test("another form, and a map made as a whole, are maps", () => {
+test("a converted map, and a map made as a whole, behave like maps", () => {
   const from = new Map([["a", 1]]);
   const mapped = new Mapped(from, (value) => ({ value }));
   expect(mapped.get("a")).toBe(mapped.get("a"));

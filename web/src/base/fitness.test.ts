@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { fitness } from "@/base/fitness";
 
-test("a name in full comes first, letters that lie apart come last", () => {
+test("a full name ranks first, scattered letters rank last", () => {
   const titles = [
     "exp",
     "model/exp",
@@ -12,7 +12,7 @@ test("a name in full comes first, letters that lie apart come last", () => {
   ];
   const ranks = titles.map((title) => fitness(title, "exp"));
   expect(ranks).toEqual([...ranks].sort((a, b) => (a ?? 0) - (b ?? 0)));
-  // A node's handicap beside a command in the list is less.
+  // The gap is larger than the handicap of a node against a command in the list.
   expect((ranks[1] ?? 0) + 5).toBeLessThan(ranks[2] ?? 0);
   expect(fitness("model/log", "exp")).toBeUndefined();
 });

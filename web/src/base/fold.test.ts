@@ -9,7 +9,7 @@ test.each([
   [128, 16],
   [17, 5],
   [512, 32],
-])("%i elements stand in rows of %i", (count, columns) => {
+])("%i elements are in rows of %i", (count, columns) => {
   expect(foldColumns(count)).toBe(columns);
 });
 

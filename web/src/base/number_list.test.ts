@@ -6,6 +6,6 @@ test.each([0, 1, 2, 3, 4, 9])("a list of %d numbers out of a column", (count) =>
   expect(numberList(column, 2, 2 + count)).toEqual([...column.subarray(2, 2 + count)]);
 });
 
-test("an empty list of a span that ends before it begins", () => {
+test("a span that ends before it begins is an empty list", () => {
   expect(numberList([1, 2, 3], 2, 1)).toEqual([]);
 });

@@ -72,7 +72,7 @@ describe("units", () => {
     expect(formatShape([16, 8, 64])).toBe("(16, 8, 64)");
     expect(formatShape([1, 2, 3], 2)).toBe("(1, 2, …)");
     expect(formatShape([])).toBe("scalar");
-    // Beside "512 B", a number alone would read as one with it.
+    // Beside "512 B", a bare number would read as part of it.
     expect(formatShape([64])).toBe("(64,)");
     expect(formatShape([null])).toBe("(?,)");
     expect(formatCount(1234567)).toBe("1,234,567");

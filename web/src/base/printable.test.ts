@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { printable } from "@/base/printable";
 
 describe("names of other people's programs", () => {
-  it("cannot turn the text around them", () => {
+  it("cannot reverse the text around them", () => {
     expect(printable("\u202egnirts")).toBe("�gnirts");
     expect(printable("a\nb\u0007")).toBe("a�b�");
   });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { acyclicRuns, FEWEST, findRepeats, type ScopedNode, stackName } from "@/base/repeats";
 
-/** Seeded (mulberry32), so that a failure can be run again. */
+/** Seeded (mulberry32), so that a failure can be reproduced. */
 function randomFrom(seed: number): () => number {
   let state = seed;
   return () => {
@@ -109,7 +109,7 @@ function alike(nodes: readonly TestNode[], a: string, b: string): boolean {
 const SEEDS = Array.from({ length: 300 }, (_, seed) => seed);
 
 describe("stacks of random programs", () => {
-  it("hold scopes that are alike, and no others are", () => {
+  it("hold only scopes that are alike", () => {
     let found = 0;
     for (const seed of SEEDS) {
       const nodes = randomProgram(seed);
@@ -130,7 +130,7 @@ describe("stacks of random programs", () => {
     expect(found).toBeGreaterThan(300);
   });
 
-  it("miss no scopes that are alike, where no cycle forbids it", () => {
+  it("hold all scopes that are alike, unless a cycle forbids it", () => {
     for (const seed of SEEDS) {
       // The calls read only the input: none reaches another.
       const program = randomProgram(seed);
@@ -150,7 +150,7 @@ describe("stacks of random programs", () => {
   });
 
   it.each(["found", "known"])(
-    "lead from each part of a member to those of any other: %s",
+    "map each part of a member to its counterpart in another: %s",
     (how) => {
       for (const seed of SEEDS) {
         const nodes = randomProgram(seed);
@@ -206,7 +206,7 @@ describe("runs", () => {
     }
   });
 
-  it("end where something between reads one and is read by another", () => {
+  it("end where an item in between reads one and is read by another", () => {
     const chain = (kinds: string) =>
       acyclicRuns(
         [...kinds].map((_, at) => (at ? [at - 1] : [])),
@@ -240,7 +240,7 @@ describe("stacks", () => {
   const namesOf = (nodes: readonly ScopedNode[]) =>
     findRepeats(nodes, () => undefined).stacks.map(({ name }) => name);
 
-  it("need three, names that differ in numbers alone, and one structure", () => {
+  it("need three scopes of one structure, with names that differ only in numbers", () => {
     expect(namesOf([block("a_0", 0), block("a_1", 1)])).toEqual([]);
     expect(namesOf([block("a_0", 0), block("a_1", 1), block("a_2", 2)])).toEqual(["a_0–2"]);
     expect(namesOf([block("query", 0), block("key", 0), block("value", 0)])).toEqual([]);

@@ -61,7 +61,7 @@ describe("sections", () => {
   });
 
   describe("of twins", () => {
-    /** Rows of a batch taken one by one, then put together; and what the program does besides. */
+    /** Rows of a batch taken one by one, then put together; and a chain of `rest` operations. */
     function batch(rows: number, rest: number): FamilyNode[] {
       const taken = Array.from({ length: rows }, (_, row) => op("slice", [0], 1 + row));
       const stack = op(
@@ -75,13 +75,13 @@ describe("sections", () => {
       return [op("parameter", [], 0), ...taken, stack, ...chain];
     }
 
-    it("are one section, beside others", () => {
+    it("are one section, and the other operations are in none", () => {
       const scopes = sectionsOf(batch(16, 8));
       expect(scopes.slice(0, 18)).toEqual(["", ...Array(16).fill("‹slice 1›"), ""]);
       expect(new Set(scopes.slice(18))).toEqual(new Set([""]));
     });
 
-    it("are none if they are few, most of their scope, or differ in what reads them", () => {
+    it("are not made if twins are few, are most of their scope, or differ in readers", () => {
       expect(new Set(sectionsOf(batch(7, 8)))).toEqual(new Set([""]));
       expect(new Set(sectionsOf(batch(16, 2)))).toEqual(new Set([""]));
       const readers = Array.from({ length: 16 }, (_, row) => op("exp", [1 + row], 100 + row));
@@ -143,7 +143,7 @@ describe("sections", () => {
       const scopes = sectionsOf(nodes);
       const sectioned = scopes.filter((scope) => isSection(scope!));
       expect(sectioned.length).toBeGreaterThan(0.9 * count);
-      // What is in no section is a box of its own.
+      // A node in no section is a box of its own.
       const boxes = nodes.map(({ outputs }, at) => scopes[at] || `node ${outputs[0]}`);
       const scopeOf = new Map(nodes.map(({ outputs }, at) => [outputs[0]!, boxes[at]!]));
       const below = new Map<string, Set<string>>();
@@ -165,7 +165,7 @@ describe("sections", () => {
     }
   });
 
-  it("have a size that can be read, and a name that says what is in them", () => {
+  it("have a readable size, and a name that says what is in them", () => {
     const chain = Array.from({ length: 400 }, (_, at) =>
       op(["tanh", "sin", "exp", "abs", "mul"][(at * at + (at >> 3)) % 5]!, at ? [at - 1] : [], at),
     );
@@ -177,7 +177,7 @@ describe("sections", () => {
     for (const name of sizes.keys()) expect(name).toMatch(/^‹\w+(…\w+)? \d+›$/);
   });
 
-  it("have short names, so that their numbers are seen", () => {
+  it("have short names, so that their numbers stay visible", () => {
     const norms = Array.from({ length: 400 }, (_, at) =>
       op(at % 4 === 0 ? "BatchNormalization" : "conv2d", at ? [at - 1] : [], at),
     );

@@ -19,7 +19,7 @@ describe("Python lines", () => {
     "",
     '"""doc',
     "λ = 0.5e-3 * α_1(x)",
-  ])("the pieces of %j joined give it back", (line) => {
+  ])("the joined pieces of %j equal it", (line) => {
     expect(
       pythonTokens(line)
         .map((token) => token.text)
@@ -27,7 +27,7 @@ describe("Python lines", () => {
     ).toBe(line);
   });
 
-  test("go on where a reader would break them, and arrows stay whole", () => {
+  test("break where a reader would break them, and arrows stay whole", () => {
     expect(breakable("self.pool(nn.relu(x[0,1])))")).toEqual([
       "self.pool(",
       "nn.relu(",
@@ -126,12 +126,12 @@ describe("colours of values", () => {
     expect([...pixels.slice(12, 15)]).toEqual([120, 0, 255]);
   });
 
-  test("elements that are all alike stand in the middle of the scale", () => {
+  test("elements that are all equal are in the middle of the scale", () => {
     const pixels = paintElements(Float64Array.of(3, 3), [3, 3], paint);
     expect([...pixels.slice(0, 3)]).toEqual([128, 128, 128]);
   });
 
-  test("the range is of the finite elements", () => {
+  test("the range covers only the finite elements", () => {
     expect(finiteRange(Float64Array.of(Number.NaN, -2, Infinity, 5))).toEqual([-2, 5]);
     expect(finiteRange(Float64Array.of(Number.NaN))).toBeUndefined();
     expect(parseHex("#ff8000")).toEqual([255, 128, 0]);

@@ -2,12 +2,12 @@ import { describe, expect, test } from "vitest";
 import { wrapped } from "@/base/wrap";
 
 describe("a line of output", () => {
-  test("stays one where it fits", () => {
+  test("stays whole if it fits", () => {
     expect(wrapped("", 20)).toEqual([""]);
     expect(wrapped("x".repeat(20), 20)).toEqual(["x".repeat(20)]);
   });
 
-  test("goes on after a space, or where there is none, at the edge", () => {
+  test("breaks after a space, or at the edge if there is none", () => {
     expect(wrapped("ShapeError: inner dimensions differ", 20)).toEqual([
       "ShapeError: inner ",
       "dimensions differ",

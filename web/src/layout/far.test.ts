@@ -30,7 +30,7 @@ function sceneOf(nodes: readonly LayoutNode[]) {
   return { scene, stubs, readers: readers.sort((a, b) => a - b) };
 }
 
-describe("a value that many read, far from where it is made", () => {
+describe("a value that many nodes read far from its producer", () => {
   it("has a stub beside each far reader, with the producer, and a line to the near one", () => {
     const nodes = chain([3, 20, 30, 40, 50]);
     const { scene, stubs, readers } = sceneOf(nodes);
@@ -46,18 +46,18 @@ describe("a value that many read, far from where it is made", () => {
     }
   });
 
-  it("has lines to a few, as in a network whose end looks back at its beginning", () => {
+  it("has lines to a few far readers, such as long skip connections", () => {
     expect(sceneOf(chain([20, 40, 59])).stubs).toEqual([]);
   });
 
-  it("has a stub for a single reader if nothing comes before it, as for labels", () => {
+  it("has a stub for a single far reader if its producer has no inputs, such as labels", () => {
     const labels = { label: "labels", inputs: [] };
     expect(sceneOf(chain([58], labels)).readers).toEqual([58]);
     expect(sceneOf(chain([3], labels)).stubs).toEqual([]);
   });
 });
 
-it("a stub lies directly above its reader, however high what is beside it", () => {
+it("a stub is directly above its reader, however tall the items beside it", () => {
   const inside = Array.from({ length: 12 }, (_, at): LayoutNode => {
     const inputs = at > 0 ? [VALUES + at + 1] : [];
     return { ...plainNode(at + 2, VALUES), inputs, scope: "model" };
@@ -87,7 +87,7 @@ describe("edges that stubs replace", () => {
   }));
   const high = (): number => 40;
 
-  it("are none at the border, in bundles, or of a reader with many of them", () => {
+  it("exclude edges to the border, bundles, and edges to a reader with many of them", () => {
     const far = (more: readonly (typeof row)[number][]) =>
       [...farReads([...row, ...more], border, high)].map((at) => at - row.length);
     const reads = (from: number, value: number) =>
@@ -99,13 +99,13 @@ describe("edges that stubs replace", () => {
     expect(far([1, 2, 3, 4].flatMap((from) => reads(from, from)))).toEqual([]);
   });
 
-  it("are all far orders, of which no data flows", () => {
+  it("include all far order edges, which carry no data", () => {
     const order = { from: 1, to: 25, value: orderValue(1), bundle: 1 };
     expect([...farReads([...row, order], border, high)]).toEqual([row.length]);
     expect([...farReads([...row, { ...order, to: 3 }], border, high)]).toEqual([]);
   });
 
-  it("are none on a cycle", () => {
+  it("exclude edges on a cycle", () => {
     const ring = [...row, { from: 30, to: 0, value: 99, bundle: 1 }];
     expect([...farReads(ring, border, high)]).toEqual([]);
   });
@@ -123,17 +123,17 @@ describe("a value of the forward pass", () => {
     })),
   ];
 
-  it("that many nodes of the backward pass read is named beside each of them", () => {
+  it("is named beside each of its readers in the backward pass if there are many", () => {
     const { scene, stubs, readers } = sceneOf(saving(5));
     expect(readers).toEqual([0, 1, 2, 3, 4]);
     expect(stubs.map((box) => scene.ref[box])).toEqual([0, 0, 0, 0, 0]);
   });
 
-  it("is not where a few do", () => {
+  it("is not named if there are few", () => {
     expect(sceneOf(saving(3)).stubs).toEqual([]);
   });
 
-  it("is not where its readers are folded", () => {
+  it("is not named where its readers are folded", () => {
     const scene = composeScene(
       new NestedLayout(buildHierarchy(saving(5), new Map())),
       new Set(),

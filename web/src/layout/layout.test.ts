@@ -18,7 +18,7 @@ import {
   type Scene,
 } from "@/layout/types";
 
-/** Seeded (mulberry32), so that a failure can be run again. */
+/** Seeded (mulberry32), so that a failure can be reproduced. */
 function random(seed: number): () => number {
   let state = seed;
   return () => {
@@ -62,7 +62,7 @@ function randomGraph(
       ? []
       : Array.from(
           { length: 1 + Math.floor(draw() * 3) },
-          // Now and then a value made later: a parameter that is written and read again.
+          // Sometimes a value that is made later: a parameter that is written and read again.
           () => 1000 + 1 + Math.floor(draw() * (draw() < 0.04 ? count : Math.max(1, id - 1))),
         );
     nodes.push(
@@ -183,7 +183,7 @@ describe("folding", () => {
 });
 
 describe("a chain", () => {
-  it("stands in one straight line", () => {
+  it("is in one straight line", () => {
     const nodes = Array.from({ length: 12 }, (_, k) =>
       node(k + 1, {
         inputs: k === 0 ? [] : [1000 + k],
@@ -208,7 +208,7 @@ describe("a chain", () => {
 });
 
 describe("grouping", () => {
-  it("draws what is computed a second time for the backward pass", () => {
+  it("draws nodes that are recomputed for the backward pass", () => {
     const scope = "recompute/a";
     const nodes = [node(1), node(2, { scope, phase: "recompute", inputs: [1001] })];
     const hierarchy = buildHierarchy(nodes, new Map());
@@ -219,7 +219,7 @@ describe("grouping", () => {
 
   const values = new Map<number, LayoutValue>();
 
-  it("writes a parameter of one scope into its readers", () => {
+  it("draws a parameter of one scope inside its readers", () => {
     const nodes = [
       node(1, { op: "parameter", family: "leaf", scope: "h", label: "w" }),
       node(2, { inputs: [1001], scope: "h" }),
@@ -314,8 +314,8 @@ it("lays out ten thousand nodes of one flat group well within a second", () => {
   expect(performance.now() - begin).toBeLessThan(4000);
 });
 
-describe("what is made for one reader", () => {
-  it("lies beside its reader, not in one row at the top", () => {
+describe("nodes computed for a single reader", () => {
+  it("are beside that reader, not in one row at the top", () => {
     // As in an exported network: each layer's weights are data, transposed before they are used.
     const nodes: LayoutNode[] = [node(1, { family: "leaf", op: "tensor", role: "input" })];
     const layers = 30;
@@ -328,14 +328,14 @@ describe("what is made for one reader", () => {
       nodes.push(node(first + 2, { inputs: [1000 + before, 1000 + first + 1] }));
     }
     const scene = composeScene(new NestedLayout(buildHierarchy(nodes, new Map())), "all", 1);
-    // In two columns or three, of the height of a screen.
+    // In two or three columns, as tall as a screen.
     expect(scene.right - scene.left).toBeLessThan(1400);
     expect(scene.bottom - scene.top).toBeLessThan(1100);
   });
 });
 
-describe("parts that have nothing to do with each other", () => {
-  it("stand in rows, and not in one line across several screens", () => {
+describe("unconnected parts", () => {
+  it("are in rows, not in one line across several screens", () => {
     const nodes: LayoutNode[] = [];
     for (let k = 0; k < 120; k++) {
       nodes.push(node(2 * k + 1, { scope: `optimizer/p_${k}` }));

@@ -3,7 +3,7 @@ import { packed, unpacked } from "@/layout/posted";
 import { plainNode } from "@/layout/testing";
 import type { LayoutNode, LayoutValue } from "@/layout/types";
 
-it("a graph comes out of its columns as it went in", () => {
+it("unpacking a packed graph returns the same graph", () => {
   const nodes: LayoutNode[] = [
     { ...plainNode(7, 100), role: undefined, control: [] },
     {

@@ -37,7 +37,7 @@ function client(): LayoutClient {
   return new LayoutClient({ scene: () => undefined, busy: () => undefined });
 }
 
-test("a worker that has the graph lays it out, and is not sent it", () => {
+test("a prepared worker lays out its graph without being sent it", () => {
   const canvas = client();
   const origin = {};
   const prepared = new FakeWorker();
@@ -46,7 +46,7 @@ test("a worker that has the graph lays it out, and is not sent it", () => {
   canvas.request(new Set());
   expect(prepared.kinds).toEqual(["prepared", "layout"]);
   expect(FakeWorker.all).toEqual([prepared]);
-  // Once broken off, another worker starts with nothing.
+  // After a layout is broken off, a new worker starts without the graph.
   expect(canvas.breakOff()).toBe(true);
   expect(prepared.ended).toBe(true);
   expect(FakeWorker.all.at(-1)?.kinds).toEqual(["graph"]);
@@ -62,7 +62,7 @@ test("an empty graph starts no worker", () => {
   expect(FakeWorker.all.map(({ kinds }) => kinds)).toEqual([["graph", "layout"]]);
 });
 
-test("it is handed over once, and for its own graph", () => {
+test("a prepared worker is handed over once, and only for its own graph", () => {
   const origin = {};
   const prepared = new FakeWorker();
   offer(origin, prepared as unknown as Worker);
@@ -77,7 +77,7 @@ test("it is handed over once, and for its own graph", () => {
   expect([prepared.ended, another.ended]).toEqual([false, true]);
 });
 
-test("what was asked of the worker before is asked of the new one", () => {
+test("the newest request goes to the new worker", () => {
   const canvas = client();
   canvas.setGraph([], new Map(), 1);
   canvas.request(new Set(["early"]));

@@ -1,7 +1,7 @@
 /**
  * Nodes for tests.
  *
- * Invariant: a node has one output, whose id is its own after `values`.
+ * Invariant: a node has one output, whose id is `values` plus the node's id.
  */
 
 import type { LayoutNode } from "@/layout/types";

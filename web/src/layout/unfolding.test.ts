@@ -48,7 +48,7 @@ describe("the first picture", () => {
     }
   });
 
-  it("shows the layers of a model as one of them, with what is in it", () => {
+  it("shows one of a model's layers, with its contents", () => {
     const layout = layoutOf(model(12, 8));
     const open = unfold(layout, NOTHING, NOTHING, window);
     const layers = layout.hierarchy.repeats.byPath.get("net/layers/0…")!.members;
@@ -74,7 +74,7 @@ describe("the first picture", () => {
     expect(open.has("backward/net/layers/11/mlp")).toBe(false);
   });
 
-  it("does so although the backward pass was open", () => {
+  it("opens the forward pass even if the backward pass was open", () => {
     const layout = layoutOf(model(12, 8));
     const open = unfold(layout, new Set(["backward", "backward/net"]), NOTHING, window);
     expect(open.has("net/layers")).toBe(true);
@@ -160,7 +160,7 @@ describe("the first picture", () => {
     expect([...open].sort()).toEqual(["end", "long"]);
   });
 
-  it("leaves what is open and can be read, and keeps what it is told to", () => {
+  it("keeps open scopes that are readable, and always those in `kept`", () => {
     const layout = layoutOf(model(2, 3));
     const before = new Set(["net", "net/layers", "net/layers/0", "net/layers/0/mlp"]);
     const open = unfold(layout, before, NOTHING, { width: 2000, height: 1400 });
@@ -171,7 +171,7 @@ describe("the first picture", () => {
     }
   });
 
-  it("is chosen anew where what was open is the lesser part of what has grown since", () => {
+  it("is chosen anew if the open scopes are the smaller part of a graph that has grown", () => {
     const scopes = [...Array(3).fill("early"), ...Array(8).fill("later")];
     const nodes = scopes.map((scope, at) => ({
       ...plainNode(at + 1, VALUES),
@@ -186,7 +186,7 @@ describe("the first picture", () => {
     expect([...new Set(shown)]).toEqual(["early", "later", "early later"]);
   });
 
-  it("stays as it is where no more can be open", () => {
+  it("stays as it is if no more can be open", () => {
     const layout = layoutOf(model(2, 3));
     const before = new Set(["net", "net/layers", "net/layers/0", "net/layers/0/mlp"]);
     const small = { width: 300, height: 200 };
@@ -202,7 +202,7 @@ describe("the first picture", () => {
 describe("a long chain", () => {
   const nodes = Array.from({ length: 60 }, (_, at) => ({
     ...plainNode(at + 1, VALUES),
-    // Every fifth also reads the node before the last: a skip over whatever lies between.
+    // Every fifth node also reads the node before the last: a skip over the node in between.
     inputs: at === 0 ? [] : [VALUES + at, ...(at % 5 === 4 ? [VALUES + at - 1] : [])],
   }));
   const scene = composeScene(layoutOf(nodes), "all", 1);
@@ -279,7 +279,7 @@ describe("a tall box among small ones", () => {
 });
 
 describe("a wide row of boxes that are alike", () => {
-  it("becomes a grid in a scope, whose border each leaves by a port of its own", () => {
+  it("becomes a grid in a scope that each box leaves by its own port", () => {
     const slices = Array.from({ length: 12 }, (_, at) => ({
       ...plainNode(at + 2, VALUES),
       inputs: [VALUES + 1],

@@ -4,7 +4,7 @@ import { takeFocus } from "@/widgets/focus";
 
 const soon = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** A form with a checkbox and two fields, opened; call what it gives to close it. */
+/** Opens a form with a checkbox and two fields; returns a function that closes it. */
 async function opened(first?: string): Promise<() => void> {
   const box = document.createElement("form");
   box.innerHTML = '<input type="checkbox"><input id="one"><select id="two"></select>';
@@ -35,13 +35,13 @@ describe("the focus of a form", () => {
     expect(focused()).toBe("opener");
   });
 
-  test("goes where it is told to", async () => {
+  test("goes to the given field", async () => {
     const close = await opened("#two");
     expect(focused()).toBe("two");
     close();
   });
 
-  test("stays where the user has put it since", async () => {
+  test("stays where the user has moved it since", async () => {
     document.body.innerHTML = '<button id="opener"></button><button id="other"></button>';
     document.getElementById("opener")?.focus();
     const close = await opened();

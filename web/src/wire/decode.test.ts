@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { decodeElements, decodeExecutions } from "@/wire/decode";
 import { columns } from "@/wire/fixtures";
 
-test("columns become typed arrays, wherever msgpack put them", () => {
+test("columns become typed arrays, whatever their byte offset", () => {
   const rows = decodeExecutions(
     columns([
       { seq: 2 ** 40, node: 3, step: 4, start: 2 ** 50, duration: 12, flags: 9 },
@@ -17,7 +17,7 @@ test("columns become typed arrays, wherever msgpack put them", () => {
   expect(rows.times.length).toBe(0);
 });
 
-test("workers and lanes are told where there are any", () => {
+test("workers and lanes are decoded if there are any", () => {
   const rows = decodeExecutions(
     columns([
       { seq: 1, node: 1 },

@@ -10,7 +10,7 @@ const NODES: readonly Node[] = [
   node(9, "backward/net/split", { phase: "backward", inputs: [3, 2], outputs: [], forward: 2 }),
 ];
 
-test("what was put into columns comes out of them", () => {
+test("columns decode to the nodes and values that they were made from", () => {
   const { nodes, seqs } = nodesIn(nodeColumns(NODES, [4, 5, 6]));
   expect(nodes).toEqual(NODES);
   expect([...Array.from(seqs)]).toEqual([4, 5, 6]);
@@ -21,7 +21,7 @@ test("what was put into columns comes out of them", () => {
   expect([...valuesIn(valueColumns(rows), NODES).values()]).toEqual(rows);
 });
 
-test("a name is put together from its scope, and that of a value from its node", () => {
+test("a node's name is made from its scope, and a value's name from its node", () => {
   const sent = {
     ...nodeColumns(NODES),
     name: { texts: ["w", "split"], places: Uint8Array.of(0, 1, 1) },
@@ -35,7 +35,7 @@ test("a name is put together from its scope, and that of a value from its node",
   expect(names).toEqual(["net/w", "net/split", "net/split:1"]);
 });
 
-test("what nodes have in common is one object", () => {
+test("nodes share what they have in common as one object", () => {
   const alike = [1, 2].map((id) => node(id, `n${id}`, { attrs: NODES[0]!.attrs, source: SOURCE }));
   const [first, second] = nodesIn(nodeColumns(alike)).nodes;
   expect(second?.attrs).toBe(first?.attrs);
@@ -43,7 +43,7 @@ test("what nodes have in common is one object", () => {
   expect(second?.inputs).toBe(first?.inputs);
 });
 
-test("a number of an entry that is not there is refused", () => {
+test("an index of a missing entry is refused", () => {
   const bad = { ...nodeColumns(NODES), kind: Uint8Array.of(0, 1, 7) };
   expect(() => nodesIn(bad)).toThrow("entry 7 of 3");
 });

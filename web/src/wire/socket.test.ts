@@ -121,7 +121,7 @@ beforeEach(() => {
   wire.start();
 });
 
-test("an open line has its runs from the start", async () => {
+test("the runs are reported before the link is open", async () => {
   let kinds: string[] = [];
   told = () => {
     kinds = links.map(({ kind }) => kind);
@@ -152,7 +152,7 @@ describe("requests", () => {
     await expect(request).rejects.toMatchObject({ message: "no run a", hint: "see /api/runs" });
   });
 
-  test("time out in words", async () => {
+  test("time out with a message for the user", async () => {
     await connect();
     const request = wire.request({ type: "get_state", run: "a", seq: 1 }, "state_at", 900);
     await settled();
@@ -194,7 +194,7 @@ test("a heartbeat is answered at once, and is no push", async () => {
 });
 
 describe("reconnection", () => {
-  test("a run that was subscribed to when the runs were told is not subscribed to twice", async () => {
+  test("a run subscribed to when the runs are reported is not subscribed to twice", async () => {
     told = (runs) => {
       following = { run: runs[0]?.id ?? "", seq: 0 };
       void wire.request({ type: "subscribe", ...following }, "done");
@@ -214,13 +214,13 @@ describe("reconnection", () => {
     expect(links.at(-1)?.kind).toBe("open");
   });
 
-  test("follows on once a server that was started again knows the run", async () => {
+  test("subscribes once a restarted server knows the run", async () => {
     const socket = await connect();
     following = { run: "r", seq: 41 };
     socket.close(1006);
     elapse(250);
     await connect();
-    expect(lists).toEqual([0]); // of the first connection: the display stays
+    expect(lists).toEqual([0]); // from the first connection: the display stays
     expect(last().sent.at(-1)?.body.type).toBe("initialize");
     last().gives({ type: "runs", runs: [{ id: "other" }] });
     expect(last().sent.at(-1)?.body.type).toBe("initialize");
@@ -230,7 +230,7 @@ describe("reconnection", () => {
     expect(last().sent.filter((message) => message.body.type === "subscribe")).toHaveLength(1);
   });
 
-  test("asks about a run that is not known yet once it is", async () => {
+  test("sends a request about an unknown run once the server knows the run", async () => {
     const socket = await connect();
     following = { run: "r", seq: 41 };
     socket.close(1006);
@@ -256,7 +256,7 @@ describe("reconnection", () => {
     await expect(request).resolves.toMatchObject({ branches: [] });
   });
 
-  test("waits for a run that never comes no longer than for an answer", async () => {
+  test("waits for a run that never comes only until the time-out", async () => {
     const socket = await connect();
     following = { run: "r", seq: 41 };
     socket.close(1006);
@@ -272,7 +272,7 @@ describe("reconnection", () => {
     await expect(lost).rejects.toThrow("Not connected");
   });
 
-  test("is not tried where the server was told to end", async () => {
+  test("is not tried after the server has ended", async () => {
     const socket = await connect();
     const request = wire.request({ type: "get_branches", run: "r" }, "branches");
     socket.close(1012);
@@ -309,7 +309,7 @@ describe("refusals", () => {
     expect(timers.size).toBe(0);
   });
 
-  test("a browser without the cookie learns why, and does not knock again", async () => {
+  test("a browser without the cookie learns why, and does not try again", async () => {
     status = 401;
     last().close(1006);
     await settled();
@@ -349,7 +349,7 @@ test("a large message is decoded apart, and what follows waits for it", async ()
   expect(pushes.map((push) => push.type)).toEqual(["runs", "session"]);
 });
 
-test("where it cannot be decoded apart, the page does it", async () => {
+test("a large message that cannot be decoded apart is decoded by the page", async () => {
   const socket = await connect();
   apart = () => Promise.reject(new Error("no worker"));
   socket.gives({ type: "runs", runs: [], padding: new Uint8Array(2 << 20) });

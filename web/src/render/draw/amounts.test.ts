@@ -67,7 +67,7 @@ describe("a folded scope has", () => {
     expect(of("a", amounts({ join: "norm" }))).toBeCloseTo(Math.sqrt(26));
   });
 
-  test("none where nothing in it has one", () => {
+  test("no number if nothing in it has one", () => {
     expect(of("c", amounts({}))).toBeNaN();
     const broken = new Map([[2, Number.NaN]]);
     expect(of("a", amounts({ values: broken }))).toBeNaN();
@@ -75,7 +75,7 @@ describe("a folded scope has", () => {
 });
 
 describe("a number's colour", () => {
-  test("is its place between the ends", () => {
+  test("is at its place between the ends of the scale", () => {
     expect(amountColour(PALETTE, amounts({}), 2)).toBe(sequential(PALETTE, 0.5));
     expect(amountColour(PALETTE, amounts({ least: 2, most: 2 }), 2)).toBe(sequential(PALETTE, 0));
   });
@@ -86,7 +86,7 @@ describe("a number's colour", () => {
     expect(amountColour(PALETTE, scale, 0)).toBe(PALETTE["text-off"]);
   });
 
-  test("may be its own, and is off for none", () => {
+  test("may be given, and is `text-off` if there is no number", () => {
     const own = amounts({ colour: (value) => (value > 3 ? "#ff0000" : undefined) });
     expect(amountColour(PALETTE, own, 4)).toBe("#ff0000");
     expect(amountColour(PALETTE, own, 2)).toBe(sequential(PALETTE, 0.5));

@@ -67,7 +67,7 @@ describe("colour by an amount", () => {
   it.each([
     ["time", 1000],
     ["memory", 60],
-  ] as const)("a folded scope stands for all in it: %s", (mode, sum) => {
+  ] as const)("a folded scope has the sum of its nodes: %s", (mode, sum) => {
     const model = modelOf(NODES, new Set());
     const drawing = drawingOf(model, 1, mode);
     const group = model.hierarchy.groupAt.get("s")!;
@@ -77,7 +77,7 @@ describe("colour by an amount", () => {
     expect(nodeColour(drawing, 0)).not.toBe(sequential(PALETTE, 1));
   });
 
-  it("an open scope leaves the scale to what is in it", () => {
+  it("the nodes of an open scope set the scale, not the scope", () => {
     expect(drawingOf(modelOf(NODES, "all"), 1, "time").heatMost).toBe(600);
   });
 
@@ -107,7 +107,7 @@ describe("names of scopes from far away", () => {
     });
   });
 
-  it.each([0.3, 0.2, 0.1])("never lie over what stands here or is selected, at %s", (zoom) => {
+  it.each([0.3, 0.2, 0.1])("never cover the current or the selected node at %s", (zoom) => {
     const model = modelOf(nodes, "all");
     const [current, selected] = [model.nodeBox[0]!, model.nodeBox[13]!];
     const drawing = { ...drawingOf(model, zoom, "family"), current, selected };
@@ -119,7 +119,7 @@ describe("names of scopes from far away", () => {
     }
   });
 
-  it("stand on a ground that nothing shines through, wider than their scope or not", () => {
+  it("have an opaque background, even if they are wider than their scope", () => {
     const model = modelOf([node(1, { scope: "a_scope_with_a_long_name" })], "all");
     const drawing = drawingOf(model, 0.1, "family");
     const boxes = model.boxesIn(drawing.view);
@@ -136,7 +136,7 @@ describe("names of scopes from far away", () => {
     expect(calls).toEqual(["rect", "text"]);
   });
 
-  it.each([0.41, 0.38, 0.35])("lie over no name in a box at %s", (zoom) => {
+  it.each([0.41, 0.38, 0.35])("cover no name in a box at %s", (zoom) => {
     const model = modelOf(nodes, "all");
     const drawing = drawingOf(model, zoom, "family");
     const labels = placeScopeLabels(drawing, model.boxesIn(drawing.view));
@@ -147,7 +147,7 @@ describe("names of scopes from far away", () => {
     }
   });
 
-  it.each([0.4, 0.24, 0.19])("stay in their scopes where the view cuts these, at %s", (zoom) => {
+  it.each([0.4, 0.24, 0.19])("stay in scopes that the view cuts at %s", (zoom) => {
     const model = modelOf(nodes, "all");
     const whole = drawingOf(model, zoom, "family");
     let seen = 0;
@@ -163,7 +163,7 @@ describe("names of scopes from far away", () => {
     expect(seen).toBeGreaterThan(0);
   });
 
-  it("lie beside what is in their scopes where there is room, though it has no names", () => {
+  it("are beside the boxes in their scopes if there is room, though these have no names", () => {
     const wide = Array.from({ length: 9 }, (_, k) =>
       node(k + 1, { scope: "s", inputs: k > 0 ? [101] : [] }),
     );
@@ -190,7 +190,7 @@ describe("names of scopes from far away", () => {
 });
 
 describe("names at middle distance", () => {
-  it.each([0.65, 0.46, 0.36])("stand off the bar of their family at %s", (zoom) => {
+  it.each([0.65, 0.46, 0.36])("keep clear of the family bar at %s", (zoom) => {
     const model = modelOf(NODES, "all");
     const texts: number[] = [];
     const bars: number[] = [];
@@ -206,11 +206,11 @@ describe("names at middle distance", () => {
   });
 });
 
-describe("the words at the line of what is saved", () => {
+describe("the word `saved` at its line", () => {
   const model = modelOf(NODES, "all");
   const box = model.rect(model.nodeBox[0]!);
 
-  it("lie over no box and no other words", () => {
+  it("covers no box and no other words", () => {
     const lane = box.y + box.height + 6;
     const [start, end] = [box.x - 10, box.x + box.width + 200];
     const free = savedWords(model, start, end, lane, [])!;
@@ -225,7 +225,7 @@ describe("the words at the line of what is saved", () => {
     }
   });
 
-  it("are left out where there is no room", () => {
+  it("is left out if there is no room", () => {
     const middle = box.y + box.height / 2;
     expect(savedWords(model, box.x, box.x + box.width, middle, [])).toBeUndefined();
   });
@@ -259,7 +259,7 @@ describe("a link between columns", () => {
   });
 });
 
-describe("on the way from one scene to the next", () => {
+describe("in the transition from one scene to the next", () => {
   it("edges stay at their boxes", () => {
     const before = modelOf(NODES.slice(0, 3), "all");
     const after = modelOf(NODES, "all");
@@ -304,7 +304,7 @@ describe("ink on tinted boxes", () => {
   });
 });
 
-describe("a route that leads far out of sight", () => {
+describe("a route that leads far out of view", () => {
   const view = { x: 1000, y: 1000, width: 800, height: 500 };
   const route = (...points: number[]) => ({
     points,
@@ -318,7 +318,7 @@ describe("a route that leads far out of sight", () => {
     for (let at = far.start; at < far.end; at++) {
       expect(Math.abs(far.points[2 * at]!)).toBeLessThan(6000);
     }
-    // What is in sight stays where it is.
+    // Points in view stay where they are.
     expect([...Array.from(far.points)].slice(0, 4)).toEqual([1200, 900, 1200, 1100]);
   });
 

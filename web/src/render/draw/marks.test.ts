@@ -28,7 +28,7 @@ const NODES = [
   node(4, { inputs: [103] }),
 ];
 
-/** All that is painted, in order, while node 2 is selected and `asked` has a place in a chain. */
+/** All painter calls, in order, while node 2 is selected and `onPath` has a place in a chain. */
 function painted(nodes: readonly GraphNode[], stoppedAt: number | undefined, onPath = 2) {
   const calls: Call[] = [];
   const painter = new Proxy({} as Painter, {
@@ -90,7 +90,7 @@ function rightOf(nodes: readonly GraphNode[]): number {
   return x1! > x2! ? 1 : 2;
 }
 
-/** The position of the last such text. */
+/** The index and rectangle of the last text `words`. */
 function wordsAt(calls: readonly Call[], words: string): { at: number; rect: Rect } {
   const at = calls.findLastIndex((call) => call[0] === "text" && call[3] === words);
   const [, x, y, , font, , align] = calls[at] as [
@@ -117,7 +117,7 @@ describe("marks and the header of the scope around", () => {
     expect(overlaps(rect, grow(wordsAt(calls, "2 ops").rect, 1))).toBe(false);
   });
 
-  it("the node that stands here has no second ring, of its selection, beside its own", () => {
+  it("the current node has no selection ring beside its own ring", () => {
     const rings = ({ calls }: ReturnType<typeof painted>) =>
       calls.filter(
         ([name, ...args]) =>
@@ -128,7 +128,7 @@ describe("marks and the header of the scope around", () => {
     expect(rings(painted(NODES, undefined))).toHaveLength(1);
   });
 
-  it("the edges of what is selected pass below it", () => {
+  it("the edges of the selected node pass below the header", () => {
     const { calls } = painted(NODES, undefined);
     const flow = calls.findLastIndex(
       ([name, , pen]) => name === "route" && (pen as { colour: string }).colour === PALETTE.select,

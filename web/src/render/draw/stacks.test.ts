@@ -36,8 +36,8 @@ function modelOf(...open: string[]): SceneModel {
   return new SceneModel(HIERARCHY, composeScene(new NestedLayout(HIERARCHY), new Set(open), 1));
 }
 
-describe("what differs in a stack", () => {
-  it("is told: shapes, times, and what is not finite", () => {
+describe("the text of a stack", () => {
+  it("states differing shapes and times, and values that are not finite", () => {
     const calm = stateWith([100, 110, 100, 100], [0, 0, 0, 0]);
     expect(alarmIn(HIERARCHY, calm, STACK, -1)).toBe("");
     expect(differences(HIERARCHY, calm, STACK)).toEqual(["1 shape differs", "110 ns each"]);
@@ -75,7 +75,7 @@ describe("the controls of a stack", () => {
 });
 
 describe("the scope that was folded or opened", () => {
-  it("is the outer one, or the one that now stands for the stack", () => {
+  it("is the outer one, or the one that the stack now shows", () => {
     const open = new Set(["b_2", "b_2/mlp"]);
     expect(toggledAmong(["b_2"], open)).toBe("b_2");
     expect(toggledAmong(["b_1", "b_1/mlp", "b_2", "b_2/mlp"], open)).toBe("b_2");

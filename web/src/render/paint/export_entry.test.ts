@@ -28,7 +28,7 @@ describe("a picture without a page", () => {
     }
   });
 
-  it("of a short one has none", () => {
+  it("of a short program has none", () => {
     expect(drawn([], null, NODES.slice(0, 40)).filter((text) => text === "tanh")).toHaveLength(10);
   });
 });

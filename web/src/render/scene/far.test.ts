@@ -23,7 +23,7 @@ const STUBS = [...MODEL.scene.kind.keys()].filter((box) => MODEL.scene.kind[box]
 const boxOf = (id: number): number => MODEL.boxOf({ kind: "node", id });
 
 describe("stubs for a far producer", () => {
-  it("are the producer where they are pointed at, and it keeps its own box", () => {
+  it("are hit as their producer, which keeps its own box", () => {
     expect(STUBS).toHaveLength(4);
     expect(STUBS).not.toContain(boxOf(1));
     for (const stub of STUBS) {
@@ -32,7 +32,7 @@ describe("stubs for a far producer", () => {
     }
   });
 
-  it("are passed by the keyboard: from the producer to its readers, and back", () => {
+  it("are skipped by the arrow keys: from the producer to its readers, and back", () => {
     const below = neighbourOf(MODEL, boxOf(1), "down");
     expect(FAR_READERS.map(boxOf)).toContain(below);
     for (const direction of ["up", "down", "left", "right"] as const) {
@@ -42,7 +42,7 @@ describe("stubs for a far producer", () => {
     }
   });
 
-  it("say whom they stand for, and the producer says how many there are", () => {
+  it("name their producer, and the producer shows how many there are", () => {
     const svg = svgOf(plainLook(literalPalette("light")), MODEL, [], { title: "t", fonts: "" });
     expect(svg.match(/<text[^>]*>mask</g)).toHaveLength(5);
     expect(svg).toContain(">4×<");

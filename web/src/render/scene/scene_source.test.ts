@@ -29,7 +29,7 @@ function source() {
   return { made, chosen, boxes };
 }
 
-/** A worker that answers when it is told to. */
+/** A worker that answers on `HeldWorker.answer()`. */
 class HeldWorker {
   private static readonly held: (() => void)[] = [];
   private readonly session = new LayoutSession();
@@ -55,7 +55,7 @@ class HeldWorker {
 }
 
 describe("breaking off", () => {
-  it("leaves the picture and what is open in it", () => {
+  it("keeps the picture and its open scopes", () => {
     vi.stubGlobal("Worker", HeldWorker);
     const { made, boxes } = source();
     made.setGraph(GRAPH);
@@ -69,7 +69,7 @@ describe("breaking off", () => {
     expect(boxes).toEqual([2, 4]);
   });
 
-  it("folds everything where there is no picture yet", () => {
+  it("folds everything if there is no picture yet", () => {
     vi.stubGlobal("Worker", HeldWorker);
     const { made, chosen, boxes } = source();
     made.setFirst(() => ({ window: { width: 1000, height: 800 }, kept: [] }));
@@ -82,7 +82,7 @@ describe("breaking off", () => {
   });
 });
 
-/** A worker that has the graph, and tells its hierarchy. */
+/** A worker that has prepared the graph, and posts its hierarchy. */
 class PreparedWorker {
   readonly session = new LayoutSession();
   onmessage: ((event: { data: LayoutReply }) => void) | undefined;
@@ -100,7 +100,7 @@ class PreparedWorker {
   }
 }
 
-it("a graph that a worker has prepared is drawn by the worker's hierarchy", async () => {
+it("a graph that a worker has prepared is drawn with the worker's hierarchy", async () => {
   const origin = {};
   const models: SceneModel[] = [];
   const made = new SceneSource({
@@ -121,7 +121,7 @@ it("a graph that a worker has prepared is drawn by the worker's hierarchy", asyn
     ["a", [0, 1]],
     ["b", [2, 3]],
   ]);
-  // For other shapes, nothing is built again.
+  // Other shapes need no new hierarchy.
   expect(second?.groups).toBe(first?.groups);
 });
 
@@ -131,7 +131,7 @@ afterEach(() => {
 });
 
 describe("the first picture", () => {
-  it("is the layout's choice, whatever was guessed while it chose", async () => {
+  it("is the layout's choice, whatever was opened in the meantime", async () => {
     const { made, chosen, boxes } = source();
     made.setFirst(() => ({ window: { width: 1000, height: 800 }, kept: [] }));
     made.setGraph(GRAPH);
@@ -156,7 +156,7 @@ describe("the first picture", () => {
     expect(boxes).toEqual([6, 7]);
   });
 
-  it("is chosen once more where a graph that has grown a little grows no further", () => {
+  it("is chosen once more when a graph that has grown a little stops growing", () => {
     vi.useFakeTimers();
     vi.stubGlobal("Worker", HeldWorker);
     const { made, chosen } = source();
@@ -189,7 +189,7 @@ describe("the first picture", () => {
     expect(chosen).toHaveLength(2);
   });
 
-  it("is what a person opens meanwhile, who ends the choice", async () => {
+  it("is what the user opens in the meantime, which ends the choice", async () => {
     const { made, chosen, boxes } = source();
     made.setFirst(() => ({ window: { width: 1000, height: 800 }, kept: [] }));
     made.setGraph(GRAPH);
@@ -212,11 +212,11 @@ describe("the first picture", () => {
   });
 });
 
-it("of many scopes that open, those around are told from those inside", () => {
+it("among many scopes that open, outer ones are told apart from inner ones", () => {
   expect(toggledAmong(["a", "a/b", "a/b/c"], new Set(["a", "a/b", "a/b/c"]))).toBeUndefined();
   expect(toggledAmong(["a/1", "a/2", "a/2/b"], new Set(["a/2", "a/2/b"]))).toBe("a/2");
   expect(toggledAmong(["ab", "a"], new Set(["a"]))).toBe("a");
-  // All scopes of a model with 60,000 of them: each compared with each would not end here.
+  // All 60,000 scopes of a model: comparing every pair would take far too long.
   const many = Array.from({ length: 60_000 }, (_, at) => `model/layer_${at >> 3}/part_${at & 7}`);
   expect(toggledAmong(many, new Set(many))).toBeUndefined();
 });

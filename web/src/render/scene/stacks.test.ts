@@ -60,7 +60,7 @@ describe("a stack of scopes that are alike", () => {
     expect(scene.edges).toBe(2);
   });
 
-  it("shows whichever is open, at the same places", () => {
+  it("shows the scope that is open, always at the same place", () => {
     const first = sceneOf("block_0", "block_0/left");
     const fifth = sceneOf("block_5", "block_5/left");
     expect(kinds(first, BOX_NODE)).toHaveLength(2 + 3);
@@ -74,7 +74,7 @@ describe("a stack of scopes that are alike", () => {
     expect(named(fifth).filter((scope) => scope === "block_5")).toHaveLength(2);
   });
 
-  it("joins the lines outside to those of the scope that is shown", () => {
+  it("joins the edges outside to those of the scope that is shown", () => {
     const scene = sceneOf("block_5");
     const model = new SceneModel(hierarchy, scene);
     const box = model.boxOf({ kind: "scope", path: "block_5" });
@@ -112,10 +112,10 @@ describe("a stack of scopes that are alike", () => {
     }
   });
 
-  it("is laid out again alone where another is shown", () => {
+  it("lays out only its own scope again when it shows another one", () => {
     sceneOf("block_5");
     sceneOf("block_6");
-    // The scope, and what is around its stack.
+    // The scope, and the group around its stack.
     expect(layout.fresh).toBeLessThanOrEqual(2);
   });
 });

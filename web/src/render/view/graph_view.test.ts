@@ -80,7 +80,7 @@ describe("text", () => {
     expect(performance.now() - begin).toBeLessThan(200);
   });
 
-  it("cannot turn its neighbours around or hold control signs", () => {
+  it("cannot reverse its neighbours or contain control characters", () => {
     expect(printable("a\u202eb\u0000c\ud800")).toBe("a�b�c�");
   });
 });
@@ -107,7 +107,7 @@ describe("numbers", () => {
 describe("camera", () => {
   const view = { width: 800, height: 600 };
 
-  it("keeps what is looked at in its place when zoomed by key", () => {
+  it("keeps the selected or current item in place when zoomed by key", () => {
     const at = (x: number, y: number) => ({ x, y, width: 20, height: 10 });
     expect(steadyPoint([at(700, 90), at(0, 0)], view)).toEqual({ x: 710, y: 95 });
     expect(steadyPoint([at(-30, 90), at(0, 0)], view)).toEqual({ x: 10, y: 5 });
@@ -149,7 +149,7 @@ describe("camera", () => {
     expect(cameraFor(away, fewer, more!, large, choice).zoom).toBe(1);
   });
 
-  it("fits a picture again that has become much smaller, but no little change", () => {
+  it("fits a picture again after it has become much smaller, but not after a small change", () => {
     const [fewer, more] = [CHAIN.slice(0, 2), CHAIN].map((nodes) => model(nodes, "all"));
     const choice = { toggled: undefined, touched: false, whole: false, focus: undefined };
     const whole = cameraFor({ x: 0, y: 0, zoom: 1 }, undefined, more!, view, choice);
@@ -197,7 +197,7 @@ describe("hits", () => {
     y: shown.scene.y[box]! + dy,
   });
 
-  it("find nodes, their gutter on both sides of the edge, and what lies between", () => {
+  it("find nodes, and their gutter on both sides of the edge", () => {
     const box = shown.nodeBox[1]!;
     expect(hitTest(shown, at(box, 40, 10))).toMatchObject({
       item: { kind: "node", id: 2 },
@@ -208,7 +208,7 @@ describe("hits", () => {
     expect(hitTest(shown, { x: -500, y: -500 })).toBeUndefined();
   });
 
-  it("take a scope by its header, and its chevron apart", () => {
+  it("find a scope by its header, and tell its chevron apart", () => {
     const box = shown.groupBox[shown.hierarchy.groupAt.get("s")!]!;
     expect(hitTest(shown, at(box, 8, 10))).toMatchObject({
       item: { kind: "scope", path: "s" },
@@ -218,7 +218,7 @@ describe("hits", () => {
     expect(hitTest(shown, at(box, 4, 60))).toBeUndefined();
   });
 
-  it("lead a node that is folded away to the scope that hides it", () => {
+  it("map a hidden node to the folded scope that hides it", () => {
     const folded = model(CHAIN, new Set());
     expect(folded.itemOf(folded.visibleBox(2))).toEqual({ kind: "scope", path: "s" });
     expect(folded.ownBox({ kind: "node", id: 3 })).toBe(-1);
@@ -256,7 +256,7 @@ describe("live state", () => {
     expect(heat(0, 50)).toBeUndefined();
   });
 
-  it("stands columns shorter than the graph: what they lack has not run", () => {
+  it("accepts columns shorter than the graph: nodes that they lack have not run", () => {
     const none = new Uint32Array(0);
     const live = liveState(
       hierarchy,
@@ -323,7 +323,7 @@ describe("the SVG", () => {
         }),
       );
     expect(draw("all")).toContain(">add_3<");
-    // A box has an id and, for its pointer, its whole name.
+    // A box has an id and, as its tooltip, its full name.
     expect(draw("all")).toMatch(/<g id="node-3"><title>[^<]*add_3<\/title>/);
     expect(draw([])).toMatch(/<g id="scope-\d+"><title>/);
     expect(draw([])).not.toContain(">add_3<");
@@ -338,7 +338,7 @@ describe("the SVG", () => {
 });
 
 describe("changes of a step", () => {
-  // 4 read 101 before, as it reads 103 now; 3 was met in this step.
+  // Node 4 read value 101 before and reads 103 now; node 3 is new in this step.
   const changes = {
     marks: new Map([
       [3, "new"],
@@ -347,7 +347,7 @@ describe("changes of a step", () => {
     rewired: new Map([[4, { before: [101], after: [103] }]]),
   };
 
-  it("stand on boxes and edges, and former edges between boxes", () => {
+  it("mark boxes, edges, and former edges between boxes", () => {
     const open = model(CHAIN, "all");
     const sceneChange = sceneChanges(open, changes);
     const box = (id: number) => open.boxOf({ kind: "node", id });
@@ -427,13 +427,13 @@ describe("a path", () => {
     const signOf = (nodes: ReadonlyMap<number, string>) =>
       scenePath(folded, { ...path, nodes }).boxes.get(scope)?.text;
     expect(signOf(equal("≠"))).toBe("≠2");
-    // Two nodes three steps away are not thirty-two.
+    // Two nodes that are three steps away must not read as 32.
     expect(signOf(equal("3"))).toBe("3");
   });
 });
 
 describe("control edges", () => {
-  it("are edges of their own that carry nothing, where no value passes anyway", () => {
+  it("are separate edges that carry nothing, unless a value passes anyway", () => {
     const ordered = [node(1), node(2, { control: [1] }), node(3, { inputs: [101], control: [1] })];
     const shown = model(ordered, "all");
     const words = Array.from({ length: shown.scene.edges }, (_, edge) => edgeWords(shown, edge));
@@ -478,7 +478,7 @@ describe("edges under the pointer", () => {
     const { x, y } = middle(edge);
     expect(edgeAt(shown, { x: x + 3, y }, 5)).toBe(edge);
     expect(edgeAt(shown, { x: x + 40, y }, 5)).toBe(-1);
-    // Zoomed out, a px of the screen is more of the world.
+    // Zoomed out, a screen px covers more of the world.
     expect(pointedAt(shown, { x: x + 8, y }, 1).edge).toBeUndefined();
     expect(pointedAt(shown, { x: x + 8, y }, 0.5).edge?.edge).toBe(edge);
   });
@@ -495,7 +495,7 @@ describe("edges under the pointer", () => {
 });
 
 describe("text in SVG", () => {
-  it("names the room it was measured for, so that no other font runs over its neighbours", () => {
+  it("states its measured width, so that another font does not cover its neighbours", () => {
     const svg = renderSvg(JSON.stringify({ nodes: CHAIN, values: VALUES, open: "all" }));
     const texts = svg.match(/<text [^>]*>/g) ?? [];
     expect(texts.length).toBeGreaterThan(4);
@@ -510,7 +510,7 @@ describe("a picture that is exported", () => {
   const face =
     '@font-face{font-family:"Inter NS";font-weight:400 650;src:url(data:font/woff2;base64,AA==)}';
 
-  it("opens on its own ground and holds its fonts, and no other style that it is given", () => {
+  it("has its own background and the given fonts, but no other style that it is given", () => {
     const fonts = `${face}</style><script>alert(1)</script>@import url(https://example.org)`;
     const svg = renderSvg(JSON.stringify({ nodes: CHAIN, values: VALUES, fonts }));
     expect(svg).toMatch(/<svg [^>]*background:#f6f7f8/);
@@ -518,7 +518,7 @@ describe("a picture that is exported", () => {
     expect(svg).not.toMatch(/script|@import|example/);
   });
 
-  it("says below what it shows, at the size of the document and no wider than it", () => {
+  it("has a caption below that is sized for the document and no wider than it", () => {
     const page = { title: `train.py, in step 3 after ${"loss/mean".repeat(40)}`, fonts: "" };
     const seenBy = { camera: { x: 10, y: 20, zoom: 0.5 }, view: { width: 400, height: 300 } };
     const look = plainLook(literalPalette("dark"));
@@ -529,7 +529,7 @@ describe("a picture that is exported", () => {
     expect(Number(caption?.[1])).toBeLessThanOrEqual(800 - 48);
   });
 
-  it("of the screen has the screen's size, and what is not on it is cut", () => {
+  it("of the screen has the screen's size, and is cut at its borders", () => {
     const seenBy = { camera: { x: 10, y: 20, zoom: 0.5 }, view: { width: 400, height: 300 } };
     const svg = svgOf(plainLook(literalPalette("dark")), model(CHAIN, "all"), [], plain, seenBy);
     expect(svg).toContain('viewBox="10 20 800 600" width="400" height="300"');
