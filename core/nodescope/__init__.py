@@ -19,7 +19,7 @@ from nodescope import array_api as _array_api
 from nodescope.errors import NodescopeError
 
 if TYPE_CHECKING:  # for type checkers and editors: the same names as in `_HOMES` and `_MODULES`
-    from nodescope.adapters.torch import static as torch  # noqa: F401 (as of `_LIBRARIES`)
+    from nodescope.adapters.torch import static as torch  # noqa: F401 (see `_LIBRARIES`)
     from nodescope.api import attach, breakpoint, record, watch  # type: ignore[import-not-found, unused-ignore]
     from nodescope.emit.scopes import name_scope, step, steps
     from nodescope.engine import fft, linalg, nn, optim, random
@@ -113,8 +113,8 @@ __all__ = [
     "watch", "while_loop",
 ]  # fmt: skip
 
-# The first import of the package `nodescope.record` binds its name here, where it would hide the
-# function `record`: so it is imported now, and the name is freed again.
+# The first import of the package `nodescope.record` binds its name in this module, which would hide
+# the function `record`. So the package is imported now, and the name is freed again.
 _import_module("nodescope.record")
 globals().pop("record", None)
 
@@ -165,7 +165,7 @@ _HOMES = {
 
 _MODULES = frozenset({"fft", "linalg", "nn", "optim", "random"})  # of the engine
 _LIBRARIES = {"torch": "nodescope.adapters.torch.static"}
-"""What is particular to a library, which these modules import."""
+"""Names for one library each; the module behind a name imports that library."""
 
 
 def __getattr__(name: str) -> Any:
@@ -183,7 +183,7 @@ def __getattr__(name: str) -> Any:
         value = _array_api.find(name)
     else:
         raise AttributeError(f"module 'nodescope' has no attribute {name!r}")
-    if name != "record":  # otherwise the package of that name would be found
+    if name != "record":  # this name must stay free, see above
         globals()[name] = value
     return value
 

@@ -84,7 +84,7 @@ class Run:
         budget_bytes: Upper limit of full arrays in the recording; None for the default.
         value_steps: Keep full arrays of this many first training steps only.
         newest: Keep the newest training steps whole, whatever the level.
-        explicit: Whether the user chose level and limit; if not, messages say less about them.
+        explicit: Whether the user chose level and limit; if not, messages omit details about them.
         debugger: Whether the run can be stopped: it gets a gate.
         stop_on_entry: Stop before the first node and wait for a page.
         breakpoints: Set from the start; stops wait for the first page.
@@ -139,7 +139,7 @@ class Run:
         self._controller: Controller | None = None
         self._active = False
         self._sampler: Sampler | None = None
-        self._samples = not waits  # where a program waits for its recording, its times say nothing
+        self._samples = not waits  # times of a program that waits for its recording mean nothing
         self.advice: Advice | None = None
         """After the run: what to do if nothing was observed in the program."""
         self.refused: set[str | None] = set()
@@ -288,7 +288,7 @@ class Run:
             UsageError: Another run is active.
         """
         global _current
-        # Time that passed before, such as for starting a server, is not the program's.
+        # The clock starts here, so that time spent starting a server does not count.
         self._started_unix_ns = self.bus.begin()
         self._adapters.begin(self.emitter)
         activate(self.emitter)
@@ -383,7 +383,7 @@ class Run:
 
     def _tell(self, text: str) -> None:
         """Record a message of the recorder, and print it."""
-        if self.gate is None:  # with one, every logged line is printed
+        if self.gate is None:  # with a gate, every logged line is printed anyway
             self._say(text)
         self.bus.emit(Logged("nodescope", text, self.step, self.bus.now_ns()))
 
@@ -572,7 +572,7 @@ def version() -> str:
 def _finish_at_exit(run: Run) -> None:
     if run.info.pid != os.getpid():
         return
-    # A prompt continues after an error: what an earlier line raised is not how the program ended.
+    # A prompt continues after an error, so the last exception is not how the program ended.
     error = None if interactive.is_interactive() else getattr(sys, "last_value", None)
     run.finish(
         1 if error is not None else 0, console_output.last_line(error) if error is not None else ""

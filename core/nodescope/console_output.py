@@ -1,6 +1,6 @@
 """Messages to the user: errors in one line, and lines on the real standard error.
 
-Invariant: never raises, whatever became of the streams.
+Invariant: never raises, even if the streams are closed or replaced.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ own_print: Final = builtins.print
 
 
 def root_of(error: BaseException) -> BaseException:
-    """The exception in another process that an error stands for, such as Ray's, whose text is the
-    traceback there; else the error itself.
+    """The original exception in another process, for an error that wraps one (as Ray's errors do,
+    with the remote traceback as text); otherwise the error itself.
     """
     try:
         cause = getattr(error, "cause", None)
@@ -87,7 +87,7 @@ def show(text: str, file: Any = None, *, end: str = "\n") -> None:
     """Print text of a program or a recording, in the characters that the stream supports.
 
     Raises:
-        OSError, ValueError: Nobody reads.
+        OSError, ValueError: The stream is closed.
     """
     file = sys.stdout if file is None else file
     shown = visible(text)

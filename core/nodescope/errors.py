@@ -126,7 +126,7 @@ class ExportError(NodescopeError, RuntimeError):
 
 
 class LinkError(NodescopeError, ConnectionError):
-    """The debuggee and the server do not understand or have lost each other."""
+    """The debuggee and the server do not speak the same protocol, or lost their connection."""
 
 
 class ArrayError(NodescopeError):

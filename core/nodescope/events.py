@@ -58,7 +58,7 @@ class RunStarted(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         started_unix_ns: Wall time; every other time counts from it.
-        main_thread: The program's, as executions identify threads; 0 if it has none.
+        main_thread: The program's main thread, as executions identify threads; 0 if it has none.
     """
 
     run_id: str
@@ -88,7 +88,7 @@ class StepStarted(msgspec.Struct, frozen=True, tag=True):
     """A training step begins. Steps count from 1; step 0 is the part before the first.
 
     Attributes:
-        observed: False if the step is left out: its nodes emit nothing.
+        observed: False if the step runs unobserved: its nodes emit nothing.
     """
 
     step: int
@@ -111,8 +111,8 @@ class StepFinished(msgspec.Struct, frozen=True, tag=True):
 
 
 class StepsUnobserved(msgspec.Struct, frozen=True, tag=True):
-    """Short training steps went unobserved one after the other: in place of `StepStarted` and
-    `StepFinished` for each of them.
+    """Several short training steps in a row were unobserved. Replaces `StepStarted` and
+    `StepFinished` of each of them.
 
     Attributes:
         first: The number of the first.
@@ -127,7 +127,7 @@ class StepsUnobserved(msgspec.Struct, frozen=True, tag=True):
     losses: tuple[tuple[Loss, ...], ...]
 
     def apart(self) -> Iterator[StepStarted | StepFinished]:
-        """The same as two events for each step."""
+        """The equivalent `StepStarted` and `StepFinished` of each step."""
         for nth, start_ns in enumerate(self.starts):
             yield StepStarted(self.first + nth, start_ns, False)
             if nth < len(self.ends):
@@ -162,7 +162,7 @@ class NodeFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
         worker: Number of the process that ran it; 0 is the program's own.
         lane: The device queue in which it ran, such as a CUDA stream; 0 if it ran on the thread
             itself.
-        late: Whether whoever ran it has gone on: it is only a report, at which nothing can stop.
+        late: Whether the process that ran it has already continued, so that nothing can stop here.
     """
 
     node: Node
@@ -182,13 +182,13 @@ class NodesFinished(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Several nodes have run, without a `NodeFinished` for each; see `Bus.block_level`.
 
     Attributes:
-        track: What runs on it.
-        first: The first execution, by its place on the track.
+        track: The track on which they ran.
+        first: The position of the first execution on the track.
         times: Start and end of each execution, in nanoseconds since the run began; int64, of shape
             (executions, 2).
-        attrs: Attributes as in `NodeFinished`, by place on the track, where they differ.
+        attrs: Attributes as in `NodeFinished`, by position on the track, where they differ.
         statistics: One row for each output, in the order of the track; None at level ``timing``.
-            Of a device, something with ``nbytes`` and a length whose ``resolve`` waits for them.
+            For a device, an object with ``nbytes`` and a length, whose ``resolve`` waits for them.
         elements: Copies of the outputs, as far as `Bus.block_bytes` asks for them, or None.
     """
 
@@ -211,7 +211,7 @@ class NodeFailed(msgspec.Struct, frozen=True, tag=True):
     """A node raised. The same exception propagates through the program.
 
     Attributes:
-        unseen: Whether what computed the inputs was not observed.
+        unseen: Whether the operations that computed the inputs were not observed.
         worker, lane, late: As in `NodeFinished`.
     """
 
@@ -271,11 +271,11 @@ class ValueEdited(msgspec.Struct, frozen=True, tag=True):
 
 
 class ArrayMoved(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The elements of a value lie in another array from now on: memory near it was written to.
+    """The elements of a value are in another array from now on, because memory near it was written.
 
     Attributes:
-        value: Its id.
-        before, now: Identities (`id`) of the array that was its own, and of the one that is.
+        value: The value's id.
+        before, now: Identities (`id`) of the value's former and new array.
     """
 
     value: int
@@ -292,7 +292,7 @@ class HostSpan(msgspec.Struct, frozen=True, tag=True, gc=False):
             or neither (a sleep, a file, a lock), as seen by a sampler. ``input``: the thread waited
             for the user, such as at a prompt. ``held``: the debugger had stopped this thread;
             ``held_along``: it had stopped another, and this one reached a node. ``unobserved``: a
-            call outside of steps ran, and was left out to keep to the limit. ``compiling``: the
+            call outside of steps ran unobserved to keep the slowdown limit. ``compiling``: the
             function ``function`` was traced, or its graph compiled.
         start_ns, end_ns: Nanoseconds since the run began; sampled kinds are as exact as the
             sampler's interval, the others are exact.
@@ -360,8 +360,8 @@ class Bus:
             reads it once per node.
         edits: By thread, new contents of values, by id, as requested while the thread was stopped;
             the node's emitter applies them before it continues.
-        leaves_out: Called at the start of a step; returns how many steps from this one on go
-            unobserved, so that the run keeps its pace. Called with 0 when steps end for now, and
+        leaves_out: Called at the start of a step; returns how many steps from this one on run
+            unobserved to keep the slowdown limit. Called with 0 when steps end for now, and
             with -1 when they end within a step. None if no step is left out.
         leaves_out_call: The same for outermost calls outside of steps: called with 1 at the start,
             with 0 at the end, and with -1 if the call raises.
@@ -371,7 +371,7 @@ class Bus:
         held_ns: Time for which the debugger has held the program so far; updated by the gate.
         watched_ns: Time that watches have cost the program's threads so far.
         on_fault: Called with the probe and its exception when a probe was removed.
-        catch_up: Called before an event, but for spans, to emit what happened earlier; or None.
+        catch_up: Called before each event except spans, to emit earlier events; or None.
         tell_steps: Emits the steps that have been noted and not emitted; or None.
         learns: Whether steps that are observed now make later ones cheaper to observe; or None.
         on_change: Called when probes or their demands have changed.
@@ -425,9 +425,9 @@ class Bus:
             self.renew()
 
     def block_level(self) -> Level | None:
-        """The most that is wanted of each execution if all probes take `NodesFinished`; else None.
+        """The highest level wanted of each execution if all probes take `NodesFinished`; else None.
 
-        A probe that does has a method ``block_level`` that answers the same for itself.
+        A probe that takes them has a method ``block_level``, which returns its own level.
         """
         demand = self.demand
         if demand.starts or demand.gradients or demand.seen_whole:
@@ -436,8 +436,8 @@ class Bus:
         return None if None in levels else max((*levels, LEVELS[0]), key=LEVELS.index)
 
     def times_sink(self) -> TimesSink | None:
-        """What takes an execution in place of a `NodeFinished`, if nobody wants more of it than its
-        times. To be asked again in each step, and when `demand` has been replaced.
+        """A function that takes an execution in place of a `NodeFinished`, if every probe needs
+        only its times. Ask again in each step, and when `demand` has been replaced.
         """
         if self.block_level() not in ("graph", "timing"):
             return None
@@ -445,8 +445,8 @@ class Bus:
         return sinks[0] if len(sinks) == 1 else None
 
     def outputs_sink(self) -> OutputsSink | None:
-        """What takes an execution in place of a `NodeFinished`, if there is one probe alone, which
-        wants its outputs. To be asked again as `times_sink`.
+        """A function that takes an execution in place of a `NodeFinished`, if there is only one
+        probe and it wants the outputs. Ask again as for `times_sink`.
         """
         demand = self.demand
         if len(self.probes) != 1 or demand.starts or demand.gradients or demand.seen_whole:
@@ -455,11 +455,11 @@ class Bus:
         return sinks[0] if sinks else None
 
     def block_bytes(self) -> int:
-        """How many bytes of the newest outputs probes want with `NodesFinished`; 0 for none."""
+        """The bytes of the newest outputs that probes want with `NodesFinished`; 0 for none."""
         return block_bytes(self.probes)
 
     def renew(self) -> None:
-        """Have emitters look again at what probes want: `demand` is another object afterwards."""
+        """Make emitters read the probes' demands again: `demand` becomes another object."""
         with self._lock:
             self.demand = union(demand for _, demand in self._wanted.values())
         if self.on_change is not None:
@@ -556,7 +556,7 @@ class _Owing:
         self._bus = bus
 
     def emit(self, event: Event) -> None:
-        """Deliver the missed events, as far as still possible, and then the event."""
+        """Deliver the missed events, as far as there is stack space, and then the event."""
         while missed := self._next():
             try:
                 if isinstance(missed, GraphCaptured | GraphExtended):  # an equal event follows

@@ -97,7 +97,7 @@ def _shell() -> Any:
 
 
 def _notebook_name() -> str:
-    """The notebook's name: Jupyter and VS Code tell a kernel, IPython alone has none."""
+    """The notebook's name, which Jupyter and VS Code pass to the kernel; IPython alone has none."""
     path = os.environ.get("JPY_SESSION_NAME", "")
     try:
         path = path or str(_shell().user_ns.get("__vsc_ipynb_file__", ""))

@@ -65,7 +65,7 @@ def add_internal_package(file: str) -> None:
 def origin(file: str) -> str:
     """The top-level package that a source file belongs to; ``""`` if it is the user's own.
 
-    Modules of the standard library are named as they are, ``queue``; cells of a notebook and lines
+    A module of the standard library has its own name, such as ``queue``; notebook cells and lines
     at a prompt are the user's.
     """
     if is_ours(file):

@@ -1,7 +1,7 @@
 """Plain files: reads small files of possibly foreign origin, without ever blocking or reading
-endlessly; and tells which folders others can write to.
+endlessly, and checks whether other users can write to a folder.
 
-A path from outside may lead to a pipe, to a device without an end, or to a file of any size. Every
+A path from outside may lead to a pipe, to an endless device, or to a file of any size. Every
 such path is read by `read_plain`.
 
 Invariant: imports only what Python has already loaded itself; see `nodescope.processes`.
@@ -31,7 +31,7 @@ def read_plain(path: str | os.PathLike[str], most_bytes: int, *, links: bool = T
     """
     if not stat.S_ISREG((os.stat if links else os.lstat)(path).st_mode):
         raise _refused(path, errno.EINVAL, "it is not a plain file")
-    # It may be another file by now: opening a pipe must not wait for a writer.
+    # The path may lead to another file by now: opening a pipe must not wait for a writer.
     flags = os.O_RDONLY
     for name in ("O_NONBLOCK", "O_CLOEXEC", "O_NOCTTY", "O_BINARY"):
         flags |= getattr(os, name, 0)
@@ -69,15 +69,16 @@ _OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def distrusted(folder: str | os.PathLike[str], *, within: bool = False) -> str:
-    """Why code in a folder must not be run, or ``""``: whoever can write there can run code as us.
+    """Why code in a folder must not be run, or ``""``: other users who can write there could run
+    code as this user.
 
     Args:
         folder: The folder, which exists.
-        within: Whether it is what holds the folder of the code: others may then write there if
-            they cannot remove what is not theirs.
+        within: Whether it is a parent of the code's folder: other users may then write there if
+            they cannot remove files that are not theirs (a sticky folder, such as ``/tmp``).
 
     Raises:
-        OSError: It cannot be read.
+        OSError: The folder cannot be read.
     """
     if not hasattr(os, "geteuid"):
         return ""

@@ -15,8 +15,7 @@ import errno
 import os
 import sys
 
-# One of these in a folder of PYTHONPATH, or of the user's own packages, is the reason to need that
-# folder.
+# A folder of PYTHONPATH, or of the user's own packages, is needed only if it contains one of these.
 _NEEDED = (
     "nodescope_server", "numpy", "msgspec", "ml_dtypes", "fastapi", "starlette", "pydantic",
     "pydantic_core", "anyio", "uvicorn", "h11", "click", "websockets", "graphviz", "py_mini_racer",
@@ -26,7 +25,7 @@ _SETTINGS = ("PYTHON", "UVICORN_", "WEB_CONCURRENCY", "WEBSOCKETS_", "PYDANTIC_"
 _WITH_PROGRAM = ("run", "check")  # in a process of their own
 _RECORDED = ".nscope"
 NICE = 5
-"""How much lower the priority of work is that a program must not wait for."""
+"""By how much the priority of background work is lowered."""
 _MOST_PTH = 1 << 20
 _REFUSED = {
     errno.EAGAIN: "another process (see ulimit -u)",
@@ -46,7 +45,7 @@ def own_command(module: str, *arguments: str, background: bool = False) -> list[
     Args:
         module: The module, such as ``nodescope_server``.
         arguments: Its command line.
-        background: The process leaves the processors to programs of normal priority.
+        background: Whether the process yields the processors to programs of normal priority.
     """
     lower = f"import os; os.nice({NICE}); " if background and hasattr(os, "nice") else ""
     code = (
@@ -82,7 +81,7 @@ def program_command(module: str, *arguments: str, python: str | None = None) -> 
 
 
 def refused(error: BaseException) -> str:
-    """The resource that the system refused, if the error says that it has no more of it."""
+    """The resource that has run out, if the error says that the system refused one."""
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return "the system refuses another thread (see ulimit -u)"
     if isinstance(error, OSError):

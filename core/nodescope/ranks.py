@@ -1,6 +1,6 @@
-"""Ranks: which of the processes that run one program together this one is.
+"""Ranks: the rank of this process among the processes that run one program together.
 
-Invariant: pure; variables that make no sense are ignored.
+Invariant: pure; invalid variables are ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rank(NamedTuple):
 
 
 def rank_of(environment: Mapping[str, str]) -> Rank | None:
-    """The rank that a launcher has set, or None of a process that runs alone."""
+    """The rank that a launcher has set; None for a process that runs alone."""
     for number, size in _LAUNCHERS:
         try:
             rank = Rank(int(environment[number]), int(environment[size]))

@@ -1,6 +1,6 @@
-"""Source files: lines of the user's code, by names that a recording or a code object gives.
+"""Source files: lines of the user's code, by file names from a recording or a code object.
 
-Such a name may lead to a pipe, or to a device without an end, which `linecache` would read.
+Such a name may lead to a pipe or an endless device, which `linecache` would read.
 
 Invariant: a name has lines only if it is a small plain file or already in `linecache`, such as a
 notebook cell.

@@ -1,12 +1,13 @@
-"""Thread frames: `sys._current_frames` without its deadlock, and stacks of threads that run on.
+"""Thread frames: `sys._current_frames` without its deadlock, and stacks of running threads.
 
 Before Python 3.11.9, that function allocates while it holds a lock of the interpreter. This may
 start a garbage collection, and one that frees a `threading.local` waits for that very lock while
 holding the interpreter's: the whole process hangs
 (https://github.com/python/cpython/issues/106883).
 
-Before Python 3.12, so may the next frame of a stack: if a finalizer lets other threads run, the
-stack's own thread may leave the very frame that is being taken, and the process crashes.
+Before Python 3.12, reading the next frame of a stack may also start a garbage collection. If a
+finalizer then lets other threads run, the stack's own thread may leave the frame that is being
+read, and the process crashes.
 
 Invariant: the program's garbage collection is afterwards enabled or disabled as before, and no
 other thread runs in between, so that none sees it off or can switch it.
@@ -52,13 +53,14 @@ def _without_collections() -> Iterator[dict[int, FrameType]]:
 
 
 def stack_of(ident: int, most: int, see: Callable[[FrameType], T]) -> list[T]:
-    """What a function sees of the frames of a thread, innermost first.
+    """The results of a function on the frames of a thread, innermost first.
 
     Everything happens within one call into C without a garbage collection, so that no other thread
-    runs while frames are held: if a function returned in that time, its locals would be left to us.
+    runs while frames are held. If a function returned meanwhile, we would be left to free its
+    locals.
 
     Args:
-        ident: The thread; of one that has ended or runs no Python, there are no frames.
+        ident: The thread. One that has ended, or that runs no Python code, has no frames.
         most: The number of frames from the innermost on.
         see: A function in C, such as an `attrgetter`, whose results are true.
     """

@@ -39,9 +39,9 @@ class Ready(msgspec.Struct, frozen=True):
     """The line on stdout. Programs connect to ``link`` with the token from the environment.
 
     Attributes:
-        url: The address for a user, however it reaches a browser.
-        personal: The address for a browser of this user, in whose arguments other users can read
-            it.
+        url: The address for a user, who may pass it to any browser.
+        personal: The address for a browser that nodescope starts for this user. Other users can
+            read it in the browser's arguments.
     """
 
     url: str
@@ -70,10 +70,10 @@ def main(arguments: list[str] | None = None) -> int:
     allow_many_files()
 
     def on_signal(number: int, frame: object) -> None:
-        # While serving, uvicorn handles signals, and raises them again at its end: these are
-        # ignored.
+        # While serving, uvicorn handles signals itself and raises them again when it ends; this
+        # handler ignores those.
         if not server.should_exit:
-            os._exit(0)  # a thread that is still opening a recording is not waited for
+            os._exit(0)  # does not wait for a thread that is still opening a recording
 
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, on_signal)
@@ -111,11 +111,11 @@ class _Server(uvicorn.Server):
             self._loop.call_soon_threadsafe(self._told.set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Send what is known; then close the connections, with 1012.
+        """Send the latest state to the pages; then close the connections with code 1012.
 
         A page may be sending at that moment. A socket that is closed with unread data is reset, and
-        the page then sees a broken connection instead of the 1012. If no page is open, there is no
-        wait: commands wait for this end.
+        the page then sees a broken connection instead of the 1012. Without an open page, the server
+        ends at once, because commands wait for it.
         """
         watched = self._app.runs.watched
         await self._app.farewell()
@@ -239,5 +239,5 @@ if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not SystemExit: a thread that still reads a recording or draws an export is not waited for.
+    # Unlike SystemExit, this does not wait for threads that read a recording or draw an export.
     os._exit(status)

@@ -34,7 +34,7 @@ from nodescope_server.sockets.endpoint import Link
 from nodescope_server.sockets.io import SEND_DEADLINE_S
 
 CLOSE_S = 0.5
-# How long the server, when told to end, still sends pages what has arrived.
+# How long an ending server still sends received messages to pages.
 FAREWELL_S = 0.4
 _LOOK_S = 0.01
 PAGE = Path(__file__).parent / "_web"
@@ -86,14 +86,14 @@ class App(FastAPI):
         self.guard = Guard(super().__call__, self.keys, config.port)
 
     async def farewell(self) -> None:
-        """Let the pages see how the runs have ended; then close their connections with 1012."""
+        """Send the outcome of the runs to the pages; then close their connections with 1012."""
         try:
             async with asyncio.timeout(FAREWELL_S):
                 await asyncio.sleep(_LOOK_S)  # received messages are on their way to the link
                 while self.link.finishing or not self.stream.is_up_to_date():
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError:
-            pass  # a page that reads slowly finds the rest in the recording
+            pass  # a slow page can read the rest from the recording
         self.stream.end()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

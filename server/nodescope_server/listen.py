@@ -84,8 +84,8 @@ def uvicorn_config(app: App) -> uvicorn.Config:
 
 
 class _Punctual(H11Protocol):
-    """HTTP with a limit of ten seconds for each request to arrive, so that idle clients take no
-    places.
+    """HTTP with a limit of ten seconds for each request to arrive, so that idle clients do not use
+    up the connections.
 
     Uvicorn itself closes a connection only if no byte of a next request has arrived.
     """

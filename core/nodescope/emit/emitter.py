@@ -45,8 +45,8 @@ _now = time.perf_counter_ns
 _active: Emitter | None = None
 
 NOT_KNOWN_YET: Final = OpaqueSpec("unknown")
-"""For `Emitter.enter`: the spec of a result of which nothing is known before the call. Of a node
-that ran before, the result has the spec of that time until `Emitter.finish`."""
+"""For `Emitter.enter`: the spec of a result about which nothing is known before the call. If the
+node ran before, the result has its earlier spec until `Emitter.finish`."""
 
 Edits = Mapping[int, Array]
 """New contents of values by id, as edited by the user while the thread was stopped."""
@@ -92,10 +92,10 @@ class Pending:
 
 
 class Journal(Protocol):
-    """Takes down the calls of a step, so that a library can recognise the next one."""
+    """Notes the calls of a step, so that an adapter can recognise a step that repeats it."""
 
     def entered(self, cursor: Cursor, key: str, entry: Entry) -> None:
-        """Note that a call was given a node: the key is that of `Cursor.slots`."""
+        """Note the node of a call; ``key`` is its key in `Cursor.slots`."""
 
 
 class Emitter(Steps):
@@ -147,10 +147,9 @@ class Emitter(Steps):
 
     @contextlib.contextmanager
     def apart(self, state: ThreadState) -> Iterator[None]:
-        """Give the operations inside their own nodes each time, whatever loop they are in.
+        """Give the operations inside new nodes each time, whatever loop they are in.
 
-        This is done for calls that are compared with others, each of which has its own nodes as
-        well.
+        Used for calls that are compared with other calls, which have their own nodes as well.
         """
         rounds = state.rounds
         if rounds is None or rounds.loops is not self.loops:
@@ -174,7 +173,7 @@ class Emitter(Steps):
         return cursor
 
     def cursor_of(self, state: ThreadState, scope: str) -> Cursor:
-        """The cursor of a scope that the thread need not be in, outside of all loops."""
+        """The cursor of any scope, not necessarily the thread's, outside of all loops."""
         phase: Phase = "optimizer" if scope.startswith("optimizer/") else "forward"
         key = (scope, phase, 0)
         cursor = state.cursors.get(key)
@@ -191,9 +190,10 @@ class Emitter(Steps):
         """Whether a round of a loop is part of a larger whole, so that its calls get their own
         nodes.
 
-        This is so if a call that took a value from outside of the loop now takes another one there:
-        the next layer's weights. It is also so if a tape holds the results of each round and the
-        rounds are not training steps: the backward pass goes through each of them.
+        This is the case if a call that took a value from outside of the loop now takes another such
+        value, such as the next layer's weights. It is also the case if a tape holds the results of
+        each round and the rounds are not training steps, because the backward pass goes through
+        every round.
         """
         if taped and cursor.loop != self.loops.trained:
             return True
@@ -208,7 +208,7 @@ class Emitter(Steps):
         return False
 
     def unroll(self, state: ThreadState) -> Cursor:
-        """Count through the rounds of the thread's loop: they are parts of a whole."""
+        """Count calls across the rounds of the thread's loop, because they are parts of a whole."""
         rounds = state.rounds
         assert rounds is not None
         with self.lock:
@@ -268,7 +268,7 @@ class Emitter(Steps):
         self.bus.emit(NodeFailed(entry.node, live, step, thread, start, text, unseen))
 
     def edits(self, state: ThreadState) -> Edits:
-        """The edits made while a thread was stopped; each is returned once."""
+        """The edits made while a thread was stopped; returns each edit only once."""
         return self.bus.edits.pop(state.thread, {}) if self.bus.edits else {}
 
     # What adapters call
@@ -342,8 +342,8 @@ class Emitter(Steps):
             source: The user's line; by default, it is looked up.
             inside: Whether it is part of the same call of the library as the last operation of the
                 thread. Otherwise an operation at the same place in the program is a new round.
-            kind: Tells calls of one op apart that never belong to the same node, such as those with
-                another number of results.
+            kind: Distinguishes calls of one op that never belong to the same node, such as calls
+                with another number of results.
 
         Returns:
             The pending call, to be passed to `finish` or `fail`.
@@ -403,15 +403,15 @@ class Emitter(Steps):
         storages: tuple[int, ...] = (),
         kind: str = "",
     ) -> Pending:
-        """Emit a node before it runs: for a graph that is known as a whole.
+        """Emit a node before it runs, for a graph that is known as a whole.
 
-        The calls that `enter` takes in the next step, in the same order in each scope, are
+        Calls that are passed to `enter` in the next step, in the same order within each scope, are
         executions of these nodes.
 
-        Args: As of `enter`.
+        Args: As in `enter`.
 
         Returns:
-            A call that never ends, with the node's values.
+            A pending call that is never ended, with the node's values.
         """
         state = current()
         cursor = state.cursor
@@ -457,7 +457,7 @@ class Emitter(Steps):
             specs: Specs of the results, if known only now.
             attrs: The arguments of this execution, if they differ from the node's.
             worker, lane: The process in which it ran, and the stream or queue within it.
-            late: Whether the process that ran it has gone on.
+            late: Whether the process that ran it has already continued.
 
         Returns:
             New contents of values that the user edited while the program was stopped at the node,
@@ -556,7 +556,7 @@ class Emitter(Steps):
             site = self.site(cursor, key, state)
             known, retell = site.again(inputs, self.identity.by_value, self.unrolled())
             if known is not None:
-                cursor.slots[key][0] = nth  # not a further one
+                cursor.slots[key][0] = nth  # this call repeats a node, so it does not count
                 if not retell:
                     return known
                 nth = known.nth

@@ -44,8 +44,8 @@ class Losses:
 
         Args:
             site: The place where the backward pass began.
-            data: The array, with one element; of a device, something with ``is_done`` that
-                ``float`` waits for.
+            data: The array, with one element; for a device, an object with ``is_done`` for which
+                ``float`` waits.
             node: The node that produced it; 0 in an unobserved step.
         """
         if len(self._noted) < _MOST_IN_STEP:
@@ -53,10 +53,10 @@ class Losses:
             self._noted.append((site, data if later else float(data), node))
 
     def taken(self, step: int = 0) -> tuple[Loss, ...]:
-        """The losses since the last call. Those of the same line count as one, their mean.
+        """The losses since the last call. Losses of the same line are averaged to one.
 
         Args:
-            step: Their step; losses that a device has not computed are told by `known`.
+            step: The step of the losses; `known` yields losses that a device computes later.
         """
         noted = self._noted
         if not noted:
@@ -68,13 +68,13 @@ class Losses:
         return self._told(noted)
 
     def known(self) -> Iterator[tuple[int, tuple[Loss, ...]]]:
-        """Steps whose losses were not known when they ended, and are now."""
+        """Steps whose losses were unknown when the steps ended, but are known now."""
         while self._owed and (self._waits or _are_done(self._owed[0][1])):
             step, noted = self._owed.popleft()
             yield step, self._told(noted)
 
     def wait(self) -> None:
-        """From now on, wait for what is not known: the program has ended."""
+        """From now on, wait for unknown losses, because the program has ended."""
         self._waits = True
 
     def _told(self, given: list[tuple[Instruction, Any, int]]) -> tuple[Loss, ...]:

@@ -26,7 +26,7 @@ def _moved(state: ThreadState) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _backward_scope(scope: str) -> str:
-    """The scope of gradients of what was computed in one.
+    """The scope of gradients of the nodes in a scope.
 
     A recomputed tensor is differentiated in the scope of its first computation.
     """
@@ -79,7 +79,7 @@ def optimizer_phase(state: ThreadState, path: str) -> Iterator[None]:
 def recompute_phase(state: ThreadState, path: str) -> Iterator[None]:
     """Make the nodes inside recomputed nodes under ``recompute/<path>``."""
     saved = (state.scope, state.phase, state.cursor, state.forward)
-    for outer in ("recompute", "backward"):  # a recomputation belongs to what is computed again
+    for outer in ("recompute", "backward"):  # a recomputation keeps the scope of its original
         if path == outer or path.startswith(outer + "/"):
             path = path.removeprefix(outer).lstrip("/")
     state.scope, state.phase = join("recompute", path).rstrip("/"), "recompute"

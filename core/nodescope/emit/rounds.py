@@ -5,8 +5,8 @@ executes the same nodes. The loop is that of the backward pass or the optimizer'
 has been one; otherwise the innermost loop whose rounds are not parts of a whole, such as the layers
 of a network. A round begins where the program jumps back.
 
-This is done on the main thread only. Threads in the same loop would learn about it from one
-another, and their nodes would depend on which thread came first.
+Only the main thread is followed. If several threads ran the same loop, their nodes would depend on
+which thread came first.
 
 Invariant: frames are read, never kept: no object of the program lives longer than it would
 unobserved.
@@ -198,7 +198,7 @@ class Rounds:
         now.reverse()
         before = self._places
         if 0 <= self._user < len(before) and before[self._user][1] != self._lasti:
-            # Only the user's innermost function went on, and calls have ended since.
+            # Only the user's innermost function advanced, and calls inside it have ended since.
             before = [*before[: self._user], (before[self._user][0], self._lasti)]
         anew, depth = _begun(before, now)
         self._places = now

@@ -120,7 +120,7 @@ def steps(items: Iterable[T]) -> Iterator[T]:
                 if emitter is not None:
                     emitter.end_step()
     except GeneratorExit:
-        broken = True  # left by a break or an exception in the body
+        broken = True  # a break or an exception in the loop's body ended the generator
         raise
     finally:
         emitter = _counting()

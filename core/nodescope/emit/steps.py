@@ -1,10 +1,10 @@
-"""Steps: when training steps begin and end, and whether they go unobserved.
+"""Steps: when training steps begin and end, and whether they run unobserved.
 
-Steps are marked by the program (`Steps.begin_step`), or end with the optimizer's
+Steps are marked by the program (`Steps.begin_step`), or end with the optimizer's step
 (`optimizer_stepped`), or begin with outermost calls (`root_called`).
 
-Invariant: whether a step is left out is decided before it begins; every step is emitted, short
-ones that are left out together (`emit.unobserved_steps`).
+Invariant: whether a step is observed is decided before it begins; every step is emitted, and short
+unobserved steps are emitted together (`emit.unobserved_steps`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Attachment(Protocol):
     """An adapter's attachment to its library."""
 
     def rest(self) -> None:
-        """Emit nothing until `wake`, because a step goes unobserved."""
+        """Emit nothing until `wake`, because a step runs unobserved."""
 
     def wake(self) -> None:
         """Emit again."""
@@ -65,7 +65,7 @@ class Steps:
         step_open: Whether a step is running.
         attachments: The adapters' attachments, informed when observation rests.
         resting: Whether observation rests.
-        on_rest: Called with that when it changes; or None.
+        on_rest: Called with ``resting`` when it changes; or None.
         losses: The losses of this step.
     """
 
@@ -91,7 +91,7 @@ class Steps:
         self._inferred = False  # whether the library's behaviour separates steps
         self._whole = False  # whether the open step is one outermost call
         self._unobserved = UnobservedSteps()
-        self._surely = 0  # steps after this one that are left out, as long as nobody demands more
+        self._surely = 0  # unobserved steps after this one, unless a probe's demand changes
         self._demand = bus.demand
         bus.tell_steps = self.tell_unobserved
 
@@ -109,7 +109,7 @@ class Steps:
             self._begin()
 
     def _begin_unobserved(self) -> bool:
-        """Begin a step that was decided to be left out, if nobody wants to see it by now."""
+        """Begin a step that is to run unobserved, unless a probe's demand has changed."""
         self.end_step()
         bus = self.bus
         catch_up = bus.catch_up
@@ -161,7 +161,7 @@ class Steps:
             elif self._inferred:
                 # The operation that begins a step is emitted before the step can be left out.
                 self.epoch = object()
-            if not self.marked:  # a batch generator's earlier nodes are its nodes in steps
+            if not self.marked:  # a batch generator keeps its nodes when steps begin
                 self.identity.forget_loops()
             self.step += 1
             self.step_open = self.marked = True
@@ -177,7 +177,7 @@ class Steps:
             self.step_open = False
             now, losses = self.bus.now_ns(), self.losses.taken(self.step)
             if self._surely and not all(math.isfinite(loss.value) for loss in losses):
-                self._surely = 0  # somebody may want to see the next step
+                self._surely = 0  # a probe may want to observe the next step
             if self._unobserved.running:
                 with self.lock:
                     if self._unobserved.running:  # no other thread has emitted it
@@ -198,9 +198,9 @@ class Steps:
             self.bus.emit(LossesKnown(step, losses))
 
     def end_of_steps(self, *, broken: bool = False) -> None:
-        """Note that no step follows for now: observation resumes if the last step was left out.
+        """Note that no step follows for now: observation resumes if the last step was unobserved.
 
-        Calls are counted on from the last observed step, as if that were this one.
+        Calls continue the counts of the last observed step, as if that had just ended.
 
         Args:
             broken: Whether the last step was aborted.
@@ -235,8 +235,8 @@ class Steps:
         Does nothing if the program marks its steps.
 
         Args:
-            whole: Whether the call is a step of its own, as in an evaluation, which no optimizer
-                ends: the next call begins another one.
+            whole: Whether the call is a step of its own, so that the next call begins another one;
+                true in an evaluation, where no optimizer ends a step.
         """
         if self._inferred or not self.marked:
             self._inferred = True
@@ -248,9 +248,7 @@ class Steps:
             self._whole = whole
 
     def fetched(self, asked_ns: int) -> None:
-        """Emit that the program waited for the item of the next step, unless it was there at
-        once.
-        """
+        """Emit that the program waited for the item of the next step, unless the wait was short."""
         bus = self.bus
         now = _now()
         if now - asked_ns < LEAST_FETCH_NS:
@@ -271,11 +269,11 @@ class Steps:
             bus.emit(HostSpan("compiling", thread, self.step, *times, file, line, name))
 
     def outermost_call(self, call: Callable[[], Any]) -> Any:
-        """Run a call of a module that no other module owns. It may be left out, see
+        """Run a call of a module that no other module owns. It may run unobserved, see
         `Bus.leaves_out_call`.
 
-        Calls are left out only after the first step and outside of steps. Gradients of such a call
-        would flow to nodes that were never emitted, so the caller makes sure that there are none.
+        Calls run unobserved only after the first step and outside of steps. Gradients of such a
+        call would flow to nodes that were never emitted, so the caller ensures that there are none.
         """
         bus = self.bus
         if bus.leaves_out_call is None or self.step_open or self._calling or not self.step:
@@ -313,7 +311,7 @@ class Steps:
                 self.on_rest(resting)
 
     def _tell_left_out(self, start_ns: int) -> None:
-        """Emit that a call was left out."""
+        """Emit that a call ran unobserved."""
         file, line, function = calling_line()
         span = HostSpan("unobserved", current().thread, self.step, start_ns, self.bus.now_ns(),
                         file, line, function)  # fmt: skip

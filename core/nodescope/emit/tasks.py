@@ -1,4 +1,4 @@
-"""Tasks: calls that run in other processes, while the program goes on.
+"""Tasks: calls that run in other processes while the program continues.
 
 A task is defined when it is submitted, and reported when it begins and ends, from any thread.
 
@@ -18,7 +18,7 @@ from nodescope.ir.graph import SourceLocation, Spec
 from nodescope.ir.identity import UNROLLED, UNTOLD, Entry, NodeSpec
 
 MOST: Final = 4096
-"""Number of nodes of one call site beyond which further calls execute these again."""
+"""The most nodes of one call site; further calls are executions of these nodes."""
 
 
 class Remote:
@@ -28,7 +28,7 @@ class Remote:
         number: From 1 up; unique in the run.
 
     Attributes:
-        state: Its thread: a negative number, as none of this process has.
+        state: The state of its thread, whose number is negative, unlike this process's threads.
     """
 
     def __init__(self, number: int) -> None:
@@ -52,7 +52,7 @@ class Tasks:
 
     @property
     def epoch(self) -> object:
-        """The marked training step, in which values have their ids; None outside of them."""
+        """The marked training step, within which value ids are valid; None outside of steps."""
         return self.emitter.epoch if self.emitter.marked else None
 
     def define(
@@ -64,15 +64,16 @@ class Tasks:
         """Give a submitted task its node, which is emitted if new.
 
         Args:
-            op, role, inputs, specs, attrs, native, dialect, family, label: As of `Emitter.enter`.
+            op, role, inputs, specs, attrs, native, dialect, family, label: As in `Emitter.enter`.
             scope: The path of its scope.
-            device: Where it is meant to run.
+            device: The device where it should run.
             control: Ids of nodes that run before it without passing a value.
             source: The line that submitted it.
-            around: The execution whose calls are counted, such as an attempt of the calling task.
+            around: The execution within which calls are counted, such as one attempt of the calling
+                task.
 
         Returns:
-            The task: to be passed to `begin`, then to `Emitter.finish` or `fail`.
+            The task, to be passed to `begin`, then to `Emitter.finish` or `fail`.
         """
         emitter = self.emitter
         identity, key = emitter.identity, f"{role}:{label or op}"
@@ -112,10 +113,10 @@ class Tasks:
                 raise
 
     def begin(self, task: Pending, remote: Remote, arrays: tuple[Any, ...], start_ns: int) -> Edits:
-        """Tell that a task is about to run in a process that waits for this call.
+        """Report that a task is about to run in a process that waits for this call.
 
         Returns:
-            New contents of its operands, as of `Emitter.finish`.
+            New contents of its operands, as in `Emitter.finish`.
         """
         bus = self.emitter.bus
         if not bus.demand.starts:
@@ -128,7 +129,7 @@ class Tasks:
         self, task: Pending, remote: Remote | None, arrays: tuple[Any, ...], start_ns: int,
         error: str, *, late: bool, lane: int = 0,
     ) -> None:  # fmt: skip
-        """Tell that a task failed, or cannot run.
+        """Report that a task failed, or cannot run.
 
         Args:
             task: The task.
@@ -136,8 +137,8 @@ class Tasks:
             arrays: Its operands, as far as known.
             start_ns: By `time.perf_counter_ns`.
             error: The exception, as text.
-            late: As of `Emitter.finish`.
-            lane: As of `Emitter.finish`.
+            late: As in `Emitter.finish`.
+            lane: As in `Emitter.finish`.
         """
         bus = self.emitter.bus
         number = 0 if remote is None else remote.number

@@ -1,6 +1,6 @@
-"""Unobserved steps: short ones are noted here, and emitted together.
+"""Unobserved steps: notes short unobserved steps, which are then emitted together.
 
-Two events for each would take longer than what they are about.
+Two events for each step would take longer than the step itself.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from nodescope.events import Loss, StepsUnobserved
 
 
 class UnobservedSteps:
-    """Steps that went unobserved one after the other, and the one that is running.
+    """Consecutive unobserved steps, including the running one.
 
     Attributes:
-        running: Whether the last one has not ended.
+        running: Whether the last step is still running.
     """
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class UnobservedSteps:
         self.running = True
 
     def end(self, time_ns: int, losses: tuple[Loss, ...]) -> None:
-        """Note that it has ended."""
+        """Note that the running step has ended."""
         self._ends.append(time_ns)
         self._losses.append(losses)
         self.running = False
 
     def take(self) -> StepsUnobserved | None:
-        """What is to be emitted, if anything is."""
+        """The event for the noted steps; None if there are none."""
         if not self._starts:
             return None
         event = StepsUnobserved(

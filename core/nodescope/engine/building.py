@@ -70,7 +70,7 @@ class Builder:
         devices: The blocks `nodescope.device` that each thread is in.
         made: Identities of the tensors with known elements that the program made here.
         shown: For values made by writing to shared memory: the value whose memory they share, and
-            which of its elements (`nodescope.engine.writing.traced`).
+            the selection of its elements (`nodescope.engine.writing.traced`).
     """
 
     takes_paths = False
@@ -190,7 +190,9 @@ class Builder:
         self.losses[self.value_of(root)] = site
 
     def began_at(self, value: int) -> Instruction | None:
-        """Where a backward pass began at a value, or at what it was detached from; or None."""
+        """Where a backward pass began at a value, or at the value that it was detached from; None
+        if none did.
+        """
         while value not in self.losses and (node := self._producer.get(value)) is not None:
             if node.op != "detach":
                 break

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def merged(outer: str, inner: str) -> str:
-    """A device inside another, which says what the inner one leaves open."""
+    """The device of nested blocks; parts that the inner one omits come from the outer one."""
     parts: dict[str, str] = {}
     for device in (outer, inner):
         for part in filter(None, device.split("/")):
@@ -22,7 +22,7 @@ def merged(outer: str, inner: str) -> str:
 
 
 class DeviceBlocks(threading.local):
-    """The blocks that each thread is in."""
+    """The `nodescope.device` blocks around each thread's current place."""
 
     def __init__(self) -> None:
         self._blocks: list[Any] = []
@@ -37,7 +37,7 @@ class DeviceBlocks(threading.local):
             self._blocks.pop()
 
     def here(self, op: str) -> str:
-        """The device of a node made here; ``""`` if no block says."""
+        """The device of a node made here; ``""`` without an enclosing block."""
         device = ""
         for device_or_function in self._blocks:
             given = device_or_function(op) if callable(device_or_function) else device_or_function

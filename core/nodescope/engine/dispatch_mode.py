@@ -1,6 +1,6 @@
-"""Which path ops take: the fast one, or the checked one if anything observes or a tape is off.
+"""The path that ops take: the fast one, or the checked one if anything observes or a tape is off.
 
-Invariant: the fast path is taken only if no thread needs anything else.
+Invariant: ops take the fast path only if no thread needs the checked one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _tapes_off = 0
 _builders = 0
 _observer: Any = None
 _resting: Any = None
-_unrolled = False  # the operators between tensors are the observer's own
+_unrolled = False  # whether operators between tensors are the observer's own
 
 
 def set_observer(observer: Any) -> None:
@@ -39,7 +39,7 @@ def set_observer(observer: Any) -> None:
 
 
 def rest() -> None:
-    """Take the observer out of the engine for a while: ops run as if nobody observed.
+    """Take the observer out of the engine for a while, so that ops run as if unobserved.
 
     From then on the observer uses the plain operators as well, at a small cost: each change of a
     method makes Python discard its caches for all of them.
@@ -72,9 +72,9 @@ def attending() -> Any:
 
 
 def move(tensor: Tensor, array: Any) -> None:
-    """Let the elements of a tensor, which stay what they are, lie in another array.
+    """Move the elements of a tensor, unchanged, to another array.
 
-    Whoever observes knows what an operation reads by its array.
+    The observer is informed, because it identifies the inputs of an operation by their arrays.
     """
     before, tensor.data = tensor.data, array
     observer_now = _resting if _observer is None else _observer

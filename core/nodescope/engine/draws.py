@@ -48,7 +48,7 @@ def words_of(seed: Any) -> Any:
 
 
 def split(key: Any, n: int = 2) -> Tensor:
-    """``n`` new keys, of shape (n, 2); unpack them. They share nothing with ``key``'s own draws."""
+    """``n`` new keys, of shape (n, 2), to be unpacked; independent of draws from ``key`` itself."""
     return draw("split", key, n=int(n))
 
 
@@ -63,7 +63,7 @@ def fold_in(key: Any, data: Any) -> Tensor:
 def uniform(
     key: Any, shape: Shape = (), dtype: Any = np.float64, *, low: Any = 0.0, high: Any = 1.0
 ) -> Tensor:
-    """Numbers from ``low`` (included) to ``high`` (excluded, but for rounding)."""
+    """Numbers from ``low`` (included) to ``high`` (excluded, except for rounding)."""
     draws = draw("uniform", key, shape=_shape(shape), dtype=_name(dtype))
     if type(low) is float and type(high) is float and low == 0.0 and high == 1.0:
         return draws

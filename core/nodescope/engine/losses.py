@@ -20,7 +20,7 @@ def began(root: Tensor, depth: int = 2) -> None:
     """Note a backward pass that begins at a tensor with gradient one: a loss, if it is a scalar.
 
     Args:
-        depth: The number of frames from here on that are at least the engine's.
+        depth: The number of innermost frames that surely belong to the engine.
     """
     observer = dispatch_mode.builder() or dispatch_mode.attending()
     if observer is None:

@@ -1,7 +1,7 @@
-"""Observed calls in the native core: what it needs of the engine, and what it leaves to Python.
+"""Observed calls in the native core: its interface to the engine, and its callbacks into Python.
 
 Invariant: the core does what `Tracer.run_checked` would do, with the same events in the same order,
-or leaves a call to that before anything has happened.
+or hands a call over to that before it has any effect.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SLOTTED = (Tensor, State, Cursor, Entry, Bus, Emitter)
 
 
 class Checked(Protocol):
-    """A tracer, as far as the core needs it."""
+    """The part of a tracer that the core needs."""
 
     emitter: Emitter
     bus: Bus
@@ -84,7 +84,7 @@ def native_operator(calls: Any, op: Op) -> Callable[[Tensor, Any], Tensor]:
 
 
 class _Callbacks:
-    """What the core calls, by these names."""
+    """The functions that the core calls, by these names."""
 
     def __init__(self, tracer: Checked) -> None:
         self._tracer = tracer
@@ -94,7 +94,7 @@ class _Callbacks:
         self.dtype_name = dtype_name
 
     def times(self) -> TimesSink | OutputsSink | None:
-        """What takes executions in place of events."""
+        """The function that takes executions in place of events."""
         times = self._tracer.times()
         return self._tracer.outputs if times is None else times
 

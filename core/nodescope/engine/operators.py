@@ -144,7 +144,8 @@ def _astype(
     self: Tensor, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
     copy: bool = True,
 ) -> Tensor:  # fmt: skip
-    """The elements converted to another dtype; without ``copy`` the tensor itself if it has it.
+    """The elements converted to another dtype; without ``copy``, the tensor itself if it already
+    has that dtype.
 
     Args:
         dtype: The other dtype.
@@ -169,7 +170,7 @@ def _astype(
 
 
 def _copy(self: Tensor, order: str = "C") -> Tensor:
-    """A copy, as a separate operation; ``order`` is accepted for NumPy's sake and ignored."""
+    """A copy, as a separate operation; ``order`` is accepted for compatibility and ignored."""
     return apply(_COPY, (self,), NO_ATTRS)
 
 

@@ -80,7 +80,7 @@ class Optimizer:
 
     def _fresh(self, parameter: Tensor, path: str) -> list[Tensor]:
         data: Any = parameter.data
-        if data.__class__ is Abstract:  # a variable of the graph that the parameters are in as well
+        if data.__class__ is Abstract:  # a graph variable, like the parameters
             return [slot_variable(parameter, path, _working(parameter), slot)
                     for slot in self.slots]  # fmt: skip
         return [
@@ -158,7 +158,7 @@ class Optimizer:
         """Differentiate ``loss`` and change the parameters.
 
         Returns:
-            In a `Graph`, the operation that does it. Eagerly None, when it is done.
+            In a `Graph`, the operation that will do so; in eager mode None.
         """
         return minimize(self, loss, name)
 
@@ -172,7 +172,7 @@ class Optimizer:
                 gradient = value.grad
                 if gradient is None:
                     if tracer is not None and builder is None:
-                        with tracer.optimizer(path):  # that it was left out is seen
+                        with tracer.optimizer(path):  # shows that the parameter was skipped
                             apply(_NO_OP, (), {})
                     continue
                 if tracer is None:
@@ -221,13 +221,13 @@ def clip_grad_norm(parameters: Module | Iterable[Tensor], max_norm: float) -> Te
 
 
 class SGD(Optimizer):
-    """Gradient descent, with momentum if asked.
+    """Gradient descent with optional momentum.
 
     Args:
         parameters: A module, or parameters.
         lr: Learning rate.
         momentum: Share of the previous step that is added, from 0 to 1.
-        weight_decay: Added to the gradient, times the parameter.
+        weight_decay: Factor of the parameter that is added to the gradient.
     """
 
     def __init__(
@@ -319,7 +319,7 @@ class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
 
     Args:
-        weight_decay: Share of the parameter that each step takes away, times the learning rate.
+        weight_decay: Each step subtracts this share of the parameter, times the learning rate.
     """
 
     def __init__(

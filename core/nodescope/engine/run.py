@@ -46,7 +46,8 @@ _slow: Run | None = None
 _on_raise: Callable[[Op, tuple[Any, ...], Attrs, Exception], None] | None = None
 
 NUMBERS = frozenset((int, float))
-"""Numbers that are operands as they are; beside bfloat16, see `nodescope.engine.tensor.weak`."""
+"""Types of numbers that are operands without conversion; with bfloat16 operands, see
+`nodescope.engine.tensor.weak`."""
 
 operators: dict[str, Op] = {}
 """The binary operators that are methods of `Tensor`, by method name."""
@@ -157,7 +158,7 @@ def explained(op: Op, inputs: tuple[Any, ...], attrs: Attrs, error: Exception) -
             return explanation
         except Exception:
             return error
-    if type(error) is IndexError:  # about values, which infer does not see
+    if type(error) is IndexError:  # an index value is wrong, which infer does not see
         return out_of_bounds(op, error, where())
     return error
 

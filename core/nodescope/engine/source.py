@@ -1,5 +1,5 @@
-"""Source: what the user's code says about a call: the target of its result, the place of a
-function.
+"""Source: facts from the user's source code: the target that a call's result is assigned to, and
+the place of a function.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Shapes and dtypes of an observed op's results, before and after it has run.
 
-Invariant: never raises, whatever the operands: the node is needed in any case.
+Invariant: never raises, whatever the operands, because the node is needed in any case.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def specs_of(
         return inferred if isinstance(inferred, tuple) else (inferred,)
     except (
         Exception
-    ):  # it will fail, or its shape depends on values; the node is needed in any case
+    ):  # the op will fail, or its shape depends on values; the node is needed in any case
         first = inputs[0] if inputs and inputs[0].__class__ is Tensor else None
         dtype = "float64" if first is None else first.data.dtype.name
         return (TensorSpec((), dtype),) * max(op.outputs, 1)
@@ -41,7 +41,7 @@ def specs_of(
 @lru_cache(maxsize=256)
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """The name of a dtype."""
-    return dtype.name  # NumPy spells it out each time
+    return dtype.name  # cached, because NumPy builds the name each time
 
 
 def _given(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -60,7 +60,7 @@ def is_loose(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> bool:
         return False
     try:
         op.infer(_given(inputs), attrs)
-    except Exception:  # it has run, so its shape depends on these
+    except Exception:  # infer failed although the op ran, so the shape depends on values
         return True
     return False
 
@@ -71,7 +71,7 @@ def scalars(inputs: tuple[Any, ...]) -> list[Any]:
 
 
 def attributes_of(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> dict[str, Any]:
-    """An op's attributes and scalar operands; of the bodies of loops, which they are."""
+    """An op's attributes and scalar operands, with bodies of loops as references (`GraphRef`)."""
     plain = {
         port_name(op, port): value
         for port, value in enumerate(inputs)

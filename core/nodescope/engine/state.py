@@ -18,9 +18,9 @@ class State(ThreadState):
 
     Attributes:
         recording: Whether operations are put on the tape.
-        transforms: The number of enclosing functions that are being differentiated from outside.
+        transforms: The number of enclosing functions that `grad`, `vjp` and the like differentiate.
         noted: Called with each tensor that is about to be assigned or written to, or None.
-        ran: Begin and end of the kernel that has just run, if it has read the clock itself
+        ran: Start and end of the kernel that has just run, if the kernel read the clock itself
             (nanoseconds of `time.perf_counter_ns`); else None.
     """
 

@@ -1,4 +1,4 @@
-"""Tensor: an array that remembers how it was made.
+"""Tensor: an array that remembers the operations that produced it.
 
 A tensor's ``edge`` is its place on the tape: None for a constant, `LEAF` for a tensor that requires
 a gradient, else ``(seq, op, inputs, attrs)``. The tape consists of these links only, so tensors
@@ -178,7 +178,7 @@ class Tensor(Operators):
                 scalar and ``gradient`` is missing.
         """
         global _backward
-        if _backward is None:  # at first: this module is imported before that one
+        if _backward is None:  # imported late, because that module imports this one
             from nodescope.engine.autodiff.backward import backward as _backward
         _backward(self, gradient, retain_graph=retain_graph, create_graph=create_graph)
 
@@ -314,14 +314,14 @@ def settled(value: Any) -> Any:
 
 
 def origin(value: Any) -> Any:
-    """The state to which the tape refers, for a tensor that was written to; any other value
+    """For a tensor that was written to, the state to which the tape refers; any other value
     unchanged.
     """
     return value._history[0] if value.__class__ is Written else value
 
 
 def changed(tensor: Tensor) -> None:
-    """Note that a leaf has a new array, so that older operations on it are not pulled."""
+    """Note that a leaf has a new array, so that older operations on it are not differentiated."""
     written_at[0] = tensor._history = next_seq()
 
 
@@ -479,7 +479,7 @@ def listed(data: Any, dtype: Any = None) -> Array:
 
 
 def operands(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The operands for values of any kind, see `operand` and `weak`; None if one has none."""
+    """The operands for values of any kind, see `operand` and `weak`; None if one is unsupported."""
     given = []
     for value in inputs:
         if value.__class__ is not Tensor:
@@ -491,7 +491,8 @@ def operands(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
 
 
 def weak(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Python floats beside bfloat16 as bfloat16 constants; NumPy would make both float32.
+    """Operands in which Python floats become bfloat16 constants if another operand is bfloat16;
+    NumPy would make both float32.
 
     Ops called by the user pass through here; gradient rules do not, and so keep precision.
     """

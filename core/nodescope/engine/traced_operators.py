@@ -1,7 +1,7 @@
 """Observed operators between two tensors: most nodes of most programs.
 
-Invariant: does what `Tracer.run` would do, with the same events in the same order, or leaves it to
-`Tracer.run` before anything has happened.
+Invariant: does what `Tracer.run` would do, with the same events in the same order, or hands the
+call over to `Tracer.run` before it has any effect.
 """
 
 from __future__ import annotations

@@ -166,8 +166,8 @@ class Tracer:
     def run_checked(self, op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> Tensor:
         """Run an op and emit its execution. Raises its impl's errors.
 
-        The native core does so by itself where a node, its inputs, its attributes and its outputs
-        are those of an earlier step, and leaves everything else to this.
+        The native core runs ops itself if node, inputs, attributes and outputs are those of an
+        earlier step; it passes all other ops to this method.
         """
         state = current()
         if state.builder is not None:
@@ -227,7 +227,7 @@ class Tracer:
             arrays = (data if data.__class__ is _ndarray else _asarray(data),)
         if entry is None:
             entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state, arrays)
-            varies = True  # it may be a known node
+            varies = True  # the call may execute a known node
         if cursor.loop:
             entry.recent = (*map(id, arrays), *entry.recent[: len(arrays)])
         tracked = tracked and state.recording and op.vjp is not None
@@ -303,7 +303,7 @@ class Tracer:
                 tensor.data = array
 
     def moved(self, tensor: Tensor, before: Any) -> None:
-        """The elements of a tensor lie in another array than before, and are the same."""
+        """Note that the elements of a tensor, unchanged, are now in another array."""
         value = getattr(tensor, "_vid", 0)
         entry = self.identity.by_value.get(value) if value > self.base else None
         if entry is None:
@@ -395,8 +395,8 @@ class Tracer:
         return tuple(ids), tuple(arrays), args, tracked
 
     def _forget_old(self, inputs: tuple[Any, ...]) -> None:
-        """Forget values of a loop's earlier rounds that later rounds give again: they are read as
-        leaves.
+        """Forget values of a loop's earlier rounds that later rounds produce again, so that they
+        are read as leaves.
 
         Otherwise it would be unclear from which execution they come.
         """
@@ -425,7 +425,7 @@ class Tracer:
             site = self.emitter.site(cursor, op.name, state)
             known, retell = site.again(ids, self.identity.by_value, self.emitter.unrolled())
             if known is not None:
-                cursor.slots[op.name][0] = nth  # not a further one
+                cursor.slots[op.name][0] = nth  # this call repeats a node, so it does not count
                 if not retell:
                     return known
                 nth = known.nth
@@ -489,7 +489,7 @@ class Tracer:
             token, home = emitter.token(state), state.cursor
             at_home = home is not None and (home.step is token or home.label)
             cursor = home if home is not None and at_home else emitter.cursor(state, token)
-        if cursor.loop and not label:  # others are read in the next round, and in another order
+        if cursor.loop and not label:  # the next round may read other leaves, in another order
             key = f"{key}@{emitter.place()}:{port}"
         slot = cursor.slots.get(key) or cursor.slot(key)
         nth, entries = slot
@@ -500,7 +500,7 @@ class Tracer:
             site = emitter.site(cursor, key, state)
             entry, _ = site.again((), self.identity.by_value, emitter.unrolled())
             if entry is not None:
-                slot[0] = nth  # not a further one
+                slot[0] = nth  # this read repeats a node, so it does not count
         if entry is None or entry.inputs == UNTOLD:
             data = tensor.data
             node_spec = NodeSpec(

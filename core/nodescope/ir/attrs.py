@@ -101,7 +101,7 @@ class Ellipsis_(Attribute, frozen=True, tag="ellipsis"):
 
 
 class Port(Attribute, frozen=True):
-    """Stands in an index for the index array at this input port (counted after the indexed one)."""
+    """The index array at this input port, within an index; ports count from the indexed array."""
 
     port: int
 

@@ -1,10 +1,10 @@
 """Block demands: what the probes of a run want of executions that are reported together.
 
-A probe that takes them says so with methods of its own: ``block_level``, the most that it wants of
-each execution now, or None; ``block_bytes``, how many bytes of the newest outputs;
-``block_nodes``, the nodes of which it wants every output. ``times_sink`` returns what
-takes an execution without arrays and attributes, or None; ``outputs_sink``, what takes one with its
-arrays and without attributes of its own.
+A probe that takes blocks has these methods: ``block_level`` returns the highest level that it wants
+of each execution now, or None; ``block_bytes``, the bytes of the newest outputs that it wants;
+``block_nodes``, the nodes of which it wants every output. ``times_sink`` returns a function that
+takes an execution without arrays and attributes, or None; ``outputs_sink``, one that takes an
+execution with its arrays, whose attributes are the node's.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 from nodescope.ir.graph import Node
 
 TimesSink = Callable[[int, int, int, int, int], None]
-"""Takes an execution by its times alone: node id, step, thread, start and end."""
+"""Takes only the times of an execution: node id, step, thread, start and end."""
 
 OutputsSink = Callable[[Node, int, int, int, int, int, tuple[Any, ...], tuple[Any, ...]], bool]
-"""Takes an execution with its arrays: node, its id, step, thread, start, end, and the arrays that
-it read and gave. Whether it took it: if not, it is to be emitted."""
+"""Takes an execution with its arrays: node, its id, step, thread, start, end, input arrays and
+output arrays. Returns whether it took the execution; if not, the caller emits an event."""
 
 
 def block_levels(probes: Iterable[object]) -> list[Any]:
-    """What each probe wants; None for one that takes no blocks."""
+    """The level that each probe wants; None for a probe that takes no blocks."""
     levels: list[Any] = []
     for probe in probes:
         ask: Callable[[], Any] | None = getattr(probe, "block_level", None)
@@ -32,7 +32,7 @@ def block_levels(probes: Iterable[object]) -> list[Any]:
 
 
 def times_sinks(probes: Iterable[object]) -> list[TimesSink]:
-    """The functions that take times alone, of the probes that have one."""
+    """The functions that take only times, of the probes that have one."""
     return _sinks(probes, "times_sink")
 
 
@@ -48,7 +48,7 @@ def _sinks(probes: Iterable[object], name: str) -> list[Any]:
 
 
 def block_bytes(probes: Iterable[object]) -> int:
-    """The most bytes that any of them wants; 0 for none."""
+    """The most bytes that any probe wants; 0 for none."""
     most = 0
     for probe in probes:
         ask: Callable[[], int] | None = getattr(probe, "block_bytes", None)
@@ -57,7 +57,7 @@ def block_bytes(probes: Iterable[object]) -> int:
 
 
 def block_nodes(probes: Iterable[object]) -> frozenset[int]:
-    """The nodes of which any of them wants every output."""
+    """The nodes of which any probe wants every output."""
     nodes: frozenset[int] = frozenset()
     for probe in probes:
         ask: Callable[[], frozenset[int]] | None = getattr(probe, "block_nodes", None)

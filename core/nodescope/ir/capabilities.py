@@ -16,16 +16,16 @@ class Capabilities(msgspec.Struct, frozen=True):
 
     Attributes:
         before: Whether the run can stop before a node, with its inputs.
-        edit: How a value is changed at a stop: not at all, in its own memory, or by replacing it.
+        edit: How a value is changed at a stop: not at all, in place, or by replacing its array.
         gradients: Whether gradients of values are reported.
         scopes: The scopes of nodes: none, names given by the program, or its modules.
         steps: What ends a training step: marks in the program, a step of an optimizer, a call of
             the outermost module, a line that is reached again, or nothing.
         timing: Which times are known: none, the host's, or the device's.
         values: What is kept of values: nothing, statistics, or every element.
-        rerun: What can be run again from a recording: nothing, single nodes, or whole graphs.
+        rerun: What can be rerun from a recording: nothing, single nodes, or whole graphs.
         workers: Whether nodes run in several processes.
-        immutable: Whether no operation changes a value once it has been made.
+        immutable: Whether no operation changes an existing value.
         unrolled: Whether each call is a node of its own, also in a loop without steps.
     """
 
@@ -49,7 +49,7 @@ class Framework(msgspec.Struct, frozen=True):
         dialect: The dialect of its nodes (`Node.dialect`): its adapter's name.
         version: The library's version, or ``""``.
         capabilities: What can be observed of its nodes, and done with them.
-        threads: How many threads it computes an operation with; 0 if that does not matter.
+        threads: The number of threads that compute an operation; 0 if that does not matter.
     """
 
     dialect: str
@@ -115,7 +115,7 @@ def shortfall(
 
 
 def has(capabilities: Capabilities, feature: Feature) -> bool:
-    """Whether a capability is there, to whatever extent."""
+    """Whether a capability is at least partly supported."""
     return getattr(capabilities, feature) not in (False, "none")
 
 

@@ -1,6 +1,6 @@
 """Demands: what the probes of a run need to see.
 
-Invariant: frozen; what all of them need together is one demand, too.
+Invariant: frozen; the union of several demands is a demand, too.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Opens = Callable[[Node], bool]
 
 
 class StopsAt(NamedTuple):
-    """Where the program may stop, for emitters whose operations run in other processes: these ask
-    there, and nowhere else.
+    """Where the program may stop, for emitters whose operations run in other processes: only there
+    do these processes wait for an answer.
 
     Attributes:
         starts, ends: Ops at whose start, or end, it may stop; None for any.
@@ -34,7 +34,7 @@ NOWHERE = StopsAt()
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What has to be emitted now: the demand of one probe, or of all probes together.
+    """The events and contents to be emitted now: the demand of one probe, or of all together.
 
     Attributes:
         starts: `NodeStarted` before each node.
@@ -46,7 +46,7 @@ class Demand(msgspec.Struct, frozen=True):
             run node by node.
         stops: Why the gate has to see every node, such as a breakpoint, or ``""``. If set, no step
             is left out, and arrays are sent.
-        whole: Why another probe has to, or ``""``.
+        whole: Why another probe has to see every node, or ``""``.
         values: Whether every element is wanted, also of large arrays.
         stops_at: Where the program may stop.
     """

@@ -21,7 +21,7 @@ DifferenceKind = Literal[
 ``rewrite``: a rule of a pass. ``memory``: results share memory or are overwritten. ``order``: nodes
 with effects or control inputs run in another order. ``provenance``: values are right, but a pass
 misreports which is which. ``compilation``: it failed; the function runs as traced. ``form``: one
-way of running it gives something else than the others, such as the one that is observed.
+way of running the function, such as observed, gives a different result from the others.
 """
 
 
@@ -111,7 +111,7 @@ class LoggedCall(msgspec.Struct, frozen=True, array_like=True, gc=False):
     Attributes:
         function: Position of its name in the log.
         step: The training step.
-        given, result: Numbers that are the same for the same bits.
+        given, result: Digests of the arguments and of the result: equal bits, equal numbers.
         arrays: Whether the result holds arrays; else it cannot be compared.
     """
 

@@ -1,4 +1,4 @@
-"""Identity: the node of a dynamic graph to which a call belongs.
+"""Identity: determines the node of a dynamic graph that a call executes.
 
 The key is (scope path, op, phase, ordinal in this step). The engine's tracer and the adapters of
 other frameworks count the calls; this table maps a key to a node and keeps names and ids unique. A
@@ -22,7 +22,7 @@ from nodescope.ir.graph import Node, Phase, Role, SourceLocation, Spec, TensorSp
 from nodescope.ir.scopes import join
 
 LOOPED: Final = 32
-"""Number of nodes of one call site from which it is a loop, outside of marked training steps."""
+"""A call site with this many nodes counts as a loop, outside of marked training steps."""
 
 UNROLLED: Final = 65_536
 """The same within a training step: an unrolled network may be large."""
@@ -30,7 +30,7 @@ UNROLLED: Final = 65_536
 # Additional nodes that a site in a loop may create for inputs from outside of loops.
 _MORE: Final = 32
 _MOST: Final = 4096
-# How often the nodes of one site are redefined for other inputs. After that they stay as drawn.
+# How often the nodes of one site are redefined for other inputs. After that they stay unchanged.
 _MOST_REDEFINED: Final = 1000
 
 UNTOLD: Final = (-1,)
@@ -103,10 +103,9 @@ class Site:
     def again(
         self, inputs: tuple[int, ...], by_value: dict[int, Entry], limit: int
     ) -> tuple[Entry | None, bool]:
-        """The node that a further call here executes again, and whether its inputs are to be
-        emitted.
+        """The node that a further call here executes again, and whether its inputs must be emitted.
 
-        No node if the call is a new one.
+        Returns no node if the call needs a new one.
         """
         count = len(self._entries)
         if count < limit:
@@ -137,7 +136,7 @@ class Cursor:
         label: The name of its nodes in place of their ops: for a node of a static graph, which has
             its own cursor.
         device: The device of its nodes.
-        control: Ids of the nodes that they wait for.
+        control: Ids of the nodes that its nodes wait for.
         origin: For a node of a compiled graph: the traced nodes that it replaces.
         graph: The captured graph that it belongs to, or 0.
         loop: If steps are not distinguished: the loop in whose rounds it counts, or 0.

@@ -12,7 +12,7 @@ class Loss(msgspec.Struct, frozen=True, gc=False):
     """The number from which backward passes of a training step began.
 
     Attributes:
-        curve: Which of the program's losses it is: the number of its line, from 1.
+        curve: The number of the program's line that began the passes, from 1.
         value: The loss; the mean if that line began several passes in the step.
         times: The number of these passes.
         node: The node that produced the last one, if observed; else 0.
@@ -25,7 +25,7 @@ class Loss(msgspec.Struct, frozen=True, gc=False):
 
 
 class LossesKnown(msgspec.Struct, frozen=True, tag=True):
-    """The losses of a step that has ended: a device had not computed them by then."""
+    """The losses of a step that had ended before a device had computed them."""
 
     step: int
     losses: tuple[Loss, ...]

@@ -1,6 +1,6 @@
-"""The order in which nodes are listed: what is needed first, then what needs it.
+"""The order in which nodes are listed: a node comes after all nodes that it needs.
 
-Invariant: pure, and linear but for sorting what becomes ready together.
+Invariant: pure; takes linear time, except for sorting nodes that become ready together.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Collection, Mapping
 
 
 def in_order(needs: Mapping[int, Collection[int]]) -> list[int]:
-    """Numbers after all that they need, depth first, and the smaller of two first.
+    """Numbers in dependency order, depth first; of two ready numbers, the smaller comes first.
 
     Args:
-        needs: By number, those that it needs; each is a key, too.
+        needs: By number, the numbers that it needs; each of these is a key, too.
 
     Returns:
-        All but those that are on a cycle, or behind one.
+        All numbers except those on a cycle or dependent on one.
     """
     users: dict[int, list[int]] = {}
     for number, sources in needs.items():

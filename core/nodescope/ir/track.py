@@ -1,9 +1,9 @@
 """Track: executions of known nodes in a fixed order, step after step.
 
-A library that sees a step repeat the previous one reports its executions in columns, by the track
-that they are on, instead of one by one.
+An adapter that sees a step repeat the previous one reports its executions in columns, as a part of
+a track, instead of one by one.
 
-Invariant: frozen, as long as the nodes are defined as they were.
+Invariant: frozen; valid as long as its nodes are not redefined.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Track(msgspec.Struct, frozen=True):
         nodes: The nodes, one for each execution.
         values: All outputs, in the order of the executions.
         firsts: By execution, its first output's place in ``values``; one more at the end.
-        notes: What its users derive from it, by their names.
+        notes: Data that its users derive from it, by user name.
     """
 
     nodes: tuple[Node, ...]
@@ -53,10 +53,10 @@ class Elements(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         memory: Bytes, as an array.
         places: By output: where its elements begin in ``memory``, in C order; -1 without a copy.
-        nbytes: Of all copies.
-        holder: Keeps the memory from being used again as long as it is referred to.
+        nbytes: The size of all copies.
+        holder: An object that keeps the memory from being reused as long as it is referenced.
         ready: Waits until a device has made the copies, or raises `ArrayError`; None if they are
-            there.
+            already made.
     """
 
     memory: Any

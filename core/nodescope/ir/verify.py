@@ -28,8 +28,8 @@ def verify(graph: Graph, infer: Infer | None = None, known: Container[int] = fro
         known: Nodes, by ``id()`` of the object, for which that has already been checked.
 
     Raises:
-        GraphError: A value is used before it is made, made twice, or unknown; ids or names are
-            duplicated; a control edge leads to an unknown node or closes a cycle; specs do not
+        GraphError: A value is unknown, used before it is produced, or produced twice; ids or names
+            are duplicated; a control edge leads to an unknown node or closes a cycle; specs do not
             match the op; an attribute is missing.
     """
     specs = {value.id: value.spec for value in graph.values}

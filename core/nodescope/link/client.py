@@ -225,8 +225,8 @@ class Link:
         )
 
     def committed(self, seq: int, *, owes: bool = False) -> None:
-        """Report that records up to ``seq`` are readable; if it ``owes``, some elements are not
-        yet.
+        """Report that records up to ``seq`` are readable. If the recorder ``owes`` elements, some
+        are not readable yet.
         """
         with self._changed:
             self._committed = max(seq, self._committed)
@@ -262,7 +262,7 @@ class Link:
         with self._changed:
             self._goodbye = Goodbye(status, error)
             self._changed.notify_all()
-            # A server that is away may soon be back, but a dead one is not waited for.
+            # An unreachable server may soon be back, so wait briefly, but not the full time.
             patience = timeout_s if self.connected else timeout_s / 4
             self._changed.wait_for(lambda: self._said_goodbye or self._ended, patience)
             while self.connected and (left := deadline - time.monotonic()) > 0:

@@ -30,8 +30,8 @@ class Committed(msgspec.Struct, frozen=True, tag="committed"):
     """Every record up to ``seq`` can be read from the recording.
 
     Attributes:
-        owes: Whether elements of some are still to be written; another message follows when they
-            are.
+        owes: Whether elements of some records are still to be written; another message follows
+            when they are written.
     """
 
     seq: int

@@ -55,7 +55,7 @@ def owner_of(client: tuple[str, int], server: tuple[str, int]) -> int | None:
 
 
 def is_this_users(connection: socket.socket) -> bool:
-    """Whether an accepted connection was made by this user, or by root, who may do anything."""
+    """Whether an accepted connection was made by this user, or by root."""
     try:
         return is_users(connection.getpeername(), connection.getsockname())
     except OSError:

@@ -1,8 +1,8 @@
 """Proof of knowing a server's token, without sending it.
 
-A server that was killed leaves its address behind, and whatever listens on that port next would
-receive the token and could control the program. So neither side sends it: each answers a nonce with
-a digest that only the token can produce.
+A killed server leaves its address behind, and the next listener on that port would receive the
+token and could control the program. So neither side sends the token: each answers a nonce with a
+digest that only the token can produce.
 
 A nonce contains the time when it was made, by the clock of the machine, and a server accepts none
 older than itself. So answers overheard by an earlier listener on its port are useless, although the

@@ -12,7 +12,7 @@ from nodescope.events import Array
 
 
 def elements(first: Array, other: Array, at: tuple[int, ...]) -> tuple[str, str]:
-    """An element of both, printed precisely enough to differ; ``""`` if the place is invalid."""
+    """One element of both arrays as text, precise enough to differ; ``""`` if ``at`` is invalid."""
     if first.shape != other.shape or len(at) != first.ndim or not first.size:
         return "", ""
     return distinct_texts(first[at].item(), other[at].item())

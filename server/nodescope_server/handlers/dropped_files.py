@@ -1,9 +1,9 @@
-"""Files that a user dropped on the start page: recordings, and graph files of others.
+"""Files that a user dropped on the start page: recordings, and graph files of other programs.
 
-They are kept in a folder of the server's own, under names of its own, and end with it.
+The server stores them in its own folder, under its own names, and deletes them when it ends.
 
-Invariant: a page names no path; graph files are read in a separate process, within limits, and at
-most one file is taken at a time.
+Invariant: a page never names a path; graph files are read in a separate process, within limits, and
+files are accepted one at a time.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class DroppedFiles:
         self._turn = asyncio.Lock()
 
     async def add(self, name: str, parts: AsyncIterator[bytes]) -> RunInfo:
-        """Take a file, and open the run in it.
+        """Store a dropped file, and open the run in it.
 
         Args:
-            name: What the user calls it; its ending helps to tell the format.
-            parts: Its content.
+            name: The user's name for the file; its ending helps to detect the format.
+            parts: The file's content.
 
         Raises:
-            UsageError: It is too large, or there are too many.
-            GraphError: It is a graph file that cannot be read, or none.
-            RecordingError: It is a recording that cannot be read.
+            UsageError: The file is too large, or there are too many.
+            GraphError: The file is not a graph file, or one that cannot be read.
+            RecordingError: The file is a recording that cannot be read.
         """
         async with self._turn:
             if self._count >= MOST_FILES:
@@ -69,7 +69,7 @@ class DroppedFiles:
             try:
                 await self._take(taken, parts)
                 if is_recording(taken) or not shown.lower().endswith(SUFFIXES):
-                    taken.rename(recording)  # what is none is refused when it is opened
+                    taken.rename(recording)  # opening refuses a file that is not a recording
                 else:
                     await asyncio.to_thread(record_graph, taken, recording, name=shown)
                 return (await self._runs.open(recording)).info

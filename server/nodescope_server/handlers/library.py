@@ -29,7 +29,7 @@ MOST: Final = 1000
 """The most recordings in the list."""
 
 PATIENCE_S: Final = 0.3
-"""The longest wait for files that have not been read yet; the rest comes with the next list."""
+"""The longest wait for files that have not been read yet; later files come with the next list."""
 
 _THREADS: Final = 4
 _BESIDE: Final = ("-wal", "-shm", "-journal")
@@ -215,7 +215,7 @@ class RecordingLibrary:
     # ------------------------------------------------------------ single recordings
 
     def _find(self, entry: str) -> _Place:
-        for place in tuple(self._places.values()):  # a list may be being made in a thread
+        for place in tuple(self._places.values()):  # a thread may be listing at the same time
             if place.id == entry:
                 return place
         raise UnknownEntryError("there is no such recording", hint="list them again")

@@ -26,7 +26,8 @@ def why_not_kept(recording: Recording, level: str, value: int, seq: int) -> str:
     if at is None or at.seq == seq:
         return _told(keeping, level, at, ran)
     reason = _told(keeping, level, None, ran)
-    # For an execution, not for a moment before any: an older execution is named as such.
+    # The known statistics are of an older execution. If the value was computed at `seq`, the text
+    # names the step of that older execution.
     return (
         f"{reason} No statistics of this execution; last known: step {at.step}." if ran else reason
     )

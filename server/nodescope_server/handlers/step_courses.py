@@ -1,6 +1,7 @@
-"""Step courses: what a step waited for, and the memory that it needed, as the timeline shows them.
+"""Step courses: a step's critical path and memory, for the timeline.
 
-Invariant: what is sent does not grow with the executions of a step, and no peak is left out.
+Invariant: the size of an answer does not grow with the executions of a step, and no peak is left
+out.
 """
 
 from __future__ import annotations
@@ -115,10 +116,10 @@ def _memory(recording: Recording, run: Run, request: wire.GetStepMemory) -> wire
 
 
 def moments(times: Integers, needed: Integers, start: int, end: int, limit: int) -> Integers:
-    """Which moments draw the memory in a span of time, with what holds at its start.
+    """The moments that draw the memory in a span of time, including the one in force at its start.
 
-    If there are too many, of each part of the span the one at which the most is needed, and the
-    last one.
+    If there are more than ``limit``, the span is divided into parts, and each part gives its moment
+    of the highest need and its last moment.
     """
     first = max(int(np.searchsorted(times, start, side="right")) - 1, 0)
     last = int(np.searchsorted(times, end, side="right"))
@@ -139,5 +140,5 @@ def moments(times: Integers, needed: Integers, start: int, end: int, limit: int)
 
 
 def _one(numbers: Integers, at: int) -> int:
-    """One of them; 0 if there is none."""
+    """The number at a position; 0 if there is none."""
     return int(numbers[at]) if 0 <= at < len(numbers) else 0

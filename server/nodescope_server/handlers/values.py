@@ -57,7 +57,7 @@ async def value_slice(run: Run, request: wire.GetValue) -> wire.ValueSlice:
         if live is not None:
             window, live_spec = live
             spec = summary.spec if summary else live_spec
-        elif await run.whole():  # it was still to be written
+        elif await run.whole():  # the elements had not been written yet
             return await value_slice(run, request)
     shape = spec.shape if spec and None not in spec.shape else ()
     if isinstance(spec, OpaqueSpec):
@@ -121,7 +121,7 @@ async def whole(run: Run, value: int, seq: int | None) -> tuple[Array | None, st
     if written_seq is None and seq is not None:
         return None, "Not computed at this moment, or not recorded."
     live, reason = await _live_array(run, value, written_seq or 0)
-    if live is None and await run.whole():  # it was still to be written
+    if live is None and await run.whole():  # the elements had not been written yet
         return await whole(run, value, seq)
     return live, reason
 
@@ -189,8 +189,8 @@ def _written(recording: Recording, value: int, seq: int | None) -> tuple[Executi
 async def _live(
     run: Run, request: wire.GetValue, seq: int, plane: Plane
 ) -> tuple[tuple[Window, TensorSpec] | None, str]:
-    """A window of a value held by the program, if it is still that of ``seq``; or None and the
-    reason.
+    """A window of a value that the program holds, if the value is still that of ``seq``; otherwise
+    None and the reason.
     """
     answer, reason = await _read(run, request.value, seq, plane)
     if answer is None:

@@ -126,7 +126,7 @@ def _start(rule: Rule) -> str:
             return describe(checked(Watch(rule.name, params=params))[0])
         except WatchError:
             continue
-    return describe(Watch(rule.name, params=texts))  # only the user can know it
+    return describe(Watch(rule.name, params=texts))  # only the user can know these parameters
 
 
 def _round(setting: Setting) -> Setting:

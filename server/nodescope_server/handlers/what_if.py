@@ -68,7 +68,7 @@ async def make_branch(run: Run, request: wire.WhatIf) -> wire.BranchAnswer:
 
 
 async def value_in(run: Run, number: int, value: int, seq: int | None) -> BranchValue | None:
-    """A value as of a moment in a branch; None if the branch leaves it as it was.
+    """A value as of a moment in a branch; None if the branch does not change it.
 
     Raises:
         NodescopeError: The branch was deleted, or cannot be computed again.
@@ -189,10 +189,10 @@ def _answer(branch: KeptBranch) -> wire.BranchAnswer:
 
 
 class BranchValue(NamedTuple):
-    """A value that is another one in a branch.
+    """A value that differs in a branch.
 
     Attributes:
-        seq, step: The recorded execution in whose place it was computed.
+        seq, step: The recorded execution that the branch recomputed.
         array: None if it could not be computed; ``stuck`` says why.
     """
 
@@ -243,7 +243,7 @@ def _again(book: ExecutionIndex, row: BranchRow, base: Branch | None) -> KeptBra
 def _grown(book: ExecutionIndex, wish: _Wish, base: Branch | None) -> KeptBranch:
     edit, seq = wish.edit, wish.seq
     replay = Replay(book.recording, seq=seq, book=book, patience_s=PATIENCE_S)
-    # A recomputed branch ends where it did: the recording may have grown within its last step.
+    # A recomputed branch ends where it first ended, even if the recording has grown since then.
     until = wish.until or max(_until(book, replay.step, wish.steps), seq)
     replay.last = seq
     if base is not None:
@@ -305,7 +305,7 @@ def _grown(book: ExecutionIndex, wish: _Wish, base: Branch | None) -> KeptBranch
 def _first(changes: tuple[ChangedValue, ...]) -> tuple[ChangedValue, ...]:
     """The changes to show: limited in number and bytes.
 
-    If there are too many, scalars come first: over several steps, they show the course of the run.
+    If there are too many, scalars come first, because they show how the run develops over steps.
     """
     order = sorted(changes, key=lambda change: not change.edited and change.new.size > 1)
     sizes = itertools.accumulate(change.new.nbytes for change in order[:MOST_CHANGES])
@@ -319,7 +319,7 @@ def _changed_values(
 ) -> tuple[tuple[int, int], ...]:
     """Node and value of all changes, each pair once, whatever the step.
 
-    What was set to the bits that it had is none.
+    A value that was set to the same bits does not count as a change.
     """
     seqs = {
         (change.node, change.value): change.seq
@@ -343,7 +343,7 @@ def _until(book: ExecutionIndex, step: int, further_steps: int | None) -> int:
 
 
 def _steps(book: ExecutionIndex) -> Callable[[int], int]:
-    """Gives the training step of a seq."""
+    """A function that returns the training step of a seq."""
     rows = sorted((row.start_seq, row.step) for row in book.recording.steps())
     starts = [start for start, _ in rows]
     return lambda seq: rows[at - 1][1] if (at := bisect_right(starts, seq)) else 0
@@ -377,7 +377,7 @@ def _redone(branch: Branch, book: ExecutionIndex) -> str:
 
 
 def _runs_on(book: ExecutionIndex, step: int) -> bool:
-    """Whether a step is not over: more of it may run."""
+    """Whether a step is still open, so that more of its nodes may run."""
     recording = book.recording
     row = next((row for row in recording.steps() if row.step == step), None)
     return recording.run().status is None and (row is None or row.end_seq is None)

@@ -73,7 +73,7 @@ def why_answer(
 
 
 def _text(cause: chains.Cause) -> str:
-    # The page shows the message of an error once, where the error is.
+    # The page shows the message of an error only at the operation that raised it.
     raised = cause.kind == "raised"
     return raised_sentences(cause, message=False) if raised else sentence(cause)
 
@@ -114,7 +114,7 @@ def _link(book: ExecutionIndex, cause: chains.Cause, culprit: bool) -> mine.WhyL
 
 def _operand(operand: chains.Operand) -> mine.WhyOperand:
     term = "" if operand.term is None else number_text(operand.term)
-    # For a NaN or an Inf, every such operand accounts for the whole.
+    # For a NaN or an Inf, every NaN or Inf operand alone explains the result, so it has no share.
     finite = operand.share is not None and _state(operand.number) in ("finite", "zero")
     share = float(operand.share or 0) if finite else None
     return mine.WhyOperand(

@@ -79,7 +79,7 @@ def routes(runs: Runs) -> APIRouter:
             tasks[key] = task
             while len(tasks) > _KEPT:
                 tasks.popitem(last=False)
-        # A page that leaves does not cancel the answer for the others.
+        # A page that disconnects does not cancel the answer for the other pages.
         return await asyncio.shield(task)
 
     @api.get(

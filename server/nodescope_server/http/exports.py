@@ -1,8 +1,8 @@
 """Exports of a run's graph, for downloads.
 
 Invariant: each export is drawn in a separate process, within limits of time and memory; at most two
-run at a time, and a few may queue. The exporters decide what is drawn; no other request waits for
-them.
+run at a time, and a few may queue. No other request waits for them. The exporters alone decide what
+is drawn.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FORMATS: Final = {
 
 
 class Selection(NamedTuple):
-    """What is exported, and how it looks; as in `nodescope.export.ExportOptions`."""
+    """The exported part of the graph and its style, as in `nodescope.export.ExportOptions`."""
 
     engine: str = "page"
     step: int | None = None

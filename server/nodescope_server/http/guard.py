@@ -3,13 +3,13 @@
 A request passes only if it comes from this machine, names this server exactly (Host), comes from
 its own page (Origin, if a browser sends one) and carries a secret of this launch: the cookie of a
 browser, or the bearer token of a program. The printed address contains a token that is exchanged
-for the cookie. It is used up once the cookie comes back: a browser that lost the answer asks again.
+for the cookie. The token expires once the browser sends the cookie back; until then, a browser that
+lost the answer may ask again.
 
 Browsers send cookies by host, whatever the port: another server on this machine that is opened in
 the same browser sees ours. The cookie's name contains our port, and the secret ends with this
-launch; users who must share a machine with hostile servers can open the page in a private window. A
-separate host name (``x.localhost``) would keep the cookie apart, but not every browser resolves
-one.
+launch; users who share a machine with hostile servers can open the page in a private window. A
+separate host name (``x.localhost``) would isolate the cookie, but not every browser resolves one.
 
 Invariant: a new route gets all of this automatically; no route can opt out. Secrets are compared in
 constant time and never logged.
@@ -94,7 +94,7 @@ class Secrets:
         return token
 
     def redeem(self, token: str, is_own: Callable[[], bool] = lambda: True) -> bool:
-        """Whether a token is valid. It stays so until the cookie comes back, or for ten seconds.
+        """Whether a token is valid: until the cookie comes back, or for ten seconds.
 
         Args:
             is_own: Whether the presenter is this user; called for a personal token.
@@ -110,13 +110,13 @@ class Secrets:
         return bool(valid)
 
     def came_back(self) -> None:
-        """Note that a browser has the cookie: what it was exchanged for is used up."""
+        """Note that a browser has sent the cookie: redeemed tokens are now used up."""
         if self._redeemed:
             with self._lock:
                 self._use_up(math.inf)
 
     def was_used(self, token: str) -> bool:
-        """Whether a token is of this launch, and used up."""
+        """Whether a token belongs to this launch and is used up."""
         with self._lock:
             return any(_same(used, token) for used in self._used)
 
@@ -246,7 +246,7 @@ class Guard:
         query_left = urlencode([(name, value) for name, value in query if name != "token"])
         onward = RedirectResponse(f"/?{query_left}" if query_left else "/", status_code=303)
         if role is not None:
-            return onward  # the same browser again: the cookie counts
+            return onward  # the same browser again, which already has the cookie
         purpose = headers.get("sec-purpose", "") + headers.get("purpose", "")
         if "prefetch" in purpose:
             return refusal(scope, 403, "A prefetch would use up the token.")

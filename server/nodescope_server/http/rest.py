@@ -62,8 +62,8 @@ class RunList(msgspec.Struct, frozen=True):
 
 
 class RunDetail(msgspec.Struct, frozen=True):
-    """A run: how far it is recorded, its training steps (a selection, if over 4,000), its
-    losses.
+    """A run, the seq up to which it is recorded, its training steps (a selection if there are more
+    than 4,000), and its losses.
     """
 
     run: RunInfo

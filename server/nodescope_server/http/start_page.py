@@ -1,7 +1,7 @@
 """REST for the start page and the end of a run: recordings that can be opened, and run summaries.
 
-Invariant: a recording is identified by its id in the list, never by a path; a file that is sent has
-a name for people only.
+Invariant: a recording is identified by its id in the list, never by a path; the name of an uploaded
+file is only for display.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ def routes(runs: Runs, library: RecordingLibrary, dropped: DroppedFiles) -> APIR
 
 
 def _as_told(summary: Summary, info: RunInfo) -> Summary:
-    """With the end that the program told, where its recording could not take it: a full disk."""
+    """The summary with the outcome that the program reported, if a full disk kept that out of the
+    recording.
+    """
     if info.state != "finished" or summary.outcome != "killed":
         return summary
     outcome = outcome_of(info.status, info.error, running=False)

@@ -1,7 +1,7 @@
 """Branches of a run: what-if results, kept by name as a tree.
 
-Each is kept in the recording as its recipe; the arrays of the latest ones are in memory, those of
-the others are recomputed on demand.
+The recording stores each branch as a recipe. The arrays of the latest branches are in memory; those
+of the others are recomputed on demand.
 
 Invariant: bounded in number and bytes; only the user deletes branches.
 """
@@ -42,8 +42,8 @@ class KeptBranch:
 
     Attributes:
         row: Its recipe.
-        shown: The data shown; None until computed here.
-        branch: Its arrays, for branches of it; None while not in memory.
+        shown: The data shown; None until computed by this server.
+        branch: Its arrays, from which child branches start; None while not in memory.
     """
 
     row: BranchRow
@@ -122,7 +122,7 @@ class Branches:
         return line[::-1]
 
     def add(self, new: KeptBranch) -> None:
-        """Keep a branch, or its computed data; the arrays of older ones make room."""
+        """Keep a branch, or its computed data; arrays of older branches are dropped if needed."""
         self._kept[new.row.id] = replace(new, row=self._named(new.row))
         self._last = max(self._last, new.row.id)
         held_branches = [branch for branch in self._kept.values() if branch.branch is not None]

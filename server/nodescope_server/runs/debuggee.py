@@ -43,7 +43,7 @@ class Peer:
         self._closed = False
 
     def tell(self, message: FromServer) -> None:
-        """Send without expecting an answer. A debuggee that no longer reads is given up."""
+        """Send without expecting an answer. A debuggee that no longer reads is disconnected."""
         self._put(encode(message))
 
     def attend(self, count: int) -> None:

@@ -155,7 +155,7 @@ class Run:
         branches: The what-if branches.
         times: Cached step times of `study`.
         courses: Cached paths and memory of steps, of `study`.
-        resumed_s: When the program went on after a stop, by the event loop's clock; 0 at a stop.
+        resumed_s: When the program continued after a stop, by the event loop's clock; 0 at a stop.
         held: A live value fetched while the program is stopped: value id, seq, array.
     """
 
@@ -187,7 +187,7 @@ class Run:
 
     @property
     def over(self) -> bool:
-        """Whether there is a recording but no program any more."""
+        """Whether the program has gone and only the recording is left."""
         return self.info.state != "live" and bool(self.info.recording)
 
     @property
@@ -201,8 +201,8 @@ class Run:
     def _controllers(self) -> int:
         """The number of pages that the program stops for.
 
-        A stop is also held by pages that show something else: their users were told of it, and
-        come back. One that nobody has seen waits for the first page by the program's own rules.
+        Pages that show another run also hold a stop: they announce it, and their users can come
+        back. A program that no page has followed yet waits for the first one by its own rules.
         """
         if self.stopped and self._ever_followed:
             return len(self._followers | self._pages)
@@ -232,8 +232,8 @@ class Run:
             self.peer.attend(count)
 
     def commit(self, seq: int, *, owes: bool = False) -> None:
-        """Allow the recording to be read up to ``seq``; if it ``owes``, except for some
-        elements.
+        """Allow the recording to be read up to ``seq``. If the program ``owes`` elements, some are
+        still to be written.
         """
         if owes:
             self._whole.clear()
@@ -304,7 +304,7 @@ class Run:
 
     async def snapshot(self, until: int, session: SessionInfo | None) -> bytes:
         """A `wire.Snapshot`, encoded; browsers at the same moment share the work."""
-        # A browser that leaves does not cancel it for the others.
+        # A browser that disconnects does not cancel the snapshot for the others.
         return await asyncio.shield(asyncio.wrap_future(self._snapshot_at(until, session)))
 
     def prepare(self) -> None:
@@ -315,7 +315,7 @@ class Run:
         moment = (until, session, self.info)
         if self._snapshot is not None:
             before, made = self._snapshot
-            # That of a run that is over stays for later browsers.
+            # The snapshot of a finished run stays for later browsers.
             useful = not made.done() or (self.over and made.exception() is None)
             if before == moment and useful:
                 return made
@@ -346,7 +346,7 @@ class Run:
             while len(self._batches) >= _SHARED_BATCHES:
                 del self._batches[next(iter(self._batches))]
             self._batches[key] = task
-        # A browser that leaves does not cancel the batch for the others.
+        # A browser that disconnects does not cancel the batch for the others.
         return await asyncio.shield(task)
 
     async def loss_ending(self) -> BrokenLoss | None:

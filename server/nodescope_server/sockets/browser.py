@@ -1,8 +1,8 @@
 """The endpoint for browsers: ``/api/stream``.
 
-Each browser pulls: one task checks how far its runs are committed, reads what it has not sent yet
-and sends it. So a slow browser has no queue that could grow; it gets fewer, larger and thinned
-messages, and beyond a point a new snapshot.
+Each browser has one task that checks how far its runs are committed, reads the records that it has
+not sent yet, and sends them. So a slow browser has no queue that could grow; it gets fewer, larger
+and thinned messages, and beyond `MAX_BEHIND` a new snapshot.
 
 Invariant: at most one push and a few answers are in memory per browser, none of them waits longer
 than the send deadline, and no browser can delay another or a program.
@@ -50,7 +50,7 @@ MAX_REPLAY = 20_000
 MAX_BEHIND = 200_000
 # Pages draw what they get, on the processor that the program runs on.
 PUSH_INTERVAL_S = 0.1
-# A program that goes on is left alone for so long: most steps end within it.
+# After a program continues, pages get no push for this long; most steps end within it.
 ALONE_S = 0.3
 # Interval of heartbeats; silence after which a connected page no longer counts as a controller; and
 # silence after which it is disconnected.
@@ -301,7 +301,7 @@ class _Browser:
                     body = await self._perform(request.body)
         except NodescopeError as error:
             body = wire.Failed(error.message, error.hint)
-        except Exception as error:  # the page continues, whatever this was
+        except Exception as error:  # an error in one request must not end the page
             reason = refused(error)
             body = wire.Failed(
                 reason or f"nodescope failed here ({type(error).__name__}: {error})",
@@ -392,7 +392,7 @@ class _Browser:
 
     async def _subscribe(self, run: Run, seq: int) -> None:
         if run.committed:
-            # Fails now, with an explanation, or never.
+            # An unreadable recording fails here, where the request can be answered with the reason.
             await run.follow.call(lambda recording: recording.last_seq())
         near = 0 < seq <= run.committed and run.committed - seq <= MAX_REPLAY
         self._subscriptions[run.info.id] = _Subscription(run, seq if near else -1)
@@ -421,7 +421,7 @@ class _Browser:
                 pass
 
     async def _left_alone(self) -> None:
-        """Wait while a program that was told to go on has hardly begun to."""
+        """Wait while a followed program has only just continued."""
         loop = asyncio.get_running_loop()
         while (left := self._until_alone() - loop.time()) > 0:
             self._urgent.clear()
@@ -438,7 +438,7 @@ class _Browser:
         )
 
     async def _push_stopped_elsewhere(self) -> None:
-        """Tell which programs are stopped that the page does not follow, if that changed."""
+        """Send the list of stopped programs that the page does not follow, if it changed."""
         stopped = tuple(
             wire.StoppedRun(run.info.id, run.info.name, run.session.stop.node_name)
             for run in self._runs.all()

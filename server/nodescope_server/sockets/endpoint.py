@@ -126,7 +126,7 @@ class Link:
         # It may have recorded more than it could still report.
         await _catch_up(run)
         if run.peer is None and run.info.state == "live":
-            await run.fold()  # if it was killed; a program that is still running is left alone
+            await run.fold()  # merges only if the program was killed, not while it still runs
         broken = await run.loss_ending()
         if run.peer is None and run.info.state == "live":
             run.session = None

@@ -69,7 +69,8 @@ class GetState(msgspec.Struct, frozen=True, tag="get_state"):
     """The latest execution of every node at or before ``seq``: the picture of a past moment.
 
     Attributes:
-        since: The moment that the page has; it gets what is different. None for the whole state.
+        since: The moment whose state the page has: only differences are sent. None for the whole
+            state.
     """
 
     run: str
@@ -87,7 +88,7 @@ class GetValue(msgspec.Struct, frozen=True, tag="get_value"):
             Ignored for at most two dimensions.
         rows, cols: First row and column of the window, and the most rows and columns (a page of the
             grid).
-        branch: A what-if branch whose value is wanted where it has another one; 0 for none.
+        branch: A what-if branch: if it changes the value, its value is sent; 0 for none.
     """
 
     run: str
@@ -127,7 +128,7 @@ class GetSource(msgspec.Struct, frozen=True, tag="get_source"):
 
 
 class GetScope(msgspec.Struct, frozen=True, tag="get_scope"):
-    """Get what is known of a scope beside its nodes."""
+    """Get the class and settings of a scope's module."""
 
     run: str
     scope: str
@@ -231,8 +232,9 @@ class StateAt(msgspec.Struct, frozen=True, tag="state_at"):
     """One row per node that has run by ``seq``; ``step`` is the training step at that moment.
 
     Attributes:
-        since: If not None, rows are of nodes whose latest execution is another than at ``since``.
-        gone: Nodes that had run by ``since``, and not by ``seq``.
+        since: If not None, there are only rows of nodes whose latest execution differs from that at
+            ``since``.
+        gone: Nodes that had run by ``since``, but not by ``seq``.
         values: Values whose shape or dtype has changed during the run, as of ``seq``.
         steps: Steps around ``seq``, in a run with more than a snapshot contains; else empty.
     """
@@ -306,7 +308,7 @@ class Timeline(msgspec.Struct, frozen=True, tag="timeline"):
     """Executions in a span of time; ``total`` before thinning, ``host`` between them.
 
     Attributes:
-        executions: Also, in the lanes of the queues of devices, when devices came to them.
+        executions: Includes, in the lanes of device queues, when devices ran them.
         lanes: The names of these lanes.
         main_thread: As in the columns; None if the recording does not say.
     """
@@ -329,7 +331,7 @@ class Source(msgspec.Struct, frozen=True, tag="source"):
 
 
 class ScopeFacts(msgspec.Struct, frozen=True, tag="scope_facts"):
-    """The module that a scope is; ``""`` if it is none, or nothing is known.
+    """The module of a scope; ``kind`` is ``""`` if the scope is not a module or it is unknown.
 
     Attributes:
         kind: Its class.
@@ -419,8 +421,8 @@ class Snapshot(msgspec.Struct, frozen=True, tag="snapshot"):
     """Everything that a page needs to show a run at ``seq``; replaces earlier data.
 
     Attributes:
-        last_event: The last record of the program's own activity up to ``seq``: later ones only
-            concern what is kept.
+        last_event: The last record of the program's own activity up to ``seq``; later records only
+            concern which values are kept.
         nodes: Every definition in order; the last of each node is in force.
         executions: The latest of each node, with ``times``.
         steps: All steps; if more than 4,000, evenly spaced ones and the last 2,000.
@@ -491,7 +493,7 @@ class RunChanged(msgspec.Struct, frozen=True, tag="run"):
 
 
 class StoppedRun(msgspec.Struct, frozen=True):
-    """A run whose program is stopped, and the name of the node at which it is."""
+    """A run whose program is stopped, and the name of the node where it is stopped."""
 
     run: str
     name: str

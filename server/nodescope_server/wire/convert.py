@@ -36,7 +36,7 @@ from nodescope_server.wire.timeline_messages import HostTime, LaneName
 # A page cannot show more than this in one message, and a replay never needs more.
 MAX_EXECUTIONS = 20_000
 MAX_LOGS = 2_000
-# In a run with very many steps: the number on each side of the moment shown.
+# In a run with very many steps: the number of steps sent on each side of the moment shown.
 STEPS_AROUND = 100
 # The system's thread identifiers can be wider than 32 bits; they only have to differ.
 _NARROW = 0xFFFFFFFF
@@ -187,7 +187,7 @@ def _edits(recording: Recording, node: int) -> tuple[EditRow, ...]:
 
 
 def timeline(recording: Recording, request: wire.GetTimeline) -> wire.Timeline:
-    """The executions in a span of time, and when devices came to them; if too many, the longest."""
+    """The executions in a span of time, and when devices ran them; if too many, the longest."""
     limit = min(max(request.limit, 1), MAX_EXECUTIONS)
     total, rows = recording.timeline(request.start_ns, request.end_ns, limit)
     on_device = recording.device_table.rows(request.start_ns, request.end_ns, limit)
@@ -250,7 +250,7 @@ def _until(rows: Sequence[R], until: int) -> tuple[R, ...]:
 def _last_event(node_seqs: Sequence[int], steps: Sequence[StepRow], *rows: Sequence[_Row]) -> int:
     """The seq of the last record of the program's own activity; 0 without one.
 
-    Records of what is kept, which a page causes by viewing a node, do not count.
+    Records about which values are kept do not count: a page causes them by viewing a node.
     """
     began_or_ended = (step.end_seq or step.start_seq for step in steps)
     happened = (row.seq for row in chain.from_iterable(rows))

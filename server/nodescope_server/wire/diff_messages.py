@@ -61,7 +61,7 @@ class ProblemList(msgspec.Struct, frozen=True, tag="problems"):
         rows: At most some hundreds of them.
         nodes, executions: Total numbers.
         broken_loss: The loss at the end, if not finite; its steps may be unobserved.
-        masks: Further nodes, all of whose Inf the program writes down itself.
+        masks: Further nodes whose Inf all come from the program itself, such as masks.
     """
 
     rows: tuple[NodeProblem, ...]

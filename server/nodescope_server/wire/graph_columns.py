@@ -21,7 +21,7 @@ from nodescope.record.graph_table import EncodedNode, ValueCells
 from nodescope.record.schema import value_spec
 from nodescope_server.wire.graph_messages import Lists, NodeColumns, NodeKind, Texts, ValueColumns
 
-# Longer texts in attributes are not needed until somebody looks at the node.
+# Longer texts in attributes are sent only when a user looks at the node.
 LONGEST_TEXT: Final = 256
 _MOST_ITEMS: Final = 64
 # The widths of numbers, by the largest that fits.
@@ -42,7 +42,7 @@ def numbers(column: Sequence[int] | NDArray[np.int64]) -> bytes:
 
 
 def _distinct(column: Sequence[Key]) -> tuple[tuple[Key, ...], bytes]:
-    """Each entry once, in order of appearance, and their numbers."""
+    """Each distinct entry, in order of appearance, and a column of their numbers."""
     entries = tuple(dict.fromkeys(column))
     if len(entries) <= 1:
         return entries, b""
@@ -64,7 +64,7 @@ def _lists(column: Sequence[Sequence[int]]) -> Lists:
 
 
 def node_columns(seqs: Sequence[int], nodes: Sequence[EncodedNode]) -> NodeColumns:
-    """Definitions of nodes, and the seqs of these."""
+    """Definitions of nodes, with the seq of each definition."""
 
     def column(*fields: str) -> list[Any]:
         return list(map(attrgetter(*fields), nodes))
@@ -103,7 +103,7 @@ def node_columns(seqs: Sequence[int], nodes: Sequence[EncodedNode]) -> NodeColum
 
 
 def short_attrs(attrs: dict[str, Any]) -> dict[str, Any]:
-    """Attributes with their long texts and lists cut short; the same object if there are none."""
+    """Attributes with long texts and lists cut short; the same object if none is long."""
     if not any(map(_is_long, attrs.values())):
         return attrs
     return {
@@ -146,7 +146,7 @@ def value_columns(rows: Sequence[ValueCells], nodes: Sequence[EncodedNode]) -> V
 
 
 def _usual_names(nodes: Sequence[EncodedNode]) -> dict[int, str]:
-    """Names by value: that of its node for the first output, else with its port."""
+    """The default name of each value: its node's name, for later outputs with the port."""
     if all(len(node.outputs) <= 1 for node in nodes):
         return {node.outputs[0]: node.name for node in nodes if node.outputs}
     return {

@@ -1,4 +1,4 @@
-"""A graph on the wire, column by column: as much smaller than row by row as its nodes are alike.
+"""A graph on the wire, column by column, which is smaller than row by row if nodes are alike.
 
 Invariant: plain data. A column of numbers takes as few bytes an entry as its largest number needs,
 1, 2, 4 (unsigned) or 8 (float64), and none at all if every number is 0.
@@ -28,7 +28,7 @@ class Lists(msgspec.Struct, frozen=True):
 
 
 class NodeKind(msgspec.Struct, frozen=True):
-    """What many nodes have in common, as in `nodescope.ir.graph.Node`."""
+    """Fields that many nodes share, as in `nodescope.ir.graph.Node`."""
 
     op: str
     family: str
@@ -79,8 +79,8 @@ class ValueColumns(msgspec.Struct, frozen=True):
 
     Attributes:
         count: Number of rows.
-        name: ``""`` for the usual one: that of the node of which it is the first output, else
-            ``<node>:<port>``.
+        name: ``""`` for the default name: the node's name for its first output, and
+            ``<node>:<port>`` for the others.
         specs, spec: Each spec once, and numbers of specs.
         producer: Id of the node; 0 for a fed value.
     """

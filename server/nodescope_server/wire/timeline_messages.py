@@ -1,5 +1,5 @@
-"""Wire messages for the timeline: where the time of steps went, what ran between nodes, what a step
-waited for, and the memory that it needed.
+"""Wire messages for the timeline: where the time of steps went, what ran between nodes, and the
+critical path and memory of a step.
 
 Invariant: as in `wire`.
 """
@@ -62,7 +62,7 @@ class GetCriticalPath(msgspec.Struct, frozen=True, tag="get_critical_path"):
 
     Attributes:
         data: The chain by data alone, not as the step ran.
-        start_ns, end_ns: Of which span of time its members are wanted, at most ``limit`` of them.
+        start_ns, end_ns: The span of time whose members are requested, at most ``limit`` of them.
     """
 
     run: str
@@ -77,8 +77,8 @@ class PathMember(msgspec.Struct, frozen=True):
     """A node on a path.
 
     Attributes:
-        times, total_ns: How often it is there, and its time there.
-        seq: Its longest execution there.
+        times, total_ns: The number of its executions on the path, and their total time.
+        seq: Its longest execution on the path.
     """
 
     node: int
@@ -91,16 +91,16 @@ class CriticalPath(msgspec.Struct, frozen=True, tag="critical_path"):
     """The answer to `GetCriticalPath`.
 
     Attributes:
-        observed: Whether what ran in the step is known.
-        partial: As of `StepTimes`.
-        lanes: On how many lanes operations ran.
-        operations_ns: Of all operations, the sum of their times.
+        observed: Whether the step was observed, so that its executions are known.
+        partial: As in `StepTimes`.
+        lanes: The number of lanes on which operations ran.
+        operations_ns: The sum of the times of all operations.
         ran_ns, data_ns: The length of the chain as the step ran, and by data alone.
-        members, nodes: How many executions and how many nodes are on the chain asked for.
+        members, nodes: The numbers of executions and of nodes on the requested chain.
         count: The number of rows in the columns: members in the span of time, the longest ones if
             there are too many, in order.
-        place, node, start_ns, duration_ns: float64 columns; ``place`` is the number in the chain.
-        heaviest: Up to 50 of its nodes, those first that take the most time.
+        place, node, start_ns, duration_ns: float64 columns; ``place`` is the position in the chain.
+        heaviest: Up to 50 of its nodes, by decreasing time.
     """
 
     step: int
@@ -125,7 +125,7 @@ class GetStepMemory(msgspec.Struct, frozen=True, tag="get_step_memory"):
 
     Attributes:
         start_ns, end_ns: The span of time that is shown, at about ``limit`` moments of it.
-        at_seq: The execution while which the values wanted are needed; None for the peak.
+        at_seq: The execution at which values needed in memory are listed; None for the peak.
     """
 
     run: str
@@ -141,10 +141,10 @@ class HeldValue(msgspec.Struct, frozen=True):
 
     Attributes:
         nbytes: None if its size is not known.
-        producer: The node that made it in the step; 0 if it was there before.
-        seq: The execution that made it; 0 if it was there before.
-        throughout: It is needed in the whole step.
-        views: How many further values lie in the same memory.
+        producer: The node that produced it in the step; 0 if it existed before.
+        seq: The execution that produced it; 0 if it existed before.
+        throughout: Whether the whole step needs it.
+        views: The number of further values in the same memory.
     """
 
     value: int
@@ -161,16 +161,16 @@ class StepMemory(msgspec.Struct, frozen=True, tag="step_memory"):
     """The answer to `GetStepMemory`.
 
     Attributes:
-        observed, partial: As of `CriticalPath`.
+        observed, partial: As in `CriticalPath`.
         count: The number of rows in the columns.
         time_ns, needed, seq: float64 columns: from each moment to the next, the bytes that are
             needed, or the most of them where moments are joined, and an execution there.
         peak, peak_ns, peak_end_ns, peak_node, peak_seq: The most bytes that the step needs, from
             when to when, and what runs then.
-        unknown: How many values of the step have a size that is not known.
-        at_ns, at: The moment that ``values`` are of, and the bytes needed then.
-        values: The largest, up to 50.
-        further, further_nbytes: How many more there are, and their bytes.
+        unknown: The number of values of the step whose size is unknown.
+        at_ns, at: The moment that ``values`` describe, and the bytes needed then.
+        values: The largest values, up to 50.
+        further, further_nbytes: The number of further values, and their bytes.
     """
 
     step: int
@@ -194,7 +194,7 @@ class StepMemory(msgspec.Struct, frozen=True, tag="step_memory"):
 
 
 class LaneName(msgspec.Struct, frozen=True):
-    """What the queue of a device is called, such as ``cuda:0``."""
+    """The name of a device's queue, such as ``cuda:0``."""
 
     lane: int
     name: str

@@ -127,7 +127,7 @@ class WhyLink(msgspec.Struct, frozen=True):
         node: Id of the executed node; for a kernel, the kernel's.
         number: The element; ``""`` if unavailable.
         how: ``recorded``, ``recomputed``, ``in <kernel>`` or ``in the branch``.
-        recorded: The element in the recorded run, if the branch has another one; else ``""``.
+        recorded: The element in the recorded run, if it differs in the branch; else ``""``.
         error: Of an operation that raised: its message.
         others: Number of operands not listed.
         birth: For a NaN, Inf or zero that arose here: how, in a short word.
@@ -180,7 +180,7 @@ class WhyAnswer(msgspec.Struct, frozen=True, tag="why"):
 
     Attributes:
         elements, followed: Number of elements requested, and of those followed.
-        branch: The branch in which one of them is another one than recorded; 0 for none.
+        branch: The branch in which one of them differs from the recorded run; 0 for none.
     """
 
     value: int
@@ -197,7 +197,7 @@ class BornValue(msgspec.Struct, frozen=True):
     Attributes:
         at: The first such element; None if no array is available.
         label: What it is among those of the step: ``first culprit``, ``healed`` …
-        reached: What it reached, in words: ``reached 4 nodes, the loss among them``.
+        reached: The nodes that it reached, in words: ``reached 4 nodes, the loss among them``.
         source: The user's line, or ``""``.
     """
 
@@ -230,7 +230,7 @@ class SpreadAnswer(msgspec.Struct, frozen=True, tag="spread"):
             of executions with statistics.
         births: The first origins; the first one is the culprit.
         born, healed: Numbers of both; ``heals`` lists the first ones.
-        others: The births but the first, in words.
+        others: All births except the first, in words.
     """
 
     step: int

@@ -251,7 +251,8 @@ export interface StepTwin {
  * The latest execution of every node at or before `seq`: the picture of a past moment.
  *
  * Attributes:
- *     since: The moment that the page has; it gets what is different. None for the whole state.
+ *     since: The moment whose state the page has: only differences are sent. None for the whole
+ *         state.
  */
 export interface GetState {
   readonly type: "get_state";
@@ -270,7 +271,7 @@ export interface GetState {
  *         Ignored for at most two dimensions.
  *     rows, cols: First row and column of the window, and the most rows and columns (a page of the
  *         grid).
- *     branch: A what-if branch whose value is wanted where it has another one; 0 for none.
+ *     branch: A what-if branch: if it changes the value, its value is sent; 0 for none.
  */
 export interface GetValue {
   readonly type: "get_value";
@@ -310,7 +311,7 @@ export interface GetSource {
   readonly file: string;
 }
 
-/** Get what is known of a scope beside its nodes. */
+/** Get the class and settings of a scope's module. */
 export interface GetScope {
   readonly type: "get_scope";
   readonly run: string;
@@ -520,7 +521,7 @@ export interface GetStepTimes {
  *
  * Attributes:
  *     data: The chain by data alone, not as the step ran.
- *     start_ns, end_ns: Of which span of time its members are wanted, at most `limit` of them.
+ *     start_ns, end_ns: The span of time whose members are requested, at most `limit` of them.
  */
 export interface GetCriticalPath {
   readonly type: "get_critical_path";
@@ -537,7 +538,7 @@ export interface GetCriticalPath {
  *
  * Attributes:
  *     start_ns, end_ns: The span of time that is shown, at about `limit` moments of it.
- *     at_seq: The execution while which the values wanted are needed; None for the peak.
+ *     at_seq: The execution at which values needed in memory are listed; None for the peak.
  */
 export interface GetStepMemory {
   readonly type: "get_step_memory";
@@ -605,7 +606,7 @@ export interface RunInfo {
  *     dialect: The dialect of its nodes (`Node.dialect`): its adapter's name.
  *     version: The library's version, or `""`.
  *     capabilities: What can be observed of its nodes, and done with them.
- *     threads: How many threads it computes an operation with; 0 if that does not matter.
+ *     threads: The number of threads that compute an operation; 0 if that does not matter.
  */
 export interface Framework {
   readonly dialect: string;
@@ -619,16 +620,16 @@ export interface Framework {
  *
  * Attributes:
  *     before: Whether the run can stop before a node, with its inputs.
- *     edit: How a value is changed at a stop: not at all, in its own memory, or by replacing it.
+ *     edit: How a value is changed at a stop: not at all, in place, or by replacing its array.
  *     gradients: Whether gradients of values are reported.
  *     scopes: The scopes of nodes: none, names given by the program, or its modules.
  *     steps: What ends a training step: marks in the program, a step of an optimizer, a call of
  *         the outermost module, a line that is reached again, or nothing.
  *     timing: Which times are known: none, the host's, or the device's.
  *     values: What is kept of values: nothing, statistics, or every element.
- *     rerun: What can be run again from a recording: nothing, single nodes, or whole graphs.
+ *     rerun: What can be rerun from a recording: nothing, single nodes, or whole graphs.
  *     workers: Whether nodes run in several processes.
- *     immutable: Whether no operation changes a value once it has been made.
+ *     immutable: Whether no operation changes an existing value.
  *     unrolled: Whether each call is a node of its own, also in a loop without steps.
  */
 export interface Capabilities {
@@ -666,8 +667,9 @@ export interface Done {
  * One row per node that has run by `seq`; `step` is the training step at that moment.
  *
  * Attributes:
- *     since: If not None, rows are of nodes whose latest execution is another than at `since`.
- *     gone: Nodes that had run by `since`, and not by `seq`.
+ *     since: If not None, there are only rows of nodes whose latest execution differs from that at
+ *         `since`.
+ *     gone: Nodes that had run by `since`, but not by `seq`.
  *     values: Values whose shape or dtype has changed during the run, as of `seq`.
  *     steps: Steps around `seq`, in a run with more than a snapshot contains; else empty.
  */
@@ -881,7 +883,7 @@ export interface EditRow {
  * Executions in a span of time; `total` before thinning, `host` between them.
  *
  * Attributes:
- *     executions: Also, in the lanes of the queues of devices, when devices came to them.
+ *     executions: Includes, in the lanes of device queues, when devices ran them.
  *     lanes: The names of these lanes.
  *     main_thread: As in the columns; None if the recording does not say.
  */
@@ -908,7 +910,7 @@ export interface HostTime {
   readonly function: string;
 }
 
-/** What the queue of a device is called, such as `cuda:0`. */
+/** The name of a device's queue, such as `cuda:0`. */
 export interface LaneName {
   readonly lane: number;
   readonly name: string;
@@ -923,7 +925,7 @@ export interface Source {
 }
 
 /**
- * The module that a scope is; `""` if it is none, or nothing is known.
+ * The module of a scope; `kind` is `""` if the scope is not a module or it is unknown.
  *
  * Attributes:
  *     kind: Its class.
@@ -968,7 +970,7 @@ export interface BreakpointRead {
  *
  * Attributes:
  *     elements, followed: Number of elements requested, and of those followed.
- *     branch: The branch in which one of them is another one than recorded; 0 for none.
+ *     branch: The branch in which one of them differs from the recorded run; 0 for none.
  */
 export interface WhyAnswer {
   readonly type: "why";
@@ -1003,7 +1005,7 @@ export interface WhyGroup {
  *     node: Id of the executed node; for a kernel, the kernel's.
  *     number: The element; `""` if unavailable.
  *     how: `recorded`, `recomputed`, `in <kernel>` or `in the branch`.
- *     recorded: The element in the recorded run, if the branch has another one; else `""`.
+ *     recorded: The element in the recorded run, if it differs in the branch; else `""`.
  *     error: Of an operation that raised: its message.
  *     others: Number of operands not listed.
  *     birth: For a NaN, Inf or zero that arose here: how, in a short word.
@@ -1065,7 +1067,7 @@ export interface WhyOperand {
  *         of executions with statistics.
  *     births: The first origins; the first one is the culprit.
  *     born, healed: Numbers of both; `heals` lists the first ones.
- *     others: The births but the first, in words.
+ *     others: All births except the first, in words.
  */
 export interface SpreadAnswer {
   readonly type: "spread";
@@ -1086,7 +1088,7 @@ export interface SpreadAnswer {
  * Attributes:
  *     at: The first such element; None if no array is available.
  *     label: What it is among those of the step: `first culprit`, `healed` …
- *     reached: What it reached, in words: `reached 4 nodes, the loss among them`.
+ *     reached: The nodes that it reached, in words: `reached 4 nodes, the loss among them`.
  *     source: The user's line, or `""`.
  */
 export interface BornValue {
@@ -1453,7 +1455,7 @@ export interface Statistics {
  *     rows: At most some hundreds of them.
  *     nodes, executions: Total numbers.
  *     broken_loss: The loss at the end, if not finite; its steps may be unobserved.
- *     masks: Further nodes, all of whose Inf the program writes down itself.
+ *     masks: Further nodes whose Inf all come from the program itself, such as masks.
  */
 export interface ProblemList {
   readonly type: "problems";
@@ -1549,16 +1551,16 @@ export interface Stretch {
  * The answer to `GetCriticalPath`.
  *
  * Attributes:
- *     observed: Whether what ran in the step is known.
- *     partial: As of `StepTimes`.
- *     lanes: On how many lanes operations ran.
- *     operations_ns: Of all operations, the sum of their times.
+ *     observed: Whether the step was observed, so that its executions are known.
+ *     partial: As in `StepTimes`.
+ *     lanes: The number of lanes on which operations ran.
+ *     operations_ns: The sum of the times of all operations.
  *     ran_ns, data_ns: The length of the chain as the step ran, and by data alone.
- *     members, nodes: How many executions and how many nodes are on the chain asked for.
+ *     members, nodes: The numbers of executions and of nodes on the requested chain.
  *     count: The number of rows in the columns: members in the span of time, the longest ones if
  *         there are too many, in order.
- *     place, node, start_ns, duration_ns: float64 columns; `place` is the number in the chain.
- *     heaviest: Up to 50 of its nodes, those first that take the most time.
+ *     place, node, start_ns, duration_ns: float64 columns; `place` is the position in the chain.
+ *     heaviest: Up to 50 of its nodes, by decreasing time.
  */
 export interface CriticalPath {
   readonly type: "critical_path";
@@ -1583,8 +1585,8 @@ export interface CriticalPath {
  * A node on a path.
  *
  * Attributes:
- *     times, total_ns: How often it is there, and its time there.
- *     seq: Its longest execution there.
+ *     times, total_ns: The number of its executions on the path, and their total time.
+ *     seq: Its longest execution on the path.
  */
 export interface PathMember {
   readonly node: number;
@@ -1597,16 +1599,16 @@ export interface PathMember {
  * The answer to `GetStepMemory`.
  *
  * Attributes:
- *     observed, partial: As of `CriticalPath`.
+ *     observed, partial: As in `CriticalPath`.
  *     count: The number of rows in the columns.
  *     time_ns, needed, seq: float64 columns: from each moment to the next, the bytes that are
  *         needed, or the most of them where moments are joined, and an execution there.
  *     peak, peak_ns, peak_end_ns, peak_node, peak_seq: The most bytes that the step needs, from
  *         when to when, and what runs then.
- *     unknown: How many values of the step have a size that is not known.
- *     at_ns, at: The moment that `values` are of, and the bytes needed then.
- *     values: The largest, up to 50.
- *     further, further_nbytes: How many more there are, and their bytes.
+ *     unknown: The number of values of the step whose size is unknown.
+ *     at_ns, at: The moment that `values` describe, and the bytes needed then.
+ *     values: The largest values, up to 50.
+ *     further, further_nbytes: The number of further values, and their bytes.
  */
 export interface StepMemory {
   readonly type: "step_memory";
@@ -1635,10 +1637,10 @@ export interface StepMemory {
  *
  * Attributes:
  *     nbytes: None if its size is not known.
- *     producer: The node that made it in the step; 0 if it was there before.
- *     seq: The execution that made it; 0 if it was there before.
- *     throughout: It is needed in the whole step.
- *     views: How many further values lie in the same memory.
+ *     producer: The node that produced it in the step; 0 if it existed before.
+ *     seq: The execution that produced it; 0 if it existed before.
+ *     throughout: Whether the whole step needs it.
+ *     views: The number of further values in the same memory.
  */
 export interface HeldValue {
   readonly value: number;
@@ -1675,7 +1677,7 @@ export interface StoppedElsewhere {
   readonly runs: readonly StoppedRun[];
 }
 
-/** A run whose program is stopped, and the name of the node at which it is. */
+/** A run whose program is stopped, and the name of the node where it is stopped. */
 export interface StoppedRun {
   readonly run: string;
   readonly name: string;
@@ -1686,8 +1688,8 @@ export interface StoppedRun {
  * Everything that a page needs to show a run at `seq`; replaces earlier data.
  *
  * Attributes:
- *     last_event: The last record of the program's own activity up to `seq`: later ones only
- *         concern what is kept.
+ *     last_event: The last record of the program's own activity up to `seq`; later records only
+ *         concern which values are kept.
  *     nodes: Every definition in order; the last of each node is in force.
  *     executions: The latest of each node, with `times`.
  *     steps: All steps; if more than 4,000, evenly spaced ones and the last 2,000.
@@ -1753,7 +1755,7 @@ export interface Texts {
   readonly places: Uint8Array;
 }
 
-/** What many nodes have in common, as in `nodescope.ir.graph.Node`. */
+/** Fields that many nodes share, as in `nodescope.ir.graph.Node`. */
 export interface NodeKind {
   readonly op: string;
   readonly family: string;
@@ -1783,8 +1785,8 @@ export interface SourceLocation {
  *
  * Attributes:
  *     count: Number of rows.
- *     name: `""` for the usual one: that of the node of which it is the first output, else
- *         `<node>:<port>`.
+ *     name: `""` for the default name: the node's name for its first output, and
+ *         `<node>:<port>` for the others.
  *     specs, spec: Each spec once, and numbers of specs.
  *     producer: Id of the node; 0 for a fed value.
  */
