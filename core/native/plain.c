@@ -112,19 +112,72 @@ PyDoc_STRVAR(apply_doc,
 "apply(op, inputs, attrs)\n--\n\n"
 "Run an op on tensors and Python scalars. Raises the op's error, with the user's line.");
 
-static PyObject *plain_apply(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
-    Plain *self = (Plain *)object;
+static PyObject *apply(Plain *self, PyObject *op, PyObject *inputs, PyObject *attrs) {
+    PyObject *slow = self->object[SLOW];
+    if (slow == Py_None) return run(self, op, inputs, attrs, 1);
+    Py_INCREF(slow);
+    PyObject *result = PyObject_CallFunctionObjArgs(slow, op, inputs, attrs, NULL);
+    Py_DECREF(slow);
+    return result;
+}
+
+static PyObject *plain_apply(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     if (count != 3) {
         PyErr_SetString(PyExc_TypeError, "apply takes an op, a tuple of inputs, and attributes");
         return NULL;
     }
-    PyObject *slow = self->object[SLOW];
-    if (slow == Py_None) return run(self, arguments[0], arguments[1], arguments[2], 1);
-    Py_INCREF(slow);
-    PyObject *result = PyObject_CallFunctionObjArgs(slow, arguments[0], arguments[1], arguments[2],
-                                                    NULL);
-    Py_DECREF(slow);
+    return apply((Plain *)self, arguments[0], arguments[1], arguments[2]);
+}
+
+PyDoc_STRVAR(function_doc,
+"function(op, operand, attrs)\n--\n\n"
+"A function that applies an op to its arguments, with its keywords as attributes.\n\n"
+"Args:\n"
+"    op: The op.\n"
+"    operand: Makes operands of arguments, if one of them is no tensor.\n"
+"    attrs: The attributes where there are no keywords.\n");
+
+enum { CALLS, OP, OPERAND, NO_ATTRS, FUNCTION };
+
+static PyObject *function_call(PyObject *function, PyObject *const *arguments, Py_ssize_t count,
+                               PyObject *keywords) {
+    Plain *self = (Plain *)PyTuple_GetItem(function, CALLS);
+    PyObject *operand = NULL, *inputs = PyTuple_New(count), *attrs, *result = NULL;
+    if (!inputs) return NULL;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if ((PyObject *)Py_TYPE(arguments[i]) != self->object[TENSOR])
+            operand = PyTuple_GetItem(function, OPERAND);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *input = operand ? PyObject_CallFunctionObjArgs(operand, arguments[i], NULL)
+                                  : Py_NewRef(arguments[i]);
+        if (!input || PyTuple_SetItem(inputs, i, input) < 0) {
+            Py_DECREF(inputs);
+            return NULL;
+        }
+    }
+    Py_ssize_t named = keywords ? PyTuple_Size(keywords) : 0;
+    attrs = named ? PyDict_New() : Py_NewRef(PyTuple_GetItem(function, NO_ATTRS));
+    for (Py_ssize_t i = 0; attrs && i < named; i++)
+        if (PyDict_SetItem(attrs, PyTuple_GetItem(keywords, i), arguments[count + i]) < 0)
+            Py_CLEAR(attrs);
+    if (attrs) result = apply(self, PyTuple_GetItem(function, OP), inputs, attrs);
+    Py_XDECREF(attrs);
+    Py_DECREF(inputs);
     return result;
+}
+
+static PyMethodDef function_method = {
+    "function", (PyCFunction)(void (*)(void))function_call, METH_FASTCALL | METH_KEYWORDS, NULL};
+
+static PyObject *plain_function(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    if (count != FUNCTION - 1) {
+        PyErr_SetString(PyExc_TypeError, "function takes an op, a function, and attributes");
+        return NULL;
+    }
+    PyObject *parts = PyTuple_Pack(FUNCTION, self, arguments[0], arguments[1], arguments[2]);
+    PyObject *function = parts ? PyCFunction_NewEx(&function_method, parts, NULL) : NULL;
+    Py_XDECREF(parts);
+    return function;
 }
 
 PyDoc_STRVAR(run_doc,
@@ -212,6 +265,7 @@ static void plain_dealloc(PyObject *object) {
 
 static PyMethodDef plain_methods[] = {
     {"apply", (PyCFunction)(void (*)(void))plain_apply, METH_FASTCALL, apply_doc},
+    {"function", (PyCFunction)(void (*)(void))plain_function, METH_FASTCALL, function_doc},
     {"operands", plain_operands, METH_O, operands_doc},
     {"run", (PyCFunction)(void (*)(void))plain_run, METH_FASTCALL, run_doc},
     {"weak", plain_weak, METH_O, weak_doc},

@@ -235,6 +235,24 @@ apply: Run = _apply if _plain is None else _plain.apply
 run: Callable[[Op, tuple[Any, ...], Attrs, bool], Tensor] = _run if _plain is None else _plain.run
 """Run an op unobserved, and put it on the tape if the last argument is true."""
 
+
+def _function(op: Op, operand: Callable[[Any], Any], no_attrs: Attrs) -> Callable[..., Any]:
+    def call(*inputs: Any, **attrs: Any) -> Tensor:
+        for value in inputs:
+            if value.__class__ is not Tensor:
+                inputs = tuple(map(operand, inputs))
+                break
+        return _apply(op, inputs, attrs or no_attrs)
+
+    return call
+
+
+function: Callable[[Op, Callable[[Any], Any], Attrs], Callable[..., Any]] = (
+    _function if _plain is None else _plain.function
+)
+"""A function that applies an op to its arguments, with its keywords as attributes. The second
+argument makes an operand of each, if one is no tensor; the third is for calls without keywords."""
+
 operands: Callable[[Sequence[Any]], tuple[Any, ...] | None] = (
     tensor.operands if _plain is None else _plain.operands
 )

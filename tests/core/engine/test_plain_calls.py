@@ -65,6 +65,34 @@ def test_every_op_gives_the_same(op: Op) -> None:
             both(op, (*inputs, "x"), sample.attrs, True)
 
 
+def called(function: Any, op: Op, inputs: Any, attrs: dict[str, Any]) -> str:
+    def run(op: Op, inputs: Any, attrs: dict[str, Any], recording: bool) -> Any:
+        return function(op, tensors.operand, tensors.NO_ATTRS)(*inputs, **attrs)
+
+    return repr(outcome(run, op, inputs, attrs, True))
+
+
+@pytest.mark.parametrize("op", [*ops.all_ops()], ids=lambda op: op.name)
+def test_every_op_as_a_function_gives_the_same(op: Op) -> None:
+    assert engine._plain is not None, "no native core"
+    for sample in op.samples(np.random.default_rng(4)):
+        inputs = tuple(
+            make(value, edge=LEAF) if isinstance(value, np.ndarray) else value
+            for value in sample.inputs
+        )
+        for some in (inputs, sample.inputs, inputs[:-1], (*inputs, "x")):
+            for attrs in (sample.attrs, {}, {**sample.attrs, "unknown": 1}):
+                expected = called(engine._function, op, some, attrs)
+                assert called(engine.function, op, some, attrs) == expected
+
+
+def test_a_function_without_keywords_has_the_shared_attributes() -> None:
+    x = ns.parameter(np.ones(2), name="x")
+    for function in (engine.function, engine._function):
+        negated = function(ops.get("negative"), tensors.operand, tensors.NO_ATTRS)(x)
+        assert negated.edge[3] is tensors.NO_ATTRS
+
+
 def test_what_is_not_for_the_core_is_left_to_python() -> None:
     x = ns.parameter(np.ones((2, 2)), name="x")
     add, joined = ops.get("add"), ops.get("concatenate")

@@ -20,7 +20,7 @@ from nodescope import ops
 from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.hooks import HOOKED, hooks_of
 from nodescope.engine.autodiff.tape_slow_paths import arrive, blame, inputs_then, known, used_twice
-from nodescope.engine.run import apply
+from nodescope.engine.run import function
 from nodescope.engine.source import where
 from nodescope.engine.tensor import (
     FREED,
@@ -54,15 +54,7 @@ class _Traced:
     """Every op as a function of tensors: the ``F`` of rules whose operations are nodes."""
 
     def __getattr__(self, name: str) -> Any:
-        op = ops.get(name)
-
-        def call(*inputs: Any, **attrs: Any) -> Tensor:
-            for value in inputs:
-                if value.__class__ is not Tensor:
-                    inputs = tuple(map(operand, inputs))
-                    break
-            return apply(op, inputs, attrs or NO_ATTRS)
-
+        call = function(ops.get(name), operand, NO_ATTRS)
         setattr(self, name, call)
         return call
 
