@@ -1,5 +1,6 @@
 /**
- * Numbers as people read them: 4 to 5 significant digits, thin units, thousands separated.
+ * Numbers as people read them: 4 to 5 significant digits, thin spaces before units, thousands
+ * separated.
  *
  * Invariant: every finite number takes at most 10 characters and a sign; NaN and infinities are
  * named.

@@ -389,7 +389,7 @@ export function acyclicRuns(
   kinds: readonly string[],
 ): number[][] {
   const runs: number[][] = [];
-  /** Runs that reach a run, or an item, through another item. */
+  /** For each run, the other runs that reach it; for each item, the runs that reach it. */
   const reaching: Set<number>[] = [];
   const reachingItem: Set<number>[] = [];
   const runOf = new Int32Array(kinds.length).fill(-1);

@@ -1,6 +1,6 @@
 /**
- * The whole picture: forward in the middle, backward as an upward column beside it, the optimizer
- * above or to the right; all boxes and edges at absolute positions.
+ * The whole picture: the forward pass, the backward pass as an upward column to its right, and the
+ * optimizer above that column or to the right; all boxes and edges at absolute positions.
  *
  * Invariant: edges between columns are not part of the layered layout: the backward pass reads
  * nearly everything from the forward pass, and these edges would hide both.

@@ -105,7 +105,7 @@ export interface SparklineProps {
   /** Index to mark in amber; usually the last or the moment shown. */
   readonly marked?: number | undefined;
   onPick?(index: number): void;
-  /** Chosen with Shift held. */
+  /** The user picked an index with Shift held. */
   onHold?(index: number): void;
 }
 

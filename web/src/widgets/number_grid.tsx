@@ -28,9 +28,9 @@ export interface GridWindow {
 
 const ROW = 18;
 const COL = 74;
-/** Narrower, with fewer digits, if all columns then fit. */
+/** The least column width, px, with fewer digits: used if all columns then fit. */
 const NARROW_COL = 50;
-/** Wider, if there is room to spare. */
+/** The greatest column width, px: used if there is room to spare. */
 const WIDE_COL = 100;
 const HEAD = 44;
 /** Empty space of a cell beside its number, px, which may be out of view. */

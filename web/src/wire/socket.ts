@@ -77,7 +77,7 @@ const REFUSED =
 const LOST = "The connection was lost";
 const OVER = "nodescope has ended, and with it whoever reads the recording";
 const MAX_IN_FLIGHT = 16;
-/** Larger messages, such as a snapshot of 10,000 nodes, are decoded apart. */
+/** Larger messages, such as a snapshot of 10,000 nodes, are decoded in a worker. */
 const LARGE_BYTES = 1 << 20;
 /** WebSocket close codes that mean "do not come back like this". */
 const REFUSALS = new Set([1002, 1008, 1013]);

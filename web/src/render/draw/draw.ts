@@ -62,7 +62,7 @@ export interface Drawing {
   readonly raised: number;
 }
 
-/** The edge under the pointer, and the point where the pointer reached it. */
+/** The edge under the pointer, and the position of the pointer in the world. */
 export interface EdgeHover {
   readonly edge: number;
   readonly at: Point;

@@ -1,5 +1,5 @@
 /**
- * Edges: width by bytes, dotted until a value has flowed, magenta where it is not finite.
+ * Edges: width by bytes, dashed until a value has flowed, dashed and magenta if it is not finite.
  *
  * Invariant: a trunk shared by several edges is drawn once; edges between the columns are stubs.
  */

@@ -262,7 +262,7 @@ function drawCurrent(drawing: Drawing, marks: Marks): void {
   });
   const own = scene.kind[box] === BOX_NODE && detailAt(zoom) === "near";
   const ground = own ? palette["bg-overlay"] : undefined;
-  // Away from "near", the name takes the full height, and the border is drawn outside the box.
+  // At lower detail, the name takes the full height, so the border is drawn outside the box.
   const border = own
     ? { x: x + 0.5, y: y + 0.5, width: width - 1, height: height - 1 }
     : grow(rect, 0.75 * thick);

@@ -1,7 +1,8 @@
 /**
- * Numbers in boxes and on edges: short, with a thin unit.
+ * Numbers in boxes and on edges: short, with their units.
  *
- * Invariant: at most five significant digits; never a number without its unit.
+ * Invariant: at most four significant digits, except in counts and the largest units; never a
+ * number without its unit.
  */
 
 const TIME_UNITS: readonly (readonly [number, string])[] = [

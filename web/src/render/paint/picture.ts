@@ -1,7 +1,7 @@
 /**
  * One frame: the still picture and the marks over it, for any painter.
  *
- * Invariant: the screen's two canvases and the SVG are drawn by these two functions alone.
+ * Invariant: `drawStill` and `drawOverlay` alone draw the graph, on screen and in the SVG.
  */
 
 import type { Rect } from "@/base/geometry";

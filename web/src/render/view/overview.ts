@@ -1,5 +1,5 @@
 /**
- * The overview strip: the whole graph in small, with the view and the program's position.
+ * The overview strip: the whole graph in miniature, with the view and the program's position.
  *
  * Invariant: the strip always shows the whole height of the graph; a drag moves the camera.
  */

@@ -12,7 +12,7 @@ export interface PointerIntent {
   hover(point: Point | undefined): void;
   click(point: Point): void;
   doubleClick(point: Point): void;
-  /** The hand cursor is dragging, or not. */
+  /** A drag begins (true) or ends (false). */
   dragging(active: boolean): void;
 }
 
