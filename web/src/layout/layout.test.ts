@@ -286,14 +286,14 @@ describe("isotonic", () => {
   });
 });
 
-it("lays out ten thousand nodes of one flat group well within a second", () => {
+// A layout in quadratic time would exceed the time limit of a test.
+it("lays out ten thousand nodes of one flat group", () => {
   const count = 10_000;
   const draw = random(99);
   const source = Int32Array.from({ length: count - 1 }, (_, k) =>
     Math.max(0, k - Math.floor(draw() ** 6 * 40)),
   );
   const target = Int32Array.from({ length: count - 1 }, (_, k) => k + 1);
-  const begin = performance.now();
   const laid = layoutLayered({
     width: new Float64Array(count).fill(120),
     height: new Float64Array(count).fill(36),
@@ -310,8 +310,6 @@ it("lays out ten thousand nodes of one flat group well within a second", () => {
     wantedY: undefined,
   });
   expect(laid.x).toHaveLength(count);
-  // Generous, for a busy machine: the usual time is a tenth of this.
-  expect(performance.now() - begin).toBeLessThan(4000);
 });
 
 describe("nodes computed for a single reader", () => {
