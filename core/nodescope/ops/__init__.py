@@ -1,7 +1,7 @@
 """The op registry: one file per family, loaded on first lookup.
 
-A new op is one entry in one file: `register(Op(...))`. Other packages add theirs by the entry point
-group ``nodescope.op``, each naming an `Op` or a module that registers some.
+A new op is one entry in one file: `register(Op(...))`. Other packages add ops by the entry point
+group ``nodescope.op``; each entry point names an `Op`, or a module that registers some.
 
 Invariant: ops are found here and nowhere else; an op, once registered, never changes.
 """

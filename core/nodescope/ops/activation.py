@@ -1,9 +1,9 @@
 """Activations: smooth and piecewise functions of one element.
 
-Where a piecewise function has a kink, its slope there is PyTorch's.
+At a kink of a piecewise function, the slope is PyTorch's.
 
-Invariant: none overflows on finite input, and each keeps NaN; integers become the float that
-``np.tanh`` makes of them.
+Invariant: no activation overflows on finite input, and each keeps NaN; integers are converted to
+the same float as by ``np.tanh``.
 """
 
 from __future__ import annotations

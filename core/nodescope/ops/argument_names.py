@@ -1,9 +1,9 @@
-"""Argument names: what other libraries call the arguments of nodescope's ops.
+"""Argument names: other libraries' names for the arguments of nodescope's ops.
 
-A recording keeps the library's own names, which its users know. Rules, which are written once for
-all libraries, ask by nodescope's.
+A recording keeps the library's own names, which its users know. Rules are written once for all
+libraries and use nodescope's names.
 
-Invariant: data, and functions of it; attributes of nodescope's own nodes are passed on unchanged.
+Invariant: a table and lookups in it; attributes of nodescope's own nodes are returned unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REDUCTIONS: Final = ("none", "mean", "sum")
 
 
 def known_attrs(dialect: str, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The attributes of a node of some library, by nodescope's names."""
+    """The attributes of another library's node, under nodescope's names."""
     names = _NAMES.get(dialect)
     if names is None:
         return attrs
@@ -37,7 +37,7 @@ def known_attrs(dialect: str, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def known_node(node: Node) -> Node:
-    """A node with its attributes by nodescope's names."""
+    """A node with its attributes under nodescope's names."""
     attrs = known_attrs(node.dialect, node.attrs)
     if attrs is node.attrs:
         return node

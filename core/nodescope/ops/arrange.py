@@ -1,6 +1,6 @@
 """Arranging elements: padding, rolling, triangles and diagonals.
 
-Invariant: a new element is a constant, so no gradient flows into it.
+Invariant: added elements are constants, so no gradient flows into them.
 """
 
 from __future__ import annotations

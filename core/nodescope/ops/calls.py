@@ -1,7 +1,6 @@
 """Calls: a node's inputs and attributes in the form of its op's operands.
 
-Invariant: a call depends on the node alone, and is cached because it is needed often; nothing is
-run.
+Invariant: a call depends only on the node, and is cached because it is needed often; no op is run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Ops that contain graphs: ``cond``, ``while_loop`` and ``scan``.
 
-A body is a closed graph: everything that its function takes from outside is one of its inputs.
-Tracing and differentiating these ops is left to the engine, which provides the rules
-(`give_rules`).
+A body is a closed graph: every outside value that its function uses is one of its inputs. The
+engine traces and differentiates these ops, and provides the rules for it (`give_rules`).
 
-Invariant: running and inferring need no engine, so that a recording's nodes run again without it.
+Invariant: running and inferring need no engine, so that a recording's nodes can be rerun without
+it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _MOST = 256
 
 
 def plan_of(graph: Graph) -> Plan:
-    """The graph's plan, made once."""
+    """The graph's plan, cached."""
     known = _plans.get(id(graph))
     if known is None:
         known = _plans[id(graph)] = (graph, Plan(graph, constants_of(graph)))

@@ -1,4 +1,4 @@
-"""Convolutions of sequences and images, transposed ones, and their gradients as separate ops.
+"""Convolutions and transposed convolutions of sequences and images, with gradients as separate ops.
 
 Layouts and formulas are PyTorch's: inputs (N, C, …), weights (O, C / groups, …), cross-correlation.
 The gradients are linear in both inputs, so that each rule is one of these ops again.
@@ -212,7 +212,7 @@ def _transpose(
 
 
 def _cropped(F: Any, y: Any, size: Sizes) -> Any:
-    """The array without positions that the other direction did not use."""
+    """The array without the positions that the opposite convolution did not read."""
     if y.shape[2:] == size:
         return y
     return F.getitem(y, index=(slice(None), slice(None), *(slice(0, k) for k in size)))

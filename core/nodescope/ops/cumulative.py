@@ -1,7 +1,7 @@
 """Running sums, products and extremes along an axis.
 
-Invariant: gradients are exact where elements are 0, and can be differentiated again there; no rule
-divides by an element.
+Invariant: gradients are exact and differentiable even where elements are 0; no rule divides by an
+element.
 """
 
 from __future__ import annotations

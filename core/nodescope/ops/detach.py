@@ -1,8 +1,8 @@
-"""Detach: the same value without its history: no gradient passes through it.
+"""Detach: the same value without its history, so that no gradient passes through it.
 
-It is a node, so that what is cut off can be seen, and where.
+It is a node, so that the graph shows where a gradient is cut off.
 
-Invariant: the result is the array that was given, not a copy.
+Invariant: the result is the input array itself, not a copy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dropout with a given mask: which elements stay is drawn elsewhere, from a key.
+"""Dropout with a given mask; another op draws the mask from a key.
 
 Srivastava et al., 2014; scaled while training, so that evaluation needs no change.
 

@@ -1,4 +1,4 @@
-"""Names of dtypes, cached: NumPy assembles a dtype's name anew at each access.
+"""Names of dtypes, cached, because NumPy builds a dtype's name at each access.
 
 Invariant: a name depends on the dtype alone.
 """

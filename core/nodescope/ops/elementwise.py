@@ -24,7 +24,7 @@ def _abs_rule(F: Any, ct: Any, out: Any, x: Any) -> Any:
 def _sign_rule(F: Any, ct: Any, out: Any, x: Any) -> Any:
     if x.dtype.kind != "c":
         return F.zeros_like(x)
-    # z / |z| turns with z: what is left of the cotangent is its part across z.
+    # z / |z| only changes its angle with z, so only the part of the cotangent across z remains.
     size = F.abs(x)
     safe = F.where(F.equal(size, 0), 1.0, size)
     across = F.subtract(ct, F.multiply(F.real(F.multiply(ct, out)), F.conjugate(out)))
@@ -167,9 +167,9 @@ binary(
 
 
 def _chooses(wins: str, *, ignoring_nan: bool) -> tuple[Rule, Rule]:
-    """The rules of maximum and its kin: the operand that the output comes from gets it all.
+    """The rules of maximum and similar ops: the operand that won gets the whole cotangent.
 
-    At a tie that is the right one: ``np.maximum(x, 0)`` is flat at 0, as relu is.
+    At a tie, the right operand wins, so ``np.maximum(x, 0)`` is flat at 0, as relu is.
     """
 
     def left_wins(F: Any, a: Any, b: Any) -> Any:

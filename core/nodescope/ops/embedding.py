@@ -1,6 +1,6 @@
-"""Embedding: rows of a table, picked by number; and its gradient, which adds them back.
+"""Embedding: selects rows of a table by number; and its gradient, which adds rows back.
 
-Invariant: a number outside of the table is an error that names it, never a wrong row.
+Invariant: a number outside of the table raises an error that names it, never gives a wrong row.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def _samples(rng: np.random.Generator) -> list[Sample]:
 
 
 def _grad_samples(rng: np.random.Generator) -> list[Sample]:
-    # Only here does a number that is left out stand among the indices: the table's own gradient
-    # leaves it out on purpose, against the true slope.
+    # Only these samples have the padding index among the indices. The gradient of `embedding` omits
+    # it on purpose, against the true slope, so the samples of `embedding` cannot have it.
     ct, indices = rng.standard_normal((3, 2)), np.array([2, 0, 2])
     return [
         Sample((ct, indices), {"rows": 3, "padding_idx": 2}),

@@ -85,7 +85,7 @@ def _impl(*arrays: Any, body: Graph, pattern: str) -> tuple[Array, ...]:
 
 
 def _samples(rng: np.random.Generator) -> list[Sample]:
-    """Two of three values given out; a Python scalar; broadcasting."""
+    """Samples with two of three values as outputs, with a Python scalar, and with broadcasting."""
     specs = [((3, 4), "x"), ((4,), "y"), ((3, 4), "add"), ((3, 4), "tanh"), ((3, 4), "multiply")]
     body = Graph(
         id=0,

@@ -34,7 +34,7 @@ def _getitem(x: Array, *arrays: Array, index: Index) -> Array:
 def _getitem_infer(specs: tuple[Operand, ...], attrs: dict[str, Any]) -> TensorSpec:
     x = specs[0]
     assert isinstance(x, TensorSpec)
-    # Boolean indices select as many elements as are True, which a spec does not tell.
+    # A boolean index selects as many elements as it has True elements, which its spec cannot tell.
     check_masks("getitem", x.shape, attrs["index"], specs[1:])
     arrays = []
     for spec in specs[1:]:

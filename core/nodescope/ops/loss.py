@@ -322,8 +322,8 @@ def _bce(p: Array, t: Array) -> Any:
             f"bce: probabilities run from {np.min(p):.4g} to {np.max(p):.4g}",
             hint="apply nodescope.sigmoid first, or use binary_cross_entropy_with_logits",
         )
-    # Logarithms are bounded below by -100, as in PyTorch, so that a certain mistake costs much but
-    # not everything.
+    # Logarithms are bounded below by -100, as in PyTorch, so that a prediction of exactly 0 or 1
+    # that is wrong gives a large but finite loss.
     with np.errstate(divide="ignore"):
         yes, no = np.maximum(np.log(p), -100.0), np.maximum(np.log1p(-p), -100.0)
     return -(t * yes + (1.0 - t) * no)

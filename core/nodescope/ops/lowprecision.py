@@ -34,7 +34,9 @@ _OPS = {
 
 
 class Reduce:
-    """What `numpy.sum` and others compute, without the way there, which takes as long."""
+    """The computation of `numpy.sum` and others, without their Python overhead, which takes as long
+    as a small sum.
+    """
 
     def __init__(self, ufunc: np.ufunc, dtype: Any = None) -> None:
         self.reduce: Any = ufunc.reduce
@@ -89,7 +91,7 @@ def admitting(op: Op) -> Op:
 
 
 def _matmul(matmul: Callable[..., Any]) -> Callable[..., Any]:
-    """Products of bfloat16 arrive as float32 from NumPy: they only have to be rounded."""
+    """A product of bfloat16 matrices: NumPy returns float32, which only has to be rounded."""
 
     def impl(a: Array, b: Array) -> Any:
         out = matmul(a, b)

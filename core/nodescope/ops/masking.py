@@ -1,4 +1,4 @@
-"""Masking: keeps elements where a condition holds, 0 elsewhere: the gradient of selections.
+"""Masking: keeps elements where a condition holds, with 0 elsewhere; the gradient of selections.
 
 ``np.where`` branches on every element, which costs ten times as much on masks that look random;
 here the bits of dropped elements are cleared instead, so that infinities and NaN vanish as well.

@@ -1,6 +1,6 @@
 """Normalisations over one axis: softmax and its logarithm.
 
-Invariant: shifted by the maximum, so no finite input overflows.
+Invariant: inputs are shifted by their maximum, so no finite input overflows.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 square.
 
 Formulas: Ba et al. 2016, Ioffe and Szegedy 2015, Wu and He 2018, Ulyanov et al. 2016, Zhang and
-Sennrich 2019. The variance is taken of centred values, so that a large mean costs no precision;
-half precisions are computed in float32.
+Sennrich 2019. The variance is computed from centred values, so that a large mean costs no
+precision; half precisions are computed in float32.
 
 Invariant: optional inputs come as ``(x)``, ``(x, weight)`` or ``(x, weight, bias)``.
 """

@@ -92,8 +92,8 @@ class Op:
         c: One element of the output as a C expression, or ``""``. ``{0}``, ``{1}`` … are the
             operands, converted to the dtype of NumPy's loop; ``{T}`` is that dtype in C (``f32``,
             ``i64``, ``b8`` …), and ``{name}`` or ``{name|default}`` an attribute. Functions
-            ``ns_…`` are those of the C back end's prelude; dtypes that they lack have no C
-            implementation.
+            ``ns_…`` belong to the C back end's prelude; for dtypes that these functions lack, the
+            op has no C implementation.
         reads: Which elements of the inputs an element of an output depends on: a kind of
             `nodescope.ops.reading`. ``""`` stands for the kind that `nodescope.ops.dependence`
             knows for the op, or else for its family.

@@ -1,8 +1,8 @@
 """Perturbation: finds the input elements that a result depends on by running the operation again.
 
-For operations of which nothing is known except how to run them. Half of an input is changed a
-little at once, and halved again where the result changes; so the relevant elements are found in few
-runs.
+Used for operations about which nothing is known except how to run them. A bisection changes half of
+an input slightly, and bisects the half again if the result changes. So few runs suffice to find the
+relevant elements.
 
 Invariant: never writes to its arguments; bounded in runs and time; deterministic.
 """
@@ -35,8 +35,8 @@ def perturbed(
 ) -> ElementDependence | None:
     """The elements whose changes affect an element of an output.
 
-    Tested at the given values; where these hide the effect, as with an infinite result, at other
-    ones. Integers and masks are not changed, but listed as a whole.
+    Changes start from the given values, or from other values if these hide the effect, as an
+    infinite result does. Integers and masks are not changed, but listed as a whole.
 
     Args:
         run: Runs the operation on other inputs; may raise.
@@ -131,7 +131,7 @@ def _moved(array: Array, port: int) -> Array:
 
 
 def _generic(array: Array, port: int) -> Array:
-    """Numbers at which nothing is hidden by chance; integers and masks unchanged."""
+    """Values at which no effect vanishes by chance; integers and masks unchanged."""
     if array.dtype.kind not in "fc":
         return array
     numbers = np.random.default_rng(100 + port).uniform(0.3, 0.7, array.shape)

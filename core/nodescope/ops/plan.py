@@ -27,7 +27,7 @@ class Plan:
         graph: Nodes in topological order.
         constants: Arrays of the graph's constants by value id.
         outputs: Value ids wanted; the graph's own if None. Only their dependencies are run.
-        fed: Value ids that will be fed, whose producers need not run; the graph's inputs if None.
+        fed: Value ids to be fed, whose producers need not run; the graph's inputs if None.
         also: Ids of further nodes to run.
     """
 
@@ -120,7 +120,7 @@ class Plan:
 def needed(
     graph: Graph, outputs: Sequence[int], fed: Sequence[int], also: Sequence[int] = ()
 ) -> tuple[Node, ...]:
-    """The nodes that must run for the outputs, in order; not the producers of fed values."""
+    """The nodes that must run for the outputs, in order, without the producers of fed values."""
     known = set(fed)
     needed = {output for output in outputs if output not in known}
     waited = set(also)

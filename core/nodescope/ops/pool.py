@@ -75,7 +75,7 @@ def _sliding_infer(n: int, kind: str, specs: tuple[Operand, ...], attrs: Any) ->
 
 
 def _tap(x: Array, at: tuple[int, int], out: Sizes, attrs: dict[str, Any]) -> Array:
-    """The elements that all windows see through one tap."""
+    """The element at one position (tap) of every window."""
     (s, t), (d, e) = pair(attrs["stride"]), pair(attrs.get("dilation", (1, 1)))
     top, left = at[0] * d, at[1] * e
     return x[
@@ -115,7 +115,7 @@ def _first_hits(x: Array, largest: Array, attrs: dict[str, Any]) -> Iterator[tup
     claimed = np.zeros(largest.shape, bool)
     for at in _taps(attrs):
         if at == (kernel[0] - 1, kernel[1] - 1):
-            # Not found by any earlier tap; a window with a NaN equals none of its taps.
+            # No earlier tap was the maximum; in a window with a NaN, no tap equals the maximum.
             yield at, np.logical_not(claimed)
             return
         same = np.equal(_tap(x, at, out, attrs), largest)

@@ -133,12 +133,12 @@ def everything(query: OutputElement) -> ElementDependence:
 
 
 def nothing(query: OutputElement) -> ElementDependence:
-    """No elements: an output that only takes the shape of its input."""
+    """No elements, for an output that depends only on the shape of its input."""
     return ElementDependence(())
 
 
 def elementwise(query: OutputElement) -> ElementDependence:
-    """The elements that are broadcast to this place."""
+    """The input elements that are broadcast to this output element."""
     broadcast_positions = broadcast(query.inputs, query.shape, query.position)
     if broadcast_positions is None:
         return everything(query)
@@ -174,7 +174,7 @@ def replaced(query: OutputElement) -> ElementDependence:
 
 
 def moved(query: OutputElement) -> ElementDependence:
-    """Ops that only move elements: run twice on positions, to detect filled-in elements."""
+    """Ops that only move elements; run twice on positions, to detect filled-in elements."""
     selectors = _selectors(query)
     sizes = [np.size(value) for value in query.inputs]
     if sum(sizes) + math.prod(query.shape) > MOST_STAND_IN:
@@ -261,7 +261,7 @@ def along(query: OutputElement) -> ElementDependence:
 
 
 def _group(query: OutputElement) -> Array:
-    """Positions that are reduced to this one; for an op that keeps the shape, its whole row."""
+    """Input positions that are reduced to this one; the whole row, if the op keeps the shape."""
     x = np.asarray(query.inputs[0])
     places = np.arange(x.size).reshape(x.shape)
     axis = query.attrs.get("axis")
@@ -281,14 +281,14 @@ def _group(query: OutputElement) -> Array:
 
 
 def extreme(query: OutputElement) -> ElementDependence:
-    """``max`` and ``min``: the winner, which is NaN if there is one."""
+    """``max`` and ``min``: the winning element; a NaN always wins."""
     group = _group(query)
     pick = np.argmax if query.op.name == "max" else np.argmin
     return ElementDependence((Read(0, group[[int(pick(flat(query.inputs[0], group)))]]),))
 
 
 def ordered(query: OutputElement) -> ElementDependence:
-    """``sort``: the element that is here after sorting."""
+    """``sort``: the element that sorting moves to this position."""
     group = _group(query)
     row = flat(query.inputs[0], group)
     out = _index(query.outputs[query.port], query.position)
@@ -299,7 +299,7 @@ def ordered(query: OutputElement) -> ElementDependence:
 
 
 def winner(query: OutputElement) -> ElementDependence:
-    """Maxima of windows and running maxima: differentiated on ranks, which are all distinct."""
+    """Maxima of windows and running maxima: differentiated on ranks, so that there are no ties."""
     x = np.asarray(query.inputs[0])
     if x.size > MOST_STAND_IN:
         return everything(query)
@@ -316,7 +316,7 @@ def winner(query: OutputElement) -> ElementDependence:
 
 
 def smooth(query: OutputElement) -> ElementDependence:
-    """By the derivative at generic values; integers and masks are listed as a whole."""
+    """Elements with a nonzero derivative at generic values; integers and masks as a whole."""
     if sum(map(np.size, query.inputs)) > MOST_STAND_IN:
         return everything(query)
     operands = tuple(_generic(query.op, port, value) for port, value in enumerate(query.inputs))
@@ -336,12 +336,12 @@ def smooth(query: OutputElement) -> ElementDependence:
 
 
 def solved(query: OutputElement) -> ElementDependence:
-    """Solutions of equations: `smooth`, where rounding leaves traces of exact zeros."""
+    """Solutions of equations: `smooth`, but inexact, because rounding errors hide exact zeros."""
     return smooth(query)._replace(exact=False)
 
 
 def local(query: OutputElement) -> ElementDependence:
-    """Like `smooth`, but at the given values: the branch of the op that they take matters."""
+    """Like `smooth`, but at the given values, because they select the branch of the op."""
     if sum(map(np.size, query.inputs)) > MOST_STAND_IN:
         return everything(query)
     operands = tuple(np.asarray(value, np.float64) for value in query.inputs)
@@ -418,7 +418,7 @@ def given_linear(query: OutputElement) -> ElementDependence:
 
 
 def matrices(query: OutputElement) -> ElementDependence:
-    """Decompositions: all elements of the matrix at the same place of a stack."""
+    """Decompositions: all elements of the matrix at the same position in the stack."""
     x = query.inputs[0]
     leading = np.shape(x)[:-2]
     if len(query.inputs) != 1 or not leading or query.shape[: len(leading)] != leading:
@@ -429,7 +429,7 @@ def matrices(query: OutputElement) -> ElementDependence:
 
 
 def drawn(query: OutputElement) -> ElementDependence:
-    """Random numbers: the key, and the parameters that are broadcast here."""
+    """Random numbers: the key, and the parameters that are broadcast to this element."""
     reads = []
     for port, value in enumerate(query.inputs):
         key = port == 0

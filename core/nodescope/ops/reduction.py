@@ -51,7 +51,7 @@ _add: Any = np.add.reduce
 
 
 def _mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """`numpy.mean`; for the usual dtypes by the same two calls."""
+    """`numpy.mean`; for common dtypes, by the two calls that NumPy itself makes."""
     if x.__class__ is not np.ndarray or x.dtype.char not in "fd" or not x.size:
         return np.mean(x, axis=axis, keepdims=keepdims)
     total = _add(x, axis, None, None, keepdims)
@@ -192,7 +192,7 @@ def _centred(F: Any, x: Any, axis: Axis) -> Any:
 
 def _std_vjp(F: Any, ct: Any, out: Any, x: Any, axis: Axis, keepdims: bool, ddof: float) -> Any:
     centred = _centred(F, x, axis)
-    # A group without spread has no slope to either side; 0 is the mean of both.
+    # For a group of equal elements, the slopes to both sides differ; 0 is their mean.
     safe = F.where(F.equal(out, 0), 1.0, out)
     share = F.divide(ct, F.multiply(safe, float(max(count(x.shape, axis) - ddof, 1e-300))))
     return F.multiply(restore(F, share, x.shape, axis, keepdims), centred)

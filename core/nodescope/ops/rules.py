@@ -37,7 +37,7 @@ def restore(F: Any, ct: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool)
 
 
 def backwards(F: Any, scan: Any, x: Any) -> Any:
-    """A scan over the last axis, from its end."""
+    """A scan over the last axis in reverse."""
     return F.flip(scan(F, F.flip(x, axis=-1)), axis=-1)
 
 
@@ -59,15 +59,15 @@ def zeros(F: Any, ct: Any, out: Any, x: Any, *rest: Any, **attrs: Any) -> Any:
 
 
 def same(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> Any:
-    """The rule of sums: the cotangent itself. The tape knows it and saves the call."""
+    """The rule of sums: the cotangent itself. The tape recognises it and skips the call."""
     return ct
 
 
 def times_right(F: Any, ct: Any, out: Any, left: Any, right: Any) -> Any:
-    """The rule of a product's left operand. The tape knows it, like `same`."""
+    """The rule of a product's left operand. The tape recognises it, like `same`."""
     return F.multiply(ct, right)
 
 
 def times_left(F: Any, ct: Any, out: Any, left: Any, right: Any) -> Any:
-    """The rule of a product's right operand. The tape knows it, like `same`."""
+    """The rule of a product's right operand. The tape recognises it, like `same`."""
     return F.multiply(ct, left)

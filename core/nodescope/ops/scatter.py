@@ -21,7 +21,7 @@ from nodescope.ops.shapes import dtype_of, shape_of
 
 def _index_set(x: Array, value: Any, *arrays: Array, index: Index) -> Array:
     _check_imaginary(np.result_type(x), np.asarray(value).dtype)
-    total = np.array(x, order="K")  # the layout that an in-place write keeps: same bits afterwards
+    total = np.array(x, order="K")  # keeps the layout, as an in-place write would: same bits later
     try:
         total[_fill(index, arrays)] = value
     except ValueError as error:

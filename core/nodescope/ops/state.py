@@ -1,7 +1,7 @@
 """Variables of graphs built by hand: reading and updating them.
 
-A session keeps the values; it passes them to these ops in place of their first input, and takes
-over the results of update ops.
+A session keeps the values. It passes them to these ops in place of their first input, and stores
+the results of update ops.
 
 Invariant: as with ``assign``, nothing is written in place.
 """

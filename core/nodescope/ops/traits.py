@@ -1,7 +1,7 @@
 """Traits: numerical properties of ops by canonical name, for every library.
 
-Nodes of other libraries have the traits of the op with their canonical name; nothing is assumed of
-unknown names.
+Nodes of other libraries have the traits of the op with their canonical name; unknown names have no
+traits.
 
 Invariant: data only; nothing here executes ops.
 """
@@ -37,10 +37,10 @@ class Traits(NamedTuple):
 
     Attributes:
         reads: Which elements of its inputs an element depends on: a kind of
-            `nodescope.ops.reading`; ``""`` if its family tells.
-        ranking: What makes an operand important: its ``size``, its ``exp``, its distance from one
-            as a ``factor``; that the op ``picks`` it; or being the ``first``, which the others only
-            modify. ``""`` stands for the share in a sum, else the size.
+            `nodescope.ops.reading`; ``""`` if its family determines the kind.
+        ranking: How operands are ranked by importance: by ``size``, by ``exp``, as a ``factor`` by
+            the distance from one; the one that the op ``picks``; or the ``first``, which the others
+            only modify. ``""`` ranks by the share in a sum, else by size.
         zeros: Whether the result is zero where ``any`` operand, ``all`` of them or the ``first``
             is.
         domain: The domain outside of which the result is NaN.

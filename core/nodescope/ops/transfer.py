@@ -1,4 +1,4 @@
-"""Transfer: nodes that compute nothing: renamed values, points to wait at, transfers.
+"""Transfer: nodes that compute nothing: renamed values, synchronisation points, transfers.
 
 Invariant: values pass through unchanged to the bit.
 """
@@ -33,7 +33,7 @@ register(
         ports=(),
     )
 )
-"""Nothing; nodes that wait for it wait for everything that it waits for."""
+"""Computes nothing; nodes that wait for it wait for all nodes that it waits for."""
 
 
 def _alone(*_: Array, **__: Any) -> Any:

@@ -89,7 +89,7 @@ for _name, _ufunc, _factor in (
 
 def _hypot_rule(port: int) -> Rule:
     def rule(F: Any, ct: Any, out: Any, *sides: Any) -> Any:
-        # At the origin there is no slope; 0 is the mean over all directions.
+        # The slope is undefined at the origin; 0 is its mean over all directions.
         safe = F.where(F.equal(out, 0), 1.0, out)
         return F.multiply(ct, F.divide(sides[port], safe))
 

@@ -1,7 +1,7 @@
 """Updates: an optimizer's changes to a parameter.
 
 Invariant: nothing is written in place; a parameter gets a new array, so that references to the old
-one keep the old numbers.
+array keep the old numbers.
 """
 
 from __future__ import annotations

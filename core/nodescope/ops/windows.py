@@ -2,8 +2,8 @@
 
 All arrays have two spatial dimensions; sequences are images of height 1.
 
-Invariant: positions, padding and errors are computed here and nowhere else, so that `infer` and
-`impl` agree.
+Invariant: only this module computes positions and padding and raises their errors, so that `infer`
+and `impl` agree.
 """
 
 from __future__ import annotations

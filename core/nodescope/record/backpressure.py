@@ -1,6 +1,6 @@
-"""Backpressure: the program waits for the writer, so that nothing is dropped for want of memory.
+"""Backpressure: the program waits for the writer, so that a full queue drops nothing.
 
-Invariant: a probe before the recorder, for checks only. It never waits for a disk that is full.
+Invariant: a probe before the recorder, used only by `check`. It never waits for a full disk.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from nodescope.record.captures import known_bytes
 from nodescope.record.queue_writer import MIB, QueueWriter
 
 QUEUE_BYTES: Final = 1024 * MIB
-"""The queue of a recorder whose program waits: one array larger than what may wait finds room."""
+"""The queue size for a program that waits: even an array above the waiting limit fits."""
 _MOST_BYTES: Final = 48 * MIB
 
 
 class Backpressure:
-    """Holds the program back while more than 48 MiB wait to be written.
+    """Blocks the program while more than 48 MiB wait to be written.
 
     Args:
-        writer: The recorder that comes after it on the bus.
+        writer: The recorder, which follows this probe on the bus.
     """
 
     def __init__(self, writer: QueueWriter, most_bytes: int = _MOST_BYTES) -> None:
@@ -30,7 +30,7 @@ class Backpressure:
         self._most = most_bytes
 
     def emit(self, event: Event) -> None:
-        """Take one event: wait until there is room for it."""
+        """Take one event: wait until the queue has room for it."""
         queued = self._writer.queued
         if event.__class__ is NodeFinished:
             arrays = event.outputs

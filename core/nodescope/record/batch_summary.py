@@ -86,7 +86,7 @@ def _together(group: list[Item], shape: tuple[int, ...], dtype: Any) -> Iterator
         # As in `summarise`: an extreme of zero has no sign.
         low, high = np.minimum.reduce(stack, axis=1) + 0.0, np.maximum.reduce(stack, axis=1) + 0.0
         span = high - low
-        # As in `summarise`: finite squares prove that every element is finite. The rest is rare.
+        # As in `summarise`: finite squares prove that every element is finite. Others are rare.
         plain = (squares < math.inf) & (squares > TINY) & ((span == 0) | (span >= TINY))
         plain |= (low == 0) & (high == 0)
         if not plain.all():

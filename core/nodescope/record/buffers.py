@@ -2,7 +2,7 @@
 
 Fresh memory of this size comes from the system page by page, which costs more than the copy itself.
 
-Invariant: a buffer that all its users returned is referenced by nobody else; the pool is bounded.
+Invariant: once all users have returned a buffer, nothing else refers to it; the pool is bounded.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Buffers:
             if users > 1:
                 self._users[id(buffer)] = users - 1
                 return
-            # Buffers of other sizes make room, the oldest first: the program probably no longer
-            # uses them.
+            # Free buffers of other sizes, the oldest first: the program probably no longer uses
+            # them.
             other_sizes = [size for size in self._free if size != buffer.nbytes]
             while other_sizes and self._held + buffer.nbytes > self._most:
                 size = other_sizes.pop(0)
@@ -96,7 +96,7 @@ def layouts_of(
 def layouts_of_captured(
     captured: Iterable[tuple[int, object]],
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """`layouts_of` what an adapter captured, as far as it is there already."""
+    """`layouts_of` for the captures of an adapter that already have elements."""
     return tuple(
         [
             (value, content.strides)

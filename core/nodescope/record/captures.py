@@ -1,7 +1,7 @@
 """Captures: contents of other libraries' arrays, set aside on their way from the program to the
 file.
 
-Invariant: captures are resolved on the recorder's thread only, into memory that nobody else uses.
+Invariant: captures are resolved on the recorder's thread only, into memory that nothing else uses.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def capture(
 
     Returns:
         The captures by value, the number of outputs that could not be captured, and the number of
-        those for which there was room for their statistics only.
+        outputs with room only for their statistics.
     """
     captured: list[tuple[int, Any]] = []
     lost = reduced = 0
@@ -95,7 +95,7 @@ class Statistics:
 def _statistics(content: Any, room: int) -> Any:
     """A capture at level ``summary``, without a copy of the elements; None if it needs more room.
 
-    Elements that were copied are summed up at once: the queue is full.
+    Elements that were already copied are summarised immediately, because the queue is full.
     """
     if isinstance(content, np.ndarray):
         return Statistics(summarise(content))

@@ -1,6 +1,6 @@
-"""Disk losses: counts what is lost because the disk is full, or too slow at the end of the program.
+"""Disk losses: counts records lost to a disk that is full, or too slow at the end of the program.
 
-Invariant: between `DiskLosses.begin` and `DiskLosses.end`, every loss is the disk's.
+Invariant: between `DiskLosses.begin` and `DiskLosses.end`, every loss is attributed to the disk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class LossCounts(NamedTuple):
 
     Attributes:
         dropped: The recording's counts.
-        behind: Dropped arrays whose statistics the queue kept to make room for newer arrays.
+        behind: Arrays that the queue reduced to their statistics to make room for newer arrays.
         step: The training step.
     """
 
@@ -48,7 +48,7 @@ class DiskLosses:
         return gap
 
     def total(self, counts: LossCounts, structure: int = 0) -> Unwritten:
-        """All losses so far; ``structure`` parts of the graph are among them."""
+        """All losses so far, with the number of lost parts of the graph from ``structure``."""
         before, gap = self._before, self._gap(counts)
         if not before:
             return msgspec.structs.replace(gap, structure=structure)

@@ -19,4 +19,4 @@ KINDS: Final[dict[type, str]] = {
     FrameworkAttached: "framework",
     ScopeDescribed: "scope",
 }
-"""Those of events that are kept as they are; others refer to the graph."""
+"""The kinds of events that are stored unchanged; other documents refer to the graph."""

@@ -10,9 +10,9 @@ from nodescope.record.rows import FAILED, Execution
 
 
 def ended_by(recording: Recording) -> Execution | None:
-    """The operation that raised what ended the program; None if none did.
+    """The operation whose exception ended the program; None if there is none.
 
-    An error that the program caught, or raised in place of an operation's, is none.
+    Exceptions that the program caught, or replaced by its own, do not count.
     """
     error = recording.run().error
     failed = recording.flagged(FAILED) if error else []

@@ -1,6 +1,6 @@
 """Failed inputs: the inputs of an operation that raised in an unobserved step.
 
-Invariant: runs on the program's thread and raises nothing; what does not fit is summarised.
+Invariant: runs on the program's thread and raises nothing; inputs that do not fit are summarised.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ def failed_inputs(
 ) -> tuple[list[tuple[int, Array | TensorSummary]], int]:
     """The inputs by value id, and how many bytes they take in the queue.
 
-    None if what computed them was observed, since it has recorded them, or at a level without
-    values.
+    None at a level without values, and if the operations that computed the inputs were observed,
+    because these are recorded already.
 
     Args:
         event: The operation that raised.

@@ -1,7 +1,7 @@
 """GraphTable: the graph of a recording, read as a whole and quickly.
 
-A graph of 100,000 nodes is read in a fraction of the time that its rows take one by one: attributes
-stay as they are encoded, and so do specs, which many values share.
+It reads a graph of 100,000 nodes in a fraction of the time that single rows take, because
+attributes stay encoded, and so do specs, which many values share.
 
 Invariant: reads only; the data is that of `Recording.nodes`, `values` and `state_at`.
 """
@@ -21,7 +21,7 @@ from nodescope.record import schema_1
 from nodescope.record.schema import EXECUTION
 from nodescope.record.timed.timed_table import TimedTable
 
-# More executions than this for each node: the latest of each are looked up one by one.
+# With more executions per node than this, the latest of each node is looked up one by one.
 _EXECUTIONS_A_NODE: Final = 8
 _TIMES: Final = EXECUTION + ", times"
 _PLACE: Final = ", storage, device, nbytes"
@@ -30,7 +30,7 @@ _EMPTY_MAP, _NIL = msgspec.Raw(b"\x80"), msgspec.Raw(b"\xc0")
 
 
 class EncodedNode(msgspec.Struct, frozen=True, gc=False):
-    """A `nodescope.ir.graph.Node` whose attributes and source are as they are encoded."""
+    """A `nodescope.ir.graph.Node` whose attributes and source stay encoded."""
 
     id: int
     name: str
@@ -70,7 +70,7 @@ class GraphTable:
         table: Runs a query whose results are integers.
         by_seq: Runs a query on many seqs.
         has: Whether the file has a table.
-        read: Calls a function of the file's content; its faults are faults of the file.
+        read: Calls a function on the file's content, and reports its errors as damage of the file.
         timed: Executions that are not in table ``execution``.
         schema: The version of the file's format.
     """

@@ -30,8 +30,8 @@ from nodescope.origins import OURS, origin
 from nodescope.thread_frames import stack_of
 
 INTERVAL_S: Final = 0.008
-# The same while steps go unobserved, of which only long waits for data are named: to wake up takes
-# the interpreter's lock from the program, and a processor's caches.
+# The interval while steps run unobserved, when only long waits for data are named. Each wake-up
+# takes the interpreter's lock, and a processor's caches, from the program.
 RESTING_INTERVAL_S: Final = 0.05
 _LEAST_SAMPLES: Final = 2
 _MOST_BLUR_NS: Final = int(INTERVAL_S * 1e9)
@@ -129,7 +129,7 @@ class Sampler:
         self._stretches: dict[int, _Stretch] = {}
         self._before_ns = now_ns()
         self._ended = self._resting = self._naps = False
-        self._soon = threading.Event()  # the program is observed again, or has ended
+        self._soon = threading.Event()  # set when the program is observed again, or has ended
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -244,7 +244,7 @@ class Sampler:
                 kind = "waiting"
         if kind == "waiting" or len(set(stretch.places)) == 1:
             function = call or function  # in a loop, the line's own calls mean little
-        # It began and ended between two samples; late samples tell little about it.
+        # The stretch began and ended between two samples; a late sample tells little about when.
         start = stretch.first_ns - min((stretch.first_ns - stretch.before_ns) // 2, _MOST_BLUR_NS)
         end = last_ns + min((now_ns - last_ns) // 2, _MOST_BLUR_NS)
         self._emit(

@@ -1,13 +1,13 @@
 """Live memory: how many bytes of a step's values are needed at each moment, from a recording.
 
-A value takes memory from the start of the execution that makes it to the end of the last one in the
-step that reads it; views and writes in place share the memory of what they are views of.
-Parameters, buffers and inputs that the step reads take theirs throughout, and so does what was made
-before the step and is not made anew in it. So this is what the program needs: what it or a library
-holds for longer is not known, nor is what an operation takes for itself.
+A value takes memory from the start of the execution that produces it to the end of the last
+execution in the step that reads it. Views and writes in place share the memory of their base.
+Parameters, buffers and inputs that the step reads take memory throughout, and so do values that
+were produced before the step and not again in it. So this is the memory that the program needs: how
+much longer it or a library holds values is not known, nor is the memory used inside an operation.
 
-Invariant: reads structure and executions only, which every level but ``graph`` records. Whatever
-tells the memory of a step tells this.
+Invariant: reads structure and executions only, which every level but ``graph`` records. All
+displays of a step's memory use these numbers.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from nodescope.record.step_runs import StepRuns, step_runs
 
 Integers = NDArray[np.int64]
 
-# Operations of nodescope's own that give views.
+# nodescope's own ops that return views.
 _VIEWS: Final = frozenset(
     {"reshape", "transpose", "getitem", "broadcast_to", "squeeze", "expand_dims", "swapaxes"}
 )
-# No value is larger: the size is of a damaged file.
+# No real value is larger; such a size comes from a damaged file.
 _MOST: Final = 1 << 50
 _BITS: Final = {"bool": 8, "complex32": 32, "float8_e4m3fn": 8, "float8_e5m2": 8}
 
 
 class Buffer(NamedTuple):
-    """Memory of a value, and of the views of it.
+    """Memory of a value and its views.
 
     Attributes:
-        value: The value that it was made for.
-        row: The execution that made it; -1 if it was there before the step.
-        nbytes: None if the size is not known.
-        since, until: Moments of `LiveMemory.times`; not at ``until`` any more.
-        throughout: It is needed in the whole step.
-        views: Further values that share it.
+        value: The value that it was allocated for.
+        row: The execution that produced it; -1 if it existed before the step.
+        nbytes: None if the size is unknown.
+        since, until: Moments of `LiveMemory.times`; ``until`` is exclusive.
+        throughout: Whether the whole step needs it.
+        views: The number of further values that share it.
     """
 
     value: int
@@ -62,14 +62,14 @@ class LiveMemory(NamedTuple):
     """The memory of a step.
 
     Attributes:
-        live: By node that ran in it: the bytes that are needed while it runs.
-        peak: The most of them.
-        peak_node: The node at which that is; 0 for no step.
-        peak_at: The moment.
+        live: The bytes needed while a node runs, by node.
+        peak: The most bytes.
+        peak_node: The node at the peak; 0 for an empty step.
+        peak_at: The moment of the peak.
         times: Moments, in nanoseconds and in order: starts and ends of executions.
         needed: The bytes from each moment to the next.
         rows: The execution that starts or ends at each moment.
-        buffers: What needs them: a row of `Buffer` each, of unknown size -1.
+        buffers: A row for each `Buffer`; unknown sizes are -1.
     """
 
     live: dict[int, int]
@@ -82,7 +82,7 @@ class LiveMemory(NamedTuple):
     buffers: Integers
 
     def held_at(self, moment: int) -> list[Buffer]:
-        """What needs memory at a moment, the largest first; then what is of unknown size."""
+        """The buffers at a moment, the largest first, then those of unknown size."""
         began, ended = self.buffers[:, 3], self.buffers[:, 4]
         held = self.buffers[(began <= moment) & (moment < ended)]
         held = held[np.argsort(-held[:, 2], kind="stable")]
@@ -133,7 +133,7 @@ def memory_of(runs: StepRuns) -> LiveMemory:
 
 
 def _buffers(runs: StepRuns, place: list[int], order: list[int]) -> Integers:
-    """The buffers, as rows of `LiveMemory.buffers`, in the order in which they are met.
+    """The buffers, as rows of `LiveMemory.buffers`, in the order of their first use.
 
     Args:
         place: The moment of each start and end, as `StepRuns.moments` numbers them.
@@ -207,7 +207,7 @@ def _source(node: Node, port: int, values: Mapping[int, Value]) -> int:
 
 
 def _nbytes(value: Value | None) -> int:
-    """The size of a value; -1 if it is not known."""
+    """The size of a value; -1 if it is unknown."""
     if value is None:
         return -1
     spec = value.spec

@@ -39,8 +39,8 @@ class LossTable:
         ]
 
     def broken(self) -> list[tuple[int, float]]:
-        """Each loss that is not finite at its end: the step since which it is not, and the value
-        there.
+        """Each loss that is not finite at the end of the run: the step in which that began, and the
+        value there.
         """
         curves = [curve for curve, value in self._ask(_LAST) if not math.isfinite(_number(value))]
         rows = [row for curve in curves for row in self._ask(_SINCE, curve)]

@@ -113,8 +113,8 @@ def still_runs(info: RunInfo, pending: int) -> bool:
     """Whether the program of a recording has not ended, as far as this machine knows.
 
     Args:
-        info: What the recording says.
-        pending: `log_size`; nothing is left of it once the writer or the last reader has closed.
+        info: The run as recorded.
+        pending: `log_size`; 0 once the writer or the last reader has closed the recording.
     """
     return info.status is None and pending > 0 and _lives(info.pid)
 

@@ -16,8 +16,8 @@ from nodescope.ranks import rank_of
 
 
 def recording_path(stem: str, say: Callable[[str], None]) -> Path:
-    """A fresh path for a recording: in ``.nodescope/runs`` here, or else in the temporary
-    folder. Of several processes of one program, the name gives the rank.
+    """A fresh path for a recording: in ``.nodescope/runs`` in the current folder, or else in the
+    temporary folder. If a program has several processes, the name contains the rank.
     """
     rank = rank_of(os.environ)
     stem = stem if rank is None else f"{stem}-rank{rank.number}"

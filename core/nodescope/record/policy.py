@@ -1,4 +1,4 @@
-"""Policy: what a recorder asks for each execution if not everything is to be recorded."""
+"""Policy: decides for a recorder how much of each execution to record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Policy(Protocol):
 
     @property
     def takes_blocks(self) -> bool:
-        """Whether executions may be told in blocks now."""
+        """Whether executions may now be reported in blocks."""
 
     def started(self) -> None:
         """Note that the program begins."""
@@ -30,7 +30,7 @@ class Policy(Protocol):
         """The level at which an execution is recorded; None if it is only counted."""
 
     def admit_block(self, event: NodesFinished) -> None:
-        """Note executions that are recorded as they come."""
+        """Note a block of executions that is recorded without a decision for each."""
 
     def took(self, node: Node | None, nanoseconds: int) -> None:
         """Account for the time spent on recording an execution, or on work that belongs to no
@@ -50,10 +50,10 @@ class Policy(Protocol):
         """Update the demand on the bus: different nodes are to be kept whole."""
 
     def tell_counts(self) -> None:
-        """Record how many steps have been observed so far, for a reader who is looking."""
+        """Record how many steps have been observed so far, for readers of the running program."""
 
     def governed(self, most_nodes: int = ...) -> Governed:
         """A report of what was left out so far."""
 
     def conclude(self, error: str = "") -> None:
-        """Print the final report once: the run ends, with or without an error."""
+        """Print the final report, once, because the run ends, with or without an error."""

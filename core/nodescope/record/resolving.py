@@ -1,6 +1,6 @@
-"""Resolving: captures in queued records are replaced by elements or statistics.
+"""Resolving: replaces captures in queued records by elements or statistics.
 
-Invariant: on the recorder's thread only; what its library cannot resolve is lost, and counted.
+Invariant: on the recorder's thread only; a capture that its library cannot resolve counts as lost.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def resolved_whole(whole: Whole) -> tuple[Whole, int]:
             except Exception:  # raised by the library
                 lost += 1
                 continue
-            if isinstance(array, np.ndarray):  # not statistics, which are recorded in any case
+            if isinstance(array, np.ndarray):  # statistics are recorded elsewhere
                 outputs.append((value, array))
         items.append(item._replace(outputs=tuple(outputs)))
     return Whole(tuple(items)), lost

@@ -3,8 +3,8 @@
 In schema 1, attributes were plain data; the meaning of text and lists followed from the attribute's
 name. Nodes had no roles, and their family said what they wrote.
 
-Invariant: reads a fixed notation and evaluates nothing; unknown text stays as it is and is refused
-by the op's own impl. Nothing is written: a file of schema 1 stays one.
+Invariant: reads a fixed notation and evaluates nothing; unknown text stays unchanged and is refused
+by the op's own impl. Nothing is written: a file of schema 1 keeps its schema.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Scope facts: which module a scope is, and its settings, from a recording.
+"""Scope facts: the class and settings of a scope's module, from a recording.
 
-Invariant: reads documents only; a recording without any says nothing of its scopes.
+Invariant: reads documents only; without documents, nothing is known about scopes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PHASES: Final = ("backward", "recompute")
 
 
 def scope_facts(recording: Recording, scope: str) -> ScopeDescribed | None:
-    """What is known of a scope: of the module itself, for its backward pass and further calls too.
+    """The module of a scope; scopes of its backward pass and of further calls give the same module.
 
     Raises:
         RecordingError: The recording is damaged.
@@ -29,7 +29,7 @@ def scope_facts(recording: Recording, scope: str) -> ScopeDescribed | None:
         try:
             described = _decode(data)
         except (msgspec.MsgspecError, ValueError):
-            continue  # the rest of the recording can be read
+            continue  # a damaged document; the others can still be read
         known[described.scope] = described
     for path in _candidates(scope):
         if path in known:

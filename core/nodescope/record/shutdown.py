@@ -1,7 +1,7 @@
 """Shutdown: how long the end of a program waits for its recording.
 
-Invariant: a disk without progress is waited for no longer than ``still_s``, a slow one as long as
-it makes progress; the wait can be interrupted.
+Invariant: the wait ends after ``still_s`` without progress, and continues as long as a slow disk
+makes progress; it can be interrupted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def wait_for(
     Args:
         thread: The writer.
         written: A measure of progress: only whether it changes matters.
-        slow: Called once if the writer takes longer than `STILL_S` and is waited for further.
+        slow: Called once if the writer takes longer than `STILL_S` and the wait continues.
         still_s: The longest wait without progress.
         most_s: The longest wait in total.
 

@@ -1,8 +1,8 @@
 """StepTable: the training steps of a recording, possibly millions.
 
-Invariant: what is read does not grow with the number of steps, except by `StepTable.after` from the
-beginning, `StepTable.times` and `StepTable.blocks`, which say so. (Files of earlier releases lack
-the index by seq.)
+Invariant: the amount read does not grow with the number of steps, except in `StepTable.after` from
+the beginning, `StepTable.times` and `StepTable.blocks`. (Files of earlier releases lack the index
+by seq.)
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class StepTable:
     def times(self, after_seq: int, after_step: int, most: int) -> NDArray[np.int64]:
         """Number, seq, start, end (-1 if running) and observed of steps that began or ended later.
 
-        Makes no objects. If the seq is 0: of the first ``most`` steps after a step.
+        Creates no object per step. If the seq is 0, returns the first ``most`` steps after a step.
         """
         if after_seq:
             rows = [

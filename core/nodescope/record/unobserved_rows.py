@@ -1,4 +1,4 @@
-"""Rows of steps that went unobserved: most steps of a long run, so that each costs little."""
+"""Rows of unobserved steps: these are most steps of a long run, so each must cost little."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def rows_of_unobserved(seq: int, event: StepsUnobserved) -> tuple[Rows, Rows]:
     """Rows of the tables `step` and `loss`.
 
     Args:
-        seq: Of the first step's start; its end and all that follow have the next ones.
+        seq: The seq of the first step's start; later starts and ends have the next seqs.
         event: The steps.
     """
     steps: Rows = []

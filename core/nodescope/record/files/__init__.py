@@ -1,1 +1,1 @@
-"""Recordings as files from anywhere: whose they are, whether they are whole, what limits them."""
+"""Recordings as untrusted files: their ownership, integrity and limits."""

@@ -28,8 +28,8 @@ end.
 
 BASE_S: Final = 3.0
 BYTES_A_SECOND: Final = 12e6
-"""Limit of the processor time of one query: the time that the size of the file requires. A table of
-small rows is read at 30 to 60 million bytes a second."""
+"""Limit of the processor time of one query, in bytes of the file per second. A table of small rows
+is read at 30 to 60 million bytes a second."""
 
 OPENING_S: Final = 10.0
 """Time limit for opening: the schema, and SQLite's own check of a file that is not large."""
@@ -60,7 +60,7 @@ _PRAGMAS: Final = (
 
 
 class OverdueError(sqlite3.DatabaseError):
-    """A query did not end within its limit: SQLite did not say that the file is damaged."""
+    """A query did not end within its limit, although SQLite reported no damage."""
 
 
 class QueryGuard:
@@ -158,7 +158,7 @@ class QueryGuard:
         return answer
 
     def _tell(self, error: sqlite3.OperationalError) -> None:
-        """Raise the error that an interruption stands for; other errors are left to the caller."""
+        """Raise the error behind an interruption; the caller handles other errors."""
         if not is_interrupted(error):
             return
         if self._stopped:

@@ -1,9 +1,9 @@
 """Disk space: how records are written while the disk is full.
 
 A log that cannot grow is merged into the recording, and written again from its start. While nothing
-can be written, records wait in memory. When that does not help, less is written: first the elements
+can be written, records wait in memory. If the disk stays full, less is written: first the elements
 of arrays are left out, then executions with their statistics. Space for the structure, the steps,
-the losses and the end of the run is set aside at the start.
+the losses and the end of the run is reserved at the start.
 
 Invariant: a batch is either written or kept; unwritten records are never acknowledged, and
 everything left out is counted.
@@ -89,7 +89,7 @@ class DiskSpaceRetry:
     Args:
         on_full: Called with a message when waiting begins.
         back: Called when everything can be written again.
-        on_wait: Called when a write begins to be waited for.
+        on_wait: Called when waiting for a write begins.
         merge_log: Merges the log into the file so that its space can be reused; returns whether
             there is any.
         hurried: Whether a write is urgent, even with less in it.
@@ -118,7 +118,7 @@ class DiskSpaceRetry:
         self._ending = ending
         self._over = threading.Event()
         self._omit = Omit.NOTHING
-        self._whole_again = 0.0  # when to try again without leaving anything out
+        self._whole_again = 0.0  # the time of the next attempt without leaving anything out
         # Space is considered available once as much has been written as the failed write needed.
         self._failed_bytes = self._written_bytes = 0
         self.missing = self.stuck = False
@@ -128,15 +128,15 @@ class DiskSpaceRetry:
         self._over.set()
 
     def write(self, attempt: Callable[[Omit], T], undo: Callable[[], None], nbytes: int) -> T:
-        """Repeat ``attempt()``, after a while with less in it, until it succeeds.
+        """Repeat ``attempt()`` until it succeeds; after `PATIENCE_S`, it leaves records out.
 
         Args:
-            attempt: Writes, leaving out what it is passed.
+            attempt: Writes, leaving out the records that its `Omit` argument names.
             undo: Called after an attempt that failed.
             nbytes: The size of the complete write.
 
         Raises:
-            NoSpace: The program has ended, and there is no space even for a little.
+            NoSpace: The program has ended, and there is no space even for the smallest write.
             sqlite3.Error: The write failed for another reason, or waiting was stopped.
         """
         since = time.monotonic()

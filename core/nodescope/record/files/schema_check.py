@@ -29,7 +29,7 @@ _MOST_TEXT: Final = 10_000
 
 
 def objection(database: sqlite3.Connection) -> str:
-    """What in a file's schema does not belong in a recording; empty if everything does.
+    """The first part of a file's schema that does not belong in a recording, or ``""``.
 
     Raises:
         sqlite3.Error: The schema cannot be read.
@@ -46,7 +46,7 @@ def objection(database: sqlite3.Connection) -> str:
 
 @lru_cache(maxsize=256)
 def _about(kind: object, name: object, table: object, text: object) -> str:
-    """What is wrong with one object of a schema."""
+    """The objection to one object of a schema, as text."""
     if not (isinstance(kind, str) and isinstance(name, str) and isinstance(table, str)):
         return "it has a table without a name"
     if kind == "index" and text is None and name.startswith(f"sqlite_autoindex_{table}_"):

@@ -19,7 +19,7 @@ class BlockCounts:
         self._tracks: dict[int, tuple[Track, np.ndarray[Any, Any]]] = {}
 
     def add(self, event: NodesFinished, many: int) -> bool:
-        """Count executions; whether their track is new."""
+        """Count executions; return whether their track is new."""
         track = event.track
         known = self._tracks.get(id(track))
         counts = known[1] if known is not None else np.zeros(len(track.nodes), np.int64)

@@ -13,12 +13,12 @@ class NodeCounts:
 
     Args:
         node: The node.
-        by_hand: The level that a person chose for it, or None.
+        by_hand: The level that the user chose for it, or None.
         level: The requested level.
 
     Attributes:
         runs: Executions in all.
-        timed: Executions of which only the times were recorded.
+        timed: Executions with only their times recorded.
         counted: Executions without a row.
         unsaid: Executions without a row since the last row.
     """

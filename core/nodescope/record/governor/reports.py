@@ -11,13 +11,13 @@ _UNNOTICED_S = 0.05
 
 
 def leaving_out(what: str, slowdown: float, limit: float, share: float = 0.0) -> str:
-    """One line about what is not observed from now on.
+    """One line that announces that some steps, or parts of the program, will run unobserved.
 
     Args:
-        what: A training step, or the program, where it has none.
-        slowdown: While it is observed.
-        limit: That is to be kept.
-        share: Of the steps, how many will be observed; 0 for a program without.
+        what: A training step, or the program if it has no steps.
+        slowdown: The slowdown while observed.
+        limit: The slowdown limit.
+        share: The share of steps that will be observed; 0 for a program without steps.
     """
     rest = (
         f"about one step in {_ratio(share)} is observed, the others run unobserved"
@@ -31,7 +31,11 @@ def leaving_out(what: str, slowdown: float, limit: float, share: float = 0.0) ->
 
 
 def stuck(slowdown: float, by_hand: float, limit: float) -> str:
-    """One line about a limit that cannot be kept; ``by_hand``: without levels set by hand."""
+    """One line about a limit that cannot be kept.
+
+    Args:
+        by_hand: The slowdown without the levels that the user chose for single nodes.
+    """
     text = (
         f"the limit of {factor(limit)} cannot be met: with as little recorded as allowed, "
         f"a run takes about {factor(slowdown)} as long"
@@ -41,7 +45,7 @@ def stuck(slowdown: float, by_hand: float, limit: float) -> str:
 
 
 def forbidden(slowdown: float, limit: float, reason: str) -> str:
-    """One line about training steps that should be left out and may not."""
+    """One line about training steps that should run unobserved but must be observed."""
     return (
         f"the limit of {factor(limit)} cannot be met now: no training step may run unobserved, "
         f"since {reason}; an observed run takes about {factor(slowdown)} as long"
@@ -49,7 +53,7 @@ def forbidden(slowdown: float, limit: float, reason: str) -> str:
 
 
 def raised(step: int) -> str:
-    """One line about a program that raised in a step that was left out."""
+    """One line about a program that raised in an unobserved step."""
     return (
         f"the program failed in step {step} or after it, which was not observed (slowdown limit): "
         "only a failing operation was recorded. --max-slowdown 0 observes every step"
@@ -83,7 +87,7 @@ def ended(governed: Governed) -> str:
 
 
 def kept(keeping: Keeping, governed: Governed) -> str:
-    """One line about what is kept of a run by default, and the way to more."""
+    """One line about the values kept by default, and how to keep more."""
     newest = "the newest values whole"
     if governed.steps:
         newest = f"whole values of the last {keeping.newest_steps} observed steps"
@@ -100,7 +104,7 @@ def kept(keeping: Keeping, governed: Governed) -> str:
     if governed.extra_s >= _LITTLE_S:
         limit = f"(limit {factor(governed.limit)})"
         parts.append(f"about {factor(governed.slowdown)} slower {limit}")
-    elif governed.extra_s >= _UNNOTICED_S:  # of little, a factor tells nothing
+    elif governed.extra_s >= _UNNOTICED_S:  # a factor says little about a short run
         parts.append(f"about {governed.extra_s:.1f} s overhead")
     return "; ".join(parts) + ". --level values keeps every element"
 
@@ -122,7 +126,7 @@ def _first_nonfinite(steps: Sequence[int]) -> str:
 
 
 def factor(slowdown: float) -> str:
-    """``1.47×``; ``12×`` where digits no longer tell anything."""
+    """A factor such as ``1.47×``, or ``12×`` without meaningless digits."""
     return f"{slowdown:.0f}×" if slowdown >= 10 else f"{slowdown:.3g}×"
 
 

@@ -1,10 +1,10 @@
 """Step sampling: which parts of a run are observed, so that it stays below a slowdown limit.
 
-Before each step it decides whether to observe it, from the time that earlier ones took. Now and
-then it leaves out a few in a row, the last of which are references. Calls outside of steps, and
-stretches of a program without steps, are paid from the same allowance. No clock is read.
+Before each step, it decides from the times of earlier steps whether to observe it. Now and then it
+leaves a few consecutive steps unobserved, the last of which serve as references. Calls outside of
+steps, and stretches of a program without steps, share the same allowance. It reads no clock.
 
-Invariant: observing is paid from the allowance of what ran before, never from that of what follows.
+Invariant: the allowance for observing comes from time that has passed, never from time to come.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from nodescope.record.governor.cost_model import DEFINING_NS, WARM, CostModel, K
 SHARE: Final = 0.8
 """The share of the allowance that is used. The rest covers costs that cannot be measured."""
 
-# The same while the run as a whole is above the limit.
+# The share that is used while the run as a whole is above the limit.
 _OWING: Final = 0.25
-# Where every step may be observed, references are measured again after `_SOON` steps, then after
+# If every step may be observed, references are measured again after `_SOON` steps, then after
 # twice as many each time, up to `_RARELY`.
 _SOON, _RARELY = 16, 128
 # A series of unobserved steps ends after `_SERIES` reference steps, or `_LONGEST_SERIES` in total.
@@ -29,7 +29,7 @@ _SETTLING, _SETTLED_NS, _LONG_NS = 2, 5e6, 20e6
 # The assumed costs may be wrong by this factor as long as there is no reference.
 _DOUBT: Final = 4.0
 _MOST_SAVED: Final = 3.0
-# Steps are compared at the end of each of the first ones, and then in these intervals.
+# Steps are compared after each of the first steps, and then at these intervals.
 _COMPARING, _COMPARING_NS = 32, 50e6
 # The most steps for which one decision is made, and the longest that they may take.
 _MOST_TOGETHER, _TOGETHER_NS = 100, 50e6
@@ -37,7 +37,7 @@ _MOST_TOGETHER, _TOGETHER_NS = 100, 50e6
 _FIRST_CALLS: Final = 2
 
 Detail = Literal["whole", "times", "counted"]
-"""How much of a stretch is recorded: what was requested, the times of executions, or counts."""
+"""How much of a stretch is recorded: the requested level, the times of executions, or counts."""
 
 
 class StepSampling:
@@ -46,12 +46,12 @@ class StepSampling:
     Args:
         limit: The slowdown.
         share: The share of the allowance that is used.
-        unnoticed_ns: Nothing is left out before observing has cost this much in all.
+        unnoticed_ns: Nothing is left out before observing has cost this much in total.
 
     Attributes:
         steps, left_out: The number of steps, and of those that ran unobserved.
-        calls, calls_left_out: The same of outermost calls outside of steps.
-        model: What observing takes.
+        calls, calls_left_out: The same for outermost calls outside of steps.
+        model: The cost model of observing.
         cost_ns: The expected cost of observing the next step.
         saved_ns: The allowance for observing steps, saved up from earlier ones.
     """
@@ -62,11 +62,11 @@ class StepSampling:
         self.model = CostModel()
         self.cost_ns = self.saved_ns = 0.0
         self._share, self._unnoticed_ns = share, unnoticed_ns
-        # Of the whole run: its time, the part of it that observing took for certain, and the events
-        # whose cost is still estimated.
+        # Of the whole run: its time, the measured cost of observing, and the tracing time whose
+        # cost is still estimated.
         self._wall_ns = self._charged_ns = self._tracing_ns = 0.0
         self._deciding_ns = 0.0
-        self._sought = 0  # references that this series still has to bring
+        self._sought = 0  # references still to be measured in this series
         self._row, self._row_ns = 0, 0.0  # steps left out since something was observed
         self._since_reference, self._interval = 0, _SOON
         self._since_compared_ns = 0.0
@@ -117,7 +117,7 @@ class StepSampling:
         return self.extra_ns >= self._unnoticed_ns and self._left_ns() < 0
 
     def of_stretch(self, detail: Detail) -> float:
-        """The slowdown of the latest stretch that was recorded so."""
+        """The slowdown of the latest stretch that was recorded in this detail."""
         extra_ns, program_ns = self._stretches.get(detail, (0.0, 1.0))
         return 1 + extra_ns / program_ns
 
@@ -146,7 +146,8 @@ class StepSampling:
 
     def skipped(self, cost: StepCost) -> None:
         """A step was left out."""
-        # Not by its own length: of steps of two kinds, all references would be long ones.
+        # Judged by the model, not by this step's own length: with steps of two kinds, all
+        # references would be of the longer kind.
         long = self.model.plain_ns >= _LONG_NS
         settled = self._row >= _SETTLING or self._row_ns >= _SETTLED_NS or long
         reference = settled and (cost.clean or self._row >= _LONGEST_SERIES)
@@ -192,7 +193,7 @@ class StepSampling:
             self._since_compared_ns = 0.0
             self.model.compare()
             if self.model.reliable:
-                # For good: a later estimate is one of later steps.
+                # Charged once and for all, because later estimates describe later steps.
                 self._charged_ns += self.model.tracing * self._tracing_ns
                 self._tracing_ns = 0.0
             self.cost_ns = self.model.cost_ns()
@@ -205,7 +206,8 @@ class StepSampling:
         """Whether the next step is observed.
 
         Args:
-            behind: The writer is; without room in its queue, a step costs the program far more.
+            behind: Whether the writer is behind: without room in its queue, a step costs the
+                program far more.
         """
         cost, near = self.cost_ns, self.cost_ns >= self._allowed_ns
         if behind and self.steps and near:
@@ -222,12 +224,12 @@ class StepSampling:
             self._interval = min(2 * self._interval, _RARELY)
         if self._sought:
             return False
-        # Not at regular intervals: every second step of a program may be of another kind.
+        # The intervals are irregular, because every second step may be of another kind.
         return not near or self.saved_ns >= cost * (1 + self._patience)
 
     def left_out_for_certain(self) -> int:
-        """How many of the steps after one that is left out are left out as well, whatever happens
-        in them: the allowance cannot suffice earlier. Only a few, and none of long steps.
+        """The number of steps after an unobserved one that are unobserved too, whatever happens in
+        them, because the allowance cannot suffice earlier. Only a few, and none if steps are long.
         """
         gain_ns, plain_ns = self._allowed_ns, self.model.plain_ns
         cost = self.cost_ns
@@ -247,14 +249,14 @@ class StepSampling:
         Args:
             cost: The cost of the stretch that has ended.
             detail: How much was recorded of that.
-            behind: The writer is.
+            behind: Whether the writer is behind.
         """
         program_ns, extra_ns = self.program_ns, self.extra_ns
         self.outside(cost)
         program_ns = max(self.program_ns - program_ns, 1.0)
         self._stretches[detail] = self.extra_ns - extra_ns, program_ns
         if detail == "whole":
-            self._stretches.pop("times", None)  # to be tried again
+            self._stretches.pop("times", None)  # recording times will be tried again
         whole_ns, _ = self._stretches.get("whole", (0.0, 1.0))
         left_ns = max(self._left_ns(program_ns), self._unnoticed_ns - self.extra_ns)
         if not behind and left_ns >= whole_ns:

@@ -1,11 +1,11 @@
-"""Held: the outputs of one execution, held until they are written or no longer wanted."""
+"""Held: the outputs of one execution, held in memory until they are written or dropped."""
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
 ENTRY_BYTES: Final = 512
-"""What is counted for each beside its arrays."""
+"""The bytes that each one counts in addition to its arrays."""
 
 
 class Held(NamedTuple):

@@ -1,6 +1,6 @@
-"""Held blocks: outputs of executions that were reported together, held as one.
+"""Held blocks: the outputs of executions that were reported together, held as one object.
 
-Invariant: what is taken out of a block is a copy, so that the block's memory can be used again.
+Invariant: arrays taken out of a block are copies, so that the block's memory can be reused.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from nodescope.record.newest.held import ENTRY_BYTES, Held
 
 
 class HeldBlock(NamedTuple):
-    """The outputs of executions that came in one order.
+    """The outputs of consecutive executions on a track.
 
     Attributes:
-        seq, step: Of the first execution.
-        track, first, many: The executions, by their places on the track.
+        seq, step: Seq and step of the first execution.
+        track, first, many: The executions, by their positions on the track.
         elements: The copies.
         nbytes: Size of the copies.
         missing: The number of outputs without a copy.
@@ -45,8 +45,8 @@ class HeldBlock(NamedTuple):
 
         Args:
             event: Executions that were reported together.
-            seq: Of the first of them.
-            without: Nodes whose outputs are none of the block's, as they are kept anyway.
+            seq: The seq of the first execution.
+            without: Nodes whose outputs the block leaves out, because they are kept elsewhere.
         """
         elements, many = event.elements, len(event.times)
         if elements is None:
@@ -69,13 +69,13 @@ class HeldBlock(NamedTuple):
         return _values(self.track, self.first, self.many)
 
     def larger_than(self, nbytes: int) -> int:
-        """How many outputs are too large to be held at all."""
+        """The number of outputs that are too large to be held."""
         if not self.missing:
             return 0
         return sum(known.nbytes + ENTRY_BYTES > nbytes for known in self.outputs)
 
     def executions(self, nodes: frozenset[int] | None = None) -> list[Held]:
-        """The executions with a copy of an output, one by one: of all nodes, or of some."""
+        """The executions of all nodes, or of some, that have a copy of an output."""
         try:
             if self.elements.ready is not None:
                 self.elements.ready()
@@ -110,7 +110,7 @@ def executions_of(nodes: frozenset[int], event: NodesFinished, seq: int) -> tupl
 
 
 def _without(event: NodesFinished, elements: Elements, nodes: frozenset[int]) -> Elements:
-    """The copies but those of some nodes."""
+    """The copies without those of some nodes."""
     firsts, places, nbytes = event.track.firsts, list(elements.places), elements.nbytes
     begin = firsts[event.first]
     for at in range(event.first, event.first + len(event.times)):

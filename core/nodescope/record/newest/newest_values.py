@@ -1,4 +1,4 @@
-"""Newest values: keeps the last steps of a run whole, whatever is kept of the rest.
+"""Newest values: keeps all values of a run's last steps, whatever its level.
 
 Invariant: its memory is bounded, see `HeldValues`.
 """
@@ -123,8 +123,8 @@ class NewestValues:
             self._share_when_due(event.end_ns)
 
     def hold_block(self, event: NodesFinished, seq: int, viewed: frozenset[int]) -> None:
-        """Hold the outputs of executions that were told together, the first of which is ``seq``;
-        those of nodes that are being viewed are written at once.
+        """Hold the outputs of executions that were reported together, the first of which is
+        ``seq``. Outputs of viewed nodes are written at once.
         """
         block = HeldBlock.of(event, seq, viewed)
         if block is None:
@@ -155,7 +155,9 @@ class NewestValues:
             self._on_report()
 
     def completed(self, keeping: Keeping) -> Keeping:
-        """The values that are kept besides, and their losses. Called under the recorder's lock."""
+        """``keeping`` with the values kept here and their losses. Called under the recorder's
+        lock.
+        """
         held = self.held
         return msgspec.structs.replace(
             keeping,
@@ -167,7 +169,7 @@ class NewestValues:
         )
 
     def _give_back(self, copied: Any) -> None:
-        if copied.__class__ is np.ndarray:  # otherwise its library owns the memory
+        if copied.__class__ is np.ndarray:  # otherwise another library owns the memory
             self._buffers.give_back(copied)
 
     def _share_when_due(self, now_ns: int) -> None:

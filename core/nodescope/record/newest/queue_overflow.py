@@ -1,7 +1,6 @@
 """Queue overflow: queued executions whose arrays may be dropped for newer ones.
 
-If the writer cannot keep up, something must be dropped: the oldest arrays, because people look at
-the newest.
+If the writer cannot keep up, the oldest arrays are dropped, because users look at the newest.
 
 Invariant: used under the recorder's lock. Executions that the writer has taken out are never
 touched.

@@ -36,7 +36,7 @@ class StepBlocks:
         self._rows = np.zeros((0, COLUMNS), dtype=np.int64)
         self._new: list[Integers] = []
         self._late: list[Integers] = []
-        self._data: list[bytes | int] = []  # or its row number in the file
+        self._data: list[bytes | int] = []  # a packed block, or its row number in the file
 
     @property
     def rows(self) -> Integers:
@@ -73,7 +73,7 @@ class StepBlocks:
         return Marks(*file_rows[-1][1:5])
 
     def append(self, block: Block) -> None:
-        """Append the next block; its late additions for others wait for `add`."""
+        """Append the next block; its late additions to other blocks are kept until `add`."""
         self._new.append(block.row)
         self._late.append(block.late)
         self._data.append(block.data)

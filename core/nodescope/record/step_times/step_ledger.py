@@ -1,10 +1,10 @@
-"""StepLedger: books the times of steps from the recorded rows, in their order.
+"""StepLedger: adds the times of recorded rows to their steps, in order.
 
-A row is booked once no later row can change its meaning: an execution when the next step has begun,
-a span when a step has begun at or after its end. Blocks of finished steps are sealed. So the sums
-do not depend on how many rows arrive at a time.
+A row is booked (added) once no later row can change its meaning: an execution when the next step
+has begun, a span when a step has begun at or after its end. Blocks of finished steps are sealed. So
+the sums do not depend on how many rows arrive at a time.
 
-Invariant: pure; the writer and the readers of a recording book alike.
+Invariant: pure; the writer and the readers of a recording use the same code.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BEFORE_STEPS: Final = 1000
 
 
 class Marks(NamedTuple):
-    """How far is booked: executions up to a seq, spans up to a row and a time.
+    """How far rows are booked: executions up to a seq, spans up to a row and a time.
 
     Attributes:
         seq, host, until_ns: The seq, the row and the time.
@@ -58,7 +58,7 @@ class Block(NamedTuple):
     Attributes:
         row: The row of all steps together, see `step_rows`.
         data: `StepPage.packed`.
-        marks: How far was booked when it was sealed.
+        marks: How far rows were booked when it was sealed.
         late: Times booked since the last block that belong to earlier ones: part, step (or `NONE`:
             by time), start, and the end of a span or the nanoseconds of an execution.
     """
@@ -77,7 +77,7 @@ class StepLedger:
 
     Attributes:
         page: The steps that are not sealed; the last of them may still run.
-        marks: How far is booked.
+        marks: How far rows are booked.
     """
 
     def __init__(self, seal: Callable[[Block], None]) -> None:
@@ -127,7 +127,7 @@ class StepLedger:
         steps = table[:, [0, 2, 3, 4]]
         places, known = page.find(table[:, 0])
         last = page.numbers[-1] if count else self._sealed
-        # Otherwise damaged: steps are counted upwards.
+        # Step numbers only grow; a table that breaks this is damaged.
         highest = np.maximum.accumulate(np.append(last, table[:-1, 0]))
         fresh = ~known & (table[:, 0] > highest)
         page.table[places[known], :4] = steps[known]
@@ -151,7 +151,7 @@ class StepLedger:
     # ------------------------------------------------------------ booking
 
     def book(self) -> None:
-        """Book what can be booked, and seal blocks."""
+        """Book all rows that can be booked, and seal blocks."""
         executions, spans = (
             np.concatenate([waiting, *taken])
             for waiting, taken in zip((self._executions, self._spans), self._taken, strict=True)

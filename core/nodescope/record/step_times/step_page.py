@@ -78,7 +78,7 @@ class StepPage:
         return StepPage(self.table[count:].copy(), self.following)
 
     def find(self, numbers: Integers) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """The places of steps, and which of them are on this page at all."""
+        """The places of steps, and whether each is on this page."""
         places = np.searchsorted(self.numbers, numbers)
         known = places < self._count
         known[known] = self.numbers[places[known]] == numbers[known]
