@@ -117,7 +117,8 @@ class Emitter(Steps):
         """The source of ids for captured graphs."""
         self.lanes = itertools.count(1)
         """Numbers of processes that run nodes for this one."""
-        self._pairs: dict[int, int] = {}
+        self.pairs: dict[int, int] = {}
+        """The gradients of values, as they were emitted last."""
         self.journal: Journal | None = None
         """The journal of calls, or None."""
         self._sites: dict[tuple[object, ...], int] = {}
@@ -530,8 +531,8 @@ class Emitter(Steps):
 
     def pair(self, value: int, gradient: int) -> None:
         """Emit that ``gradient`` is the gradient of ``value``, unless that is known."""
-        if self._pairs.get(value) != gradient:
-            self._pairs[value] = gradient
+        if self.pairs.get(value) != gradient:
+            self.pairs[value] = gradient
             self.bus.emit(GradientComputed(value, gradient))
 
     def node_of(self, value: int) -> Node | None:

@@ -95,10 +95,12 @@ class Gradients:
         return arrived
 
     def _accumulated(self, parameter: Any) -> None:
+        fast_path = self.fast_path
+        if fast_path is not None and fast_path.accumulated(parameter, self._emitter.pairs):
+            return
         gradient = parameter.grad
         if self.off or gradient is None:
             return
-        fast_path = self.fast_path
         if fast_path is not None and fast_path.arrived(parameter, gradient):
             return
         journal = self._values.journal

@@ -34,14 +34,17 @@ from nodescope.adapters.torch.module_facts import settings_of, type_name
 from nodescope.adapters.torch.places import FastPath, Place, Quiet
 from nodescope.adapters.torch.storages import Owner
 from nodescope.emit.emitter import Emitter
-from nodescope.emit.phases import phase
+from nodescope.emit.phases import Scope, phase
 from nodescope.emit.state import ThreadState, current
 from nodescope.ir.graph import ScopeDescribed
+from nodescope.ir.scopes import join
 
 if TYPE_CHECKING:
     from nodescope.adapters.torch.operations import Operations
 
 
+_MOST_PLACES = 64
+"""At which a module is known to be called."""
 _running: list[ModuleScopes] = []
 
 
@@ -63,6 +66,59 @@ def _inside(outer: str, path: str) -> str:
     return path.rpartition("/")[2]
 
 
+class _Known:
+    """A module that was called.
+
+    Attributes:
+        reference, path: The module, and its path.
+        calls: Its calls in the forward phase, by the scope around them and the path of the module
+            that calls it.
+    """
+
+    __slots__ = ("calls", "path", "reference")
+
+    def __init__(self, reference: weakref.ref[Any], path: str) -> None:
+        self.reference, self.path = reference, path
+        self.calls: dict[tuple[str, str], _Calls] = {}
+
+
+class _Calls:
+    """The calls of a module at one place.
+
+    Attributes:
+        inside: The name of its scope.
+        outer: The mark of the scope around them, see `Place.mark`.
+        scopes: By the number of the call: its scope, and the mark of that.
+    """
+
+    __slots__ = ("inside", "outer", "scopes")
+
+    def __init__(self, inside: str, outer: int) -> None:
+        self.inside, self.outer = inside, outer
+        self.scopes: dict[int, tuple[str, int]] = {}
+
+
+class _Entered(Scope):
+    """The scope of a call that is one of `_Calls`.
+
+    Attributes:
+        outer: The mark of the scope around it.
+    """
+
+    __slots__ = ("outer",)
+
+    def __init__(self, state: ThreadState, outer: int) -> None:
+        self._state, self._saved, self.outer = state, (state.scope, state.cursor), outer
+
+    def leave(self) -> bool:
+        """Leave it, without a mark, if that is the mark of the scope around it; whether it is."""
+        state = self._state
+        if state.phase != "forward" or state.forward is not None:
+            return False
+        state.scope, state.cursor = self._saved
+        return True
+
+
 class ModuleScopes:
     """The modules of a run."""
 
@@ -71,8 +127,8 @@ class ModuleScopes:
         self._operations = operations
         self._resume = resume
         self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        # The same by identity, which is faster, of modules that were called.
-        self._called_paths: dict[int, tuple[weakref.ref[Any], str]] = {}
+        # By identity, which is faster than by reference.
+        self._known: dict[int, _Known] = {}
         self._roots: dict[str, weakref.ref[Any]] = {}
         self._described: dict[str, ScopeDescribed] = {}
         self._calls: dict[tuple[str, str], int] = {}
@@ -110,9 +166,55 @@ class ModuleScopes:
         if place.quiet:
             return
         try:
-            self._called(place, module)
+            if not self._called_again(place.__dict__, module):
+                self._called(place, module)
         except Exception:  # the program's call continues
             return
+
+    def _called_again(self, here: dict[str, Any], module: Any) -> bool:
+        """Enter a module that was called at this place before; whether it was.
+
+        Args:
+            here: The thread's `Place`, as a dictionary: this runs at each call of a module.
+            module: The module.
+        """
+        modules, fast_path = here["modules"], self._operations.fast_path
+        if not modules or here["outer"] is not None or here["unobserved"] is not None:
+            return False
+        if fast_path is None or self._operations.off or autograd_node() is not None:
+            return False
+        known, state = self._known.get(id(module)), current()
+        if known is None or state.phase != "forward" or state.forward is not None:
+            return False
+        scope, is_same = state.scope, known.reference() is module
+        calls = known.calls.get((scope, modules[-1][1]))
+        if calls is None or not is_same:
+            return False
+        number = self._call(state, calls.inside)
+        inner = calls.scopes.get(number)
+        if inner is None:
+            inside = f"{calls.inside}_{number}" if number else calls.inside
+            name = join(scope, inside)
+            inner = calls.scopes[number] = name, fast_path.number(name, "forward", None)
+        modules.append((module, known.path, _Entered(state, calls.outer)))
+        state.scope, state.cursor = inner[0], None
+        here["mark"] = inner[1]
+        fast_path.tell_mark(inner[1])
+        if module._forward_hooks:
+            add_last_hook(module, _leaves)
+        return True
+
+    def _note(self, module: Any, state: ThreadState, outer: str, inside: str) -> None:
+        """Note that a module is called at a place, for `_called_again`."""
+        known, fast_path = self._known.get(id(module)), self._operations.fast_path
+        if known is None or fast_path is None:
+            return
+        if state.phase != "forward" or state.forward is not None:
+            return
+        if len(known.calls) == _MOST_PLACES:
+            known.calls.clear()
+        number = fast_path.number(state.scope, "forward", None)
+        known.calls[state.scope, outer] = _Calls(inside, number)
 
     def _called(self, place: Place, module: Any) -> None:
         recomputing = autograd_node() is not None
@@ -141,6 +243,8 @@ class ModuleScopes:
             around = phase(state, "forward", "")
         contexts: AbstractContextManager[Any]
         if around is None:
+            if place.modules and not recomputing:
+                self._note(module, state, place.modules[-1][1], inside)
             contexts = self._emitter.scope(inside, self._call(state, inside))
             contexts.__enter__()
         else:
@@ -153,8 +257,18 @@ class ModuleScopes:
         add_last_hook(module, _leaves)
 
     def _leave(self, module: Any, args: Any, output: Any) -> None:
-        if not torch.compiler.is_compiling() and not has_last_hook(module):
-            self.left(module)
+        if torch.compiler.is_compiling() or (module._forward_hooks and has_last_hook(module)):
+            return
+        here = self._operations.place.__dict__
+        modules = here["modules"]
+        if modules and modules[-1][0] is module and not self._any_lazy:
+            scope, fast_path = modules[-1][2], self._operations.fast_path
+            if scope.__class__ is _Entered and fast_path is not None and scope.leave():
+                modules.pop()
+                here["mark"] = scope.outer
+                fast_path.tell_mark(scope.outer)
+                return
+        self.left(module)
 
     def left(self, module: Any) -> None:
         """Leave the scope of a module's call."""
@@ -197,9 +311,9 @@ class ModuleScopes:
 
     def path(self, module: Any, place: Place) -> str:
         """The path of a module: the class of the outermost module, and the names inside."""
-        known = self._called_paths.get(id(module))
-        if known is not None and known[0]() is module:
-            return known[1]
+        known = self._known.get(id(module))
+        if known is not None and known.reference() is module:
+            return known.path
         path = self._paths.get(module)
         if path is None:
             if place.modules:
@@ -213,8 +327,8 @@ class ModuleScopes:
             else:
                 path = self._root_name(module)
                 self._name(module, path)
-        called, key = self._called_paths, id(module)
-        called[key] = weakref.ref(module, lambda _: called.pop(key, None)), path
+        called, key = self._known, id(module)
+        called[key] = _Known(weakref.ref(module, lambda _: called.pop(key, None)), path)
         return path
 
     def _root_name(self, module: Any) -> str:

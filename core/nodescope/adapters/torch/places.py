@@ -6,6 +6,7 @@ Invariant: each thread has its own.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -89,9 +90,17 @@ class FastPath(Protocol):
 
     Attributes:
         following: What the step follows, or None.
+        tell_mark: Tells the library the mark of the calling thread, which `Place.mark` is, too.
+        accumulated: Whether the arrival of a parameter's gradient is followed, and known from the
+            pairs of values that were emitted, so that nothing is left to do.
     """
 
     following: Any
+    tell_mark: Callable[[int], None]
+    accumulated: Callable[[Any, dict[int, int]], bool]
+
+    def number(self, scope: str, phase: str, forward: int | None) -> int:
+        """The mark of a scope and phase."""
 
     def mark(self, state: ThreadState) -> None:
         """Note that the thread's scope or phase has changed."""

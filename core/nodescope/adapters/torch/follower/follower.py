@@ -499,6 +499,13 @@ class Follower(StepRecording):
     def mark(self, place: int) -> None:
         """See `StepFastPath.mark`."""
 
+    def pairs(self, script: Script, values: bytes) -> None:
+        """What arrivals pair, see `accumulated`."""
+
+    def accumulated(self, parameter: Any, known: dict[int, int]) -> bool:
+        """Whether nothing is left to do at an arrival: `StepFastPath.arrived` says."""
+        return False
+
     def rows(self, address: int) -> None:
         """See `DevicePath`."""
 

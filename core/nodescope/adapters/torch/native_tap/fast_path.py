@@ -86,10 +86,16 @@ class StepFastPath:
         following: The script that the step follows, or None.
         journal: What takes down a step that is seen operator by operator, or None.
         steps: How many steps followed a script to their end.
+        tell_mark: Tells the library the mark of the calling thread.
+        accumulated: Whether the arrival of a parameter's gradient is followed, and known from the
+            pairs of values that were emitted, so that nothing is left to do.
     """
 
     def __init__(self, library: Any, operations: Operations) -> None:
         self._library = library
+        self.tell_mark: Callable[[int], None] = library.mark
+        self.accumulated: Callable[[Any, dict[int, int]], bool] = library.accumulated
+        self._by_item = isinstance(library, Follower)  # it does not note times by execution
         self._operations = operations
         self._emitter = operations.emitter
         self._off = os.environ.get(VARIABLE, "") == "0"
@@ -348,7 +354,10 @@ class StepFastPath:
         bus, state = self._emitter.bus, self._state
         if drawn and drawn[-1][0] >= last:  # Python sees this operator after all
             self._operations.generators.before = drawn.pop()[1]
-        times = script.times(first, last, notes, bus.origin_ns)
+        if self._by_item:
+            times = script.times(first, last, notes, bus.origin_ns)
+        else:
+            times = np.frombuffer(notes, np.int64).reshape(-1, 2) - bus.origin_ns
         moments: list[Event] = []
         if enqueued:
             moments = self._enqueued(script, first, last, times, enqueued)
@@ -465,12 +474,16 @@ class StepFastPath:
     def mark(self, state: ThreadState) -> None:
         """The thread's scope or phase has changed."""
         try:  # not `_guarded`, as this runs twice for each call of a module
-            key = (state.scope, state.phase, state.forward)
-            number = self._marks.setdefault(key, len(self._marks))
+            number = self.number(state.scope, state.phase, state.forward)
             self._operations.place.mark = number
-            self._library.mark(number)
+            self.tell_mark(number)
         except Exception as error:
             self.give_up(error)
+
+    def number(self, scope: str, phase: str, forward: int | None) -> int:
+        """The mark of a scope and phase."""
+        marks = self._marks
+        return marks.setdefault((scope, phase, forward), len(marks))
 
     def after(self, state: ThreadState, place: Place) -> After:
         """Where the thread is after an operator."""

@@ -281,6 +281,8 @@ def scripted(
     if any(not place.id and place.number <= known_before for place in journal.outdated):
         return None
     handle, slots = library.make(rows)
+    pairs = [value for item in journal.items for value in item.pair or (0, 0)]
+    library.pairs(handle, np.array(pairs, np.int64).tobytes())
     library.reuse(handle, same_elements(journal.items).tobytes())
     arrays = operations.emitter.bus.demand.arrays is not False
     return StepScript(

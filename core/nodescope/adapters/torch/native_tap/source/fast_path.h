@@ -165,7 +165,8 @@ class FastPath {
 
   // Whether nobody wants to know what runs within the operator that is under way: of a step that was
   // followed so far, it is not reported, and there are no callbacks but the observer's.
-  bool needs_nothing_within() const { return only_ && !saves_; }
+  // Where nothing ran within it, there is nothing to leave out.
+  bool needs_nothing_within() const { return only_ && !saves_ && nests_; }
 
   // Follow it no longer; how far it was followed.
   size_t stop() {
@@ -185,6 +186,15 @@ class FastPath {
     std::lock_guard<std::mutex> guard(storages().lock);
     script.same = std::move(same);
     script.same.resize(script.statistics, kAlone);
+  }
+
+  // Say which values arrivals pair: those of each item.
+  void pairs(Script& script, const int64_t* values, size_t many) {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    for (size_t i = 0; i < script.items.size() && i < many; i++) {
+      script.items[i].value = values[2 * i];
+      script.items[i].gradient = values[2 * i + 1];
+    }
   }
 
   // Say how many bytes of each output are copied.
@@ -255,6 +265,7 @@ class FastPath {
     for (auto& hook : item->hooked) hooked_.push_back({hook.second, *tensors_[hook.first]});
     busy_ = by;
     saves_ = item->saves;
+    nests_ = item->nests;
     return true;
   }
 
@@ -323,6 +334,13 @@ class FastPath {
     if (!matches(given, item->inputs, [](int32_t) { return true; }, [](uint32_t, const c10::IValue&) { return true; })) return false;
     position_++;
     return true;
+  }
+
+  // The values that the script's next event pairs, if that is an arrival; (0, 0) if not.
+  std::pair<int64_t, int64_t> pair() {
+    std::lock_guard<std::mutex> guard(storages().lock);
+    Item* item = next();
+    return item && !item->op ? std::make_pair(item->value, item->gradient) : std::make_pair(int64_t(0), int64_t(0));
   }
 
   void arrival(const at::Tensor& parameter, const at::Tensor& gradient, int64_t place, const void* by) {
@@ -567,6 +585,7 @@ class FastPath {
   std::vector<Source> sources_;       // by statistics
   bool rested_ = false;
   bool saves_ = false;                // autograd keeps copies within the operator that is under way
+  bool nests_ = true;                 // others were called within it
   bool only_ = false;                 // there were no other callbacks when the step began
   int64_t filled_ = 0;                // of the room, with what the operator has put there so far
   std::vector<c10::IValue> held_;

@@ -148,6 +148,18 @@ inline PyObject* keep(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
+// pairs(script, two values of each item as 64-bit integers): what arrivals pair; 0 for other items
+inline PyObject* pairs(PyObject*, PyObject* arguments) {
+  PyObject* capsule;
+  Py_buffer bytes;
+  if (!PyArg_ParseTuple(arguments, "Oy*", &capsule, &bytes)) return nullptr;
+  auto* script = (std::shared_ptr<Script>*)PyCapsule_GetPointer(capsule, "script");
+  if (script) fast_path().pairs(**script, (const int64_t*)bytes.buf, bytes.len / 16);
+  PyBuffer_Release(&bytes);
+  if (!script) return nullptr;
+  Py_RETURN_NONE;
+}
+
 // reuse(script, same): by output, which statistics are of the same elements, as 32-bit integers
 inline PyObject* reuse(PyObject*, PyObject* arguments) {
   PyObject* capsule;
@@ -199,7 +211,7 @@ inline PyObject* interrupt(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// take() -> (first, last, notes, statistics or None, [(item, [(argument, value), ...]), ...], [(item, state), ...],
+// take() -> (first, last, times of executions, statistics or None, [(item, [(argument, value), ...]), ...], [(item, state), ...],
 // where its copies begin, moments of devices) of what was followed since the last call, or None; with a device,
 // the first row and the number of the statistics
 inline PyObject* take(PyObject*, PyObject*) {
@@ -229,8 +241,13 @@ inline PyObject* take(PyObject*, PyObject*) {
     nothing = !script || (first >= last && under_way == path.drawn().begin());
     if (!nothing) {
       path.taken() = last;
-      notes.assign(path.notes().begin() + first, path.notes().begin() + last);
       auto& items = script->items;
+      for (size_t at = first; at < last; at++) {
+        if (!items[at].op || !items[at].reported) continue;
+        Note note = path.notes()[at];
+        notes.insert(notes.end(), items[at].leaves.size(), {note.start, note.start});
+        notes.push_back(note);
+      }
       on_device = script->device >= 0;
       if (with_statistics) {
         row = first < items.size() ? items[first].statistics : script->statistics;
@@ -398,6 +415,28 @@ inline PyObject* arrived(PyObject*, PyObject* arguments) {
   return PyBool_FromLong(fast_path().arrived(*a, *b, here().place, &here()));
 }
 
+// accumulated(parameter, {value: gradient, ...}) -> whether the arrival of its gradient is what the script says, of
+// a pair that is known: then nothing is left to do.
+inline PyObject* accumulated(PyObject*, PyObject* arguments) {
+  PyObject *object, *known;
+  if (!PyArg_ParseTuple(arguments, "OO!", &object, &PyDict_Type, &known)) return nullptr;
+  auto* parameter = tensor_in(object);
+  if (!parameter || fast_path().mode != Mode::fast) Py_RETURN_FALSE;
+  auto [value, gradient] = fast_path().pair();
+  if (!value) Py_RETURN_FALSE;
+  PyObject* key = PyLong_FromLongLong(value);
+  if (!key) return nullptr;
+  PyObject* paired = PyDict_GetItemWithError(known, key);
+  Py_DECREF(key);
+  if (!paired) { if (PyErr_Occurred()) return nullptr; Py_RETURN_FALSE; }
+  if (PyLong_AsLongLong(paired) != gradient) { PyErr_Clear(); Py_RETURN_FALSE; }
+  const at::Tensor& arrived = parameter->grad();
+  if (!arrived.defined()) Py_RETURN_FALSE;
+  c10::IValue given[] = {*parameter, arrived};
+  if (!fast_path().is_ours(&here(), given)) Py_RETURN_FALSE;
+  return PyBool_FromLong(fast_path().arrived(*parameter, arrived, here().place, &here()));
+}
+
 #define NODESCOPE_FOLLOWING_METHODS \
     {"mark", mark, METH_O, "Where the program is from now on."}, \
     {"quiet", quiet, METH_O, "Operators of this thread are not the program's."}, \
@@ -407,6 +446,8 @@ inline PyObject* arrived(PyObject*, PyObject* arguments) {
     {"make", make, METH_O, "Make a script of what was recorded."}, \
     {"follow", follow, METH_VARARGS, "Follow a script."}, \
     {"keep", keep, METH_VARARGS, "How many bytes of each output are copied."}, \
+    {"pairs", pairs, METH_VARARGS, "Which values arrivals pair."}, \
+    {"accumulated", accumulated, METH_VARARGS, "Whether the arrival of a gradient is followed and known."}, \
     {"reuse", reuse, METH_VARARGS, "Which outputs have the elements of others."}, \
     {"hold", hold, METH_O, "Where copies are put."}, \
     {"full", full, METH_NOARGS, "Whether the next operator has no room."}, \

@@ -61,6 +61,7 @@ struct Thread {
   Operator* op = nullptr;
   PyObject* reported = nullptr;   // what `begin` returned for it
   int64_t start = 0;
+  uint32_t nested = 0;            // how many operators were called within it
   int raising = 0;                // exceptions under way when it began
   std::vector<at::Tensor> kept;   // what was detached within it: hooks keep results so for the backward pass
   const void* alone = nullptr;    // the call, while what runs within it is not told to callbacks
@@ -170,6 +171,7 @@ inline void captured(Thread& thread, c10::ArrayRef<const c10::IValue> returned) 
   thread.captures = false;
   thread.item.saves = !thread.saved.empty();
   thread.item.reported = thread.reported != nullptr;
+  thread.item.nests = !thread.item.reported || thread.nested;  // of one that is no node, nothing is known yet
   fast_path().captured(std::move(thread.item), returned);
 }
 
@@ -259,6 +261,7 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
     if (thread.reported) { Gil gil; Py_CLEAR(thread.reported); }
   }
   if (thread.call) {
+    thread.nested++;
     if (C10_UNLIKELY(std::strcmp(call.name(), "aten::detach") == 0)) thread.kept.push_back(call.inputs().back().toTensor());
     else if (C10_UNLIKELY(std::strcmp(call.name(), "aten::clone") == 0)) saving(thread, call);
     return nullptr;
@@ -267,6 +270,7 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
   Operator* op = thread.operators.find(call);
   if (!op || op->composite || is_internal() || calls_again(*op, call)) return nullptr;
   thread.call = &call;
+  thread.nested = 0;
   thread.op = op;
   thread.raising = std::uncaught_exceptions();
   thread.follows = thread.captures = false;

@@ -41,6 +41,7 @@ struct Item {
   bool sound = true;                  // all that is seen of it can be compared
   bool seeded = false;                // by its arguments it may draw random numbers
   bool saves = false;                 // autograd keeps copies of what it overwrites
+  bool nests = true;                  // other operators are called within it
   bool draws = false;                 // it does: the state of the generator is noted
   bool other = false;                 // it ran on the thread of the device's backward pass
   bool enqueued = false;              // it ran on the device
@@ -53,6 +54,7 @@ struct Item {
   std::vector<uint32_t> leaves;
   std::vector<int32_t> results;
   std::vector<std::pair<uint32_t, int64_t>> hooked;  // inputs whose gradients are waited for, and their values
+  int64_t value = 0, gradient = 0;    // of an arrival: the parameter's value, if it is known, and that of its gradient
   uint32_t statistics = 0;            // the first of its statistics
   int64_t bytes = 0;                  // room for copies of what it is recorded with
 };
