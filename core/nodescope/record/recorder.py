@@ -69,8 +69,8 @@ _ARRAY_BYTES = 160
 _LITTLE_BYTES = 8192
 # The longest that records of unobserved steps stay in the queue if no other record follows.
 _UNSEEN_NS = 250_000_000
-# How many times the writer waits for more records where batches are to be few.
-_PATIENCE = 8
+# How many times the writer waits for more records: with a policy, and without.
+_PATIENCE = 8, 4
 _now = time.perf_counter_ns
 _ndarray = np.ndarray
 
@@ -127,7 +127,7 @@ class Recorder(QueueWriter):
         super().__init__(
             Path(path).absolute(), level=level, budget_bytes=budget_bytes, queue_bytes=queue_bytes,
             on_commit=on_commit, on_fault=on_fault, on_room=on_room,
-            patience=1 if policy is None else _PATIENCE,
+            patience=_PATIENCE[policy is None],
         )  # fmt: skip
         self.policy = policy
         self.newest: NewestValues | None = None
