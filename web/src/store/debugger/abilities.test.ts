@@ -49,13 +49,13 @@ const TABLE: readonly (readonly [string, Situation, string])[] = [
   ["lost", { ...OVER, state: "lost", phase: "stopped" }, "001100"],
 ];
 
-describe("what can be done", () => {
+describe("the available commands", () => {
   test.each(TABLE)("%s", (_, situation, works) => {
     const can = abilitiesIn(situation);
     expect(WHAT.map((ability) => (can[ability] === "" ? "1" : "0")).join("")).toBe(works);
   });
 
-  test("what cannot be done says why", () => {
+  test("unavailable commands say why", () => {
     expect(abilitiesIn(OVER).continue).toContain("the end of the recording");
     expect(abilitiesIn(OVER).pause).toBe("the program has ended");
     expect(abilitiesIn({ ...OVER, past: true, breakpoints: 0 }).continue).toBe(

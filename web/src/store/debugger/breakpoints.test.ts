@@ -47,18 +47,18 @@ function status(
 
 const SET = [status(1, "loss/mean"), status(2, "softmax", { kind: "op" })];
 
-test("a node's breakpoint is set with id 0 and taken away again; the others keep their ids", () => {
+test("toggling a node's breakpoint adds it with id 0 or removes it; the others keep their ids", () => {
   const set = toggled(SET, "net/tanh");
   expect(set.map((breakpoint) => breakpoint.id)).toEqual([1, 2, 0]);
   expect(set.at(-1)).toMatchObject({ kind: "node", target: "net/tanh", when: "after" });
   expect(toggled(SET, "loss/mean").map((breakpoint) => breakpoint.id)).toEqual([2]);
 });
 
-test("an op's breakpoint of the same name is another one", () => {
+test("an op's breakpoint of the same name is a different one", () => {
   expect(toggled(SET, "softmax")).toHaveLength(3);
 });
 
-test("changes leave the rest as it is", () => {
+test("changes leave the other breakpoints as they are", () => {
   expect(changed(SET, 2, { condition: "value > 1" })).toMatchObject([
     { id: 1, condition: "" },
     { id: 2, condition: "value > 1", target: "softmax" },
@@ -74,7 +74,7 @@ test("changes leave the rest as it is", () => {
   });
 });
 
-test("marks", () => {
+test("breakpoints on single nodes mark them by their state", () => {
   expect(markOf(status(1, "x", { enabled: false }, false))).toBe("disabled");
   expect(markOf(status(1, "x", {}, false))).toBe("unverified");
   const marks = nodeMarks(
@@ -87,7 +87,7 @@ test("marks", () => {
   expect([...marks]).toEqual([[9, "enabled"]]);
 });
 
-test("a scope's breakpoint is another than that of a node of the same name", () => {
+test("a scope's breakpoint differs from that of a node with the same name", () => {
   const set = toggled(SET, "loss/mean", "scope");
   expect(set.map((breakpoint) => [breakpoint.kind, breakpoint.target])).toEqual([
     ["node", "loss/mean"],
@@ -98,7 +98,7 @@ test("a scope's breakpoint is another than that of a node of the same name", () 
   expect(toggled(statuses, "loss", "scope").map((breakpoint) => breakpoint.id)).toEqual([1, 2]);
 });
 
-test("a range of steps is read as it is written", () => {
+test("a range of steps survives a round trip through text", () => {
   for (const text of ["", "3", "3..", "..7", "3..7"]) {
     const range = stepsOf(text);
     expect(range).not.toBeNull();
@@ -107,7 +107,7 @@ test("a range of steps is read as it is written", () => {
   for (const text of ["x", "7..3", "-1", "3 7", "1.5"]) expect(stepsOf(text)).toBeNull();
 });
 
-test("a group is switched together, and the rest stays", () => {
+test("a group is switched as a whole, and the rest stays", () => {
   const set = [status(1, "a", { group: "g" }), status(2, "b"), status(3, "c", { group: "g" })];
   expect(switched(set, "g", false).map((breakpoint) => breakpoint.enabled)).toEqual([
     false,
@@ -116,7 +116,7 @@ test("a group is switched together, and the rest stays", () => {
   ]);
 });
 
-test("what a breakpoint asks for besides is said in a few words", () => {
+test("a breakpoint's options are listed in a few words", () => {
   expect(optionsText(status(1, "a").breakpoint)).toEqual([]);
   const options = {
     when: "before",
@@ -148,11 +148,11 @@ test.each([
     "Stops after any a runs, in the backward phase, in step 3.., if value > 3, at one in 5 hits.",
   ],
   [{ kind: "node", once: true, enabled: false }, "Off. Stops after a runs, once."],
-] as const)("what a breakpoint does is said in a sentence: %o", (change, text) => {
+] as const)("the effect of a breakpoint is one sentence: %o", (change, text) => {
   expect(effectText(status(1, "a", change).breakpoint)).toBe(text);
 });
 
-test("a kind that is typed wins over the one that is chosen", () => {
+test("a typed kind takes precedence over the chosen one", () => {
   expect(kindAndTarget("node", " op:log ")).toEqual({ kind: "op", target: "log" });
   expect(kindAndTarget("node", "source:In[4]:2")).toEqual({ kind: "source", target: "In[4]:2" });
   expect(kindAndTarget("glob", "hidden*/tanh")).toEqual({ kind: "glob", target: "hidden*/tanh" });
@@ -160,7 +160,7 @@ test("a kind that is typed wins over the one that is chosen", () => {
   expect(kindAndTarget("op", "my:op")).toEqual({ kind: "op", target: "my:op" });
 });
 
-test("what is typed as on the command line is read by the server, and a plain name is not", () => {
+test("command-line syntax is parsed by the server, a plain name is not", () => {
   expect(specOf("node", "loss/mean")).toBe("");
   expect(specOf("op", " log ")).toBe("");
   expect(specOf("node", "op:log if value < 0.05")).toBe("op:log if value < 0.05");

@@ -36,7 +36,7 @@ const BLOCKS = repeats.stacks.find(({ first }) => first === "b_0") ?? NONE;
 const FOLDED = { open: new Set<string>(), shut: new Set<string>() };
 
 describe("a stack", () => {
-  it("is folded, or shows one of its scopes, or all", () => {
+  it("is folded, shows one of its scopes, or shows all", () => {
     const state = (...open: string[]) => stackState(new Set(open), BLOCKS);
     expect(BLOCKS.members).toEqual(["b_0", "b_1", "b_2", "b_3"]);
     expect(state("b_1/out")).toBe("folded");
@@ -47,7 +47,7 @@ describe("a stack", () => {
     expect(shownMember(new Set(["b_2", "b_0…"]), BLOCKS)).toBeUndefined();
   });
 
-  it("that shows one shows another once that is opened, and keeps all if all are shown", () => {
+  it("shows another scope instead when that is opened, or keeps all if all are shown", () => {
     const one = new Set(["b_1", "b_1/out"]);
     expect([...opening(one, ["b_3", "b_3/out"], repeats)]).toEqual(["b_3", "b_3/out"]);
     expect([...opening(one, ["b_1"], repeats)]).toEqual([...one]);
@@ -55,7 +55,7 @@ describe("a stack", () => {
     expect([...opening(all, ["b_3"], repeats)]).toEqual(["b_1", "b_0…", "b_3"]);
   });
 
-  it("shows the same place in the next one, and goes around the ends", () => {
+  it("shows the same place in the next scope, and wraps around", () => {
     const open = new Set(["b_0", "b_0/out", "b_0/head_1"]);
     expect([...turning(open, BLOCKS, "b_2", repeats)]).toEqual(["b_2", "b_2/out", "b_2/head_1"]);
     const all = new Set(["b_3", "b_3/head_0…"]);
@@ -63,7 +63,7 @@ describe("a stack", () => {
     expect([...turned(new Set(["b_0"]), BLOCKS, "previous", repeats)]).toEqual(["b_3"]);
   });
 
-  it("shows all, again one, or none", () => {
+  it("shows all scopes, one again, or none", () => {
     const one = new Set(["b_1"]);
     const all = spreading(one, BLOCKS);
     expect([...all]).toEqual(["b_1", "b_0…"]);
@@ -75,10 +75,10 @@ describe("a stack", () => {
   });
 });
 
-describe("what is folded and opened by hand", () => {
+describe("folding and opening by the user", () => {
   const first = () => "b_2";
 
-  it("opens the wanted scope of a stack, and folds it as a whole", () => {
+  it("opens the given scope of a stack, and folds the stack as a whole", () => {
     const opened = toggledScope(FOLDED, "b_0…", repeats, first);
     expect([...opened.open]).toEqual(["b_2"]);
     const folded = toggledScope(opened, "b_0…", repeats, first);
@@ -90,20 +90,20 @@ describe("what is folded and opened by hand", () => {
 describe("a stop in a scope that is not shown", () => {
   const stop = stopAt(NAMES.indexOf("b_3/out/add") + 1, "b_3/out/add");
 
-  it("shows that scope in the place of the other", () => {
+  it("shows that scope instead of the other", () => {
     const folds = { open: new Set(["b_0", "b_0/out"]), shut: new Set<string>() };
     const { folds: after } = followStop(folds, stop, GRAPH, TREE);
     expect([...after.open]).toEqual(["b_3", "b_3/out"]);
     expect(followStop(after, stop, GRAPH, TREE).folds).toBe(after);
   });
 
-  it("leaves a stack folded that was folded by hand, until it is opened", () => {
+  it("leaves a stack folded that the user folded, until it is opened", () => {
     const shut = { open: new Set<string>(), shut: new Set(["b_0…"]) };
     expect([...followStop(shut, stop, GRAPH, TREE).folds.open]).toEqual([]);
     expect([...unfolded(shut, "b_1", repeats).shut]).toEqual([]);
   });
 });
 
-it("has no stacks where there is nothing alike", () => {
+it("finds no stacks without repeated scopes", () => {
   expect(findRepeats([], () => undefined).stacks).toEqual([]);
 });

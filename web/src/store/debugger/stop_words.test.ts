@@ -44,11 +44,11 @@ test.each([
   expect(reasonWords(why, reason === "breakpoint" ? BREAKPOINT : undefined)).toBe(words);
 });
 
-test("a breakpoint that is gone is named as it was hit, without its number", () => {
+test("a removed breakpoint is described as it was when hit, without its number", () => {
   expect(reasonWords(stop("breakpoint", "Breakpoint 3: loss"), undefined)).toBe("Breakpoint loss");
 });
 
-test("a hint is a sentence of its own", () => {
+test("a hint becomes a sentence of its own", () => {
   expect(inWords(new RequestError("It is unknown", "run with --level values"))).toBe(
     "It is unknown. Run with --level values",
   );

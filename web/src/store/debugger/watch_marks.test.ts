@@ -22,7 +22,7 @@ const status = (change: Partial<WatchStatus>): WatchStatus => ({
   ...change,
 });
 
-test("marks are by node, the newest first; more is said where more was found", () => {
+test("marks are grouped by node, newest first, and say if there are more hits", () => {
   const marks = markedNodes([status({ hits: 40 })], undefined);
   expect([...marks.keys()].sort()).toEqual([4, 5]);
   expect(marks.get(5)?.hits.map((hit) => hit.seq)).toEqual([9, 3]);
@@ -30,12 +30,12 @@ test("marks are by node, the newest first; more is said where more was found", (
   expect(markedNodes([status({ hits: 3 })], undefined).get(5)?.more).toEqual([]);
 });
 
-test("what only stops or logs, or is off, marks nothing", () => {
+test("watches that only stop or log, or are off, mark nothing", () => {
   expect(markedNodes([status({ marks: false })], undefined).size).toBe(0);
   expect(markedNodes([status({ enabled: false })], undefined).size).toBe(0);
 });
 
-test("what the recording said is marked too, and nothing twice", () => {
+test("hits of a query on the recording are marked too, without duplicates", () => {
   const hit = { ...seen(5, 9), name: "loss/log" };
   const answer = {
     type: "watch_answer",
@@ -49,7 +49,7 @@ test("what the recording said is marked too, and nothing twice", () => {
   expect(marks.get(5)?.hits.map((hit) => hit.seq)).toEqual([20, 9, 3]);
 });
 
-test("of several watches that were asked about, a mark names its own", () => {
+test("after a query of several watches, a mark names its own watch", () => {
   const hits = [{ ...seen(5, 9), name: "loss/log" }];
   const counts = { total: 1, looked: 9, caveats: [], fault: "" };
   const answer = { type: "watch_answer", hits, ...counts } as const;
@@ -58,7 +58,7 @@ test("of several watches that were asked about, a mark names its own", () => {
   expect(asked("NAN on op:log")).toBe("NAN on op:log");
 });
 
-test("a hit in words", () => {
+test("a hit is split into rule and finding", () => {
   expect(ruleOf(TEXT)).toBe("nan");
   expect(foundWords(TEXT)).toBe("2 NaN in 6 elements");
   expect(foundWords("something else")).toBe("something else");

@@ -40,14 +40,14 @@ const rule = (name: string, origin: string, alias = ""): RuleInfo => ({
   whole: false,
 });
 
-describe("watches as they are written", () => {
-  it("are switched off and on", () => {
+describe("watches as text", () => {
+  it("can be switched off and on", () => {
     expect(switched("nan -> stop", false)).toBe("off nan -> stop");
     expect(switched("off nan -> stop", false)).toBe("off nan -> stop");
     expect(switched("off nan -> stop", true)).toBe("nan -> stop");
   });
 
-  it("are added once, though one is switched off", () => {
+  it("are added once, even if the existing one is switched off", () => {
     const now = [status("off nan -> stop"), status("inf -> log", 2)];
     expect(withMore(now, ["nan -> stop", "inf -> stop"])).toEqual([
       "off nan -> stop",
@@ -56,13 +56,13 @@ describe("watches as they are written", () => {
     ]);
   });
 
-  it("are short without the usual action", () => {
+  it("are shortened by leaving out the usual action", () => {
     expect(shortText("off nan on op:log -> stop")).toBe("nan on op:log");
     expect(shortText("nan -> stop, log")).toBe("nan -> stop, log");
   });
 });
 
-describe("asking the recording", () => {
+describe("a query on the recording", () => {
   const asked = (texts: readonly string[], ask: (watches: Watches) => unknown): RequestBody[] => {
     const requests: RequestBody[] = [];
     createRoot((dispose) => {
@@ -82,7 +82,7 @@ describe("asking the recording", () => {
     return requests.filter((body) => body.type === "ask_watch");
   };
 
-  it("is about all enabled watches, where none is typed", () => {
+  it("covers all enabled watches if none is typed", () => {
     const texts = ["nan -> stop", "off inf -> stop", 'max_gt(threshold=3) on "a;b" -> log'];
     expect(asked(texts, (watches) => watches.askAll())).toEqual([
       { type: "ask_watch", run: RUN, text: `${texts[0]}\n${texts[2]}` },
@@ -98,14 +98,14 @@ describe("rules", () => {
     rule("gradient_too_large", "MindInsight"),
   ];
 
-  it("stand by their kind", () => {
+  it("are grouped by kind", () => {
     expect(rulesFound(rules, "").map(([kind, matching]) => [kind, matching.length])).toEqual([
       ["MindInsight", 2],
       ["TensorBoard", 1],
     ]);
   });
 
-  it("are found by words of their name, abbreviation and purpose", () => {
+  it("are found by name, abbreviation and purpose", () => {
     expect(
       rulesFound(rules, "gv").flatMap(([, matching]) => matching.map((rule) => rule.name)),
     ).toEqual(["gradient_vanishing"]);

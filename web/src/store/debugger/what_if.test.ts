@@ -158,7 +158,7 @@ test("a branch is listed, chosen and shown", async () => {
   expect(branches.shown()).toBeUndefined();
 });
 
-test("a branch at a stop starts from the values that were set there", async () => {
+test("a branch at a stop starts from the values edited there", async () => {
   const stop = stopAt(2, "n2", { seq: 9, edits: ["n2 set to 1"] });
   store.receive([
     { type: "session", run: RUN, info: session({ phase: "stopped", stop }) },
@@ -168,13 +168,13 @@ test("a branch at a stop starts from the values that were set there", async () =
   expect(requests.at(-2)).toMatchObject({ type: "what_if", seq: 10 });
 });
 
-test("a refused what-if says why, and leaves the rest as it was", async () => {
+test("a refused what-if says why, and changes nothing", async () => {
   expect(await branches.whatIf({ ...EDIT, index: "9" }, 0, 0)).toBe("points outside");
   expect(branches.rows()).toEqual([]);
   expect(ui.dockTab()).toBe("timeline");
 });
 
-test("branches stay in sight while the link is down, and are asked for again afterwards", async () => {
+test("branches stay visible while the link is down, and are requested again afterwards", async () => {
   await branches.whatIf(EDIT, 0, 0);
   await branches.whatIf(EDIT, 1, 0);
   branches.choose(1);
@@ -202,7 +202,7 @@ test("branches of another run are not shown", async () => {
   expect(requests).toContainEqual({ type: "get_branches", run: other });
 });
 
-test("another branch is fetched when it is chosen, and dropping one shows what is left", async () => {
+test("choosing a branch fetches it, and dropping one shows a remaining branch", async () => {
   await branches.whatIf(EDIT, 0, 0);
   await branches.whatIf(EDIT, 1, 0);
   branches.choose(1);
@@ -218,7 +218,7 @@ test("another branch is fetched when it is chosen, and dropping one shows what i
   expect(requests).toHaveLength(before);
 });
 
-test("the tree is read from the top, branches of branches under their own", () => {
+test("the tree is listed from the top, with branches of branches below their parents", () => {
   const rows = branchRows([info(1), info(2), info(3, 1), info(4, 3), info(5)]);
   expect(rows.map((row) => [row.info.id, row.depth])).toEqual([
     [1, 0],
@@ -229,7 +229,7 @@ test("the tree is read from the top, branches of branches under their own", () =
   ]);
 });
 
-test("what changed is marked even if it is not listed", () => {
+test("changed values are marked even if they are not listed", () => {
   const many: BranchAnswer = {
     ...detail(1),
     unlisted: 1,
@@ -245,12 +245,12 @@ test("what changed is marked even if it is not listed", () => {
   ]);
 });
 
-test("the cone joins what is read with what reads it", () => {
+test("the cone connects changed values with their readers", () => {
   const nodes = [undefined, undefined, node(2, "n2"), node(3, "n3", { inputs: [2, 7] })];
   expect(coneOf(detail(1), nodes).edges).toEqual([[2, 3]]);
 });
 
-test("what came of an edit is said in a sentence", () => {
+test("the outcome of an edit is one sentence", () => {
   const after = (differ: number, counts: Partial<BranchInfo>) =>
     outcome({
       info: { ...info(1), changed: 0, same: 0, blocked: 0, ...counts },
@@ -270,14 +270,14 @@ test("what came of an edit is said in a sentence", () => {
   );
 });
 
-test("how many differ is told shortly", () => {
+test("the count of differing elements is short", () => {
   const difference = (differ: number, size: number) => differing(changed(1, { differ, size }));
   expect(difference(4, 4)).toBe("all");
   expect(difference(16, 192)).toBe("16 of 192");
   expect(difference(1_000, 40_000)).toBe("2.50\u202f%");
 });
 
-test("a change is told by the number that tells most", () => {
+test("a change shows its most informative numbers", () => {
   const scalar = { spec: tensor([], "float64") };
   const difference = (old: Partial<TensorSummary>, now: Partial<TensorSummary>) =>
     numbersOf(changed(1, { old: summary(old), new: summary(now) }));

@@ -68,7 +68,7 @@ function changes(number: number, ran: RanIn | undefined, model = MODEL) {
 }
 
 describe("a step's changes", () => {
-  test("nodes that are new, and nodes with other inputs than before", () => {
+  test("include new nodes, and nodes with changed inputs", () => {
     const marked = changes(2, undefined);
     expect([...marked.marks]).toEqual([
       [4, "new"],
@@ -79,7 +79,7 @@ describe("a step's changes", () => {
     expect(marked.complete).toBe(false);
   });
 
-  test("nodes of steps before that did not run; parameters never do", () => {
+  test("include nodes of earlier steps that did not run, but never parameters", () => {
     const marked = changes(3, RAN_3);
     expect(marked.marks.get(4)).toBe("skipped");
     expect(marked.counts).toEqual({ new: 0, rewired: 1, skipped: 1 });
@@ -87,17 +87,17 @@ describe("a step's changes", () => {
     expect(isNews(marked, RAN_3)).toBe(true);
   });
 
-  test("a step that is not over has skipped nothing", () => {
+  test("contain no skipped nodes while the step is not over", () => {
     expect(changes(3, undefined).counts.skipped).toBe(0);
   });
 
-  test("nobody saw what a step that was left out has skipped", () => {
+  test("contain no skipped nodes in an unobserved step", () => {
     const steps = [...STEPS.slice(0, 2), { ...step(3, 21, 30), observed: false }];
     const model = play(snapshot({ seq: 30, steps, ...ALL }));
     expect(changes(3, RAN_3, model).counts).toEqual({ new: 0, rewired: 1, skipped: 0 });
   });
 
-  test("what was skipped in the step before too is no news", () => {
+  test("are not news if the nodes were also skipped in the previous step", () => {
     const model = play(
       snapshot({ steps: STEPS, ...defined([3, node(1, "a")], [4, node(2, "b")]) }),
     );
@@ -111,7 +111,7 @@ describe("a step's changes", () => {
     expect(isNews(marked, ran)).toBe(false);
   });
 
-  test("what ran between two steps is not missed in the next", () => {
+  test("do not count nodes that ran between steps as skipped", () => {
     const more = defined([3, node(1, "a")], [15, node(2, "evaluation/b")]);
     const model = play(snapshot({ steps: [step(1, 1, 10), step(2, 21, 30)], ...more }));
     const rows = columns([{ seq: 25, node: 1, step: 2 }]);
@@ -119,14 +119,14 @@ describe("a step's changes", () => {
     expect([...marked.marks]).toEqual([]);
   });
 
-  test("wired there and back within a step is no change", () => {
+  test("do not include a rewiring that is undone within the step", () => {
     const again = defined([25, node(3, "loss", { inputs: [4] })]);
     expect(
       changes(3, RAN_3, play(snapshot({ steps: STEPS, ...ALL }), records(again))).rewired.size,
     ).toBe(0);
   });
 
-  test("scopes count what lies inside them", () => {
+  test("are counted by scope, including everything inside", () => {
     expect(countsByScope(MODEL.graph, changes(2, undefined)).get("net")).toEqual({
       new: 1,
       rewired: 0,
@@ -135,18 +135,18 @@ describe("a step's changes", () => {
   });
 });
 
-describe("the step that is shown", () => {
+describe("the step whose changes are shown", () => {
   const shown = (number: number, past = false, model = MODEL) =>
     subjectStep(model.graph, model.steps, number, past)?.step;
 
-  test("is that of the moment; the first has no changes", () => {
+  test("is that of the moment; the first step has no changes", () => {
     expect(shown(3)).toBe(3);
     expect(shown(2, true)).toBe(2);
     expect(shown(1, true)).toBeUndefined();
     expect(shown(0)).toBeUndefined();
   });
 
-  test("is the one before while a step that runs has not changed anything", () => {
+  test("is the previous one while the running step has changed nothing", () => {
     const running = [...STEPS, step(4, 31, null)];
     const model = play(snapshot({ steps: running, ...ALL }));
     expect(shown(4, false, model)).toBe(3);
@@ -167,14 +167,14 @@ describe("the history of definitions", () => {
     expect(live.graph.history).toEqual(MODEL.graph.history);
   });
 
-  test("knows the last rewiring before a moment", () => {
+  test("knows the last rewiring up to a moment", () => {
     const { history } = MODEL.graph;
     expect(lastRewiring(history, 3, 20)?.after).toEqual([4]);
     expect(lastRewiring(history, 3, 99)?.after).toEqual([2]);
     expect(lastRewiring(history, 3, 13)).toBeUndefined();
   });
 
-  test("keeps a limited number, and says since when it is complete", () => {
+  test("keeps a limited number of rewirings, and says since when it is complete", () => {
     const known = [undefined, node(1, "a", { inputs: [0] })];
     const many = Array.from({ length: MAX_REWIRINGS + 5 }, (_, i) =>
       node(1, "a", { inputs: [i % 2 === 0 ? 8 : 9] }),

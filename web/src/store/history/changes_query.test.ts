@@ -26,7 +26,7 @@ const moved = (phase: "running" | "stopped", version: number) =>
     }),
   }) as const;
 
-test("what ran is asked once per step, and a step to the next node changes nothing", async () => {
+test("the executions of a step are requested once, and a step to the next node changes nothing", async () => {
   const requests: RequestBody[] = [];
   let changes: () => StepChanges | undefined = () => undefined;
   const store = createRoot(() => {
@@ -86,7 +86,7 @@ test.each([
   ["an error", { state: "finished", status: 1, error: "ValueError: no" }],
   ["Ctrl-C, opened later", { state: "recorded", status: 130, error: "KeyboardInterrupt" }],
   ["a kill", { state: "lost", status: null }],
-] as const)("a step that %s ended has skipped nothing", async (_, end) => {
+] as const)("a step ended by %s has skipped nothing", async (_, end) => {
   for (const [change, skipped] of [
     [end, 0],
     [{ state: "finished", status: 0 } as const, 1],

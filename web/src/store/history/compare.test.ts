@@ -91,12 +91,12 @@ const STAGE = [node(9, "k9", { origin: [1, 2] }), node(4, "n4", { origin: [4] })
 describe("links", () => {
   const links = linksOf(FUNCTION, STAGE);
 
-  it("lead from an eager node to its kernel, and back to all that it covers", () => {
+  it("lead from an eager node to its kernel, and back to all nodes that the kernel covers", () => {
     expect(counterparts(links, { side: "eager", id: 101 }, "compiled")).toEqual(new Set([9]));
     expect(counterparts(links, { side: "compiled", id: 9 }, "eager")).toEqual(new Set([101, 102]));
   });
 
-  it("lead nowhere from what was eliminated, nor to the own side", () => {
+  it("lead nowhere from an eliminated node, nor to the same side", () => {
     expect(counterparts(links, { side: "eager", id: 103 }, "compiled").size).toBe(0);
     expect(counterparts(links, { side: "eager", id: 101 }, "eager").size).toBe(0);
     expect(counterparts(links, undefined, "eager").size).toBe(0);
@@ -107,7 +107,7 @@ describe("links", () => {
   });
 });
 
-it("the largest of errors that are alike otherwise comes first", () => {
+it("errors are sorted by NaN and Inf, mismatches, then size", () => {
   const measure = (mismatched: number, max_abs: number, nan = 0) =>
     ({ nan: [0, nan], inf: [0, 0], mismatched, max_abs }) as unknown as Measure;
   const sorted = [measure(1, 6.58), measure(0, 90), measure(1, 51.4), measure(0, 0, 1)];
@@ -118,7 +118,7 @@ describe("words", () => {
   const spec = tensor([2, 3]);
   const value = { port: 0, eager: 1, compiled: 2, spec, steps: [1], why: "" };
 
-  it("tell an error, equality, or why there is neither", () => {
+  it("name an error, equality, or the reason for a missing value", () => {
     const errorText = (worst: Measure | null, why = ""): string =>
       errorWords(compared(1, { values: [{ ...value, worst, why }] }));
     expect(errorText(MEASURE)).toBe("3e−8 · 1 ulp");
@@ -127,7 +127,7 @@ describe("words", () => {
     expect(errorText(null, "inside a kernel")).toBe("inside a kernel");
   });
 
-  it("tell NaN and Inf on one side, also where nothing finite is apart", () => {
+  it("name differing NaN and Inf, even if all finite values agree", () => {
     const exact = { ...MEASURE, max_abs: 0, max_rel: 0, ulp: 0 };
     const nan = { ...exact, mismatched: 0.5, nan: [0, 3] as [number, number] };
     expect(measureWords(nan)).toBe("NaN 0 → 3");
@@ -142,7 +142,7 @@ describe("words", () => {
     expect(measureWords({ ...exact, equal: true, nan: [2, 2] })).toBe("bit-equal");
   });
 
-  it("draw an error by step for what was measured", () => {
+  it("become bars by step for the measured errors", () => {
     const none: Measure = { ...MEASURE, source: "none", max_abs: null, why: "no value" };
     const equal = { ...MEASURE, equal: true, max_abs: 0 };
     const nan: Measure = { ...MEASURE, max_abs: null, nan: [0, 1] };
@@ -164,7 +164,7 @@ describe("words", () => {
     expect(errorBars({ node: 1, steps: [1], measures: [signs] })[0]?.part).toBeGreaterThan(0);
   });
 
-  it("tell rules without underscores", () => {
+  it("name rules without underscores", () => {
     expect(ruleWords("fuse/multiply_one")).toBe("fuse: multiply one");
     expect(ruleWords("dce")).toBe("dce");
   });
@@ -189,7 +189,7 @@ describe("the address", () => {
     expect(readCompare(writeCompare(bare))).toEqual(bare);
   });
 
-  it("ignores nonsense", () => {
+  it("ignores invalid parts", () => {
     expect(readCompare("#run=0123456789abcdef")).toBeUndefined();
     expect(readCompare("#compare=x,y")).toBeUndefined();
     const odd = readCompare("#compare=0123456789abcdef,fedcba9876543210&fate=<b>&stage=-1&left=x");

@@ -20,7 +20,7 @@ function stateAt(seq: number, rows: readonly Row[], since: number | null, gone: 
   };
 }
 
-test("what is different replaces what was there", () => {
+test("differences replace the earlier rows", () => {
   const past = new PastState();
   expect(past.heldOf("a")).toBeNull();
   const rows = [
@@ -45,14 +45,14 @@ test("what is different replaces what was there", () => {
   expect([past.times[1], past.times[2], past.lastSeq, past.lastNode]).toEqual([2, 0, 4, 1]);
 });
 
-test("a whole state leaves nothing of another run", () => {
+test("a full state keeps nothing of another run", () => {
   const past = new PastState();
   past.take("a", stateAt(9, [{ seq: 9, node: 3, times: 1 }], null, []), undefined, false);
   past.take("b", stateAt(2, [{ seq: 2, node: 1, times: 1 }], null, []), undefined, false);
   expect([past.seq[3], past.lastSeq, past.heldOf("a"), past.heldOf("b")]).toEqual([0, 2, null, 2]);
 });
 
-test("while a run is live, nothing is asked as a difference", () => {
+test("a state of a live run is not a base for differences", () => {
   const past = new PastState();
   past.take("a", stateAt(9, [{ seq: 9, node: 3, times: 1 }], null, []), undefined, true);
   expect([past.seq[3], past.heldOf("a")]).toEqual([9, null]);

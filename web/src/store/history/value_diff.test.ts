@@ -71,7 +71,7 @@ function compared(change: Partial<MomentsCompared> = {}): MomentsCompared {
   };
 }
 
-test("the verdict says how much was compared, and of what", () => {
+test("the verdict says how many elements differ, or what was compared instead", () => {
   expect(verdict(compared())).toBe("2 of 6 elements differ.");
   expect(verdict(compared({ differ: 6 }))).toBe("All 6 elements differ.");
   expect(verdict(compared({ differ: 0 }))).toBe("Bit-identical: 6 elements.");
@@ -86,7 +86,7 @@ test("the verdict says how much was compared, and of what", () => {
   expect(verdict(compared({ measure: statistics, differ: null }))).toBe("The statistics differ.");
 });
 
-test("where there are no elements, it says of which side and why", () => {
+test("missing elements are reported with their side and reason", () => {
   const measure = { ...MEASURE, source: "summaries" } as const;
   const bare = { ...SIDE, elements: false, reason: "Not kept." };
   expect(missing(compared())).toBe("");
@@ -98,7 +98,7 @@ test("where there are no elements, it says of which side and why", () => {
   );
 });
 
-test("statistics stand beside each other with their difference", () => {
+test("statistics are shown side by side with their difference", () => {
   const other = { ...SIDE, summary: { ...SUMMARY, max: 4, mean: 0.25, std: null } };
   const rows = statisticRows(compared({ other }));
   expect(rows.find((row) => row.name === "max")).toEqual({
@@ -125,7 +125,7 @@ beforeEach(() => {
   });
 });
 
-test("a held moment stays while the run goes on", () => {
+test("a held moment stays as the run goes on", () => {
   moments.hold();
   expect(moments.held()?.seq).toBe(30);
   store.receive([records({ run: RUN, seq: 50 })]);
@@ -135,7 +135,7 @@ test("a held moment stays while the run goes on", () => {
   expect(moments.held()).toBeUndefined();
 });
 
-test("an edit has two sides, which can be swapped; holding lets go of them", () => {
+test("an edit has two sides, which can be swapped; holding a moment replaces them", () => {
   moments.edited({ seq: 12, value: 2, at_seq: 8, step: 3, time_ns: 0, how: "set to 0" });
   expect([moments.held()?.seq, moments.other()?.seq]).toEqual([11, 12]);
   expect(momentWords(moments.held() ?? { seq: 0, step: 0 })).toBe("step 3, before the edit");

@@ -102,7 +102,7 @@ const stop = (version: number) =>
   }) as const;
 
 describe("a question", () => {
-  test("is of the selected node at the stop, and opens the tab", async () => {
+  test("is about the selected node at the stop, and opens the tab", async () => {
     reasons.askSelected();
     await settled();
     expect(ui.inspectorTab()).toBe("why");
@@ -112,7 +112,7 @@ describe("a question", () => {
     expect(reasons.group()).toEqual(GROUP);
   });
 
-  test("stays while one walks along the chain, and is another one beside it", async () => {
+  test("stays for nodes on the chain, and is replaced for a node outside it", async () => {
     ui.setInspectorTab("why");
     await settled();
     store.select({ kind: "node", id: 1 });
@@ -123,7 +123,7 @@ describe("a question", () => {
     expect(questions.map((question) => question.value)).toEqual([3, 9]);
   });
 
-  test("is asked anew when the program has stopped again", async () => {
+  test("is asked again when the program has stopped again", async () => {
     ui.setInspectorTab("why");
     await settled();
     store.receive([stop(2)]);
@@ -131,7 +131,7 @@ describe("a question", () => {
     expect(questions.map((question) => question.seq)).toEqual([20, 21]);
   });
 
-  test("is of the branch that is shown, and turns with it", async () => {
+  test("is about the branch shown, and follows a switch to the recorded values", async () => {
     setBranch(2);
     reasons.askSelected();
     await settled();
@@ -143,7 +143,7 @@ describe("a question", () => {
     ]);
   });
 
-  test("follows an edit at the stop, and is asked of the edited value", async () => {
+  test("is asked again about the edited value after an edit at the stop", async () => {
     reasons.ask(3, [1, 2]);
     await settled();
     const edited = stopAt(3, "n3", { seq: 20, edits: ["n3[1, 2] set to 7"] });
@@ -156,7 +156,7 @@ describe("a question", () => {
     expect(reasons.question()).toMatchObject({ value: 3, index: [1, 2] });
   });
 
-  test("about an operand leads back to the one before", async () => {
+  test("about an operand can be left for the previous question", async () => {
     reasons.ask(3, [1, 2]);
     expect(reasons.canGoBack()).toBe(false);
     reasons.ask(2, [0], 12);
@@ -167,7 +167,7 @@ describe("a question", () => {
     expect(reasons.canGoBack()).toBe(false);
   });
 
-  test("is not asked, and marks nothing, while the tab is shut", async () => {
+  test("is not asked, and marks nothing, while the tab is closed", async () => {
     reasons.ask(3);
     await settled();
     expect(reasons.path()?.culprit).toBe(1);
@@ -191,7 +191,7 @@ describe("a question", () => {
   });
 });
 
-test("the path is numbered from what was asked about", () => {
+test("the path is numbered from the value in question", () => {
   const path = pathOf(GROUP);
   expect([...(path?.nodes ?? [])]).toEqual([
     [3, "1"],
@@ -214,7 +214,7 @@ test("the path is numbered from what was asked about", () => {
   ]);
 });
 
-test("long rows that pass a number on are drawn together until unfolded", () => {
+test("long rows of links that pass a number on are one line until unfolded", () => {
   const row = [...Array.from({ length: 7 }, (_, i) => link(20 - i)), link(1, { culprit: true })];
   const kinds = (unfolded: readonly number[]) =>
     linesOf(row, new Set(unfolded)).map((line) =>
@@ -225,7 +225,7 @@ test("long rows that pass a number on are drawn together until unfolded", () => 
   expect(linesOf(GROUP.links, new Set())).toHaveLength(3);
 });
 
-test("numbers and files are spelled as on the page", () => {
+test("numbers and files have the page's spelling", () => {
   expect(spelled("nan", "nan")).toBe("NaN");
   expect(spelled("-inf", "inf")).toBe("−Inf");
   expect(spelled("-1.5e-07", "finite")).toBe("−1.5e−07");

@@ -31,14 +31,14 @@ function counted(
 }
 
 describe("floating-point operations", () => {
-  test("of products are two for each pair of factors", () => {
+  test("of matrix products are two for each pair of factors", () => {
     const product = 2 * 8 * 3 * 5 * 4;
     expect(flops("matmul", "matmul", [1, 2], 3)).toBe(product);
     expect(flops("aten::bmm.default", "matmul", [1, 2], 3)).toBe(product);
     expect(flops("aten::addmm.default", "matmul", [7, 1, 2], 3)).toBe(product);
   });
 
-  test("of convolutions are two for each element and each entry of a kernel", () => {
+  test("of convolutions are two for each element and kernel entry", () => {
     expect(flops("conv2d", "matmul", [4, 5], 6)).toBe(2 * 2 * 6 * 100 * 27);
     expect(flops("Conv", "matmul", [4, 5], 6)).toBe(2 * 2 * 6 * 100 * 27);
     expect(flops("conv_transpose2d", "matmul", [6, 5], 4)).toBe(2 * 2 * 6 * 100 * 27);
@@ -88,17 +88,17 @@ describe("floating-point operations", () => {
     ["c,bcd,,ecd,eba->aedcb", [[3], [2, 3, 3], [], [5, 3, 3], [5, 2, 5]], 2250],
     [",ade,c,,abc->", [[], [3, 2, 5], [20], [], [3, 20, 20]], 2464],
     ["a,c,,dec->edca", [[20], [3], [], [5, 7, 3]], 8400],
-  ])("of einsum with more factors are those of its pairs: %s", (subscripts, inputs, count) => {
+  ])("of einsum with more factors are summed by step: %s", (subscripts, inputs, count) => {
     const outputs = [[]];
     expect(countedByName({ op: "einsum", attrs: { subscripts }, inputs, outputs })).toBe(count);
   });
 
-  test("of a kernel are what the program says", () => {
+  test("of a kernel are those that the program reports", () => {
     expect(counted("fused", "kernel", [1], [1], { flops: 288 })).toBe(288);
     expect(counted("fused", "kernel", [1], [1])).toBeUndefined();
   });
 
-  test("of normalisations and losses are so many per element", () => {
+  test("of normalisations and losses are a fixed number per element", () => {
     expect(flops("layer_norm", "norm", [1, 7], 1)).toBe(8 * 96);
     expect(flops("rms_norm", "norm", [1, 7], 1)).toBe(5 * 96);
     expect(flops("LayerNormalization", "norm", [1, 7], 1)).toBe(8 * 96);
@@ -109,7 +109,7 @@ describe("floating-point operations", () => {
     expect(flops("a_loss_of_ones_own", "loss", [1], 7)).toBeUndefined();
   });
 
-  test("of updates of many parameters at once are those of each", () => {
+  test("of fused updates are the sum over their parameters", () => {
     const update = (op: string, attrs: Record<string, unknown>) =>
       counted(op, "update", [2, 7, 2, 7], [2, 7, 2, 7, 2, 7, 2, 7], { self: 2, ...attrs });
     expect(update("fused_adam", { weight_decay: 0 })).toBe(13 * 25);
@@ -120,7 +120,7 @@ describe("floating-point operations", () => {
     expect(counted("fused_adam", "update", [2], [99], { self: 1 })).toBeUndefined();
   });
 
-  test("are not known where a shape or the operation is not", () => {
+  test("are unknown if a shape or the operation is", () => {
     expect(flops("matmul", "matmul", [9, 2], 3)).toBeUndefined();
     expect(flops("einsum", "matmul", [1, 2], 3)).toBeUndefined();
     expect(flops("reshape", "layout", [1], 1)).toBeUndefined();
@@ -150,7 +150,7 @@ function columns(...rows: readonly (readonly [number, number, number, number])[]
   return made;
 }
 
-test("self time is without executions inside, on the same thread", () => {
+test("self time excludes executions nested on the same thread", () => {
   const times = selfTimes(
     columns(
       [1, 1, 0, 100],
@@ -171,7 +171,7 @@ test("self time is without executions inside, on the same thread", () => {
   ]);
 });
 
-test("a share of the roofline is of what the run's other nodes reached", () => {
+test("the share of the roofline is relative to the best rates of the run's nodes", () => {
   const value = (id: number, shape: number[]) =>
     [id, { value: { spec: { kind: "tensor", shape, dtype: "float64" } } }] as const;
   const node = (id: number, family: string, op: string, inputs: number[]) => ({

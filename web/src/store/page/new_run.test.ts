@@ -22,7 +22,7 @@ beforeEach(() => {
   store.receive([snapshot({ seq: 9, nodes: [node(2, "n2")], node_seqs: [1] })]);
 });
 
-test("the same program attached again is shown, and the page says so", () => {
+test("a new run of the same program is shown at once, and announced", () => {
   store.runsChanged([over]);
   store.runsChanged([over, next]);
   expect(store.runId()).toBe(NEXT);
@@ -32,7 +32,7 @@ test("the same program attached again is shown, and the page says so", () => {
   expect(newRun.offered()).toBeUndefined();
 });
 
-test("what is looked at stays, and the new run is offered", () => {
+test("a run with a selection stays, and the new run is offered", () => {
   store.select({ kind: "node", id: 2 });
   store.runsChanged([over, next]);
   expect(store.runId()).toBe(RUN);
@@ -42,7 +42,7 @@ test("what is looked at stays, and the new run is offered", () => {
   expect(newRun.offered()).toBeUndefined();
 });
 
-test("a run that goes on is not left, nor for another program", () => {
+test("a running program stays shown, and another program's run does not replace a run", () => {
   store.runsChanged([runInfo(), next]);
   expect(store.runId()).toBe(RUN);
   expect(newRun.offered()?.id).toBe(NEXT);
@@ -55,7 +55,7 @@ test("a run that goes on is not left, nor for another program", () => {
   expect(newRun.offered()?.id).toBe(other.id);
 });
 
-test("recordings that are opened, and runs that were there before, are not announced", () => {
+test("recordings, and runs that were listed before, are not offered", () => {
   store.runsChanged([over, runInfo({ id: NEXT, state: "recorded" })]);
   store.runsChanged([over, runInfo({ id: NEXT, state: "recorded", trouble: "disk full" })]);
   expect(store.runId()).toBe(RUN);

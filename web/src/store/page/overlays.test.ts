@@ -51,7 +51,7 @@ const statisticsAsked = () => asked.filter(({ type }) => type === "get_statistic
 const node1 = { kind: "node", id: 1 } as const;
 const net = { kind: "scope", path: "net" } as const;
 
-test("zeros are the share of all elements", async () => {
+test("zeros are a share of all elements", async () => {
   expect(statisticsAsked()).toEqual([]);
   ui.setColourBy("zeros");
   expect(overlays.shown()?.note).toBe("Reading statistics…");
@@ -67,7 +67,7 @@ test("zeros are the share of all elements", async () => {
   expect(overlays.shown()?.format(0.125)).toBe("12.5 %");
 });
 
-test("gradients are those of the outputs; a scope has the norm of all", async () => {
+test("gradients are those of the outputs; a scope has their joint norm", async () => {
   ui.setColourBy("gradient");
   await settled();
   expect(overlays.of(node1)).toBe(3);
@@ -75,7 +75,7 @@ test("gradients are those of the outputs; a scope has the norm of all", async ()
   expect(overlays.shown()).toMatchObject({ note: "", numbers: { most: 4 } });
 });
 
-test("a file's numbers are shown at once, as long as its run is", () => {
+test("a file's numbers are shown at once, and dropped with their run", () => {
   overlays.take("cost.json", '{"results": {"net/relu": {"value": 7}, "gone": {"value": 1}}}');
   expect(ui.colourBy()).toBe("file");
   expect(overlays.shown()).toMatchObject({ title: "cost.json", note: "1 name not in this graph" });
@@ -87,7 +87,7 @@ test("a file's numbers are shown at once, as long as its run is", () => {
   expect(overlays.file()).toBeUndefined();
 });
 
-test("what is wrong with a file is said, and changes nothing", () => {
+test("an invalid file is reported and changes nothing", () => {
   overlays.take("cost.json", "{}");
   expect(ui.colourBy()).toBe("family");
   expect(store.notices().at(-1)?.text).toMatch(/^cost\.json: This is not node data/);

@@ -34,7 +34,7 @@ async function askedAgain(failure: Error): Promise<Answer<Source>> {
   return answer();
 }
 
-test("what is known stays when the line is down, and not when the server says no", async () => {
+test("a known answer survives a lost connection, but not a refusal of the server", async () => {
   expect(await askedAgain(new LineError("The connection was lost"))).toMatchObject({
     kind: "ready",
     value: TEXT,
@@ -45,7 +45,7 @@ test("what is known stays when the line is down, and not when the server says no
   });
 });
 
-test("what goes through a long recording is waited for", async () => {
+test("requests that read a long recording have a longer timeout", async () => {
   const waited: unknown[] = [];
   const request = (_: unknown, __: unknown, timeoutMs: unknown) => {
     waited.push(timeoutMs);

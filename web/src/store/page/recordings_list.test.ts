@@ -51,7 +51,7 @@ function entry(id: string, more: Partial<Glance> = {}, where: Partial<Entry> = {
   };
 }
 
-test("a run whose loss ended as NaN says since when, and is trouble", () => {
+test("a run whose loss ended as NaN says since which step, and counts as trouble", () => {
   const broken = { broken_loss: { kind: "nan", step: 1204 } } as const;
   expect(outcomeWords(glance(broken))).toBe("finished, NaN since step 1,204");
   expect(outcomeTone("finished", broken.broken_loss)).toBe("bad");
@@ -60,7 +60,7 @@ test("a run whose loss ended as NaN says since when, and is trouble", () => {
   expect(matches(entry("a"), "trouble", "")).toBe(false);
 });
 
-test("programs with other arguments do not look alike", () => {
+test("runs with different arguments are told apart", () => {
   expect(argumentsOf(glance({ argv: ["att.py", "1"] }))).toBe("1");
   expect(argumentsOf(glance({ argv: ["att.py", "--name", "a b"] }))).toBe("--name 'a b'");
 });
@@ -85,7 +85,7 @@ test.each([
   }
 });
 
-test("a run that has not ended says where it stands", () => {
+test("a run that has not ended says its state", () => {
   const open = { status: null, error: "", broken_loss: null };
   expect(runWords({ state: "live", ...open })).toBe("running");
   expect(runWords({ state: "lost", ...open })).toBe("killed");
@@ -94,14 +94,14 @@ test("a run that has not ended says where it stands", () => {
   expect(outcomeOf({ state: "lost", ...open })).toBe("killed");
 });
 
-test("the title of a summary names the loss, and leaves the error to its own line", () => {
+test("the title of a summary names the broken loss, but not the error", () => {
   expect(outcomeTitle({ outcome: "finished", broken_loss: NAN_SINCE_4 })).toBe(
     "Finished, NaN since step 4",
   );
   expect(outcomeTitle({ outcome: "failed", broken_loss: null })).toBe("Failed");
 });
 
-test("how it ended, with the error's type", () => {
+test("the outcome of a failed run names the error's type", () => {
   expect(outcomeWords(glance({ outcome: "failed", status: 1, error: "ValueError: no" }))).toBe(
     "ValueError",
   );
@@ -111,7 +111,7 @@ test("how it ended, with the error's type", () => {
   expect(outcomeWords(glance({ outcome: "killed" }))).toBe("killed");
 });
 
-test("when, relative and absolute", () => {
+test("the start time, relative and absolute", () => {
   expect(ago(NOW - 5_000, NOW)).toBe("just now");
   expect(ago(NOW - 3 * 3_600_000, NOW)).toBe("3 h ago");
   expect(ago(NOW - 30 * 3_600_000, NOW)).toBe("yesterday");
@@ -120,7 +120,7 @@ test("when, relative and absolute", () => {
   expect(clock(NOW - 3 * 86_400_000, NOW)).toBe("2026-03-01 12:00");
 });
 
-test("what is found, and in which order", () => {
+test("recordings are filtered, grouped and sorted", () => {
   const rows = [
     entry("a", { argv: ["att.py", "10"], steps: 1 }),
     entry("b", { argv: ["att.py", "2"], steps: 9 }),

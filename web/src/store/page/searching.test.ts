@@ -30,7 +30,7 @@ function go(direction: 1 | -1 = 1): number | undefined {
   return id;
 }
 
-test("goes from match to match in the graph's order, and around", () => {
+test("goes from match to match in the graph's order, wrapping around", () => {
   ui.setSearch("log");
   expect([go(), go(), go(), go()]).toEqual([1, 3, 2, 1]);
   expect(searching.place()).toBe(1);
@@ -38,20 +38,20 @@ test("goes from match to match in the graph's order, and around", () => {
   expect(searching.place()).toBe(2);
 });
 
-test("begins at the node of exactly that name, wherever the selection is", () => {
+test("starts at the node with exactly that name, whatever is selected", () => {
   store.select({ kind: "node", id: 3 });
   ui.setSearch(" b/log ");
   expect(go()).toBe(1);
   expect(go()).toBe(3);
 });
 
-test("goes on from the selected node", () => {
+test("continues from the selected node", () => {
   store.select({ kind: "node", id: 3 });
   ui.setSearch("log");
   expect(go()).toBe(2);
 });
 
-test("selects nothing by itself, and finds nothing where nothing matches", () => {
+test("selects nothing by itself, and reports no match if there is none", () => {
   ui.setSearch("log");
   expect(store.selection()).toBeUndefined();
   ui.setSearch("tanh");
@@ -61,7 +61,7 @@ test("selects nothing by itself, and finds nothing where nothing matches", () =>
   expect(searching.result()).toBeUndefined();
 });
 
-test("finds a NaN of an execution that comes later", async () => {
+test("finds a NaN in an execution that arrives later", async () => {
   ui.setSearch("nan:");
   expect([...(searching.result()?.ids ?? [])]).toEqual([]);
   const executions = columns([{ seq: 9, node: 4, step: 0, flags: HAS_NAN }]);
@@ -69,7 +69,7 @@ test("finds a NaN of an execution that comes later", async () => {
   await expect.poll(() => [...(searching.result()?.ids ?? [])]).toEqual([4]);
 });
 
-test("finds in a large graph a part at a time, and what is outdated not at all", async () => {
+test("searches a large graph in parts, and drops outdated searches", async () => {
   const many = 10_000;
   const nodes = Array.from({ length: many }, (_, i) =>
     node(i + 1, i % 2 === 0 ? `even/x${i}` : `odd/x${i}`, { outputs: [] }),

@@ -21,7 +21,7 @@ function opened(): Store {
 const scopesIn = (store: Store): (string | undefined)[] =>
   NODES.map(({ id }) => store.tree()?.scopeOf(id));
 
-it("nodes of a long program without scopes are in sections, for all who ask for their scope", () => {
+it("nodes of a long program without scopes are divided into sections, consistently in all structures", () => {
   const tree = opened().tree();
   const scopes = NODES.map(({ id }) => tree?.scopeOf(id) ?? "");
   // The first node is the program's input.
@@ -32,14 +32,14 @@ it("nodes of a long program without scopes are in sections, for all who ask for 
   expect(tree?.repeats.stackOf.get(scopes[150] ?? "")?.members.length).toBeGreaterThan(20);
 });
 
-it("what is disclosed is found in its section", () => {
+it("disclosing a node opens its section", () => {
   const store = opened();
   store.setOpen(new Set());
   store.disclose({ kind: "node", id: 151 });
   expect([...store.folds().open]).toEqual([store.tree()?.scopeOf(151)]);
 });
 
-it("sections can be left out, also as the graph grows, and come back", () => {
+it("sections can be turned off, stay off as the graph grows, and be turned on again", () => {
   const store = opened();
   const before = scopesIn(store);
   store.resection();

@@ -56,8 +56,8 @@ beforeEach(() => {
   shown.reserve(NAMES.length + 1);
 });
 
-describe("the scope of a stack that is shown first", () => {
-  it("is the first, or one with an alarm, or the selection's, or the stop's", () => {
+describe("the scope that a stack shows first", () => {
+  it("is the first; rather one with an alarm, the selected one, or the one with the stop", () => {
     expect(attended(PAGE, BLOCKS)).toBe("b_0");
     shown.flags[idOf("b_3/out/add")] = HAS_NAN;
     expect(attended(PAGE, BLOCKS)).toBe("b_3");
@@ -73,14 +73,14 @@ describe("the scope of a stack that is shown first", () => {
 });
 
 describe("turning a stack", () => {
-  it("opens the scope shown first, and leaves the selection", () => {
+  it("opens the scope shown first, and keeps the selection", () => {
     selection = { kind: "node", id: idOf("b_2/out/add") };
     turnStack(PAGE, BLOCKS, "next");
     expect([...folds.open]).toEqual(["b_2"]);
     expect(selection).toEqual({ kind: "node", id: idOf("b_2/out/add") });
   });
 
-  it("goes to the same place in the next one, with the selection, around the ends", () => {
+  it("shows the same place in the next scope, moves the selection, and wraps around", () => {
     folds = { open: new Set(["b_3", "b_3/out"]), shut: new Set() };
     selection = { kind: "node", id: idOf("b_3/out/add") };
     turnStack(PAGE, BLOCKS, "next");
@@ -92,7 +92,7 @@ describe("turning a stack", () => {
     expect(selection).toEqual({ kind: "scope", path: "b_3/out" });
   });
 
-  it("leaves a selection elsewhere", () => {
+  it("keeps a selection elsewhere", () => {
     folds = { open: new Set(["b_1"]), shut: new Set() };
     selection = { kind: "node", id: idOf("x") };
     turnStack(PAGE, BLOCKS, "next");
@@ -102,14 +102,14 @@ describe("turning a stack", () => {
     expect([[...folds.open], selection]).toEqual([["b_3"], { kind: "scope", path: "b_0" }]);
   });
 
-  it("keeps what was folded by hand", () => {
+  it("keeps scopes that the user folded", () => {
     folds = { open: new Set(["b_1"]), shut: new Set(["b_1/in"]) };
     turnStack(PAGE, BLOCKS, "next");
     expect([...folds.shut]).toEqual(["b_1/in"]);
   });
 });
 
-it("all scopes of a stack are shown, and again the one that was", () => {
+it("all scopes of a stack can be shown, and then again the one shown before", () => {
   folds = { open: new Set(["b_2"]), shut: new Set() };
   spreadStack(PAGE, BLOCKS);
   expect([...folds.open]).toEqual(["b_2", BLOCKS.path]);
@@ -117,7 +117,7 @@ it("all scopes of a stack are shown, and again the one that was", () => {
   expect([...folds.open]).toEqual(["b_2"]);
 });
 
-it("a stack is named by its path, by its scopes and by all inside", () => {
+it("a stack is found by its own path, by its scopes and by any path inside", () => {
   for (const path of [BLOCKS.path, "b_1", "b_3/out", "b_3/out/add"]) {
     expect(stackAt(PAGE, path)).toBe(BLOCKS);
   }

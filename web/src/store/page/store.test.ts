@@ -49,12 +49,12 @@ beforeEach(() => {
 });
 
 describe("runs", () => {
-  test("the newest live one is opened by itself", () => {
+  test("the newest live run is opened automatically", () => {
     expect(store.runId()).toBe(RUN);
     expect(requests).toEqual([{ type: "subscribe", run: RUN, seq: 0 }]);
   });
 
-  test("another one replaces what was shown", () => {
+  test("another run replaces the one shown", () => {
     store.receive([snapshot({ seq: 3, nodes: NODES })]);
     store.openRun("fedcba9876543210");
     expect(store.model()).toBeUndefined();
@@ -63,7 +63,7 @@ describe("runs", () => {
     expect(store.model()).toBeUndefined();
   });
 
-  test("a stopped program that is not shown is told, until it continues", () => {
+  test("a stopped program that is not shown is listed until it continues", () => {
     const elsewhere = { run: "fedcba9876543210", name: "train.py", node: "loss/mean" };
     store.receive([{ type: "stopped_elsewhere", runs: [elsewhere] }]);
     expect(store.stoppedElsewhere()).toEqual([elsewhere]);
@@ -71,14 +71,14 @@ describe("runs", () => {
     expect(store.stoppedElsewhere()).toEqual([]);
   });
 
-  test("after a lost connection it is followed from its last seq", () => {
+  test("a run is followed from its last seq after a lost connection", () => {
     store.receive([snapshot({ seq: 3 }), records({ seq: 8 })]);
     expect(store.following()).toEqual({ run: RUN, seq: 8 });
   });
 });
 
 describe("a stop", () => {
-  test("opens what holds the node, and selects it", () => {
+  test("opens the scopes around its node, and selects the node", () => {
     store.receive([snapshot({ nodes: NODES }), stopped(2, "net/a/matmul", 2)]);
     expect(store.selection()).toEqual({ kind: "node", id: 2 });
     expect(store.isOpen("net/a")).toBe(true);
@@ -86,7 +86,7 @@ describe("a stop", () => {
     expect(store.stops()).toBe(1);
   });
 
-  test("leaves folded what the user folded", () => {
+  test("keeps scopes folded that the user folded", () => {
     store.receive([snapshot({ nodes: NODES })]);
     expect(store.isOpen("net")).toBe(true);
     store.toggleScope("net");
@@ -97,7 +97,7 @@ describe("a stop", () => {
     expect(store.isOpen("net/a")).toBe(true);
   });
 
-  test("that is told twice counts once", () => {
+  test("that is announced twice counts once", () => {
     store.receive([snapshot({ nodes: NODES }), stopped(2, "net/a/matmul", 2)]);
     store.select(undefined);
     store.receive([stopped(2, "net/a/matmul", 2)]);
@@ -158,7 +158,7 @@ describe("the past", () => {
     ]);
   });
 
-  test("only the newest of many wishes is asked for after the first", async () => {
+  test("after the first of many seeks, only the newest is requested", async () => {
     const done = store.seek(10);
     for (const seq of [11, 12, 13]) void store.seek(seq);
     waiting[0]?.(10);
@@ -172,7 +172,7 @@ describe("the past", () => {
     expect(store.shown().lastNode).toBe(2);
   });
 
-  test("live goes on behind it, and comes back whole", async () => {
+  test("live data continues to arrive, and is complete afterwards", async () => {
     const done = store.seek(10);
     waiting[0]?.(10);
     await done;
@@ -183,7 +183,7 @@ describe("the past", () => {
     expect(store.shown().times[3]).toBe(1);
   });
 
-  test("leaving it while an answer is under way stays left", async () => {
+  test("is not entered by an answer that arrives after leaving it", async () => {
     const done = store.seek(10);
     store.backToLive();
     waiting[0]?.(10);
@@ -192,7 +192,7 @@ describe("the past", () => {
   });
 });
 
-describe("back to where the program is stopped", () => {
+describe("back to the stop", () => {
   const NAMES = ["x", ...[0, 1, 2, 3].flatMap((k) => [`t_${k}/in/mul`, `t_${k}/out/add`])];
   const BLOCKS = NAMES.map((name, i) => node(i + 1, name, { inputs: i === 0 ? [] : [i] }));
   const SCOPES = [0, 1, 2, 3].map((k) => `t_${k}`);
@@ -228,7 +228,7 @@ describe("back to where the program is stopped", () => {
     expect([open(), store.selection()]).toEqual([["t_2"], here]);
   });
 
-  test("what was folded by hand stays folded", async () => {
+  test("a scope that the user folded stays folded", async () => {
     await store.seek(3);
     store.toggleScope("t_2/in");
     store.toggleScope("t_2/in");
@@ -240,7 +240,7 @@ describe("back to where the program is stopped", () => {
     expect([open(), store.isOpen("t_2/in")]).toEqual([["t_2"], false]);
   });
 
-  test("a selection by hand that was left is shown again", async () => {
+  test("the user's selection from before is shown again", async () => {
     store.disclose({ kind: "node", id: 9 });
     store.select({ kind: "node", id: 9 });
     await store.travel({ type: "step_over" }, true);
@@ -250,7 +250,7 @@ describe("back to where the program is stopped", () => {
   });
 });
 
-test("an address opens its run, its scopes and its moment", async () => {
+test("an address opens its run, its selection, its scopes and its moment", async () => {
   answer = (body) =>
     body.type === "get_state"
       ? {
@@ -279,13 +279,13 @@ test("an address opens its run, its scopes and its moment", async () => {
   expect(store.seq()).toBe(4);
 });
 
-test("a command that is refused is said in words", async () => {
+test("a refused command is reported in words", async () => {
   store.attach({ request: () => Promise.reject(new Error("no such scope")) });
   expect(await store.control({ type: "step_out" })).toBe(false);
   expect(store.notices()[0]).toMatchObject({ tone: "error", text: "no such scope" });
 });
 
-describe("what a command came to goes with the next one", () => {
+describe("the result of a command disappears with the next one", () => {
   const moved = { type: "moved", seq: null, text: "no breakpoint is hit after this", node: 0 };
   const past = {
     type: "state_at",
@@ -324,13 +324,13 @@ describe("what a command came to goes with the next one", () => {
     });
   }
 
-  test("and what the next one comes to is said", async () => {
+  test("the result of the next command is shown", async () => {
     await store.travel({ type: "continue" }, false);
     expect(texts().at(-1)).toBe("No breakpoint is hit after this.");
   });
 });
 
-describe("a stop that is told before all that ran up to it is here", () => {
+describe("a stop that is announced before its records have arrived", () => {
   const late = (seq: number) => {
     const info = session({ phase: "stopped", version: 5, stop: stopAt(3, "net/b/tanh", { seq }) });
     return { type: "session", run: RUN, info } as const;
@@ -345,7 +345,7 @@ describe("a stop that is told before all that ran up to it is here", () => {
   });
   afterEach(() => void vi.useRealTimers());
 
-  test("is not shown before", () => {
+  test("is not shown until they arrive", () => {
     store.receive([late(30)]);
     expect(store.stop()).toBeUndefined();
     expect([store.arriving(), store.stops()]).toEqual([20, 0]);
@@ -360,7 +360,7 @@ describe("a stop that is told before all that ran up to it is here", () => {
     expect(store.stops()).toBe(1);
   });
 
-  test("is shown with what there is where nothing more comes", () => {
+  test("is shown with the available data if nothing more arrives", () => {
     store.receive([late(30)]);
     vi.advanceTimersByTime(2000);
     store.receive([records({ seq: 25 })]);
@@ -372,13 +372,13 @@ describe("a stop that is told before all that ran up to it is here", () => {
     expect([store.stop()?.node, store.stops()]).toEqual([3, 1]);
   });
 
-  test("is shown at once of a run that is not recorded", () => {
+  test("is shown at once if the run is not recorded", () => {
     open();
     store.receive([snapshot({ seq: 10, nodes: NODES }), late(30)]);
     expect(store.stop()?.node).toBe(3);
   });
 
-  test("that was asked for says so until it is there", async () => {
+  test("shows a requested pause as pending until it takes effect", async () => {
     const asking = store.control({ type: "pause" });
     expect(store.awaited()).toBe("pause");
     await asking;
@@ -387,7 +387,7 @@ describe("a stop that is told before all that ran up to it is here", () => {
     expect(store.awaited()).toBeUndefined();
   });
 
-  test("and left again, says so until the program goes on", async () => {
+  test("shows a requested continue as pending until the program runs on", async () => {
     store.receive([late(10)]);
     const going = store.control({ type: "continue" });
     expect(store.awaited()).toBe("continue");
@@ -420,7 +420,7 @@ describe("an error that ended the program", () => {
     }),
   ];
 
-  test("is shown at its node, in a recording as at the end of a run", () => {
+  test("is shown at its node, in a recording and at the end of a live run", () => {
     store.receive(failed());
     expect(store.selection()).toEqual({ kind: "node", id: 3 });
     expect(store.isOpen("net/b")).toBe(true);
@@ -433,7 +433,7 @@ describe("an error that ended the program", () => {
     expect(store.selection()).toEqual({ kind: "node", id: 3 });
   });
 
-  test("is that of the last operation: leaves are written once more at the end", () => {
+  test("is that of the last operation, though leaves are recorded once more at the end", () => {
     const leaf = node(4, "net/weight", { op: "parameter", family: "leaf", role: "parameter" });
     const executions = columns([
       { seq: 5, node: 2, step: 1 },
@@ -457,7 +457,7 @@ describe("an error that ended the program", () => {
     expect(earlierStep(store)).toBeUndefined();
   });
 
-  test("does not take away what was chosen", () => {
+  test("does not replace the user's selection", () => {
     store.receive([snapshot({ nodes: NODES })]);
     store.select({ kind: "node", id: 1 });
     store.receive(failed({ state: "finished" }));
@@ -476,7 +476,7 @@ describe("an error that ended the program", () => {
     expect(store.raised()).toBe(0);
   });
 
-  test("is none that the program has caught", () => {
+  test("is not one that the program has caught", () => {
     store.receive(failed({ status: 0, error: "" }));
     expect([store.selection(), store.failure()]).toEqual([undefined, 0]);
   });

@@ -36,7 +36,7 @@ const shown = () => tracing.shown();
 const said = () => store.notices().at(-1)?.text;
 
 describe("inputs and outputs", () => {
-  test("go one step further each time, to their end", () => {
+  test("go one step further each time, up to the end", () => {
     at(5);
     tracing.trace("inputs");
     expect(shown()).toMatchObject({ from: "loss/mean", depth: 1, more: true });
@@ -54,7 +54,7 @@ describe("inputs and outputs", () => {
     expect(shown()).toMatchObject({ depth: 3, more: false });
   });
 
-  test("of another item, or the other way, begin anew", () => {
+  test("start again for another item or direction", () => {
     at(5);
     tracing.trace("inputs");
     tracing.trace("inputs");
@@ -65,7 +65,7 @@ describe("inputs and outputs", () => {
     expect(shown()).toMatchObject({ kind: "outputs", depth: 1, words: "1 operation" });
   });
 
-  test("of a scope are those of all that it holds", () => {
+  test("of a scope are those of all nodes inside", () => {
     at("net");
     tracing.trace("outputs", Number.POSITIVE_INFINITY);
     expect(shown()?.words).toBe("1 operation");
@@ -74,20 +74,20 @@ describe("inputs and outputs", () => {
     expect(shown()?.words).toBe("1 parameter and 1 input");
   });
 
-  test("the depth has no end below one", () => {
+  test("have a depth of at least one", () => {
     at(5);
     tracing.trace("inputs");
     tracing.setDepth(0);
     expect(shown()?.depth).toBe(1);
   });
 
-  test("without a selection are not asked for in silence", () => {
+  test("without a selection ask the user to select something", () => {
     tracing.trace("inputs");
     expect(shown()).toBeUndefined();
     expect(said()).toBe("Select a node or a scope to trace from.");
   });
 
-  test("none is said", () => {
+  test("say so if there are none", () => {
     at(6);
     tracing.trace("inputs");
     expect(shown()).toMatchObject({ words: "none", more: false });
@@ -102,7 +102,7 @@ describe("paths", () => {
     tracing.join();
   };
 
-  test("are asked for at one end and then the other", () => {
+  test("are requested at one end and then at the other", () => {
     at(1);
     tracing.join();
     expect(shown()).toMatchObject({ from: "w", to: undefined });
@@ -119,12 +119,12 @@ describe("paths", () => {
     expect(shown()?.words).toBe("nothing between; the shortest path has 1 edge");
   });
 
-  test("that do not exist are said", () => {
+  test("that do not exist are reported", () => {
     between(6, 5);
     expect(shown()?.words).toBe("no path, in either direction");
   });
 
-  test("lead to another node", () => {
+  test("need another node as their end", () => {
     between("net", 3);
     expect(shown()?.to).toBeUndefined();
     expect(said()).toMatch("select another one");
@@ -134,7 +134,7 @@ describe("paths", () => {
   });
 });
 
-test("what was found is walked through in the graph's order, and around", () => {
+test("traced nodes are visited in the graph's order, wrapping around", () => {
   at(5);
   tracing.trace("inputs", 2);
   const walk = (direction: 1 | -1): number | undefined => {
@@ -145,7 +145,7 @@ test("what was found is walked through in the graph's order, and around", () => 
   expect([walk(1), walk(1), walk(1), walk(-1)]).toEqual([3, 4, 5, 4]);
 });
 
-test("a trace ends with the run that it belongs to, or by itself", () => {
+test("a trace ends on request, or with its run", () => {
   at(5);
   tracing.trace("inputs");
   tracing.end();

@@ -26,16 +26,16 @@ test.each<PageAddress>([
   expect(readAddress(`#${writeAddress(address)}`)).toEqual(address);
 });
 
-test("nonsense is ignored", () => {
+test("invalid parts are ignored", () => {
   expect(readAddress("#run=../../etc&node=-1&seq=1e9&scope=")).toEqual(EMPTY);
 });
 
 test.each(["0,1,1,n1", "1,1,1,n", "1,1,1,x1", "1,1,1e9,n1", "1,1,1,nx", "-1,1,1,n1", "1,1,1,s"])(
-  "%s is no place of the camera",
+  "%s is not a valid viewpoint",
   (at) => expect(readAddress(`#at=${at}`).at).toBeUndefined(),
 );
 
-test("too many open scopes are not worth an address", () => {
+test("too many open scopes are left out of the address", () => {
   const open = Array.from({ length: 500 }, (_, i) => `s${i}`);
   expect(readAddress(writeAddress({ ...EMPTY, open })).open).toBeUndefined();
 });

@@ -56,7 +56,7 @@ const selected = (): number | undefined => {
 };
 
 describe("back and forward", () => {
-  test("go through what was selected, open and looked at", () => {
+  test("restore selection, open scopes, colour and camera", () => {
     select(1);
     camera = { ...camera, zoom: 2 };
     select(2);
@@ -78,7 +78,7 @@ describe("back and forward", () => {
     expect(views.canGo()).toEqual({ back: true, forward: false });
   });
 
-  test("back to where the program is stopped, with what was open then", async () => {
+  test("go back to the stop, with the scopes that were open then", async () => {
     const stop = stopAt(4, "loss/mean", { seq: 9 });
     const info = session({ phase: "stopped", version: 2, stop });
     store.receive([{ type: "session", run: RUN, info }]);
@@ -106,7 +106,7 @@ describe("back and forward", () => {
     expect([store.cursor().kind, [...store.folds().open]]).toEqual(["live", []]);
   });
 
-  test("a new way ends what was ahead", () => {
+  test("a new view clears the views ahead", () => {
     select(1);
     select(2);
     views.go("back");
@@ -116,7 +116,7 @@ describe("back and forward", () => {
     expect(selected()).toBe(1);
   });
 
-  test("steps in quick succession are one", () => {
+  test("moves in quick succession count as one", () => {
     select(1);
     for (const id of [2, 3, 4]) {
       time += 50;
@@ -127,7 +127,7 @@ describe("back and forward", () => {
     expect(selected()).toBeUndefined();
   });
 
-  test("a step that changed nothing is none", () => {
+  test("a move that changed nothing does not count", () => {
     select(1);
     select(2);
     select(2);
@@ -135,7 +135,7 @@ describe("back and forward", () => {
     expect(selected()).toBe(1);
   });
 
-  test("end at the first", () => {
+  test("stop at the first view", () => {
     views.go("back");
     expect(views.canGo()).toEqual({ back: false, forward: false });
   });
@@ -159,7 +159,7 @@ describe("bookmarks", () => {
     expect(selected()).toBe(1);
   });
 
-  test("are named after the selection where no name is given", () => {
+  test("are named after the selection by default", () => {
     views.keep("");
     select(2);
     views.keep("");
@@ -180,7 +180,7 @@ describe("bookmarks", () => {
     expect(looked.at(-1)?.item).toEqual({ kind: "node", id: 2 });
   });
 
-  test("leave out what the graph no longer has", () => {
+  test("leave out nodes and scopes that the graph no longer has", () => {
     select(4);
     store.toggleScope("net");
     views.keep("kept");
@@ -209,7 +209,7 @@ describe("bookmarks", () => {
     },
   );
 
-  test("last as long as the page where there is no storage", () => {
+  test("last as long as the page if storage fails", () => {
     const full = { getItem: () => null, setItem: () => raise() } as unknown as Storage;
     open(full);
     views.keep("a");

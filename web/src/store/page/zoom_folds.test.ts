@@ -34,7 +34,7 @@ describe("zooming in", () => {
     expect(isOpen()).toEqual(["net"]);
   });
 
-  test("opens what is inside only further in", () => {
+  test("opens inner scopes only at a higher zoom", () => {
     folds.zoomed(1.6, "net");
     folds.zoomed(1.7, "net/in");
     expect(isOpen()).toEqual(["net"]);
@@ -42,7 +42,7 @@ describe("zooming in", () => {
     expect(isOpen()).toEqual(["net", "net/in"]);
   });
 
-  test("leaves alone what the user folded", () => {
+  test("does not open a scope that the user folded", () => {
     store.toggleScope("net");
     store.toggleScope("net");
     folds.zoomed(3, "net");
@@ -61,7 +61,7 @@ describe("zooming in", () => {
 });
 
 describe("zooming out", () => {
-  test("folds what zooming in opened, the inner first", () => {
+  test("folds the scopes that zooming in opened, inner ones first", () => {
     folds.zoomed(1.6, "net");
     folds.zoomed(2.4, "net/in");
     folds.zoomed(1.3, undefined);
@@ -75,7 +75,7 @@ describe("zooming out", () => {
     expect(isOpen()).toEqual(["net"]);
   });
 
-  test("leaves open what the user opened, and what holds it", () => {
+  test("leaves scopes open that the user opened, and those around them", () => {
     store.toggleScope("loss");
     folds.zoomed(1.6, "net");
     store.toggleScope("net/in");
@@ -83,7 +83,7 @@ describe("zooming out", () => {
     expect(isOpen()).toEqual(["loss", "net", "net/in"]);
   });
 
-  test("leaves open what holds the selection", () => {
+  test("leaves the scopes around the selection open", () => {
     folds.zoomed(1.6, "net");
     store.select({ kind: "scope", path: "net/out" });
     folds.zoomed(0.1, undefined);
@@ -93,7 +93,7 @@ describe("zooming out", () => {
     expect(isOpen()).toEqual([]);
   });
 
-  test("forgets what was folded by hand in between", () => {
+  test("forgets scopes that the user folded in between", () => {
     folds.zoomed(1.6, "net");
     store.toggleScope("net");
     store.toggleScope("net");
@@ -102,7 +102,7 @@ describe("zooming out", () => {
   });
 });
 
-test("it can be switched off", () => {
+test("opening by zoom can be switched off", () => {
   enabled = false;
   folds.zoomed(3, "net");
   expect(isOpen()).toEqual([]);

@@ -40,7 +40,7 @@ function run(...frameworks: readonly Framework[]): Capable {
   return { model: () => ({ info: { frameworks }, graph: { nodes } }) };
 }
 
-test("a node is offered what its own framework can do", () => {
+test("a node offers what its own framework can do", () => {
   const both = run(ENGINE, TORCH);
   expect(offers(both, "gradients", 1)).toBe(true);
   expect(offers(both, "gradients", 2)).toBe(false);
@@ -52,7 +52,7 @@ test("a node is offered what its own framework can do", () => {
   expect(withheldWords(both, 2, ["edit", "gradients"])).toBe("Not available for torch: gradients.");
 });
 
-test("a run offers what one of its frameworks can do", () => {
+test("a run offers what any of its frameworks can do", () => {
   expect(offers(run(ENGINE, RAY), "rerun")).toBe(true);
   expect(offers(run(TORCH, RAY), "rerun")).toBe(false);
   expect(withheldWords(run(TORCH, RAY), undefined, ["rerun"])).toMatch(
@@ -64,7 +64,7 @@ test("a run offers what one of its frameworks can do", () => {
   );
 });
 
-test("what does not say what it can do offers everything", () => {
+test("a run without stated capabilities offers everything", () => {
   expect(offers(run(), "rerun")).toBe(true);
   expect(offers(run(), "before", 1)).toBe(true);
   expect(offers(run(ENGINE), "gradients", 4)).toBe(true);
@@ -72,7 +72,7 @@ test("what does not say what it can do offers everything", () => {
   expect(withheldWords({ model: () => undefined })).toBe("");
 });
 
-test("times of a framework that tells none are not kept for its nodes", () => {
+test("times are dropped for nodes whose framework measures none", () => {
   const executions = decodeExecutions(
     columns([1, 2, 3].map((node) => ({ seq: node, node, duration: 10 }))),
   );

@@ -35,14 +35,14 @@ shown.apply(decodeExecutions(message.executions));
 const membersOf = (path: string) => buildTree(graph).scopes.get(path)?.members ?? [];
 
 describe("one model, counted", () => {
-  test("operations: parameters and constants are none, scopes count what is inside", () => {
+  test("operations exclude parameters and constants; scopes count everything inside", () => {
     const count = (path: string) =>
       scopeCounts(graph, membersOf(path), shown, STEP).operations.length;
     expect(operationsOf(graph)).toBe(4);
     expect([count("net"), count("net/a"), count("net/b"), count("backward")]).toEqual([3, 2, 1, 1]);
   });
 
-  test("what ran in the step shown; data is there in every step", () => {
+  test("operations are done if they ran in the step shown; data is done in every step", () => {
     const ran = (path: string) => scopeCounts(graph, membersOf(path), shown, STEP).ran;
     expect([ran("net"), ran("net/a"), ran("net/b"), ran("backward")]).toEqual([2, 2, 0, 0]);
     expect(NODES.map((node) => isDone(node, shown, STEP))).toEqual([
@@ -55,7 +55,7 @@ describe("one model, counted", () => {
     ]);
   });
 
-  test("the bar counts operations, too", () => {
+  test("the progress bar counts operations as well", () => {
     const { total, done, phases } = progressOf(graph, shown, STEP);
     expect([total, done]).toEqual([4, 2]);
     expect(phases.map((phase) => [phase.phase, phase.done, phase.total])).toEqual([
@@ -64,7 +64,7 @@ describe("one model, counted", () => {
     ]);
   });
 
-  test("the time of a scope is that of its operations", () => {
+  test("the time of a scope is the sum over its operations", () => {
     const facts = scopeCounts(graph, membersOf("net"), shown, STEP);
     expect(facts.ns).toBe(100);
     expect(facts.families.map((family) => [family.family, family.operations, family.ns])).toEqual([
@@ -74,7 +74,7 @@ describe("one model, counted", () => {
     ]);
   });
 
-  test("what is not finite in the step shown", () => {
+  test("nodes with NaN and Inf are counted in the step shown", () => {
     expect(notFinite(graph, shown, STEP)).toEqual({ nan: 1, inf: 1 });
     expect(flagsOf(NODES[4], shown, STEP)).toBe(0);
     // If step 2 ran unobserved, the counts start at the last observed step.

@@ -51,7 +51,7 @@ const UNWRITTEN: Unwritten = {
   last_step: 40,
 };
 
-test("what a full disk did not take has one reason, and no other", () => {
+test("records lost to a full disk are reported once, with that reason only", () => {
   const full = { ...KEEPING, unwritten: UNWRITTEN };
   const words =
     "The disk was full: 1,300 executions, 2 statistics, 1 array of steps 1 to 40 " +
@@ -85,7 +85,7 @@ describe("what is kept, in one line", () => {
     );
   });
 
-  test("what has no statistics is one count, in the line and among the reasons", () => {
+  test("values without statistics have the same count in the line and among the reasons", () => {
     const fewer = { ...GOVERNED, summaries: 6513, executions: 40, values: 7000 };
     expect(keptWords(KEEPING, fewer)).toMatch(/^Statistics of 487 of 7,000 observed values, whole/);
     expect(keptWords(KEEPING, { ...fewer, values: 0 })).toMatch(
@@ -96,17 +96,17 @@ describe("what is kept, in one line", () => {
     );
   });
 
-  test("of a run without operations there is nothing", () => {
+  test("nothing, for a run without operations", () => {
     expect(nothingWords(true)).toBe("Nothing yet: no operation was observed");
     expect(nothingWords(false)).toBe("Nothing: no operation was observed");
   });
 
-  test("why steps are left out is said in one way", () => {
+  test("the reason for unobserved steps always has the same words", () => {
     expect(leftOutWords(GOVERNED)).toBe("to stay below 2×");
     expect(leftOutWords(undefined)).toBe("to keep the limit");
   });
 
-  test("without steps there are no last steps", () => {
+  test("the newest values instead of steps, in a run without steps", () => {
     const without = { ...GOVERNED, steps: 0, steps_left_out: 0 };
     expect(keptWords(KEEPING, without)).toBe(
       "Statistics of every observed value, the newest values whole",
@@ -133,12 +133,12 @@ describe("what is kept, in one line", () => {
     [{ limit: null, newest_steps: 0 }, "Statistics of every observed value"],
     [{ level: "timing", newest_steps: 0 }, "Times only"],
     [{ level: "graph", newest_steps: 0 }, "Structure only"],
-  ])("as it was asked for: %o", (change, words) => {
+  ])("as requested: %o", (change, words) => {
     expect(keptWords({ ...KEEPING, ...change }, undefined)).toBe(words);
   });
 });
 
-test("where the recording cannot be written to, nothing is said to be whole", () => {
+test("if the recording cannot be written to, nothing counts as whole", () => {
   const trouble = "the disk is full";
   const whole: Keeping = { ...KEEPING, level: "values", newest_steps: 0 };
   expect(keptWords(whole, undefined, trouble)).toBe("Not every value kept");
@@ -150,8 +150,8 @@ test("where the recording cannot be written to, nothing is said to be whole", ()
   );
 });
 
-describe("why something is not there", () => {
-  test("each reason is its own", () => {
+describe("why something is missing", () => {
+  test("each reason has its own line", () => {
     expect(reasonWords(KEEPING, undefined, false)).toEqual([]);
     const lines = reasonWords(
       { ...KEEPING, over_budget: 3, behind: 4, too_large: 5, made_room: 6 },
@@ -168,7 +168,7 @@ describe("why something is not there", () => {
     ]);
   });
 
-  test("what held for a moment is no reason once the run is over", () => {
+  test("the governor's momentary reason is left out once the run is over", () => {
     const governed = { ...GOVERNED, slowdown: 3, because: "the program is about to stop" };
     const words = (over: boolean) => reasonWords(KEEPING, governed, over).join("\n");
     expect(words(false)).toContain("about to stop");
@@ -176,14 +176,14 @@ describe("why something is not there", () => {
     expect(words(true)).toContain("ran unobserved");
   });
 
-  test("newest steps that do not fit into memory are not said to be whole", () => {
+  test("newest steps that do not fit into memory are not called whole", () => {
     const fits = keptWords(KEEPING, GOVERNED);
     expect(keptWords({ ...KEEPING, made_room: 6 }, GOVERNED)).toBe(
       `${fits} as far as ${formatBytes(KEEPING.newest_bytes)} hold them`,
     );
   });
 
-  test("what made room for newer values is no loss", () => {
+  test("values that made room for newer ones are not losses", () => {
     const none = { blobs: 3, summaries: 0, executions: 0 };
     expect(lossWords({ ...KEEPING, over_budget: 3 }, none)).toEqual([]);
     expect(lossWords({ ...KEEPING, behind: 1 }, none)).toEqual([
@@ -193,7 +193,7 @@ describe("why something is not there", () => {
   });
 });
 
-test("the ways to more are command lines of this program", () => {
+test("the ways to keep more are command lines of this program", () => {
   const argv = ["my train.py", "--epochs", "3"];
   expect(waysToMore(KEEPING, argv).map((way) => way.command)).toEqual([
     "nodescope run --level values 'my train.py' --epochs 3",
@@ -208,7 +208,7 @@ test("the ways to more are command lines of this program", () => {
   expect(waysToMore(newest, ["a.py"]).at(-1)?.command).toBe("nodescope run --budget 512M a.py");
 });
 
-test("what is looked at is named as the recording names it: in order, each once", () => {
+test("viewed nodes are listed as in the recording: sorted, without duplicates", () => {
   const node = (id: number) => ({ kind: "node", id }) as const;
   expect(lookedAt([node(9), node(3)])).toEqual([3, 9]);
   expect(lookedAt([node(3), node(3)])).toEqual([3]);

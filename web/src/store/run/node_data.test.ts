@@ -17,7 +17,7 @@ function data(file: unknown): NodeData {
   return found;
 }
 
-test("the numbers of a graph by the names of its nodes", () => {
+test("numbers are read by the names of nodes", () => {
   const { values, unknown } = data({
     results: { "net/matmul": { value: 1.5 }, "net/tanh": { value: "2e-3" }, gone: { value: 7 } },
   });
@@ -28,7 +28,7 @@ test("the numbers of a graph by the names of its nodes", () => {
   expect(unknown).toBe(1);
 });
 
-test("those of a file of several graphs, by ids too, or bare", () => {
+test("numbers are read from several graphs, by id, and as bare values", () => {
   const { values } = data({
     first: { results: { "#3": { value: 1 } } },
     second: { results: { 2: 5, loss: { value: "slow" } } },
@@ -42,7 +42,7 @@ test("those of a file of several graphs, by ids too, or bare", () => {
 describe("colours", () => {
   const results = { "net/matmul": { value: 0 }, "net/tanh": { value: 10 } };
 
-  test("by thresholds: the first that is not below the number", () => {
+  test("come from the first threshold that is not below the number", () => {
     const thresholds = [
       { value: 8, bgColor: "#00ff00" },
       { value: 2, bgColor: "#f00" },
@@ -56,7 +56,7 @@ describe("colours", () => {
     ]);
   });
 
-  test("by a gradient, between its stops", () => {
+  test("are interpolated between the stops of a gradient", () => {
     const gradient = [
       { stop: 0, bgColor: "#000000" },
       { stop: 0.5, bgColor: "#0000ff" },
@@ -73,7 +73,7 @@ describe("colours", () => {
     ]);
   });
 
-  test("that are none are ignored", () => {
+  test("that are invalid are ignored", () => {
     const thresholds = [{ value: 1, bgColor: "url(https://example.com)" }, null, { value: "x" }];
     expect(data({ results, thresholds }).colour).toBeUndefined();
     expect(data({ results, gradient: [{ stop: 0, bgColor: "#fff" }] }).colour).toBeUndefined();
@@ -89,6 +89,6 @@ test.each([
   [{ results: { loss: { value: "slow" } } }, "It has no numbers."],
   [{ results: { a: 1, b: 2 } }, "None of its 2 names is a node of this graph."],
   [{ results: { "#99": 1 } }, "None of its 1 name is a node of this graph."],
-])("what is wrong with %j is said", (file, words) => {
+])("the error in %j is reported", (file, words) => {
   expect(read(file)).toEqual(words instanceof RegExp ? expect.stringMatching(words) : words);
 });

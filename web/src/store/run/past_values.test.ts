@@ -15,14 +15,14 @@ const MODEL = update(
   snapshot({ nodes: [node(1, "a"), node(2, "b")], values: [shaped(1, [64, 96]), shaped(2, [4])] }),
 );
 
-test("another shape is no other structure", () => {
+test("a changed shape does not change the structure", () => {
   const after = update(MODEL, records({ values: [shaped(1, [29, 96])] }));
   expect(shapeOf(after?.graph.values.get(1)?.value.spec)).toEqual([29, 96]);
   expect(after?.graph.nodes).toBe(MODEL?.graph.nodes);
   expect(after?.graph.version).toBe(MODEL?.graph.version);
 });
 
-test("the past shows its own shapes, and says nothing where they are those of now", () => {
+test("the past has its own shapes, but only where they differ from the current ones", () => {
   const none = new Map();
   expect(reshapedValues([shaped(1, [64, 96])], MODEL, none)).toBe(none);
   const past = reshapedValues([shaped(1, [29, 96]), shaped(2, [4])], MODEL, none);
@@ -33,7 +33,7 @@ test("the past shows its own shapes, and says nothing where they are those of no
   expect(graphWith(MODEL.graph, none)).toBe(MODEL.graph);
 });
 
-test("a value is shown as it was at a past moment, and as it is now", () => {
+test("a value has its past shape at a past moment, and its current shape now", () => {
   const past = new Map([[1, shaped(1, [29, 96])]]);
   const at = (kind: "live" | "past") => ({
     model: () => MODEL,

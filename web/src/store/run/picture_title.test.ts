@@ -37,6 +37,6 @@ test.each<[string, ShownMoment]>([
   ["train.py, last state (step 1,204)", moment({}, "recorded")],
   ["train.py, last state", moment({ step: () => 0 }, "recorded")],
   ["", moment({ model: () => undefined })],
-])("a picture says %s", (title, shown) => {
+])("the caption of a picture is %s", (title, shown) => {
   expect(pictureTitle(shown)).toBe(title);
 });

@@ -4,7 +4,7 @@ import { placeWords } from "@/store/run/place";
 import { decodeExecutions } from "@/wire/decode";
 import { columns } from "@/wire/fixtures";
 
-test("the place of an execution is told where it is not the program's own", () => {
+test("the place of an execution is named unless it is a thread of the program", () => {
   expect(placeWords({ worker: 0, queue: 0 })).toBe("");
   expect(placeWords({ worker: 2, queue: 0 })).toBe("worker 2");
   expect(placeWords({ worker: 0, queue: 1 })).toBe("lane 1");

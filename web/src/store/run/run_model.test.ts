@@ -35,7 +35,7 @@ const STEP_1 = { step: 1, start_seq: 1, start_ns: 0, end_seq: null, end_ns: null
 const LINE = { seq: 3, step: 1, time_ns: 5, stream: "stdout", text: "hello" } as const;
 
 describe("replay", () => {
-  test("a snapshot and the records after it give what a later snapshot gives", () => {
+  test("a snapshot and later records give the same model as a later snapshot", () => {
     const first = [node(1, "a/x"), node(2, "a/y")];
     const rows = [
       { seq: 1, node: 1 },
@@ -88,7 +88,7 @@ describe("replay", () => {
     expect(live).toEqual(whole);
   });
 
-  test("records that come twice change nothing", () => {
+  test("repeated records change nothing", () => {
     const more = records({
       seq: 2,
       gradients: [{ seq: 2, value: 1, gradient: 3 }],
@@ -112,7 +112,7 @@ describe("update", () => {
     expect(update(before, records({ run: "fedcba9876543210", seq: 9 }))).toBe(before);
   });
 
-  test("a node that is defined again keeps its place", () => {
+  test("a redefined node keeps its place", () => {
     const model = play(
       snapshot({ nodes: [node(1, "x"), node(2, "y")] }),
       records({ nodes: [node(1, "x", { inputs: [2] })] }),
@@ -122,7 +122,7 @@ describe("update", () => {
     expect(model.graph.version).toBe(2);
   });
 
-  test("an older session state does not win over a newer one", () => {
+  test("an older session state does not replace a newer one", () => {
     const model = play(snapshot({ session: session({ version: 5, phase: "stopped" }) }), {
       type: "session",
       run: runInfo().id,
@@ -131,7 +131,7 @@ describe("update", () => {
     expect(model.session?.phase).toBe("stopped");
   });
 
-  test("logs are bounded, and what is cut is counted", () => {
+  test("logs are bounded, and the lines cut are counted", () => {
     const logs = Array.from({ length: MAX_LOGS + 10 }, (_, i) => ({ ...LINE, seq: i }));
     const model = play(snapshot({}), records({ logs }));
     expect(model.logs).toHaveLength(MAX_LOGS);
@@ -139,7 +139,7 @@ describe("update", () => {
     expect(model.logs.at(-1)?.seq).toBe(MAX_LOGS + 9);
   });
 
-  test("the end of a run is taken over", () => {
+  test("the end of a run updates its info", () => {
     const model = play(snapshot({}), {
       type: "run",
       run: runInfo({ state: "finished", status: 0 }),
@@ -170,7 +170,7 @@ test("gradients and steps are looked up by moment", () => {
   expect(isAfter(undefined, 99)).toBe(false);
 });
 
-test("a moment in a step that ran unobserved lies in that step", () => {
+test("a moment in an unobserved step belongs to that step", () => {
   const step = { step: 2, start_seq: 8, start_ns: 0, end_seq: 13, end_ns: 9, observed: true };
   const steps = [step, { ...step, step: 3, start_seq: 14, end_seq: 15, observed: false }];
   const at = (seq: number | null): number =>
@@ -178,7 +178,7 @@ test("a moment in a step that ran unobserved lies in that step", () => {
   expect([12, 13, 14, null].map(at)).toEqual([2, 2, 3, 2]);
 });
 
-test("what ran last came after the step shown, or within it", () => {
+test("the last execution came after the step shown, or within it", () => {
   const step = { step: 4, start_seq: 8, start_ns: 0, end_seq: 13, end_ns: 9, observed: true };
   const ran = (lastSeq: number, shown = 4): boolean =>
     ranAfterStep({
@@ -191,7 +191,7 @@ test("what ran last came after the step shown, or within it", () => {
   expect(ran(14, 5)).toBe(false);
 });
 
-test("where a program raised, the end is in its step, unless something ran after it", () => {
+test("the end of a program that raised is in its last step, unless something ran after it", () => {
   const ended = { step: 4, start_seq: 8, start_ns: 0, end_seq: 13, end_ns: 9, observed: true };
   const graph = { nodes: [undefined, node(1, "w", { role: "parameter" }), node(2, "loss")] };
   const failed = {
@@ -222,7 +222,7 @@ test("where a program raised, the end is in its step, unless something ran after
   expect(after(live, 12, stop)).toBe(false);
 });
 
-test("of tasks that could not run, the one that failed is the node that ended the program", () => {
+test("of tasks that failed because of another, the first to fail ended the program", () => {
   const task = { role: "task" } as const;
   const nodes = [
     undefined,
@@ -246,20 +246,20 @@ describe("steps that the governor left out", () => {
     { ...STEP_1, step: 2, start_seq: 6, end_seq: 7, end_ns: 2, observed: false },
   ];
 
-  test("says so of a moment in one, and not of moments before and after it", () => {
+  test("are reported for a moment within them, not before or after", () => {
     expect(leftOutAt(rows, 5, WHY)).toBe("");
     expect(leftOutAt(rows, 6, WHY)).toContain("Values of step 2 were not recorded");
     expect(leftOutAt(rows, 8, WHY)).toBe("");
   });
 
-  test("says that a step ran unobserved, and of another that it has not come to the node", () => {
+  test("are named in a note, unlike a step that has not reached the node yet", () => {
     expect(earlierWords(rows, 1, 2, WHY)).toBe(
       "From step 1; step 2 ran unobserved, to stay below 2×.",
     );
     expect(earlierWords([], 1, 2, WHY)).toBe("From step 1; hasn't run yet in step 2.");
   });
 
-  test("what is shown of one is the last step that was observed", () => {
+  test("are replaced by the last observed step", () => {
     expect(lastObserved(rows, 1)).toBe(1);
     expect(lastObserved(rows, 2)).toBe(1);
     expect(lastObserved(rows.slice(1), 2)).toBe(2); // nothing was observed before
@@ -269,7 +269,7 @@ describe("steps that the governor left out", () => {
     expect(seenWhileRunning(rows.slice(1), rows[1])).toBe(rows[1]);
   });
 
-  test("the graph shows an earlier step only where the one shown was not observed", () => {
+  test("make the graph show an earlier step", () => {
     const at = (step: number, state: string, stop?: object, seq: number | null = null) =>
       earlierStep({
         model: () => ({ steps: rows, info: { state } }) as unknown as RunModel,
@@ -284,14 +284,14 @@ describe("steps that the governor left out", () => {
     expect(at(1, "live", undefined, rows[1]?.start_seq)).toBe(1);
   });
 
-  test("keeps what the governor last told while records say nothing new", () => {
+  test("keep the governor's last report while records bring no new one", () => {
     const report = { limit: 1.5, slowdown: 1.4, steps: 10, steps_left_out: 7 } as Governed;
     const first = update(undefined, snapshot({ governed: report }));
     expect(update(first, records({ seq: 3 }))?.governed).toBe(report);
   });
 });
 
-test("of very many steps, those around a moment come with it", () => {
+test("of very many steps, those around a moment are added with it", () => {
   const step = (number: number) => ({
     step: number,
     start_seq: 10 * number,
@@ -310,7 +310,7 @@ test("of very many steps, those around a moment come with it", () => {
   expect(withStepsAround(undefined, [step(1)])).toBeUndefined();
 });
 
-test("what only tells what is kept is no event of the program", () => {
+test("records about what is kept are not events of the program", () => {
   const keeping = { level: "summary", nodes: [3] as readonly number[] } as Keeping;
   const before = play(snapshot({ seq: 8 }), records({ seq: 9, logs: [LINE] }));
   const selected = update(before, records({ seq: 10, last_event: 0, keeping }));

@@ -114,7 +114,7 @@ test.each([
   else expect(found(text)).toEqual(ids);
 });
 
-describe("what cannot be read", () => {
+describe("an invalid term", () => {
   test.each([
     ["shape:64xa", "shape: takes sizes, as in 64x*x3 (* is one size, ** any number), not a."],
     ["nan:perhaps", "nan: is true or false, not perhaps."],
@@ -122,28 +122,28 @@ describe("what cannot be read", () => {
     ["phase:sideways", /^phase: is forward, .* or other, not sideways\.$/],
     ["-nan:perhaps", "nan: is true or false, not perhaps."],
     ["colour:red", /^colour: is none of op:, .* and slow:, and in no name\.$/],
-  ])("%s is said", (text, words) => {
+  ])("%s is reported", (text, words) => {
     expect(problems(text)).toEqual([
       words instanceof RegExp ? expect.stringMatching(words) : words,
     ]);
   });
 
-  test.each(["nan:f", "nan:tr", "slow:1u", "shape:sca", "op:", "-"])("%s is begun", (text) =>
+  test.each(["nan:f", "nan:tr", "slow:1u", "shape:sca", "op:", "-"])("%s is unfinished", (text) =>
     expect(problems(text)).toEqual([]),
   );
 
-  test("it is left out, and the rest holds", () => {
+  test("is left out, and the other terms apply", () => {
     expect(found("matmul nan:perhaps")).toEqual([2, 4]);
     expect(found("nan:perhaps")).toEqual([]);
   });
 
-  test("a colon in a name is plain text", () => {
+  test("is not a name with a colon, which is plain text", () => {
     const all = { ...ALL, graph: graphOf([node(1, "dense/bias:0")]) };
     expect(found("bias:0", all)).toEqual([1]);
   });
 });
 
-test("an empty search is none", () => expect(parseQuery("  ")).toBeUndefined());
+test("an empty search is no search", () => expect(parseQuery("  ")).toBeUndefined());
 
 test("a node that last ran in an earlier step has no NaN in this one", () => {
   expect(found("nan:true", { ...ALL, step: 2 })).toEqual([]);

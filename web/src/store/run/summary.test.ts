@@ -12,7 +12,7 @@ import {
   withoutPlace,
 } from "@/store/run/summary";
 
-test("an error does not say twice where it was raised", () => {
+test("an error does not repeat where it was raised", () => {
   const place = { file: "/home/a/vae.py", line: 33 };
   const error = "ShapeError: inner dimensions differ (/home/a/vae.py:33); the right one needs 192";
   expect(withoutPlace(error, place)).toBe(
@@ -22,7 +22,7 @@ test("an error does not say twice where it was raised", () => {
   expect(withoutPlace(error, null)).toBe(error);
 });
 
-test("a run that ended with nodescope is no fault of the summary", () => {
+test("a summary missing because nodescope has ended is not called an error", () => {
   const away = "The server does not answer. is nodescope still running?";
   expect(unsummed("", "open")).toBe("Summing up the run…");
   expect(unsummed(away, "open")).toContain(away);
@@ -31,7 +31,7 @@ test("a run that ended with nodescope is no fault of the summary", () => {
   expect(unsummed("", "ended")).toContain("open the recording");
 });
 
-test("the run time says what it is made of, and what is no part of it", () => {
+test("the run time lists its components, and what is not counted", () => {
   const time = { ran_ns: 3.2e9, held_ns: 0 };
   const finished = { outcome: "finished" } as const;
   expect(timeWords({ ...finished, time, before_ns: 0.8e9, after_ns: 0.3e9 })).toBe(
@@ -45,14 +45,14 @@ test("the run time says what it is made of, and what is no part of it", () => {
   ).toBe("From the program's start to its end; not counted: 12.0\u202fs held by the debugger.");
 });
 
-test("what came after an error in a step did not come after the step", () => {
+test("time after an error within a step is not called time after the last step", () => {
   const time = { ran_ns: 3.2e9, held_ns: 0 };
   expect(timeWords({ outcome: "failed", time, before_ns: 0.8e9, after_ns: 0.3e9 })).toBe(
     "800\u202fms before the first step, 2.10\u202fs in steps, 300\u202fms from there to its end.",
   );
 });
 
-test("what is slow says of which steps, where some were left out", () => {
+test("slowest parts name the observed steps, if some were left out", () => {
   expect(observedWords(undefined)).toBe("");
   expect(observedWords({ steps: 276, steps_left_out: 0 })).toBe("");
   expect(sharesWords(undefined)).toBe("Time of the training steps:");
@@ -64,7 +64,7 @@ test("what is slow says of which steps, where some were left out", () => {
   );
 });
 
-test("a graph file is no run", () => {
+test("a graph file has not run", () => {
   const summary = { operations: 0, nodes: 3, outcome: "finished" } as const;
   expect(neverRan({ run: { level: "graph" }, summary })).toBe(true);
   expect(neverRan({ run: { level: "timing" }, summary })).toBe(false);
@@ -74,7 +74,7 @@ test("a graph file is no run", () => {
   );
 });
 
-test("whoever asks for a tab of the inspector sees it, also for the one that is chosen", () => {
+test("choosing an inspector tab hides the summary, even if the tab is already chosen", () => {
   const ui = createUi(undefined);
   const summing = createRoot(() => createSummary(new Store(), ui));
   for (const tab of ["why", "why", "value"] as const) {

@@ -25,7 +25,7 @@ const FLOW = flowOf(GRAPH);
 const steps = (distance: ReadonlyMap<number, number>) => [...distance].map(([id, at]) => [id, at]);
 
 describe("inputs and outputs", () => {
-  test("by how many steps away they are", () => {
+  test("have their distance in steps", () => {
     const { distance, more } = traced(FLOW, [5], "inputs", 2);
     expect(steps(distance)).toEqual([
       [4, 1],
@@ -36,7 +36,7 @@ describe("inputs and outputs", () => {
     expect(more).toBe(true);
   });
 
-  test("to their end", () => {
+  test("reach to the end of the graph", () => {
     const all = traced(FLOW, [5], "inputs", Number.POSITIVE_INFINITY);
     expect([...all.distance.keys()].sort()).toEqual([1, 2, 3, 4, 6]);
     expect(all.more).toBe(false);
@@ -44,14 +44,14 @@ describe("inputs and outputs", () => {
     expect(traced(FLOW, [3], "readers", 2)).toMatchObject({ more: true });
   });
 
-  test("with the connections among them, and to where the trace begins", () => {
+  test("include the edges among them and to the start of the trace", () => {
     expect(traced(FLOW, [4], "inputs", 1).edges).toEqual([
       [2, 4],
       [3, 4],
     ]);
   });
 
-  test("of a scope begin outside of it", () => {
+  test("of a scope start outside of it", () => {
     const { distance, edges } = traced(FLOW, [2, 4], "inputs", 1);
     expect(steps(distance)).toEqual([
       [1, 1],
@@ -64,13 +64,13 @@ describe("inputs and outputs", () => {
     ]);
   });
 
-  test("of what has none are none", () => {
+  test("are empty for a node without any", () => {
     expect(traced(FLOW, [1], "inputs", 9).distance.size).toBe(0);
   });
 });
 
 describe("paths", () => {
-  test("are all that can be reached from one end and reaches the other", () => {
+  test("include all nodes reachable from one end that reach the other", () => {
     const { distance, edges } = pathsBetween(FLOW, [1], [5]);
     expect(steps(distance)).toEqual([
       [1, 0],
@@ -93,7 +93,7 @@ describe("paths", () => {
     expect(pathsBetween(FLOW, [6], [8]).edges).toEqual([]);
   });
 
-  test("in a ladder with 2^5000 of them take linear time", () => {
+  test("take linear time in a ladder with 2^5000 paths", () => {
     const ladder: Record<number, number[]> = { 1: [] };
     for (let rung = 0; rung < 5000; rung++) {
       const at = 3 * rung + 1;
@@ -107,7 +107,7 @@ describe("paths", () => {
   });
 });
 
-test("nodes that must run before are inputs too, and what overwrites itself is not its own", () => {
+test("control inputs count as inputs, and a node is never its own input", () => {
   const nodes = [
     node(1, "a"),
     node(2, "b", { control_inputs: [1], inputs: [2] }),

@@ -27,17 +27,17 @@ function rowsFound(tree: Tree, ...ids: readonly number[]): readonly Row[] {
 }
 
 describe("rows", () => {
-  test("only open scopes cost any", () => {
+  test("exist only for open scopes", () => {
     expect(labels([])).toEqual(["x", "net", "loss"]);
     expect(labels(["net", "net/b"])).toEqual(["x", "net", "  a", "  b", "    matmul", "loss"]);
   });
 
-  test("a search shows its matches and what holds them, folded or not", () => {
+  test("of a search are its matches and the scopes around them, folded or not", () => {
     const rows = rowsFound(buildTree(GRAPH), 4, 5).map(indented);
     expect(rows).toEqual(["net", "  b", "    matmul", "loss", "  mean"]);
   });
 
-  test("at first as much is open as fits", () => {
+  test("are at first as many as fit", () => {
     expect([...firstOpen(buildTree(GRAPH), 6)]).toEqual(["net", "loss"]);
     expect([...firstOpen(buildTree(GRAPH), 99)]).toEqual(["net", "loss", "net/a", "net/b"]);
     expect([...firstOpen(buildTree(GRAPH), 3)]).toEqual([]);
@@ -56,7 +56,7 @@ describe("weights", () => {
   if (model === undefined) throw new Error("a snapshot gives a model");
   const tree = buildTree(model.graph);
 
-  test("stand where their layer runs, if nothing runs in the scope of their name", () => {
+  test("are listed where their layer runs, if nothing runs in the scope of their name", () => {
     const open = new Set(["encoder", "encoder/fc", "head", "again"]);
     const rows = visibleRows(tree, open).map(indented);
     expect(rows).toEqual([
@@ -68,7 +68,7 @@ describe("weights", () => {
   });
 });
 
-describe("scopes that are alike", () => {
+describe("repeated scopes", () => {
   const names = ["x", ...[0, 1, 2, 3].map((at) => `net/block_${at}/tanh`), "out"];
   const model = update(
     undefined,
@@ -82,13 +82,13 @@ describe("scopes that are alike", () => {
   const said = (row: Row): string => `${indented(row)}${row.open ? " open" : ""}`;
   const rows = (open: readonly string[]) => visibleRows(tree, new Set(open)).map(said);
 
-  test("are one row, with all that they hold", () => {
+  test("are one row, whose members are all nodes inside", () => {
     expect(rows(["net"])).toEqual(["x", "net open", "  block_0–3", "out"]);
     expect(tree.scopes.get("net/block_0…")?.members).toEqual([2, 3, 4, 5]);
     expect([...firstOpen(tree, 48)]).toEqual(["net"]);
   });
 
-  test("have a row each if all are shown, and one if one is", () => {
+  test("have a row each if all are shown, or one if one is shown", () => {
     expect(rows(["net", "net/block_2"]).slice(2)).toEqual([
       "  block_0–3 open",
       "    block_2 open",
@@ -104,7 +104,7 @@ describe("scopes that are alike", () => {
     ]);
   });
 
-  test("have a row if a search finds something in them", () => {
+  test("have a row if a search matches something in them", () => {
     expect(rowsFound(tree, 4).map(said)).toEqual([
       "net open",
       "  block_0–3 open",
@@ -114,7 +114,7 @@ describe("scopes that are alike", () => {
   });
 });
 
-test("what a longer step adds stands where it flows, and what comes afterwards at the end", () => {
+test("nodes that a longer step adds are ordered by data flow, later ones come at the end", () => {
   const names = ["x", "time_0/cell", "time_1/cell", "out/matmul", "backward/out/matmul", "eval/a"];
   const late = ["time_2/cell", "time_3/cell"];
   const inputs = [[], [1], [2], [8], [4], [], [3], [7]];
