@@ -177,7 +177,7 @@ const TABLE: readonly (readonly [string, Start, number, number])[] = [
   ["B L", "pinned, another chosen", 1, 2],
 ];
 
-test("F9 is for a node and for a scope", async () => {
+test("F9 sets breakpoints on nodes and on scopes", async () => {
   store.receive([
     { type: "session", run: RUN, info: session({ phase: "running", attended: true, version: 3 }) },
   ]);
@@ -188,7 +188,7 @@ test("F9 is for a node and for a scope", async () => {
   expect(broken).toEqual(["node 2", "scope rate"]);
 });
 
-describe("what a command leaves selected and shown", () => {
+describe("selection and inspector after a command", () => {
   test.each(TABLE)("%s with %s", async (keys, start, selected, inspected) => {
     moved = { seq: 5, node: 4 };
     if (start !== "the stop's node") store.select({ kind: "node", id: 2 });
@@ -211,7 +211,7 @@ describe("what a command leaves selected and shown", () => {
     expect(asksWhy()).toBe(2);
   });
 
-  test("Why is asked of the moment that the page is on its way to", async () => {
+  test("Why is asked about the moment that the page is moving to", async () => {
     store.select({ kind: "node", id: 2 });
     void store.seek(11);
     await press("W");
@@ -219,7 +219,7 @@ describe("what a command leaves selected and shown", () => {
     expect(question).toMatchObject({ value: expect.any(Number), seq: 11 });
   });
 
-  test("Why without anything selected says what to select", async () => {
+  test("Why without a selection asks the user to select a node", async () => {
     store.receive([
       { type: "session", run: RUN, info: session({ phase: "running", version: 3, stop: null }) },
     ]);
@@ -231,7 +231,7 @@ describe("what a command leaves selected and shown", () => {
     ]);
   });
 
-  test("what was held is compared at the node that was chosen, three steps back", async () => {
+  test("a held moment is compared at the selected node, three steps back", async () => {
     store.select({ kind: "node", id: 2 });
     await press("M");
     for (const seq of [9, 6, 3]) {
@@ -245,7 +245,7 @@ describe("what a command leaves selected and shown", () => {
     expect(shown()).toBe(2);
   });
 
-  test("a node chosen while looking back stays when the page is back", async () => {
+  test("a node selected in the past stays selected back at live", async () => {
     moved = { seq: 5, node: 4 };
     await press("B");
     store.select({ kind: "node", id: 1 });
@@ -253,7 +253,7 @@ describe("what a command leaves selected and shown", () => {
     expect(chosen()).toBe(1);
   });
 
-  test("a later stop selects its node, and leaves the pinned one", () => {
+  test("a later stop selects its node, and keeps the pinned one", () => {
     store.select({ kind: "node", id: 2 });
     store.setPinned(true);
     const at = stopAt(4, "assign", { seq: 20 });
@@ -267,7 +267,7 @@ describe("what a command leaves selected and shown", () => {
   });
 });
 
-test("from a backward node to its forward node the page goes back, and the program stands", async () => {
+test("from a backward node to its forward node, the page goes back and the program stays stopped", async () => {
   const back = node(5, "backward/log", { phase: "backward", forward: 3 });
   const at = stopAt(5, back.name, { seq: 20 });
   store.receive([
@@ -329,7 +329,7 @@ describe("the palette finds a command by what people call it", () => {
     expect(best(typed).slice(0, 6)).toContain(title);
   });
 
-  test("by its own words before what means the same", () => {
+  test("by its own words before synonyms", () => {
     expect(best("show")[0]).toMatch(/^Show/);
     expect(best("open")[0]).toBe("Open all scopes");
     expect(best("continue")[0]).toBe("Continue");
@@ -337,7 +337,7 @@ describe("the palette finds a command by what people call it", () => {
   });
 });
 
-test("a graph that was not run has no dock, and no keys for it", async () => {
+test("a graph that was not run has neither dock nor keys for it", async () => {
   const dock = ["K", "Y"].map((keys) => commands.find((item) => item.keys === keys));
   expect(dock.map((command) => command?.enabled())).toEqual([true, true]);
   const run = runInfo({ id: "f".repeat(16), level: "graph", state: "recorded" });

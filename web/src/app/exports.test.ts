@@ -6,7 +6,7 @@ import { EXPORT_FORMATS, exportCommands, exportQuery } from "@/app/exports";
 import { createPreferences } from "@/store/page/preferences";
 import { Store } from "@/store/page/store";
 
-test("each format has a command, which waits for a run", () => {
+test("each format has a command, which needs a run", () => {
   createRoot((dispose) => {
     const page = {
       store: new Store(),
@@ -23,7 +23,7 @@ test("each format has a command, which waits for a run", () => {
   });
 });
 
-test("the open scopes are sent while an address can hold them", () => {
+test("the open scopes are sent if they fit into an address", () => {
   createRoot((dispose) => {
     const store = new Store();
     const preferences = createPreferences(undefined, true);

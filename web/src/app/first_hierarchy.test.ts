@@ -52,7 +52,7 @@ function numbered(hierarchy: Hierarchy): unknown {
 test.each([
   ["layers", layers(6)],
   ["a flat graph", chain(400)],
-])("what a worker prepares of %s is what the canvas makes", (_, nodes) => {
+])("a worker prepares the same hierarchy of %s as the canvas", (_, nodes) => {
   const message = snapshot({ nodes, values: nodes.map(({ id, name }) => produced(id, name)) });
   const graph = graphOf(update(undefined, message));
   const found = buildTree(graph);
@@ -82,7 +82,7 @@ test.each([
   }
 });
 
-test("what is known and prepared is of the snapshot alone", () => {
+test("prepared structures apply only to the snapshot itself", () => {
   const message = snapshot({ nodes: layers(6), values: [produced(2, "a")] });
   const model = update(undefined, message);
   const graph = graphOf(model);

@@ -8,7 +8,7 @@ import { NoticeBoard } from "@/store/page/notices";
 const key = (name: string, change: KeyboardEventInit = {}) =>
   new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...change });
 
-test("keys are named as they are shown", () => {
+test("keys have the names that the page shows", () => {
   expect(keyName(key("f"))).toBe("F");
   expect(keyName(key("F11", { shiftKey: true }))).toBe("⇧F11");
   expect(keyName(key("k", { metaKey: true }))).toBe("Ctrl K");

@@ -56,7 +56,7 @@ test("problems stay when nodescope ends", async () => {
   dispose();
 });
 
-test("of a run of which not all steps were observed, the rows say so", () => {
+test("the rows say so if not all steps were observed", () => {
   const words = (steps: number, leftOut: number, rows: readonly NodeProblem[] = [PROBLEM]) =>
     unobservedWords(rows, { steps, steps_left_out: leftOut } as Governed);
   expect(words(40, 25)).toBe(
@@ -69,7 +69,7 @@ test("of a run of which not all steps were observed, the rows say so", () => {
   expect([words(40, 25, [raised]), words(40, 25, [])]).toEqual(["", ""]);
 });
 
-test("an error that stops the program is a problem, unless a node's line says it", () => {
+test("an error that stops the program is a problem, unless a node's row shows it", () => {
   const store = (error: string, stop: string) =>
     ({ model: () => ({ info: runInfo({ error }) }), stop: () => ({ error: stop }) }) as never;
   const list = { rows: [PROBLEM], nodes: 1, count: 1, broken_loss: null } as never;
@@ -84,7 +84,7 @@ test("an error that stops the program is a problem, unless a node's line says it
   expect(problemCount(store("ValueError: no", ""), { rows: [raised], nodes: 1 } as never)).toBe(1);
 });
 
-test("an empty list says that Inf was written down", () => {
+test("an empty list mentions Inf that the program itself wrote", () => {
   expect(noProblems(0)).toBe("No NaN, no Inf, no failed node, nothing lost.");
   expect(noProblems(1)).toContain("in 1 node.");
   expect(noProblems(12)).toContain("in 12 nodes.");

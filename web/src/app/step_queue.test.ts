@@ -24,7 +24,7 @@ function program() {
   return { queue: new StepQueue(store), ran, step, stop };
 }
 
-test("each press is a step, in order, one at each stop", () => {
+test("each press is one step, in order, one at each stop", () => {
   const { queue, ran, step, stop } = program();
   for (const name of ["a", "b", "c"]) expect(queue.add(step(name), false)).toBe(true);
   stop();
@@ -36,7 +36,7 @@ test("each press is a step, in order, one at each stop", () => {
   queue.dispose();
 });
 
-test("a key that is held down steps no further than to the next stop", () => {
+test("repeats of a key held down are not queued", () => {
   const { queue, ran, step, stop } = program();
   expect(queue.add(step("held"), true)).toBe(true);
   stop();
@@ -44,7 +44,7 @@ test("a key that is held down steps no further than to the next stop", () => {
   queue.dispose();
 });
 
-test("another stop or another command ends it", () => {
+test("another kind of stop or another command empties the queue", () => {
   const { queue, ran, step, stop } = program();
   queue.add(step("a"), false);
   stop("breakpoint");

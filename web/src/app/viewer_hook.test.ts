@@ -5,7 +5,7 @@ import type { GraphView } from "@/render/scene/types";
 import { Store } from "@/store/page/store";
 import { node, RUN, snapshot } from "@/wire/fixtures";
 
-test("only an address that asks for it has the hook", () => {
+test("the hook exists only if the address asks for it", () => {
   expect(["?viewer=1", "?token=x&viewer=1", "", "?viewer=0"].map(wantsViewerHook)).toEqual([
     true,
     true,
@@ -14,7 +14,7 @@ test("only an address that asks for it has the hook", () => {
   ]);
 });
 
-test("what is opened is answered once the picture is there", async () => {
+test("opening a scope resolves once its picture is drawn", async () => {
   const store = createRoot(() => new Store());
   let there = false;
   const view = { settled: () => there } as GraphView;

@@ -12,7 +12,7 @@ const amount: Amount = {
 };
 const verdict = { function: "step", node: 7, amount } as unknown as Verdict;
 
-test("only the node that the verdict names has the numbers of the check", () => {
+test("only the node named by the verdict has the numbers of the check", () => {
   expect(amountOf(verdict, "step", 7)).toBe(amount);
   expect(amountOf(verdict, "step", 8)).toBeUndefined();
   expect(amountOf(verdict, "other", 7)).toBeUndefined();

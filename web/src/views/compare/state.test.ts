@@ -36,7 +36,7 @@ describe("the place of a verdict", () => {
       picked: { side: "eager", id: 30 },
     });
   });
-  it("is the graph that runs where a kernel is wrong", () => {
+  it("is the final graph if a kernel is wrong", () => {
     const kernel = { ...verdict, cause: "kernel", kernel: 53, rules: [] } as const;
     expect(placeOf(kernel, [fn])?.stage).toBeUndefined();
     expect(placeOf({ ...kernel, node: 4 }, [fn])?.picked).toEqual({ side: "compiled", id: 53 });

@@ -17,7 +17,7 @@ const timings: Timings = {
   cut: "",
 };
 
-test("calls and nodes stand in rows of their own, each with how it was measured", () => {
+test("calls and nodes have separate rows, each with its way of measuring", () => {
   const rows = timeRows(fn, timings);
   expect(rows.map((row) => [row.name, row.eagerNs, row.compiledNs])).toEqual([
     ["whole call", 730e3, 252e3],
@@ -31,14 +31,14 @@ test("calls and nodes stand in rows of their own, each with how it was measured"
   expect(rows[1]?.how).toContain("each node runs and is timed by itself");
 });
 
-test("without timed calls only the nodes' times are told", () => {
+test("without timed calls, only the nodes' times are shown", () => {
   expect(timeRows(fn, undefined).map((row) => row.name)).toEqual(["sum of nodes"]);
   expect(timeRows({ ...fn, owner: "other" }, timings).map((row) => row.name)).toEqual([
     "sum of nodes",
   ]);
 });
 
-test("a function that was called too seldom says so", () => {
+test("a function that was called too rarely says so", () => {
   expect(seldomWords(timings)).toBe(
     "No run called it more than 4 times; the first 3 calls, which trace, do not count.",
   );

@@ -11,14 +11,14 @@ import type { OpaqueSpec } from "@/wire/types.gen";
 
 const FRAME: OpaqueSpec = { kind: "opaque", type: "pandas.DataFrame", nbytes: 4096 };
 
-test("a size that nobody knows is a question mark, and counts as one element", () => {
+test("an unknown size is a question mark, and counts as one element", () => {
   expect(formatShape([null, 10])).toBe("(?, 10)");
   expect(shapeText([null, 3, 3])).toBe("(?, 3, 3)");
   expect(elementCount([null, 10])).toBe(10);
   expect(tensorBytes([null, 10], "float32")).toBe(40);
 });
 
-test("a value that is no tensor has a class and perhaps a size", () => {
+test("a value other than a tensor has a class and perhaps a size", () => {
   expect(specFields(FRAME)).toEqual({
     shape: [],
     dtype: "pandas.DataFrame",
@@ -31,14 +31,14 @@ test("a value that is no tensor has a class and perhaps a size", () => {
   expect(sameSpec(FRAME, tensor([]))).toBe(false);
 });
 
-test("what only holds data is known by its role, whatever its family", () => {
+test("leaves are identified by role, whatever their family", () => {
   const read = node(1, "net/weight", { family: "other", role: "buffer", dialect: "torch" });
   expect(isLeaf(read)).toBe(true);
   expect(familyOf(read)).toBe("leaf");
   expect(familyOf(node(2, "task", { family: "leaf", role: "task" }))).toBe("other");
 });
 
-test("a family that this page does not know is grey", () => {
+test("an unknown family is grey", () => {
   expect(familyOf(node(1, "x", { family: "quantum" }))).toBe("other");
   expect(familyColour("quantum")).toBe("--op-other");
   expect(familyOf(node(2, "x", { family: "communication" }))).toBe("communication");

@@ -10,7 +10,7 @@ import { decodeExecutions } from "@/wire/decode";
 import { columns, node, snapshot } from "@/wire/fixtures";
 import { HAS_NAN, type Node } from "@/wire/types.gen";
 
-test("the drawing counts as the rest of the page does", () => {
+test("the drawing counts like the rest of the page", () => {
   const nodes = [
     node(1, "net/a/w", { family: "leaf", role: "parameter", op: "parameter" }),
     node(2, "net/a/matmul", { family: "matmul", inputs: [1] }),
@@ -51,7 +51,7 @@ test("the drawing counts as the rest of the page does", () => {
   }
 });
 
-test("control edges are drawn on request, and where no value passes", () => {
+test("control edges are drawn on request, and in a graph without values", () => {
   const graphOf = (nodes: readonly Node[]) => {
     const graph = update(undefined, snapshot({ seq: 5, nodes }))?.graph;
     if (graph === undefined) throw new Error("no graph");

@@ -27,6 +27,6 @@ test.each([
   [[128, 96], ""],
   [[96, 200], "each the first (96, 128) of (96, 200)"],
   [[224, 224], "each the first (128, 128) of (224, 224)"],
-] as const)("of channels of %j it is said that %j is shown", (grid, words) => {
+] as const)("for channels of %j the note is %j", (grid, words) => {
   expect(partOf(grid)).toBe(words);
 });

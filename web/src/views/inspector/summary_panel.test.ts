@@ -3,13 +3,13 @@ import { curveWords, spaceWords, wholePercent } from "@/views/inspector/summary_
 
 const LOSS = { total: 6, broken: 0, first: 2, last: 0.5, least: 0.25 };
 
-test("a loss leads from its first value to its last, if there are two", () => {
+test("a loss goes from its first value to its last, if there are two", () => {
   expect(curveWords(LOSS)).toBe("2 → 0.5000 · lowest 0.2500");
   expect(curveWords({ ...LOSS, broken: 5, last: 2, least: 2 })).toBe("2 · 5 of 6 not finite");
   expect(curveWords({ ...LOSS, broken: 6, first: null })).toBe("never finite");
 });
 
-test("a share that is there is not called nothing", () => {
+test("a small share is not rounded to zero", () => {
   expect([0, 0.001, 0.004, 0.006, 0.46].map(wholePercent)).toEqual([
     "0 %",
     "<1 %",

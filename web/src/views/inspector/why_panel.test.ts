@@ -4,7 +4,7 @@ import type { Store } from "@/store/page/store";
 import { raisedLater } from "@/views/inspector/why_panel";
 import { node } from "@/wire/fixtures";
 
-test("of a node that raised, it is said which step is explained", () => {
+test("a note names the step that is explained for a node that raised", () => {
   const words = (raised: number, value: number): string =>
     raisedLater(
       {

@@ -21,7 +21,7 @@ import { lanesOf } from "@/views/timeline/spans";
 import { node, snapshot } from "@/wire/fixtures";
 import type { CriticalPath, HeldValue, StepMemory } from "@/wire/types.gen";
 
-test("a course that takes long says for how long", () => {
+test("a slow computation shows its time so far", () => {
   expect([0, 1, 7].map(computingWords)).toEqual(["Computing…", "Computing… 1 s", "Computing… 7 s"]);
 });
 
@@ -81,7 +81,7 @@ const VALUE: HeldValue = {
   views: 0,
 };
 
-test("members are found among the bars, by node and start on the axis", () => {
+test("members of the path are found by node and start on the axis", () => {
   const marks = marksOf(PATH, AXIS);
   expect(marks.place(4, 10)).toBe(0);
   expect(marks.place(4, 150)).toBe(1);
@@ -90,7 +90,7 @@ test("members are found among the bars, by node and start on the axis", () => {
   expect(marks.place(6, 10)).toBeUndefined();
 });
 
-test("memory is known within its step only, from each moment to the next", () => {
+test("memory is known only within its step, and constant from each moment to the next", () => {
   const curve = curveOf(MEMORY, AXIS, [40, 300]);
   expect(pointAt(curve, 55)).toEqual({ time: 55, needed: 1024, seq: 7 });
   expect(pointAt(curve, 199)).toMatchObject({ needed: 4096, seq: 8 });
@@ -101,7 +101,7 @@ test("memory is known within its step only, from each moment to the next", () =>
   expect(curve.peakAt).toEqual([60, 200]);
 });
 
-test("a path is told beside its step, and what it is", () => {
+test("a path is described by its share of the step and an explanation", () => {
   expect(pathWords(1.42e6, 3.14e6)).toBe("1.42\u202fms of 3.14\u202fms, 45 %");
   expect(pathWords(1e3, 1e6)).toContain("<1 %");
   expect(pathWords(0, 0)).not.toContain("%");
@@ -112,7 +112,7 @@ test("a path is told beside its step, and what it is", () => {
   expect(pathNotes({ ...PATH, nodes: 5 }, false)[0]).toBe("5 more nodes");
 });
 
-test("what a list of values leaves out is said, and what is not known", () => {
+test("notes name the values left out, and what is not known", () => {
   const more = { ...MEMORY, values: [VALUE], further: 2, further_nbytes: 2048, unknown: 1 };
   expect(heldWords(more)).toBe("4.00\u202fKiB in 3 values");
   expect(memoryNotes(more).slice(0, 2)).toEqual([
@@ -123,7 +123,7 @@ test("what a list of values leaves out is said, and what is not known", () => {
   expect(memoryNotes({ ...MEMORY, partial: true })).toContain("Not every operation is recorded.");
 });
 
-test("how long a value is needed is told in time of the step", () => {
+test("the lifetime of a value counts from the start of the step", () => {
   expect(lifetimeWords(VALUE, AXIS, 40)).toBe("needed from 20\u202fns to 160\u202fns");
   expect(lifetimeWords({ ...VALUE, seq: 0 }, AXIS, 40)).toBe("from before the step to 160\u202fns");
   expect(lifetimeWords({ ...VALUE, throughout: true, views: 2 }, AXIS, 40)).toBe(
@@ -139,7 +139,7 @@ test("a step without anything to show says why", () => {
   expect(nothingWords(2, { observed: true, count: 3 })).toBe("");
 });
 
-test("bars beside the path are faint, its members are marked and linked across threads", () => {
+test("bars off the path are faint, its members are marked and linked across threads", () => {
   const graph = update(undefined, snapshot({ nodes: [node(4, "a"), node(5, "b"), node(6, "c")] }));
   const rows = {
     count: 3,

@@ -135,8 +135,8 @@ export function memoryNotes(answer: StepMemory): readonly string[] {
 }
 
 /**
- * How long a value is needed, counted from `zero`: `needed from 20.1 µs to 34.0 µs; 2 more values in
- * the same memory`.
+ * How long a value is needed, counted from `zero`: `needed from 20.1 µs to 34.0 µs; 2 more values
+ * in the same memory`.
  */
 export function lifetimeWords(value: HeldValue, axis: Axis, zero: number): string {
   const views = value.views > 0 ? `; ${plural(value.views, "more value")} in the same memory` : "";

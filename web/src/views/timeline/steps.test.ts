@@ -30,7 +30,7 @@ function hostBar(start: number, end: number): Bar {
   return { ...bar, step: 12, after: true, host };
 }
 
-test("a wait for an item is told to be of the step that it is drawn in", () => {
+test("a wait for an item names the step that it is drawn in", () => {
   const bar = hostBar(200 * MS, 390 * MS);
   const tip = (origin: Origin) => tipOf({ kind: "bar", bar }, undefined, origin, [], BLOCKS);
   const own = tip({ at: 200 * MS, step: 13, after: false });
@@ -41,7 +41,7 @@ test("a wait for an item is told to be of the step that it is drawn in", () => {
   expect(later.rows[0]).toBe("190\u202fms, step 13, 200\u202fms before step 14");
 });
 
-test("what a moment counts from is said with it, and beside the axis", () => {
+test("the origin is named with a moment, and beside the axis", () => {
   const step = { at: 100 * MS, step: 1204, after: false };
   const after = { ...step, after: true };
   expect(whenWords(150 * MS, step, true)).toBe("at 50.0\u202fms");
@@ -53,7 +53,7 @@ test("what a moment counts from is said with it, and beside the axis", () => {
   expect(originWords(after)).toEqual(["0 = after 1,204"]);
 });
 
-test("after a step, where nothing ran, the words are those of the slider", () => {
+test("after a step in which nothing ran, the words match those of the slider", () => {
   const [, step] = BLOCKS;
   if (step === undefined) throw new Error("no step");
   const words = (over: StepBlock) => blockWords(over, { timed: false, after: true });
@@ -64,7 +64,7 @@ test("after a step, where nothing ran, the words are those of the slider", () =>
 test.each([
   ["every one where all fit", 17, 25],
   ["every second one where they do not", 16.5, 13],
-])("columns alike are labelled alike: %s", (_, wide, count) => {
+])("equal columns are labelled alike: %s", (_, wide, count) => {
   const texts: string[] = [];
   const g = { fillRect: () => undefined, fillText: (text: string) => texts.push(text) };
   const first = count === 25 ? 1 : 1001;

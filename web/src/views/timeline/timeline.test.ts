@@ -37,13 +37,13 @@ function rows(
   };
 }
 
-test("a lane counts what it shows, and says when more ran", () => {
+test("a lane counts the executions shown, and says if more ran", () => {
   expect(laneWords(1, false)).toBe("1 ran");
   expect(laneWords(4000, false)).toBe("4,000 ran");
   expect(laneWords(4000, true)).toBe("4,000+ ran");
 });
 
-test("what only holds data is drawn, but is no operation", () => {
+test("a node that only holds data is drawn, but not counted", () => {
   const graph = update(
     undefined,
     snapshot({
@@ -59,7 +59,7 @@ test("what only holds data is drawn, but is no operation", () => {
   expect(lane && operationsIn(lane, [0, 35])).toBe(3);
 });
 
-test("reading what only holds data begins no phase and no scope", () => {
+test("reading a node that only holds data starts neither a phase nor a scope", () => {
   const moment = { family: "leaf", role: "parameter", phase: "optimizer" } as const;
   const graph = update(
     undefined,
@@ -73,7 +73,7 @@ test("reading what only holds data begins no phase and no scope", () => {
   ]);
 });
 
-test("a name that would turn its neighbours around is made safe", () => {
+test("a name that would reverse the text around it is made safe", () => {
   const graph = update(undefined, snapshot({ nodes: [node(2, "a/\u202elive")] }))?.graph;
   const [lane] = lanesOf(graph, rows([2, 0, 5]));
   const [bar] = lane?.levels.at(-1) ?? [];
@@ -82,7 +82,7 @@ test("a name that would turn its neighbours around is made safe", () => {
   expect(tipOf({ kind: "bar", bar }, graph, RUN_START, []).title).toBe("a/\ufffdlive");
 });
 
-test("workers and queues of devices have lanes of their own, without the time between nodes", () => {
+test("workers and device queues have their own lanes, without the time between nodes", () => {
   const graph = update(undefined, snapshot({ nodes: [node(2, "exp")] }))?.graph;
   const ran = rows([2, 0, 5], [2, 10, 5], [2, 20, 5], [2, 30, 5], [2, 40, 5]);
   const lanes = lanesOf(
@@ -110,7 +110,7 @@ test("workers and queues of devices have lanes of their own, without the time be
   expect(laneNames(lanesOf(graph, { ...ran, worker: [], lane: [] }))).toEqual(["main"]);
 });
 
-test("operations are counted that are in sight, not all that were asked for", () => {
+test("operations in view are counted, not all that were requested", () => {
   const graph = update(undefined, snapshot({ nodes: [node(2, "exp")] }))?.graph;
   const [lane] = lanesOf(graph, rows([2, 0, 5], [2, 10, 5], [2, 20, 5]));
   expect(lane && operationsIn(lane, [0, 30])).toBe(3);
@@ -118,7 +118,7 @@ test("operations are counted that are in sight, not all that were asked for", ()
   expect(lane && operationsIn(lane, [5, 10])).toBe(0);
 });
 
-test("a label of which nearly nothing would be left is not written", () => {
+test("a label cut to almost nothing is not drawn", () => {
   const font = { face: "sans", weight: 400, size: 10 } as const;
   const room = (text: string): number => textWidth(text, font) + 1;
   expect(legible("sum", font, room("sum"))).toBe("sum");
@@ -127,7 +127,7 @@ test("a label of which nearly nothing would be left is not written", () => {
   expect(legible("forward, step 3", font, room("…"))).toBe("");
 });
 
-test("neighbours of one scope become one bar", () => {
+test("neighbouring nodes of a scope become one bar", () => {
   const graph = update(
     undefined,
     snapshot({
@@ -151,7 +151,7 @@ test("neighbours of one scope become one bar", () => {
   ]);
 });
 
-test("what runs after a step has ended is after it, in every bar and its words", () => {
+test("nodes that run after the end of a step are after it, in every bar and its words", () => {
   const graph = update(undefined, snapshot({ nodes: [node(1, "a/x"), node(2, "a/y")] }))?.graph;
   const ran = rows([1, 0, 5], [2, 10, 5], [1, 30, 5], [2, 40, 5]);
   const stepEnd = (step: number) => (step === 1 ? 20 : Number.NaN);
@@ -173,14 +173,14 @@ test("what runs after a step has ended is after it, in every bar and its words",
   }
 });
 
-test("the execution of a node that raised is known", () => {
+test("the execution in which a node raised is marked", () => {
   const graph = update(undefined, snapshot({ nodes: [node(1, "x")] }))?.graph;
   const ran = { ...rows([1, 0, 5], [1, 10, 5]), flags: [0, FAILED] };
   const [lane] = lanesOf(graph, ran);
   expect(lane?.levels.at(-1)?.map((bar) => bar.failed)).toEqual([undefined, true]);
 });
 
-test("fetching an item ends a phase, and stands beside it", () => {
+test("fetching an item ends a phase, and is drawn on its level", () => {
   const graph = update(undefined, snapshot({ nodes: [node(1, "a/x"), node(2, "a/y")] }))?.graph;
   const fetch = hostSpan("data", 10, 30);
   const [lane] = lanesOf(graph, rows([1, 0, 10], [2, 30, 10]), { host: [fetch] });
@@ -191,7 +191,7 @@ test("fetching an item ends a phase, and stands beside it", () => {
   ]);
 });
 
-test("what nothing names is between operations, by the lines around it", () => {
+test("unnamed time is between operations, with the lines around it", () => {
   const at = (line: number) => ({ source: { file: "/me/train.py", line, function: "f" } });
   const nodes = [node(1, "a/x", at(30)), node(2, "a/y", at(34))];
   const graph = update(undefined, snapshot({ nodes }))?.graph;
@@ -213,7 +213,7 @@ test("what nothing names is between operations, by the lines around it", () => {
   ]);
 });
 
-test("nothing is between operations in steps that were not observed", () => {
+test("unobserved steps have no time between operations", () => {
   const ran = rows([1, 0, 10], [2, 100, 10]);
   const unseen = [
     { start: 20, end: 60 },
@@ -227,7 +227,7 @@ test("nothing is between operations in steps that were not observed", () => {
   ]);
 });
 
-test("only what the debugger held is taken out of the axis, and keeps its true length", () => {
+test("only time held by the debugger is removed from the axis, and keeps its true length", () => {
   const axis = axisOf([10, 110, 150, 151]);
   expect(axis.holds).toEqual([
     { at: 10, trueNs: 100 },
@@ -240,7 +240,7 @@ test("only what the debugger held is taken out of the axis, and keeps its true l
   expect(axisOf([]).map(7)).toBe(7);
 });
 
-test("a node that a hold interrupts keeps its own time", () => {
+test("a node interrupted by a hold keeps its own time", () => {
   const mapped = mapRows(rows([1, 0, 130], [2, 140, 5]), axisOf([10, 110]));
   expect([...(mapped.startNs as Float64Array)]).toEqual([0, 40]);
   expect([...(mapped.durationNs as Float64Array)]).toEqual([30, 5]);
@@ -255,7 +255,7 @@ function hostSpan(kind: HostSpan["kind"], start: number, end: number): HostSpan 
   return { kind, thread: 1, step: 1, start, end, where: "", what: "", nested: false };
 }
 
-test("sampled time reaches to the nodes around it, and no further", () => {
+test("sampled time extends to the nodes around it, and no further", () => {
   const ms = 1e6;
   const ran = rows([1, 0, 10 * ms], [2, 100 * ms, ms], [1, 400 * ms, ms]);
   const spans = hostSpans(
@@ -278,7 +278,7 @@ test("sampled time reaches to the nodes around it, and no further", () => {
   ]);
 });
 
-test("a step says where its time went, the most first", () => {
+test("a step says where its time went, the largest part first", () => {
   const none = {
     forward: 0,
     backward: 0,
@@ -319,7 +319,7 @@ test("a step says where its time went, the most first", () => {
   );
 });
 
-describe("what is expected of the running step", () => {
+describe("the expected rest of the running step", () => {
   const step = (number: number, start: number): StepRow => ({
     step: number,
     start_seq: number,
@@ -346,24 +346,24 @@ describe("what is expected of the running step", () => {
   const left = (rows: TimelineRows) =>
     Array.from({ length: rows.count }, (_, i) => [rows.node[i], rows.startNs[i]]);
 
-  test("a forward pass that has ended is not drawn again", () => {
+  test("does not repeat a finished forward pass", () => {
     const rows = of(...before, [1, 2, 200, 5], [2, 2, 205, 5]);
     expect(left(expectedRows(rows, step(2, 200), step(1, 0), 210))).toEqual([[3, 210]]);
   });
 
-  test("what ran in another order is not expected, and nothing twice", () => {
+  test("leaves out nodes that ran in another order, and repeats none", () => {
     const rows = of(...before, [3, 2, 200, 5], [1, 2, 205, 5]);
     expect(left(expectedRows(rows, step(2, 200), step(1, 0), 210))).toEqual([[2, 210]]);
     const done = of(...before, [1, 2, 200, 5], [2, 2, 205, 5], [3, 2, 210, 5]);
     expect(expectedRows(done, step(2, 200), step(1, 0), 215).count).toBe(0);
   });
 
-  test("a step that goes another way expects nothing", () => {
+  test("is empty if the step takes another course", () => {
     const rows = of(...before, [9, 2, 200, 5]);
     expect(expectedRows(rows, step(2, 200), step(1, 0), 210).count).toBe(0);
   });
 
-  test("a step that has only begun expects all of the one before", () => {
+  test("is the whole previous step at the start", () => {
     const rows = expectedRows(of(...before), step(2, 200), step(1, 0), 200);
     expect(left(rows)).toEqual([
       [1, 200],
@@ -373,7 +373,7 @@ describe("what is expected of the running step", () => {
   });
 });
 
-test("answers about a run that is over are asked for once, and few are kept", async () => {
+test("answers about a finished run are requested once, and few are kept", async () => {
   let answered = 0;
   let over = false;
   const request = (() => Promise.resolve({ type: "done", asked: ++answered })) as never;
@@ -391,7 +391,7 @@ test("answers about a run that is over are asked for once, and few are kept", as
   expect(answered).toBe(42);
 });
 
-describe("the step that a click goes to", () => {
+describe("the step that a click leads to", () => {
   const row = (step: number, over: Partial<StepRow> = {}): StepRow => ({
     step,
     start_seq: 10 * step,
@@ -403,25 +403,25 @@ describe("the step that a click goes to", () => {
   });
   const steps = [1, 2, 3, 4, 5].map((step) => row(step));
 
-  test("a column's own", () => {
+  test("is that of the column", () => {
     expect(stepIn(steps, { first: 2, last: 2 }, 0)?.step).toBe(2);
     expect(stepIn(steps, { first: 2, last: 2 }, 1e9)?.step).toBe(2);
     expect(stepIn(steps, { first: 9, last: 9 }, 900)).toBeUndefined();
   });
 
-  test("of several in a column, the one at that time", () => {
+  test("is the one at that time, if a column has several", () => {
     expect(stepIn(steps, { first: 2, last: 4 }, 310)?.step).toBe(3);
     expect(stepIn(steps, { first: 2, last: 4 }, 0)?.step).toBe(2);
     expect(stepIn(steps, { first: 2, last: 4 }, 1e9)?.step).toBe(4);
   });
 
-  test("it is shown as it ended, one that still runs as it is now", () => {
+  test("is shown at its end, or as it is now if it still runs", () => {
     expect(lastSeqOf(row(3), 1000)).toBe(39);
     expect(lastSeqOf(row(3, { end_seq: null }), 1000)).toBe(1000);
     expect(lastSeqOf(row(0, { start_seq: 0, end_seq: 0 }), 1000)).toBe(1);
   });
 
-  test("the mark of the newest moment stands where the length that is told ends", () => {
+  test("has the mark of the newest moment at the end of its stated length", () => {
     const parts = {} as never;
     const step = { first: 1, last: 1, start: 100, end: 1840, leftOut: 0, after: false, parts };
     expect(markAt(618, step, true)).toBe(1840);
@@ -433,7 +433,7 @@ describe("the step that a click goes to", () => {
     expect(markAt(618, undefined, true, true)).toBe(618);
   });
 
-  test("its words say what a click and a double click do", () => {
+  test("has a tip that says what a click and a double click do", () => {
     const block = {
       first: 3,
       last: 3,
@@ -457,7 +457,7 @@ describe("the step that a click goes to", () => {
   });
 });
 
-test("a window keeps to the run, and what is asked for changes seldom", () => {
+test("a window stays within the run, and the requested range rarely changes", () => {
   expect(zoomed([0, 100], 25, 2, 1000)).toEqual([-25, 175]);
   const [t0, t1] = zoomed([0, 1000], 500, 1e-9, 1000);
   expect(t1 - t0).toBeGreaterThanOrEqual(200);
@@ -496,7 +496,7 @@ test.each([
   expect(tickLabel(at, every)).toBe(text);
 });
 
-test("no label of the axis lies under the moment's own, at an edge neither", () => {
+test("no label of the axis is covered by the moment's label, not even at an edge", () => {
   const mono = { face: "mono", weight: 400, size: 10 } as const;
   const target = { textAlign: "left" };
   for (let moment = 300; moment <= 1200; moment += 3) {

@@ -227,7 +227,7 @@ export function Timeline(props: TimelineProps): JSX.Element {
     freshNow,
   );
   const detail = () => answered(timelineAnswer());
-  /** Whether executions are drawn as they arrive; for a window that the user chose, they are not. */
+  /** Whether executions are drawn as they arrive, as long as the user has not chosen a window. */
   const following = () => running() && zoom() === undefined;
   const executed = createMemo(() => {
     const now = detail();
