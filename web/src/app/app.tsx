@@ -216,7 +216,7 @@ export function App(props: AppProps): JSX.Element {
   const commands = pageCommands(page);
   onMount(() => onCleanup(listen(window, commands, page)));
 
-  // Before the effects that draw: they read the theme's colours from the document.
+  // This runs before the effects that draw, which read the theme's colours from the document.
   createRenderEffect(() => {
     document.documentElement.dataset.theme = preferences.theme();
   });

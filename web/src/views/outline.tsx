@@ -380,7 +380,7 @@ export function Outline(props: OutlineProps): JSX.Element {
   );
 }
 
-/** Buttons of a stack, to show all its scopes, or of the one scope shown, to turn to another. */
+/** Buttons: on a stack, to show all its scopes; on the one scope it shows, to turn to another. */
 function StackControls(props: { readonly store: Store; readonly entry: TreeEntry }): JSX.Element {
   const stack = () => (props.entry.kind === "scope" ? props.entry.stack : undefined);
   const around = () => props.store.tree()?.repeats.stackOf.get(props.entry.path);

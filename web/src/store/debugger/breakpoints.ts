@@ -150,7 +150,7 @@ export function effectText(breakpoint: Breakpoint): string {
   return `${breakpoint.enabled ? "" : "Off. "}${parts.filter(Boolean).join(", ")}.`;
 }
 
-/** `% 5` in words: at every 5th hit. */
+/** A hit count in words: `% 5` is "at one in 5 hits". */
 function hitsText(hits: string): string {
   const [, test = "", count = ""] = /^(==|>=|%)?\s*(\d+)$/.exec(hits.trim()) ?? [];
   if (test === "%") return `at one in ${count} hits`;

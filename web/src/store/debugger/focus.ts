@@ -5,8 +5,8 @@
  * *Why*, the value being compared, editing. The canvas and the commands that steer the program
  * (breakpoints, run to) use the selection.
  *
- * Invariant: pure. A manual selection survives moving through training steps, and is restored when
- * the page returns to where it left.
+ * Invariant: pure. A selection by the user survives moving through training steps, and is restored
+ * when the page returns to the stop or the end.
  */
 
 import type { Item } from "@/store/page/url";
@@ -27,7 +27,7 @@ export type FocusAct =
   | { readonly type: "stopped"; readonly item: Item | undefined }
   /** The page moved within the recording: to a node, or only to another training step. */
   | { readonly type: "moved"; readonly item: Item; readonly by: "node" | "step" }
-  /** Back to where the program is stopped, or to the end. */
+  /** The page returned to the stop, or to the end of the run. */
   | { readonly type: "live" }
   | { readonly type: "pin" | "unpin" | "reset" };
 
@@ -59,7 +59,7 @@ export function focusAfter(focus: Focus, act: FocusAct): Focus {
       };
     case "live":
       if (focus.home === undefined) return focus;
-      // A manual selection made since is newer than the one left.
+      // A selection that the user has made since then replaces the one before the move.
       return focus.chosen
         ? { ...focus, home: undefined }
         : { ...focus, selection: focus.home.item, chosen: focus.home.chosen, home: undefined };

@@ -1,6 +1,6 @@
 /**
- * Marks of watches by node: the newest hits of enabled watches, and all hits that a query on the
- * recording returned.
+ * Marks of watches by node: the newest hits of enabled watches that mark nodes, and all hits that a
+ * query on the recording returned.
  *
  * Invariant: pure; a node's hits are sorted newest first.
  */

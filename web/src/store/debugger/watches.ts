@@ -21,7 +21,7 @@ export interface Watches {
   readonly statuses: Accessor<readonly WatchStatus[]>;
   /** The watches that are evaluated, as text. */
   readonly enabled: Accessor<readonly string[]>;
-  /** Whether watches can be set: the program is running. */
+  /** Whether watches can be set: the program is running or stopped. */
   readonly live: Accessor<boolean>;
   readonly gallery: Accessor<boolean>;
   readonly rules: Accessor<RuleList | undefined>;

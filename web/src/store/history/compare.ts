@@ -163,7 +163,7 @@ export function errorBars(history: ErrorHistory): readonly {
   });
 }
 
-/** An error in a few words: `bit-equal`, `3.0e-8 · 1 ulp`, or why there is none. */
+/** An error in a few words: `bit-equal`, `3e−8 · 1 ulp`, or why there is none. */
 export function errorWords(node: ComparedNode): string {
   const worst = worstOf(node);
   if (worst === undefined) {

@@ -1,6 +1,6 @@
 /**
- * Preferences that the page remembers between visits: theme, pane sizes and what
- * the wheel does, in localStorage.
+ * Preferences that the page keeps between visits in localStorage: theme, pane sizes, and whether
+ * zooming opens scopes.
  *
  * Invariant: a browser without storage (or with invalid content in it) gets the defaults.
  */

@@ -436,7 +436,7 @@ export class Store {
     this.set.focus(focusAfter(this.focus(), act));
   }
 
-  /** Changes, for the user, which scopes are open. */
+  /** Changes which scopes are open, at the user's request. */
   refold(change: (folds: FoldState, repeats: Repeats) => FoldState): void {
     this.first.end();
     this.set.folds(change(this.folds(), this.tree()?.repeats ?? NO_REPEATS));

@@ -2,7 +2,7 @@
  * The content of the page's address: run, selection, open scopes, moment, camera, colouring, tabs.
  *
  * Invariant: reading a written address gives the same state; invalid parts are ignored, and no part
- * is ever shown unescaped or run.
+ * is ever shown unescaped or executed.
  */
 
 /** The selection. Scopes are identified by their path. */

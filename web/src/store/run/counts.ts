@@ -13,7 +13,7 @@
  *   breakpoint requires was true. These come from the server and the session.
  *
  * The graph's layout and drawing count in their own indices (`layout/hierarchy.ts`,
- * `render/draw/execution_overlay.ts`); a test holds them to these definitions.
+ * `render/draw/execution_overlay.ts`); a test checks them against these definitions.
  *
  * Invariant: pure.
  */
@@ -87,7 +87,7 @@ export function operationsOf(graph: RunGraph | undefined): number {
   return graph?.nodes.filter(isOperation).length ?? 0;
 }
 
-/** What a count of operations counts, for a tooltip: "19 operations; parameters, … are not counted". */
+/** The tooltip of a count of operations, which says what is counted. */
 export function operationsCounted(count: number): string {
   return `${plural(count, "operation")}; parameters, inputs and constants are not counted`;
 }

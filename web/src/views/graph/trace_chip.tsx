@@ -1,7 +1,7 @@
 /**
  * The trace in one line above the graph: its start, its depth and its summary.
  *
- * Invariant: shown exactly while there is a trace; each of its buttons has a key.
+ * Invariant: shown exactly while there is a trace.
  */
 
 import { type JSX, Match, Show, Switch } from "solid-js";

@@ -1,5 +1,5 @@
 /**
- * The attributes of an op, and where it belongs.
+ * The attributes of an op, and facts about the node: where it ran, when it was first seen, memory.
  *
  * Invariant: shows the attributes of the execution at the moment shown; those that differ from the
  * first execution say so.

@@ -5,7 +5,7 @@
 import { createSignal, type JSX, Show } from "solid-js";
 import { Icon } from "@/widgets/icon";
 
-/** How to begin a run; in full while there is none. */
+/** The ways to begin a run; all of them while there is none. */
 export function Begin(props: {
   readonly waits: boolean;
   readonly first: boolean;

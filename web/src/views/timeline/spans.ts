@@ -204,7 +204,7 @@ function levelsOf(
     const base = { start, end, node: 0, scope: "", phase, step, after, family };
     while (passed < breaks.length && (breaks[passed] ?? 0) <= start) passed += 1;
     const broken = breaks[passed - 1] ?? Number.NEGATIVE_INFINITY;
-    // Nodes that only hold data make no phase: a compiled function reads the optimizer's first.
+    // Nodes that only hold data start no phase: compiled functions read the optimizer state first.
     if (family !== "leaf") {
       if (labelled.phase !== phase || labelled.step !== step || labelled.after !== after) {
         const label = step > 0 ? `${phase}, ${stepWords(step, after)}` : phase;
