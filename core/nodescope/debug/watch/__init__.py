@@ -38,7 +38,7 @@ def register(*rules: Rule) -> None:
 
 
 def get(name: str) -> Rule:
-    """The rule of a name or alias, in whatever case. Raises `RegistryError`, with near names."""
+    """The rule with a name or alias, in any case. Raises `RegistryError` with similar names."""
     _load()
     rule_name = _aliases.get(name.lower())
     if rule_name is None:

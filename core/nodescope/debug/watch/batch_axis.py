@@ -1,4 +1,4 @@
-"""The batch axis: which softmaxes are taken over the rows of the data.
+"""The batch axis: softmaxes that normalise over the rows of the data.
 
 Invariant: pure functions of a program's graph.
 """
@@ -12,7 +12,7 @@ from nodescope.ir.graph import Node
 
 
 def normalised_axis(graph: ProgramGraph, node: Node) -> Any:
-    """The axis that a softmax is taken over, also of one that is written out; None for others."""
+    """The axis of a softmax, also of one written as ``e / sum(e)``; None for other nodes."""
     if node.op == "softmax":
         return node.attrs.get("axis")
     if node.op != "divide" or len(node.inputs) != 2:
@@ -25,7 +25,7 @@ def normalised_axis(graph: ProgramGraph, node: Node) -> Any:
 
 
 def rows_normalised(graph: ProgramGraph, node: Node, axis: Any) -> int:
-    """How many rows of data a softmax is taken over; 0 if it is taken over anything else."""
+    """The number of rows that a softmax over the batch axis normalises; 0 for another axis."""
     shape = graph.shape(node.outputs[0])
     if not shape or len(shape) < 2 or axis not in (0, -len(shape), (0,), (-len(shape),)):
         return 0
@@ -36,13 +36,13 @@ def rows_normalised(graph: ProgramGraph, node: Node, axis: Any) -> int:
     for leaf in graph.leaves(node.outputs[0]):
         size = graph.shape(leaf.outputs[0]) or ()
         if leaf.role == "parameter" and rows in size:
-            return 0  # it may be the parameter's axis
+            return 0  # the axis may come from the parameter
         of_data |= leaf.role == "input" and len(size) >= 2 and size[0] == rows
     return rows if of_data or _is_drawn(graph, node.outputs[0], rows) else 0
 
 
 def _is_drawn(graph: ProgramGraph, value: int, rows: int) -> bool:
-    """Whether a value is computed from rows of random numbers, as data of an experiment are."""
+    """Whether a value is computed from random rows, such as synthetic data."""
     makers = (graph.nodes[node] for node in graph.above(value))
     drawn = [node for node in makers if node.family == "random" and not node.inputs]
     sizes = [graph.shape(node.outputs[0]) or () for node in drawn if node.outputs]

@@ -22,11 +22,11 @@ _MOST_NAMED: Final = 3
 
 
 class NodeBirths(NamedTuple):
-    """The births of one node that harmed, or that did not.
+    """The harmful births of one node, or the harmless ones.
 
     Attributes:
-        first: The first of them.
-        times, last_step: How many there are, and the step of the last one.
+        first: The first birth.
+        times, last_step: The number of births, and the step of the last one.
     """
 
     first: Birth
@@ -38,8 +38,9 @@ class BirthHits(NamedTuple):
     """The births of a run, by what they reached.
 
     Attributes:
-        harmful: Those that reached something, by node: what reached a weight or a loss first leads.
-        harmless: Those that were taken out again, or not applied.
+        harmful: Births that reached something, by node; those that reached a weight or a loss come
+            first, in that order.
+        harmless: Births whose NaN or Inf was removed again, or not applied.
     """
 
     harmful: tuple[NodeBirths, ...]
@@ -61,7 +62,7 @@ class BirthHits(NamedTuple):
 
 
 def birth_hits(recording: Recording) -> BirthHits:
-    """The births of a run by node. Raises `RecordingError`, if it is damaged."""
+    """The births of a run by node. Raises `RecordingError` if the recording is damaged."""
     all_births = births(recording)
     harmful = _by_node(all_births, lambda birth: birth.reached != "")
     harmful.sort(key=lambda item: (item.first.reached == "result", item.first.reached_seq))
@@ -73,7 +74,7 @@ def birth_hits(recording: Recording) -> BirthHits:
 
 
 def birth_hit(recording: Recording, birth: Birth, watch: int) -> Hit:
-    """A birth as a hit of the watch that looks for them."""
+    """A birth as a hit of the watch ``watch``."""
     node = birth.node
     actual: dict[str, float | int | bool | str] = {}
     text, port = f"{node.op} produces NaN or Inf", 0
@@ -116,7 +117,7 @@ def _inputs(recording: Recording, birth: Birth) -> list[ObservedContent]:
 
 
 def _range(content: ObservedContent) -> str:
-    """``[-1, 2]``; ``""`` if not all is finite, or unknown."""
+    """``[-1, 2]``; ``""`` if an element is not finite, or the range is unknown."""
     try:
         summary = content.summary
     except MissingData:

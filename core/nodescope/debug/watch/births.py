@@ -1,9 +1,9 @@
 """Births: where NaN and Inf arose in a run, and what each of them reached.
 
-A NaN that a mask takes out again, or a gradient that overflows and is not applied, harms nothing. A
-birth counts if its NaN or Inf reached a weight, a loss or a result of the program.
+A NaN that a mask removes, or a gradient that overflows and is not applied, is harmless. A birth
+counts if its NaN or Inf reached a weight, a loss or a result of the program.
 
-Invariant: reads flags of executions only, no elements; the same recording gives the same answer.
+Invariant: reads flags of executions only, no elements; the same recording gives the same result.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Birth(NamedTuple):
     """A node that computed NaN or Inf from operands without any.
 
     Attributes:
-        node, seq, step: Which, and when.
-        reached: What its NaN or Inf reached: a weight, a loss for good, or a result that
-            nothing else reads; ``""`` if it was taken out again, or not applied.
-        reached_seq: When, or 0.
+        node, seq, step: The node, and the seq and step of the execution.
+        reached: What its NaN or Inf reached: a weight, a loss that did not recover, or a result
+            that nothing reads; ``""`` if it was removed again, or not applied.
+        reached_seq: The seq at which it was reached, or 0.
     """
 
     node: Node
@@ -50,10 +50,10 @@ class _Held(NamedTuple):
 
 
 def births(recording: Recording) -> list[Birth]:
-    """The births of a run, in order, the first 10,000.
+    """The first 10,000 births of a run, in order.
 
     Raises:
-        RecordingError: It is damaged.
+        RecordingError: The recording is damaged.
     """
     flagged = [recording.first_flagged(flag) for flag in (HAS_NAN, HAS_INF)]
     first = min((row[0].seq for row in flagged if row is not None), default=0)
@@ -72,10 +72,10 @@ class _Run:
         self._gradients: set[int] = set()
         self._held: dict[int, _Held] = {}
         self._variables: dict[int, int] = {}  # by the result of an update: the variable's value
-        self._read: set[int] = set()  # values that hold some and that an operation has read
+        self._read: set[int] = set()  # values with NaN or Inf that an operation has read
         self._born: dict[int, tuple[Node, int]] = {}
         self._reached: dict[int, tuple[Reached, int]] = {}
-        self._broken_losses: dict[int, dict[int, int]] = {}  # by loss, its births and when
+        self._broken_losses: dict[int, dict[int, int]] = {}  # by loss: seq by birth
 
     def births(self) -> list[Birth]:
         for row in self._records():
@@ -148,7 +148,7 @@ class _Run:
         for value in self._losses.intersection(node.outputs):
             known = self._broken_losses.setdefault(value, {})
             if held is None:
-                known.clear()  # It has recovered, so it was not applied.
+                known.clear()  # the loss has recovered, so no weight was broken
             for seq in held.origins if held is not None else ():
                 known.setdefault(seq, row.seq)
 
@@ -159,7 +159,7 @@ class _Run:
             known = self._held.get(node.outputs[0]) if node.outputs else None
             if known is not None:
                 return _Held(nan, known.origins)
-            # Inf in data is a mask; NaN is not.
+            # Inf in data is taken for a mask; NaN is a birth.
             return _Held(nan, self._bear(node, row) if nan else frozenset())
         inputs = [self._held[value] for value in bad]
         if nan:
@@ -176,7 +176,7 @@ class _Run:
         return frozenset((row.seq,))
 
     def _wrote(self, value: int, held: _Held | None, seq: int) -> None:
-        """A node has written to a value."""
+        """Note the state that a node has written to a value."""
         if held is None:
             self._held.pop(value, None)
             return
@@ -186,7 +186,7 @@ class _Run:
                 self._reach(origin, "weight", seq)
 
     def _gone(self, value: int) -> None:
-        """A value is overwritten, or the run is over: what nothing has read is a result."""
+        """Forget a value that is overwritten or left at the end: if never read, it is a result."""
         held = self._held.pop(value)
         if value not in self._read and value not in self._gradients and value not in self._losses:
             for origin in held.origins:

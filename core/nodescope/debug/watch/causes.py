@@ -1,6 +1,6 @@
-"""Causes: which verdicts of a check follow from another one, and which comes first.
+"""Causes: which verdicts of a check follow from another one, and their order.
 
-Invariant: pure. Nothing is left out: a verdict that follows from another one is listed beneath it.
+Invariant: pure. No verdict is left out: one that follows from another is listed beneath it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from nodescope.debug.watch import get
 from nodescope.debug.watch.birth_hits import RULE as BIRTHS
 from nodescope.debug.watch.check_verdicts import VerdictHit, WatchVerdict
 
-# Rules that find NaN and Inf wherever they are, as they follow from a birth.
+# Rules that report any NaN and Inf, which follow from a birth.
 _NONFINITE: Final = frozenset({"weight_overflow", "gradient_exploding"})
 
 
 def in_order(verdicts: Sequence[WatchVerdict], broken_seq: int) -> tuple[WatchVerdict, ...]:
-    """The verdicts, each with its cause; those with hits by their first hit, the others unchanged.
+    """The verdicts with their causes: those with hits first, ordered by cause and first hit.
 
     Args:
-        broken_seq: Of the birth of NaN or Inf that reached a weight or a loss first, or 0.
+        broken_seq: The seq of the birth of NaN or Inf that reached a weight or a loss first, or 0.
     """
     by_rule = {verdict.rule: verdict for verdict in verdicts if verdict.state == "hit"}
     births = by_rule.get(BIRTHS)
@@ -43,12 +43,12 @@ def in_order(verdicts: Sequence[WatchVerdict], broken_seq: int) -> tuple[WatchVe
 
 
 def _place(verdict: WatchVerdict) -> tuple[bool, int]:
-    """Verdicts about losses come last: they say that something is wrong, not what."""
+    """The sort key. Verdicts about losses come last: they do not say what is wrong."""
     return get(verdict.rule).applies == ("losses",), verdict.found[0].seq
 
 
 def _diverged(verdicts: Iterable[WatchVerdict], broken_seq: int) -> WatchVerdict | None:
-    """The verdict that training diverged, if that came before the first NaN or Inf."""
+    """The verdict that training diverged before the birth at ``broken_seq``, if there is one."""
     for verdict in verdicts:
         first = verdict.found[0]
         if get(verdict.rule).diverges and _finite(first) and first.seq < broken_seq:
@@ -57,12 +57,12 @@ def _diverged(verdicts: Iterable[WatchVerdict], broken_seq: int) -> WatchVerdict
 
 
 def _finite(hit: VerdictHit) -> bool:
-    """Whether numbers were found, and not NaN or Inf."""
+    """Whether a hit reports numbers rather than NaN or Inf."""
     return bool(hit.actual)
 
 
 def _after(verdict: WatchVerdict, seq: int, cause: str) -> tuple[WatchVerdict, str]:
-    """A verdict without hits after a weight or a loss was broken; or all of it, with the reason."""
+    """A verdict without its hits after the birth; if there are only such hits, with its cause."""
     if get(verdict.rule).applies == ("graph",):
         return verdict, ""
     earlier = tuple(hit for hit in verdict.found if hit.seq < seq)

@@ -31,14 +31,15 @@ from nodescope.record.run_time import run_time
 
 
 def check(recording: Recording, watches: Sequence[Watch] = (), *, recommended: bool) -> CheckReport:
-    """Ask watches of a recording.
+    """Evaluate watches on a recording.
 
     Args:
-        watches: Which; those that are switched off are left out.
-        recommended: Ask those as well that are recommended for what was recorded.
+        recording: The recording.
+        watches: The watches; disabled ones are left out.
+        recommended: Whether to add the watches recommended for the recorded program.
 
     Raises:
-        WatchError: A watch makes no sense.
+        WatchError: A watch is invalid.
     """
     chosen = [watch for watch in watches if watch.enabled]
     reasons: dict[str, str] = {}
@@ -62,13 +63,14 @@ def report_of(
     ongoing: Callable[[int], Iterable[int]],
     reasons: Mapping[str, str],
 ) -> CheckReport:
-    """The report of watches that were evaluated.
+    """The report of evaluated watches.
 
     Args:
-        outcomes: How it went with each.
-        hits: What they found.
-        ongoing: As of `HitCollection.of`.
-        reasons: Why they were recommended, by how they are written.
+        recording: The recording of the run.
+        outcomes: The outcomes of the watches.
+        hits: The hits of the watches.
+        ongoing: As in `HitCollection.of`.
+        reasons: By the watch's text without actions: why it was recommended.
     """
     nodes = {row.node.id: row.node for row in recording.nodes()}
     sources = {number: node.source for number, node in nodes.items()}
@@ -94,7 +96,7 @@ def report_of(
 
 
 def _kept(recording: Recording, nodes: Iterable[Node]) -> str:
-    """Which weights are not whole in every step, in words."""
+    """A note on weights whose arrays were not kept in every step, or ``""``."""
     if recording.run().level != "values":
         return ""
     counts = [(*recording.kept_of(node.outputs[0]), node.name) for node in nodes if node.is_weight]
@@ -137,7 +139,7 @@ _BY_REACH = (RULE, "gradient_exploding")
 def _by_reach(
     verdict: WatchVerdict, outcome: WatchOutcome, born: BirthHits, recording: Recording
 ) -> WatchVerdict:
-    """The verdict on NaN and Inf, without those that reached nothing."""
+    """The verdict on NaN and Inf, without those that are harmless."""
     value_hits = verdict.found if born.harmful else ()
     times = verdict.hits if born.harmful else 0
     if verdict.rule == RULE:

@@ -14,7 +14,7 @@ from nodescope.ir.graph import SourceLocation
 from nodescope.record.rows import Advice
 
 MOST_KEPT: Final = 100
-"""Values with hits of a watch that are listed; all hits are counted."""
+"""The number of values with hits that a verdict lists; all hits are counted."""
 
 State = Literal["clean", "hit", "unasked", "failed"]
 
@@ -23,12 +23,12 @@ class VerdictHit(msgspec.Struct, frozen=True):
     """The hits of a watch on one value; the first of them is shown.
 
     Attributes:
-        node, port: Whose value, and which.
-        step, seq: When.
-        text: In words.
+        node, port: The node's name, and the output port of the value.
+        step, seq: Step and seq of the first hit.
+        text: A description of the finding.
         source: The user's line.
-        actual: The numbers that were found.
-        times, last_step: How many hits there are, and the step of the last one.
+        actual: The numbers found.
+        times, last_step: The number of hits, and the step of the last one.
     """
 
     node: str
@@ -48,24 +48,24 @@ class VerdictHit(msgspec.Struct, frozen=True):
 
 
 class WatchVerdict(msgspec.Struct, frozen=True):
-    """How it went with a watch.
+    """The verdict of a watch.
 
     Attributes:
-        watch: As it is written, without its actions.
+        watch: The watch's text without its actions.
         about: What its rule looks for.
         reason: Why it was recommended, or ``""``.
-        state: ``unasked`` if it covers nothing, or could judge nothing of what was recorded: too
-            few steps, nothing that the rule is about, not enough kept; ``failed`` if the rule did.
-        values: How many values it covers.
-        looked, hits: How often it was asked, and found something.
-        unasked: How often it could not be asked, by reason.
+        state: ``hit``, ``clean``, ``failed`` if the rule raised, or ``unasked`` if nothing was
+            judged: no value is covered, there were too few steps, or data was not kept.
+        values: The number of values that it covers.
+        looked, hits: The number of evaluations, and of hits.
+        unasked: By reason: how often it could not be evaluated.
         fault: Why it failed, or ``""``.
-        found: The values that have hits, in order of their first.
-        short: Why it is no verdict, or none on some values: ``needs 101 steps, had 40``.
-        cause: The watch whose hits explain these, as it is written; ``""`` if none does.
+        found: The values with hits, in order of their first hit.
+        short: Why some or all values were not judged: ``needs 101 steps, had 40``.
+        cause: The text of the watch whose hits explain these; ``""`` if there is none.
         note: What was left out of the hits, and why; or ``""``.
-        explained: Whether the hits name the mistake and its place, so that there is nothing left to
-            ask `nodescope why` about them.
+        explained: Whether the hits name the mistake and its place, so that `nodescope why` would
+            add nothing.
     """
 
     watch: str
@@ -86,7 +86,7 @@ class WatchVerdict(msgspec.Struct, frozen=True):
 
     @property
     def caveat(self) -> str:
-        """What could not be judged, in words; or ``""``."""
+        """A sentence on what could not be judged, or ``""``."""
         if self.fault:
             return f"it was disabled: {self.fault}"
         if not self.values:
@@ -106,18 +106,18 @@ class CheckReport(msgspec.Struct, frozen=True):
     Attributes:
         program: The script's name.
         argv: Its command line.
-        status, error: How the program ended, if that is known.
+        status, error: How the program ended, if known.
         recording: The file; ``""`` if it was not kept.
-        level, steps: What was recorded.
-        lost: What the recording lost, counted.
-        time_ns: How long the run took, without what a debugger held.
-        started_unix_ns: When it began.
-        verdicts: Those with hits lead, in order of the first hit; what follows from another one
-            comes after those that do not.
-        nodes: How many operations the program has.
-        advice: If it has none: what can be done.
+        level, steps: The capture level, and the number of recorded steps.
+        lost: Counts of what the recording lost.
+        time_ns: The duration of the run, without time held by a debugger.
+        started_unix_ns: The time at which the run began.
+        verdicts: Verdicts with hits come first, in order of the first hit; those that follow from
+            another one come after those that do not.
+        nodes: The number of distinct operations.
+        advice: What to do if there are none.
         raised: The operation whose error ended the program, as ``loss/log@7``; ``""`` if none did.
-        kept: Which weights the recording does not hold whole in every step; ``""`` if it holds all.
+        kept: A note on weights whose arrays were not kept in every step, or ``""``.
     """
 
     program: str
@@ -142,5 +142,5 @@ class CheckReport(msgspec.Struct, frozen=True):
         return len(self.having("unasked")) == len(self.verdicts)
 
     def having(self, *states: State) -> list[WatchVerdict]:
-        """The verdicts of these kinds."""
+        """The verdicts in these states."""
         return [verdict for verdict in self.verdicts if verdict.state in states]

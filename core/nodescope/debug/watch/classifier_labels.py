@@ -11,11 +11,11 @@ LOSSES = frozenset({"cross_entropy", "nll_loss"})
 
 
 def labelled(sight: Sight, *, argmax: bool) -> tuple[Array, Array, int] | None:
-    """Labels, predicted classes and the number of classes; None if the node is no classifier's.
+    """Labels, predicted classes and the number of classes; None if the node has no such inputs.
 
-    The node's first input holds scores with the classes along axis 1, or predicted classes; its
-    second the labels. ``argmax`` takes both as scores. What the loss ignores is left out. Raises
-    `MissingData`.
+    The node's first input contains scores, with classes along axis 1, or predicted classes; the
+    second contains the labels. With ``argmax``, both are scores. Labels that the loss ignores are
+    left out. Raises `MissingData`.
     """
     inputs = sight.inputs
     if len(inputs) < 2:
@@ -39,7 +39,7 @@ def labelled(sight: Sight, *, argmax: bool) -> tuple[Array, Array, int] | None:
     if predicted.dtype.kind not in "iub":
         return None
     labels, predicted = labels.reshape(-1).astype(np.int64), predicted.reshape(-1).astype(np.int64)
-    # Negative labels mark what is to be ignored.
+    # Negative labels mark elements that the loss ignores.
     valid = (labels >= 0) & (predicted >= 0)
     ignored = sight.attrs.get("ignore_index")
     if isinstance(ignored, int):

@@ -77,7 +77,7 @@ class _Entry:
             self.outcome.early[value] = (name, reason)
 
     def covers(self, part: _Part, graph: ProgramGraph) -> bool:
-        """Whether it applies to a value, by what is known of the value so far."""
+        """Whether the watch applies to a value, as far as its roles are known."""
         node, rule, chosen = part.node, self.rule, self.chosen
         exact = chosen.exact and chosen.covers(node)
         if rule.ops and node.op not in rule.ops and not exact:
@@ -97,7 +97,7 @@ class _Entry:
         return chosen.exact and (not self.gradients or "gradients" in part.roles)
 
     def may_cover(self, node: Node, roles: frozenset[Target]) -> bool:
-        """Whether it would apply to a value if that turned out to have one of these roles."""
+        """Whether the watch would apply to a value that turns out to have one of these roles."""
         named = self.chosen.exact and self.gradients and "gradients" in roles
         if roles.isdisjoint(self.rule.applies) and not named:
             return False
@@ -109,9 +109,10 @@ class _Part:
 
     Attributes:
         entries: The watches that apply to it.
-        waits: Its role may become known later; until then it is held, whole if `waits_whole`.
-        whole, statistics: What is held of it until the next step.
-        settled: Its first step is over; its role is final.
+        waits: Whether a role may become known later in the step. Until then, the value's statistics
+            are held, and with ``waits_whole`` its array.
+        whole, statistics: Whether its array or its statistics are held until the next step.
+        settled: Whether its first step is over, so that its roles are final.
     """
 
     __slots__ = (
@@ -138,7 +139,7 @@ class WatchEvaluator:
 
     Args:
         watches: The watches; those without an id get one.
-        on_fault: Takes one line about a watch that was disabled.
+        on_fault: Called with one line about a watch that was disabled.
         hold_bytes: Limit of copied values, which are held until the next step.
 
     Attributes:
@@ -146,7 +147,7 @@ class WatchEvaluator:
         graph: The program's graph so far, for rules about it.
 
     Raises:
-        WatchError: A watch makes no sense.
+        WatchError: A watch is invalid.
     """
 
     def __init__(
@@ -160,11 +161,11 @@ class WatchEvaluator:
         self._room = hold_bytes
         self._entries: list[_Entry] = []
         self._parts: dict[int, _Part] = {}
-        self._pairs: dict[int, int] = {}  # a value: its gradient
-        self._owned: dict[int, dict[int, None]] = {}  # a gradient: the values it belongs to
-        self._losses: set[int] = set()  # where backward passes began
+        self._pairs: dict[int, int] = {}  # by value: its gradient
+        self._owned: dict[int, dict[int, None]] = {}  # by gradient: the values it belongs to
+        self._losses: set[int] = set()  # values at which backward passes began
         self._wanted: set[int] = set()  # values whose gradients are held
-        # The latest sight of a value, and what is kept of the previous step's.
+        # By value: its latest sight, and the one of the previous step.
         self._last: dict[int, tuple[Sight, Sight | None]] = {}
         self._waiting: set[int] = set()
         self.graph = ProgramGraph()
@@ -274,7 +275,7 @@ class WatchEvaluator:
                     self._plan(self._parts[value])
 
     def paired(self, value: int, gradient: int) -> list[Hit]:
-        """``gradient`` is the gradient of ``value`` from now on."""
+        """Note that ``gradient`` is the gradient of ``value`` from now on; return new hits."""
         before = self._pairs.get(value)
         if before == gradient:
             return []
@@ -289,9 +290,9 @@ class WatchEvaluator:
             self.graph.paired(value, gradient, begins=False)
             return []
         hits = self._learned(part)
-        # A backward pass begins with a gradient that nothing was computed for.
+        # A backward pass begins with a gradient that is not computed from another one.
         seed = _is_seed(part.node)
-        # Later ones have the same gradient because it was handed on, as by an addition.
+        # Other values have the same gradient because an op, such as an addition, passed it on.
         begins = seed and of is not None and self._losses.isdisjoint(self._owned[gradient])
         self.graph.paired(value, gradient, begins=begins)
         if begins and of is not None:
@@ -300,7 +301,7 @@ class WatchEvaluator:
         return hits
 
     def _learned(self, part: _Part) -> list[Hit]:
-        """More is known of a value: the watches that now apply evaluate what was held back."""
+        """After a value's roles changed, evaluate the newly applying watches on its held sight."""
         before = part.entries
         self._plan(part)
         if part.value not in self._waiting:
@@ -361,13 +362,13 @@ class WatchEvaluator:
         only: Collection[int] | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> list[Hit]:
-        """A node has run.
+        """Evaluate the watches on a node that has run; return their hits.
 
         Args:
-            outputs: Gives what is known of the value at an output port.
+            outputs: Returns the source of the value at an output port.
             inputs: Returns the inputs of the node.
             only: Ids of the watches to evaluate; None for all.
-            attrs: The attributes of this execution, where they are not the node's.
+            attrs: The attributes of this execution, if they differ from the node's.
         """
         hits: list[Hit] = []
         for port, value in enumerate(node.outputs):
@@ -377,7 +378,7 @@ class WatchEvaluator:
             last = self._last.get(value)
             before = None
             if last is not None:
-                # Again in the same step: its predecessor is still the value of the previous step.
+                # If the node runs again in a step, ``before`` remains that of the previous step.
                 before = last[1] if last[0].step == step else last[0]
             sight = Sight(
                 node,
@@ -404,7 +405,7 @@ class WatchEvaluator:
         return hits
 
     def step_finished(self) -> None:
-        """A training step is over: the roles of its values are final."""
+        """End a training step: the roles of its values are final."""
         for value in self._waiting:
             part = self._parts[value]
             part.settled = True
@@ -418,13 +419,13 @@ class WatchEvaluator:
 
     @property
     def follows(self) -> bool:
-        """Whether rules about the graph still need to know what runs: `graph.ran` is kept."""
+        """Whether graph rules still need to know which nodes run, in `ProgramGraph.ran`."""
         return any(
             entry.studies and entry.studies.young and entry.active for entry in self._entries
         )
 
     def study(self, step: int, seq: int, *, over: bool = False) -> list[Hit]:
-        """Ask the rules about the graph, at the end of a step or of the run."""
+        """Evaluate the graph rules at the end of a step or of the run; return their hits."""
         hits = study(self._entries, self.graph, step, seq, over=over, fault=self._disable)
         self.graph.ran.clear()
         return hits
@@ -476,7 +477,7 @@ class WatchEvaluator:
             except MissingData as reason:
                 if isinstance(reason, Inapplicable):
                     outcome.inapplicable = str(reason)
-                    outcome.early.pop(value, None)  # more of it would not be judged either
+                    outcome.early.pop(value, None)  # more steps would not help
                 elif isinstance(reason, NotYet):
                     if value not in entry.judged:
                         entry.too_early(value, sight.name, str(reason))
@@ -489,7 +490,7 @@ class WatchEvaluator:
                 entry.streaks.pop(value, None)
                 continue
             except RecursionError:
-                raise  # of the program, which has left no room: the rule is not at fault
+                raise  # the program used up the stack; the rule is not at fault
             except Exception as error:
                 self._disable(entry, sight.name, sight.step, error)
                 continue
@@ -530,7 +531,7 @@ _LATER: Final[dict[str, frozenset[Target]]] = {
 
 
 def _is_seed(node: Node) -> bool:
-    """Whether a backward pass begins with a node's result: a gradient from the program, or ones."""
+    """Whether a backward pass begins with a node's result: a given gradient, or ones."""
     begins = node.is_leaf or "begins" in traits_of(node.op).effects
     return node.phase == "backward" and begins
 
@@ -558,7 +559,7 @@ def _roles(part: _Part, *, loss: bool) -> frozenset[Target]:
 
 
 def _broken(sight: Sight) -> bool:
-    """Whether there are NaN or Inf, whose positions are reported."""
+    """Whether a sight has NaN or Inf, whose positions are reported."""
     try:
         return bool(sight.summary.nan_count or sight.summary.inf_count)
     except MissingData:

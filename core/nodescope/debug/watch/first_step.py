@@ -1,6 +1,6 @@
-"""Recommending: sets the recommended watches once a running program has shown what it contains.
+"""First step: a probe that reports the end of the first step, when watches can be recommended.
 
-Invariant: observes only the end of the first training step, and nothing after it.
+Invariant: reports once, and ignores everything after that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class FirstStepProbe:
     """A probe that waits for the end of the first step, or of the run.
 
     Args:
-        on_known: Called then, once; told whether a step ended.
+        on_known: Called once at that point, with whether a step ended.
     """
 
     def __init__(self, on_known: Callable[[bool], None]) -> None:

@@ -1,7 +1,7 @@
 """Gradient cuts: where the path from a parameter to the loss is cut, in words.
 
-Invariant: reads the graph and the program's source only. What may well be meant, such as what
-is in a ``no_grad`` block, is not a cut.
+Invariant: reads the graph and the program's source only. A place that may be intended, such as a
+``no_grad`` block, is not reported as a cut, except by `explicit_cut` and `shut_off`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _READS: Final = ("numpy", "item", "float", "tolist", "asarray", "array")
 
 
 OPTIMIZER: Final = "optimizer/"
-"""Start of the scopes in which weights are updated."""
+"""The prefix of the scopes in which weights are updated."""
 
 
 def has_idle_weights(nodes: Sequence[Node]) -> str:
-    """Words about a weight that an optimizer is given and that had no gradient, or ``""``."""
+    """A phrase about a weight that an optimizer holds and that had no gradient, or ``""``."""
     for node in nodes:
         if node.op == "no_op" and node.phase == "optimizer":
             name = node.scope.removeprefix(OPTIMIZER)
@@ -43,13 +43,13 @@ def has_idle_weights(nodes: Sequence[Node]) -> str:
 
 
 class Cut(NamedTuple):
-    """Where a path ends.
+    """The place at which a path is cut.
 
     Attributes:
-        node: The node at which it shows.
-        words: What is wrong there, and how to mend it.
-        by: What cuts: ``detach``, ``numpy``, or an op.
-        line: Its line, or 0.
+        node: The node at the cut.
+        words: What is wrong there, and how to fix it.
+        by: The name of what cuts: ``detach``, ``numpy``, or an op.
+        line: The line of the cut, or 0.
     """
 
     node: Node
@@ -59,7 +59,7 @@ class Cut(NamedTuple):
 
 
 def cut_of(graph: ProgramGraph, weight: Node) -> Cut | None:
-    """Where the path from a parameter to the loss is cut; None if that may well be meant."""
+    """The cut in the path from a parameter to the loss; None if it may be intended."""
     below = _below(graph, weight)
     if not below:
         return None
@@ -92,8 +92,8 @@ def cut_of(graph: ProgramGraph, weight: Node) -> Cut | None:
 
 
 def flat_steps(graph: ProgramGraph) -> tuple[list[Node], set[int]]:
-    """Step functions on the way to a loss that gradients arrive at, in order; and the nodes that
-    losses are computed from otherwise than through step functions.
+    """Step functions before a loss that have a gradient, in order; and the ids of the nodes from
+    which losses are also computed without step functions.
     """
     steps = [node for node in graph.forward() if node.op in STEPS and graph.reaches_loss(node)]
     arrives = [node for node in steps if node.outputs[0] in graph.gradients]
@@ -103,12 +103,12 @@ def flat_steps(graph: ProgramGraph) -> tuple[list[Node], set[int]]:
 
 
 def around_step(node: Node) -> str:
-    """How a gradient gets past a step function."""
+    """A phrase on how to let a gradient bypass a step function."""
     return f"let the gradient bypass it, as in x + ({node.op}(x) - x).detach()"
 
 
 def flat_cut(graph: ProgramGraph, weight: Node) -> Cut | None:
-    """The first step function, where all ways from a parameter to the losses lead through some."""
+    """The first step function, if every path from a parameter to the losses contains one."""
     steps, around = flat_steps(graph)
     for node in steps if weight.id not in around else ():
         if weight.id in graph.above(node.outputs[0]):
@@ -120,7 +120,7 @@ def flat_cut(graph: ProgramGraph, weight: Node) -> Cut | None:
 
 
 def explicit_cut(graph: ProgramGraph, node: Node) -> Cut | None:
-    """Where what is computed from a node is in a ``no_grad`` block, as may well be meant."""
+    """The first node computed from this one in a ``no_grad`` block, which may be intended."""
     for below in _below(graph, node):
         if _is_explicit(graph, below):
             words = (
@@ -132,7 +132,7 @@ def explicit_cut(graph: ProgramGraph, node: Node) -> Cut | None:
 
 
 def shut_off(graph: ProgramGraph, value: int) -> Cut | None:
-    """Where a parameter that an optimizer is given is used under ``no_grad``, and only there."""
+    """The ``no_grad`` block in which a parameter of an optimizer is used, if only there."""
     weight = graph.maker(value)
     if weight is None or not weight.is_weight:
         return None
@@ -146,10 +146,12 @@ def shut_off(graph: ProgramGraph, value: int) -> Cut | None:
 
 
 def cleared(graph: ProgramGraph, weight: Node, step: Node) -> Cut | None:
-    """Where gradients are cleared after the backward pass and before the optimizer's step.
+    """The line that clears gradients after the backward pass and before the optimizer's step.
 
     Args:
-        step: Where the optimizer found no gradient of the parameter.
+        graph: The program's graph.
+        weight: The parameter.
+        step: The optimizer's node that found no gradient of the parameter.
     """
     tree, gradient = graph.tree(step.source), graph.maker(graph.gradients[weight.outputs[0]])
     if tree is None or step.source is None or gradient is None or gradient.source is None:
@@ -167,9 +169,9 @@ def cleared(graph: ProgramGraph, weight: Node, step: Node) -> Cut | None:
 
 
 def copied(graph: ProgramGraph, weight: Node, step: Node) -> Cut | None:
-    """Where the optimizer was given a copy of a parameter, by its name, instead of the parameter.
+    """The line that gives the optimizer a copy of a parameter with the parameter's name.
 
-    The one that is used has a gradient, and the one that the optimizer has does not.
+    The parameter that the model uses has a gradient; the optimizer's copy has none.
     """
     tree = graph.tree(step.source)
     if tree is None or step.source is None or weight.source is None:
@@ -186,12 +188,12 @@ def copied(graph: ProgramGraph, weight: Node, step: Node) -> Cut | None:
 
 
 def left_graph(graph: ProgramGraph, weight: Node) -> Cut | None:
-    """Where a parameter itself leaves the graph as an array, of which data are made."""
+    """The line at which a parameter leaves the graph as an array from which data is made."""
     return _made_of(graph, [weight])
 
 
 def _below(graph: ProgramGraph, weight: Node) -> list[Node]:
-    """The nodes of the forward pass that are computed from a parameter, in order, up to a cut."""
+    """The forward nodes without a gradient that are computed from a parameter, in order of ids."""
     reached: dict[int, Node] = {}
     todo = list(weight.outputs)
     todo += [value for value in list(graph.specs) if value != weight.outputs[0]
@@ -243,7 +245,7 @@ def _line(node: Node) -> int:
 
 
 def _around(node: Node) -> str:
-    """How a gradient gets past an op that has none."""
+    """A phrase on what to use instead of an op without a gradient."""
     if node.op in _PICKS:
         return "weigh all by their softmax, or multiply what is picked by its probability"
     if node.op in _ROUNDS:
@@ -252,14 +254,14 @@ def _around(node: Node) -> str:
 
 
 def _left(graph: ProgramGraph, below: list[Node]) -> Cut | None:
-    """Values that left the graph as arrays or numbers, and the data made from them."""
+    """The cut at which one of the last values leaves the graph as an array or a number."""
     ends = [node for node in below if not any(
         reader.phase == "forward" for reader in graph.readers(node.outputs[0]))]  # fmt: skip
     return _made_of(graph, ends)
 
 
 def _made_of(graph: ProgramGraph, ends: list[Node]) -> Cut | None:
-    """The data that were made of the elements of one of these values."""
+    """The cut at which data is made from the elements of one of these values."""
     for end in reversed(ends):
         shape, source = graph.shape(end.outputs[0]), end.source
         tree = graph.tree(source)

@@ -2,8 +2,8 @@
 
 Such a rule is a `Rule` like any other, in a file of `rules/`, with a `Study` instead of a look.
 
-Invariant: a study only reads the graph. It gives a verdict on each place that it is about; where
-there is none, it gave no verdict.
+Invariant: a study only reads the graph. It returns a verdict, good or bad, for each place to which
+it applies; without any, nothing was judged.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def graph_rule(
     """A rule about the graph.
 
     Args:
-        name, about, parameters, aliases: As of `Rule`.
-        study: Makes the study of one watch, with state of its own.
-        suits: Why it is recommended for a program of these nodes; ``""`` if it is not.
+        name, about, parameters, aliases: As in `Rule`.
+        study: Creates the study of one watch, with its own state.
+        suits: Returns why it is recommended for a program with these nodes; ``""`` if it is not.
     """
     return Rule(
         name, about, lambda settings: _no_look, ("graph",), needs=frozenset(), study=study,

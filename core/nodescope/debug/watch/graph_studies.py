@@ -23,7 +23,7 @@ grown."""
 
 
 class Studies:
-    """The study of one watch, and the nodes that it has reported."""
+    """The study of one watch, and the places that it has reported."""
 
     __slots__ = ("_judge", "_reported", "_runs", "_streaks", "_version")
 
@@ -36,15 +36,15 @@ class Studies:
 
     @property
     def young(self) -> bool:
-        """Whether it runs at the end of every step."""
+        """Whether the study still runs at the end of every step."""
         return self._runs < YOUNG_STEPS
 
     def due(self, graph: ProgramGraph, over: bool) -> bool:
-        """Whether it runs now."""
+        """Whether the study runs now."""
         return over or self.young or self._version != graph.version
 
     def verdicts(self, graph: ProgramGraph, over: bool) -> list[Verdict]:
-        """Its verdicts now."""
+        """Run the study on the graph and on the graphs of compiled functions."""
         self._runs += 1
         self._version = graph.version
         verdicts = list(self._judge(graph, over))
@@ -56,9 +56,9 @@ class Studies:
         return verdicts
 
     def tells(self, verdict: Verdict, patience: int) -> int:
-        """How often a verdict was given, if it is a hit at a place not reported yet; else 0.
+        """How often a place was found faulty, if it has to be reported now; else 0.
 
-        Nodes of one op and line are one place: loops make many of one line.
+        Nodes with the same op and line are one place: a loop creates many nodes of one line.
         """
         node = (verdict.node.op, verdict.node.source or verdict.node.id)
         if not verdict.text:
@@ -79,13 +79,14 @@ def study(
     over: bool,
     fault: Callable[[Any, str, int, Exception], None],
 ) -> list[Hit]:
-    """The hits of rules about the graph.
+    """Evaluate graph rules; return their hits.
 
     Args:
         entries: The watches with their state.
-        step, seq: Now.
+        graph: The program's graph.
+        step, seq: The current step and seq.
         over: Whether the run is over.
-        fault: Takes a watch that failed, on what, in which step, and how.
+        fault: Called with a watch that failed, the subject, the step and the exception.
     """
     hits: list[Hit] = []
     last = dict(graph.ran)
@@ -97,7 +98,7 @@ def study(
         try:
             verdicts = studies.verdicts(graph, over)
         except RecursionError:
-            raise  # of the program, which has left no room: the rule is not at fault
+            raise  # the program used up the stack; the rule is not at fault
         except Exception as error:
             fault(entry, "the graph", step, error)
             continue

@@ -1,6 +1,6 @@
-"""Hits of a run, collected by watch and value: the first of each value, and how many there were.
+"""Hits of a run, collected by watch and value: the first hit of each value, and their number.
 
-Invariant: memory does not grow with the number of hits, only with that of the values that have any.
+Invariant: memory grows with the number of values that have hits, not with the number of hits.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ class ValueHits:
     """The hits of a watch on one value.
 
     Attributes:
-        first: The first of them.
-        times: How many there are.
-        last_step: The step of the last one.
+        first: The first hit.
+        times: The number of hits.
+        last_step: The step of the last hit.
     """
 
     __slots__ = ("_in_row", "first", "last_step", "times")
@@ -29,7 +29,7 @@ class ValueHits:
         self._in_row = 0
 
     def goes_on(self, hit: Hit) -> bool:
-        """Whether a hit continues the row of findings that the last one belongs to."""
+        """Whether a hit belongs to the same uninterrupted series of findings as the last one."""
         return hit.in_row > self._in_row
 
     def take(self, hit: Hit) -> None:
@@ -40,9 +40,9 @@ class ValueHits:
 
 
 class HitCollection:
-    """Takes hits, one by one; `of` gives those of a watch.
+    """Collects hits by watch and value.
 
-    Of rules whose findings count only if they last, those that ended are forgotten.
+    If a rule's findings count only if they last, hits of an interrupted series are forgotten.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class HitCollection:
         self._lasting: dict[str, bool] = {}
 
     def take(self, hit: Hit) -> bool:
-        """Take a hit; those of a watch come in order. Whether it is the first of its value."""
+        """Add a hit, in the order of its watch; return whether it is the first of its value."""
         values = self._hits.setdefault(hit.watch, {})
         place = (hit.value, hit.node)
         known = values.get(place)
@@ -61,11 +61,11 @@ class HitCollection:
         return first
 
     def of(self, watch: Watch, ongoing: Callable[[int], Iterable[int]]) -> list[ValueHits]:
-        """The hits of a watch, by seq.
+        """The hits of a watch, in order of the first hit's seq.
 
         Args:
-            ongoing: Gives the values of which a watch, by its id, found something when it was asked
-                last.
+            watch: The watch.
+            ongoing: Returns the values that a watch, by its id, hit in its last evaluation.
         """
         hits = list(self._hits.get(watch.id, {}).values())
         if self._lasts(watch.rule):

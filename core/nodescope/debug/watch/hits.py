@@ -24,16 +24,16 @@ def hit_of(
     finding: tuple[str, Mapping[str, Setting]],
     in_row: int,
 ) -> Hit:
-    """A hit.
+    """A finding as a hit.
 
     Args:
-        watch: Whose; its rule has the rule's own name.
-        settings: Every setting, defaults included.
-        node, port: On which value.
-        name: The value as a person calls it.
+        watch: The watch, with the rule's own name.
+        settings: All settings, including defaults.
+        node, port: The node, and the output port of the value.
+        name: The value's name for the user.
         at: Step and seq.
-        finding: What was found: in words, and the numbers.
-        in_row: How many times in a row.
+        finding: The description, and the numbers found.
+        in_row: The number of consecutive findings on the value.
     """
     step, seq = at
     source = node.source

@@ -1,4 +1,4 @@
-"""Units of a layer: how many of them are inactive over the examples of a batch.
+"""Units of a layer: how many are inactive over the examples of a batch.
 
 Units lie along the last axis; along axis 1 where there are four axes or more (images).
 """
@@ -26,7 +26,7 @@ def by_unit(array: Array) -> Array:
 
 
 def inactive(active: Array, inactivity: float, layer: float, word: str) -> Finding | None:
-    """A hit if more than ``layer`` percent of the units are active in less than ``inactivity``."""
+    """A finding if over ``layer`` percent of the units are inactive in too many examples."""
     if not active.size:
         return None
     activity = 100 * by_unit(active).mean(axis=0)
@@ -36,7 +36,7 @@ def inactive(active: Array, inactivity: float, layer: float, word: str) -> Findi
 
 
 def unit_finding(indices: Array, units: int, share: float, layer: float, word: str) -> Finding:
-    """The finding in words, with the first units that count."""
+    """The finding, with the indices of the first such units."""
     first = ", ".join(map(str, indices[:5])) + (", …" if indices.size > 5 else "")
     return Finding(
         f"{indices.size} of {units} units are {word} ({share:.6g}%, more than {layer:g}%): "

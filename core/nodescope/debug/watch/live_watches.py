@@ -31,8 +31,8 @@ from nodescope.protocol import WatchSeen, WatchStatus
 from nodescope.record.compiled_functions import captured_graphs
 from nodescope.record.recording import Recording
 
-EXIT_STATUS: Final = 3  # of a run that a watch ended
-RECENT: Final = 8  # hits of a watch that are reported
+EXIT_STATUS: Final = 3  # the status of a run that a watch ended
+RECENT: Final = 8  # the number of latest hits of a watch that are reported
 
 
 class WatchEnd(SystemExit):
@@ -43,11 +43,11 @@ class LiveWatches:
     """The watches of a run.
 
     Args:
-        bus: Of the run.
-        gate: Which stops the program, and tells controllers.
-        seq_source: Gives the calling thread's last recorded seq.
-        keep: Keeps the elements of a value: node, value id, array, seq, step.
-        recording: Opens the recording, with all that was met so far; None if there is none.
+        bus: The run's bus.
+        gate: The gate, which stops the program and reports watches to controllers.
+        seq_source: Returns the calling thread's last recorded seq.
+        keep: Saves the elements of a value: node, value id, array, seq, step.
+        recording: Opens the recording so far; returns None if there is none.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class LiveWatches:
             held_ns=lambda: bus.held_ns,
         )  # fmt: skip
         self._present = False
-        # What watches that were set at the first stop came too late for, with seq and their ids.
+        # Executions before the first stop to evaluate later: event, seq, and the ids of watches.
         self._missed: deque[tuple[NodeFinished, int, frozenset[int]]] = deque()
 
     def emit(self, event: Event) -> None:
-        """Take one event: ask the watches of it."""
+        """Evaluate the watches on an event."""
         began = time.perf_counter_ns()
         try:
             if type(event) is NodeFinished:
@@ -90,10 +90,10 @@ class LiveWatches:
         return None if self._watcher.watches else "graph"
 
     def replace(self, texts: Iterable[str]) -> None:
-        """Make these the whole set, as they are written.
+        """Replace the whole set of watches, given as text.
 
         Raises:
-            WatchError: One makes no sense; nothing is changed.
+            WatchError: A watch is invalid; nothing is changed.
         """
         with self._lock:
             ids = {_name(status.text): status.id for status in self._statuses.values()}
@@ -124,12 +124,12 @@ class LiveWatches:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The watches, as they are written."""
+        """The watches as text."""
         with self._lock:
             return tuple(status.text for status in self._statuses.values())
 
     def add(self, texts: Iterable[str]) -> None:
-        """Add those that are not there yet. Raises `WatchError`, as `replace`."""
+        """Add watches that are not set yet. Raises `WatchError` as `replace` does."""
         now = self.texts
         names = {_name(text) for text in now}
         new = [text for text in texts if _name(describe(parse_watch(text))) not in names]
@@ -137,10 +137,10 @@ class LiveWatches:
             self.replace((*now, *new))
 
     def begin(self, texts: Iterable[str]) -> None:
-        """Add those that a run begins with. ``recommended`` waits until it is known what suits.
+        """Add the watches with which a run begins; ``recommended`` takes effect after one step.
 
         Raises:
-            WatchError: One makes no sense; nothing is changed.
+            WatchError: A watch is invalid; nothing is changed.
         """
         specs = list(texts)
         self.add(spec for spec in specs if spec.strip() != RECOMMENDED)
@@ -148,10 +148,10 @@ class LiveWatches:
             self._bus.add(FirstStepProbe(self._recommend))
 
     def _catch_up(self, new: frozenset[int]) -> None:
-        """At the first stop, evaluate them on the inputs of its node.
+        """At the entry stop, schedule new watches for the leaves that the stopped node reads.
 
-        These were read before the stop, when no watch could be set. This happens on the program's
-        thread, once it goes on.
+        These ran before the stop, when no watch could be set. The program's thread evaluates them
+        when it continues.
         """
         stop = self._gate.info.stop
         recording = self._recording() if new and stop and stop.reason == "entry" else None
@@ -250,7 +250,7 @@ def _only_gradients(watch: Watch) -> bool:
 
 
 def _stopping(watches: Iterable[Watch]) -> StopsAt:
-    """The ops at whose end these may stop the program: any, unless all of them name theirs."""
+    """The ops after which watches may stop the program: any op, unless all of them select ops."""
     stop = [watch for watch in watches if watch.enabled and "stop" in watch.actions]
     if not all(watch.select.startswith("op:") for watch in stop):
         return StopsAt(ends=None)
@@ -258,5 +258,5 @@ def _stopping(watches: Iterable[Watch]) -> StopsAt:
 
 
 def _name(text: str) -> str:
-    """The text of a watch, without whether it is switched on."""
+    """The text of a watch without the mark of a disabled one."""
     return text.removeprefix("off ")

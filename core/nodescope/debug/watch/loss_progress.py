@@ -1,6 +1,6 @@
-"""Loss progress: how far the losses of a run have come, for rules that judge learning.
+"""Loss progress: how far the losses of a run have fallen, for rules that judge learning.
 
-Invariant: losses count only where a backward pass could begin with them: finite, and one number.
+Invariant: only finite losses of one element count, with which a backward pass could begin.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LATEST: Final = 5
 
 
 class _Course:
-    """One loss: its first values, and its latest ones."""
+    """One loss: its first and its latest values."""
 
     __slots__ = ("first", "latest", "lowest", "seen")
 
@@ -47,10 +47,10 @@ class LossProgress:
 
     @property
     def left(self) -> float | None:
-        """The share of a loss that is left, of the one that has fallen farthest.
+        """The remaining share of the loss that has fallen the most.
 
-        The mean of the latest values by that of the first. None if there is nothing to compare: no
-        loss, too few values, or losses that are not bounded by zero, whose size says nothing.
+        This is the mean of its latest values divided by the mean of its first ones. None if there
+        is nothing to compare: no loss, too few values, or only losses that were negative.
         """
         shares = [
             sum(course.latest) / len(course.latest) / (sum(course.first) / len(course.first))
@@ -61,5 +61,5 @@ class LossProgress:
 
     @property
     def losses(self) -> int:
-        """How many losses were seen."""
+        """The number of losses seen."""
         return len(self._courses)

@@ -19,7 +19,7 @@ from nodescope.debug.watch.observation import MissingData, ObservedContent, Sigh
 from nodescope.debug.watch.rule import Finding, Parameter, Settings, needs_steps, number, percent
 from nodescope.events import Array
 
-# What rounding may do to a bound that was computed from rounded statistics.
+# The relative rounding error allowed for a bound computed from rounded statistics.
 _SLACK: Final = 1e-6
 
 COMPARISONS: Final[dict[str, tuple[str, Callable[[Any, Any], bool]]]] = {
@@ -53,7 +53,7 @@ def abs_mean(value: ObservedContent) -> float | None:
 def _part_of_mean(magnitudes: Array, total_count: int) -> float:
     """Contribution of some elements to the mean of ``total_count``."""
     total = float(np.add.reduce(magnitudes))
-    # Only the sum is too large, not the mean.
+    # The sum may overflow although the mean does not.
     return (
         total / total_count
         if math.isfinite(total)
@@ -105,9 +105,9 @@ STATISTICS: Final[dict[str, tuple[str, Callable[[ObservedContent], float | None]
 
 
 def compared(value: ObservedContent, name: str, threshold: float) -> tuple[bool, float | None]:
-    """Whether the statistic that a parameter such as ``abs_mean_gt`` names is so, and its number.
+    """Whether a statistic crosses the threshold of a parameter such as ``abs_mean_gt``; its number.
 
-    Without numbers (no finite element) it is not. Raises `MissingData`.
+    False if there are no finite elements. Raises `MissingData`.
     """
     statistic, _, comparison = name.rpartition("_")
     measure, test = STATISTICS[statistic][1], COMPARISONS[comparison][1]
@@ -116,7 +116,7 @@ def compared(value: ObservedContent, name: str, threshold: float) -> tuple[bool,
     except MissingData:
         if statistic != "abs_mean":
             raise
-        # The summary alone may leave no doubt.
+        # Bounds from the summary may be conclusive.
         low, high = _abs_mean_bounds(value)
         if test(low, threshold) and test(high, threshold):
             return True, high if comparison in ("lt", "le") else low
@@ -127,7 +127,7 @@ def compared(value: ObservedContent, name: str, threshold: float) -> tuple[bool,
 
 
 def threshold_finding(sight: Sight, settings: Settings, names: tuple[str, ...]) -> Finding | None:
-    """The thresholds among ``names`` that are set and crossed; any one suffices."""
+    """A finding if any of the thresholds ``names`` is set and crossed."""
     parts: list[str] = []
     actual: dict[str, Any] = {}
     unasked: MissingData | None = None
@@ -164,7 +164,7 @@ def threshold_parameter(name: str, default: float | None = None) -> Parameter:
 def nonfinite(
     sight: Sight, *, nan: bool = True, inf: bool = True, before: str = ""
 ) -> Finding | None:
-    """NaN and Inf elements, with their count and, where the array is there, the first index."""
+    """A finding for NaN and Inf: their counts and, if the array is kept, the first index."""
     summary = sight.summary
     counts = (summary.nan_count if nan else 0, summary.inf_count if inf else 0)
     if not sum(counts):
@@ -179,7 +179,7 @@ def nonfinite(
         if nan:
             bad |= np.isnan(array)
         if inf:
-            # As in the summary: an element with a NaN part is NaN, whatever its other part is.
+            # As in the summary, a complex number with a NaN part counts as NaN, not as Inf.
             bad |= np.isinf(array) & ~np.isnan(array)
         place = f", first at {index_text(first_true(bad))}"
     of = f" in {sight.size} elements" if sight.size > 1 else ""
@@ -194,10 +194,10 @@ def first_true(mask: Array) -> tuple[int, ...]:
 
 
 def change(sight: Sight, epsilon: float) -> float | None:
-    """Mean |w − w₋₁| / (mean |w₋₁| + ε); None with another shape.
+    """Mean |w − w₋₁| / (mean |w₋₁| + ε); None if the shape has changed.
 
-    An element that is not finite now or then is left out; None if all are. Raises `MissingData`, in
-    the first step `NotYet`.
+    Elements that are not finite in both steps are left out; None if all are. Raises `MissingData`,
+    in the first step `NotYet`.
     """
     before = sight.before
     if before is None:
@@ -223,7 +223,7 @@ def change(sight: Sight, epsilon: float) -> float | None:
 
 
 def pair(sight: Sight) -> tuple[Array, Array]:
-    """The value now and in the step before. Raises `MissingData`."""
+    """The arrays of the value now and in the previous step. Raises `MissingData`."""
     before = sight.before
     assert before is not None
     now, earlier = sight.array, before.array_or_none
@@ -233,7 +233,7 @@ def pair(sight: Sight) -> tuple[Array, Array]:
 
 
 def close(sight: Sight, rtol: float, atol: float, equal_nan: bool) -> bool:
-    """Whether all elements are within tolerance of the step before.
+    """Whether all elements are within tolerance of those in the previous step.
 
     Raises `MissingData`, in the first step `NotYet`.
     """
@@ -242,7 +242,7 @@ def close(sight: Sight, rtol: float, atol: float, equal_nan: bool) -> bool:
     now, earlier = pair(sight)
     if now.shape != earlier.shape:
         return False
-    if not rtol and not atol:  # float64 does not tell all integers and long doubles apart
+    if not rtol and not atol:  # float64 cannot represent all integers and long doubles
         equal = now == earlier
         if equal_nan:
             equal |= np.isnan(now) & np.isnan(earlier)
@@ -254,10 +254,10 @@ def close(sight: Sight, rtol: float, atol: float, equal_nan: bool) -> bool:
 
 
 def share_within(sight: Sight, low: float, high: float) -> float | None:
-    """Elements in ``[low, high]``, in percent of all; None if there are none.
+    """The share of elements in ``[low, high]``, in percent; None if there are no elements.
 
     Raises:
-        MissingData: Neither the statistics nor the elements tell.
+        MissingData: The elements are not kept, and the statistics do not suffice.
     """
     summary, size = sight.summary, sight.size
     if not size:

@@ -34,21 +34,21 @@ class MissingData(Exception):
 
 
 class NotYet(MissingData):
-    """A value was not seen often enough to judge it; the text says what is needed, and was there.
+    """A value was not seen often enough to judge it; the text says how often, and what it needs.
 
-    It counts only if the value is never judged.
+    It is reported only if the value is never judged.
     """
 
 
 class Inapplicable(MissingData):
     """The rule does not apply to the value; the text says what it needs.
 
-    It counts only if nothing is ever judged.
+    It is reported only if the rule never judges any value.
     """
 
 
 class Excused(MissingData):
-    """What would be found may well be meant; the text says what, and why it does not count."""
+    """A finding may be intended; the text says what it is, and why it does not count."""
 
 
 def _none(value: int) -> None:
@@ -59,17 +59,17 @@ class ContentSource(Protocol):
     """Where the content of a value comes from."""
 
     def summary(self) -> TensorSummary | None:
-        """Its statistics, or None if they are not kept."""
+        """The value's statistics, or None if they are not kept."""
 
     def array(self) -> Array | None:
-        """All of it, or None if it is not kept."""
+        """The full array, or None if it is not kept."""
 
     def keep(self, elements: bool, room: int) -> tuple[ContentSource | None, int]:
         """A source that stays valid once the program continues, and its size in bytes.
 
         Args:
-            elements: Whether all of it is wanted.
-            room: How many bytes there are.
+            elements: Whether the full array is required.
+            room: The number of bytes available for copies.
         """
 
 
@@ -94,7 +94,7 @@ class Live:
         return self._given if type(self._given) is np.ndarray else _available(whole, self.held)
 
     def summary(self) -> TensorSummary | None:
-        """Made where the elements are."""
+        """Statistics computed by the library that holds the elements, without fetching them."""
         given = self._given
         if type(given) is np.ndarray:
             return summarise(given)
@@ -102,7 +102,7 @@ class Live:
         return summary
 
     def array(self) -> Array | None:
-        """A view that cannot be written to."""
+        """A read-only view."""
         view = self._array.view()
         view.flags.writeable = False
         return view
@@ -124,12 +124,12 @@ def _available(read: Callable[[Any], Any], array: Any) -> Any:
 
 
 class Copied(Live):
-    """A copy, which nobody writes to."""
+    """A copy, which nothing writes to."""
 
     __slots__ = ()
 
     def keep(self, elements: bool, room: int) -> tuple[ContentSource | None, int]:
-        """Itself; its bytes are counted already."""
+        """The copy itself; its bytes are counted already."""
         return self, 0
 
 
@@ -137,10 +137,10 @@ class ObservedContent:
     """The content of a value.
 
     Args:
-        source: Where it comes from; None if nothing is known of it.
+        source: The source of the content; None if nothing is known of the value.
 
     Attributes:
-        held: Bytes that were copied for it.
+        held: The number of bytes copied for it.
     """
 
     __slots__ = ("_array", "_measures", "_summary", "held", "source")
@@ -154,7 +154,7 @@ class ObservedContent:
 
     @property
     def summary(self) -> TensorSummary:
-        """Its statistics. Raises `MissingData`."""
+        """The value's statistics. Raises `MissingData`."""
         if self._summary is None:
             self._summary = self.source.summary() if self.source is not None else None
             if self._summary is None:
@@ -171,7 +171,7 @@ class ObservedContent:
 
     @property
     def array_or_none(self) -> Array | None:
-        """The full array, or None if it is not kept or holds no numbers."""
+        """The full array, or None if it is not kept or not numeric."""
         if self._array is None and self.source is not None:
             array = self.source.array()
             if array is not None and array.dtype.kind in _NUMBERS:
@@ -200,7 +200,7 @@ class ObservedContent:
         return size
 
     def measure(self, name: str, make: Callable[[], float | None]) -> float | None:
-        """A number that is made once."""
+        """The measure ``name``, which ``make`` computes once."""
         if name not in self._measures:
             self._measures[name] = make()
         return self._measures[name]
@@ -225,18 +225,18 @@ class Sight(ObservedContent):
     """One value at one moment.
 
     Args:
-        node: Who made it.
-        value, port: Which of the node's values.
-        step, seq: When.
-        roles: What the value is.
-        time_ns: Nanoseconds since the run began, without those that a debugger held it.
-        owner: Of a gradient: the name of the node whose value it is the gradient of.
+        node: The node that produced the value.
+        value, port: The value's id and output port.
+        step, seq: Step and seq of the execution.
+        roles: The value's roles, such as ``weights``.
+        time_ns: Nanoseconds since the run began, without time held by a debugger.
+        owner: For a gradient, the name of the node to whose value it belongs; else ``""``.
         inputs: Returns the inputs of the node, by port.
-        before: The same value in the step before, or None in its first.
-        gradient: Gives the latest gradient of a value, or None where none is known.
-        written: Whether some node of the program writes to the value.
-        graph: What is known of the program's graph.
-        attrs: The attributes of this execution, where they are not the node's.
+        before: The same value in the previous step; None in its first step.
+        gradient: Returns the latest gradient of a value, or None if none is known.
+        written: Whether a node of the program writes to the value.
+        graph: The program's graph so far.
+        attrs: The attributes of this execution, if they differ from the node's.
     """
 
     __slots__ = (
@@ -293,7 +293,7 @@ class Sight(ObservedContent):
 
     @property
     def name(self) -> str:
-        """The value as a person calls it."""
+        """The value's name for the user."""
         port = f":{self.port}" if self.port else ""
         owner = f" (gradient of {self.owner})" if self.owner else ""
         return f"{self.node.name}{port}{owner}"
@@ -307,11 +307,11 @@ class Sight(ObservedContent):
 
     @property
     def gradient(self) -> ObservedContent | None:
-        """The latest gradient of the value; None where none is known."""
+        """The latest gradient of the value; None if none is known."""
         return self._gradient(self.value)
 
     def hold(self, *, whole: bool, statistics: bool, room: int) -> int:
-        """As for `ObservedContent`; sights that this one refers to are released, too."""
+        """As `ObservedContent.hold`; also releases the other sights that this one refers to."""
         self.before, self._inputs, self._given, self._gradient = None, tuple, None, _none
         return super().hold(whole=whole, statistics=statistics, room=room)
 
@@ -324,7 +324,7 @@ def numbers(array: Array) -> Array:
 
 
 def blocks(*arrays: Array) -> Iterator[tuple[Any, ...]]:
-    """The same stretches of arrays of one shape, as float64 or complex128 vectors, in C order."""
+    """Corresponding blocks of arrays of one shape, as float64 or complex128 vectors in C order."""
     flat = [array.reshape(-1) for array in arrays]
     for start in range(0, flat[0].size, _BLOCK):
         yield tuple(numbers(vector[start : start + _BLOCK]) for vector in flat)

@@ -1,7 +1,7 @@
 """Watches evaluated against a recording: what they would have found while it ran.
 
-Invariant: the recording is only read; memory does not grow with its length, only with the size of
-its graph and, up to a limit, the hits of one step. Missing data is counted.
+Invariant: the recording is only read. Memory grows with the size of its graph and, up to a limit,
+with the hits of one step, but not with its length. Missing data is counted.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class Asking:
     def _run(self) -> Iterator[Hit]:
         evaluator = self._evaluator
         pending: list[Hit] = []
-        # Gradients are judged once their owners are known; until then, later hits wait for theirs.
+        # A gradient is judged when its owner is known. Until then, later hits are held back, so
+        # that all hits come in order.
         for hits, over in self._hits_by_record():
             pending += (hit for hit in hits if hit.seq > self._after)
             if pending and (over or not evaluator.waits or len(pending) > _MAX_HELD):
@@ -185,10 +186,10 @@ class Coverage(msgspec.Struct, frozen=True):
     """What could be judged and what could not.
 
     Attributes:
-        level: How much was recorded.
-        outcomes: How it went with each watch.
-        dropped: What the recording lost, counted.
-        left: The step from which on nothing was looked at, or 0.
+        level: The capture level of the recording.
+        outcomes: The outcomes of the watches.
+        dropped: Counts of what the recording lost.
+        left: The first step that was not evaluated, or 0.
     """
 
     level: Level
@@ -247,7 +248,7 @@ class RecordedContent:
         return self._recording.array(self._value, seq) if seq is not None else None
 
     def keep(self, elements: bool, room: int) -> tuple[ContentSource | None, int]:
-        """Itself: a recording is never rewritten."""
+        """The content itself: a recording is never rewritten."""
         return self, 0
 
 

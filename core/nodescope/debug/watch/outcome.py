@@ -22,9 +22,9 @@ class WatchOutcome(msgspec.Struct):
         hits: Its hits.
         judged: How often it reached a verdict.
         unasked: How often it could not be evaluated, by reason.
-        early: Values of which too little was seen to judge them: their names, and why.
-        inapplicable: What the rule is about, if something else was seen.
-        excused: Values of which something was found that may well be meant: their names, and what.
+        early: By value that was not seen often enough to judge it: its name, and what is missing.
+        inapplicable: Why the rule did not apply to a value, or ``""``.
+        excused: By value with a finding that may be intended: its name, and the reason.
         fault: Why it was disabled, or ``""``.
     """
 
@@ -40,7 +40,7 @@ class WatchOutcome(msgspec.Struct):
     fault: str = ""
 
     def excuses(self) -> str:
-        """Findings that are not counted, in words; or ``""``."""
+        """A sentence on findings that are not counted, or ``""``."""
         if not self.excused:
             return ""
         names = [name for name, _ in self.excused.values()]
@@ -49,7 +49,7 @@ class WatchOutcome(msgspec.Struct):
         return f"not counted: {', '.join(names[:_MOST_NAMED])}{suffix}: {reason}"
 
     def shortcomings(self) -> list[str]:
-        """Why it is no verdict, or none on some values, in words."""
+        """Sentences on why all or some values were not judged."""
         lines: list[str] = []
         for reason in dict.fromkeys(reason for _, reason in self.early.values()):
             names = [name for name, early_reason in self.early.values() if early_reason == reason]

@@ -1,6 +1,6 @@
-"""Output ranges: between which numbers a result lies, whatever its inputs are.
+"""Output ranges: the range of a result for any inputs.
 
-Invariant: pure functions of a program's graph; None where nothing bounds a value.
+Invariant: pure functions of a program's graph; None if a value is unbounded.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _MOST_STEPS: Final = 12
 
 
 class OutputRange(NamedTuple):
-    """Between which numbers a value lies.
+    """The range of a value.
 
     Attributes:
-        low, high: The bounds, of which one may be infinite.
-        node: What bounds it.
+        low, high: The bounds, one of which may be infinite.
+        node: The node that bounds the value.
     """
 
     low: float
@@ -47,7 +47,7 @@ class OutputRange(NamedTuple):
 
 
 def output_range(graph: ProgramGraph, value: int, most: int = _MOST_STEPS) -> OutputRange | None:
-    """The range of a value, by the bounded operation that it is made of, scaled and shifted."""
+    """The range of a value computed by a bounded operation, followed by scaling and shifting."""
     maker = graph.given(value)
     if maker is None or len(maker.inputs) != 1 or most <= 0:
         return None
@@ -62,7 +62,7 @@ def output_range(graph: ProgramGraph, value: int, most: int = _MOST_STEPS) -> Ou
 
 
 def bounds_of(node: Node) -> tuple[float, float] | None:
-    """The range of an operation on one value, by what it is; None if it has none."""
+    """The output range of an operation with one input; None if it is unbounded."""
     number = _operand(node)
     if node.op in _BOUNDS:
         return _BOUNDS[node.op]
@@ -79,7 +79,7 @@ def bounds_of(node: Node) -> tuple[float, float] | None:
 
 
 def _moved(node: Node, low: float, high: float) -> tuple[float, float] | None:
-    """What becomes of a range by a number that is added to it or multiplied with it."""
+    """The range after a number is added or multiplied; None for other operations."""
     if node.op == "negative":
         return -low, -high
     number, first = _operand(node), "x1" in node.attrs
@@ -96,7 +96,7 @@ def _moved(node: Node, low: float, high: float) -> tuple[float, float] | None:
 
 
 def _operand(node: Node) -> float | None:
-    """The number that is an operand of a node; None if none is."""
+    """The Python number among a node's operands; None if there is none."""
     for name in ("x1", "x2"):
         number = node.attrs.get(name)
         if isinstance(number, int | float) and not isinstance(number, bool):

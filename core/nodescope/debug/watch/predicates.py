@@ -14,10 +14,10 @@ from nodescope.errors import ConditionError
 
 
 def compiled(parameter: str, text: str) -> Condition:
-    """The condition that a parameter holds.
+    """Compile the condition given by a parameter.
 
     Raises:
-        WatchError: It is none; the message has the column within it.
+        WatchError: The text is not a condition; the message gives the column within it.
     """
     try:
         return compile_condition(text)
@@ -27,7 +27,7 @@ def compiled(parameter: str, text: str) -> Condition:
 
 
 def holds(condition: Condition, sight: Sight) -> bool:
-    """Whether it holds. Raises `MissingData`, and `ConditionError` where it makes no sense."""
+    """Whether the condition holds. Raises `MissingData`, or `ConditionError` if it has no truth."""
     names = condition.names
     value = sight.readable if "value" in names else None
     inputs: tuple[HeldArray, ...] = ()

@@ -1,8 +1,9 @@
-"""Program graph: the producers and readers of the values of a run, as rules see them.
+"""Program graph: the producers and readers of the values of a run, for rules.
 
-It is made of definitions, so it is the same live and recorded, and costs nothing at run time.
+It is built from definitions of nodes, so it is the same live and recorded, and costs nothing per
+execution.
 
-Invariant: a node is as it was defined last; its readers are those of every definition.
+Invariant: a node has its latest definition; the readers of a value are those of all definitions.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ from nodescope.ops.argument_names import known_node
 from nodescope.ops.traits import traits_of
 from nodescope.source_files import source_text
 
-# What hands elements on: others in number or order, or of another dtype, but the same numbers.
+# Ops that pass elements on, perhaps selected, reordered or converted, but with the same content.
 _HANDS_ON: Final = frozenset({"astype", "copy", "positive", "getitem"})
 _FORWARD: Final = ("forward", "recompute")
 
 
 class ProgramGraph:
-    """The nodes that are known so far.
+    """The program's nodes and values so far.
 
     Args:
-        source: Gives the text of a source file; ``""`` if it is not known.
+        source: Returns the text of a source file; ``""`` if unknown.
 
     Attributes:
-        nodes: By id, as defined last; attributes by nodescope's names.
-        specs: By id of a value: its shape and dtype as seen last.
-        gradients: By id of a value: that of its gradient.
+        nodes: By id: the node in its latest definition, with attributes by nodescope's names.
+        specs: By value id: its latest shape and dtype.
+        gradients: By value id: the id of its gradient.
         slopes: Ids of the values that are gradients of parameters.
-        losses: Ids of the values where backward passes began.
-        ran: Ids of the nodes that ran since the last study, in order, and when: pairs of id and
-            seq. Cut off at `MOST_RAN`; empty where rules no longer ask for it.
-        version: Changes with every new definition.
-        captured: By owner: the graphs of compiled functions, as they were traced. Their nodes do
-            not run; `runs` says which ones do.
+        losses: Ids of the values at which backward passes began.
+        ran: The nodes that ran since the last study, in order, as pairs of id and seq; at most
+            `MOST_RAN`. Empty if no rule needs it any more.
+        version: Increases with every new definition.
+        captured: By owner: the traced graphs of compiled functions. Their nodes do not run; `runs`
+            returns the nodes that run for them.
     """
 
     MOST_RAN: Final = 200_000
@@ -84,7 +85,7 @@ class ProgramGraph:
                 self.specs[value.id] = value.spec
 
     def paired(self, value: int, gradient: int, *, begins: bool) -> None:
-        """``gradient`` is the gradient of ``value``; a backward pass may have begun there."""
+        """Note a value's gradient; ``begins`` says whether a backward pass begins at the value."""
         self.version += 1
         self.gradients[value] = gradient
         held = self.maker(self.held_in(value))
@@ -94,7 +95,7 @@ class ProgramGraph:
             self.losses.add(value)
 
     def capture(self, event: GraphCaptured) -> None:
-        """Take in a graph that was captured at once."""
+        """Take in a captured graph of a compiled function."""
         self.version += 1
         self._owners[event.graph.id] = event.owner
         if event.stage != "traced":
@@ -107,7 +108,7 @@ class ProgramGraph:
     # Questions
 
     def maker(self, value: int) -> Node | None:
-        """The node that computes a value."""
+        """The node that produces a value."""
         return self.nodes.get(self._makers.get(value, 0))
 
     def readers(self, value: int) -> list[Node]:
@@ -120,11 +121,11 @@ class ProgramGraph:
         return known
 
     def makers(self, node: Node) -> list[Node]:
-        """The nodes that a node reads, by input port; those that are not known are left out."""
+        """The producers of a node's inputs, in order of ports; unknown ones are left out."""
         return [maker for maker in map(self.maker, node.inputs) if maker is not None]
 
     def shape(self, value: int) -> tuple[int, ...] | None:
-        """The shape of a value; None if it is not known."""
+        """The shape of a value; None if it is unknown or not fixed."""
         spec = self.specs.get(value)
         return None if spec is None or None in spec.shape else spec.shape
 
@@ -138,9 +139,9 @@ class ProgramGraph:
         return (node for node in self.nodes.values() if node.phase in _FORWARD and not node.is_leaf)
 
     def past(self, value: int, passes: Callable[[Node], bool]) -> Node | None:
-        """What made a value, past the nodes that ``passes`` accepts, through their first inputs.
+        """The producer of a value, skipping nodes that ``passes`` accepts, by their first inputs.
 
-        Nodes of a loop may read their own results; then it is one of the loop.
+        If nodes of a loop read their own results, the search ends at one of them.
         """
         maker, seen = self.maker(value), set[int]()
         while maker is not None and maker.inputs and maker.id not in seen and passes(maker):
@@ -149,7 +150,7 @@ class ProgramGraph:
         return maker
 
     def held_in(self, value: int) -> int:
-        """The value of the leaf that holds this one: for what updates write, the parameter's."""
+        """The value in which this one is stored: for the result of an update, the parameter's."""
         seen = {value}
         maker = self.maker(value)
         while maker is not None and maker.writes:
@@ -162,7 +163,7 @@ class ProgramGraph:
         return value
 
     def given(self, value: int) -> Node | None:
-        """The node whose numbers a value holds, past nodes that only move, copy or convert them."""
+        """The node that computed a value's numbers, skipping nodes that move, copy or convert."""
         maker, seen = self.maker(value), {value}
         while maker is not None and _hands_on(maker) and maker.inputs[0] not in seen:
             seen.add(maker.inputs[0])
@@ -178,11 +179,11 @@ class ProgramGraph:
         return node.id in ids
 
     def above_losses(self, without: Collection[int]) -> set[int]:
-        """Ids of the nodes that losses are computed from, other than through some nodes."""
+        """Ids of the nodes from which losses are computed by paths without these nodes."""
         return self._above(self.losses, without)
 
     def above(self, value: int) -> set[int]:
-        """Ids of the nodes of forward passes that a value is computed from."""
+        """Ids of the nodes from which a value is computed, its producer included."""
         return self._above((value,))
 
     def _above(self, values: Iterable[int], without: Collection[int] = ()) -> set[int]:
@@ -198,7 +199,7 @@ class ProgramGraph:
         return ids
 
     def leaves(self, value: int) -> list[Node]:
-        """The leaves that a value is computed from."""
+        """The leaves from which a value is computed."""
         if self._leaves[0] != self.version:
             self._leaves = self.version, {}
         known = self._leaves[1]
@@ -208,7 +209,7 @@ class ProgramGraph:
         return known[value]
 
     def runs(self, owner: str, traced: Node) -> Node | None:
-        """The node that runs for a traced one of a compiled function: alone or among others."""
+        """The node that runs for a compiled function's traced node, alone or fused with others."""
         if self._running[0] != self.version:
             self._running = self.version, {}
         running = self._running[1].get(owner)
@@ -220,12 +221,12 @@ class ProgramGraph:
         return running.of_origin.get(traced.id) or running.of_source.get(traced.source)
 
     def updates(self, node: Node) -> bool:
-        """Whether a node's result is written to a variable, or returns to the node itself."""
+        """Whether a node's result is written to a variable, or becomes an input of the node."""
         todo, seen = [node], {node.id}
         while todo:
             for value in (current := todo.pop()).outputs:
                 for reader in self.readers(value):
-                    # Other libraries write to results on the way, too.
+                    # Other libraries also write to intermediate results, which does not count.
                     stores = reader.writes and (
                         reader.dialect == OWN or traits_of(reader.op).updates
                     )
@@ -238,7 +239,7 @@ class ProgramGraph:
         return node.id in {self._makers.get(value) for value in node.inputs}
 
     def kept_by(self, node: Node) -> Iterator[int]:
-        """The values that a node writes to variables, and what they were before conversions."""
+        """The inputs of a node that writes to variables, and their values before conversions."""
         for value in node.inputs if node.writes else ():
             yield value
             maker = self.given(value)
@@ -246,12 +247,12 @@ class ProgramGraph:
                 yield from maker.outputs
 
     def tree(self, source: SourceLocation | None) -> ast.Module | None:
-        """The syntax tree of a source file; None if it is not known."""
+        """The syntax tree of a source file; None if it is unknown."""
         return _tree(self.source(source.file)) if source is not None else None
 
 
 class _Running:
-    """The nodes that run for a compiled function, the first of each origin and source line."""
+    """The nodes that run for a compiled function: the first by origin, and by source line."""
 
     __slots__ = ("of_origin", "of_source")
 
@@ -270,7 +271,7 @@ def _hands_on(node: Node) -> bool:
 
 
 def changes_shape_only(node: Node) -> bool:
-    """Whether a node returns the elements of its input in another shape."""
+    """Whether a node is a layout op with one input, such as a reshape."""
     return node.family == "layout" and len(node.inputs) == 1
 
 

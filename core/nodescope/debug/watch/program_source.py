@@ -1,6 +1,6 @@
-"""Source of the program: what a line of the user's code does with a result, as rules ask it.
+"""Program source: what a line of the user's code does with a result, for rules.
 
-Invariant: says only what is certain; where a name could be read in another way, it is used.
+Invariant: reports only what is certain; if a name could be read in another way, it counts as used.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _DYNAMIC = frozenset({"locals", "globals", "vars", "eval", "exec", "dir"})
 
 
 class Fate(NamedTuple):
-    """What becomes of the result of a statement.
+    """The fate of a statement's result.
 
     Attributes:
-        kind: ``dropped``: it is kept nowhere; ``unread``: its name is never read;
-            ``overwritten``: its name is given something else before it is read.
-        name: The name.
-        line: Of the statement that overwrites it.
-        calls: Of a call that is dropped: the function's own name.
+        kind: ``dropped``: it is not assigned; ``unread``: its name is never read; ``overwritten``:
+            its name is assigned again before it is read.
+        name: The name to which it is assigned.
+        line: The line of the statement that overwrites it.
+        calls: For a dropped call, the function's own name.
     """
 
     kind: str
@@ -31,11 +31,11 @@ class Fate(NamedTuple):
 
 
 class OverwrittenRound(NamedTuple):
-    """An assignment in a loop that each round overwrites: nothing in the loop reads the name.
+    """An assignment in a loop that every iteration overwrites: nothing in the loop reads the name.
 
     Attributes:
-        name: The name.
-        line, end: Of the assignment: its first line and its last.
+        name: The assigned name.
+        line, end: The first and the last line of the assignment.
         loop: The line of the loop.
     """
 
@@ -46,13 +46,13 @@ class OverwrittenRound(NamedTuple):
 
 
 def fate(tree: ast.Module, line: int) -> Fate | None:
-    """What becomes of the result of the statement at a line; None if it is or may be used."""
+    """The fate of the result of the statement at a line; None if it is or may be used."""
     place = _statement(tree, line)
     if place is None:
         return None
     statement, block, function = place
     if isinstance(function, ast.ClassDef):
-        return None  # a name of a class is read as an attribute
+        return None  # names in a class body are read as attributes
     if isinstance(statement, ast.Expr):
         value = statement.value
         if isinstance(value, ast.Call):
@@ -77,12 +77,12 @@ def fate(tree: ast.Module, line: int) -> Fate | None:
         if any(_stores(node, name) for node in ast.walk(later)):
             return None
         if not isinstance(later, ast.Assign | ast.Expr | ast.AnnAssign):
-            return None  # it may leave the block
+            return None  # the statement may leave the block
     return None
 
 
 def overwritten_rounds(tree: ast.Module) -> list[OverwrittenRound]:
-    """Loops that call what they run over, as layers, and keep the last result only."""
+    """Loops that call each item, such as a layer, and keep only the last result."""
     rounds = []
     for loop in ast.walk(tree):
         if not isinstance(loop, ast.For):
@@ -109,12 +109,12 @@ class Kept(NamedTuple):
     """A name for a tensor that is written to through another name.
 
     Attributes:
-        name: The name.
-        written: The other one.
-        line: Where one was bound to the other.
+        name: The name that is not used for the write.
+        written: The name used for the write.
+        line: The line that binds one name to the other.
         augments: Whether the write is an augmented assignment, such as ``a += 1``.
         reads: First and last line of each statement that reads the name after the write, as long as
-            it is certain that it is still that tensor.
+            the name certainly still refers to that tensor.
     """
 
     name: str
@@ -126,8 +126,8 @@ class Kept(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def kept_names(tree: ast.Module, line: int) -> tuple[Kept, ...]:
-    """Other names for what is written to in place at a line: ``b`` of ``b = a; a.add_(1)``, and of
-    ``a = b; a.add_(1)``.
+    """Other names for the tensor that a line writes to in place: ``b`` in ``b = a; a.add_(1)`` and
+    in ``a = b; a.add_(1)``.
     """
     place = _statement(tree, line)
     if place is None:
@@ -169,7 +169,7 @@ def kept_names(tree: ast.Module, line: int) -> tuple[Kept, ...]:
 
 
 def _written(statement: ast.stmt) -> str:
-    """The name of what a statement writes to in place, if it is plain; else ``""``."""
+    """The plain name of the tensor that a statement writes to in place; else ``""``."""
     if isinstance(statement, ast.AugAssign):
         return statement.target.id if isinstance(statement.target, ast.Name) else ""
     value = getattr(statement, "value", None)
@@ -183,7 +183,7 @@ def _written(statement: ast.stmt) -> str:
 
 
 def _leads_to(scope: ast.AST, first: ast.stmt, second: ast.stmt) -> bool:
-    """Whether one statement always runs before another one in the same call."""
+    """Whether the first statement always runs before the second one in the same call."""
     todo = [getattr(scope, "body", [])]
     while todo:
         block = todo.pop()
@@ -197,15 +197,15 @@ def _leads_to(scope: ast.AST, first: ast.stmt, second: ast.stmt) -> bool:
 
 
 def _binds(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement, without those within it, may give a name something else."""
+    """Whether a statement, without those nested in it, may bind a name to another object."""
     if isinstance(statement, ast.AugAssign):
-        return False  # of a tensor, it writes to it
+        return False  # for a tensor, it writes in place and binds nothing new
     inner = {id(node) for block in _blocks(statement) for part in block for node in ast.walk(part)}
     return any(_stores(node, name) for node in ast.walk(statement) if id(node) not in inner)
 
 
 def calls_between(tree: ast.Module, first: int, last: int, *names: str) -> int:
-    """The last line from ``first`` to ``last`` that calls a method or function so named; or 0."""
+    """The last line from ``first`` to ``last`` that calls one of these functions, or 0."""
     lines = [
         node.lineno
         for node in ast.walk(tree)
@@ -215,7 +215,7 @@ def calls_between(tree: ast.Module, first: int, last: int, *names: str) -> int:
 
 
 def clears_between(tree: ast.Module, first: int, last: int) -> int:
-    """The last line between two, neither included, that clears gradients; or 0."""
+    """The last line strictly between two lines that clears gradients, or 0."""
     lines = [calls_between(tree, first + 1, last - 1, "zero_grad")]
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and first < node.lineno < last:
@@ -226,7 +226,7 @@ def clears_between(tree: ast.Module, first: int, last: int) -> int:
 
 
 def calls_together(tree: ast.Module, outer: str, inner: tuple[str, ...]) -> int:
-    """The first line that calls ``outer`` with the result of one of some methods; or 0."""
+    """The first line that calls ``outer`` on the result of one of the ``inner`` calls, or 0."""
     lines = [
         node.lineno
         for node in ast.walk(tree)
@@ -239,7 +239,7 @@ def calls_together(tree: ast.Module, outer: str, inner: tuple[str, ...]) -> int:
 
 
 def scheduled_factor(tree: ast.Module, line: int) -> tuple[str, int]:
-    """The name that a line multiplies with and that a loop computes anew, and where; or nothing."""
+    """A factor in a line that a loop around it recomputes, and that line; or ``""`` and 0."""
     factors = {
         side.id
         for node in ast.walk(tree)
@@ -261,14 +261,14 @@ def scheduled_factor(tree: ast.Module, line: int) -> tuple[str, int]:
 
 
 def _computes(node: ast.AST) -> bool:
-    """Whether an expression makes a number of a step, as schedules do."""
+    """Whether an expression converts or rounds numbers, as schedules do with the step."""
     if isinstance(node, ast.Call):
         return _called(node) in ("float", "int", "min", "max", "round")
     return isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv)
 
 
 def call_lines(tree: ast.Module, name: str) -> list[int]:
-    """The lines that call a method or function so named, without arguments or with constants."""
+    """The lines that call a method of this name without arguments, or with constants only."""
     return [
         node.lineno
         for node in ast.walk(tree)
@@ -289,7 +289,7 @@ def in_rounds(tree: ast.Module, line: int) -> bool:
 
 
 def call_at(tree: ast.Module, line: int, *names: str) -> str:
-    """The name of a method or function so named that a line calls; or ``""``."""
+    """The first of these functions or methods that a line calls, or ``""``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and node.lineno == line and _called(node) in names:
             return _called(node)
@@ -297,7 +297,7 @@ def call_at(tree: ast.Module, line: int, *names: str) -> str:
 
 
 def within(tree: ast.Module, line: int, name: str) -> bool:
-    """Whether a line is in a ``with`` block, or a function, of such a call: ``no_grad``."""
+    """Whether a line is in a ``with`` block, or a decorated function, of this name: ``no_grad``."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.With | ast.FunctionDef):
             continue
@@ -314,7 +314,7 @@ def within(tree: ast.Module, line: int, name: str) -> bool:
 
 
 def block_around(tree: ast.Module, line: int, name: str) -> range:
-    """The lines of the smallest ``with`` block or function, around a line, of such a call."""
+    """The lines of the smallest such block around a line, as in `within`; else the line alone."""
     blocks = [
         range(node.lineno, (node.end_lineno or node.lineno) + 1)
         for node in ast.walk(tree)
@@ -326,7 +326,7 @@ def block_around(tree: ast.Module, line: int, name: str) -> range:
 
 
 def names_around(tree: ast.Module, line: int) -> list[str]:
-    """Names of the functions and classes around a line, the outermost first."""
+    """The names of the functions and classes around a line, outermost first."""
     around = [
         node
         for node in ast.walk(tree)
@@ -347,7 +347,7 @@ def _called(call: ast.Call) -> str:
 def _statement(
     tree: ast.Module, line: int
 ) -> tuple[ast.stmt, list[ast.stmt], ast.AST | None] | None:
-    """The simple statement at a line, the block that it is in, and the function around it."""
+    """The simple statement at a line, its block, and the innermost function or class around it."""
     block: list[ast.stmt] = tree.body
     function: ast.AST | None = None
     while True:
@@ -377,7 +377,7 @@ def _blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def _hidden(scope: ast.AST, name: str) -> bool:
-    """Whether a name may be read where it is not written out."""
+    """Whether a name may be read without appearing in the source."""
     for node in ast.walk(scope):
         if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
             return True
@@ -399,9 +399,9 @@ def _stores(node: ast.AST, name: str) -> bool:
 
 
 def repeats(tree: ast.Module, line: int) -> bool:
-    """Whether a line is in a loop whose rounds pass the same arguments to its calls.
+    """Whether a line is in a loop that passes the same arguments to its calls in every iteration.
 
-    Loops that train are left out: their rounds differ.
+    Training loops are excluded: their iterations differ.
     """
     for loop in ast.walk(tree):
         if not isinstance(loop, _LOOPS) or not loop.lineno <= line <= (loop.end_lineno or 0):
@@ -427,7 +427,7 @@ def repeats(tree: ast.Module, line: int) -> bool:
 
 
 def _before_the_rounds(loop: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a loop that run once: what it runs over."""
+    """The nodes of a loop's iterable, which runs only once."""
     if isinstance(loop, ast.For):
         yield from ast.walk(loop.iter)
     elif isinstance(loop, _COMPREHENSIONS):

@@ -1,9 +1,10 @@
-"""Recommended watches for a program, from what it contains, each with its reason.
+"""Recommended watches for a program, chosen by its nodes, each with its reason.
 
-Cheap ones (statistics alone) come before those that need whole arrays. A rule says itself which
-programs it suits (`Rule.suits`); those that other tools name are in the table here.
+Watches that need only statistics come before those that need arrays. A rule states which programs
+it suits (`Rule.suits`); for a few rules, a table in this file does.
 
-Invariant: pure; every recommended watch is valid and covers something in the program.
+Invariant: pure; every recommended watch is valid and covers something in the program, or may do so
+once the program runs.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _gradients(nodes: Sequence[Node]) -> str:
     return "it computes gradients; they may overflow" if backward else ""
 
 
-# What shows only while a program runs.
+# Targets that only become known while a program runs.
 _LATER: Final = frozenset({"gradients", "weight_gradients", "losses", "graph"})
 _TABLE: Final[tuple[tuple[str, Suits], ...]] = (
     ("operator_overflow", _always),
@@ -58,13 +59,13 @@ def recommend(
     values: Iterable[Value] = (),
     actions: tuple[Action, ...] = ("stop",),
 ) -> list[Recommended]:
-    """The recommended watches for a program of these nodes, the most informative first.
+    """The recommended watches for a program with these nodes, cheap ones first.
 
     Args:
-        nodes: Every node that is known.
-        gradients: Pairs of a value's id and its gradient's, as `GradientComputed` says them.
-        values: Shapes and dtypes, as far as they are known.
-        actions: What is to follow a hit.
+        nodes: All known nodes.
+        gradients: Pairs of a value's id and its gradient's id, as in `GradientComputed`.
+        values: Known values with their shapes and dtypes.
+        actions: The actions on a hit.
     """
     node_list = list(nodes)
     if not node_list:
@@ -79,12 +80,12 @@ def recommend(
 
 
 def candidates() -> list[Watch]:
-    """Every watch that may be recommended, for a program that is not known yet."""
+    """All watches that may be recommended for some program."""
     return [Watch(name) for name, _ in _suits()]
 
 
 def _suits() -> list[tuple[str, Suits]]:
-    """The rules that are recommended, with what says why."""
+    """Names of rules that may be recommended, each with a function that returns the reason."""
     own = [(rule.name, rule.suits) for rule in sorted(all_rules(), key=_cost) if rule.suits]
     return [*_TABLE, *own]
 
@@ -94,7 +95,7 @@ def _cost(rule: Rule) -> tuple[bool, str]:
 
 
 def recommend_for(recording: Recording) -> list[Recommended]:
-    """The recommended watches for the program that was recorded."""
+    """The recommended watches for a recorded program."""
     return recommend(
         {row.node.id: row.node for row in recording.nodes()}.values(),
         gradients=[(row.value, row.gradient) for row in recording.gradients()],
@@ -108,7 +109,7 @@ def _covering(
     gradients: Iterable[tuple[int, int]],
     values: Iterable[Value],
 ) -> list[Recommended]:
-    """The watches that cover a value; those of values seen only in a live program count as well."""
+    """The watches that cover a known value, or whose targets become known only at run time."""
     judging = WatchEvaluator(candidate.watch for candidate in recommended)
     judging.define(nodes, values)
     for value, gradient in gradients:

@@ -1,4 +1,4 @@
-"""Rectifiers: nodes that give max(x, 0), by whichever operation: a ReLU, or one written out."""
+"""Rectifiers: nodes that compute max(x, 0), as a ReLU op or written by other operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAYERS: Final = frozenset({"matmul", "conv1d", "conv2d"})
 def rectifies(graph: ProgramGraph, node: Node) -> bool:
     """Whether a node is a layer's ReLU; a hand-written one counts if a layer reads its result.
 
-    Losses and penalties take maxima, too.
+    A maximum elsewhere may belong to a loss or a penalty.
     """
     if node.op in RELUS:
         return True
@@ -42,7 +42,7 @@ def _is_written_out(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _is_above_zero(graph: ProgramGraph, test: int, value: int) -> bool:
-    """Whether one value says of another one where it is above zero."""
+    """Whether ``test`` is the comparison of ``value`` with zero."""
     maker = graph.given(test)
     return (
         maker is not None
@@ -53,7 +53,7 @@ def _is_above_zero(graph: ProgramGraph, test: int, value: int) -> bool:
 
 
 def _feeds_layer(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a layer with a weight reads its result, perhaps after elementwise operations."""
+    """Whether a layer with a weight reads the result, perhaps after elementwise or layout ops."""
     todo, seen = [node], {node.id}
     while todo:
         for value in todo.pop().outputs:

@@ -4,7 +4,7 @@ A rule is one `Rule` in a file of `rules/`, or of a package with the entry point
 ``nodescope.watch``. Its `begin` creates a fresh `Look` for each watch; a look sees one value,
 moment after moment, and reports findings.
 
-Invariant: a look changes only its own state. What is not there raises `MissingData`, and is never
+Invariant: a look changes only its own state. Missing data raises `MissingData`, and is never
 guessed.
 """
 
@@ -30,7 +30,7 @@ Setting = float | int | bool | str
 Settings = Mapping[str, Any]
 
 ORIGINS: Final = ("MindInsight", "SageMaker", "TensorBoard", "nodescope")
-"""Where rules are from, in the order in which they are listed."""
+"""The origins of rules, in the order in which they are listed."""
 
 TARGETS: Final[dict[str, str]] = {
     "weights": "weights (parameters, not the optimizer's own)",
@@ -52,7 +52,7 @@ _NUMBER: Final = re.compile(r"([+-]?(?:inf|\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[e
 
 
 class WatchError(NodescopeError, ValueError):
-    """A watch that cannot be understood.
+    """A watch is invalid.
 
     Attributes:
         column: Zero-based column of the fault in the watch's text, or -1.
@@ -64,7 +64,7 @@ class WatchError(NodescopeError, ValueError):
 
 
 def needs_steps(needed: int, had: int) -> NotYet:
-    """To be raised by a rule that saw a value ``had`` times and can judge it from ``needed`` on."""
+    """The exception of a rule that has seen a value ``had`` times but needs ``needed`` times."""
     return NotYet(f"needs {needed} steps, had {had}")
 
 
@@ -73,8 +73,8 @@ class Finding:
     """A finding of a rule.
 
     Attributes:
-        text: In words, with the numbers; the node's name is added by who reports it.
-        actual: The numbers that were found, by the names of the parameters or statistics.
+        text: A description with the numbers, without the node's name, which the report adds.
+        actual: The numbers found, by the names of the parameters or statistics.
     """
 
     text: str
@@ -86,9 +86,9 @@ class Verdict:
     """The verdict of a graph rule on a node.
 
     Attributes:
-        node: Whose first output it is about.
-        text: What is wrong and how to fix it; ``""`` if nothing is.
-        actual: As of `Finding`.
+        node: The node; the verdict is about its first output.
+        text: What is wrong and how to fix it; ``""`` if nothing is wrong.
+        actual: As in `Finding`.
     """
 
     node: Node
@@ -98,7 +98,7 @@ class Verdict:
 
 Look = Callable[["Sight"], Finding | None]
 Study = Callable[[ProgramGraph, bool], Iterable[Verdict]]
-"""Judges the graph at the end of a step; takes whether the run is over."""
+"""Judges the graph at the end of a step; its second argument is whether the run is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +106,11 @@ class Parameter:
     """A parameter of a rule.
 
     Attributes:
-        default: None if it is not set unless the watch sets it.
-        about: What it means, in words.
+        default: The default; None if it stays unset unless the watch sets it.
+        about: A description.
         unit: ``%``, ``s``, ``steps`` or ``""``.
         low, high: Bounds, inclusive.
-        required: Must be set by the watch.
+        required: Whether the watch must set it.
     """
 
     name: str
@@ -126,7 +126,7 @@ class Parameter:
         """The setting that a text means, such as ``1e-9``, ``50%``, ``30min`` or ``true``.
 
         Raises:
-            WatchError: It means none.
+            WatchError: The text is not a setting of this parameter.
         """
         if self.kind == "text":
             return text
@@ -151,7 +151,7 @@ class Parameter:
         """The setting in the form that the rule takes.
 
         Raises:
-            WatchError: It is of another kind, or out of bounds.
+            WatchError: The setting has another kind, or is out of bounds.
         """
         kind = self.kind
         if kind == "text" and isinstance(setting, str):
@@ -215,13 +215,13 @@ class Example:
     """A case of the conformance suite, and of the documents: values, and the expected findings.
 
     Attributes:
-        steps: What is seen in each step: one array, or arrays by the name of their nodes. A node
-            that has inputs is a tuple: its output, then its inputs.
-        hits: The steps, from 1, in which the rule must give a hit; in the others it must not.
-        params: How the watch sets it.
-        ops: The op of a node by its name; else what the rule applies to decides.
-        times_s: When each step is, in seconds since the run began; one second apart if not said.
-        about: What is shown.
+        steps: The values of each step: one array, or arrays by the names of their nodes. A node
+            with inputs is a tuple of its output and its inputs.
+        hits: The steps, from 1, in which the rule must give a hit; in others it must not.
+        params: The settings of the watch.
+        ops: By name of a node: its op; otherwise, an op to which the rule applies.
+        times_s: The time of each step, in seconds since the run began; one second apart by default.
+        about: What the example shows.
     """
 
     steps: Sequence[Any]
@@ -237,30 +237,31 @@ class Rule:
     """A watch rule.
 
     Attributes:
-        name: The name that MindInsight, SageMaker Debugger or TensorBoard gave it, in snake case.
+        name: The rule's name in snake case; if it comes from another tool, that tool's name for it.
         about: When it gives a hit, in one line.
-        begin: Makes the look of one watch, with state of its own. Raises `WatchError` if the
-            settings make no sense together.
-        applies: The kinds of values it applies to unless a watch names a node.
-        ops: Of these ops only, if any.
-        concerns: Of these nodes only, by what the graph shows when they are defined; None is all.
-        needs: What it may ask a sight for.
-        parameters: What a watch can set.
-        any_of: Of these parameters at least one must be set.
-        origin: Where it comes from.
+        begin: Creates the look of one watch, with its own state. Raises `WatchError` if the
+            settings contradict each other.
+        applies: The kinds of values to which it applies, unless a watch names a node.
+        ops: If not empty, it applies to nodes of these ops only.
+        concerns: If not None, it applies only to nodes for which this returns true when they are
+            defined.
+        needs: The data that it may request from a sight.
+        parameters: The parameters that a watch can set.
+        any_of: Parameters of which at least one must be set.
+        origin: The tool that it comes from.
         aliases: Other names: abbreviations and the names of other tools. Case does not matter.
-        selects: Selections of nodes that the settings name besides, such as ``node:val/loss``.
-        examples: Cases that it must decide so.
-        study: Of a rule about the graph: makes the study of one watch, which takes the place of a
-            look. See `nodescope.debug.watch.graph_rule`.
-        lasting: Of a run that is over, a hit counts only if what it found lasted to the end: a
-            weight that is idle for some steps is no fault.
-        follows: Rules whose hits explain one of this rule, the likeliest first: in a report it is
-            listed beneath them.
-        diverges: A hit says that training has diverged, which explains NaN and Inf that come later.
-        explains: A hit names the mistake and its place: tracing numbers further would add nothing.
-        suits: Why it is recommended for a program of these nodes; ``""`` if it is not. None if that
-            is decided elsewhere.
+        selects: Returns further selections of nodes named by settings, such as ``node:val/loss``.
+        examples: Cases with the required hits.
+        study: For a rule about the graph: creates the study of one watch, which replaces the look.
+            See `nodescope.debug.watch.graph_rule`.
+        lasting: Whether a hit counts only if its finding lasted to the end of the run: a weight
+            that is idle for some steps is not a fault.
+        follows: Rules whose hits explain a hit of this rule, likeliest first; a report lists it
+            beneath them.
+        diverges: Whether a hit means that training diverged, which explains later NaN and Inf.
+        explains: Whether a hit names the mistake and its place, so that tracing adds nothing.
+        suits: Returns why it is recommended for a program with these nodes; ``""`` if it is not.
+            None if that is decided elsewhere.
     """
 
     name: str
@@ -284,10 +285,10 @@ class Rule:
     concerns: Callable[[Node, ProgramGraph], bool] | None = None
 
     def parameter(self, name: str) -> Parameter:
-        """The parameter of that name.
+        """The parameter with a name.
 
         Raises:
-            WatchError: There is none; the hint names near ones.
+            WatchError: There is none; the hint suggests similar names.
         """
         for parameter in self.parameters:
             if parameter.name == name:
@@ -298,7 +299,7 @@ class Rule:
         raise WatchError(f"{self.name} has no parameter {name!r}", hint=hint)
 
     def settings(self, params: Mapping[str, Setting]) -> dict[str, Any]:
-        """Every parameter with what the watch sets or the default.
+        """All parameters with the watch's settings or their defaults.
 
         Raises:
             WatchError: A parameter is unknown, missing, of the wrong kind or out of bounds.
@@ -325,7 +326,7 @@ def plain(look: Callable[[Sight, Settings], Finding | None]) -> Callable[[Settin
 
 
 def per_value(begin: Callable[[Settings], Look]) -> Callable[[Settings], Look]:
-    """A `Rule.begin` that keeps the state of each value apart."""
+    """A `Rule.begin` with a separate state for each value."""
 
     def begin_all(settings: Settings) -> Look:
         looks: dict[int, Look] = {}

@@ -1,7 +1,7 @@
-"""Checking a program while it runs: watches are evaluated at each value, with exact state.
+"""Run check: evaluates watches on every value while a program runs, with exact state.
 
-So a verdict depends neither on what the recording keeps nor on how fast it is written. Which
-watches suit the program is known at its end; until then, all that may be recommended run.
+So the verdicts depend neither on what the recording keeps nor on how fast it is written. Only at
+the end is it known which watches suit the program; until then, all candidates are evaluated.
 
 Invariant: a probe after the recorder; it never stops the program.
 """
@@ -35,23 +35,24 @@ from nodescope.record.recording import Recording
 
 _MOST_SPANS: Final = 64
 _ALL_BYTES: Final = 1 << 62
-_OFTEN: Final = 4096  # events, where no steps are marked
+_OFTEN: Final = 4096  # number of events between reports of weights and losses, without steps
 
 
 class RunCheck:
-    """Evaluates watches of a run, which may be slowed for it.
+    """Evaluates watches on a run, however much that slows it down.
 
     Args:
-        bus: Of the run. Its recorder is there already.
-        watches: Which; those that are switched off are left out.
-        recommended: Evaluate those as well that are recommended for the program.
-        seq_source: Gives the calling thread's last recorded seq.
-        protect: Keeps the arrays of executions, from one seq up to, without, another one, whatever
-            the recording's budget: those of the step of a first hit, and of the step before.
-        keep_values: Keeps the arrays of weights and of losses, by value, longer than all others.
+        bus: The run's bus, with its recorder already added.
+        watches: The watches; disabled ones are left out.
+        recommended: Whether to add the watches recommended for the program.
+        seq_source: Returns the calling thread's last recorded seq.
+        protect: Called with a range of seqs, end excluded, whose arrays must be kept regardless of
+            the recording's budget: the step of a first hit, and the step before it.
+        keep_values: Called with the value ids of weights and of losses, whose arrays are kept
+            longer than all others.
 
     Raises:
-        WatchError: A watch makes no sense.
+        WatchError: A watch is invalid.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class RunCheck:
         self._protect, self._seq_source = protect, seq_source
         self._keep_values = keep_values
         self._kept: tuple[frozenset[int], frozenset[int]] = frozenset(), frozenset()
-        self._learns = False  # whether it may have become known what a value is
+        self._learns = False  # whether roles of values may have changed
         self._events = 0
         self._begins: deque[int] = deque((0,), maxlen=2)  # seqs of the latest steps
         self._protected = self._spans = 0
@@ -87,7 +88,7 @@ class RunCheck:
         bus.want(self, Demand(arrays=True, opened=(self._opens,), whole="the run is checked"))
 
     def emit(self, event: Event) -> None:
-        """Take one event: evaluate the watches."""
+        """Evaluate the watches on an event."""
         began = time.perf_counter_ns()
         try:
             if isinstance(event, StepStarted):
@@ -98,7 +99,7 @@ class RunCheck:
             self._bus.watched_ns += time.perf_counter_ns() - began
 
     def report(self, recording: Recording) -> CheckReport:
-        """What was found, once the run is over and its recording complete."""
+        """The report, when the run is over and its recording is complete."""
         reasons: dict[str, str] = {}
         if self._recommended:
             reasons = {head(item.watch): item.reason for item in recommend_for(recording)}
@@ -113,7 +114,7 @@ class RunCheck:
             self._protect(first, self._protected)
 
     def _learn(self, event: Event) -> None:
-        """Say which values are weights and losses, once that has become known."""
+        """Report which values are weights and losses, at the end of a step that changed them."""
         self._events += 1
         if isinstance(event, GraphExtended | GradientComputed):
             self._learns = True
@@ -125,6 +126,6 @@ class RunCheck:
                 self._keep_values(*kept)
 
     def _opens(self, node: Node) -> bool:
-        """Whether kernels with this node are run node by node besides."""
+        """Whether a kernel that covers this node is also run node by node."""
         telling = node.phase == "forward" and node.family in ("activation", "loss")
         return self._watcher.wants(node) or (self._recommended and telling)

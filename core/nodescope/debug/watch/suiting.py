@@ -1,6 +1,6 @@
-"""Which programs a rule suits: why it is recommended, by the nodes of the program.
+"""Suiting: why a rule is recommended for a program, by the program's nodes.
 
-Invariant: functions of the nodes alone; ``""`` says that the rule does not suit.
+Invariant: functions of the nodes alone; ``""`` means that the rule does not suit the program.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nodescope.ir.graph import Node
 
 Suits = Callable[[Sequence[Node]], str]
-"""Gives why a rule is recommended for a program of these nodes, or ``""``."""
+"""Returns why a rule is recommended for a program with these nodes, or ``""``."""
 
 
 def computes_gradients(reason: str) -> Suits:
@@ -35,7 +35,7 @@ def trains_weights(reason: str) -> Suits:
 
 
 def descends(reason: str) -> Suits:
-    """Programs that train: variables, or tensors carried from step to step, against a gradient."""
+    """Programs that train variables, or tensors carried from step to step, by gradients."""
     weights = trains_weights(reason)
 
     def suits(nodes: Sequence[Node]) -> str:
@@ -50,7 +50,7 @@ def descends(reason: str) -> Suits:
 
 
 def _carries(node: Node, makers: Mapping[int, Node]) -> bool:
-    """Whether a node takes something made of a gradient from what it gave in the step before."""
+    """Whether a node subtracts a term computed from a gradient from its previous result."""
     if node.op != "subtract" or len(node.inputs) != 2 or node.inputs[0] not in node.outputs:
         return False
     todo, seen = [node.inputs[1]], set(node.outputs)

@@ -11,7 +11,7 @@ from typing import Final
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.ir.graph import Node
 
-# What lies between a difference and the loss that is made of it.
+# Ops between a difference and the loss computed from it.
 _TO_LOSS: Final = frozenset({
     "square", "power", "abs", "multiply", "divide", "add", "mean", "sum", "sqrt", "negative",
     "where", "expand_dims", "squeeze", "reshape", "astype", "mse", "huber", "vector_norm",
@@ -19,7 +19,7 @@ _TO_LOSS: Final = frozenset({
 
 
 def becomes_loss(graph: ProgramGraph, node: Node) -> bool:
-    """Whether what a node gives is only squared, weighed and averaged before it is a loss."""
+    """Whether a node's result becomes a loss by ops of `_TO_LOSS` alone."""
     todo, seen = [node], {node.id}
     while todo:
         current = todo.pop()
@@ -34,9 +34,9 @@ def becomes_loss(graph: ProgramGraph, node: Node) -> bool:
 
 
 def is_only_loss(graph: ProgramGraph, node: Node) -> bool:
-    """Whether backward passes begin with what a node gives, or its mean, and nowhere else.
+    """Whether the only loss is a node's result, or its scaled or squared mean.
 
-    Who plays against another, or weighs losses, may be right without getting better.
+    With several losses, or in adversarial training, a loss need not fall.
     """
     if len(graph.losses) != 1:
         return False
@@ -56,7 +56,7 @@ def is_only_loss(graph: ProgramGraph, node: Node) -> bool:
 
 
 def target_port(graph: ProgramGraph, node: Node) -> int | None:
-    """Which input of a node is data of the program, where the other one is made from weights."""
+    """The input port with the program's data, if the other input is computed from weights."""
     if len(node.inputs) != 2:
         return None
     for port in (1, 0):
@@ -73,7 +73,7 @@ def takes_two_forward(node: Node, graph: ProgramGraph) -> bool:
 
 
 def comparing(nodes: Sequence[Node], ops: Collection[str], words: str) -> str:
-    """Why a program that is trained suits such a rule: its first comparison; ``""`` if none does.
+    """Why a rule about comparisons suits a program: its first comparison; or ``""``.
 
     Args:
         nodes: The program's nodes.

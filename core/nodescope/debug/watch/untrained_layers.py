@@ -1,7 +1,7 @@
-"""Untrained layers: where a layer that no optimizer updates is among those that are trained.
+"""Untrained layers: the position of a layer that no optimizer updates among the trained layers.
 
-A body may be frozen before the layers that are trained; so may be a network through which something
-before it is trained. Nobody freezes the last layer alone, as it was drawn at random.
+Layers before the trained ones may be frozen on purpose, and so may a network through which earlier
+layers are trained. Nobody freezes only the last layer with its random initial weights.
 
 Invariant: pure functions of the graph.
 """
@@ -15,14 +15,14 @@ from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.ir.graph import Node
 
 Place = Literal["before", "last", ""]
-"""Of a layer: ``before`` one that is trained; ``last``, with trained ones alone before it; or
-neither."""
+"""The position of an untrained layer: ``before`` a trained one; ``last`` after trained layers only;
+or neither."""
 
 PRODUCTS: Final = frozenset({"matmul", "conv1d", "conv2d", "dot"})
 
 
 def bias_and_weight(graph: ProgramGraph, node: Node) -> tuple[Node | None, Node | None]:
-    """The bias that a node adds to the product with a weight, and that weight."""
+    """The bias that a node adds to a product, and the product's weight; else None and None."""
     if node.op != "add" or len(node.inputs) != 2:
         return None, None
     for port in (0, 1):
@@ -38,10 +38,11 @@ def bias_and_weight(graph: ProgramGraph, node: Node) -> tuple[Node | None, Node 
 
 
 def layer_of(graph: ProgramGraph, weight: int) -> tuple[int, ...]:
-    """The weight and the bias of the layer that a parameter is part of, by their values; or ``()``.
+    """The value ids of the weight and the bias of a layer; ``()`` if there is no such layer.
 
     Args:
-        weight: The value of either.
+        graph: The program's graph.
+        weight: The value id of either parameter.
     """
     for node in graph.forward():
         bias, product = bias_and_weight(graph, node)
@@ -58,8 +59,9 @@ def place_of(
     """The position of a layer.
 
     Args:
-        layer: The values of its parameters.
-        trained, idle: Those of the parameters that change, and of those that do not.
+        graph: The program's graph.
+        layer: The value ids of the layer's parameters.
+        trained, idle: The value ids of all parameters that change, and that do not change.
     """
     users = _users(graph, layer)
     for weight in trained:
@@ -79,7 +81,7 @@ def place_of(
 
 
 def _users(graph: ProgramGraph, values: Collection[int]) -> set[int]:
-    """Ids of the nodes of forward passes that read parameters, on the way to a loss."""
+    """Ids of the forward nodes that read these parameters and from which a loss is computed."""
     return {
         reader.id
         for value in values

@@ -30,19 +30,19 @@ MAX_WATCHES: Final = 500
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """What is watched for.
+    """A rule with its settings, the nodes it watches, and its actions.
 
     Attributes:
         rule: The rule's name or alias.
-        id: Chosen by who keeps the watches, from 1 up; 0 for a new one.
-        params: Settings by parameter; the others have their defaults.
-        select: Where, by the kinds of breakpoints: ``node:NAME``, ``glob:PATTERN``, ``op:OP``,
-            ``scope:PATH`` and the like; ``""`` is wherever the rule applies. A node that is named
-            exactly is taken even where the rule would not apply.
-        patience: How many times in a row a value must be found so.
-        actions: What follows a hit: stop the program, log a line, mark the node, save the values,
+        id: Its number from 1 within its set of watches; 0 for a new one.
+        params: Settings by parameter; others have their defaults.
+        select: The nodes, by the kinds of breakpoints: ``node:NAME``, ``glob:PATTERN``, ``op:OP``,
+            ``scope:PATH`` and so on; ``""`` selects all to which the rule applies. A node that is
+            named exactly is watched even if the rule would not apply to it.
+        patience: How many times in a row a value must have a finding before it is a hit.
+        actions: The actions on a hit: stop the program, log a line, mark the node, save the values,
             end the run.
-        enabled: Kept but not asked when false.
+        enabled: Whether it is evaluated.
     """
 
     rule: str
@@ -55,19 +55,19 @@ class Watch(msgspec.Struct, frozen=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A rule found what it looks for.
+    """A hit of a watch on a value.
 
     Attributes:
         rule: The rule's own name.
         watch: The watch's id.
-        node, node_name: Whose value it was.
-        value, port: Which.
-        step, seq: When; ``seq`` is the execution's.
-        configured: Every setting of the watch, defaults included.
-        actual: The numbers that were found, by parameter or statistic.
-        text: One line for a person.
-        actions: The watch's.
-        in_row: In how many sights of the value in a row it was found.
+        node, node_name: Id and name of the node that produced the value.
+        value, port: The value's id and output port.
+        step, seq: Step and seq of the execution.
+        configured: All settings of the watch, including defaults.
+        actual: The numbers found, by parameter or statistic.
+        text: One line for the user.
+        actions: The watch's actions.
+        in_row: The number of consecutive findings on the value.
     """
 
     rule: str
@@ -86,15 +86,15 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 def head(watch: Watch) -> str:
-    """A watch as it is written, without what follows a hit."""
+    """The text of a watch without its actions."""
     return describe(watch).rpartition(" -> ")[0]
 
 
 class Selection:
-    """Which nodes a watch is about.
+    """The nodes selected by a watch.
 
     Attributes:
-        exact: It names one node.
+        exact: Whether it names one node.
     """
 
     __slots__ = ("_breakpoint", "exact")
@@ -104,7 +104,7 @@ class Selection:
         self.exact = breakpoint is not None and breakpoint.kind == "node"
 
     def covers(self, node: Node) -> bool:
-        """Whether it is about this node. A scope has its parameters and data, too."""
+        """Whether a node is selected. A scope includes its parameters and data."""
         chosen = self._breakpoint
         if chosen is None:
             return True
@@ -122,7 +122,7 @@ def selection(select: str) -> Selection:
     """The nodes that a text such as ``scope:encoder`` selects; ``""`` selects all.
 
     Raises:
-        WatchError: It selects nothing.
+        WatchError: The text is not a valid selection.
     """
     if not select.strip():
         return Selection(None)
@@ -142,10 +142,10 @@ def selection(select: str) -> Selection:
 
 
 def checked(watch: Watch) -> tuple[Watch, Rule]:
-    """The watch as it is kept (the rule's own name, settings of their types) and its rule.
+    """The watch in its normal form (the rule's own name, typed settings), and its rule.
 
     Raises:
-        WatchError: It makes no sense; the message says why.
+        WatchError: The watch is invalid; the message says why.
     """
     try:
         rule = get(watch.rule)
@@ -163,7 +163,7 @@ def checked(watch: Watch) -> tuple[Watch, Rule]:
     select = str(selection(watch.select))
     for target in rule.selects(settings) if rule.selects is not None else ():
         selection(target)
-    rule.begin(settings)  # Settings that make no sense together are refused here.
+    rule.begin(settings)  # refuses settings that contradict each other
     params = {name: settings[name] for name in watch.params}
     actions = tuple(action for action in ACTIONS if action in watch.actions)
     return (
@@ -190,7 +190,7 @@ _COMPARISON: Final = re.compile(r"[<>]|[=!]=")
 
 
 def describe(watch: Watch) -> str:
-    """The watch as a person writes it."""
+    """The watch in its text form."""
     parts = [] if watch.enabled else ["off"]
     settings = ", ".join(f"{name}={_written(setting)}" for name, setting in watch.params.items())
     parts.append(f"{watch.rule}({settings})" if settings else watch.rule)
@@ -202,12 +202,12 @@ def describe(watch: Watch) -> str:
 
 
 def parse_watch(spec: str) -> Watch:
-    """Read ``[off] RULE[(NAME=SETTING, ...)] [on SELECTION] [patience N] [-> ACTION, ...]``.
+    """Parse ``[off] RULE[(NAME=SETTING, ...)] [on SELECTION] [patience N] [-> ACTION, ...]``.
 
-    Settings with spaces, commas or parentheses are in double quotes. Without actions it stops.
+    Settings with spaces, commas or parentheses are in double quotes. The default action is stop.
 
     Raises:
-        WatchError: It cannot be understood; ``column`` points at the fault.
+        WatchError: The text cannot be parsed; ``column`` points at the fault.
     """
     if len(spec) > MAX_LENGTH:
         raise WatchError(f"the watch is longer than {MAX_LENGTH} characters", column=MAX_LENGTH)
@@ -215,10 +215,10 @@ def parse_watch(spec: str) -> Watch:
 
 
 def parse_watches(spec: str) -> tuple[Watch, ...]:
-    """Read several, with ``;`` or line ends between; bare names may have commas between.
+    """Parse several watches, separated by ``;`` or line ends; bare names also by commas.
 
     Raises:
-        WatchError: One cannot be understood; ``column`` counts in the whole text.
+        WatchError: A watch cannot be parsed; ``column`` counts in the whole text.
     """
     if len(spec) > 16 * MAX_LENGTH:
         raise WatchError(f"the watches are longer than {16 * MAX_LENGTH} characters")
@@ -254,7 +254,7 @@ def _target(select: str) -> str:
 
 
 def _as_condition(text: str) -> str:
-    """How to write a text that is a condition without its rule: ``when value < 1 on loss``."""
+    """The watch that a bare condition probably means: ``when value < 1 on loss``."""
     match = _BARE_CONDITION.fullmatch(text.strip())
     if match is None or not (match["word"] or _COMPARISON.search(match["condition"])):
         return ""

@@ -34,19 +34,19 @@ from nodescope.ir.graph import Node, Value
 
 
 class Watcher:
-    """Asks watches live.
+    """Evaluates watches on a running program.
 
     Args:
-        watches: What is watched for.
-        on_hit: Takes each hit, on the program's thread; may return late.
-        on_fault: Takes one line about a watch that failed and was disabled.
-        seq_source: Gives the calling thread's last recorded seq; without it executions of covered
-            nodes are counted.
-        hold_bytes: How much may be copied of values, until the next step.
-        held_ns: How long a debugger has held the run so far, which is no time of its own.
+        watches: The watches.
+        on_hit: Called with each hit on the program's thread; it may return late.
+        on_fault: Called with one line about a watch that failed and was disabled.
+        seq_source: Returns the calling thread's last recorded seq; without it, executions of
+            covered nodes are counted.
+        hold_bytes: The limit on bytes of values that are copied until the next step.
+        held_ns: Returns the time for which a debugger has held the run so far.
 
     Raises:
-        WatchError: A watch makes no sense.
+        WatchError: A watch is invalid.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class Watcher:
 
     @property
     def outcomes(self) -> tuple[WatchOutcome, ...]:
-        """How it went with each watch so far."""
+        """The outcomes of the watches so far."""
         with self._lock:
             return self._evaluator.outcomes
 
     def ongoing(self, watch: int) -> frozenset[int]:
-        """The values of which a watch, by its id, found something when it was asked last."""
+        """The values that a watch, by its id, hit in its last evaluation."""
         with self._lock:
             return self._evaluator.ongoing(watch)
 
@@ -94,17 +94,17 @@ class Watcher:
             return self._evaluator.values_of(role)
 
     def wants(self, node: Node) -> bool:
-        """Whether a watch names this node, or what it is; for `Bus.opened`.
+        """Whether a watch names this node or its kind; for `Demand.opened`.
 
-        A compiled kernel that covers such a node is then run node by node besides.
+        A compiled kernel that covers such a node is then also run node by node.
         """
         return self._evaluator.wants(node)
 
     def replace(self, watches: Iterable[Watch]) -> None:
-        """Make these the whole set, from any thread. A watch that is as it was keeps its state.
+        """Replace the whole set, from any thread. An unchanged watch keeps its state.
 
         Raises:
-            WatchError: One makes no sense; nothing is changed.
+            WatchError: A watch is invalid; nothing is changed.
         """
         with self._lock:
             self._evaluator.replace(watches)
@@ -117,12 +117,12 @@ class Watcher:
         values: Iterable[Value] = (),
         captured: Iterable[GraphCaptured] = (),
     ) -> None:
-        """Take in what was met before the first event came.
+        """Take in the graph that was recorded before the first event.
 
         Args:
-            nodes: Every definition in order.
-            gradients: Pairs of a value's id and its gradient's.
-            values: As they were defined last.
+            nodes: All definitions of nodes, in order.
+            gradients: Pairs of a value's id and its gradient's id.
+            values: The values in their latest definition.
             captured: Graphs of compiled functions.
         """
         with self._lock:
@@ -134,7 +134,7 @@ class Watcher:
                 self._evaluator.paired(value, gradient)
 
     def emit(self, event: Event) -> None:
-        """Take one event."""
+        """Evaluate the watches on an event."""
         kind = type(event)
         if kind is NodeFinished:
             if self._follows:
@@ -168,7 +168,7 @@ class Watcher:
         self._say(hits)
 
     def _note(self, node: int) -> None:
-        """A node has run, for rules about the graph."""
+        """Note for graph rules that a node has run."""
         ran = self._evaluator.graph.ran
         if len(ran) < ProgramGraph.MOST_RAN:
             ran.append((node, 0))
@@ -181,7 +181,7 @@ class Watcher:
         return hits
 
     def catch_up(self, event: NodeFinished, seq: int, watches: Collection[int]) -> None:
-        """Ask these watches, by their ids, of an execution that they came too late for."""
+        """Evaluate watches, by their ids, on an execution from before they were set."""
         if event.node.id in self._covered:
             self._say(self._finished(event, seq, watches))
 
@@ -190,7 +190,7 @@ class Watcher:
             try:
                 fault = self._faults.popleft()
             except IndexError:
-                break  # Another thread has said it.
+                break  # another thread has reported it
             self._on_fault(fault)
         for hit in hits:
             self._on_hit(hit)
@@ -204,8 +204,8 @@ class Watcher:
             return Live(outputs[port]) if port < len(outputs) else None
 
         def inputs() -> tuple[ObservedContent, ...]:
-            # Values that were overwritten in place no longer hold the node's inputs.
-            # Of the engine's updates, live and recorded content are judged alike as they are.
+            # An array that was overwritten in place no longer contains the node's input. For the
+            # engine's own updates, live and recorded contents agree without this.
             in_place = event.node.writes and event.node.dialect != OWN
             outputs = {id(array) for array in event.outputs} if in_place else set()
             return tuple(
