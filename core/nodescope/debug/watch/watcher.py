@@ -204,8 +204,8 @@ class Watcher:
             return Live(outputs[port]) if port < len(outputs) else None
 
         def inputs() -> tuple[ObservedContent, ...]:
-            # An array that was overwritten in place no longer contains the node's input. For the
-            # engine's own updates, live and recorded contents agree without this.
+            # An array that was overwritten in place no longer contains the node's input. Updates of
+            # nodescope's own engine are excepted: live and recorded contents agree for them.
             in_place = event.node.writes and event.node.dialect != OWN
             outputs = {id(array) for array in event.outputs} if in_place else set()
             return tuple(

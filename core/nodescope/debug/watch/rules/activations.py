@@ -9,7 +9,7 @@ from nodescope.debug.watch.layer_units import by_unit, unit_finding
 from nodescope.debug.watch.observation import Sight, numbers
 from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, percent, plain
 
-# Bounds of an activation's results.
+# The bounds of an activation's results.
 _BOUNDS = {
     "tanh": (-1.0, 1.0), "sigmoid": (0.0, 1.0), "erf": (-1.0, 1.0), "softsign": (-1.0, 1.0),
     "hardsigmoid": (0.0, 1.0), "relu6": (0.0, 6.0),
@@ -22,7 +22,7 @@ def _dead(sight: Sight, settings: Settings) -> Finding | None:
         return None
     units = by_unit(sight.array)
     if len(units) < 2:
-        return None  # One example tells nothing about a unit.
+        return None  # a single example says nothing about a unit
     indices = np.flatnonzero((units == units[:1]).all(axis=0))
     share, layer = 100 * indices.size / units.shape[1], settings["threshold_layer"]
     if share <= layer:

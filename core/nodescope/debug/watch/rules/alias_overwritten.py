@@ -1,9 +1,9 @@
-"""A tensor that is written to in place while another name was to keep what it was.
+"""A tensor that is written to in place although another name was meant to keep its old content.
 
-``shortcut = x; x.mul_(0.5); return shortcut + f(x)``: both names are one tensor, so the shortcut is
-halved, too. The graph is that of a program in which this is meant; only the names tell. Two things
-must agree: the graph, in which a write is read further on, and the source, in which the name that
-is read there was bound to the one that is written to, and neither to anything else in between.
+In ``shortcut = x; x.mul_(0.5); return shortcut + f(x)``, both names refer to one tensor, so the
+shortcut is halved as well. An intended in-place write has the same graph; only the names differ. So
+both must agree: in the graph, the written tensor is read later; in the source, the name read there
+was bound to the written one, and neither name was bound to anything else in between.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _may_write(node: Node) -> bool:
-    """Whether a node writes in place. nodescope's own tensors do so in ``x *= 2``, unsaid."""
+    """Whether a node may write in place; for nodescope's engine, ``x *= 2`` does so unmarked."""
     own = node.dialect == OWN and node.op in _AUGMENTING
     return (bool(node.writes) or own) and bool(node.inputs)
 
@@ -42,9 +42,9 @@ def _words(graph: ProgramGraph, tree: ast.Module, node: Node) -> str:
     written = node.inputs[node.writes[0][1] if node.writes else 0]
     maker, holder = graph.maker(written), graph.maker(graph.held_in(written))
     if maker is not None and maker.source == source:
-        return ""  # what is written to was made in the same line: it has no name yet
+        return ""  # the tensor was created in the same line, so no name refers to it yet
     if holder is not None and holder.role in ("parameter", "buffer"):
-        return ""  # such as running means of a layer that is called there
+        return ""  # such as a layer's running means, which calling the layer updates
     for kept in kept_names(tree, source.line):
         reader = next(_readers(graph, node, kept), None)
         if reader is not None and (node.writes or kept.augments):
@@ -57,7 +57,7 @@ def _words(graph: ProgramGraph, tree: ast.Module, node: Node) -> str:
 
 
 def _readers(graph: ProgramGraph, node: Node, kept: Kept) -> Iterator[Node]:
-    """The nodes that read what was written, in a line that reads the kept name."""
+    """The nodes that read the written tensor, in a line that reads the kept name."""
     file = node.source.file if node.source is not None else ""
     for port, _ in node.writes or ((0, 0),):
         for reader in graph.readers(node.outputs[port]):

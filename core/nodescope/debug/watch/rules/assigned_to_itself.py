@@ -1,7 +1,7 @@
-"""A variable that is assigned to itself: what was kept as a copy is the variable.
+"""A variable that is assigned to itself: what was kept as a copy is the variable itself.
 
-As of the best weights, kept as ``dict(model.named_parameters())`` and written back in the end: they
-have been trained on, like the model's own, which they are.
+For example, the best weights are kept as ``dict(model.named_parameters())`` and written back at the
+end. These are the model's own weights, so training has changed them as well.
 """
 
 from __future__ import annotations

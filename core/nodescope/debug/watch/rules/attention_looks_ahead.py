@@ -1,7 +1,7 @@
-"""Attention that sees what it must predict: each position looks at the one that follows it.
+"""Attention that sees what it must predict: each position attends to the next one.
 
-Where targets are the tokens one place on, the token at the next position is the answer. A mask
-that begins one diagonal too late, or none at all, lets attention read it.
+If targets are the tokens shifted by one, the next position holds the answer. A mask that begins one
+diagonal too late, or a missing mask, lets attention read it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from nodescope.events import Array
 from nodescope.ir.graph import Node
 
 _MOST: Final = 1 << 20
-_SEES: Final = 1e-9  # the weight of the next position that every position must give it
+_SEES: Final = 1e-9  # every position must give the next one more weight than this in some row
 _PASSES: Final = frozenset({"where", "add", "subtract", "multiply", "divide", "astype", "copy"})
 
 
 def _begin(settings: Settings) -> Look:
     least = settings["steps"]
-    tokens: dict[int, Array] = {}  # by node that looks them up
+    tokens: dict[int, Array] = {}  # by id of the embedding node: its latest tokens
     ahead: dict[int, tuple[Node, float]] = {}  # attention of this step that looks ahead
     leaks: dict[int, int] = {}
 
@@ -77,7 +77,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _follows(labels: Array, tokens: Array) -> bool:
-    """Whether labels are the tokens one place on."""
+    """Whether labels are the tokens shifted by one."""
     if labels.size != tokens.size:
         return False
     known = tokens[:, 1:]
@@ -87,7 +87,7 @@ def _follows(labels: Array, tokens: Array) -> bool:
 
 
 def _reads(graph: ProgramGraph, attention: Node, follow: list[int]) -> bool:
-    """Whether attention is of the tokens to be continued, and not of a text beside them."""
+    """Whether both sides of the scores depend on the predicted tokens: it is self-attention."""
     maker, seen = _scores(graph, attention), set[int]()
     while maker.op != "matmul" and maker.op != "einsum":
         below = [node for node in graph.makers(maker) if not node.is_leaf]
@@ -100,7 +100,7 @@ def _reads(graph: ProgramGraph, attention: Node, follow: list[int]) -> bool:
 
 
 def _scores(graph: ProgramGraph, attention: Node) -> Node:
-    """What gives the softmax its scores: the mask, if there is one."""
+    """The node that computes the softmax's scores, such as the mask; else the softmax itself."""
     maker = graph.maker(attention.inputs[0]) if attention.inputs else None
     return maker if maker is not None and not maker.is_leaf else attention
 

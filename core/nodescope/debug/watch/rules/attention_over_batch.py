@@ -13,7 +13,7 @@ from nodescope.debug.watch.rule import Verdict
 from nodescope.ir.graph import Node
 
 _KEEPS: Final = frozenset({"astype", "copy", "dropout"})
-# These keep all in its place if the shape stays; libraries prepare operands of products with them.
+# Libraries prepare the operands of products by these; without a change of shape they do nothing.
 _LAYS_OUT: Final = frozenset({"reshape", "broadcast_to"})
 
 
@@ -36,7 +36,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _summed(graph: ProgramGraph, value: int) -> list[int | None]:
-    """The axes over which what weights weigh is summed; None where it may be axis 0."""
+    """The axes over which readers sum weighted values; None for one that may be axis 0."""
     axes: list[int | None] = []
     shape = graph.shape(value) or ()
     columns: set[Any] = set()
@@ -60,13 +60,13 @@ def _summed(graph: ProgramGraph, value: int) -> list[int | None]:
             columns.add(column)
         else:
             axes.append(None)
-    if columns:  # each column weighs something of its own, and the products are added up
+    if columns:  # each column weights another value, and the products are added
         axes.append(1 if len(columns) == shape[1] else None)
     return axes
 
 
 def _column(graph: ProgramGraph, reader: Node, shape: tuple[int, ...]) -> Any:
-    """Which column of a table a node takes, to weigh something that is added to others; or None."""
+    """The column index that a node takes from a table as the weight of a term of a sum; or None."""
     index = reader.attrs.get("index")
     if reader.op != "getitem" or len(shape) != 2 or not isinstance(index, tuple):
         return None
@@ -81,7 +81,7 @@ def _column(graph: ProgramGraph, reader: Node, shape: tuple[int, ...]) -> Any:
 
 
 def _forward(graph: ProgramGraph, node: Node) -> list[Node]:
-    """What reads a node in the forward pass, past what only adds or drops axes of length one."""
+    """The forward readers of a node, skipping reshapes and selections."""
     readers = []
     for reader in graph.readers(node.outputs[0]):
         if reader.phase == "forward":
@@ -120,7 +120,7 @@ def _sums_of(graph: ProgramGraph, product: Node, shape: tuple[int, ...]) -> list
 
 
 def _is_averaged(graph: ProgramGraph, node: Node, rows: int) -> bool:
-    """Whether the loss is a mean over the rows, so that these are examples."""
+    """Whether a loss averages over the rows, so that the rows are examples."""
     below = {node.id}
     for later in graph.forward():
         if below.isdisjoint(maker.id for maker in graph.makers(later)):

@@ -1,8 +1,8 @@
 """A moving average of weights that was initialised to zero, used while that zero still matters.
 
-After n updates ``a = d * a + (1 - d) * w`` still holds the share ``d ** n`` of its initial value.
-Averages that began with the weights themselves are zero where those were, as biases often are: so
-nothing counts beside another average of the same kind that did not begin at zero.
+After n updates, ``a = d * a + (1 - d) * w`` still contains the share ``d ** n`` of its initial
+value. An average that began with the weights is also zero if the weights were, as biases often are.
+So nothing is reported if another average with the same decay did not begin at zero.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _ROUNDING: Final = 1e-6
 
 
 class _Form(NamedTuple):
-    """How a sum is a moving average.
+    """A sum that is a moving average.
 
     Attributes:
-        decay: What the average keeps of itself in an update.
-        port: The input of the sum that holds what is kept.
-        of: The value that is averaged.
+        decay: The share of the average that an update keeps.
+        port: The input port of the sum for that share.
+        of: The averaged value.
     """
 
     decay: float
@@ -36,7 +36,7 @@ class _Form(NamedTuple):
 
 
 class _Average:
-    """An average: from when on it is known to have begun at zero, and its updates since."""
+    """An average: the line of its update, its number of updates, and whether it began at zero."""
 
     def __init__(self, line: int) -> None:
         self.line = line
@@ -47,7 +47,7 @@ class _Average:
 def _begin(settings: Settings) -> Look:
     least = settings["share"] / 100
     averages: dict[int, _Average] = {}  # by the value of an average
-    kept_in: dict[int, Node] = {}  # by the value of a variable: the average that is kept in it
+    kept_in: dict[int, Node] = {}  # by the value of a variable: the average stored in it
     from_weights: set[float] = set()  # the decays of averages that did not begin at zero
 
     def look(sight: Sight) -> Finding | None:
@@ -106,7 +106,7 @@ def _judge(
 
 
 def _is_kept_in(graph: ProgramGraph, average: Node, form: _Form, variable: int) -> bool:
-    """Whether an average is kept in a variable: computed from its content."""
+    """Whether a variable stores an average: the average is computed from the variable."""
     kept = graph.maker(average.inputs[form.port])
     before = {average.inputs[form.port], *(kept.inputs if kept is not None else ())}
     return graph.held_in(variable) in {graph.held_in(value) for value in before}
@@ -121,7 +121,7 @@ def _is_zero(sight: Sight, port: int) -> bool:
 
 
 def _form(graph: ProgramGraph, node: Node) -> _Form | None:
-    """How a node averages weights; None if it does not."""
+    """The form of a node that averages weights; None for other nodes."""
     if node.op != "add" or len(node.inputs) != 2 or node.phase != "forward":
         return None
     for kept, new in ((0, 1), (1, 0)):

@@ -1,7 +1,7 @@
 """Batches that begin at the number of the batch instead of its first row.
 
-A loop over ``len(x) // SIZE`` batches that takes ``x[i : i + SIZE]``: they overlap, and of the data
-only the first rows are ever seen. It is read in the source, where it is certain.
+A loop over ``len(x) // SIZE`` batches takes ``x[i : i + SIZE]``: the batches overlap, and only the
+first rows of the data are ever seen. The rule reads the source, and reports only certain cases.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _overlaps(tree: ast.Module) -> Iterable[tuple[ast.For, int, str, str]]:
-    """Loops over batches, each with the line of a slice, the name of the number, and the size."""
+    """Faulty loops, each with the line of the slice, the name of the index, and the size."""
     for loop in ast.walk(tree):
         if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name):
             continue
@@ -71,7 +71,7 @@ def _overlaps(tree: ast.Module) -> Iterable[tuple[ast.For, int, str, str]]:
 
 
 def _batch_sizes(tree: ast.Module, iterated: ast.expr) -> list[ast.expr]:
-    """By what a number of rows is divided to give the rounds of a loop."""
+    """The divisor in a loop over ``range(rows // size)``; empty for other loops."""
     calls = [call for call in ast.walk(iterated) if isinstance(call, ast.Call)]
     ranges = [call for call in calls if getattr(call.func, "id", "") == "range"]
     if len(ranges) != 1 or len(ranges[0].args) != 1:
@@ -89,7 +89,7 @@ def _batch_sizes(tree: ast.Module, iterated: ast.expr) -> list[ast.expr]:
 
 
 def _changes(loop: ast.For, name: str) -> bool:
-    """Whether a loop gives its variable another number."""
+    """Whether a loop's body assigns its variable."""
     return any(
         isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
         for statement in loop.body
@@ -98,7 +98,7 @@ def _changes(loop: ast.For, name: str) -> bool:
 
 
 def _multiplies(loop: ast.For, name: str) -> bool:
-    """Whether a loop also makes a row of its variable, perhaps in another case."""
+    """Whether a loop also multiplies its variable, as to compute the number of a row."""
     return any(
         isinstance(node, ast.BinOp)
         and isinstance(node.op, ast.Mult)
@@ -108,7 +108,7 @@ def _multiplies(loop: ast.For, name: str) -> bool:
 
 
 def _ends(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
-    """The ends of a slice, ``x[a:b]`` or ``slice(a, b)``; None if it is none."""
+    """The ends of a slice, ``x[a:b]`` or ``slice(a, b)``; None for other expressions."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
         part = node.slice
         return (part.lower, part.upper) if part.lower and part.upper and not part.step else None

@@ -1,7 +1,7 @@
 """Batches that are drawn in each step and are the same each time.
 
-As where the generator is made anew with one seed, or each step takes the first batch of a new
-iterator. That a batch is drawn is read in the source: what is the same on purpose is not drawn.
+For example, each step creates a generator with the same seed, or takes the first batch of a new
+iterator. The source shows that a batch is drawn; data that is constant on purpose is not drawn.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _reaches_only_loss(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _drawn(graph: ProgramGraph, node: Node) -> tuple[int, str] | None:
-    """The line of the training loop that draws what a node holds, and why it is the same."""
+    """The line of the training loop that draws a node's data, and why it is always the same."""
     tree = graph.tree(node.source)
     if tree is None or node.source is None:
         return None
@@ -88,7 +88,7 @@ def _drawn(graph: ProgramGraph, node: Node) -> tuple[int, str] | None:
 
 
 def _source_of(tree: ast.Module, loop: ast.AST, value: ast.expr) -> tuple[int, str] | None:
-    """The line of a loop that draws what an expression is made of, and why it is the same."""
+    """The line of a loop that draws the data of an expression, and why it is always the same."""
     draw = _draw_in(tree, value)
     todo = _loaded(value)
     known = set(todo)
@@ -104,7 +104,7 @@ def _source_of(tree: ast.Module, loop: ast.AST, value: ast.expr) -> tuple[int, s
 
 
 def _draw_in(tree: ast.Module, statement: ast.AST) -> tuple[int, str] | None:
-    """The line and the reason, if a statement takes a batch; None if it takes none."""
+    """The line that draws a batch in a statement, and the reason; None if it draws none."""
     for call in ast.walk(statement):
         if not isinstance(call, ast.Call):
             continue
@@ -134,7 +134,7 @@ def _draw_in(tree: ast.Module, statement: ast.AST) -> tuple[int, str] | None:
 
 
 def _training_loop(tree: ast.Module, line: int) -> ast.AST | None:
-    """The innermost loop around a line in which a model is trained."""
+    """The innermost training loop around a line."""
     innermost: ast.AST | None = None
     for loop in ast.walk(tree):
         if not isinstance(loop, ast.For | ast.While):
@@ -182,7 +182,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether it is data; a constant of the same line is not what the line draws."""
+    """Whether a node is input data. A constant created in the same line is not drawn there."""
     return node.phase == "forward" and node.role == "input"
 
 

@@ -1,7 +1,7 @@
-"""A bias that the optimizer does not know, though it trains the weight that the bias belongs to.
+"""A bias that no optimizer updates although its weight is trained.
 
-Whole layers may be frozen on purpose, and so may all weights but the biases. Nobody trains a weight
-and leaves its bias as it began.
+Whole layers may be frozen on purpose, and so may all weights except biases. Nobody trains a weight
+but not its bias.
 """
 
 from __future__ import annotations

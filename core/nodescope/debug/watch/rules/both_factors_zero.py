@@ -1,4 +1,4 @@
-"""Two factors that are both zero: the gradient of each is the other one, so neither ever moves."""
+"""Two factors that are both zero: the gradient of each is the other, so neither ever changes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _weights(graph: ProgramGraph, value: int) -> list[str]:
-    """Names of the parameters that a factor is made of, and of nothing else but numbers to pick."""
+    """The names of the parameters from which a factor is computed."""
     leaves = graph.leaves(value)
     return [leaf.name for leaf in leaves if leaf.role == "parameter"]
 

@@ -1,4 +1,4 @@
-"""Predictions and targets of shapes (n, 1) and (n,): broadcasting makes n·n losses of n."""
+"""Predictions and targets of shapes (n, 1) and (n,): broadcasting yields n·n losses, not n."""
 
 from __future__ import annotations
 
@@ -48,13 +48,14 @@ def _described(graph: ProgramGraph, node: Node, shapes: list[tuple[int, ...]]) -
 
 
 def _outer(graph: ProgramGraph, column: int, row: int) -> bool:
-    """Whether a table of all pairs is meant."""
+    """Whether a table of all pairs is intended."""
     maker = graph.maker(column)
     if maker is not None and maker.op in _EXPANDS and maker.inputs:
         before = graph.shape(maker.inputs[0])
         if before is not None and len(before) == 1:
             return True
-    # Pairs among the same numbers; a target is none of the parameters.
+    # Both sides may hold the same numbers, for all pairs among them; and a target is never a
+    # parameter.
     sources = [graph.given(value) for value in (column, row)]
     if None in sources or sources[0] == sources[1]:
         return True
@@ -63,7 +64,7 @@ def _outer(graph: ProgramGraph, column: int, row: int) -> bool:
 
 
 def _averaged(graph: ProgramGraph, node: Node) -> bool:
-    """Whether what follows treats all elements alike, up to a mean or sum of them all."""
+    """Whether only elementwise ops and reshapes follow, up to a mean or sum over all elements."""
     seen, todo = {node.id}, [node]
     while todo:
         current = todo.pop()

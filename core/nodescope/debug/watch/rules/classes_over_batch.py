@@ -1,4 +1,4 @@
-"""Probabilities of classes that are normalised over the rows of the batch, not over the classes."""
+"""Class probabilities that are normalised over the rows of the batch, not over the classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nodescope.debug.watch.rule import Verdict
 from nodescope.debug.watch.target_comparisons import becomes_loss
 from nodescope.ir.graph import Node
 
-# What leaves a probability in its place, or its logarithm.
+# Ops that leave probabilities, or their logarithms, at their positions.
 _KEEPS: Final = frozenset({"astype", "copy", "log", "negative", "add", "clip", "maximum"})
 _MIXES: Final = frozenset({"astype", "copy", "add", "subtract"})
 _PICKS: Final = frozenset({"getitem", "gather", "take_along_axis", "nll_loss"})
@@ -45,9 +45,9 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _mixed(graph: ProgramGraph, node: Node) -> Node | None:
-    """What adds the parts of a mixture up, where a node gives their log weights; None if nothing.
+    """The node that sums the components of a mixture whose log weights a node computes, or None.
 
-    Normalising the other axis in turn, as Sinkhorn does, subtracts the sum from what was summed.
+    Sinkhorn normalisation of both axes in turn is excepted: it subtracts the sum again.
     """
     shape, todo, seen = graph.shape(node.outputs[0]), list(node.outputs), set(node.outputs)
     while todo:
@@ -73,7 +73,7 @@ def _mixed(graph: ProgramGraph, node: Node) -> Node | None:
 
 
 def _axis(graph: ProgramGraph, node: Node) -> Any:
-    """The axis over which a node gives probabilities or their logarithms; None for others."""
+    """The axis over which a node computes (log) probabilities; None for other nodes."""
     if node.op == "log_softmax":
         return node.attrs.get("axis")
     if node.op == "subtract" and len(node.inputs) == 2:  # x - logsumexp(x)
@@ -84,7 +84,7 @@ def _axis(graph: ProgramGraph, node: Node) -> Any:
 
 
 def _labels(graph: ProgramGraph, node: Node) -> str:
-    """The name of the labels that probabilities are compared with or picked by; or ``""``."""
+    """The name of the labels that are compared with probabilities or select them; or ``""``."""
     shape, todo, seen = graph.shape(node.outputs[0]), list(node.outputs), set(node.outputs)
     while todo:
         value = todo.pop()
@@ -107,7 +107,7 @@ def _labels(graph: ProgramGraph, node: Node) -> str:
 
 
 def _is_data(graph: ProgramGraph, value: int) -> bool:
-    """Whether a value is made of data alone, as one-hot labels are."""
+    """Whether a value is computed from data alone, such as one-hot labels."""
     leaves = graph.leaves(value)
     return bool(leaves) and all(leaf.role in ("input", "constant") for leaf in leaves)
 

@@ -47,7 +47,7 @@ def _imbalance(settings: Settings) -> Look:
         total = int(label_counts.sum())
         if total < samples:
             raise NotYet(f"needs {samples} labels, had {total}")
-        # Of the classes that were seen at all.
+        # The rarest class is one that was seen at least once.
         rare, often = (
             int(np.where(label_counts, label_counts, total + 1).argmin()),
             int(label_counts.argmax()),
@@ -78,7 +78,7 @@ def _confusion(sight: Sight, settings: Settings) -> Finding | None:
         raise Inapplicable(_NO_CLASSES)
     labels, predicted, classes = labelling
     classes = max(classes, settings["category_no"] or 0)
-    # A table by pairs that occur; the classes may be very many.
+    # Count only the pairs that occur, because there may be very many classes.
     pairs, counts = np.unique(labels * classes + predicted, return_counts=True)
     totals = np.bincount(labels, minlength=classes)
     label, guess = pairs // classes, pairs % classes

@@ -1,6 +1,7 @@
 """Gradients that are clipped to almost nothing in every step, so that hardly anything is learned.
 
-Of an optimizer that divides by the gradients' size the clip takes nothing: its loss falls.
+For an optimizer that divides by the gradients' size, the clip has no effect: the loss falls, and
+nothing is reported.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _scales_gradients(graph: ProgramGraph, node: Node) -> bool:
-    """Whether gradients are multiplied with what a node gives, past conversions."""
+    """Whether gradients are multiplied by a node's result, perhaps after conversions."""
     todo = list(node.outputs)
     while todo:
         for reader in graph.readers(todo.pop()):
@@ -73,7 +74,7 @@ def _scales_gradients(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether it may be a loss, or the scale of gradients."""
+    """Whether a node may be a loss, or the scale of gradients."""
     return node.op == "minimum" or (node.phase == "forward" and node.family in _LOSSES)
 
 

@@ -1,6 +1,6 @@
 """A clip that passes no gradient: from the first step on, all of its input is outside the range.
 
-Outside of the range the slope of a clip is zero, so what comes before it is not trained.
+Outside the range, the slope of a clip is zero, so nothing before it is trained.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _begin(settings: Settings) -> Look:
         lowest, highest, (low, high) = summary.min, summary.max, ends
         if summary.nan_count or summary.inf_count or lowest is None or highest is None:
             return None
-        if lowest <= high and highest >= low:  # or on both sides of it, which others can tell
+        if lowest <= high and highest >= low:  # some of it is inside, or it is on both sides
             passes = True
             return None
         steps += sight.step != latest
@@ -59,7 +59,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _ends(sight: Sight) -> tuple[float, float] | None:
-    """The range of a clip; None if arrays give it."""
+    """The range of a clip; None if its bounds are arrays."""
     low, high = sight.attrs.get("low"), sight.attrs.get("high")
     ends = (-math.inf if low is None else low), (math.inf if high is None else high)
     if len(sight.inputs) != 1 or not all(isinstance(end, int | float) for end in ends):
@@ -68,7 +68,7 @@ def _ends(sight: Sight) -> tuple[float, float] | None:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether a parameter goes into a clip of a forward pass."""
+    """Whether a forward clip's input depends on a parameter."""
     return node.phase == "forward" and any(
         leaf.role == "parameter" for leaf in graph.leaves(node.outputs[0])
     )

@@ -1,9 +1,9 @@
-"""Data that come back changed a little more each time: something is added to them in place.
+"""Data that changes a little more in each pass over it: something is added to it in place.
 
-``noisy = batch; noisy += noise`` writes to the data set. Noise that is added to a copy is another
-each time, but no farther away from the data in the last pass than in the first. Data may change on
-purpose, too: the state of a simulation, pictures that are made. So it counts only if what is added
-is noise, and the targets stay, or are the same array as what is given.
+``noisy = batch; noisy += noise`` writes to the data set. Noise that is added to a copy differs each
+time, but is no farther from the data in the last pass than in the first. Data may also change on
+purpose, such as the state of a simulation or generated images. So the rule reports only data to
+which noise is added, and only if the targets stay the same, or are the same array as the data.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _LEAST: Final = 32  # elements
 _MOST: Final = 4096  # elements that are compared
 _MOST_BATCHES: Final = 64
 _ALIKE: Final = 0.8  # the correlation of a batch with itself in the previous pass
-_NOISE: Final = 0.3  # of the changes from pass to pass
-_GROWN: Final = 0.5  # of what passes that add up would make
-_SHRUNK: Final = 0.1  # the same numbers, divided again in each pass
+_NOISE: Final = 0.3  # limit of the correlation between the changes of consecutive passes
+_GROWN: Final = 0.5  # least share of the change that accumulated noise would cause
+_SHRUNK: Final = 0.1  # factor below which a pass has scaled the data down
 
 
 class _Sample:
-    """Elements of an array, evenly spread: all of it would take long to copy in each step."""
+    """Evenly spaced elements of an array; copying all of it in each step would take too long."""
 
     __slots__ = ("dtype", "elements", "shape", "size")
 
@@ -43,15 +43,15 @@ class _Sample:
 
 
 class _Batch:
-    """Rows that came back: as they were at first and last, and what each pass did."""
+    """Rows that came back: their first and last content, and the change in each pass."""
 
     def __init__(self, array: Array, targets: bytes) -> None:
         self.first = self.last = array
         self.targets = targets
         self.change: Array | None = None
         self.passes = self.shrunk = 0
-        self.added = 0.0  # mean squares of changes, summed
-        self.related = 0.0  # correlations of a change with the one before, summed
+        self.added = 0.0  # sum of the mean squares of changes
+        self.related = 0.0  # sum of the correlations of each change with the previous one
         self.same_targets = True
 
     def take(self, array: Array, targets: bytes, target_is_it: bool) -> None:
@@ -67,12 +67,12 @@ class _Batch:
 
     @property
     def walked(self) -> float:
-        """How far it is from what it was, as a root mean square."""
+        """The root mean square of the change since the first pass."""
         return float(np.sqrt(np.mean((self.last - self.first) ** 2)))
 
     @property
     def step(self) -> float:
-        """What a pass changes, as a root mean square."""
+        """The root mean square of the change in one pass."""
         return float(np.sqrt(self.added / self.passes))
 
     def is_random_walk(self, passes: int) -> bool:
@@ -93,7 +93,7 @@ def _begin(settings: Settings) -> Look:
     passes = settings["passes"]
     batches: dict[tuple[int, int], list[_Batch]] = {}  # by value and size
     matched = MatchedData()
-    kept: set[int] = set()  # values of which a batch came back as it was
+    kept: set[int] = set()  # values of which a batch came back unchanged
     now: dict[int, _Sample] = {}
     step = 0
 
@@ -157,7 +157,7 @@ def _words(batch: _Batch, rows: int, name: str, same: str, passes: int) -> str:
 
 
 def _one_of(known: list[_Batch], sample: Array) -> _Batch | None:
-    """The batch that a sample is, as it was in the pass before; None if it is none or several."""
+    """The known batch that correlates with a sample; None unless there is exactly one."""
     candidates = [batch for batch in known if _correlation(batch.last, sample) > _ALIKE]
     return candidates[0] if len(candidates) == 1 else None
 

@@ -1,8 +1,8 @@
 """Weight decay that outweighs learning: it removes much of a weight in each step.
 
-What a decay takes is known from the graph: an optimizer multiplies the weight by a number just
-below one, or adds a share of it to its gradient. A weight that loses 5% in each step holds little
-of what it learned 20 steps before. It is a fault only if the losses do not fall.
+The graph shows the decay: an optimizer multiplies the weight by a number just below one, or adds a
+share of it to its gradient. A weight that loses 5% in each step keeps little of what it learned 20
+steps before. It is a fault only if the losses do not fall.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST_PATH: Final = 6
 def _begin(settings: Settings) -> Look:
     steps, limit = settings["num_steps"], settings["share"] / 100
     least = settings["loss_fell"] / 100
-    seen: Counter[int] = Counter()  # by weight, steps in a row
+    seen: Counter[int] = Counter()  # by weight: number of consecutive steps
     latest: dict[int, int] = {}
     progress = LossProgress()
 
@@ -65,7 +65,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _share(graph: ProgramGraph, value: int) -> float:
-    """What an optimizer takes of a weight in each step, by decay; 0 if nothing shows that."""
+    """The share of a weight that decay removes in each step; 0 if the graph shows no decay."""
     held = graph.held_in(value)
     for reader in graph.readers(held):
         factor = _factor(reader)
@@ -75,12 +75,12 @@ def _share(graph: ProgramGraph, value: int) -> float:
 
 
 def _taken(graph: ProgramGraph, node: Node, factor: float, held: int) -> float:
-    """The share of the weight in the update, along sums and factors."""
+    """The share of the weight that an update removes, following sums and factors."""
     for _ in range(_LONGEST_PATH):
         value = node.outputs[0]
         for reader in graph.readers(value):
             if reader.op == "subtract" and reader.phase == "optimizer":
-                if reader.inputs[0] == value:  # the update starts from what is left of the weight
+                if reader.inputs[0] == value:  # the update is subtracted from the decayed weight
                     return 1 - factor if _writes_to(graph, reader, held) else 0.0
                 first = graph.held_in(reader.inputs[0])
                 return factor if first == held and _writes_to(graph, reader, held) else 0.0
@@ -99,7 +99,7 @@ def _taken(graph: ProgramGraph, node: Node, factor: float, held: int) -> float:
 
 
 def _factor(node: Node) -> float | None:
-    """The number below one that a node multiplies by."""
+    """The nonnegative number by which a node multiplies; None for other nodes."""
     number = node.attrs.get("x2", node.attrs.get("x1"))
     if node.op != "multiply" or len(node.inputs) != 1:
         return None

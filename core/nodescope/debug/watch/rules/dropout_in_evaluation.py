@@ -1,7 +1,7 @@
 """Dropout in evaluation: the model is in training mode, and its predictions are random.
 
-Predictions may be random on purpose: many for the same inputs, whose spread shows how certain the
-model is, or in each step of training, as targets. Neither counts.
+Predictions may be random on purpose: many of them for the same inputs, to estimate the model's
+uncertainty, or in each step of training, as targets. Neither is reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from nodescope.ir.graph import Node, SourceLocation
 
 def _begin(settings: Settings) -> Look:
     least = settings["num_steps"]
-    trained: set[int] = set()  # steps
+    trained: set[int] = set()  # training steps
     evaluated: set[int] = set()
     often: dict[tuple[SourceLocation | None, ...], bool] = {}
 
@@ -51,9 +51,9 @@ def _begin(settings: Settings) -> Look:
 
 
 def _is_drawn_often(graph: ProgramGraph, node: Node) -> bool:
-    """Whether the same data go through a node many times, in a loop.
+    """Whether a loop passes the same data through a node many times.
 
-    The loop is not around the node's line if that is in the model's own code: it is near the data.
+    If the node's line is in the model's code, the loop is found around the line of its data.
     """
     tree, source = graph.tree(node.source), node.source
     if tree is not None and source is not None and repeats(tree, source.line):

@@ -1,4 +1,4 @@
-"""A loss of the mean error instead of the mean of errors: those of opposite signs cancel."""
+"""A loss of the mean error instead of a mean of losses: errors of opposite signs cancel."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _sized(node: Node) -> str:
-    """What a node takes of an error to have its size; ``""`` for others."""
+    """How a node computes the size of an error, as a phrase; ``""`` for other nodes."""
     squares = node.op == "square" or (node.op == "power" and node.attrs.get("x2") == 2)
     squares |= node.op == "multiply" and len(node.inputs) == 2 and len(set(node.inputs)) == 1
     return "the square" if squares else "the amount" if node.op == "abs" else ""
 
 
 def _rows(graph: ProgramGraph, error: Node, mean: Node) -> int:
-    """How many rows an error is averaged over; 0 if it is not averaged over the rows."""
+    """The number of rows over which an error is averaged; 0 if it is not averaged over rows."""
     shape = graph.shape(error.outputs[0]) or ()
     over_rows = mean.attrs.get("axis") in (None, 0, (0,), [0])
     return shape[0] if shape and shape[0] > 1 and over_rows else 0
 
 
 def _is_only(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a loss is nothing but that: what else it held might look after each error."""
+    """Whether a loss consists of this term alone: another term might penalise each error."""
     value = node.outputs[0]
     for _ in range(4):
         if value in graph.losses:

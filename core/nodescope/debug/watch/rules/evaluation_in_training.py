@@ -1,8 +1,8 @@
-"""Training in evaluation mode: batch norm uses running statistics that nobody keeps up to date, or
-dropout is off, since ``eval()`` was called and ``train()`` was not called again.
+"""Training in evaluation mode: batch norm uses outdated running statistics, or dropout is off,
+because ``eval()`` was called and ``train()`` was not called again.
 
-A batch norm may be frozen on purpose. Then its statistics are those of its inputs, or nearly: they
-were collected before. Dropout may be left out towards the end; then the program says so somewhere.
+A batch norm may be frozen on purpose; its statistics were collected before and then roughly match
+its inputs. Dropout may be switched off towards the end of training on purpose.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from nodescope.events import Array
 from nodescope.ir.graph import Node
 
 _OPS: Final = frozenset({"batch_norm", "batch_norm_eval", "dropout"})
-_FEWEST: Final = 8  # rows, which say something of a mean
-_SHARE: Final = 0.5  # of the steps, in which statistics are out of date
-_WIDE: Final = 4.0  # times as wide or narrow
+_FEWEST: Final = 8  # least number of rows for a meaningful mean
+_SHARE: Final = 0.5  # least share of steps in which statistics are outdated
+_WIDE: Final = 4.0  # ratio of deviations above which statistics do not fit
 
 
 class _Layer:
-    """A batch norm: in how many steps of training it used what, and how far off that was."""
+    """A batch norm: which statistics it used in which training steps."""
 
     def __init__(self) -> None:
         self.own: set[int] = set()  # steps that used the statistics of the batch
-        self.kept: set[int] = set()  # steps that used running ones
-        self.off: set[int] = set()  # among them: steps in which these were out of date
+        self.kept: set[int] = set()  # steps that used running statistics
+        self.off: set[int] = set()  # those of ``kept`` in which they were outdated
 
 
 def _begin(settings: Settings) -> Look:
     least, shift, share = settings["num_steps"], settings["shift"], settings["share"] / 100
-    layers: dict[int, _Layer] = {}  # by value of the layer's weight
-    dropped: set[int] = set()  # steps of training with dropout
+    layers: dict[int, _Layer] = {}  # by value id of the layer's weight
+    dropped: set[int] = set()  # training steps with dropout
     trained: set[int] = set()
 
     def look(sight: Sight) -> Finding | None:
@@ -98,7 +98,7 @@ def _begin(settings: Settings) -> Look:
         if len(layer.kept) < least:
             raise needs_steps(least, len(layer.kept))
         if layer.own and not layer.kept.isdisjoint(dropped):
-            return None  # the norm alone is in evaluation mode
+            return None  # only the norm is in evaluation mode, so it is frozen on purpose
         if off <= shift or len(layer.off) < _SHARE * len(layer.kept):
             return None
         if len(layer.kept) < share * (len(layer.own) + len(layer.kept)):
@@ -122,8 +122,8 @@ def _begin(settings: Settings) -> Look:
 
 
 def _apart(x: Array, mean: Array, variance: Array) -> float:
-    """How far the channels of a batch are from statistics: in deviations of the latter, and 0 where
-    the batch says too little.
+    """The distance of a batch's channels from running statistics, in their deviations; 0 if the
+    batch is too small.
     """
     if x.ndim < 2 or x.dtype.kind != "f" or x[:, 0].size < _FEWEST:
         return 0.0
@@ -145,7 +145,7 @@ def _is_initial(mean: Array, variance: Array) -> bool:
 
 
 def _trees(graph: ProgramGraph, node: Node) -> list[ast.Module]:
-    """The sources that made a node's data: the training loop is in one of them."""
+    """The syntax trees of a node's source and its data's; one contains the training loop."""
     places = [node, *(leaf for leaf in graph.leaves(node.outputs[0]) if leaf.role == "input")]
     trees = {id(tree): tree for tree in (graph.tree(place.source) for place in places) if tree}
     return list(trees.values())
@@ -157,7 +157,7 @@ def _last_eval(graph: ProgramGraph, node: Node) -> int:
 
 
 def _stays_in_evaluation(graph: ProgramGraph, node: Node) -> int:
-    """The line that calls ``eval()``, where nothing in a loop or function calls ``train()``."""
+    """The line that calls ``eval()``, if no loop or function calls ``train()``; else 0."""
     trees = _trees(graph, node)
     for tree in trees:
         if any(in_rounds(tree, line) for line in call_lines(tree, "train")):

@@ -1,4 +1,4 @@
-"""Evaluation on inputs of another scale than in training: they were preprocessed differently."""
+"""Evaluation on inputs with another scale than in training: they were preprocessed differently."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from nodescope.record.summary import TensorSummary
 
 _OPS: Final = frozenset({"matmul", "conv1d", "conv2d"})
 _LEAST_ELEMENTS: Final = 16
-# Inputs of training that were standardised, and how far from that others may be: in deviations, and
-# times as wide or narrow.
+# How close training inputs must be to mean 0 and deviation 1 to count as standardised; and the
+# limits for other inputs' means, in deviations, and for the ratio of deviations.
 _NEAR: Final = 0.05
 _FAR: Final = 2.0
 _WIDE: Final = 3.0
@@ -27,8 +27,8 @@ class _Seen:
     """The inputs that a weight had in training.
 
     Attributes:
-        mean, std, scale: Of the last batch: mean, deviation, root of the mean square.
-        low, high: The smallest and largest scale.
+        mean, std, scale: Mean, deviation and root mean square of the last batch.
+        low, high: The smallest and the largest scale.
     """
 
     def __init__(self) -> None:
@@ -46,12 +46,12 @@ class _Seen:
 
     @property
     def standardised(self) -> bool:
-        """Whether all together have a mean of 0 and a deviation of 1: somebody saw to that."""
+        """Whether all inputs together have mean 0 and deviation 1, so they were standardised."""
         mean = self._sum / self._count
         return abs(mean) < _NEAR and abs(self._squares / self._count - mean * mean - 1.0) < _NEAR
 
     def unlike(self, summary: TensorSummary, scale: float, factor: float, shift: float) -> bool:
-        """Whether other inputs are of another scale, or their mean is elsewhere."""
+        """Whether other inputs differ in scale or mean."""
         mean, std = summary.mean or 0.0, summary.std or 0.0
         if self.standardised and (abs(mean) > _FAR or not 1 / _WIDE < std < _WIDE):
             return True
@@ -61,8 +61,8 @@ class _Seen:
 
 def _begin(settings: Settings) -> Look:
     factor, shift = settings["factor"], settings["shift"]
-    trained: dict[int, _Seen] = {}  # by the value of the weight
-    steps: dict[int, set[int]] = {}  # by node: steps in which it served no training
+    trained: dict[int, _Seen] = {}  # by value id of the weight
+    steps: dict[int, set[int]] = {}  # by node: steps in which no loss was computed from it
 
     def look(sight: Sight) -> Finding | None:
         node, graph = sight.node, sight.graph
@@ -86,7 +86,7 @@ def _begin(settings: Settings) -> Look:
         if before is None or not before.low or not scale:
             return None
         if len(known) < 2 and not _without_gradient(graph, node):
-            return None  # its backward pass may yet come
+            return None  # its backward pass may still follow
         if not before.unlike(summary, scale, factor, shift):
             return None
         source = graph.given(node.inputs[0])

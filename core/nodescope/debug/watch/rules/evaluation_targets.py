@@ -1,7 +1,6 @@
-"""Evaluation against targets of another scale than in training: one of them was not scaled back.
+"""Evaluation against targets with another scale than in training: one side was not scaled back.
 
-The predictions are those of the model, of the size of the targets that it was trained on; what they
-are compared with is not.
+The predictions have the scale of the training targets; the evaluation targets do not.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from nodescope.ir.graph import Node
 _OPS: Final = frozenset({"subtract", "mse", "huber"})
 _LEAST_ELEMENTS: Final = 8
 _ALIKE: Final = (
-    5.0  # times as large or small: predictions are still of the size of what was trained
+    5.0  # factor within which predictions have the size of the training targets
 )
 
 
@@ -46,14 +45,14 @@ def _scale(content: ObservedContent) -> _Scale | None:
 
 def _begin(settings: Settings) -> Look:
     least, factor, shift = settings["num_steps"], settings["factor"], settings["shift"]
-    trained: dict[int, _Scale] = {}  # by the weights that predictions are made with: the last batch
+    trained: dict[int, _Scale] = {}  # by weight of the predictions: the last batch of targets
     lowest: dict[int, float] = {}
     highest: dict[int, float] = {}
     steps: dict[int, set[int]] = {}
     comparisons: dict[int, tuple[int, tuple[int, list[int]] | None]] = {}
 
     def compared(graph: ProgramGraph, node: Node) -> tuple[int, list[int]] | None:
-        """Which input is data, and the weights that the other one is made with."""
+        """The port with data, and the weights from which the other input is computed."""
         known = comparisons.get(node.id)
         if known is None or known[0] != graph.version:
             known = comparisons[node.id] = graph.version, _compared(graph, node)
@@ -77,7 +76,7 @@ def _begin(settings: Settings) -> Look:
             return None
         known = [weight for weight in weights if weight in trained]
         if not known or len(known) < len(weights):
-            return None  # what else goes in was not trained on these targets
+            return None  # some of the weights were not trained on such targets
         weight, made = known[0], _scale(sight.inputs[1 - target])
         if len(steps[weight]) < least:
             raise needs_steps(least, len(steps[weight]))

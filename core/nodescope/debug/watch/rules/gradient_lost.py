@@ -1,8 +1,8 @@
 """A gradient that is lost on its way to a weight, while other weights receive theirs.
 
-Its size is that of the terms, not of their sum: the gradient of a bias before a norm or a softmax
-is a sum that cancels, which is no fault. It is compared with the gradients of the other weights in
-the same step, so that a network that has converged is not reported.
+A gradient's size is that of its terms, not of their sum: for a bias before a norm or a softmax, the
+terms cancel, which is not a fault. Sizes are compared with those of other weights in the same step,
+so that a network that has converged is not reported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nodescope.ops.traits import traits_of
 
 _OTHER: Final = "it computes no gradients of weights"
 _BACKWARD: Final = ("backward", "recompute")
-# Ops that only add up, move or convert their inputs: only in them can a sum cancel.
+# Ops that only add, move or convert their inputs: terms can cancel in them.
 _HANDS_ON: Final = frozenset((
     "add", "subtract", "sum", "mean", "reshape", "transpose", "squeeze", "expand_dims", "swapaxes",
     "moveaxis", "broadcast_to", "concatenate", "stack", "astype", "negative", "copy", "getitem",
@@ -50,8 +50,8 @@ class _Weight:
 
 def _begin(settings: Settings) -> Look:
     steps, share = settings["num_steps"], settings["share_lt"]
-    sizes: dict[int, float] = {}  # by value of a backward pass: of what was summed for it
-    largest: dict[int, float] = {}  # by step: what arrived at most at a weight
+    sizes: dict[int, float] = {}  # by value of a backward pass: the size of its terms
+    largest: dict[int, float] = {}  # by step: the largest size that arrived at a weight
     weights: dict[int, _Weight] = {}
 
     def look(sight: Sight) -> Finding | None:
@@ -67,7 +67,7 @@ def _begin(settings: Settings) -> Look:
         incoming = max((sizes[value] for value in node.inputs if value in sizes), default=None)
         begins = node.is_leaf or "begins" in traits_of(node.op).effects
         if incoming is None and not begins and "gradients" not in sight.roles:
-            raise Inapplicable(_OTHER)  # made of values of the forward pass alone
+            raise Inapplicable(_OTHER)  # computed from forward values alone
         summed = node.op in _HANDS_ON and incoming is not None
         sizes[sight.value] = max(size, incoming) if summed and incoming is not None else size
         if "weight_gradients" not in sight.roles:
@@ -81,7 +81,7 @@ def _begin(settings: Settings) -> Look:
     ) -> Finding | None:
         if step != weight.step:
             weight.seen += 1
-            # The gradients of other weights are known once the step is over.
+            # Judge the previous step: the gradients of all weights are known at its end.
             most = largest.get(weight.step, 0.0)
             if weight.arrived > share * most or most == math.inf:
                 weight.lost = 0
@@ -114,11 +114,13 @@ def _begin(settings: Settings) -> Look:
 
 
 def _end(graph: ProgramGraph, gradient: int, sizes: dict[int, float], share: float) -> Node | None:
-    """The node at which a gradient ends: it reaches the result, and not what that is made of.
+    """The node at which a gradient ends: its result has a gradient, and its input has none.
 
     Args:
-        gradient: The value of the weight's gradient.
-        sizes: By value of a backward pass: of what was summed for it.
+        graph: The program's graph.
+        gradient: The value id of the weight's gradient.
+        sizes: By value of a backward pass: the size of its terms.
+        share: The share of the result's gradient up to which the input's counts as none.
     """
     weights = [value for value, other in graph.gradients.items() if other == gradient]
     todo = [weight for weight in weights if graph.held_in(weight) == weight or len(weights) == 1]

@@ -30,7 +30,7 @@ def _begin(settings: Settings) -> Look:
         norm = sight.summary.norm
         steps_seen += 1
         if norm is None:
-            return None  # Nothing finite: the overflow rules say so.
+            return None  # no finite element, which the overflow rules report
         usual = sum(norms) / steps if len(norms) == steps else 0.0
         if math.isfinite(norm):
             norms.append(norm)

@@ -12,9 +12,9 @@ from nodescope.ir.graph import Node
 
 
 def _study(settings: Settings) -> Study:
-    used: set[int] = set()  # gradients that an update has used since they were made
-    carried: dict[int, Node] = {}  # sums with one of those, and the additions
-    made: set[int] = set()  # made from gradients, such as clipped ones
+    used: set[int] = set()  # gradients that an update has used since they were computed
+    carried: dict[int, Node] = {}  # by gradient to which a used one was added: the addition
+    made: set[int] = set()  # values computed from gradients, such as clipped ones
 
     def study(graph: ProgramGraph, over: bool) -> Iterable[Verdict]:
         updates = _updates(graph)
@@ -25,8 +25,9 @@ def _study(settings: Settings) -> Study:
                 continue
             output = node.outputs[0]
             added = node.op == "add" and node.phase == "backward"
-            # What another pass has added to still holds what was used. In a loop without steps,
-            # a node is as it was in its last round: one that reads its own result tells nothing.
+            # A sum with a used gradient, or with such a sum, still contains it. In a loop without
+            # steps, nodes have their latest definition, so an input that is the node's own result
+            # does not count.
             again = added and any(
                 value in used or (value in carried and value != output) for value in node.inputs
             )
@@ -55,7 +56,7 @@ def _study(settings: Settings) -> Study:
 
 
 def _verdict(graph: ProgramGraph, wrong: list[tuple[Node, Node]]) -> Verdict:
-    """One for all parameters: what is missing is missing once."""
+    """One verdict for all parameters, because zero_grad is missing once for all of them."""
     addition, update = wrong[0]
     owner = next(
         (

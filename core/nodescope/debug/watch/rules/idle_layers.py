@@ -1,10 +1,10 @@
 """Layers that do nothing: over many examples, hardly any unit leaves the flat part of its function.
 
-Judged over many examples and to the end of the run, not by batch: units of a small network, or of a
-small batch, are idle at times, which is no fault. A layer that is called several times, as a critic
-of what is real and what is not, is idle only where it is in all of its calls.
+The rule judges many examples, up to the end of the run, rather than batches: units of a small
+network or in a small batch are idle at times, which is not a fault. A layer that is called several
+times, such as a critic of real and generated data, is idle only where it is idle in all calls.
 
-Of the last layer, also a single unit counts: a ReLU after it whose results are all zero.
+For the last layer, even a few units count: a ReLU after it whose results are all zero.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from nodescope.debug.watch.untrained_layers import PRODUCTS
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 
-# Between the product with a weight and the activation of a layer.
+# Ops between the product with a weight and the activation of a layer.
 _LAYER: Final = PRODUCTS | {"add", "multiply", "astype", "transpose", "batch_norm", "layer_norm"}
 _OF_RUN: Final = 0.05  # the least share of the steps so far in which an idle unit was idle
 _SQUASHING: Final = frozenset({"tanh", "sigmoid"})
-# Results beyond these are those of inputs where the slope is below 1e-7.
+# Results beyond these bounds belong to inputs at which the slope is below 1e-7.
 _BOUNDS: Final = {
     "tanh": (-float(np.tanh(8.8)), float(np.tanh(8.8))),
     "sigmoid": (float(1 / (1 + np.exp(16.2))), float(1 / (1 + np.exp(-16.2)))),
@@ -46,7 +46,7 @@ _BOUNDS: Final = {
 
 
 def _passes(op: str, array: Array) -> Array:
-    """Where a gradient passes through."""
+    """A mask of the elements through which a gradient passes."""
     if op not in _BOUNDS:
         active: Array = array != 0
         return active
@@ -64,7 +64,7 @@ def _concerns(node: Node, graph: ProgramGraph) -> bool:
 
 
 class _Layer:
-    """The last example and step in which each unit was active, and how many there were."""
+    """The last example and step in which each unit was active; numbers of examples and steps."""
 
     __slots__ = ("active", "examples", "latest", "steps")
 
@@ -81,7 +81,10 @@ class _Layer:
         self.latest[some] = self.steps
 
     def idle(self, examples: int, steps: int) -> Array:
-        """Which units were active in none of as many examples and steps, nor lately in the run."""
+        """A mask of the units without activity in the last ``examples`` and ``steps``.
+
+        The steps are at least the share `_OF_RUN` of all steps.
+        """
         steps = max(steps, round(_OF_RUN * self.steps))
         idle: Array = self.active <= self.examples - examples
         idle &= self.latest <= self.steps - steps
@@ -93,7 +96,7 @@ def _squashes(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _weights(graph: ProgramGraph, node: Node) -> frozenset[int]:
-    """The values of the parameters of the layer before an activation; none if there is no layer."""
+    """The value ids of the parameters of the layer before an activation; empty without a layer."""
     outputs: set[int] = set()
     todo, seen = list(node.inputs), set(node.inputs)
     while todo:
@@ -103,7 +106,7 @@ def _weights(graph: ProgramGraph, node: Node) -> frozenset[int]:
         if maker.role == "parameter":
             outputs.add(maker.outputs[0])
         elif maker.phase == "forward" and (maker.family == "layout" or maker.op in _LAYER):
-            # Of a product, what is multiplied with the weight is another layer's.
+            # The first factor of a product comes from another layer.
             ports = maker.inputs[1:] if maker.op in PRODUCTS else maker.inputs
             todo += [value for value in ports if value not in seen]
             seen.update(ports)
@@ -137,9 +140,9 @@ def _idle(
         least, steps = settings["examples"], settings["num_steps"]
         limit = settings["threshold_layer"]
         layers: dict[tuple[int, int], _Layer] = {}
-        calls: dict[tuple[frozenset[int], int], set[int]] = {}  # by weights and units: the values
+        calls: dict[tuple[frozenset[int], int], set[int]] = {}  # by weights and units: the results
         progress = LossProgress()
-        before: dict[int, tuple[int, frozenset[int]]] = {}  # by value: in which graph, the weights
+        before: dict[int, tuple[int, frozenset[int]]] = {}  # by value: graph version, weights
 
         def look(sight: Sight) -> Finding | None:
             if not is_one(sight.graph, sight.node):
@@ -174,7 +177,7 @@ def _idle(
                     is_idle &= layers[value, units].idle(least, steps)
             idle = np.flatnonzero(is_idle)
             share = 100 * idle.size / units
-            # Without any loss left, nothing has to pass: so do margins that all are kept.
+            # If the loss is 0, no gradient has to pass, as when all margins are met.
             if share < (100 if few else limit) or progress.left == 0:
                 return None
             return unit_finding(idle, units, share, limit, word)

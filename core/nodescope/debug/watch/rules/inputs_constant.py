@@ -1,7 +1,7 @@
 """Inputs that are the same in every row and step, while their targets differ.
 
-Such as tokens that are all unknown, a column that was filled with one number, or a buffer of which
-each entry is the same array.
+Examples are tokens that are all unknown, a column filled with one number, or a buffer whose entries
+are all the same array.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DATA: Final = ("input", "constant")
 
 def _begin(settings: Settings) -> Look:
     steps, rows = settings["num_steps"], settings["rows"]
-    firsts: dict[int, bytes] = {}  # by value: the row that all rows equal
+    firsts: dict[int, bytes] = {}  # by value: the common content of all rows
     varied: set[int] = set()
     seen: dict[int, int] = {}
 
@@ -60,7 +60,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _target(graph: ProgramGraph, data: Node, varied: set[int]) -> Node | None:
-    """A target that varies, of predictions made of nothing else; None if there is none."""
+    """A varying target whose predictions have no other varying input; None if there is none."""
     latest = None
     for node in graph.forward():
         if node.op not in _COMPARES or not graph.reaches_loss(node):
@@ -83,7 +83,7 @@ def _target(graph: ProgramGraph, data: Node, varied: set[int]) -> Node | None:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether it is data."""
+    """Whether a node is data."""
     return node.phase == "forward" and node.role in _DATA
 
 

@@ -1,10 +1,10 @@
-"""Inputs that drift: from step to step their mean moves away, while the targets stay as they are.
+"""Inputs that drift: from step to step, their mean moves away, while the targets stay the same.
 
-A calibration that creeps, an offset that is added again in each pass; or a jump for good, as of
-files in another unit. Data may drift on purpose,
-too: a curriculum, a series in order of time, the states that a policy visits. Then their shape
-changes, or their targets move along, or their rows are in order, or the model is asked for them
-outside of the loss; none of that counts.
+Causes are a creeping calibration, an offset that is added again in each pass, or, for a lasting
+jump, files in another unit. Data may drift on purpose: a curriculum, a time series in order, or the
+states that a policy visits. In these cases the shape of the data changes, the targets move as well,
+the rows are in order, or the model is also applied to the data outside the loss. None of these is
+reported.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from nodescope.ir.graph import Node
 
 _WINDOWS: Final = 10
 _PAIRS: Final = _WINDOWS * (_WINDOWS - 1) // 2
-_RISES: Final = _PAIRS - 4  # net pairs of windows in order: 1 in 100,000 by chance
-_MOVES_ALONG: Final = _PAIRS // 2  # of targets: as many in order, and
-_ALONG: Final = 0.25  # so much of their own scatter
-_SURE: Final = 8.0  # standard errors
-_FAR: Final = 8.0  # times the shift: other data, as of a next task, are not that far off
-_STEADY: Final = 0.2  # of a jump: what the means on either side may differ by
+_RISES: Final = _PAIRS - 4  # net number of ordered pairs of windows: 1 in 100,000 by chance
+_MOVES_ALONG: Final = _PAIRS // 2  # net number of ordered pairs for targets that move as well
+_ALONG: Final = 0.25  # least change of such targets, in their own deviations
+_SURE: Final = 8.0  # least change, in standard errors
+_FAR: Final = 8.0  # least jump, in multiples of the shift; data of another task is closer
+_STEADY: Final = 0.2  # limit of the range of means before and after a jump, relative to the jump
 _FEWEST_ROWS: Final = 4
 _MOST_COLUMNS: Final = 64
 _MOST_ELEMENTS: Final = 1 << 20
 _MOST_MARKS: Final = 640
-_IN_ORDER: Final = 0.9  # the correlation of a column with the numbers of its rows
+_IN_ORDER: Final = 0.9  # correlation of a column with its row numbers above which it is in order
 _EVERY: Final = 8
 
 
 class _Columns:
-    """The columns of a batch: their means and deviations, and how far their rows are in order."""
+    """The columns of a batch: means, deviations, and correlations with the row numbers."""
 
     __slots__ = ("mean", "order", "std", "stride")
 
@@ -66,7 +66,7 @@ class _Columns:
 
 
 class _Course:
-    """What the columns of a value did, step by step."""
+    """The columns of a value over the steps, thinned out as the run goes on."""
 
     def __init__(self) -> None:
         self.steps: list[int] = []
@@ -74,7 +74,7 @@ class _Course:
         self.every, self.seen = 1, 0
 
     def take(self, step: int, columns: _Columns) -> bool:
-        """Take in a step; False if its columns are not those of the steps before."""
+        """Add a step; return False if its number of columns has changed."""
         if self.marks and self.marks[0].mean.shape != columns.mean.shape:
             return False
         self.seen += 1
@@ -87,7 +87,7 @@ class _Course:
         return True
 
     def windows(self) -> tuple[Array, Array, Array, Array]:
-        """Means by window, their standard errors, and by column: deviations and order of rows."""
+        """Means by window and column; by column: standard errors, deviations, order of rows."""
         means = np.stack([mark.mean for mark in self.marks])
         parts = np.array_split(means, _WINDOWS)
         error = np.sqrt(np.mean([part.var(axis=0) / len(part) for part in parts], axis=0))
@@ -102,14 +102,14 @@ class _Course:
 
 
 def _rises(windows: Array) -> Array:
-    """By column: pairs of windows that rise less those that fall, as of Mann and Kendall."""
+    """By column: the absolute Mann-Kendall statistic of the windows (rising less falling pairs)."""
     above, below = np.triu_indices(_WINDOWS, 1)
     net: Array = np.sign(windows[below] - windows[above]).sum(axis=0)
     return np.abs(net)
 
 
 def _moves(target: _Course) -> bool:
-    """Whether targets move, too; or say nothing, since all are the same."""
+    """Whether targets move as well, or say nothing because all are equal."""
     windows, _, std, _ = target.windows()
     change = np.abs(windows[-1] - windows[0])
     moved = (change > _ALONG * std) & (_rises(windows) >= _MOVES_ALONG)
@@ -117,8 +117,8 @@ def _moves(target: _Course) -> bool:
 
 
 class _Drift(NamedTuple):
-    """How far a column moved: its place, its mean at first and last, its deviation; and from which
-    window on, if that was at once.
+    """The movement of a column: its position, first and last mean, and deviation; for a jump, the
+    window ``since`` which it has moved.
     """
 
     column: int
@@ -138,7 +138,7 @@ def _drift(data: _Course, shift: float) -> _Drift | None:
     if drifts.any():
         return _farthest(np.where(drifts, change, 0.0), windows[0], windows[-1], std)
     deviations = data.deviations()
-    for since in range(2, _WINDOWS // 2 + 1):  # so that most of the run is as it is since
+    for since in range(2, _WINDOWS // 2 + 1):  # at least half of the run must follow the jump
         before, after = windows[:since], windows[since:]
         narrow = np.minimum(deviations[:since].mean(axis=0), deviations[since:].mean(axis=0))
         change = np.abs(after.mean(axis=0) - before.mean(axis=0))
@@ -159,7 +159,7 @@ def _farthest(change: Array, first: Array, last: Array, std: Array, since: int =
 def _begin(settings: Settings) -> Look:
     least, shift = max(settings["num_steps"], 2 * _WINDOWS), settings["shift"]
     courses: dict[tuple[int, int], tuple[_Course, _Course]] = {}
-    changing: set[int] = set()  # data in several shapes
+    changing: set[int] = set()  # data whose number of columns changes
     findings: dict[int, Finding] = {}
     matched = MatchedData()
     now: dict[int, _Columns] = {}
@@ -184,7 +184,7 @@ def _begin(settings: Settings) -> Look:
         return findings.get(sight.value)
 
     def _settle(graph: ProgramGraph) -> None:
-        """Take in the step that is over."""
+        """Process the step that has ended."""
         for data, target in matched.of(graph, now):
             columns, targets = now[data], now[target]
             numeric = graph.dtype(data)[:1] in ("f", "b") and graph.dtype(data) != "bool"
@@ -221,7 +221,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _is_asked_aside(graph: ProgramGraph, value: int) -> bool:
-    """Whether weights are applied to data outside of the loss: what is seen next may follow it."""
+    """Whether weights are applied to data outside the loss, so that later data may depend on it."""
     maker = graph.maker(value)
     if maker is None or graph.reaches_loss(maker):
         return False
