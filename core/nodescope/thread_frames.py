@@ -71,7 +71,7 @@ def stack_of(ident: int, most: int, see: Callable[[FrameType], T]) -> list[T]:
     steps: tuple[Iterator[Any], ...] = (
         map(collects.append, map(call, (gc.isenabled,))),
         map(call, (gc.disable,)),
-        map(see, takewhile(bool, stack)),  # behind the outermost, there is None
+        map(see, takewhile(bool, stack)),  # None follows the outermost frame
         map(call, compress((gc.enable,), collects)),
     )
     try:

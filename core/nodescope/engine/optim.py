@@ -166,7 +166,7 @@ class Optimizer:
         """Change every parameter that has a gradient."""
         tracer, builder = dispatch_mode.observer(), dispatch_mode.builder()
         rates: dict[str, Any] = self.rates() if builder is not None else self._next()
-        reader = functools.partial(self._next)  # for this step: another one counts anew
+        reader = functools.partial(self._next)  # a new object, so that each step counts separately
         with dispatch_mode.recording(False) if tracer is not None else contextlib.nullcontext():
             for value, state, path in zip(self.parameters, self._state, self._paths, strict=True):
                 gradient = value.grad

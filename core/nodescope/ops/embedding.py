@@ -65,7 +65,7 @@ def _grad(ct: Array, indices: Array, rows: int, padding_idx: int | None = None) 
     _inside(indices, rows)
     flat, cotangents = indices.reshape(-1), ct.reshape(indices.size, *spec.shape[1:])
     total = np.zeros(spec.shape, working(ct.dtype))
-    # Equal numbers side by side, then one sum per run: much quicker than np.add.at on rows.
+    # Sort equal numbers side by side, then sum each run: much faster than np.add.at on rows.
     order = np.argsort(flat, kind="stable")
     sorted_ = flat[order]
     if padding_idx is not None:

@@ -223,8 +223,8 @@ def _truncated_normal(
         drawn, accepted = _proposal(draw, lower, upper, todo.size)
         draws[todo[accepted]] = drawn[accepted]
         todo = todo[~accepted]
-    # In a narrower dtype, a number next to a bound may round past it, but only as the bound itself
-    # does.
+    # In a narrower dtype, rounding may carry a number past a bound, but never past the rounded
+    # bound.
     return _as(draws.reshape(shape), dtype)
 
 

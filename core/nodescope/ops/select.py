@@ -77,7 +77,7 @@ def _choose(index: Array, *choices: Array) -> Array:
     shape = np.broadcast_shapes(index.shape, *(choice.shape for choice in choices))
     dtype = np.result_type(*choices)
     chosen = np.zeros(shape, dtype)
-    for number, choice in enumerate(choices):  # np.choose accepts only this many
+    for number, choice in enumerate(choices):  # not np.choose, which limits their number
         np.copyto(chosen, choice, where=index == number)
     return chosen
 

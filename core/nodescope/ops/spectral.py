@@ -243,7 +243,7 @@ def _eig_vjp(F: Any, ct: Any, out: Any, x: Any) -> Any:
     (w, v), (ct_w, ct_v) = out, (conjugate(F, cotangent) for cotangent in ct)
     vh = adjoint(F, v)
     along = F.matmul(vh, ct_v)
-    # The columns of v have length 1: components that would stretch them are removed.
+    # The columns of v have length 1, so gradient components that would stretch them are removed.
     stretch = F.astype(F.real(along), dtype=along.dtype.name)
     stretch = F.matmul(F.matmul(vh, v), masked(F, stretch, 0.0, 1.0, 0.0))
     inner = F.divide(F.subtract(along, stretch), conjugate(F, _gaps(F, w)))

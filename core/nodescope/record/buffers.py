@@ -69,8 +69,8 @@ class Buffers:
             if users > 1:
                 self._users[id(buffer)] = users - 1
                 return
-            # Free buffers of other sizes, the oldest first: the program probably no longer uses
-            # them.
+            # Release buffers of other sizes, the oldest first: the program probably no longer uses
+            # these sizes.
             other_sizes = [size for size in self._free if size != buffer.nbytes]
             while other_sizes and self._held + buffer.nbytes > self._most:
                 size = other_sizes.pop(0)

@@ -204,7 +204,8 @@ class Sampler:
         if place is None:
             return False
         latest = stretch.places[-1]
-        # Nodes of other threads count as well: then only the very same instruction is the same gap.
+        # `seq` also counts nodes of other threads. If there are any, only an unchanged instruction
+        # shows that this thread has run no node.
         if seq != stretch.seq and (len(self._threads) < 2 or place != latest):
             return False
         if place.within == latest.within:

@@ -37,7 +37,7 @@ def resolved_whole(whole: Whole) -> tuple[Whole, int]:
             except Exception:  # raised by the library
                 lost += 1
                 continue
-            if isinstance(array, np.ndarray):  # statistics are recorded elsewhere
+            if isinstance(array, np.ndarray):  # statistics are recorded in any case
                 outputs.append((value, array))
         items.append(item._replace(outputs=tuple(outputs)))
     return Whole(tuple(items)), lost

@@ -260,7 +260,7 @@ def _finite(
 
 def _squares(values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
     """The sum of the squares of a one-dimensional array."""
-    # Beyond this size BLAS starts threads, which the program needs for itself, and waits for them.
+    # Above this size, BLAS would start threads and wait for them; the program needs these cores.
     if values.size <= _ONE_THREAD:
         return float(values.dot(values))
     return float(np.einsum("i,i->", values, values))
@@ -320,7 +320,7 @@ class _Moments:
 
     @property
     def mean(self) -> float:
-        # Rounding must not carry it outside the range of the elements.
+        # Rounding must not carry the mean outside the range of the elements.
         return min(max(self._unscale(self._mean), self.low), self.high)
 
     @property

@@ -48,7 +48,7 @@ MAX_BROWSERS = 32
 MAX_REPLAY = 20_000
 # A live browser that is this far behind gets a new snapshot.
 MAX_BEHIND = 200_000
-# Pages draw what they get, on the processor that the program runs on.
+# Every push makes pages draw, which takes processor time from the program.
 PUSH_INTERVAL_S = 0.1
 # After a program continues, pages get no push for this long; most steps end within it.
 ALONE_S = 0.3

@@ -200,7 +200,7 @@ class StepLedger:
             The rows; and the latest end before each of all executions, and after the last.
         """
         # Operations at the same time or nested are counted once, with the one that began first.
-        # This holds within a step; a long one is taken in parts.
+        # This is done within a step; a step with many executions is processed in parts.
         group = np.searchsorted(self._seqs, rows[:, 0], "left")
         first = np.searchsorted(group, group, "left")
         piece = (np.arange(len(rows)) - first) // _PIECE

@@ -17,7 +17,7 @@ from nodescope.record.step_times.step_ledger import BLOCK_STEPS, Block, StepLedg
 from nodescope.record.step_times.step_rows import Integers
 from nodescope.record.timed.packing import DURATION, NODE, SEQ, START, STEP
 
-# This many rows are booked at once: NumPy's calls cost more than a few rows do.
+# Rows are booked in groups of this many, because a NumPy call costs more than a few rows do.
 _ROWS: Final = 1 << 13
 # Of a row of the table ``execution``: seq, node, step, start and duration.
 _TIMES: Final = itemgetter(0, 1, 2, 4, 5)
