@@ -44,7 +44,7 @@ export function EmptyState(props: {
             <p>The server is reading its recording.</p>
             <p>
               <button type="button" data-testid="break-off" onClick={() => props.stopOpening()}>
-                Break off <kbd>Esc</kbd>
+                Cancel <kbd>Esc</kbd>
               </button>
             </p>
           </Match>

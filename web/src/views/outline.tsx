@@ -425,8 +425,8 @@ function StackControls(props: { readonly store: Store; readonly entry: TreeEntry
             <button
               type="button"
               tabindex={-1}
-              aria-label="The one before"
-              title="The one before ({)"
+              aria-label="Previous scope of the stack"
+              title="Previous scope of the stack ({)"
               onClick={turn("previous")}
             >
               <Icon name="left" size={10} />
@@ -435,8 +435,8 @@ function StackControls(props: { readonly store: Store; readonly entry: TreeEntry
             <button
               type="button"
               tabindex={-1}
-              aria-label="The next one"
-              title="The next one (})"
+              aria-label="Next scope of the stack"
+              title="Next scope of the stack (})"
               onClick={turn("next")}
             >
               <Icon name="right" size={10} />

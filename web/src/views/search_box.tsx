@@ -66,7 +66,7 @@ export function SearchBox(props: {
           value={props.ui.search()}
           spellcheck={false}
           placeholder="name or op:matmul"
-          title="Enter goes to the next match, ⇧Enter to the one before, ↓ into the outline"
+          title="Enter: next match; ⇧Enter: previous match; ↓: into the outline"
           aria-label="Search the outline"
           aria-invalid={problems().length > 0}
           aria-describedby="search-said"

@@ -28,7 +28,7 @@ export function LayoutChip(props: { readonly ui: Ui; breakOff(): void }): JSX.El
           <progress max="100" value={share()} aria-label="Laid out" />
         </Show>
         <button type="button" data-testid="break-off" onClick={() => props.breakOff()}>
-          Break off <kbd>Esc</kbd>
+          Cancel <kbd>Esc</kbd>
         </button>
       </div>
     </Show>
