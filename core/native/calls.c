@@ -277,6 +277,8 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, 
     return done ? 0 : -1;
 }
 
+#include "call_reads.h"
+
 /* What the tracer does about an operation that raised: it raises the explained error. */
 static void refuse(Calls *calls, Operation *operation, PyObject *inputs, PyObject *attrs,
                    PyObject *entry, PyObject *live, PyObject *step, PyObject *state,
@@ -296,8 +298,8 @@ static void refuse(Calls *calls, Operation *operation, PyObject *inputs, PyObjec
 
 /* Value ids of inputs that are tensors, which the tracer reads first where they have none.
    The number of tensors; -1: with an exception, or without one if the tracer has to do the call. */
-static Py_ssize_t read_inputs(Calls *calls, PyObject *const *inputs, Py_ssize_t count,
-                              PyObject **ids, int *reads) {
+static Py_ssize_t read_inputs(Calls *calls, PyObject *state, PyObject *const *inputs,
+                              Py_ssize_t count, PyObject **ids, int *reads) {
     Py_ssize_t tensors = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *kind = (PyObject *)Py_TYPE(inputs[i]);
@@ -305,6 +307,12 @@ static Py_ssize_t read_inputs(Calls *calls, PyObject *const *inputs, Py_ssize_t 
         if (kind != calls->object[TENSOR]) continue;
         PyObject *id = SLOT(inputs[i], calls->offset[TENSOR_VID]);
         if (!id || PyLong_AsLongLong(id) <= calls->base) {
+            int again = read_again(calls, state, inputs[i]);
+            if (again < 0) return -1;
+            if (again) {
+                *reads += 1;
+                return 0;
+            }
             PyObject *port = PyLong_FromSsize_t(i), *read = NULL;
             if (port)
                 read = PyObject_CallMethodObjArgs(calls->object[TRACER], names.leaf, inputs[i],
@@ -371,7 +379,7 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
         if (look_up(calls, SLOT(calls->object[BUS], offset[BUS_DEMAND]), token) < 0) return NULL;
         if (calls->starts || SLOT(cursor, offset[CURSOR_LOOP]) != calls->zero) return NULL;
         int before = reads;
-        tensors = read_inputs(calls, inputs, count, ids, &reads);
+        tensors = read_inputs(calls, state, inputs, count, ids, &reads);
         if (tensors < 0) return NULL;
         if (reads == before) break;
     } while (reads <= MOST_INPUTS);
@@ -506,7 +514,8 @@ PyDoc_STRVAR(calls_doc,
 "Args:\n"
 "    objects: The classes of tensors, of written tensors and of arrays; the threads' states, the\n"
 "        tracer, its emitter, its bus; the counter of tape entries; the attributes of operations\n"
-"        without any; the function that makes an array of anything; the class of events.\n"
+"        without any; the function that makes an array of anything; the class of events; how\n"
+"        parameters were read in earlier steps, and the list of those read in this step.\n"
 "    instances: Of the classes of tensors, of a thread's state, of a cursor, of an entry, of the\n"
 "        bus and of the emitter, one each, none of whose slots is set.\n"
 "    base: Value ids up to this one belong to earlier runs.\n\n"
@@ -554,7 +563,8 @@ int add_calls(PyObject *module) {
         name(&names.marked, "marked") < 0 ||
         name(&names.emit, "emit") < 0 || name(&names.failed, "failed") < 0 ||
         name(&names.shape, "shape") < 0 || name(&names.spec, "spec") < 0 ||
-        name(&names.dtype_name, "dtype_name") < 0 || name(&names.reshape, "reshape_to") < 0)
+        name(&names.dtype_name, "dtype_name") < 0 || name(&names.reshape, "reshape_to") < 0 ||
+        name(&names.restart, "restart") < 0)
         return -1;
     if (!operation_type) operation_type = (PyTypeObject *)PyType_FromSpec(&operation_spec);
     PyObject *type = operation_type ? PyType_FromSpec(&calls_spec) : NULL;

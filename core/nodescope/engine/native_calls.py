@@ -6,6 +6,7 @@ or hands a call over to that before it has any effect.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, cast
 
@@ -32,6 +33,8 @@ class Checked(Protocol):
     bus: Bus
     base: int
     outputs: OutputsSink | None
+    reads: dict[int, Any]
+    used: list[Any]
 
     def times(self) -> TimesSink | None:
         """See `Tracer.times`."""
@@ -64,11 +67,40 @@ def native_calls(tracer: Checked) -> Any:
     objects = (
         Tensor, Written, np.ndarray, local, _Callbacks(tracer), tracer.emitter, tracer.bus,
         cast("Any", next_seq).__self__, NO_ATTRS, np.asarray, NodeFinished,
+        tracer.reads, tracer.used,
     )  # fmt: skip
     try:
         return native.Calls(objects, tuple(map(object.__new__, _SLOTTED)), tracer.base)
     except TypeError:
         return None
+
+
+def note_read(
+    reads: dict[int, Any], tensor: Tensor, state: State, cursor: Cursor, slot: list[Any],
+    entry: Entry,
+) -> None:  # fmt: skip
+    """Note how a parameter was read in a step, so that the core can read it in the next one.
+
+    Args:
+        reads: The latest read of each parameter that still exists, by ``id``.
+        tensor: The parameter.
+        state: Of the thread that read it.
+        cursor: That of its scope, outside of loops.
+        slot: That of its name.
+        entry: Its node.
+    """
+    if cursor.loop or entry.loop or entry.node.role != "parameter":
+        return
+    key = id(tensor)
+
+    def forget(reference: object) -> None:
+        if reads.get(key, (None,))[0] is reference:
+            del reads[key]
+
+    reference = weakref.ref(tensor, forget)
+    place = (cursor.scope, cursor.phase, 0)
+    name = getattr(tensor, "_name", None)
+    reads[key] = (reference, name, state, place, cursor, slot, entry, (reference, entry))
 
 
 def native_operator(calls: Any, op: Op) -> Callable[[Tensor, Any], Tensor]:

@@ -23,7 +23,7 @@ from nodescope.emit.frames import user_source
 from nodescope.emit.losses import Instruction
 from nodescope.emit.phases import backward_phase, optimizer_phase
 from nodescope.engine import dispatch_mode
-from nodescope.engine.native_calls import native_calls, native_operator
+from nodescope.engine.native_calls import native_calls, native_operator, note_read
 from nodescope.engine.run import Run, cause, explained, several
 from nodescope.engine.specs import attributes_of, dtype_name, is_loose, scalars, specs_of
 from nodescope.engine.state import State, current
@@ -96,7 +96,8 @@ class Tracer:
         self.outputs: OutputsSink | None = None  # see `times`
         self._demand: object = None  # of the bus, when that was looked up in this step
         # Parameters read in this step; the program determines which of them stay alive.
-        self._used: list[tuple[weakref.ref[Tensor], Entry]] = []
+        self.used: list[tuple[weakref.ref[Tensor], Entry]] = []
+        self.reads: dict[int, Any] = {}  # with steps: see `note_read`
         # Without steps: parameters and their nodes, for later reads.
         self._read_before: dict[int, tuple[weakref.ref[Tensor], Entry]] = {}
         self._calls = native_calls(self)
@@ -124,8 +125,7 @@ class Tracer:
 
     def times(self) -> TimesSink | None:
         """See `Bus.times_sink`; afterwards ``outputs`` is `Bus.outputs_sink`."""
-        demand = self.bus.demand
-        if demand is not self._demand:
+        if (demand := self.bus.demand) is not self._demand:
             self._demand, self._times = demand, self.bus.times_sink()
             self.outputs = self.bus.outputs_sink()
         return self._times
@@ -133,21 +133,19 @@ class Tracer:
     def step_begins(self) -> None:
         """Note a step: parameters are read anew in each step."""
         self._demand = None
-        for reference, _ in self._used:
-            parameter = reference()
-            if parameter is not None:
+        for reference, _ in self.used:
+            if (parameter := reference()) is not None:
                 parameter._vid = 0
-        self._used = []
+        self.used.clear()
 
     def steps_end(self) -> None:
         """Read the parameters of the last observed step again."""
         with self.emitter.lock:
-            used, self._used = self._used, []
-        state = current()
+            used = self.used[:]
+            self.used.clear()
         for reference, entry in used:
-            parameter = reference()
-            if parameter is not None:
-                self._read(parameter, entry, state)
+            if (parameter := reference()) is not None:
+                self._read(parameter, entry, current())
 
     def forked(self) -> None:
         """Stop observing in a forked child."""
@@ -520,6 +518,8 @@ class Tracer:
                 raise
         if kind == "parameter" and not emitter.marked:
             self._read_before[id(tensor)] = weakref.ref(tensor), entry
+        elif kind == "parameter" and self._calls is not None:
+            note_read(self.reads, tensor, state, cursor, slot, entry)
         self._read(tensor, entry, state)
         return entry.outputs[0]
 
@@ -537,7 +537,7 @@ class Tracer:
             self.reshape(entry, (data,))
         if entry.node.role == "parameter":
             with self.emitter.lock:
-                self._used.append((weakref.ref(tensor), entry))
+                self.used.append((weakref.ref(tensor), entry))
         times, now = self.times(), _now() - bus.origin_ns
         if times is not None:
             times(entry.node.id, step, state.thread, start, now)
