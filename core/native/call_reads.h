@@ -18,11 +18,9 @@ static PyObject *entry_read(Calls *calls, PyObject *state, PyObject *tensor, PyO
         part[READ_STATE] != state || !cursors || !epoch ||
         PyDict_GetItemWithError(cursors, part[READ_PLACE]) != part[READ_CURSOR])
         return NULL;
-    if (SLOT(part[READ_CURSOR], offset[CURSOR_STEP]) != epoch) {
-        PyObject *done = PyObject_CallMethodObjArgs(part[READ_CURSOR], names.restart, epoch, NULL);
-        Py_XDECREF(done);
-        if (!done) return NULL;
-    }
+    if (SLOT(part[READ_CURSOR], offset[CURSOR_STEP]) != epoch &&
+        restart(calls, part[READ_CURSOR], epoch) < 0)
+        return NULL;
     Py_ssize_t nth = PyLong_AsSsize_t(PyList_GetItem(part[READ_SLOT], 0));
     PyObject *entries = PyList_GetItem(part[READ_SLOT], 1), *entry = part[READ_ENTRY];
     if (nth < 0 || nth >= PyList_Size(entries) || PyList_GetItem(entries, nth) != entry) return NULL;

@@ -15,7 +15,8 @@
 enum {
     TENSOR_VID, TENSOR_DATA, TENSOR_EDGE, TENSOR_NAME,
     STATE_BUILDER, STATE_CURSOR, STATE_RECORDING, STATE_THREAD, STATE_RAN, STATE_CURSORS,
-    CURSOR_STEP, CURSOR_SLOTS, CURSOR_LOOP, CURSOR_LABEL,
+    STATE_SCOPE, STATE_PHASE,
+    CURSOR_STEP, CURSOR_SLOTS, CURSOR_LOOP, CURSOR_LABEL, CURSOR_OWNER,
     ENTRY_INPUTS, ENTRY_OUTPUTS, ENTRY_NODE, ENTRY_LOOSE, ENTRY_GIVEN, ENTRY_VALUES,
     BUS_DEMAND, BUS_ORIGIN, BUS_PROBES, BUS_EDITS, BUS_CATCH_UP,
     EMITTER_STEADY, EMITTER_EPOCH, EMITTER_STEP,
@@ -25,7 +26,8 @@ enum {
 static const char *const SLOT_NAMES[SLOTS] = {
     "_vid", "data", "edge", "_name",
     "builder", "cursor", "recording", "thread", "ran", "cursors",
-    "step", "slots", "loop", "label",
+    "scope", "phase",
+    "step", "slots", "loop", "label", "owner",
     "inputs", "outputs", "node", "loose", "given", "values",
     "demand", "origin_ns", "probes", "edits", "catch_up",
     "steady", "epoch", "step",
@@ -33,12 +35,12 @@ static const char *const SLOT_NAMES[SLOTS] = {
 
 /* The object of the second argument of `Calls` to which each slot belongs. */
 static const int SLOT_OWNERS[SLOTS] = {
-    0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5, 5};
+    0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5, 5};
 
 /* The tracer's methods, and the objects that are used at every call. */
 enum {
     TENSOR, WRITTEN, ARRAY, LOCAL, TRACER, EMITTER, BUS, SEQUENCE, NO_ATTRS, AS_ARRAY,
-    FINISHED, READS, USED, /* given */
+    FINISHED, READS, USED, IDENTITY, /* given */
     OPERATIONS, STATE_TYPE, CURSOR_TYPE, ENTRY_TYPE, DEMAND, IN_STEP, TIMES, STATE, DTYPE,
     SPELLED, SPELLING, /* kept */
     OBJECTS
@@ -68,7 +70,7 @@ static PyTypeObject *operation_type;
 static struct {
     PyObject *dtype, *id, *impl, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
         *cursor, *slot, *marked, *checked, *refused, *take_edits, *emit, *failed, *shape, *spec,
-        *dtype_name, *reshape, *restart;
+        *dtype_name, *reshape;
 } names;
 
 static long long now_ns(void) {

@@ -7,6 +7,7 @@
    Attributes of classes with `__slots__` are read at their offsets, as the interpreter's own
    specialised instructions do; `offset_of` in call_types.h finds them. */
 #include "call_types.h"
+#include "call_cursors.h"
 #include "calls.h"
 #include "outputs.h"
 #include "times.h"
@@ -45,6 +46,8 @@ static PyObject *cursor_of(Calls *calls, PyObject *state, PyObject *step) {
     PyObject *marked = PyObject_GetAttr(calls->object[EMITTER], names.marked);
     Py_XDECREF(marked);
     if (marked != Py_True) return NULL;
+    cursor = known_cursor(calls, state, step);
+    if (cursor || PyErr_Occurred()) return cursor;
     cursor = PyObject_CallMethodObjArgs(calls->object[TRACER], names.cursor, state, step, NULL);
     Py_XDECREF(cursor); /* the state holds it */
     return cursor && (PyObject *)Py_TYPE(cursor) == calls->object[CURSOR_TYPE] ? cursor : NULL;
@@ -515,7 +518,7 @@ PyDoc_STRVAR(calls_doc,
 "    objects: The classes of tensors, of written tensors and of arrays; the threads' states, the\n"
 "        tracer, its emitter, its bus; the counter of tape entries; the attributes of operations\n"
 "        without any; the function that makes an array of anything; the class of events; how\n"
-"        parameters were read in earlier steps, and the list of those read in this step.\n"
+"        parameters were read in earlier steps, the list of those read in this step; the nodes of the run.\n"
 "    instances: Of the classes of tensors, of a thread's state, of a cursor, of an entry, of the\n"
 "        bus and of the emitter, one each, none of whose slots is set.\n"
 "    base: Value ids up to this one belong to earlier runs.\n\n"
@@ -563,8 +566,7 @@ int add_calls(PyObject *module) {
         name(&names.marked, "marked") < 0 ||
         name(&names.emit, "emit") < 0 || name(&names.failed, "failed") < 0 ||
         name(&names.shape, "shape") < 0 || name(&names.spec, "spec") < 0 ||
-        name(&names.dtype_name, "dtype_name") < 0 || name(&names.reshape, "reshape_to") < 0 ||
-        name(&names.restart, "restart") < 0)
+        name(&names.dtype_name, "dtype_name") < 0 || name(&names.reshape, "reshape_to") < 0)
         return -1;
     if (!operation_type) operation_type = (PyTypeObject *)PyType_FromSpec(&operation_spec);
     PyObject *type = operation_type ? PyType_FromSpec(&calls_spec) : NULL;

@@ -18,7 +18,7 @@
 #include "writers.h"
 
 /* Of what Python calls; nodescope.native refuses a file that was built from other sources. */
-#define REVISION 11
+#define REVISION 12
 
 /* Below this number of elements, giving up the interpreter's lock costs more than it gains. */
 #define GIVES_UP_THE_LOCK 16384

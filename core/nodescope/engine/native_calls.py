@@ -67,7 +67,7 @@ def native_calls(tracer: Checked) -> Any:
     objects = (
         Tensor, Written, np.ndarray, local, _Callbacks(tracer), tracer.emitter, tracer.bus,
         cast("Any", next_seq).__self__, NO_ATTRS, np.asarray, NodeFinished,
-        tracer.reads, tracer.used,
+        tracer.reads, tracer.used, tracer.emitter.identity,
     )  # fmt: skip
     try:
         return native.Calls(objects, tuple(map(object.__new__, _SLOTTED)), tracer.base)

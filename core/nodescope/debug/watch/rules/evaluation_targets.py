@@ -22,9 +22,7 @@ from nodescope.ir.graph import Node
 
 _OPS: Final = frozenset({"subtract", "mse", "huber"})
 _LEAST_ELEMENTS: Final = 8
-_ALIKE: Final = (
-    5.0  # factor within which predictions have the size of the training targets
-)
+_ALIKE: Final = 5.0  # factor within which predictions have the size of the training targets
 
 
 class _Scale(NamedTuple):

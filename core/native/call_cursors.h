@@ -1,0 +1,36 @@
+/* The places of a thread's calls, as `Emitter.cursor` finds them. Included by calls.c alone. */
+#ifndef NODESCOPE_CALL_CURSORS_H
+#define NODESCOPE_CALL_CURSORS_H
+
+/* Count from zero again, as `Cursor.restart`; -1 with an exception set. */
+static int restart(Calls *calls, PyObject *cursor, PyObject *step) {
+    PyObject *slots = SLOT(cursor, calls->offset[CURSOR_SLOTS]);
+    PyObject *counts = slots ? PyDict_Values(slots) : PyList_New(0);
+    if (!counts) return -1;
+    keep(&SLOT(cursor, calls->offset[CURSOR_STEP]), step);
+    int status = 0;
+    for (Py_ssize_t i = 0; status == 0 && i < PyList_Size(counts); i++)
+        status = PyList_SetItem(PyList_GetItem(counts, i), 0, Py_NewRef(calls->zero));
+    Py_DECREF(counts);
+    return status;
+}
+
+/* The cursor of a scope and phase outside of loops, if this thread has one, borrowed, and counting in
+   this step; NULL: with an exception, or without one. */
+static PyObject *known_cursor(Calls *calls, PyObject *state, PyObject *step) {
+    PyObject *scope = SLOT(state, calls->offset[STATE_SCOPE]);
+    PyObject *phase = SLOT(state, calls->offset[STATE_PHASE]);
+    PyObject *cursors = SLOT(state, calls->offset[STATE_CURSORS]);
+    PyObject *key = scope && phase && cursors ? PyTuple_Pack(3, scope, phase, calls->zero) : NULL;
+    PyObject *cursor = key ? PyDict_GetItemWithError(cursors, key) : NULL;
+    Py_XDECREF(key);
+    if (!cursor || (PyObject *)Py_TYPE(cursor) != calls->object[CURSOR_TYPE] ||
+        SLOT(cursor, calls->offset[CURSOR_OWNER]) != calls->object[IDENTITY])
+        return NULL;
+    if (SLOT(cursor, calls->offset[CURSOR_STEP]) != step && restart(calls, cursor, step) < 0)
+        return NULL;
+    keep(&SLOT(state, calls->offset[STATE_CURSOR]), cursor);
+    return cursor;
+}
+
+#endif
