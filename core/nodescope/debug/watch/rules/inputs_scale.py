@@ -62,7 +62,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _is_given(graph: ProgramGraph, value: int) -> bool:
-    """Whether data go into a layer as they are."""
+    """Whether data reaches a layer unchanged, except for layout ops."""
     todo, seen = [value], {value}
     while todo:
         for reader in graph.readers(todo.pop()):
@@ -77,7 +77,7 @@ def _is_given(graph: ProgramGraph, value: int) -> bool:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether it is data, or may be a loss."""
+    """Whether a node is input data, or may be a loss."""
     if node.phase != "forward":
         return False
     return node.role == "input" or (not node.is_leaf and node.family in _LOSSES)

@@ -1,7 +1,7 @@
-"""A convolution that steps over part of its input: what lies between its kernels is never read.
+"""A convolution that skips part of its input: elements between kernel positions are never read.
 
-A stride that is longer than the kernel does so. In residual networks the shortcut does, too, where
-another branch reads the rest; so only what nothing else reads counts.
+This happens if the stride is longer than the kernel. The shortcut of a residual network does so
+too, while another branch reads the rest, so only elements that nothing else reads count.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _study(settings: Settings) -> Study:
 
 
 def _skipped(graph: ProgramGraph, node: Node) -> float | None:
-    """The share of the input between the kernels of a convolution; None if it is none."""
+    """The share of the input that a convolution skips; None for other nodes."""
     weight = graph.shape(node.inputs[1]) if node.op in _OPS and len(node.inputs) > 1 else None
     if weight is None:
         return None

@@ -1,7 +1,7 @@
 """Integers that wrap around: the exact result is outside the range of the dtype.
 
-Statistics of the inputs rule it out for nearly all; only where they do not are elements computed.
-Hashes and generators of random numbers wrap around on purpose: they mix bits as well.
+The statistics of the inputs rule it out for nearly all operations; elements are computed only for
+the others. Hashes and random number generators wrap around on purpose; they also mix bits.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _MIXES_BITS: Final = frozenset({
     "bitwise_and", "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift",
     "remainder",
 })  # fmt: skip
-# What hashes are made of. Quantities are seldom near their ends.
+# The dtypes of hashes. Quantities are seldom near the ends of their ranges.
 _MODULAR: Final = frozenset({"uint32", "uint64"})
 _MOST_SEARCHED: Final = 200
-# float64 tells integers apart up to here; beyond, this share of the range is left for rounding.
+# For dtypes wider than 32 bits, float64 rounds; this share of the range is allowed for that.
 _ROUNDING: Final = 1e-9
 
 
@@ -42,7 +42,7 @@ def _begin(settings: Settings) -> Look:
         dtype = sight.spec.dtype
         if not dtype.startswith(("int", "uint")) or dtype in _MODULAR or not sight.size:
             return None
-        # A checksum: whether it is carried on is known when it is computed again.
+        # It may be a running checksum; the second execution shows whether it depends on itself.
         if sight.size == 1 and dtype.startswith("uint") and sight.value not in seen:
             seen.add(sight.value)
             return None
@@ -75,7 +75,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _operands(sight: Sight) -> list[ObservedContent | int]:
-    """The two operands, in order; numbers are attributes."""
+    """The two operands in order; a Python number comes from the attributes."""
     operands: list[ObservedContent | int] = list(sight.inputs)
     for name, place in (("x1", 0), ("x2", 1)):
         number = sight.attrs.get(name)
@@ -105,29 +105,29 @@ def _range(dtype: str) -> tuple[float, float]:
 
 
 def _end(dtype: str, exact: float) -> int:
-    """The end of the range that a number is beyond."""
+    """The end of the range that a number exceeds."""
     limits = np.iinfo(dtype)
     return int(limits.max if exact > 0 else limits.min)
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether a node may give integers: a dtype that is not known yet may be one."""
+    """Whether a node's result may be integers; an unknown dtype may be."""
     return node.phase != "backward" and (graph.dtype(node.outputs[0]) or "int").startswith(
         ("int", "uint")
     )
 
 
 def _exact(compute: Callable[[Any, Any], Any], one: Any, other: Any) -> Array:
-    """The result in float64: inexact only far beyond 32 bits."""
+    """The result in float64, which is exact up to 2**53."""
     with np.errstate(all="ignore"):
         result = compute(np.asarray(one, np.float64), np.asarray(other, np.float64))
     return np.asarray(np.nan_to_num(result, nan=0.0))
 
 
 def _wraps_on_purpose(node: Node, graph: ProgramGraph) -> bool:
-    """Whether bits are mixed before or after, or an unsigned number is added to itself.
+    """Whether bit operations are near, or an unsigned result depends on its own previous value.
 
-    Such are hashes, checksums, and generators of random numbers.
+    This is typical of hashes, checksums and random number generators.
     """
     unsigned = graph.dtype(node.outputs[0]).startswith("uint")
     if unsigned and any(node.id in graph.above(value) for value in node.inputs):

@@ -36,7 +36,7 @@ def _begin(settings: Settings) -> Look:
             raise Inapplicable("no kernel is computed from distances of points")
         seen += 1
         size = shape[-1] or 1
-        others = summary.mean * size - 1  # the sum of a row without its diagonal
+        others = summary.mean * size - 1  # the mean sum of a row without its diagonal element
         ones = summary.max == 1 and summary.norm is not None and math.isclose(
             summary.norm**2, sight.size / size, rel_tol=rest
         )  # fmt: skip

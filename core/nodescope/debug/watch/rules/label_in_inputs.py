@@ -1,7 +1,7 @@
-"""A column of the inputs that equals the label in each row: a model needs nothing but that.
+"""A column of the inputs that equals the label in each row, so that a model needs nothing else.
 
-Of numbers to be predicted, only the windows of a series are judged, whose columns go on from one
-to the next: an exercise may well ask for one of the numbers that are given.
+For numeric targets, only windows of a series are judged, whose adjacent columns correlate: a
+synthetic task may ask for one of the given numbers on purpose.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from nodescope.ir.graph import Node
 
 _CLASSES: Final = frozenset({"cross_entropy", "nll_loss", "bce", "bce_with_logits"})
 _OPS: Final = _CLASSES | {"mse", "huber", "subtract"}
-_SERIES: Final = 0.5  # the least correlation of columns that are moments of a series
+_SERIES: Final = 0.5  # least correlation of adjacent columns of a series
 _MOST_COLUMNS: Final = 4096
 
 
 def _begin(settings: Settings) -> Look:
     steps, least = settings["num_steps"], settings["rows"]
     held: dict[int, Array] = {}
-    blamed: dict[int, Finding] = {}  # by value of data
+    blamed: dict[int, Finding] = {}  # by data value: its finding
 
     def data(sight: Sight) -> Finding | None:
         if sight.value in blamed:
@@ -62,7 +62,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _compared(held: dict[int, Array], blamed: dict[int, Finding], steps: int, least: int) -> Look:
-    equal: dict[int, Array] = {}  # by value of data: which columns have been equal
+    equal: dict[int, Array] = {}  # by data value: mask of columns that were always equal
     seen = rows = 0
     varies = False
     first: float | None = None
@@ -96,7 +96,7 @@ def _compared(held: dict[int, Array], blamed: dict[int, Finding], steps: int, le
                     equal[value] = same
         if seen < steps or rows < least:
             raise needs_steps(steps, seen)
-        # Who weighs several tasks may well ask one for what it is given.
+        # With several losses, one of them may reconstruct an input on purpose.
         if not varies or not is_only_loss(graph, node):
             return None
         for value, same in equal.items():
@@ -114,7 +114,7 @@ def _compared(held: dict[int, Array], blamed: dict[int, Finding], steps: int, le
 
 
 def _of_series(array: Array) -> Array:
-    """Which columns go on from the one before, as the first or last moment of a window does."""
+    """A mask of the first and last column, if they correlate with the adjacent one."""
     values = array.astype(np.float64)
     equal = np.zeros(values.shape[1], bool)
     if values.shape[1] < 3 or not np.isfinite(values).all() or not values.std(axis=0).all():
@@ -126,14 +126,14 @@ def _of_series(array: Array) -> Array:
 
 
 def _column(target: Array) -> Array | None:
-    """Targets of one number each."""
+    """The targets as a vector, if there is one number per row; else None."""
     if target.ndim == 2 and target.shape[1] == 1:
         target = target[:, 0]
     return target if target.ndim == 1 and len(target) > 1 and target.dtype.kind in "iufb" else None
 
 
 def _data_of(graph: ProgramGraph, node: Node, port: int) -> list[Node]:
-    """The inputs that a prediction is made of."""
+    """The data from which a prediction is computed."""
     try:
         return [leaf for leaf in graph.leaves(node.inputs[port]) if _is_data(leaf)]
     except MissingData:
@@ -145,7 +145,7 @@ def _is_data(node: Node) -> bool:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether it is data, or may compare with a target."""
+    """Whether a node is data, or may compare a prediction with a target."""
     if node.is_leaf:
         return node.phase == "forward" and _is_data(node)
     return node.op in _OPS and takes_two_forward(node, graph)

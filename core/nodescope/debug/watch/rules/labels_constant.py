@@ -1,4 +1,4 @@
-"""Labels that are all of one class in the whole run, where several are to be distinguished."""
+"""Labels that are all of one class in the whole run, although classes are to be distinguished."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from nodescope.ir.graph import Node
 _CLASSES: Final = frozenset({"cross_entropy", "nll_loss"})
 _BINARY: Final = frozenset({"bce", "bce_with_logits"})
 _OPS: Final = _CLASSES | _BINARY
-# Right answers that are put first by hand: the others are their alternatives.
+# Ops that join scores of the right answer with those of alternatives; the label is then constant.
 _JOINS: Final = frozenset({"concatenate", "stack"})
 
 
 def _begin(settings: Settings) -> Look:
     examples, steps = settings["examples"], settings["num_steps"]
-    kinds: set[float] = set()  # of all losses of the program: judges have one each
+    kinds: set[float] = set()  # classes over all losses: a discriminator has one class per loss
     seen = total = 0
 
     def look(sight: Sight) -> Finding | None:
@@ -58,7 +58,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _joined(graph: ProgramGraph, value: int) -> bool:
-    """Whether scores are put together from columns, of which the first is the right one."""
+    """Whether scores are joined from columns, such as right answers and alternatives."""
     for _ in range(4):
         maker = graph.maker(value)
         if maker is None:

@@ -1,7 +1,7 @@
-"""Layers in a loop whose results overwrite each other: only that of the last one is used.
+"""Layers in a loop whose results overwrite each other: only the last result is used.
 
-The parameters of the others reach no loss. Two things must agree: the graph, in which their results
-end, and the source, in which the loop assigns them to a name that it never reads.
+The parameters of the other layers reach no loss. Both must agree: in the graph, nothing reads their
+results; in the source, the loop assigns them to a name that it never reads.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _is_lost(graph: ProgramGraph, node: Node, used: set[int]) -> bool:
-    """Whether nobody reads a result that has parameters which are of no use elsewhere."""
+    """Whether nothing reads a result computed from parameters that are not used elsewhere."""
     if node.id in used or any(graph.readers(value) for value in node.outputs):
         return False
     return bool(_unused_weights(graph, node, used))
@@ -60,7 +60,7 @@ def _unused_weights(graph: ProgramGraph, node: Node, used: set[int]) -> list[Nod
 
 
 def _loop(graph: ProgramGraph, node: Node) -> OverwrittenRound | None:
-    """The loop around a node's line; if its layers are the program's own, the only such loop."""
+    """The loop around a node's line; for a line in a layer's code, the file's only such loop."""
     tree = graph.tree(node.source)
     if tree is None or node.source is None:
         return None

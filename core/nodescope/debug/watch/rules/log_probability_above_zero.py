@@ -1,7 +1,7 @@
-"""Logarithms of probabilities above 0: of classes, none has a probability above 1.
+"""Logarithms of probabilities above 0, although no class has a probability above 1.
 
-As of raw scores that a loss takes for the result of a log-softmax: it falls without end, as it is
-made smaller by making all scores larger.
+A loss takes raw scores for the result of a log-softmax. It falls without end, because larger scores
+always make it smaller.
 """
 
 from __future__ import annotations

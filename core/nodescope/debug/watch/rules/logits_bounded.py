@@ -1,9 +1,9 @@
 """Scores of a cross entropy that cannot differ enough to tell the classes apart.
 
-Cosines lie between -1 and 1. A temperature spreads them; multiplied with it where they should be
-divided by it, or without one, the loss cannot fall much below that of guessing: softmax of N
-scores within a range of r gives the right one at most 1 / (1 + (N - 1) exp(-r)). An activation that
-bounds the scores of a classifier, without a scale behind it, does so, too.
+Cosines lie between -1 and 1; dividing them by a temperature spreads them. If they are multiplied by
+it instead, or there is none, the loss cannot fall much below that of guessing: a softmax of N
+scores within a range r gives the right one at most 1 / (1 + (N - 1) exp(-r)). An activation that
+bounds a classifier's scores, without a scale after it, has the same effect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOVES: Final = frozenset({"transpose", "swapaxes", "moveaxis", "reshape", "asty
 _LEAST_CLASSES: Final = 3
 _MOST_ABOVE: Final = 24
 _BOUNDING: Final = frozenset({"tanh", "sigmoid", "hardsigmoid", "softsign"})
-_OF_ACTIVATION: Final = 20.0  # percent of the loss of guessing
+_OF_ACTIVATION: Final = 20.0  # limit after a bounding activation, in percent of guessing's loss
 _NORMS: Final = frozenset({"vector_norm", "norm", "sqrt"})
 
 
@@ -66,7 +66,7 @@ def _study(settings: Settings) -> Study:
 
 
 def _width(graph: ProgramGraph, value: int) -> tuple[float, Node] | None:
-    """By how much the scores of a row can differ, and what scales them; None if not bounded."""
+    """The largest difference of a row's scores, and the node that scales them; else None."""
     factor, scaling, seen = 1.0, None, 0
     maker = graph.maker(value)
     while maker is not None and seen < _MOST_ABOVE:
@@ -86,14 +86,14 @@ def _width(graph: ProgramGraph, value: int) -> tuple[float, Node] | None:
     if bounds is None or not bounds.high - bounds.low < math.inf:
         return None
     if bounds.node.op in ("softmax", "log_softmax") or bounds.node.family == "loss":
-        return None  # told by softmax_twice
+        return None  # reported by softmax_twice
     if bounds.node.op in ("clip",) or (scaling is None and bounds.node.op not in _BOUNDING):
         return None
     return (bounds.high - bounds.low) * factor, scaling or bounds.node
 
 
 def _factor(node: Node) -> float | None:
-    """The number that a node multiplies all elements with; None if it does anything else."""
+    """The number by which a node multiplies all elements; None for other nodes."""
     if len(node.inputs) != 1:
         return None
     for name in ("x1", "x2"):
@@ -108,7 +108,7 @@ def _factor(node: Node) -> float | None:
 
 
 def _cosines(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a node multiplies rows of length one with each other."""
+    """Whether a node is a product of vectors of unit length, so that its results are cosines."""
     if node.op == "einsum":
         terms, _, result = str(node.attrs.get("subscripts", "")).replace(" ", "").partition("->")
         common = {*terms.partition(",")[0]} & {*terms.partition(",")[2]} - {*result}
@@ -128,7 +128,7 @@ def _has_length_one(graph: ProgramGraph, value: int) -> bool:
     if maker.op != "divide" or len(maker.inputs) != 2:
         return False
     length = graph.given(maker.inputs[1])
-    for _ in range(3):  # a bound or a small number keeps it from being zero
+    for _ in range(3):  # skip a lower bound or a small number that keeps the length above zero
         if length is None or length.op in _NORMS or not length.inputs:
             break
         if length.op not in ("add", "maximum", "clip"):

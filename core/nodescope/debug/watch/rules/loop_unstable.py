@@ -1,8 +1,8 @@
-"""Loops whose state swings to and fro, farther in each round: explicit steps that are too long.
+"""Loops whose state oscillates with growing amplitude: explicit steps that are too long.
 
-Solvers of differential equations do so, and descents, where a step passes the goal by more than it
-was away. Only what still grows at the end of the loop counts: sums of alternating series, too, have
-terms that grow at first.
+This happens in solvers of differential equations, and in descents whose step overshoots the minimum
+by more than its distance. Only growth at the end of the loop counts: the terms of an alternating
+series may also grow at first.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from nodescope.ir.graph import Node
 
 _OPS: Final = frozenset({"add", "subtract", "where"})
 _MOST: Final = 256  # elements that are compared
-_MOST_ABOVE: Final = 24  # nodes of a round
-_OPPOSITE: Final = -0.9  # the cosine of two changes
-_TIMES: Final = 1.1  # what a change must be of the one before
+_MOST_ABOVE: Final = 24  # limit of nodes searched for the previous iteration
+_OPPOSITE: Final = -0.9  # cosine of consecutive changes below which they are opposite
+_TIMES: Final = 1.1  # least ratio of a change to the previous one
 _LEAST_STEPS: Final = 3
 
 
 class _State:
-    """The state after a round of a loop: how it changed, and since when it swings and grows."""
+    """The state after an iteration: its change, and for how many rounds it has oscillated."""
 
     __slots__ = ("change", "elements", "is_last", "rounds", "start")
 
@@ -49,7 +49,7 @@ class _State:
 
     @property
     def grown(self) -> float:
-        """How many times as large as at first the changes are."""
+        """The ratio of the last change to the first one of the oscillation."""
         if self.change is None or not self.start:
             return 0.0
         return float(np.linalg.norm(self.change)) / self.start
@@ -57,10 +57,10 @@ class _State:
 
 def _begin(settings: Settings) -> Look:
     least, factor = settings["rounds"], settings["factor_gt"]
-    states: dict[int, _State] = {}  # of this step, by value
+    states: dict[int, _State] = {}  # by value, in the current step
     unstable = step = reported = 0
-    makers: dict[int, tuple[int, Node | None]] = {}  # by node: the one before, in which graph
-    worst: tuple[int, int, float] | None = None  # value, rounds and growth in the step before
+    makers: dict[int, tuple[int, Node | None]] = {}  # by node: graph version, previous iteration
+    worst: tuple[int, int, float] | None = None  # value, rounds and growth in the previous step
 
     def look(sight: Sight) -> Finding | None:
         nonlocal step, worst, unstable, reported
@@ -98,7 +98,7 @@ def _begin(settings: Settings) -> Look:
 def _worst(
     states: dict[int, _State], least: int, factor: float, reported: int
 ) -> tuple[int, int, float] | None:
-    """The state at the end of a loop that is unstable: the one told of before, or the worst."""
+    """The last state of an unstable loop: the one reported before, else the worst one."""
     ends = [
         (state.grown, value, state.rounds)
         for value, state in states.items()
@@ -111,7 +111,7 @@ def _worst(
 
 
 def _round_before(graph: ProgramGraph, node: Node) -> Node | None:
-    """The node of the same line and operation that a node's result is computed from, if any."""
+    """The node with the same line and op from which a node's result is computed, if any."""
     if node.source is None:
         return None
     todo, seen = list(node.inputs), {node.id}
@@ -127,7 +127,7 @@ def _round_before(graph: ProgramGraph, node: Node) -> Node | None:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether a node is of a round of a loop, and not of its first."""
+    """Whether a node belongs to an iteration of a loop other than the first."""
     return node.phase == "forward" and _round_before(graph, node) is not None
 
 

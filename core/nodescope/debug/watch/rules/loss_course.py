@@ -29,10 +29,10 @@ _FEWEST_TERMS: Final = 8
 
 
 def _too_few(sight: Sight, needed: int, had: int) -> MissingData:
-    """To be raised of a loss seen too seldom.
+    """The exception for a loss that was seen too seldom.
 
-    One from which no backward pass begins, as of the test after training, is no loss of training:
-    it counts only if there is no other.
+    A loss without a backward pass, such as that of a test after training, is not a training loss:
+    it is reported only if there is no other.
     """
     reason = needs_steps(needed, had)
     return reason if sight.graph.reaches_loss(sight.node) else Inapplicable(str(reason))
@@ -64,9 +64,9 @@ def _flat(settings: Settings) -> Look:
 
 
 def _typical_share(sight: Sight) -> float:
-    """What the loss would be if all of its terms were like the median, by what it is.
+    """The ratio of the median to the mean magnitude of a loss's terms, at most 1.
 
-    Small where a few outliers make up nearly all of a loss. 1 for terms that are not known.
+    It is small if a few outliers make up nearly all of the loss; 1 if the terms are unknown.
     """
     if sight.node.op not in _SUMS or len(sight.inputs) != 1:
         return 1.0
@@ -79,7 +79,7 @@ def _typical_share(sight: Sight) -> float:
 
 
 _GROWTH: Final = 1.02
-# A loss that stays at such a multiple of what it was, and above such a number, has diverged, too.
+# A loss that stays above this multiple of its first values, and above this number, has diverged.
 _FAR: Final = 1e4
 _HIGH: Final = 1e3
 _STAYS: Final = 10
@@ -99,7 +99,8 @@ def _diverging(settings: Settings) -> Look:
         if failed is not None:
             return failed
         seen += 1
-        # From near zero, any loss is a large multiple: a diverging one grows by itself.
+        # If the first losses are near zero, any later one is a large multiple. So it must also have
+        # grown in every step.
         grown = grown + 1 if loss > _GROWTH * before > 0 else 0
         before = loss
         if loss < 0 or seen <= 3:

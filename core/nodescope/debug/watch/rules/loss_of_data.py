@@ -1,4 +1,4 @@
-"""A loss that compares data with data: no prediction is in it, so nothing is learnt of it."""
+"""A loss that compares data with data: it contains no prediction, so nothing is learned from it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _is_squared(graph: ProgramGraph, node: Node) -> bool:
-    """Whether the size of a difference is taken of each element."""
+    """Whether a node is a difference of which only squares or magnitudes are used."""
     if node.op != "subtract":
         return False
     readers = [reader for reader in graph.readers(node.outputs[0]) if reader.phase == "forward"]
@@ -45,7 +45,7 @@ def _is_squared(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _given(graph: ProgramGraph, value: int) -> str:
-    """The name of the data that a value holds; ``""`` if it holds anything else."""
+    """The name of the data that a value contains; ``""`` if it is not data."""
     given = graph.given(value)
     return given.name if given is not None and given.role == "input" else ""
 

@@ -1,9 +1,9 @@
 """A loss that falls below zero and keeps falling, as fast at the end as before: it is unbounded.
 
-So falls a likelihood whose log-determinant has the wrong sign, or a divergence that is subtracted.
-A loss that has a floor slows down before it. Of several losses that play against each other,
-each may fall without end; they are left alone. So is a likelihood that falls at a constant rate to
-no unlikely depth: its scale may have far to go when the run ends.
+Examples are a likelihood whose log-determinant has the wrong sign, or a divergence that is
+subtracted. A loss with a lower bound slows down before it. Several losses are not judged: if they
+compete, each may fall without end. Nor is a likelihood that falls at a constant rate, unless it has
+become implausibly low: its scale may simply not have been learned when the run ends.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _TERMS: Final = frozenset({"add", "subtract", "negative", "multiply", "divide", 
 _LOSSES: Final = frozenset({"loss", "elementwise", "reduction", "activation", "kernel", "norm"})
 _MOST_MARKS: Final = 512
 _PARTS: Final = 8
-_LATEST: Final = 4  # of the parts, which must fall alike
-_FIRST: Final = 2  # parts that are left out of its range: a loss may begin anywhere
-_OF_LOSS: Final = 0.15  # by what share of its size it must have fallen in these
+_LATEST: Final = 4  # the number of latest falls that must be alike
+_FIRST: Final = 2  # first parts that are left out of the range: a loss may begin anywhere
+_OF_LOSS: Final = 0.15  # least total of the latest falls, as a share of the loss
 _DEPTH: Final = 12
-_FASTER: Final = 1.1  # in the last part than three parts before
+_FASTER: Final = 1.1  # least ratio of the last fall to the first of the latest ones
 _DEEP: Final = 8.0  # a density of e^8 in each dimension is that of very narrow data
 
 
@@ -60,7 +60,7 @@ class _Course:
         return self._seen
 
     def parts(self) -> list[float]:
-        """The means over as many stretches of the run as `_PARTS`."""
+        """The means over `_PARTS` equal parts of the run."""
         marks, size = self.marks, len(self.marks) / _PARTS
         ends = [round(part * size) for part in range(_PARTS + 1)]
         return [sum(marks[a:b]) / (b - a) for a, b in pairwise(ends)]
@@ -107,7 +107,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _losses(graph: ProgramGraph) -> set[int]:
-    """The values where backward passes begin, also of compiled functions, whose do not run."""
+    """The values at which backward passes begin, including those of compiled functions."""
     losses = set(graph.losses)
     for owner, traced in graph.captured.items():
         for value in traced.losses:
@@ -119,7 +119,7 @@ def _losses(graph: ProgramGraph) -> set[int]:
 
 
 def _runs_away(parts: Sequence[float], slower: float) -> bool:
-    """Whether a loss is negative, and falls in each of the latest parts as much as before."""
+    """Whether a loss is negative, and falls in each of the latest parts about as much as before."""
     falls = [before - after for before, after in pairwise(parts)][-_LATEST:]
     if min(falls) <= 0 or max(parts[-_LATEST:]) >= 0:
         return False
@@ -131,13 +131,13 @@ def _runs_away(parts: Sequence[float], slower: float) -> bool:
 
 
 def _speeds_up(parts: Sequence[float]) -> bool:
-    """Whether a loss falls faster in the last part than some parts before."""
+    """Whether a loss falls faster in the last part than a few parts earlier."""
     falls = [before - after for before, after in pairwise(parts)][-_LATEST:]
     return falls[-1] >= _FASTER * falls[0]
 
 
 def _terms(graph: ProgramGraph, loss: int) -> float:
-    """How many terms a loss sums up for each example, such as the dimensions of a density."""
+    """The largest number of terms that a loss sums, such as the dimensions of a density."""
     most, todo, seen = 1.0, [(loss, 1.0)], {loss}
     while todo:
         value, terms = todo.pop()
@@ -155,7 +155,7 @@ def _terms(graph: ProgramGraph, loss: int) -> float:
 
 
 def _falling(graph: ProgramGraph, loss: int, courses: dict[int, _Course]) -> Node | None:
-    """The innermost term of a loss that falls as much as the loss does."""
+    """The innermost term that accounts for most of the fall of a loss."""
     value, sign, weight = loss, 1.0, 1.0
     term: Node | None = None
     for _ in range(_DEPTH):
@@ -186,14 +186,14 @@ def _falling(graph: ProgramGraph, loss: int, courses: dict[int, _Course]) -> Nod
 
 
 def _fallen(course: _Course | None) -> float:
-    """By how much a value fell in the last half of the run."""
+    """The fall of a value over the last half of the run."""
     if course is None or len(course.marks) < 2:
         return 0.0
     return course.marks[len(course.marks) // 2] - course.marks[-1]
 
 
 def _scale(node: Node, size: int, result: int) -> float | None:
-    """What the mean of a term is multiplied with by a node; None if it is not one number."""
+    """The factor by which a node scales the mean of a term; None if it is not one number."""
     if node.op in ("multiply", "divide"):
         if len(node.inputs) != 1:
             return None

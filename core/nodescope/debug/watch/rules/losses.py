@@ -31,7 +31,7 @@ def loss_of(sight: Sight) -> float | None:
 
 
 def broken(sight: Sight) -> Finding | None:
-    """A finding if the loss is not finite: whatever the watch expected of it, it has failed."""
+    """A finding if the loss is not finite, which fails any expectation of a watch."""
     summary = sight.summary
     if not (summary.nan_count or summary.inf_count):
         overflown = sight.size and (summary.mean is None or not math.isfinite(summary.mean))
@@ -44,7 +44,7 @@ def broken(sight: Sight) -> Finding | None:
 
 
 def _fall(earlier: float, now: float) -> float:
-    """By how many percent of its magnitude a number fell."""
+    """The fall of a number, in percent of its magnitude."""
     if earlier:
         return 100 * (earlier - now) / abs(earlier)
     return 0.0 if now == earlier else math.copysign(math.inf, earlier - now)

@@ -1,8 +1,8 @@
-"""Masks that are upside down: they keep what was filled in, and drop what is there.
+"""Inverted masks: they keep the padding of sequences and drop the content.
 
-Sequences of different lengths are filled up, with one token or with zeros, to be as long as the
-longest. A mask that keeps only filled positions is known by the data: there, all that are of its
-shape are one and the same, and vary where it drops them.
+Sequences of different lengths are padded with one token or with zeros to the length of the longest.
+The data reveals a mask that keeps only padding: all data of the mask's shape is constant where the
+mask keeps it, and varies where the mask drops it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from nodescope.ir.graph import Node
 
 _DATA: Final = ("input", "constant")
 _USES: Final = frozenset({"multiply", "where", "add"})
-_NOWHERE: Final = -1e4  # a score at or below this is as good as -inf
-_MOST: Final = 1 << 20  # elements of data that are looked at
-_VARIES: Final = 3  # different numbers at least
+_NOWHERE: Final = -1e4  # a score at or below this acts like -inf
+_MOST: Final = 1 << 20  # limit of elements of examined data
+_VARIES: Final = 3  # least number of distinct elements of varying data
 _UNKNOWN: Final = "no mask tells what of a sequence counts"
 
 
@@ -60,7 +60,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _kept(graph: ProgramGraph, node: Node, data: dict[int, tuple[Node, Array]]) -> Array | None:
-    """Which positions a node keeps, as (rows, positions); None if it is no such mask."""
+    """The mask of kept positions, as (rows, positions); None if the node applies no such mask."""
     for port, value in enumerate(node.inputs[:1] if node.op == "where" else node.inputs):
         leaf = graph.given(value)
         known = data.get(leaf.outputs[0]) if leaf is not None and leaf.outputs else None
@@ -92,7 +92,7 @@ def _keeps(node: Node, mask: Array) -> Array | None:
 
 
 def _is_of_lengths(kept: Array) -> bool:
-    """Whether each row keeps its beginning or each its end, and not all of them as much."""
+    """Whether all rows keep their beginning, or all their end, and in different lengths."""
     counts = kept.sum(axis=1)
     turns = np.diff(kept.astype(np.int8), axis=1)
     one_way = bool((turns >= 0).all() or (turns <= 0).all())
@@ -100,14 +100,17 @@ def _is_of_lengths(kept: Array) -> bool:
 
 
 def _filled(kept: Array, data: dict[int, tuple[Node, Array]]) -> tuple[Node, float] | None:
-    """Data that are constant where they are kept and vary elsewhere; None if any are not."""
+    """Data that is constant where it is kept and varies elsewhere, and its constant.
+
+    None if there is none, or if other data of the mask's shape varies where it is kept.
+    """
     constant = None
     for node, array in data.values():
         if array.shape[:2] != kept.shape or array.ndim > 3 or array.dtype.kind not in "biuf":
             continue
         inside, outside = array[kept], array[~kept]
         if np.unique(array).size <= 2:
-            continue  # the mask itself, or another one
+            continue  # the mask itself, or another mask
         if np.any(inside != inside[:1]):
             return None
         if np.unique(outside).size >= _VARIES:
@@ -116,7 +119,7 @@ def _filled(kept: Array, data: dict[int, tuple[Node, Array]]) -> tuple[Node, flo
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether it is data, or may mask something."""
+    """Whether a node is data, or may apply a mask."""
     if node.phase != "forward":
         return False
     if node.role in _DATA:

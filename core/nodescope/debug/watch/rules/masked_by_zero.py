@@ -1,7 +1,7 @@
-"""Scores that a mask sets to 0 before a softmax: exp(0) is 1, so what is masked has a weight.
+"""Scores that a mask sets to 0 before a softmax: exp(0) is 1, so masked elements get a weight.
 
-A mask is made of data alone, holds 0 and 1 only, and differs along the axis of the softmax. Where
-the weights are masked once more afterwards, nothing is wrong.
+A mask is computed from data alone, contains only 0 and 1, and varies along the axis of the softmax.
+If the weights are masked again after the softmax, nothing is wrong.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _MASKS: Final = frozenset({"multiply", "where"})
 _SCALES: Final = frozenset({"multiply", "divide", "astype", "copy"})
 _DATA: Final = ("input", "constant")
 _MOST: Final = 1 << 20  # elements of a mask
-_AT_ONCE: Final = 6  # operations between mask and softmax
+_AT_ONCE: Final = 6  # limit of operations between mask and softmax
 
 
 def _begin(settings: Settings) -> Look:
     least = settings["num_steps"]
-    masks: dict[int, Array] = {}  # by masked value: where it is 0
+    masks: dict[int, Array] = {}  # by masked value: where the mask is 0
     steps: dict[int, set[int]] = {}
 
     def look(sight: Sight) -> Finding | None:
@@ -83,7 +83,7 @@ def _zeros(sight: Sight) -> Array | None:
 
 
 def _mask_port(node: Node, graph: ProgramGraph) -> int | None:
-    """Which input may be a mask: it is made of data alone, and the scores are not."""
+    """The input port of a possible mask: computed from data alone, unlike the scores; or None."""
     if len(node.inputs) != 2:
         return None
     if node.op == "where":
@@ -101,7 +101,7 @@ def _is_data(graph: ProgramGraph, value: int) -> bool:
 
 
 def _masked(graph: ProgramGraph, node: Node, masks: dict[int, Array]) -> int:
-    """The masked scores that a softmax normalises, at most scaled by a number; or 0."""
+    """The masked scores that a softmax normalises, perhaps scaled by a number; or 0."""
     value = node.inputs[0] if node.inputs else 0
     for _ in range(_AT_ONCE):
         if value in masks:
@@ -114,7 +114,7 @@ def _masked(graph: ProgramGraph, node: Node, masks: dict[int, Array]) -> int:
 
 
 def _is_masked_again(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a mask is put on the weights, too."""
+    """Whether a mask is also applied to the weights."""
     return any(
         reader.phase == "forward"
         and reader.op in _MASKS
@@ -124,7 +124,7 @@ def _is_masked_again(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether a node is a softmax, or may mask scores."""
+    """Whether a node is a (log) softmax, or may mask scores."""
     if node.phase != "forward":
         return False
     return node.op in _NORMALISES or _mask_port(node, graph) is not None

@@ -1,4 +1,4 @@
-"""The rank of a matrix: weights that are not of full rank."""
+"""The rank of a matrix: weights without full rank."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _LEAST: Final = 3
 
 def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
     nodes = graph.nodes.values()
-    # Before the first update nobody knows whether losses are parts of a larger batch.
+    # Before the first update, it is unknown whether a loss is a part of a larger batch.
     updates = any(node.writes for node in nodes)
     if any(_adds_up(graph, node) for node in nodes):
         return
@@ -43,12 +43,12 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _comes_back(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a node's result is written to one of its own operands: an update written by hand."""
+    """Whether a node depends on its own result, as in a hand-written update."""
     return node.id in graph.above(node.inputs[0])
 
 
 def _adds_up(graph: ProgramGraph, node: Node) -> bool:
-    """Whether gradients of several backward passes are added: their losses may be divided."""
+    """Whether gradients of several backward passes are added, which justifies the division."""
     if node.op != "add" or node.phase == "optimizer" or len(node.inputs) != 2:
         return False
     return any(value in graph.slopes for value in node.inputs)
@@ -62,7 +62,7 @@ def _past_factors(graph: ProgramGraph, value: int) -> Node | None:
 
 
 def _divisor(node: Node) -> float | None:
-    """What a node divides by: a count, and no weight such as 0.01."""
+    """The whole number by which a node divides; None for others, such as a weight of 0.01."""
     if node.op == "divide":
         number = node.attrs.get("x2")
     else:
@@ -76,7 +76,7 @@ def _divisor(node: Node) -> float | None:
 
 
 def _rows(graph: ProgramGraph, node: Node) -> int | None:
-    """The size of the batch that a node takes the mean of."""
+    """The size of the batch that a node averages; None if it averages no batch."""
     if not node.inputs:
         return None
     shape = graph.shape(node.inputs[0])
@@ -93,7 +93,7 @@ def _rows(graph: ProgramGraph, node: Node) -> int | None:
     else:
         return None
     rows = shape[0]
-    # It is a batch only if data has as many rows.
+    # It is a batch only if the data has the same number of rows.
     for leaf in graph.leaves(node.outputs[0]):
         sizes = graph.shape(leaf.outputs[0])
         if leaf.role == "input" and sizes and sizes[0] == rows:
@@ -104,7 +104,7 @@ def _rows(graph: ProgramGraph, node: Node) -> int | None:
 def _suits(nodes: Sequence[Node]) -> str:
     means = [node.name for node in nodes if node.phase == "forward"
              and node.op in {*_MEAN_LOSSES, "mean"}]  # fmt: skip
-    # A gradient may be written by hand, and what it is taken from carried from step to step.
+    # A hand-written gradient may be subtracted from a value carried from step to step.
     carried = any(node.op == "subtract" and node.inputs[:1] == node.outputs for node in nodes)
     if not means or not (carried or any(node.phase == "backward" for node in nodes)):
         return ""

@@ -1,6 +1,6 @@
 """Subtracting the mean over an axis of length one: each element minus itself is zero.
 
-The first axis is left out: batches of one example are rare, and no fault of the program.
+The first axis is left out: a batch of one example is rare, and not a fault of the program.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _of_norm(graph: ProgramGraph, node: Node) -> Verdict:
-    """What is to be said of a layer norm."""
+    """The verdict on a layer norm."""
     shape, dims = graph.shape(node.inputs[0]), node.attrs.get("dims")
     if not shape or not isinstance(dims, int) or math.prod(shape[-dims:]) != 1 or shape[0] < 2:
         return Verdict(node)
@@ -51,7 +51,7 @@ def _of_norm(graph: ProgramGraph, node: Node) -> Verdict:
 
 
 def _axis(graph: ProgramGraph, mean: Node) -> int | None:
-    """The one axis that a mean is taken over, from 1 on; None for the first, several or all."""
+    """The single axis of a mean, from 1 on; None for the first axis, several or all."""
     shape, axis = graph.shape(mean.inputs[0]), mean.attrs.get("axis")
     if isinstance(axis, tuple | list) and len(axis) == 1:
         axis = axis[0]

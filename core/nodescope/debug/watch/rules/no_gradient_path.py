@@ -1,7 +1,7 @@
-"""A parameter that the optimizer is given, but that no gradient reaches: where the path was cut.
+"""A parameter of an optimizer that no gradient reaches: where the path was cut.
 
-An optimizer says so itself: what it does to a parameter without a gradient is a ``no_op``. What
-nobody gave to an optimizer is frozen on purpose, and so is what is computed under ``no_grad``.
+An optimizer records a ``no_op`` for a parameter without a gradient. A parameter that no optimizer
+holds is frozen on purpose, and so is one that is used under ``no_grad``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _study(settings: Settings) -> Study:
         }
         cuts: dict[int, tuple[Cut, list[str]]] = {}
         for weight in weights:
-            # A part may be frozen for a while: what the end shows counts.
+            # A part may be frozen for some time, so only the end of the run counts.
             if weight.name not in skipped or not over or left_out < _LEAST_STEPS:
                 yield Verdict(weight)
                 continue

@@ -44,7 +44,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _rows(graph: ProgramGraph, node: Node) -> int:
-    """Of ``x - mean(x, axis=0)``: how many rows x has; else 0."""
+    """The number of rows of x in ``x - mean(x, axis=0)``; 0 for other nodes."""
     if node.op != "subtract" or len(node.inputs) != 2:
         return 0
     shape = graph.shape(node.inputs[0])

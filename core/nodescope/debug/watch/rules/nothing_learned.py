@@ -1,10 +1,10 @@
 """A loss that is no better than that of a constant prediction, and no longer falls.
 
-Always answering with the shares of the labels, or with the mean of the targets, has a loss that
-follows from the targets alone: their entropy, their variance. A model that makes anything of its
-inputs is better. It is not where inputs and labels were shuffled apart, or are those of other rows.
+Always predicting the shares of the labels, or the mean of the targets, has a loss that follows from
+the targets alone: their entropy or their variance. A model that uses its inputs does better. It
+does not if inputs and labels were shuffled separately, or belong to different rows.
 
-Judged where each step has other targets: a model may be long in learning a few rows by heart.
+The rule requires other targets in each step: memorising a few rows may take long.
 """
 
 from __future__ import annotations
@@ -39,20 +39,21 @@ _BINARY: Final = frozenset({"bce_with_logits", "bce"})
 _SQUARES: Final = frozenset({"mse", "subtract"})
 _OPS: Final = _CLASSES | _BINARY | _SQUARES
 _MOST_KINDS: Final = 256  # classes, or columns of targets
-_PER_KIND: Final = 20  # examples, for shares and means to be known
+_PER_KIND: Final = 20  # least number of examples per class or column
 _MOST_MARKS: Final = 256
 _FEWEST_MARKS: Final = 8
-_FALLS: Final = 0.98  # by less than this in the last quarter of the run, it does not
-_LEAST: Final = 0.1  # of an entropy; of the share of a variance in the mean square
+_FALLS: Final = 0.98  # ratio of the losses of the last two quarters below which the loss falls
+_LEAST: Final = 0.1  # least entropy; least ratio of variance to mean square
 
 
 class _Totals(NamedTuple):
     """Sums over all steps so far.
 
     Attributes:
-        loss: Of the loss of each example.
-        examples: How many there were.
-        first, second: Of labels by class; or of targets, and of their squares, by column.
+        loss: The sum of the examples' losses.
+        examples: The number of examples.
+        first, second: For classes, ``first`` counts labels by class; else the sums of targets and
+            of their squares, by column.
     """
 
     loss: float
@@ -132,7 +133,7 @@ def _judge(sight: Sight, marks: list[_Totals]) -> Finding | None:
     answer = half.of_one_answer(classes)
     if answer is None or not half.mean >= answer:
         return None
-    # Relative to what one answer would have, since targets differ from step to step.
+    # Relative to the loss of a constant prediction, since targets differ from step to step.
     before, after = third.of_one_answer(classes), last.of_one_answer(classes)
     if not before or not after or last.mean / after < _FALLS * third.mean / before:
         return None
@@ -164,7 +165,7 @@ def _targets(sight: Sight) -> bytes:
 
 
 def _target_of(sight: Sight) -> int:
-    """Which input of a loss holds the targets."""
+    """The input port of a loss with the targets."""
     if sight.node.op != "subtract":
         return 1
     port = target_port(sight.graph, sight.node)
@@ -172,7 +173,7 @@ def _target_of(sight: Sight) -> int:
 
 
 def _taken(sight: Sight) -> _Totals | None:
-    """The contribution of a step; None if the node is not a comparison of these losses."""
+    """The contribution of one execution; None if the node is not a suitable comparison."""
     node, inputs = sight.node, sight.inputs
     port = target_port(sight.graph, node)
     if port is None or len(inputs) != 2 or node.attrs.get("label_smoothing"):
@@ -210,7 +211,7 @@ def _of_classes(loss: float, labels: Array, scores: tuple[int | None, ...]) -> _
         return None
     classes = scores[1 if len(scores) > 1 else 0] or 0
     flat = labels.reshape(-1)
-    numbers_rows = labels.ndim == 1 and np.unique(flat).size == flat.size  # as of pairs
+    numbers_rows = labels.ndim == 1 and np.unique(flat).size == flat.size  # contrastive labels
     if not 1 < classes <= _MOST_KINDS or flat.min() < 0 or flat.max() >= classes or numbers_rows:
         return None
     counts = np.bincount(flat, minlength=classes).astype(np.float64)

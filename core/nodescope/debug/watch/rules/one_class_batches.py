@@ -28,13 +28,13 @@ from nodescope.ir.graph import Node
 
 _BINARY = frozenset({"bce", "bce_with_logits"})
 _NEEDS: frozenset[Need] = frozenset({"inputs", "values", "history"})
-_CHANCE = -20.0  # natural logarithm: how unlikely it must be that mixed batches came out so
+_CHANCE = -20.0  # limit of the log probability of such batches if labels were mixed
 _MANY = 5
 
 
 def _begin(settings: Settings) -> Look:
     least, rows, share = settings["batches"], settings["rows"], settings["share"] / 100
-    single: list[int] = []  # of each batch: its only class, or -1
+    single: list[int] = []  # by batch: its only class, or -1
     sizes: list[int] = []
     totals: Counter[int] = Counter()
 
@@ -73,7 +73,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _labels(sight: Sight) -> Array | None:
-    """The labels of a loss as whole numbers, or None."""
+    """The labels of a loss as integers, or None."""
     if sight.node.op not in _BINARY:
         labelling = labelled(sight, argmax=False)
         return labelling[0] if labelling is not None else None

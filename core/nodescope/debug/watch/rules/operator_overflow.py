@@ -21,7 +21,7 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
             unknown = error
             continue
         if summary.nan_count or summary.inf_count:
-            return None  # Handed on, not born here.
+            return None  # passed on, not created here
         if summary.min is not None and summary.max is not None:
             ranges.append(f"[{summary.min:.6g}, {summary.max:.6g}]")
     if unknown is not None:

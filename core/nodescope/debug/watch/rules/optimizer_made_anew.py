@@ -1,6 +1,7 @@
-"""An optimizer that is created anew for each update: its state is lost.
+"""An optimizer that is created anew for each update, so that its state is lost.
 
-Of one that is made for a task of several updates, the state is used.
+If an optimizer is created for a task of several updates, its state is used, and nothing is
+reported.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _OPTIMIZER = "optimizer/"
 def _begin(settings: Settings) -> Look:
     least, share = settings["num_steps"], settings["share"] / 100
     fresh: dict[str, int] = {}  # by name of a state: how often it was all zero after an update
-    updates: dict[str, int] = {}  # how often it was written to, with what is not
+    updates: dict[str, int] = {}  # by name of a state: how often something nonzero was written
     written: set[str] = set()
 
     def look(sight: Sight) -> Finding | None:
@@ -49,7 +50,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether it is an optimizer's state, or writes to it."""
+    """Whether a node is an optimizer's state, or writes to it."""
     if not node.scope.startswith(_OPTIMIZER) and not node.name.startswith(_OPTIMIZER):
         return False
     return bool(node.writes) or (node.role == "parameter" and node.is_leaf)

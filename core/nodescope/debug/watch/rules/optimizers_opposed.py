@@ -1,8 +1,8 @@
-"""Two optimizers that pull one weight in opposite directions: it was given to both.
+"""Two optimizers that move one weight in opposite directions, because both hold it.
 
-As of two players, where the judge's optimizer is given the forger's weights, too, and makes it
-worse in each step by as much as its own optimizer makes it better. Two losses may share weights,
-with an optimizer for each; then their steps are not opposed all the time.
+In adversarial training, for example, the discriminator's optimizer may also hold the generator's
+weights, and undo in each step what the generator's own optimizer does. Two losses with an optimizer
+each may share weights on purpose; then the steps are not opposed all the time.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _MOST_ELEMENTS: Final = 1 << 16
 
 
 class _Weight:
-    """A weight, and how its two optimizers moved it."""
+    """A weight, and its changes by two optimizers."""
 
     def __init__(self) -> None:
         self.step = 0
         self.lines: list[int] = []
-        self.change: Array | None = None  # by the first one, in this step
+        self.change: Array | None = None  # the change by the first optimizer in this step
         self.both = self.against = 0
         self.sum = 0.0
 

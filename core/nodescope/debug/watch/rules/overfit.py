@@ -33,7 +33,7 @@ def _kind(sight: Sight, settings: Settings) -> tuple[bool, float]:
 
 
 def _named(settings: Settings) -> tuple[str, ...]:
-    # A name without a pattern selects that node, whatever its role.
+    # A name without wildcards selects that node, whatever its role.
     name = settings["validation"]
     return () if any(char in name for char in "*?[") or not name else (f"node:{name}",)
 

@@ -1,4 +1,4 @@
-"""Labels that pick columns for all rows: ``p[:, labels]`` where each row has one label."""
+"""Labels that select columns in all rows: ``p[:, labels]`` although each row has its own label."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _is_averaged(graph: ProgramGraph, node: Node) -> bool:
-    """Whether all that is picked goes into one mean or sum, and so into a loss."""
+    """Whether all selected elements go into one mean or sum, which becomes a loss."""
     for _ in range(6):
         readers = [reader for reader in graph.readers(node.outputs[0]) if reader.phase == "forward"]
         if len(readers) != 1 or not readers[0].outputs:

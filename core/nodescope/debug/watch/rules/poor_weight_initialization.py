@@ -25,7 +25,7 @@ from nodescope.debug.watch.rules.losses import loss_of
 def _begin(settings: Settings) -> Look:
     variances: dict[str, float] = {}
     step, first = 0, -1
-    # Of each loss by itself.
+    # By loss.
     best: dict[int, float] = {}
     waits: dict[int, int] = {}
     counts: dict[int, int] = {}

@@ -9,14 +9,14 @@ from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, number,
 
 _NAN, _INF = float("nan"), float("inf")
 
-# What each hits among these steps.
+# The steps of these that each predicate hits.
 _STEPS = [[1.0], [_NAN, 1.0], [_INF, 1.0], [_NAN, -_INF], [3], []]
 _NONFINITE = (
     ("inf_or_nan", True, True, "NaN or Inf", (2, 3, 4)),
     ("inf", False, True, "Inf", (3, 4)),
     ("nan", True, False, "NaN", (2, 4)),
 )
-# What the tests find above and below 1.
+# The steps that the comparisons hit above and below 1.
 _COMPARED = (
     ("max", "max", [[0.0, 2.0], [0.0, 0.5], [-2.0, 1.0]], (1,), (2,)),
     ("min", "min", [[2.0, 3.0], [0.0, 5.0], [1.0, 9.0]], (1,), (2,)),

@@ -1,7 +1,8 @@
 """Predictions far larger than the targets that a loss compares them with, to the end of training.
 
-Such as of a recurrence whose state grows with each step: its loss may fall, from 1e16 to 1e13. Or
-targets in millions, which no step of an optimizer comes near to.
+For example, the state of a recurrence grows with each step, although the loss may fall from 1e16 to
+1e13. The rule also finds predictions far smaller than targets, such as targets in millions, which
+an optimizer's steps do not reach.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from nodescope.debug.watch.target_comparisons import (
 from nodescope.ir.graph import Node
 
 _OPS: Final = frozenset({"subtract", "mse", "huber"})
-_LARGE: Final = 30.0  # targets that no weights of the usual size predict
+_LARGE: Final = 30.0  # size of targets that weights of the usual size do not predict
 
 
 def _begin(settings: Settings) -> Look:
@@ -49,11 +50,11 @@ def _begin(settings: Settings) -> Look:
             raise Inapplicable("no loss subtracts predictions and targets")
         seen += 1
         if seen > 1 and not graph.reaches_loss(node):
-            return None  # what reaches one shows in its first step
+            return None  # no loss is computed from it, which its first step has shown
         sizes = [_size(content) for content in sight.inputs]
         target_size, prediction_size = sizes[target], sizes[1 - target]
         far = far + 1 if target_size and prediction_size > factor * target_size else 0
-        # A few outliers would make all of the targets look large.
+        # Use the median, since a few outliers would make all targets look large.
         typical = _typical(sight.inputs[target]) if target_size > _LARGE else 0.0
         large = typical > _LARGE and becomes_loss(graph, node)
         near = near + 1 if large and 0 < prediction_size < part * typical else 0

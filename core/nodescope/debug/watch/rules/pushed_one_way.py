@@ -1,7 +1,7 @@
-"""Scores that a loss pushes one way only: nothing opposes it, so all become alike.
+"""Scores that a loss pushes in one direction only, so that all become alike.
 
-Losses of pairs push scores of true pairs up and those of false pairs down. With a sign forgotten,
-or without false pairs, every score rises, and what it is made of collapses into one direction.
+A loss over pairs pushes the scores of true pairs up and those of false pairs down. If a sign is
+missing, or there are no false pairs, every score rises, and the representations collapse.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST: Final = 200
 
 def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
     if len(graph.losses) != 1:
-        return  # who plays against another pushes one way, and the other back
+        return  # in adversarial training, another loss pushes back
     (loss,) = graph.losses
     pushed = _pushed(graph, loss)
     if not pushed:
@@ -50,10 +50,10 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _pushed(graph: ProgramGraph, loss: int) -> dict[int, tuple[int, Node]]:
-    """By node that gives scores: which way the loss changes with them (1, -1 or, if both, 0), and
-    the function that levels off between.
+    """By node that computes scores: the sign of the loss's change with them (1, -1, or 0 if both),
+    and the saturating function between scores and loss.
 
-    Empty if the loss has any other part that depends on weights.
+    Empty if another part of the loss depends on weights.
     """
     pushed: dict[int, tuple[int, Node]] = {}
     todo: list[tuple[int, int, Node | None]] = [(loss, 1, None)]
@@ -83,13 +83,13 @@ def _pushed(graph: ProgramGraph, loss: int) -> dict[int, tuple[int, Node]]:
 
 
 def _adds_weight(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a node adds a bias: its result is a score, and the bias none of its own."""
+    """Whether a node adds a bias, so that its result is a score, but the bias is not."""
     makers = graph.makers(node) if node.op == "add" and len(node.inputs) == 2 else []
     return sum(maker.is_weight for maker in makers) == 1
 
 
 def _sign(node: Node) -> int:
-    """Whether a result rises (1) or falls (-1) with the one input; 0 if neither is known."""
+    """Whether a result rises (1) or falls (-1) with its only input; 0 if unknown."""
     if len(node.inputs) != 1:
         return 0
     if node.op == "negative":
@@ -106,13 +106,13 @@ def _sign(node: Node) -> int:
 
 
 def _share_weights(graph: ProgramGraph, scores: list[int]) -> bool:
-    """Whether some weights are in all scores, which compare nothing in themselves."""
+    """Whether all scores share some weights, and none of them is computed from a difference."""
     common: set[int] | None = None
     for score in scores:
         above = graph.above(graph.nodes[score].outputs[0])
         for node in (graph.nodes[item] for item in above):
             if node.op == "subtract" and len(node.inputs) == 2:
-                return False  # of a difference one rises and the other falls
+                return False  # a difference pushes its two sides in opposite directions
         weights = {item for item in above if graph.nodes[item].is_weight}
         common = weights if common is None else common & weights
     return bool(common)

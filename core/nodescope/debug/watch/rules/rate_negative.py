@@ -1,4 +1,4 @@
-"""A learning rate below zero: such updates go uphill, as by a schedule that oscillates."""
+"""A learning rate below zero, for example from an oscillating schedule: updates go uphill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _begin(settings: Settings) -> Look:
     least, share = settings["num_steps"], settings["share"] / 100
     seen = below = 0
     lowest = 0.0
-    known = -1, False  # in which graph, whether it is a step
+    known = -1, False  # graph version, whether the node scales a step
 
     def look(sight: Sight) -> Finding | None:
         nonlocal seen, below, lowest, known
@@ -50,7 +50,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _is_step(graph: ProgramGraph, node: Node) -> bool:
-    """Whether what a node gives is subtracted from a parameter."""
+    """Whether a node's result is subtracted from a parameter."""
     return any(
         reader.op == "subtract"
         and reader.inputs[-1:] == node.outputs[:1]

@@ -1,7 +1,7 @@
-"""A reshape that only swaps the sizes of axes: it mixes their elements where a transpose is meant.
+"""A reshape that only swaps the sizes of axes: it mixes elements where a transpose was meant.
 
-A reshape keeps the order of the elements in memory. To give (20, 90) the shape (90, 20) it cuts
-rows into pieces: no row or column of the result is one of the original.
+A reshape keeps the order of the elements in memory. Reshaping (20, 90) to (90, 20) cuts rows into
+pieces: no row or column of the result is one of the original.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _swaps(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
-    """Whether one shape has the sizes of the other in another order, that of axes of one aside."""
+    """Whether two shapes have the same sizes in another order, ignoring axes of size 1."""
     long_before = [size for size in before if size >= _LEAST]
     long_after = [size for size in after if size >= _LEAST]
     return (
@@ -53,7 +53,7 @@ def _swaps(before: tuple[int, ...], after: tuple[int, ...]) -> bool:
 
 
 def _order(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
-    """Which axis each axis of the result was; equal sizes in turn."""
+    """By axis of the result: the original axis of that size; equal sizes in order."""
     rest = list(enumerate(before))
     order = []
     for size in after:
@@ -64,9 +64,9 @@ def _order(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _means_something(graph: ProgramGraph, node: Node, moves_rows: bool) -> bool:
-    """Whether the order matters: for learned values, any order is as good as another.
+    """Whether the order of elements matters: for learned values, any order is as good as another.
 
-    But for the rows of the batch, which belong to examples.
+    The rows of the batch are an exception, because they belong to examples.
     """
     leaves = graph.leaves(node.inputs[0])
     learned = any(leaf.role == "parameter" for leaf in leaves)
@@ -74,7 +74,7 @@ def _means_something(graph: ProgramGraph, node: Node, moves_rows: bool) -> bool:
 
 
 def _undoes(graph: ProgramGraph, node: Node, after: tuple[int, ...]) -> bool:
-    """Whether it restores an earlier shape of its input, or a table's own order."""
+    """Whether a reshape restores an earlier shape of its input."""
     maker, deep = graph.maker(node.inputs[0]), 0
     while maker is not None and maker.inputs and deep < _DEEPEST:
         deep += 1

@@ -1,6 +1,6 @@
-"""Rounds of a loop of which only the last one counts: a state that is not carried over.
+"""A loop of which only the last iteration counts, because its state is not carried over.
 
-What the other rounds are given, a part of the data each, reaches no loss.
+Each of the other iterations reads a part of the data that reaches no loss.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _parts(graph: ProgramGraph, node: Node) -> set[int]:
-    """The nodes that take a part of the data, of those that a node is computed from."""
+    """Ids of the nodes above a node that select a part of the data."""
     return {
         number
         for number in graph.above(node.outputs[0])

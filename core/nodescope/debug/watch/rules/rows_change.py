@@ -20,12 +20,12 @@ DATA_ROLES: Final = ("input", "constant")
 _MOST_ROWS: Final = 1 << 16
 _MOST_BYTES: Final = 16 << 20
 _FEW: Final = 4
-# Labels of few kinds may come out alike by chance: as often as this they must have moved.
+# With few classes, targets may seem to move by chance, so they must move in this many passes.
 _PASSES: Final = 3
 
 
 class _Pair:
-    """The rows of one input and their targets, pass after pass over the data."""
+    """The rows of one input and their targets in consecutive passes over the data."""
 
     def __init__(self) -> None:
         self.first: dict[bytes, bytes] = {}
@@ -37,7 +37,7 @@ class _Pair:
             (self.again if row in self.first else self.first).setdefault(row, target)
 
     def passed(self, least: int) -> int:
-        """After a whole pass: how many rows have another target, if targets only moved; else 0."""
+        """After a full pass: the number of rows whose targets were exchanged among them; else 0."""
         size = len(self.first)
         if size > _MOST_ROWS:
             self.first, self.again = {}, {}
@@ -57,7 +57,7 @@ class _Pair:
 
 def _begin(settings: Settings) -> Look:
     least = settings["rows"]
-    seen: dict[int, Array] = {}  # by value: what it was last
+    seen: dict[int, Array] = {}  # by value: its latest array
     fresh: set[int] = set()
     pairs: dict[tuple[int, int], _Pair] = {}
     matched = MatchedData()
@@ -100,14 +100,14 @@ def _begin(settings: Settings) -> Look:
 
 
 class MatchedData:
-    """Data and the targets that a loss compares with what is computed from it."""
+    """Pairs of data and the targets that a loss compares with predictions from that data."""
 
     def __init__(self) -> None:
         self._known: tuple[int, frozenset[int]] = (-1, frozenset())
         self._pairs: list[tuple[int, int]] = []
 
     def of(self, graph: ProgramGraph, seen: Collection[int]) -> list[tuple[int, int]]:
-        """Pairs of values, of those that were seen; the graph is walked when it has changed."""
+        """The pairs among the seen values, recomputed when these or the graph have changed."""
         known = graph.version, frozenset(seen)
         if known != self._known:
             self._known, self._pairs = known, _matched(graph, seen)
@@ -134,12 +134,12 @@ def _matched(graph: ProgramGraph, seen: Collection[int]) -> list[tuple[int, int]
 
 
 def is_data(node: Node, graph: ProgramGraph) -> bool:
-    """Whether a node holds data of the program; arrays that an operation is given are constants."""
+    """Whether a node holds data of the program: an input, or an array passed to an operation."""
     return node.role in DATA_ROLES and node.phase == "forward"
 
 
 def data_of(nodes: Sequence[Node]) -> list[str]:
-    """Names of the data of a program that is trained on two or more, an input first; or nothing."""
+    """The names of a training program's data, inputs first; empty if there is less than two."""
     if not any(node.phase == "backward" for node in nodes):
         return []
     data = [node for node in nodes if node.role in DATA_ROLES and node.phase == "forward"]
@@ -153,7 +153,7 @@ def _rows(array: Array) -> list[bytes]:
 
 
 def _numbers_rows(targets: Array) -> bool:
-    """Whether targets only number the rows of a batch, as contrastive losses have it."""
+    """Whether targets only number the rows of a batch, as in contrastive losses."""
     if targets.dtype.kind not in "iu" or targets.ndim != 1:
         return False
     return np.unique(targets).size == targets.size

@@ -21,7 +21,7 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
     return inactive(
         ~(
             (activation_input < low) | (activation_input > high)
-        ),  # NaN is nowhere, so not where it is flat
+        ),  # NaN is not in the flat regions
         settings["threshold_inactivity"],
         settings["threshold_layer"],
         f"saturated (input outside [{low:g}, {high:g}])",

@@ -1,8 +1,8 @@
-"""A layer that is saturated from the first step on: its weights were drawn too large.
+"""A layer that is saturated from the first step on: its initial weights are too large.
 
-Most results of a tanh or sigmoid are at its ends, where the slope is below a hundredth, in the
-first steps and to the end of the run. Silent where the loss has become small all the same, where
-the weights are not trained, and where the results gate or answer something: those may be certain.
+Most results of a tanh or sigmoid are near its bounds, where the slope is below 0.01, from the first
+steps to the end of the run. Nothing is reported if the loss has become small, if the weights are
+not trained, or if the results are gates or answers, which may be saturated on purpose.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from nodescope.debug.watch.untrained_layers import PRODUCTS
 from nodescope.ir.graph import Node
 
 _OPS: Final = frozenset({"tanh", "sigmoid"})
-# Results beyond these are those of inputs where the slope is below 0.01.
+# Results beyond these bounds belong to inputs at which the slope is below 0.01.
 _ENDS: Final = {"tanh": (-0.995, 0.995), "sigmoid": (0.0101, 0.9899)}
 _LOSSES: Final = frozenset({"loss", "reduction", "elementwise"})
 
@@ -77,7 +77,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _weight(graph: ProgramGraph, node: Node) -> Node | None:
-    """The trained weight whose product, perhaps with a bias, is activated; or None."""
+    """The trained weight of the product, perhaps plus a bias, before an activation; or None."""
     values, most = [node.inputs[0]], 4
     while values and most:
         most -= 1
@@ -96,7 +96,7 @@ def _weight(graph: ProgramGraph, node: Node) -> Node | None:
 
 
 def _feeds_layer(graph: ProgramGraph, node: Node) -> bool:
-    """Whether the results are the input of another layer."""
+    """Whether another layer reads the results."""
     todo, seen = list(node.outputs), set(node.outputs)
     while todo:
         for reader in graph.readers(todo.pop()):
@@ -112,7 +112,7 @@ def _feeds_layer(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether it is such an activation, or may be a loss."""
+    """Whether a node is such an activation, or may be a loss."""
     if node.op in _OPS:
         return node.phase == "forward"
     return node.phase == "forward" and node.family in _LOSSES

@@ -1,6 +1,6 @@
 """A learning rate that is almost zero long before training ends, or from the start.
 
-One schedule concerns all weights that it scales the updates of: it is reported once.
+A schedule is reported once for all weights whose updates it scales.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nodescope.ir.graph import Node
 
 
 def _begin(settings: Settings) -> Look:
-    """The state of each value is its own, but for the schedules that were reported."""
+    """Each value has its own state; the set of reported schedules is shared."""
     reported: set[float] = set()
     return per_value(lambda settings: _begin_value(settings, reported))(settings)
 
@@ -34,7 +34,7 @@ def _begin_value(settings: Settings, reported: set[float]) -> Look:
     share = settings["share"] / 100
     largest = 0.0
     steps = fell_at = 0
-    known = -1, False  # in which graph, whether it scales an update
+    known = -1, False  # graph version, whether the node scales an update
 
     def look(sight: Sight) -> Finding | None:
         nonlocal largest, steps, fell_at, known
@@ -79,12 +79,12 @@ def _concerns(node: Node, graph: ProgramGraph) -> bool:
 
 
 def _goes_into_a_parameter(sight: Sight) -> bool:
-    """Whether a node's result is subtracted from a parameter, perhaps divided by Adam's roots."""
+    """Whether a node's result is subtracted from a parameter, perhaps after Adam's division."""
     node, graph = sight.node, sight.graph
     for reader in graph.readers(node.outputs[0]):
         if reader.op == "subtract" and len(reader.inputs) == 2 and graph.updates(reader):
             return reader.inputs[1] == node.outputs[0]
-        if reader.op == "divide" and node.phase == "optimizer":  # by the root of Adam's squares
+        if reader.op == "divide" and node.phase == "optimizer":  # by Adam's root mean square
             return any(graph.updates(last) for last in graph.readers(reader.outputs[0]))
     return False
 

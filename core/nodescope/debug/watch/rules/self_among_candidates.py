@@ -1,7 +1,7 @@
 """Contrastive learning in which each row is a candidate for its own partner.
 
-The similarity of a row to itself is the largest there is, and no label asks for it: a matrix that
-is its own transpose, with its largest elements on the diagonal.
+A row's similarity to itself is the largest, and no label asks for it. The score matrix is symmetric
+with its largest elements on the diagonal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nodescope.debug.watch.rule import (
 from nodescope.ir.graph import Node
 
 _FEWEST_ROWS: Final = 4
-_CLOSE: Final = 1e-3  # of the largest element
+_CLOSE: Final = 1e-3  # tolerance relative to the largest element
 
 
 def _begin(settings: Settings) -> Look:

@@ -1,4 +1,4 @@
-"""One object in the place of several layers: ``[Block()] * 4`` is four times the same block."""
+"""One object used as several layers: ``[Block()] * 4`` is four times the same block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nodescope.ir.graph import Node, SourceLocation
 from nodescope.ir.scopes import is_within
 
 _PLACE: Final = re.compile(r"(.*)_(\d+)")
-_LEAST_AXES: Final = 2  # of what makes a layer; biases go with it
+_LEAST_AXES: Final = 2  # least number of axes of a layer's weight; biases are left out
 
 
 class _Place(NamedTuple):
@@ -38,7 +38,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         place = _place(weight.name)
         free = _free(place, names) if place is not None else []
         inside = place is not None and _stays_inside(graph, uses, place.path)
-        # A cell that stays within itself uses its weights again, too.
+        # A recurrent cell also reuses its weights, without leaving its own module in between.
         needed = len(uses) - 1
         repeated = len(free) == needed >= 2 if inside else len(free) >= needed
         line = _repeated_list(graph, uses[0].source)
@@ -67,7 +67,7 @@ def _is_weight(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _in_a_row(graph: ProgramGraph, weight: Node) -> list[Node]:
-    """The nodes that read a weight, each computed from the result of the one before."""
+    """The nodes that read a weight, each computed from the result of the previous one."""
     value = weight.outputs[0]
     readers = [
         node
@@ -82,7 +82,7 @@ def _in_a_row(graph: ProgramGraph, weight: Node) -> list[Node]:
 
 
 def _place(name: str) -> _Place | None:
-    """The innermost place in a list that a parameter's name contains."""
+    """The innermost list position in a parameter's name; None if there is none."""
     parts = name.split("/")[:-1]
     for depth in range(len(parts), 0, -1):
         match = _PLACE.fullmatch(parts[depth - 1])
@@ -94,7 +94,7 @@ def _place(name: str) -> _Place | None:
 
 
 def _free(place: _Place, names: set[str]) -> list[int]:
-    """The places before it that hold no parameters: there it is itself, or what has none."""
+    """The earlier positions without parameters: the same object, or a module without any."""
     return [
         index
         for index in range(place.number)
@@ -103,7 +103,7 @@ def _free(place: _Place, names: set[str]) -> list[int]:
 
 
 def _stays_inside(graph: ProgramGraph, uses: list[Node], path: str) -> bool:
-    """Whether all that happens between the uses happens in the module itself, as in a cell."""
+    """Whether all nodes between the first two uses are in the module itself, as in a cell."""
     first, second = uses[0], uses[1]
     between = graph.above(second.outputs[0]) - graph.above(first.outputs[0])
     return all(
@@ -115,12 +115,12 @@ def _stays_inside(graph: ProgramGraph, uses: list[Node], path: str) -> bool:
 
 
 def _is_inside(scope: str, path: str) -> bool:
-    """Whether a scope is that of a module, or within it; others may be around both."""
+    """Whether a scope is that of a module, or within it, ignoring outer scopes."""
     return is_within(scope, path) or f"/{path}/" in f"/{scope}/"
 
 
 def _repeated_list(graph: ProgramGraph, source: SourceLocation | None) -> int:
-    """The line of ``[Layer(…)] * n`` whose items a loop around this line goes through; or 0."""
+    """The line of a ``[Layer(…)] * n`` over whose items a loop around this line runs; or 0."""
     tree = graph.tree(source)
     if tree is None or source is None:
         return 0
@@ -137,7 +137,7 @@ def _repeated_list(graph: ProgramGraph, source: SourceLocation | None) -> int:
 
 
 def _repeats(value: ast.expr) -> bool:
-    """Whether it is a list of one call, times a number."""
+    """Whether an expression is a list of one call, times a number."""
     return (
         isinstance(value, ast.BinOp)
         and isinstance(value.op, ast.Mult)

@@ -1,4 +1,4 @@
-"""A loss whose two sides are the same from the first step on: a model is compared with itself."""
+"""A loss whose two sides are equal from the first step on: a model is compared with itself."""
 
 from __future__ import annotations
 

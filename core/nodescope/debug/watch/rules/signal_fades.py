@@ -1,4 +1,4 @@
-"""A signal that fades from layer to layer, until almost nothing is left: small weights."""
+"""A signal that fades from layer to layer until almost nothing is left: weights are too small."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOSSES: Final = frozenset({"loss", "elementwise", "reduction", "kernel"})
 
 def _begin(settings: Settings) -> Look:
     steps, factor, left_ge = settings["num_steps"], settings["factor"], settings["left"] / 100
-    sizes: dict[int, tuple[Node, float]] = {}  # by id of a node of an activation
+    sizes: dict[int, tuple[Node, float]] = {}  # by id of an activation: node, root mean square
     faded: dict[int, int] = {}
     progress = LossProgress()
 
@@ -66,14 +66,14 @@ def _begin(settings: Settings) -> Look:
 def _first(
     graph: ProgramGraph, node: Node, sizes: dict[int, tuple[Node, float]]
 ) -> tuple[Node, float] | None:
-    """The first activation that a node is computed from, and its size; None if there is none."""
+    """The first activation above a node, and its size; None if there is none."""
     above = graph.above(node.outputs[0]) - {node.id}
     magnitudes = [sizes[number] for number in sorted(above) if number in sizes]
     return magnitudes[0] if magnitudes else None
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether it is an activation, or may be a loss."""
+    """Whether a node is an activation, or may be a loss."""
     return node.phase == "forward" and (node.family == "activation" or node.family in _LOSSES)
 
 

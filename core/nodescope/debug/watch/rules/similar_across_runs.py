@@ -21,7 +21,7 @@ _PAGE = 64
 
 
 class _Other:
-    """The other run, read forwards node by node."""
+    """The other run, read forwards, separately for each node."""
 
     def __init__(self, path: str) -> None:
         try:
@@ -33,17 +33,17 @@ class _Other:
         self.read: dict[str, int] = {}
 
     def seq(self, name: str, step: int) -> int | None:
-        """When the node ran first in a step of the other run."""
+        """The seq of a node's first execution in a step of the other run; None if there is none."""
         runs = self.runs.setdefault(name, {})
         while step not in runs:
             if max(runs, default=0) > step:
-                return None  # What was read last goes beyond it, and later steps may want that.
+                return None  # the page already goes beyond the step; later steps need it
             executions = self.recording.executions(
                 self.read.get(name, 0), node=self.nodes[name].id, limit=_PAGE
             )
             if not executions:
                 return None
-            # Only the page that was read last is kept: both runs go forwards.
+            # Keep only the last page, since both runs are read forwards.
             runs.clear()
             for execution in executions:
                 runs.setdefault(execution.step, execution.seq)

@@ -11,7 +11,7 @@ from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Verdict
 from nodescope.ir.graph import Node
 
-# What each op expects instead of the probabilities, and what is right.
+# What each op expects instead of probabilities, and the fix.
 _SCORES: Final = "applies softmax itself; give it the scores before softmax"
 _LOGARITHMS: Final = "expects logarithms of probabilities; use log_softmax instead of softmax"
 _ITSELF: Final = "makes probabilities itself; give it the scores"
@@ -39,7 +39,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         activation = _probabilities(graph, source)
         sigmoid = node.op in ("bce_with_logits", "sigmoid")
         if activation and (activation == "sigmoid") == sigmoid and source is not None:
-            # Written out, its last operation is a division, whose name would tell nobody anything.
+            # A hand-written activation ends in a division, whose name would not help the user.
             name = source.name if source.op == activation else f"a hand-written {activation}"
             yield Verdict(node, f"it gets probabilities from {name}{_line(source)}, but {expects}")
         else:
@@ -47,7 +47,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _probabilities(graph: ProgramGraph, node: Node | None) -> str:
-    """Which probabilities a node gives: ``softmax``, ``sigmoid``, or ``""`` for other numbers."""
+    """The kind of probabilities that a node computes: ``softmax``, ``sigmoid`` or ``""``."""
     if node is None:
         return ""
     if node.op in ("softmax", "sigmoid"):
@@ -71,7 +71,7 @@ def _probabilities(graph: ProgramGraph, node: Node | None) -> str:
 
 
 def _by_hand(graph: ProgramGraph, node: Node) -> str:
-    """What ``log(sum(exp(x)))`` expects, if a node is its ``exp``, or `logsumexp`."""
+    """What ``log(sum(exp(x)))`` expects, if a node is its ``exp`` or a logsumexp; else ``""``."""
     if node.op == "logsumexp":
         return _EXPECTS["log_softmax"]
     if node.op != "exp":
@@ -89,7 +89,7 @@ def _past_shapes(graph: ProgramGraph, value: int) -> Node | None:
 
 
 def _past_scalings(graph: ProgramGraph, value: int) -> Node | None:
-    """As `_past_shapes`, and past temperatures: multiplied or divided probabilities stay near."""
+    """As `_past_shapes`, also skipping temperatures: scaled probabilities are still not scores."""
     return graph.past(value, lambda node: node.op in _PASSES or _scales(node))
 
 

@@ -1,9 +1,9 @@
-"""States that run away: carried from round to round, they grow without end.
+"""States that grow without end from iteration to iteration.
 
-A state that an explicit step carries on and that ends in overflow has a step that is too long, or
-a wrong sign. A covariance is inverted in each round to make the next one smaller: one that grows
-geometrically instead has a wrong sign, too. Products that grow by design are not inverted, and a
-descent with gradients is judged by others.
+If a state that is updated by explicit steps ends in overflow, the step is too long or has the wrong
+sign. If a covariance is inverted in each iteration to make the next one smaller, but grows
+geometrically, a sign is wrong as well. Products that grow by design are not inverted. Descents with
+gradients are judged by other rules.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from nodescope.ir.graph import Node
 
 _STEPS: Final = frozenset({"add", "subtract"})
 _SOLVES: Final = frozenset({"inv", "solve", "cholesky", "pinv", "lstsq"})
-_LEAST_GROWTH: Final = 1.2  # per round
+_LEAST_GROWTH: Final = 1.2  # least factor per iteration
 _LARGE: Final = 1e30
-_SOLVED: Final = 8  # times as many rounds, where nothing overflows
+_SOLVED: Final = 8  # factor for the required iterations of inverted states, which do not overflow
 
 
 class _Growth:
-    """How the magnitude of a value grew, in a row of executions."""
+    """The growth of a value's magnitude over consecutive executions."""
 
     __slots__ = ("first", "last", "rounds")
 
@@ -76,7 +76,7 @@ def _begin(settings: Settings) -> Look:
             raise Inapplicable("no state is carried from round to round")
         reported = reported or sight.value
         if reported != sight.value:
-            return None  # of one state all others are made
+            return None  # report only one state: the others are computed from it
         if solves:
             what = (
                 "what it inverts is made of its own result in the round before, and has grown "
@@ -96,7 +96,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _carries(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a node adds to what the same line gave in the round before."""
+    """Whether a node adds to the result of the same line and op in the previous iteration."""
     makers = [graph.given(value) for value in node.inputs]
     return (
         any(
@@ -108,7 +108,7 @@ def _carries(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _step(sight: Sight) -> str:
-    """The number that scales what is added to the state, with its line."""
+    """A phrase with the number that scales the update of the state, and its line; or ``""``."""
     for maker in sight.graph.makers(sight.node):
         for name in ("x1", "x2"):
             factor = maker.attrs.get(name)
@@ -119,7 +119,7 @@ def _step(sight: Sight) -> str:
 
 
 def _sums(sight: Sight) -> str:
-    """The lines of the sums and differences that the result goes into on its way back."""
+    """A phrase with the lines of sums and differences between the result and its next input."""
     graph, node = sight.graph, sight.node
     above = graph.above(node.inputs[0])
     todo, seen, lines = list(node.outputs), set(node.outputs), set()

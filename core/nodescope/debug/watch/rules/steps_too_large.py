@@ -35,7 +35,7 @@ def _begin(settings: Settings) -> Look:
         if sight.before is None:
             raise needs_steps(steps + 1, 1)
         moved = moves.setdefault(sight.value, deque(maxlen=steps))
-        moved.append(change(sight, 0.0) or 0.0)  # from zero, there is no ratio
+        moved.append(change(sight, 0.0) or 0.0)  # there is no ratio if the weight was zero
         if len(moved) < steps:
             raise needs_steps(steps + 1, len(moved) + 1)
         if min(moved) < least:

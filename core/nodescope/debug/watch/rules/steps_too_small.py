@@ -1,4 +1,4 @@
-"""Updates so small for their weights that nothing is learnt in the steps there are."""
+"""Updates so small for their weights that nothing is learned in the steps of the run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _begin(settings: Settings) -> Look:
     least, share, left_ge = settings["num_steps"], settings["share"], settings["left"] / 100
     progress = LossProgress()
     steps: dict[int, int] = {}
-    moved: dict[int, float] = {}  # the sum of all steps, by the size of the weight
+    moved: dict[int, float] = {}  # by value: the sum of all steps, relative to the weight
 
     def look(sight: Sight) -> Finding | None:
         node, value = sight.node, sight.value
@@ -61,7 +61,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether it may be a loss, or the step of an optimizer."""
+    """Whether a node may be a loss, or the step of an optimizer."""
     if node.phase == "optimizer":
         return node.op == "subtract"
     return node.phase == "forward" and node.family in _LOSSES

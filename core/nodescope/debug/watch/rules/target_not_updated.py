@@ -1,7 +1,7 @@
-"""A target network that is never updated: the model keeps learning its own first guesses.
+"""A target network that is never updated: the model keeps learning its initial estimates.
 
-In temporal-difference learning a target is a reward plus a discounted guess. The guess is made by a
-copy of what is trained, which the program must update at intervals.
+In temporal-difference learning, a target is a reward plus a discounted estimate. The estimate comes
+from a copy of the trained network, which the program must update at intervals.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _judged(graph: ProgramGraph, node: Node) -> str:
-    """What is wrong with the parameter that a node reads; ``""`` for nothing."""
+    """What is wrong with a parameter that a node reads; ``""`` if nothing is."""
     for value in node.inputs:
         leaf = graph.maker(value)
         if leaf is None or leaf.role != "parameter" or value in graph.gradients:
@@ -58,7 +58,7 @@ def _judged(graph: ProgramGraph, node: Node) -> str:
 
 
 def _trained_alike(graph: ProgramGraph, value: int) -> Node | None:
-    """A parameter of the same shape that an optimizer or an assignment writes to."""
+    """A parameter of the same shape that has a gradient and is written to; None without one."""
     for other in graph.gradients:
         held = graph.held_in(other)
         node = graph.maker(held)
@@ -70,7 +70,7 @@ def _trained_alike(graph: ProgramGraph, value: int) -> Node | None:
 
 
 def _is_discounted(graph: ProgramGraph, leaf: Node) -> bool:
-    """Whether what a leaf gives is multiplied by a number just below one, and data added."""
+    """Whether a value computed from a leaf is discounted, and data is added to it."""
     for node in graph.forward():
         if node.op != "add" or len(node.inputs) != 2:
             continue

@@ -32,8 +32,8 @@ _MOVES: Final = frozenset({"where", "choose", "roll", "pad", "flip", "cumsum", "
 
 def _begin(settings: Settings) -> Look:
     least = settings["steps"]
-    tokens: dict[int, Array] = {}  # by node that looks them up: its latest input
-    equal: dict[tuple[int, int], int] = {}  # by loss and that node: steps; -1 once they differed
+    tokens: dict[int, Array] = {}  # by embedding node: its latest tokens
+    equal: dict[tuple[int, int], int] = {}  # by loss and embedding: equal steps, -1 if they differ
     keeps: dict[tuple[int, int], bool] = {}
 
     def look(sight: Sight) -> Finding | None:
@@ -75,14 +75,15 @@ def _begin(settings: Settings) -> Look:
 
 
 def _keeps_places(graph: ProgramGraph, loss: Node, place: int, tokens: Array) -> bool:
-    """Whether scores at a place are made from the token there; autoencoders make one code of all.
+    """Whether the scores at a position are computed from the token there.
 
-    What may move, hide or mix places ends the way there.
+    In autoencoders, they come from one code of all tokens. An op that may move, hide or mix
+    positions ends the search.
     """
     rows, length = tokens.shape
     above = graph.above(loss.inputs[0])
     keeping = {place}
-    parts: set[int] = set()  # that take one place each
+    parts: set[int] = set()  # nodes that select one position each
     for node in sorted((graph.nodes[item] for item in above), key=lambda node: node.id):
         if keeping.isdisjoint(maker.id for maker in graph.makers(node)):
             if node.op == "stack" and len(node.inputs) == length and _in_turn(graph, node, parts):
@@ -98,7 +99,7 @@ def _keeps_places(graph: ProgramGraph, loss: Node, place: int, tokens: Array) ->
 
 
 def _in_turn(graph: ProgramGraph, stack: Node, parts: set[int]) -> bool:
-    """Whether the stacked values come from the first position first, and from others later."""
+    """Whether the first stacked value depends on fewer positions than the last one."""
     first, last = (graph.above(stack.inputs[port]) & parts for port in (0, -1))
     return bool(first) and first < last
 

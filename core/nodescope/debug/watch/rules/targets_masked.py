@@ -1,7 +1,8 @@
-"""Targets that a mask excludes: the loss asks for what its scores rule out.
+"""Targets that a mask excludes: the loss asks for scores that are ruled out.
 
-A mask sets scores to a large negative number. What it sets so should never be a target: the loss
-is then that number, whatever the model gives, and its gradient is zero. An inverted mask does so.
+A mask sets scores to a large negative number. A masked score should never be a target: the loss is
+then that number, whatever the model predicts, and its gradient is zero. The cause may be an
+inverted mask.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ _AVERAGES: Final = frozenset({"mean", "sum", "negative", "reshape", "astype", "a
 _MASKS: Final = frozenset({"where", "masked_fill"})
 _SHIFTS: Final = frozenset({"add", "subtract"})
 _DATA: Final = ("input", "constant")
-_EXCLUDED: Final = -500.0  # log probabilities below are of what a mask rules out
-# A mask leaves few between what it rules out and these; scores that are merely far apart do not.
+_EXCLUDED: Final = -500.0  # log probabilities below this were ruled out by a mask
+# With a mask, few log probabilities lie between these and the excluded ones. If scores are merely
+# far apart, many do.
 _UNLIKELY, _FEW = -60.0, 0.05
 _MOST: Final = 1 << 22
 
@@ -73,7 +75,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _share(sight: Sight) -> float | None:
-    """The share of the targets at places that are ruled out; None if there are no targets."""
+    """The share of targets at masked scores; None if there are no targets, or no clear mask."""
     op, inputs = sight.node.op, sight.inputs
     if op in ("getitem", "take_along_axis"):
         picked = numbers(sight.array)
@@ -113,14 +115,14 @@ def _of_labels(sight: Sight, scores: Array, labels: Array) -> float | None:
 
 
 def _is_cut(logs: Array) -> bool:
-    """Whether what is ruled out lies apart from all other scores."""
+    """Whether the excluded log probabilities are clearly separated from all others."""
     excluded = np.count_nonzero(logs < _EXCLUDED)
     unlikely = np.count_nonzero(logs < _UNLIKELY) - excluded
     return bool(unlikely <= _FEW * excluded)
 
 
 def _mask(graph: ProgramGraph, node: Node) -> Node | None:
-    """What masks the scores whose log probabilities a node takes; None if nothing does."""
+    """The node that masks the scores behind a node's log probabilities; None if there is none."""
     if node.op in ("cross_entropy", "nll_loss", "getitem", "take_along_axis"):
         values = node.inputs[:1]
     else:
@@ -137,7 +139,7 @@ def _mask(graph: ProgramGraph, node: Node) -> Node | None:
 
 
 def _passes(passed: set[str], maker: Node) -> bool:
-    """Whether scores are still scores behind a node, whose op is added to those passed."""
+    """Whether a node only moves or normalises scores; if so, its op is added to ``passed``."""
     if maker.op not in _MOVES and maker.op != "log_softmax":
         return False
     passed.add(maker.op)
@@ -150,7 +152,7 @@ def _adds_data(graph: ProgramGraph, node: Node) -> bool:
 
 
 def _is_averaged(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a result is only added up or averaged before it is a loss."""
+    """Whether a result is only summed, averaged or scaled before it becomes a loss."""
     value = node.outputs[0]
     for _ in range(8):
         if value in graph.losses:

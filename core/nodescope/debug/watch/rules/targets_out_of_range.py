@@ -1,8 +1,8 @@
 """Targets that no prediction can reach: negative ones under a ReLU, above 1 under a sigmoid.
 
-What of the loss is left because of it follows from the targets: the squares of their distances
-from the range. Silent where that is little of the targets' variance, or little of the loss, as
-where noise carries some of them across.
+The part of the loss that cannot be removed follows from the targets: the squares of their distances
+from the range. Nothing is reported if that is a small share of the targets' variance or of the
+loss, for example if noise carries some targets across.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from nodescope.ir.graph import Node
 _SQUARES: Final = frozenset({"subtract", "mse", "huber"})
 _CHANCES: Final = frozenset({"bce", "bce_with_logits"})
 _OPS: Final = _SQUARES | _CHANCES
-_OF_LOSS: Final = 0.4  # the least share of the loss that the range is to blame for
-_OUTSIDE: Final = 1e-3  # of the size of targets, by which rounding may carry them across
+_OF_LOSS: Final = 0.4  # least share of the loss that the range causes
+_OUTSIDE: Final = 1e-3  # tolerance relative to the size of targets, for rounding
 
 
 class _Beyond(NamedTuple):
-    """Targets outside of a range.
+    """Targets outside a range.
 
     Attributes:
-        share: How many of them.
-        square: The mean square of their distances from the range, over all targets.
-        variance: Of all targets; their mean square if they are all alike.
+        share: The share of targets outside.
+        square: The mean square of the distances from the range, over all targets.
+        variance: The variance of all targets; the squared mean if they are all equal.
     """
 
     share: float
@@ -59,7 +59,7 @@ def _begin(settings: Settings) -> Look:
     steps, least = settings["num_steps"], settings["of_variance"] / 100
     seen: dict[int, int] = {}
     beyond: dict[int, int] = {}
-    blamed: dict[int, Finding] = {}  # by node that bounds an output
+    blamed: dict[int, Finding] = {}  # by id of the node that bounds an output
 
     def look(sight: Sight) -> Finding | None:
         node, graph = sight.node, sight.graph
@@ -74,7 +74,7 @@ def _begin(settings: Settings) -> Look:
         value = sight.value
         seen[value] = seen.get(value, 0) + 1
         if seen[value] > 1 and not becomes_loss(graph, node):
-            return None  # what becomes one shows in its first step
+            return None  # it does not become a loss, which its first step has shown
         outside = _beyond(sight.inputs[port], bounds)
         out = outside is not None and _is_to_blame(outside, sight, least)
         beyond[value] = beyond.get(value, 0) + 1 if out else 0
@@ -86,7 +86,7 @@ def _begin(settings: Settings) -> Look:
         finding = _finding(sight, port, bounds, outside)
         if bounds.node is node:
             return finding
-        blamed[bounds.node.id] = finding  # it is reported where the output is bounded
+        blamed[bounds.node.id] = finding  # reported on the node that bounds the output
         return None
 
     return look
@@ -125,7 +125,7 @@ def _bounds(graph: ProgramGraph, node: Node, prediction: int) -> OutputRange | N
 
 
 def _beyond(targets: ObservedContent, bounds: OutputRange) -> _Beyond | None:
-    """What of targets is out of a range; None if nothing is."""
+    """The targets outside a range; None if there are none, or if that is unknown."""
     summary = targets.summary
     if summary.min is None or summary.max is None or summary.std is None or summary.mean is None:
         return None
@@ -154,7 +154,7 @@ def _beyond(targets: ObservedContent, bounds: OutputRange) -> _Beyond | None:
 
 
 def _is_to_blame(outside: _Beyond, sight: Sight, least: float) -> bool:
-    """Whether the range keeps much of the targets, and of the loss, from being met."""
+    """Whether the range explains much of the targets' variance and of the loss."""
     if sight.node.op in _CHANCES:
         return outside.share > 0
     if outside.square < least * outside.variance:
@@ -164,7 +164,7 @@ def _is_to_blame(outside: _Beyond, sight: Sight, least: float) -> bool:
 
 
 def _mean_square(sight: Sight) -> float | None:
-    """Of predictions less targets; None if the node does not tell."""
+    """The mean square of predictions minus targets; None if the node does not show it."""
     summary = sight.summary
     if summary.nan_count or summary.inf_count or not sight.size:
         return None
@@ -174,7 +174,7 @@ def _mean_square(sight: Sight) -> float | None:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether it may compare with targets, or bound an output."""
+    """Whether a node may compare with targets, or bound an output."""
     if node.op in _OPS:
         return takes_two_forward(node, graph)
     return node.phase == "forward" and bounds_of(node) is not None

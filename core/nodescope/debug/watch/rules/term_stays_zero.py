@@ -1,6 +1,6 @@
-"""A term of the loss whose weight is to rise with the steps, and is 0 in all of them.
+"""A term of the loss whose weight should rise with the steps, but is 0 in all of them.
 
-A weight that is a plain number may be 0 on purpose; judged is one that is computed in the loop.
+A constant weight may be 0 on purpose, so only a weight that is computed in the loop is judged.
 """
 
 from __future__ import annotations

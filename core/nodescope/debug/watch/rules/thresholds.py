@@ -50,7 +50,7 @@ _EXAMPLES = {
 
 def _initialised(sight: Sight, settings: Settings) -> Finding | None:
     first = sight.before is None
-    # A bias may well begin at zero.
+    # A bias may begin at zero on purpose.
     if not first or len(sight.spec.shape) < settings["min_axes"]:
         return None
     return threshold_finding(sight, settings, _INITIAL)

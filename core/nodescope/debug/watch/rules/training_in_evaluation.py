@@ -17,9 +17,9 @@ from nodescope.debug.watch.rule import Finding, Look, Rule, Settings, number
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 
-_SURE: Final = 3.0  # standard errors of a mean
+_SURE: Final = 3.0  # least distance of means, in standard errors
 _KEEP: Final = frozenset({"append", "extend", "print"})
-# So few rows say nothing of a variance, if batches of training have so many times as many.
+# Up to _FEW elements per channel say nothing about a variance, if training has _TIMES as many.
 _FEW: Final = 4
 _TIMES: Final = 4
 
@@ -33,7 +33,7 @@ class _Trained:
         self.variance: Array = np.zeros(0)
 
     def take(self, mean: Array, variance: Array, rows: int) -> None:
-        share = max(1 / (self.batches + 1), 0.1)  # as of the last ten batches or so
+        share = max(1 / (self.batches + 1), 0.1)  # an average over about the last ten batches
         if mean.shape != self.mean.shape:
             self.mean, self.variance = mean, variance
         self.mean = self.mean + share * (mean - self.mean)
@@ -44,7 +44,7 @@ class _Trained:
 
 def _begin(settings: Settings) -> Look:
     shift = settings["shift"]
-    trained: dict[int, _Trained] = {}  # by value of the layer's weight
+    trained: dict[int, _Trained] = {}  # by value id of the layer's weight
 
     def look(sight: Sight) -> Finding | None:
         node, graph = sight.node, sight.graph
@@ -92,28 +92,28 @@ def _begin(settings: Settings) -> Look:
 
 
 def evaluates(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a node runs without gradients, and its result is kept.
+    """Whether a node runs under ``no_grad``, and its result is kept.
 
-    The program's line of a node may be in the model's own code; then that of its data counts. What
-    is dropped was run to renew the running statistics.
+    A node's line may be in the model's own code, so the lines of its data count as well. If the
+    result is dropped, the program only renews running statistics.
     """
     return any(map(_is_kept_aside, *_places(graph, node)))
 
 
 def data_given(graph: ProgramGraph, node: Node) -> list[Node]:
-    """The data that a node is computed from."""
+    """The input data from which a node is computed."""
     return [leaf for leaf in graph.leaves(node.outputs[0]) if leaf.role == "input"]
 
 
 def _places(graph: ProgramGraph, node: Node) -> tuple[list[ast.Module | None], list[int]]:
-    """The lines that may say how a node is run, with the trees of their files."""
+    """The lines of a node and of its data, with the syntax trees of their files."""
     places = [node, *data_given(graph, node)]
     sources = [place.source for place in places if place.source is not None]
     return [graph.tree(source) for source in sources], [source.line for source in sources]
 
 
 def _is_kept_aside(tree: ast.Module | None, line: int) -> bool:
-    """Whether a line is in a ``no_grad`` block, and what it makes is not dropped."""
+    """Whether a line is in a ``no_grad`` block, and its result is not dropped."""
     if tree is None or not within(tree, line, "no_grad"):
         return False
     kept = fate(tree, line)

@@ -22,10 +22,9 @@ from nodescope.events import Array
 
 
 def _identical(array: Array) -> int:
-    """The number of units if all are identical, else 0: columns, or filters along the first axis.
+    """The number of units if all are identical, else 0.
 
-    A convolution has its filters along axis 0, a matrix that is multiplied from the right its units
-    along axis 1.
+    The units of a matrix are its columns; those of a convolution are its filters along axis 0.
     """
     rows = array.reshape(array.shape[0], -1)
     units = rows if array.ndim > 2 else rows.T
@@ -50,7 +49,7 @@ def _begin(settings: Settings) -> Look:
         if seen <= steps:
             raise needs_steps(steps + 1, seen)
         if now == first:
-            return None  # It is not trained, or not yet; that alone is for other rules.
+            return None  # it is not trained so far, which other rules report
         return Finding(
             f"all {units} units have had the same weights for {seen} steps: they were "
             "initialised identically, and their gradients are identical, too",

@@ -1,4 +1,4 @@
-"""A result that nobody uses: a call whose value is dropped, a name that is never read."""
+"""A result that is not used: a call whose value is dropped, or a name that is never read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
 
 
 def _words(graph: ProgramGraph, node: Node) -> str:
-    """What becomes of what a node gives, if it is nothing."""
+    """A description of how a node's result is lost; ``""`` if that is not certain."""
     source = node.source
     tree = graph.tree(source)
     if tree is None or source is None or not _is_data(graph, node):
@@ -60,7 +60,7 @@ def _words(graph: ProgramGraph, node: Node) -> str:
 
 
 def _is_data(graph: ProgramGraph, node: Node) -> bool:
-    """Whether parameters or data are in it."""
+    """Whether a node depends on parameters or input data."""
     return any(leaf.role in ("parameter", "input") for leaf in graph.leaves(node.outputs[0]))
 
 

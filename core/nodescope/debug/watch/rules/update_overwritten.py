@@ -1,6 +1,6 @@
 """A weight that is written back after each update, from a copy that never changes.
 
-As by a moving average that is assigned to the network instead of to its teacher.
+For example, a moving average is assigned to the network instead of to its teacher.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from nodescope.debug.watch.rule import Settings, Study, Verdict
 from nodescope.ir.graph import Node
 
 _LEAST_STEPS: Final = 5
-_SHARE: Final = 0.9  # of the steps in which the weight is updated
+_SHARE: Final = 0.9  # least share of the weight's updates after which it is written back
 
 
 def _study(settings: Settings) -> Study:
-    updated: dict[int, int] = {}  # by value of a weight: in how many steps its optimizer ran
-    written: dict[int, int] = {}  # by node that writes to one: in how many of these
+    updated: dict[int, int] = {}  # by value of a weight: number of steps with an optimizer's update
+    written: dict[int, int] = {}  # by node that writes to a weight: in how many of these steps
 
     def study(graph: ProgramGraph, over: bool) -> Iterable[Verdict]:
         writers = _writers(graph)
@@ -73,7 +73,7 @@ def _writers(graph: ProgramGraph) -> dict[int, list[Node]]:
 
 
 def _copy(graph: ProgramGraph, weight: int, node: Node, changed: set[str]) -> Node | None:
-    """The parameter, never written to, that is written to a weight; None if none is."""
+    """The never changing parameter from which a node writes to a weight; None if there is none."""
     target = graph.maker(weight)
     bases = {_base(name) for name in changed}
     for value in node.inputs:
@@ -84,14 +84,14 @@ def _copy(graph: ProgramGraph, weight: int, node: Node, changed: set[str]) -> No
             same = graph.shape(source) == graph.shape(weight) and source != weight
             if leaf.role != "parameter" or not same or leaf.name in changed:
                 continue
-            # A parameter that is read in several lines has several nodes.
+            # A parameter that is read in several lines has several nodes with numbered names.
             if _base(leaf.name) not in bases - {_base(target.name)}:
                 return leaf
     return None
 
 
 def _base(name: str) -> str:
-    """A node's name without the number that tells it from others so named."""
+    """A node's name without the number that makes it unique."""
     return re.sub(r"_\d+$", "", name)
 
 

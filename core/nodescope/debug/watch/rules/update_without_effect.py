@@ -1,4 +1,4 @@
-"""Updates that are too small for the dtype: a + b is a, although b is not zero."""
+"""Updates that are too small for the dtype: a + b equals a although b is not zero."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _NEEDS: Final[frozenset[Need]] = frozenset({"summary", "inputs", "history"})
 _BITS: Final = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
-# What an optimizer changes a weight by is rounding noise below this share of its largest change.
+# Below this share of an optimizer's largest change, a change is rounding noise.
 _NOISE: Final = 1e-5
-_ONE_WAY: Final = 0.8  # the least share of the size of all means that their sum has
+_ONE_WAY: Final = 0.8  # least ratio of the sum of means to the sum of their magnitudes
 
 
 def _begin(settings: Settings) -> Look:
-    """The state of each value is its own, but for the largest change that an optimizer makes."""
+    """Each value has its own state; the optimizer's largest change is shared."""
     largest = [0.0]
     return per_value(lambda settings: _begin_value(settings, largest))(settings)
 
@@ -47,23 +47,23 @@ def _begin_value(settings: Settings, largest: list[float]) -> Look:
     first, later = settings["first"], settings["later"]
     seen = lost = 0
     moved = wide = False
-    way = [0.0, 0.0]  # of the updates that were lost: the sum of their means, and of the sizes
+    way = [0.0, 0.0]  # over lost updates: sum of their means, and of the means' magnitudes
 
     def look(sight: Sight) -> Finding | None:
         nonlocal seen, lost, moved, wide
         if moved and wide:
-            return None  # what follows is convergence
+            return None  # later lost updates are a sign of convergence
         bits = _BITS.get(sight.spec.dtype, 0)
         wide = bits > _BITS["float16"]
         if not bits:
             return None
         change = _change(sight)
         if not change:
-            return None  # nothing was to change, as in the first step of a warm-up
+            return None  # the update is zero, as in the first step of a warm-up
         if sight.phase == "optimizer":
             largest[0] = max(largest[0], change)
             if change <= _NOISE * largest[0]:
-                return None  # the gradient cancels, as that of a bias before a norm
+                return None  # the gradient's terms cancel, as for a bias before a norm
         seen += 1
         absorbed = _same(sight.summary, sight.inputs[0].summary)
         lost = lost + 1 if absorbed else 0
@@ -73,7 +73,7 @@ def _begin_value(settings: Settings, largest: list[float]) -> Look:
         if moved and (wide or lost < later):
             return None
         if moved and abs(way[0]) < _ONE_WAY * way[1]:
-            return None  # updates that cancel are those of a weight that has arrived
+            return None  # updates that cancel belong to a weight that has converged
         if not moved and lost < first:
             raise needs_steps(first, seen)
         size = sight.summary.max or 0.0
@@ -89,7 +89,7 @@ def _begin_value(settings: Settings, largest: list[float]) -> Look:
 
 
 def _mean(sight: Sight) -> float:
-    """The mean of what was added; 0 if it is not known."""
+    """The mean of the update; 0 if unknown."""
     inputs = sight.inputs
     mean = inputs[1].summary.mean if len(inputs) > 1 and sight.node.op != "assign" else 0.0
     return mean if mean is not None and math.isfinite(mean) else 0.0
@@ -105,7 +105,7 @@ def _concerns(node: Node, graph: ProgramGraph) -> bool:
 
 
 def _change(sight: Sight) -> float:
-    """The largest magnitude of what was added, or to be written instead; 0 for nothing."""
+    """The largest magnitude of the update, or of the change by an ``assign``; else 0."""
     inputs = sight.inputs
     if sight.node.op == "assign":
         return _difference(inputs) if len(inputs) > 1 else 0.0
@@ -121,7 +121,7 @@ def _change(sight: Sight) -> float:
 
 
 def _spacing(size: float, bits: int) -> float:
-    """The spacing of numbers of a dtype, by the bits of its significand."""
+    """The spacing of a dtype's numbers near ``size``, by the bits of its significand."""
     return math.ldexp(1.0, math.frexp(size)[1] - bits)
 
 
@@ -137,7 +137,7 @@ def _difference(inputs: tuple[ObservedContent, ...]) -> float:
 
 
 def _same(one: TensorSummary, other: TensorSummary) -> bool:
-    """Whether the statistics of two values are equal; so are their elements, all but surely."""
+    """Whether the statistics of two values are equal, so that their elements almost surely are."""
     return all(
         getattr(one, name) == getattr(other, name)
         for name in ("min", "max", "mean", "std", "norm", "zero_count", "preview")

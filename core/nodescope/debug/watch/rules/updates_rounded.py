@@ -1,8 +1,8 @@
 """Weights in 16 bits whose updates are mostly rounded away, although they all point one way.
 
-Each update is smaller than half of the spacing of the numbers near the weight, so the weight stays,
-and the next update is the same. A weight that has arrived has updates that cancel: that is silent.
-So is a weight that is rounded from a wider one, which keeps what was rounded.
+Each update is smaller than half of the spacing of numbers near the weight, so the weight stays, and
+the next update is the same. Nothing is reported for a weight that has converged, whose updates
+cancel, or for one that is rounded from a wider copy, which keeps the updates.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from nodescope.debug.watch.rule import (
 from nodescope.events import Array
 from nodescope.ir.graph import Node
 
-_BITS: Final = {"float16": 11, "bfloat16": 8}  # of the significand
+_BITS: Final = {"float16": 11, "bfloat16": 8}  # bits of the significand
 _UP: Final = frozenset({"add", "assign_add"})
 _DOWN: Final = frozenset({"subtract", "assign_sub"})
-_COHERENT: Final = 0.5  # the least share of all updates' size that their sum has
-_SPACINGS: Final = 2.0  # the least size of that sum, in spacings of the numbers near the weight
-_ARRIVED: Final = 0.5  # of the sum, by which the weight must have moved
+_COHERENT: Final = 0.5  # least ratio of the updates' sum to the sum of their magnitudes
+_SPACINGS: Final = 2.0  # least size of that sum, in spacings of the numbers near the weight
+_ARRIVED: Final = 0.5  # share of the sum by which a weight must have moved to be left alone
 
 
 class _Way:
-    """The way that a weight was to go, and the one that it went, in some steps."""
+    """A weight's intended and actual movement over some steps."""
 
     __slots__ = ("start", "steps", "sum", "total")
 
@@ -53,7 +53,7 @@ class _Way:
         self.total += np.abs(update)
 
     def lost(self, now: Array, bits: int) -> Array:
-        """Where the updates point one way, far enough to be seen, and the weight stayed."""
+        """A mask of elements whose updates clearly point one way, but which hardly moved."""
         spacing = np.ldexp(1.0, np.frexp(np.maximum(np.abs(now), 1e-30))[1] - bits)
         intended = np.abs(self.sum)
         clear = (intended >= _COHERENT * self.total) & (intended >= _SPACINGS * spacing)

@@ -1,7 +1,7 @@
-"""A weight that an optimizer is given and that is used under ``no_grad`` only: it never changes.
+"""A weight of an optimizer that is used under ``no_grad`` only, so that it never changes.
 
-A part may be frozen that way, and an optimizer given everything for convenience. Then what is
-trained suffices: the loss falls.
+A part may be frozen that way on purpose, while the optimizer is given all weights for convenience.
+Then the trained part suffices, and the loss falls.
 """
 
 from __future__ import annotations

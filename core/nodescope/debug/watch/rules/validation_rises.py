@@ -1,8 +1,8 @@
 """A validation loss that rises far above what it was, while the training loss keeps falling.
 
-A model that fits its training data has a higher loss on others, which is no fault, and so is a
-rise after the best step, where training ends soon or the best weights are kept. It is one where
-what was learned is lost again: the loss is higher than at first, and several times its best.
+A model that fits its training data has a higher loss on other data, which is not a fault. Nor is a
+rise after the best step, if training ends soon or the best weights are kept. It is a fault if what
+was learned is lost again: the loss is higher than at first, and several times its best.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from nodescope.debug.watch.rules.losses import loss_of
 from nodescope.ir.graph import Node
 
 _LATEST: Final = 3
-_TRAINED: Final = 0.5  # what the training loss has fallen to since the best validation loss
+_TRAINED: Final = 0.5  # limit of the training loss, relative to that at the best validation loss
 
 
 def _begin(settings: Settings) -> Look:

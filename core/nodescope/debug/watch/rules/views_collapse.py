@@ -1,6 +1,6 @@
-"""Representations of two views that are only pulled together: all rows become the same.
+"""Representations of two views that are only pulled together, so that all rows become the same.
 
-It is judged where nothing else is compared with data, as labels or targets: these keep rows apart.
+Only a loss between two views is judged; labels or targets would keep the rows apart.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _views(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a node compares what one set of weights makes of different data."""
+    """Whether a node compares results of the same weights on different data."""
     sides = [graph.leaves(value) for value in node.inputs]
     weights = [{leaf.id for leaf in side if leaf.is_weight} for side in sides]
     data = [{leaf.id for leaf in side if leaf.role == "input"} for side in sides]

@@ -1,10 +1,10 @@
-"""A weight that is never trained: from the first step on it has the same bits.
+"""A weight that is never trained: it has the same bits from the first step on.
 
-It was written in each step and did not change, although its gradient is none of the smallest. Or
-a gradient was computed for it and nothing used it: it was not given to the optimizer. The latter
-may be on purpose, as where only a part of a network is trained; it is a fault where the losses do
-not fall either, or where a layer is the last one, still as it was made, and all before it are
-trained: layers frozen on purpose come before trained ones, or were trained themselves.
+Either it is written in each step without changing, although its gradient is not negligible. Or its
+gradient is computed and not used, because no optimizer holds the weight. The latter may be
+intended, if only a part of a network is trained. It is a fault if the losses do not fall either, or
+if the layer is the last one, has its initial values, and all layers before it are trained: layers
+frozen on purpose come before trained ones, or were trained earlier.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from nodescope.debug.watch.suiting import trains_weights
 from nodescope.debug.watch.untrained_layers import Place, layer_of, place_of
 from nodescope.events import Array
 
-# A smaller share of the largest gradient of a weight is nothing.
+# A gradient below this share of the largest one is negligible.
 _NOTHING: Final = 1e-5
-# Layers before those that are trained are often frozen: so little must a loss fall to blame them.
+# Layers before trained ones are often frozen on purpose, so they are blamed only if the loss has
+# fallen by less than this share.
 _PROBE: Final = 0.3
-# If this many times more is left out than trained, a few numbers adapt a whole network.
+# If this many times more elements are idle than trained, a few numbers adapt a whole network.
 _ADAPTED: Final = 4
 _UNKNOWN: Final = "nothing shows whether it is to be trained"
 
@@ -49,7 +50,7 @@ def digest(array: Array) -> bytes:
 
 
 def _size(gradient: ObservedContent) -> float:
-    """The largest magnitude; 0 without finite elements."""
+    """The largest finite magnitude; 0 without finite elements."""
     summary = gradient.summary
     if summary.min is None or summary.max is None:
         return 0.0
@@ -58,12 +59,12 @@ def _size(gradient: ObservedContent) -> float:
 
 def _begin(settings: Settings) -> Look:
     steps, least = settings["num_steps"], settings["loss_fell"] / 100
-    first: dict[int, bytes] = {}  # by weight, as it was at first
-    seen: dict[int, int] = {}  # in how many steps
+    first: dict[int, bytes] = {}  # by weight: digest of its first array
+    seen: dict[int, int] = {}  # by weight: number of steps
     latest: dict[int, int] = {}
-    sizes: dict[int, float] = {}  # of the latest gradients
+    sizes: dict[int, float] = {}  # by weight: size of its latest gradient
     changed: set[int] = set()
-    blank: set[int] = set()  # that were all zero at first
+    blank: set[int] = set()  # weights that were all zero at first
     elements: dict[int, int] = {}
     progress = LossProgress()
     places: dict[int, tuple[tuple[int, int], tuple[int, ...], Place]] = {}
@@ -100,12 +101,13 @@ def _begin(settings: Settings) -> Look:
             seen[value] = seen.get(value, 0) + 1
         if seen[value] <= steps:
             raise needs_steps(steps + 1, seen[value])
-        # Nothing arrives, or it cancels, as before a norm: the former is for another rule to tell.
+        # A negligible gradient is lost, which another rule reports, or its terms cancel, as before
+        # a norm.
         least_size = _NOTHING * max(sizes.values(), default=0.0)
         if gradient is not None and sizes[value] <= least_size:
             return None
         if sight.written and gradient is None and value in blank:
-            raise Inapplicable(_UNKNOWN)  # zeros stay zeros where a weight is scaled or averaged
+            raise Inapplicable(_UNKNOWN)  # scaling or averaging zeros leaves zeros
         if sight.written:
             return Finding(
                 f"it has not changed in {seen[value]} steps, although it is updated in each: the "

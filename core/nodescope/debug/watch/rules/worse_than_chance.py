@@ -1,8 +1,8 @@
-"""A classifier that is confidently wrong: its loss is far above that of guessing, to the end.
+"""A classifier that is confidently wrong: its loss stays far above that of guessing.
 
-Guessing among n classes costs log(n). A loss that begins at several times that has scores that are
-too large from the start, as of weights that were drawn without a scale. One that begins near it,
-and grows, goes uphill.
+Guessing among n classes costs log(n). If the loss begins at several times that, the scores are too
+large from the start, for example because of unscaled initial weights. If it begins near that and
+grows, the updates go uphill or are too large.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from nodescope.ir.graph import Node
 
 _CLASSES: Final = frozenset({"cross_entropy", "nll_loss"})
 _BINARY: Final = frozenset({"bce_with_logits", "bce"})
-_HIGH: Final = 2.5  # times the loss of guessing; scores of a usual initialisation stay below
+_HIGH: Final = 2.5  # multiple of guessing's loss that the usual initialisations do not exceed
 _UNKNOWN: Final = "no loss alone compares scores with labels"
 
 
@@ -78,7 +78,7 @@ def _begin(settings: Settings) -> Look:
 
 
 def _guessing(sight: Sight) -> float | None:
-    """The loss of guessing among the classes; None if they are not known, or all are the same."""
+    """The loss of guessing among the classes; None if unknown, or if all labels are equal."""
     graph, node, inputs = sight.graph, sight.node, sight.inputs
     if sight.size != 1 or len(inputs) != 2 or target_port(graph, node) != 1:
         return None

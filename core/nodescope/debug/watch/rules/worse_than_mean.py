@@ -1,6 +1,7 @@
 """Predictions that are much worse than the mean of their targets, to the end of training.
 
-As where targets are far from zero for their spread, so that training ends on the way there.
+This happens if targets are far from zero relative to their spread, so that training ends before the
+predictions get there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from nodescope.debug.watch.target_comparisons import (
 from nodescope.ir.graph import Node
 
 _OPS: Final = frozenset({"mse", "subtract"})
-_LOPSIDED: Final = 30.0  # deviations that the mean of targets is from zero
+_LOPSIDED: Final = 30.0  # least distance of the targets' mean from zero, in deviations
 
 
 def _begin(settings: Settings) -> Look:
@@ -51,7 +52,8 @@ def _begin(settings: Settings) -> Look:
             square = summary.norm**2 / sight.size
         variance = (targets.std or 0.0) ** 2
         broken = summary.nan_count or summary.inf_count
-        # Others may be on the way: what is far from zero for its spread takes very many steps.
+        # For other targets, training may simply not be finished. Targets that are far from zero
+        # relative to their spread take very many steps.
         lopsided = abs(targets.mean or 0.0) > _LOPSIDED * (targets.std or 0.0)
         far = square is not None and not broken and 0 < factor * variance < square and lopsided
         worse = worse + 1 if far else 0
