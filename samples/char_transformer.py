@@ -2,8 +2,8 @@
 
     python samples/char_transformer.py [--steps N] [--letters N] [--compiled]
 
-Two pre-norm blocks with causal attention over 32 letters of sixteen sonnets. At the end it writes
-a few lines. `--compiled` runs each training step as one static graph.
+Two pre-norm blocks with causal attention over 32 letters of sixteen sonnets. After training, the
+model writes a few lines. `--compiled` runs each training step as one static graph.
 
 Invariant: the same seed gives the same text, eager or compiled, observed or not.
 """
@@ -27,7 +27,7 @@ HEADS = 4
 
 
 class Writer(nn.Module):
-    """From letters to the logits of what follows each of them."""
+    """Maps letters to the logits of the letter after each of them."""
 
     def __init__(self, letters: int, rng: np.random.Generator) -> None:
         self.letters = nn.Embedding(letters, WIDTH, rng=rng)
@@ -44,14 +44,14 @@ class Writer(nn.Module):
 
 
 def batches(text: np.ndarray, steps: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """(BATCH, LENGTH + 1) letters from places chosen at random."""
+    """Batches of (BATCH, LENGTH + 1) letters from random positions of the text."""
     for _ in range(steps):
         starts = rng.integers(0, len(text) - LENGTH, BATCH)
         yield text[starts[:, None] + np.arange(LENGTH + 1)]
 
 
 def write(model: Writer, prompt: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """``prompt`` and ``count`` more letters, drawn from what the model expects."""
+    """``prompt`` and ``count`` more letters, sampled from the model's predictions."""
     text = prompt
     with ns.no_grad(), ns.name_scope("writing"):
         for _ in range(count):

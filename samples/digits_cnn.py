@@ -3,7 +3,7 @@
     python samples/digits_cnn.py [--epochs N] [--compiled]
 
 Two convolutions with batch normalisation on the 8×8 images of the UCI digits. `--compiled` runs
-each training step as one static graph, optimizer included; the numbers stay the same to the bit.
+each training step as one static graph, optimizer included; the results are bit-identical.
 
 Invariant: the same seed gives the same weights, eager or compiled, observed or not.
 """
@@ -31,7 +31,7 @@ class Classifier(nn.Module):
 
 
 class Block(nn.Module):
-    """Convolution, normalisation, relu; then every second pixel."""
+    """Convolution, normalisation, ReLU and max pooling, which halves height and width."""
 
     def __init__(self, inputs: int, outputs: int, rng: np.random.Generator) -> None:
         self.conv = nn.Conv2d(inputs, outputs, 3, padding=1, rng=rng)

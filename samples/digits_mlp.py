@@ -52,7 +52,7 @@ class Hidden(nn.Module):
 
 @ns.name_scope("loss")
 def cross_entropy(logits: ns.Tensor, digits: np.ndarray) -> ns.Tensor:
-    """Mean negative log-probability of the right digit."""
+    """Mean negative log-probability of the correct digit."""
     shifted = logits - np.max(logits, axis=1, keepdims=True)
     log_total = np.log(np.sum(np.exp(shifted), axis=1))
     right = shifted[np.arange(len(digits)), digits]

@@ -1,11 +1,11 @@
-"""Rank the members of a club, with a graph built by hand and run by sessions.
+"""Rank the members of a club, with a graph that is built explicitly and run by sessions.
 
     python samples/graph_by_hand.py
 
 PageRank (Page, Brin and others, 1998) on the friendships of Zachary's karate club (1977). The graph
-is built once: a placeholder for the damping, a variable that holds the ranks, the product computed
-half on one device and half on another, and an update that waits for the measured change through a
-control edge. Sessions then run parts of it: what is not fetched does not run.
+is built once: a placeholder for the damping, a variable that holds the ranks, a product split over
+two devices, and an update with a control edge from the measured change. A session then runs parts
+of the graph: only the nodes that a fetch needs.
 
 Invariant: every run gives the same ranks.
 """
@@ -37,7 +37,7 @@ def shares() -> np.ndarray:
 
 
 def build() -> ns.Graph:
-    """The graph. Its operations are found by name."""
+    """Build the graph; `main` refers to its operations by name."""
     with ns.Graph().as_default() as graph:
         damping = ns.placeholder(np.float64, (), name="damping")
         rank = ns.variable(np.full(MEMBERS, 1 / MEMBERS), name="rank")
@@ -73,7 +73,7 @@ def main() -> None:
         for member in np.argsort(-rank)[:3]:
             print(f"member {member:2d}  rank {rank[member]:.4f}")
 
-        # What if nobody followed a friendship? Nothing is written: only `following` is fetched.
+        # With damping 0, no friendship counts. `rank` keeps its value: only `following` is fetched.
         print(f"undamped {session.run('step/following:0', {'damping:0': 0.0}).max():.4f}")
         # Any value can be fed: the ranks from a member's point of view.
         alone = np.eye(MEMBERS)[0]

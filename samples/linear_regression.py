@@ -2,10 +2,10 @@
 
     python samples/linear_regression.py
 
-The same function computes the loss in both. The eager form runs each operation at once and asks a
-`GradientTape` for the slopes; the static form traces the whole step once and runs the graph.
+The same function computes the loss in both. The eager form runs each operation at once and takes
+the gradients from a `GradientTape`; the static form traces the whole step once and runs the graph.
 
-Invariant: both end at the same weights, to the bit.
+Invariant: both end with bit-identical weights.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STEPS = 120
 
 
 def points(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """200 points near the line, x and y."""
+    """The x and y of 200 points near the line."""
     x = rng.uniform(-1, 1, 200)
     return x, SLOPE * x + OFFSET + rng.normal(0, 0.1, 200)
 
@@ -33,7 +33,7 @@ def error(w: ns.Tensor, b: ns.Tensor, x: ns.Tensor, y: ns.Tensor) -> ns.Tensor:
 
 
 def eager(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Each operation at once, with a tape."""
+    """Run each operation at once, with gradients from a tape."""
     w, b = ns.parameter(0.0, name="w"), ns.parameter(0.0, name="b")
     xs, ys = ns.tensor(x, name="x"), ns.tensor(y, name="y")
     for _ in ns.steps(range(STEPS)):
@@ -46,7 +46,7 @@ def eager(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
 
 def static(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """The step as one graph, from weights to weights."""
+    """Run each step as one graph, from the old weights to the new ones."""
 
     @ns.compile
     def step(weights: dict, xs: ns.Tensor, ys: ns.Tensor) -> dict:

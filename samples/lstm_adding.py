@@ -3,8 +3,8 @@
     python samples/lstm_adding.py [--steps N]
 
 Hochreiter and Schmidhuber's adding problem (1997): each element is a number and a mark, and the
-answer is the sum of the two marked ones. Every batch has another length, so the graph is another
-one from step to step: Python's own loop builds it.
+answer is the sum of the two marked numbers. The length changes from batch to batch, and the graph
+with it: a Python loop builds it in each step.
 
 Invariant: the same seed gives the same weights, observed or not.
 """
@@ -29,7 +29,7 @@ class Adder(nn.Module):
         self.output = nn.Linear(32, 1, rng=rng, init=nn.glorot)
 
     def forward(self, sequence: ns.Tensor) -> ns.Tensor:
-        """(batch, length, 2) to (batch,)."""
+        """Maps sequences (batch, length, 2) to sums (batch,)."""
         state = None
         for time in range(sequence.shape[1]):
             with ns.name_scope(f"time_{time}"):

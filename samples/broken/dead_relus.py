@@ -1,4 +1,4 @@
-"""Two layers with ReLUs: the loss stays where it is."""
+"""Two layers with ReLUs: the loss does not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A classifier whose loss falls, and that is never right where it is validated."""
+"""A classifier whose training loss falls, but whose validation accuracy is 0."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nodescope import nn
 rng = np.random.default_rng(0)
 CLASSES = 4
 centres = rng.normal(0, 3, (CLASSES, 5))
-labels = rng.integers(1, CLASSES + 1, 200)  # as they are in the file
+labels = rng.integers(1, CLASSES + 1, 200)  # counted from 1, as in the file
 x = centres[labels - 1] + rng.normal(0, 0.5, (200, 5))
 
 w = ns.parameter(rng.normal(0, 0.1, (5, CLASSES + 1)), name="w")

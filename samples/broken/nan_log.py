@@ -1,4 +1,4 @@
-"""Counts predicted by a line: the loss becomes NaN."""
+"""A linear model predicts counts: the loss becomes NaN."""
 
 from __future__ import annotations
 

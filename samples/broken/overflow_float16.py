@@ -1,4 +1,4 @@
-"""A softmax by hand in half precision: the loss is NaN from the start."""
+"""A softmax written out in half precision: the loss is NaN from the start."""
 
 from __future__ import annotations
 

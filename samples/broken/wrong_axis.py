@@ -1,4 +1,4 @@
-"""Attention that hardly learns to turn a sequence round."""
+"""Attention that hardly learns to reverse a sequence."""
 
 from __future__ import annotations
 

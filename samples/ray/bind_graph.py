@@ -2,10 +2,10 @@
 
     nodescope run samples/ray/bind_graph.py [--form bound|submitted|compiled|called]
 
-`bound` binds both tasks and executes the graph; `submitted` calls them one by one. `compiled` does
-the same with methods of two actors, whose values then go from one to the other without Ray's tasks;
-`called` calls these methods. Recordings of two forms can be compared: the static graph with what a
-program does that submits its tasks itself.
+`bound` binds both tasks and executes the graph; `submitted` submits them one by one. `compiled`
+binds methods of two actors and compiles the graph, so values pass between the actors without Ray
+tasks; `called` submits these methods one by one. Recordings of two forms can be compared, such as
+the bound graph with the program that submits its tasks itself:
 
     nodescope compare bound.nscope submitted.nscope
 """

@@ -1,9 +1,9 @@
-"""Train on shards of each batch side by side: one graph, a worker for each shard.
+"""Train on the shards of each batch in parallel: one graph, one worker per shard.
 
     python samples/ray/data_parallel.py [--steps N] [--shards N] [--alone]
 
 Each worker computes loss and gradients of its shard; the gradients are averaged, and the update
-runs once. `--alone` runs the same graph in this process: the numbers are the same to the bit.
+runs once. `--alone` runs the same graph in this process; the results are bit-identical.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
             mine = slice(shard * size, (shard + 1) * size)
             with ns.device(f"worker:{shard}"), ns.name_scope(f"shard_{shard}"):
                 losses.append(nn.cross_entropy(model(batch[mine]), labels[mine]))
-        loss = sum(losses[1:], losses[0]) / options.shards  # so its gradients are averages
+        loss = sum(losses[1:], losses[0]) / options.shards  # a mean, so gradients are averaged
         loss.backward()
         optimizer.step()
         return loss

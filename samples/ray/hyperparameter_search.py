@@ -1,10 +1,10 @@
-"""A hyper-parameter search in parallel: trials are actors, the worse half of which is given up.
+"""A parallel hyper-parameter search: trials are actors, and the worse half is dropped each round.
 
     nodescope run samples/ray/hyperparameter_search.py
 
-Each trial trains a small network on the same data, with settings of its own (successive halving).
-The data is put into the object store once. After each round the better half goes on, for twice as
-many epochs. The test accuracy of the best trial is printed at the end.
+Successive halving: each trial trains a small network on the same data, with its own settings. Tasks
+make the data once, and all trials share it. After each round, the better half continues for twice
+as many epochs. The test accuracy of the best trial is printed at the end.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ TRIALS = 6
 
 @ray.remote
 def make_data(seed, size):
-    """Two spirals, which no line separates."""
+    """Points of two spirals, which no line separates, and their labels."""
     rng = np.random.default_rng(seed)
     label = rng.integers(0, 2, size)
     turn = np.sqrt(rng.random(size)) * 3 * np.pi
@@ -27,7 +27,7 @@ def make_data(seed, size):
 
 @ray.remote
 class Trial:
-    """One setting: a network of its own, which trains for a while whenever it is told to."""
+    """A trial: one setting and its network, trained a number of epochs per call."""
 
     def __init__(self, seed, rate, width):
         rng = np.random.default_rng(seed)
@@ -61,14 +61,14 @@ class Trial:
         return float(-np.mean(label * np.log(p) + (1 - label) * np.log(1 - p)))
 
     def test(self, data):
-        """The accuracy on data that was not trained on."""
+        """The accuracy on ``data``."""
         x, label = data
         return float(np.mean((self.forward(x)[1] > 0.5) == label))
 
 
 @ray.remote
 def better_half(losses):
-    """The places of the better half, the best one first."""
+    """The indices of the better half, best first."""
     order = np.argsort(ray.get(losses))
     return order[: max(1, len(order) // 2)]
 

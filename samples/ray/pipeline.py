@@ -1,9 +1,9 @@
-"""Train a network in two stages, one on each worker, while parts of a batch follow one another.
+"""Train a network in two pipeline stages, one per worker, on micro-batches of each batch.
 
     python samples/ray/pipeline.py [--steps N] [--parts N] [--alone]
 
-While the second worker computes a part of the batch, the first one computes the next; the backward
-pass goes the other way. `--alone` runs the same graph in this process: the same numbers.
+While the second worker computes one part of a batch, the first computes the next; the backward pass
+goes the other way. `--alone` runs the same graph in this process; the results are the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Two tasks, one of which needs the other's result.
+"""Two tasks; the second needs the first's result.
 
 nodescope run samples/ray/two_tasks.py
 """

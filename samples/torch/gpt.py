@@ -2,7 +2,7 @@
 
     nodescope run samples/torch/gpt.py [--steps N]
 
-Two blocks with causal attention over 32 letters of sixteen sonnets. The program knows nothing of
+Two blocks with causal attention over 32 letters of sixteen sonnets. The program does not import
 nodescope.
 
 Invariant: the same seed gives the same text, observed or not.
@@ -63,7 +63,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """From letters to the logits of what follows each of them."""
+    """Maps letters to the logits of the letter after each of them."""
 
     def __init__(self, letters: int) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class GPT(nn.Module):
 
 @torch.no_grad()
 def write(model: GPT, text: torch.Tensor, count: int) -> torch.Tensor:
-    """``text`` and ``count`` more letters, drawn from what the model expects."""
+    """``text`` and ``count`` more letters, sampled from the model's predictions."""
     for _ in range(count):
         chances = F.softmax(model(text[None, -LENGTH:])[0, -1] / 0.5, dim=-1)
         text = torch.cat([text, torch.multinomial(chances, 1)])

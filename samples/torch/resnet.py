@@ -2,8 +2,8 @@
 
     nodescope run samples/torch/resnet.py [--epochs N]
 
-Three stages of two residual blocks with batch norm, on 1,797 digits of 8x8 pixels; a data loader
-that shuffles, a learning rate that falls, an evaluation after each epoch.
+Three stages of two residual blocks with batch norm, on 1,797 digits of 8x8 pixels; a shuffling data
+loader, a falling learning rate, and an evaluation after each epoch.
 
 Invariant: the same seed gives the same accuracy, observed or not.
 """
@@ -24,7 +24,7 @@ DIGITS = Path(__file__).resolve().parents[1] / "data" / "digits.csv.gz"
 
 
 class Residual(nn.Module):
-    """Two convolutions, whose result is added to their input."""
+    """Two convolutions, with their input added to the result."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Residual(nn.Module):
 
 
 class ResNet(nn.Module):
-    """From images of one channel to the logits of ten digits."""
+    """Maps images of one channel to the logits of ten digits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class ResNet(nn.Module):
 
 
 def digits() -> tuple[TensorDataset, TensorDataset]:
-    """Images (N, 1, 8, 8) from 0 to 1 and their digits: for training, and for testing."""
+    """Images (N, 1, 8, 8) from 0 to 1 with their digits: a training and a test set."""
     with gzip.open(DIGITS, "rt") as file:
         table = np.loadtxt(file, delimiter=",", dtype=np.float32)
     order = np.random.default_rng(0).permutation(len(table))
@@ -73,7 +73,7 @@ def digits() -> tuple[TensorDataset, TensorDataset]:
 
 @torch.no_grad()
 def accuracy(model: ResNet, loader: DataLoader) -> float:
-    """The share of digits that are read right."""
+    """The share of digits that are classified correctly."""
     model.eval()
     right = sum(int((model(images).argmax(dim=1) == labels).sum()) for images, labels in loader)
     model.train()

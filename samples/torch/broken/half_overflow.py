@@ -1,7 +1,7 @@
 """A classifier trained in half precision: the loss is nan from step 1 on.
 
-The inputs were standardised once; here they are the raw readings of a sensor, up to 4,000. What
-overflows float16 is their product with the first weights, and the norm makes NaN of Inf.
+The inputs should be standardised; here they are the raw readings of a sensor, up to 4,000. Their
+product with the first weights overflows float16, and the layer norm turns Inf into NaN.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A residual network that does not learn as it should: its residuals are twice the branch.
+"""A residual network that does not learn as it should: each shortcut carries half its input.
 
-`relu_` and `add_` write to the tensor that the shortcut still needs, so the input is lost before it
-is added.
+`mul_` scales the input for the branch in place, but the shortcut is the same tensor, so the scaled
+input is added.
 """
 
 from __future__ import annotations

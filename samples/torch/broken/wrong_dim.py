@@ -1,7 +1,7 @@
 """Attention that mixes the sequences of a batch: softmax runs over the wrong axis.
 
-`dim=0` is the batch. Every score is divided by those of other sequences at the same place, so what
-a sequence gives depends on its neighbours, and the rows of the attention do not add up to 1.
+`dim=0` is the batch. Scores are normalised across the sequences of a batch, so the result for one
+sequence depends on the others, and the rows of the attention do not sum to 1.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Attention(nn.Module):
 
 
 class Counter(nn.Module):
-    """How many letters of a word equal its first?"""
+    """Counts the letters of a word that equal its first."""
 
     def __init__(self) -> None:
         super().__init__()
