@@ -93,10 +93,10 @@ class Attached:
         return next(iter(self._attached.values()), self._adapters[0])
 
     def begin(self, emitter: Emitter) -> None:
-        """Attach those whose libraries have been imported, and wait for the others.
+        """Attach adapters whose libraries have been imported; wait for the others' imports.
 
         Raises:
-            UsageError: A library is observed already.
+            UsageError: A library is already observed.
         """
         self._emitter = emitter
         waiting: dict[str, Adapter] = {}
@@ -135,7 +135,7 @@ class Attached:
                 return
             for name in (adapter.module, type(adapter).__module__):
                 file = getattr(sys.modules.get(name), "__file__", None)
-                if file:  # the caller of the library, or of the adapter, is the user's line
+                if file:  # frames in the library and in the adapter are not the user's
                     add_internal_package(file)
             arrays.register(adapter.arrays())
             try:
@@ -153,9 +153,7 @@ class Attached:
 
 
 class _Finder(MetaPathFinder):
-    """A finder that finds nothing itself: it calls the others and reacts when a module has been
-    loaded.
-    """
+    """A finder that calls the other finders, and attaches an adapter once its library is loaded."""
 
     def __init__(self, waiting: dict[str, Adapter], attach: Callable[[Adapter], None]) -> None:
         self._waiting, self._attach = waiting, attach
@@ -171,7 +169,7 @@ class _Finder(MetaPathFinder):
             if finder is not self:
                 spec = finder.find_spec(name, path, target)
                 if spec is not None and spec.loader is not None:
-                    # The spec may only be looked at: the library is waited for until it is loaded.
+                    # The caller may only inspect the spec, so wait until the module is loaded.
                     spec.loader = _Telling(spec.loader, lambda: self._loaded(name, adapter))
                     return spec
         return None

@@ -1,8 +1,8 @@
 """Adapter protocol: how a library's operations become events.
 
 An adapter is attached once its library has been imported, and never imports it before that. All its
-events go through the run's `Emitter`. Its capabilities say what it cannot do; neither page nor
-terminal offers that.
+events go through the run's `Emitter`. Its capabilities say what it supports; page and terminal
+offer nothing else.
 
 Invariant: an adapter never changes a result of the program unless the user edits a value, and its
 exceptions never reach the program.
@@ -29,7 +29,7 @@ class Adapter(Protocol):
 
     Attributes:
         name: The dialect of its nodes, such as ``torch``.
-        module: The module whose import makes it attach.
+        module: The module whose import triggers attaching.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Rerun(Protocol):
     run it in a separate process.
 
     It may also have a method ``refusal(node, attrs, framework)``: why a node cannot be run again,
-    or ``""``; `reads` is called nevertheless. ``framework`` is the recorded `Framework`, or None.
+    or ``""``; `reads` is called even so. ``framework`` is the recorded `Framework`, or None.
     """
 
     def operands(self, node: Node, attrs: dict[str, Any], /) -> tuple[int | Scalar, ...]:
@@ -89,7 +89,7 @@ class Rerun(Protocol):
                 written to.
 
         Raises:
-            Exception: The node refuses its operands; the text is shown.
+            Exception: The node rejects its operands; the exception's text is shown.
         """
 
     def reads(
@@ -105,5 +105,5 @@ class Rerun(Protocol):
             port, position: The output, and the element in C order.
 
         Returns:
-            None if that is not known: then it is determined by running the node on other numbers.
+            None if that is not known; then the node is run on other numbers to find out.
         """

@@ -1,8 +1,9 @@
 """The adapter of Ray: tasks, actors and their methods, in whichever process they run.
 
 It imports nothing of Ray until it is attached, which happens once the program has imported it.
-`attachment` puts the parts together: `submissions` sees what is submitted, here and in workers;
-`worker` what runs there; `hub` has the connections to workers; `book` makes nodes of it all.
+`attachment` puts the parts together: `submitting` observes submissions, in the program and in
+workers; `worker` observes the tasks that run there; `hub` keeps the connections to workers; `book`
+turns all this into nodes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from nodescope.emit.emitter import Emitter
 from nodescope.ir.capabilities import Capabilities
 
 SUPPORTED: Final = (2, 60)
-"""The version that is tested."""
+"""The version of Ray that is tested."""
 
 
 class RayAdapter:
@@ -53,7 +54,7 @@ class RayAdapter:
         )  # fmt: skip
 
     def arrays(self) -> Mapping[type, ArrayOps]:
-        """The operations for what lies in a worker."""
+        """The operations for values that stay in a worker."""
         from nodescope.adapters.ray.distant import Distant, DistantContents
 
         return {Distant: DistantContents()}

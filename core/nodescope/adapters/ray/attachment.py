@@ -1,6 +1,6 @@
-"""Attachment: the parts of the adapter, put together for one run.
+"""Attachment: puts the parts of the adapter together for one run.
 
-Invariant: once detached, Ray is as it was, and workers report to nobody.
+Invariant: once detached, Ray's functions are the original ones, and no worker is connected.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from nodescope.events import Logged
 
 INLINE: Final = 1 << 16
 WHOLE: Final = 1 << 26
-"""The largest arrays that are sent whole: at most levels, and where all values are wanted."""
+"""The largest array sent whole, in bytes: `INLINE` by default, `WHOLE` if all values are kept."""
 _SETTLE_S: Final = 0.05
 _DRAIN_S: Final = 2.0
 _HOOK: Final = "worker_process_setup_hook"
-_TIME_OUT_S: Final = 10.0  # of compiled graphs, by default
+_TIME_OUT_S: Final = 10.0  # Ray's default time-out for compiled graphs
 _JOB: Final = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
@@ -44,7 +44,7 @@ class RayAttachment:
         self._hub: Hub | None = None
         self._config = wire.Config(0)
         self._number = 0
-        self._numbers = emitter.lanes  # of workers, of one cluster after the other
+        self._numbers = emitter.lanes  # workers' numbers; they go on from one cluster to the next
         self._before: Callable[[], None] | None = None
         self._graphs = BoundGraphs(
             self._submitted, lambda: self._inline, self._tell,
@@ -94,10 +94,10 @@ class RayAttachment:
         return init
 
     def _hooked(self, address: Any, kwargs: dict[str, Any]) -> Any:
-        """The program's runtime environment, with our set-up of workers before its own.
+        """The program's runtime environment, with a set-up hook that runs before the program's own.
 
         Raises:
-            UsageError: The job that the program belongs to has a set-up that ours would replace.
+            UsageError: The Ray job of the program has a hook, which nodescope's would replace.
         """
         if _HOOK in os.environ.get(_JOB, ""):
             raise UsageError(f"their set-up is the job's ({_HOOK})")
@@ -121,7 +121,7 @@ class RayAttachment:
         return shutdown
 
     def _close(self) -> None:
-        """Take what workers have sent, and end the connections."""
+        """Process what workers have sent, and end the connections."""
         hub, self._hub = self._hub, None
         if hub is not None:
             hub.drain(_DRAIN_S)
@@ -142,7 +142,7 @@ class RayAttachment:
         return self._config.inline if self._config.arrays else -1
 
     def _changed(self) -> None:
-        """Tell workers what the run's probes want now."""
+        """Send workers what the run's probes demand now."""
         if self._before is not None:
             self._before()
         demand = self._emitter.bus.demand
@@ -167,23 +167,23 @@ class RayAttachment:
         return config.starts != () or config.ends != () or config.errors
 
     def _ready(self) -> None:
-        """Before a submission: workers know where they have to ask."""
+        """Before a submission, wait until workers know where to ask; at most `_SETTLE_S`."""
         if self._hub is not None:
             self._hub.settle(_SETTLE_S)
 
     # Attachment
 
     def rest(self) -> None:
-        """Nothing rests: what a task costs is small beside Ray's own."""
+        """Do nothing: observing a task costs little beside Ray's own work."""
 
     def wake(self) -> None:
-        """Nothing rests."""
+        """Do nothing; see `rest`."""
 
     def step_begins(self) -> None:
-        """Nothing is counted here."""
+        """Do nothing: the adapter counts nothing by step."""
 
     def steps_end(self) -> None:
-        """Nothing is counted here."""
+        """Do nothing; see `step_begins`."""
 
     def forked(self) -> None:
         """Emit nothing in a forked child."""
@@ -193,7 +193,7 @@ class RayAttachment:
 
 
 class _Receiver:
-    """The book, as long as it is open."""
+    """The `Receiver` of one hub: the methods of one book."""
 
     def __init__(self, book: Book) -> None:
         self.joined, self.take, self.left, self.look = book.joined, book.take, book.left, book.look
@@ -212,7 +212,7 @@ def _has_several_nodes() -> bool:
 
 
 def _listen_at(address: str | None) -> str:
-    """Where workers can reach this process: on this machine alone, unless the cluster is larger."""
+    """The address at which workers reach this process: loopback for a cluster on this machine."""
     if address in (None, "", "local"):
         return "127.0.0.1"
     host = "" if address == "auto" else str(address).rpartition("://")[2].rpartition(":")[0]

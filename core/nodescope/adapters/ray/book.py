@@ -1,7 +1,7 @@
-"""Book: the tasks of a run, from what was submitted and what workers report.
+"""Book: the tasks of a run, built from submissions and from workers' reports.
 
-Invariant: each execution is emitted once. A task whose argument failed never runs, and is told
-apart from the one that failed.
+Invariant: each execution is emitted once. A task whose argument failed never runs; its error names
+the task that failed.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from nodescope.ir.device_times import DeviceRan
 from nodescope.ir.graph import SourceLocation, Spec
 
 _KNOWN: Final = 500_000
-"""The most objects of which it is known where they come from."""
+"""The largest number of objects whose producers are remembered."""
 _STRANGE_S: Final = 1.0
-"""How long a worker's message waits for its task's submission to be known."""
+"""How long a worker's message waits until the submission of its task is known, in seconds."""
 _ASKED_AT_ONCE: Final = 500
 _SMALL: Final = 4096
 _now = time.perf_counter_ns
@@ -44,12 +44,13 @@ class Task:
     Attributes:
         id: Its id, as in `Submitted`.
         call: Its node.
-        slots: Of each input port, the argument that it is; ``""`` for what lies within one.
-        makers: The tasks whose results it is given.
-        users: The tasks that are given its results.
-        began, ended: Its latest attempt.
+        slots: The slot of the argument at each input port; ``""`` for an object in a container.
+        makers: The tasks whose results it takes as arguments.
+        users: The tasks that take its results as arguments.
+        began: Its latest attempt, or None.
+        ended_ns: When it ended, or 0.
         failed: Why it failed for good, or ``""``.
-        root: The task whose failure is the cause; itself if its own.
+        root: The task whose failure is the cause, maybe itself; None if it has not failed.
     """
 
     __slots__ = (
@@ -81,7 +82,7 @@ class Book:
     """The tasks of one run.
 
     Args:
-        emitter: Takes what happened.
+        emitter: Takes the nodes and their executions.
         several: Whether the cluster has several nodes.
         failures: See `compat.failures`.
     """
@@ -115,7 +116,7 @@ class Book:
     # Submissions
 
     def submitted(self, message: Submitted, worker: Connection | None = None) -> tuple[int, ...]:
-        """Give something submitted its node; the ids of the node and of its inputs."""
+        """Define the node of a submission. Returns the ids of the node and of its inputs."""
         if self.off:
             return ()
         with self._lock:
@@ -123,7 +124,7 @@ class Book:
 
     def _submit(self, message: Submitted, worker: Connection | None) -> tuple[int, ...]:
         parent = self._known.get(message.parent)
-        scope = current().scope if worker is None else ""  # what is open where it is submitted
+        scope = current().scope if worker is None else ""  # the scope open at the call
         scope = parent.call.node.name if parent is not None else scope
         attempt: Any = (message.parent, message.attempt) if message.parent else None
         drawn = message.graph is not None and not message.graph[1]  # not submitted yet
@@ -216,7 +217,7 @@ class Book:
     def _actor_scope(self, message: Submitted, scope: str) -> str:
         name = message.label or message.owner
         path = f"{scope}/{name}" if scope else name
-        key = (path, message.graph)  # each execution of a bind graph has its own
+        key = (path, message.graph)  # each execution of a bind graph counts its own actors
         nth = self._scopes.get(key, 0)
         self._scopes[key] = nth + 1
         path = f"{path}_{nth}" if nth else path
@@ -226,14 +227,14 @@ class Book:
     def _value_of(
         self, ref: bytes, argument: Argument, scope: str, source: SourceLocation | None, around: Any
     ) -> tuple[int, Task | None]:
-        """The value of an object reference, and the task that makes it."""
+        """The value of an object reference, and the task that makes it, if known."""
         known = self._objects.get(ref)
         epoch = self._tasks.epoch
         if known is None and (yields := self._known.get(compat.task_of(ref))) is not None:
-            known = self._objects.get(yields.refs[0]) if yields.refs else None  # an item of it
+            known = self._objects.get(yields.refs[0]) if yields.refs else None  # of a generator
         if known is not None and known[1] is epoch:
             return known[0], known[2]
-        # Made in an earlier step, or where nobody looked: from here on it is data.
+        # Made in an earlier step, or by an unobserved task: it becomes an input node.
         leaf = self._tasks.define(
             "object", "input", (), [NOT_KNOWN_YET], {"object": ref.hex()}, scope=scope,
             label=argument.name, native="ray::object", dialect="ray", source=source, around=around,
@@ -246,7 +247,7 @@ class Book:
         self, argument: Argument, label: str, array: Any, scope: str, source: SourceLocation | None,
         around: Any, now: int, drawn: bool,
     ) -> int:  # fmt: skip
-        """The value of an argument that was passed as it is, or will be."""
+        """The value of an argument that is passed by value; a drawing may not know its elements."""
         content = argument.content
         spec = NOT_KNOWN_YET if content is None else spec_of(content)
         leaf = self._tasks.define(
@@ -278,7 +279,7 @@ class Book:
         self._objects[message.refs[0]] = (leaf.outputs[0], self._tasks.epoch, None)
 
     def _given(self, leaf: Pending, array: Any, spec: Spec, now: int) -> None:
-        """Tell that data was passed by whoever submits."""
+        """Emit the execution of an input node: the submitter passed its data."""
         worker = self._submitter
         number = 0 if worker is None else worker.remote.number
         leaf.state = current() if worker is None else worker.remote.state
@@ -309,7 +310,7 @@ class Book:
             self._take(worker, message, time.monotonic())
 
     def look(self) -> None:
-        """Give up waiting for submissions that nobody saw, and for tasks that cannot begin."""
+        """Stop waiting for unobserved submissions, and ask Ray about tasks that do not begin."""
         now = time.monotonic()
         due = [item for item in self._strange if now - item[0] > _STRANGE_S]
         if due:
@@ -321,11 +322,11 @@ class Book:
             self.ask_ray(_now() - int(_STRANGE_S * 1e9), _ASKED_AT_ONCE)
 
     def ask_ray(self, before_ns: int, most: int) -> None:
-        """Ask Ray what has become of tasks of which no worker has told anything.
+        """Ask Ray whether tasks failed that no worker has reported.
 
         Args:
-            before_ns: Only of those submitted before.
-            most: Only of so many.
+            before_ns: Only tasks submitted before this time are asked about.
+            most: The largest number of tasks to ask about.
         """
         with self._lock:
             due = [task for task in self._due.values()
@@ -338,7 +339,7 @@ class Book:
             task = tasks[ref]
             with self._lock:
                 if self._due.pop(task.id, None) is None or task.failed:
-                    continue  # a worker has told meanwhile
+                    continue  # a worker has reported it meanwhile
                 if error:
                     self._tasks.fail(task.call, None, task.values, _now(), error, late=True)
                     self._fails_for_good(task, error)
@@ -374,7 +375,7 @@ class Book:
             worker.stand_in(lambda: self._asked(worker, task, message))
 
     def _unseen(self, worker: Connection, ran: Ran) -> Task:
-        """A task whose submission nobody saw."""
+        """Define a task whose submission was not observed."""
         self.submitted(
             Submitted(
                 "method" if ran.actor else "task", ran.task, "", 0, ran.owner, ran.name, "",
@@ -394,7 +395,7 @@ class Book:
             self._name(worker, scope.rpartition("/")[2])
 
     def _times(self, worker: Connection, task: Task, ran: Ran, end: int) -> dict[str, Any]:
-        """The attributes of an execution."""
+        """The attributes of an execution: those of the call, and its times in seconds."""
         start, arrived = worker.here_ns(ran.start_ns), worker.here_ns(ran.arrived_ns)
         ready = max([task.submitted_ns, *(maker.ended_ns for maker in task.makers)])
         arrived = max(arrived, ready)
@@ -424,7 +425,7 @@ class Book:
         self._finish(worker, task, ran, end, contents, outputs, task.values, late=True)
 
     def _results(self, task: Task, outputs: tuple[Content, ...]) -> tuple[Content, ...]:
-        """The contents by output port: of a result, first the whole, then its parts."""
+        """The contents by output port. ``outputs`` has the whole result first, then its parts."""
         count = len(task.call.outputs)
         if count > 1 and len(outputs) == count + 1:
             return outputs[1:]
@@ -452,13 +453,13 @@ class Book:
         )  # fmt: skip
 
     def _over(self, task: Task) -> None:
-        """Let go of what only a task that has not ended needs."""
+        """Release what a task needs only until it ends."""
         task.makers, task.users, task.values = [], [], ()
         if not task.id.startswith("actor:"):
             self._of_actor.get(task.actor, {}).pop(task.id, None)
 
     def _keep(self, value: int, array: Any) -> None:
-        """Keep the newest array of a value if it is small, for the inputs of others."""
+        """Keep a value's newest array, if small or distant, as an input of later tasks."""
         self._newest.pop(value, None)
         if not isinstance(array, np.ndarray) or array.nbytes <= _SMALL:
             self._newest[value] = array
@@ -468,7 +469,7 @@ class Book:
     # Failures
 
     def _failed(self, task: Task, error: str, attempt: int) -> None:
-        """Note that an attempt raised; if it was the last, what needs it cannot run."""
+        """Note that an attempt raised; after the last one, tasks that need its result cannot run."""
         if task.retries_errors and (task.retries < 0 or attempt < task.retries):
             return
         self._fails_for_good(task, error)
@@ -494,7 +495,7 @@ class Book:
             self._cannot_run(user, task)
 
     def left(self, worker: Connection) -> None:
-        """A worker's process has ended: what ran there has failed."""
+        """Handle the end of a worker's process: the tasks that ran there have failed."""
         self._emitter.bus.gone.add(worker.remote.state.thread)
         with self._lock:
             self._left(worker)
@@ -521,11 +522,11 @@ class Book:
     # Stops
 
     def held(self, within_s: float) -> bool:
-        """Whether a task waits for the run, or did so within some time."""
+        """Whether a task waits for the run, or did within the last ``within_s`` seconds."""
         return self._held > 0 or time.monotonic() - self._held_until_s < within_s
 
     def _asked(self, worker: Connection, task: Task, message: wire.Asks) -> None:
-        """Stand for a waiting task where the program may stop."""
+        """Let the run stop at a waiting task, then let the task go on."""
         bus, edits = self._emitter.bus, {}
         try:
             edits = self._hold(worker, task, message)
@@ -586,7 +587,7 @@ class Book:
     # The end
 
     def end(self) -> None:
-        """Note that the run ends: what comes later is of no interest."""
+        """Process what is pending, and ignore all later messages."""
         with contextlib.suppress(Exception):
             strange, self._strange = self._strange, []
             for since, worker, message in strange:

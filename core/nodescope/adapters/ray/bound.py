@@ -1,12 +1,13 @@
-"""Bind graphs (`ray.dag`): drawn whole before they are executed; executions are of the drawn nodes.
+"""Bind graphs (`ray.dag`): drawn whole before their first execution, whose tasks are drawn nodes.
 
-A bind graph is drawn as if its tasks were submitted. An execution then counts them from the
-beginning, so that each submitted task is the drawn one. Where the two differ, it is said.
+Drawing a bind graph defines a node for each of its tasks, as if they were submitted. An execution
+submits them in the same order, so each task belongs to the node drawn for it. A message reports
+where an execution differs from the drawing.
 
-What a compiled graph executes is not submitted: values go through channels from actor to actor. The
-tasks of an execution are made from the drawing, and the actors report them.
+A compiled graph submits no tasks: values pass from actor to actor through channels. The tasks of an
+execution are derived from the drawing, and the actors report them.
 
-Invariant: a graph is executed as if nobody looked; what cannot be drawn is left out.
+Invariant: observation does not change how a graph is executed; what cannot be drawn is left out.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Execution(NamedTuple):
 
     Attributes:
         compilation: The number of the compilation.
-        number: Its own, from 1.
-        args, kwargs: What the program passes.
+        number: The number of this execution, from 1.
+        args, kwargs: The arguments that the program passes.
     """
 
     compilation: str
@@ -45,10 +46,10 @@ class BoundGraphs:
     """The bind graphs of a program.
 
     Args:
-        submit: Takes what is submitted; returns the ids of the node and of its inputs.
-        inline: As of `Submissions`.
-        say: Takes a line about differences.
-        held, may_be_held: As of `compat.graphs_seen`.
+        submit: Takes a submission; returns the ids of the node and of its inputs.
+        inline: As in `Submissions`.
+        say: Takes a message about an execution that differs from its drawing.
+        held, may_be_held: As in `compat.graphs_seen`.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class BoundGraphs:
 
     @contextlib.contextmanager
     def seen(self) -> Iterator[None]:
-        """See bind graphs until the context is left."""
+        """Observe bind graphs until the context is left."""
         with compat.graphs_seen(
             self._executed, self._compiled, self._channelled, self._held, self._may_be_held
         ):
@@ -77,11 +78,11 @@ class BoundGraphs:
 
     @property
     def place(self) -> Place | None:
-        """The execution that the calling thread submits; None outside of one."""
+        """The execution that the calling thread is submitting, or None."""
         return getattr(self._local, "place", None)
 
     def submit(self, message: Submitted) -> None:
-        """Take what the program submits."""
+        """Take a submission of the program."""
         nodes = self._submit(message)
         if message.graph is not None:
             self._local.nodes.append(nodes)
@@ -106,7 +107,7 @@ class BoundGraphs:
             self._compilations[number] = scope, root
 
     def _channelled(self, number: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A compiled graph is executed: its tasks are those that are drawn, whatever happens."""
+        """Submit the drawn tasks for an execution of a compiled graph; errors are ignored."""
         if number not in self._compilations:
             return
         scope, root = self._compilations[number]
@@ -126,7 +127,7 @@ class BoundGraphs:
             )
 
     def _draw(self, root: Any, name: str) -> str:
-        """Draw a bind graph unless it is drawn; its scope, or ``""``."""
+        """Draw a bind graph once. Returns its scope, or ``""`` if it cannot be drawn."""
         key = f"{name} {compat.graph_id(root)}"
         if key in self._scopes:
             return self._scopes[key]
@@ -135,7 +136,7 @@ class BoundGraphs:
         self._scopes[key] = ""
         try:
             nodes = [self._submit(message) for message in self._messages(root, scope)]
-        except Exception:  # of a form that is not known: it is executed undrawn
+        except Exception:  # an unknown form: it is executed undrawn
             return ""
         self._drawn[scope], self._scopes[key] = nodes, scope
         return scope
@@ -143,7 +144,7 @@ class BoundGraphs:
     def _messages(
         self, root: Any, scope: str, execution: Execution | None = None
     ) -> Iterator[Submitted]:
-        """What an execution submits, as far as it is known; None for the drawing."""
+        """The submissions of an execution, as far as known; without ``execution``, the drawing."""
         line = calling_line()
         place = line if line[0] else None
         results: dict[str, tuple[bytes, ...]] = {}
@@ -188,7 +189,7 @@ class BoundGraphs:
             refs = results.get(key)
             if refs:
                 return Argument(slot, name, (refs[port],), True)
-            if execution is None:  # what the program will pass
+            if execution is None:  # an input, known once the program passes it
                 return Argument(slot, name, unknown=True)
             value = compat.input_of(value, execution.args, execution.kwargs)
         inner = [compat.result_of(node) for node in references_in(value, kind)]

@@ -1,4 +1,4 @@
-"""Private names of Ray: everything that its documentation does not promise is used here only."""
+"""Private names of Ray: no other module uses undocumented parts of Ray."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from nodescope.errors import error_text
 
 Call = Callable[..., Any]
 Around = Callable[[Call, Any, tuple[Any, ...], dict[str, Any], dict[str, Any]], Any]
-"""Called in place of a submission: with the original, what is called, arguments, keywords, and the
-options of the call."""
+"""Called in place of a submission, with a function that makes it, the remote function, class or
+method, its arguments, its keywords, and the options of the call."""
 
 _INTERNAL = "__ray"
 _RETRIES = "RAY_TASK_MAX_RETRIES"
-_UNSEEN = ("nodescope.", "ray.dag.")  # modules of actors that are not the program's
+_UNSEEN = ("nodescope.", "ray.dag.")  # modules whose actors are not the program's
 _MARK = "_nodescope"
 _NO_LIMIT = -1
 
 
 @contextlib.contextmanager
 def submissions_seen(task: Around, actor: Around, method: Around) -> Iterator[None]:
-    """Have functions called in place of every submission until the context is left."""
+    """Call the given functions in place of submissions until the context is left."""
     with contextlib.ExitStack() as stack:
         for owner, around in ((RemoteFunction, task), (ActorClass, actor), (ActorMethod, method)):
             stack.enter_context(_replaced(owner, "_remote", _around(owner._remote, around)))
@@ -66,7 +66,7 @@ def _replaced(owner: Any, name: str, new: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replaced(name: str, new: Callable[[Call], Call]) -> Iterator[None]:
-    """Replace a function of the module ``ray`` by what ``new`` makes of it."""
+    """Replace a function of the module ``ray`` with what ``new`` returns for it."""
     with _replaced(ray, name, new(getattr(ray, name))):
         yield
 
@@ -104,7 +104,7 @@ def is_own_class(actor_class: Any) -> bool:
 
 
 def is_own_method(method: Any) -> bool:
-    """The same of a method's actor."""
+    """Whether a method's actor is nodescope's own, or Ray's own for compiled graphs."""
     descriptor = method._actor._ray_actor_creation_function_descriptor
     return str(descriptor.module_name).startswith(_UNSEEN)
 
@@ -131,8 +131,8 @@ def retries_of(remote: Any, options: dict[str, Any], kind: str) -> tuple[int, bo
 
 @contextlib.contextmanager
 def executions_seen(wrap: Callable[[Call, str, str], Call]) -> Iterator[None]:
-    """Have ``wrap`` called for each function that this worker is to run: with the function, its
-    name and the class of its actor, or ``""``. What it returns runs instead.
+    """Call ``wrap`` with each function that this worker is about to run, its name, and the class of
+    its actor or ``""``. The function that it returns runs instead.
     """
     manager = _functions.FunctionActorManager
     original = manager.get_execution_info
@@ -158,7 +158,7 @@ def executions_seen(wrap: Callable[[Call, str, str], Call]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def transfers_seen(report: Callable[[int, int], None]) -> Iterator[None]:
-    """Have a function called with start and end of each time that arguments are deserialized."""
+    """Call ``report`` with the start and end of each deserialization of arguments."""
     original = _worker.Worker.deserialize_objects
 
     def deserialize_objects(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -207,16 +207,16 @@ def mark_paused(task: str, paused: bool) -> None:
 
 
 def give_processor_back(task: str, seconds: float) -> None:
-    """Wait, while the processors of the task that runs here are free for others.
+    """Wait while the processors of the task that runs here are free for other tasks.
 
-    A task that waits for an object gives them back, so it waits for its own result.
+    Ray frees them while a task waits for an object, so the task waits for its own result.
     """
     own = ray.ObjectRef(bytes.fromhex(task) + (1).to_bytes(4, "little"))
     ray.wait([own], timeout=seconds)
 
 
 def failures(results: list[bytes]) -> dict[bytes, str]:
-    """Of the results that are there, why their tasks failed; ``""`` if they did not."""
+    """Why the tasks of the available results failed, by result; ``""`` if they did not."""
     refs = [ray.ObjectRef(result) for result in results]
     ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
     errors: dict[bytes, str] = {}
@@ -237,14 +237,14 @@ class Bound(NamedTuple):
     """A node of a bind graph.
 
     Attributes:
-        id: Its own.
+        id: The node's id.
         kind: ``task``, ``actor``, ``method`` or ``input``; ``part`` for one of several results.
         owner, name: As in `wire.Submitted`.
-        actor: The node of its actor, or the id of an actor that is there already.
+        actor: The id of its actor's node, or of an actor that exists already.
         names: The function's parameters.
-        args, kwargs: What it is bound to.
+        args, kwargs: The arguments it is bound with.
         results: The number of its results.
-        port: Of a ``part``.
+        port: Which of the results a ``part`` is.
     """
 
     id: str
@@ -319,7 +319,7 @@ def result_of(node: Any) -> tuple[int, str]:
     """The port and the node whose result a node of a bind graph stands for."""
     from ray.dag import ClassMethodNode
 
-    # An input node has every attribute.
+    # An input node accepts any attribute name, so the class is checked first.
     output = node._class_method_output if isinstance(node, ClassMethodNode) else None
     if output is not None:
         return int(output.output_idx), str(output.class_method_call._stable_uuid)
@@ -342,16 +342,17 @@ def graphs_seen(
     held: Callable[[], bool],
     may_be_held: Callable[[], bool],
 ) -> Iterator[None]:
-    """See bind graphs until the context is left.
+    """Observe bind graphs until the context is left.
 
     Args:
         executed: Entered around each execution of a bind graph that is not compiled.
-        compiled: Called with a graph that was compiled, and the number of that compilation.
+        compiled: Called with each compiled graph and the number of its compilation.
         channelled: Called before each execution of a compiled graph with that number, the
             arguments and the keywords.
-        held: Whether a task is stopped, or was a moment ago: time-outs of compiled graphs do not
-            count that time.
-        may_be_held: Whether one may be.
+        held: Whether a task is stopped, or was a moment ago; then waiting for a result of a
+            compiled graph does not time out.
+        may_be_held: Whether a task may be stopped; then passing a compiled graph its arguments does
+            not time out.
     """
     from ray.dag.compiled_dag_node import CompiledDAG, ExecutableTask
 
@@ -422,8 +423,8 @@ def graphs_seen(
 
 @contextlib.contextmanager
 def channelled_seen(wrap: Callable[[Call, str, str, str], Call]) -> Iterator[None]:
-    """Have ``wrap`` called for each execution of a method within a compiled graph: with the method,
-    its name, its class, and the execution's id; see `channelled_id`. What it returns runs instead.
+    """Call ``wrap`` for each execution of a method within a compiled graph, with the method, its
+    name, its class, and the execution's id; see `channelled_id`. What it returns runs instead.
     """
     from ray.dag.compiled_dag_node import ExecutableTask
 
@@ -444,15 +445,15 @@ def channelled_seen(wrap: Callable[[Call, str, str, str], Call]) -> Iterator[Non
 
 
 def channelled_id(number: str, node: str, execution: int) -> str:
-    """The id of a task: an execution of a node of a compiled graph."""
+    """The task id of an execution of a node in a compiled graph."""
     return f"compiled {number} {node} {execution}"
 
 
 def input_of(node: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What a graph's input node stands for in an execution with these arguments.
+    """The value of a graph's input node in an execution with these arguments.
 
     Raises:
-        LookupError: It stands for nothing that is known.
+        LookupError: The value is not known.
     """
     from ray.dag import InputAttributeNode, InputNode
 

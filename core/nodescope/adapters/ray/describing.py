@@ -1,7 +1,7 @@
-"""Describing: values of a Ray program as contents that travel, and back.
+"""Describing: converts values of a Ray program to `Content` for sending, and back.
 
-Numbers, arrays, tensors and flat lists of numbers have elements; of everything else there is only a
-text. Nothing of the user's is called: no ``__repr__``, no ``__array__``.
+Numbers, arrays, tensors and flat lists of numbers have elements; everything else is described by a
+text. No ``__repr__`` or ``__array__`` of the user's is called.
 
 Invariant: a described value is not changed, and an edited value is of the class of the original.
 """
@@ -34,7 +34,7 @@ _MOST_TEXT: Final = 200
 
 
 class _Text(reprlib.Repr):
-    """The text of plain Python objects; of all others, the class."""
+    """The text of plain Python objects; other objects are shown by their class."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class _Text(reprlib.Repr):
         self.maxlevel = 4
 
     def repr1(self, x: Any, level: int) -> str:
-        """As in the base class, without calling anything of the user's."""
+        """As in the base class, without calling user code."""
         kind = type(x)
         if kind in (str, bytes, int, list, tuple, dict, set, frozenset):
             return super().repr1(x, level)
@@ -62,7 +62,7 @@ _text = _Text()
 
 
 def text_of(value: Any) -> str:
-    """A value in a few words."""
+    """A short text for a value."""
     try:
         return _text.repr(value)[:_MOST_TEXT]
     except Exception:  # a container that changes meanwhile
@@ -70,9 +70,9 @@ def text_of(value: Any) -> str:
 
 
 def elements_of(value: Any, *, arrays: bool = True) -> Array | None:
-    """The elements of a value, maybe in its own memory; None if it has none.
+    """The elements of a value, which may share its memory; None if it has none.
 
-    Without ``arrays``, those of a tensor are not fetched: only shape and dtype are its own.
+    Without ``arrays``, a tensor's elements are not fetched: only shape and dtype are right.
     """
     kind = type(value)
     if kind is np.ndarray:
@@ -100,9 +100,9 @@ def elements_of(value: Any, *, arrays: bool = True) -> Array | None:
 
 
 def describe(value: Any, inline: int, *, arrays: bool = True) -> Content:
-    """A value as it travels: whole up to ``inline`` bytes, else with statistics.
+    """The content of a value: its elements up to ``inline`` bytes, else their statistics.
 
-    Without ``arrays``, only its kind, shape and dtype.
+    Without ``arrays``, only its class, shape and dtype.
     """
     kind = type(value)
     name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
@@ -120,13 +120,13 @@ def describe(value: Any, inline: int, *, arrays: bool = True) -> Content:
 
 
 def described(array: Array) -> Content:
-    """New elements of an edited value as they travel."""
+    """The content of an edited value's new elements."""
     data = np.ascontiguousarray(array).tobytes()
     return Content("", array.shape, dtype_name(array.dtype), array.nbytes, data)
 
 
 def array_of(content: Content) -> Array | None:
-    """The elements that have travelled, in memory of their own."""
+    """A copy of the elements in a content; None if they were not sent."""
     if content.data is None:
         return None
     dtype = as_dtype(content.dtype)
@@ -153,7 +153,7 @@ def restored(original: Any, content: Content) -> Any:
 
 
 def references_in(value: Any, kind: type) -> Iterator[Any]:
-    """The object references in a value, also within containers and plain objects."""
+    """The instances of ``kind`` in a value, also within containers and dataclasses."""
     left = [_MOST_PARTS]
 
     def walk(part: Any, depth: int) -> Iterator[Any]:
@@ -163,7 +163,7 @@ def references_in(value: Any, kind: type) -> Iterator[Any]:
         if isinstance(part, kind):
             yield part
         elif isinstance(part, list | tuple | set | frozenset):
-            # Of many parts of one kind without references, such as numbers, the first says enough.
+            # Plain values of a single type, such as numbers, contain no references.
             if part and type(next(iter(part))) in (int, float, str, bytes, bool):
                 kinds = set(map(type, part))
                 if len(kinds) == 1:
@@ -186,7 +186,7 @@ def references_in(value: Any, kind: type) -> Iterator[Any]:
 def stack_of(
     raised: tuple[tuple[str, int, str], ...], source: SourceLocation | None
 ) -> tuple[Frame, ...]:
-    """Where a waiting task is: its own frames if it raised, and the line that submitted it."""
+    """The stack of a waiting task: its own frames if it raised, then the line that submitted it."""
     frames = [*raised]
     if source is not None:
         frames.append((source.file, source.line, source.function))

@@ -1,4 +1,4 @@
-"""Distant values: what lies in a worker, as the run has it.
+"""Distant values: the run's view of values that stay in a worker.
 
 Invariant: elements are fetched only while the task that has them waits.
 """
@@ -41,7 +41,7 @@ class DistantContents:
         return spec_of(array.content)
 
     def nbytes(self, array: Distant) -> int:
-        """Always 0: nothing of it is in this process."""
+        """Always 0: its elements are not in this process."""
         return 0
 
     def capture(self, array: Distant, level: Level) -> Array | Captured | None:
@@ -84,13 +84,13 @@ def spec_of(content: Content) -> Spec:
 
 
 def live(content: Content, fetch: Fetch | None = None) -> Any:
-    """A value as an event has it: its own elements if they were sent."""
+    """A value as events carry it: its elements if they were sent, else a `Distant`."""
     array = array_of(content)
     return Distant(content, fetch) if array is None else array
 
 
 def window_of(window: Window | None, shape: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
-    """A window as it travels; None for everything."""
+    """A window in the form that is sent: start and stop by axis; None for everything."""
     if window is None:
         return None
     return tuple(part.indices(size)[:2] for part, size in zip(window, shape, strict=False))

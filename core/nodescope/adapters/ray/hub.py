@@ -1,7 +1,7 @@
 """Hub: the run's end of the connections to workers.
 
-One thread reads all of them, and hands each message on at once. A thread for each worker of which a
-task waits stands for that task where the program is stopped.
+One thread reads all connections, and passes each message on at once. A worker with a waiting task
+has a thread of its own here, which blocks in the task's place while the program is stopped.
 
 Invariant: nothing here waits for a worker, except a fetch at a stop, for `FETCH_S`.
 """
@@ -25,9 +25,9 @@ from nodescope.events import Gone
 
 FETCH_S: Final = 5.0
 ALIVE_S: Final = 2.0
-"""How often workers with waiting tasks get a sign of life."""
+"""How often workers with waiting tasks get a sign of life, in seconds."""
 PROVE_S: Final = 10.0
-"""How long a connection may take to prove that it is a worker's."""
+"""How long a connection may take to prove that it is a worker's, in seconds."""
 _GRACE_S: Final = 0.05
 _now = time.perf_counter_ns
 
@@ -38,9 +38,9 @@ class Connection:
     Attributes:
         remote: The worker, as the run sees it.
         hello: What it said of itself; None until it has proved itself.
-        offset_ns: Its clock less this one.
-        waiting: Number of its tasks that wait.
-        configured: The number of the configuration that it has.
+        offset_ns: The worker's clock minus this process's.
+        waiting: The number of its waiting tasks.
+        configured: The number of its current configuration.
     """
 
     def __init__(self, connection: socket.socket, number: int) -> None:
@@ -60,11 +60,11 @@ class Connection:
         self._work: queue.SimpleQueue[Callable[[], None]] | None = None
 
     def here_ns(self, there_ns: int) -> int:
-        """A time of the worker by this process's clock."""
+        """Convert a worker's time to this process's clock."""
         return there_ns - self.offset_ns
 
     def stand_in(self, work: Callable[[], None]) -> None:
-        """Do something that may be held, on the thread that stands for the worker."""
+        """Run ``work``, which may block, on the thread that stands in for the worker."""
         if self._work is None:
             self._work = queue.SimpleQueue()
             name = f"nodescope-ray-{self.remote.number}"
@@ -98,14 +98,14 @@ class Connection:
             waits.put(fetched)
 
     def end(self) -> None:
-        """Note that the worker is gone: nothing waits for it any more."""
+        """Note that the worker is gone, and end all waiting fetches."""
         self.gone = self.sender.broken = True
         for number, waits in list(self._fetched.items()):
             waits.put(wire.Fetched(number, error="the worker is gone"))
 
 
 class Receiver(Protocol):
-    """What makes nodes of messages."""
+    """Turns messages into nodes; `Book` is one."""
 
     def joined(self, worker: Connection) -> None:
         """A worker has connected."""
@@ -124,7 +124,7 @@ class Hub:
     """Listens for workers.
 
     Args:
-        receiver: Takes what they send.
+        receiver: Takes the workers' messages.
         config: The first configuration.
         numbers: Gives each worker its number.
         host: The address to listen at.
@@ -154,7 +154,7 @@ class Hub:
         self._thread.start()
 
     def configure(self, config: wire.Config) -> None:
-        """Tell every worker what is wanted from now on."""
+        """Send every worker a new configuration."""
         self._config = config
         for worker in tuple(self.workers):
             worker.sender.send(config)
@@ -171,7 +171,7 @@ class Hub:
                 self._settled.wait_for(has_it, timeout_s)
 
     def drain(self, timeout_s: float) -> None:
-        """Wait until everything that has arrived is taken; at most ``timeout_s``."""
+        """Wait until all messages that have arrived are processed; at most ``timeout_s``."""
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             done = threading.Event()
             self._drains.append(done)
@@ -282,7 +282,7 @@ class Hub:
                     self._receiver.take(worker, message)
 
     def _admit(self, worker: Connection, message: wire.FromWorker) -> bool:
-        """Whether a connection's first message proves that it is a worker's."""
+        """Admit a worker if its first message proves that it is one; False otherwise."""
         if not isinstance(message, wire.Hello):
             return False
         if not secrets.compare_digest(

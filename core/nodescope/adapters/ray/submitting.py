@@ -1,6 +1,6 @@
-"""Submitting: what a Ray program submits, seen where it does so: in the program or in a worker.
+"""Submitting: observes submissions to Ray, in the program and in its workers.
 
-Invariant: a submission is made as if nobody looked; what fails here is left out.
+Invariant: observation does not change a submission; one that cannot be described is left out.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ _SHOWN: Final = (
 
 
 class Submissions:
-    """Sees submissions in this process.
+    """Observes submissions in this process.
 
     Args:
-        report: Takes each.
-        place: The task that runs here, and which attempt; ``("", 0)`` in the program itself.
-        inline: The largest array that is described whole, in bytes; below 0, none is described.
-        ready: Called before each submission.
-        graph: The execution of a bind graph that submits; see `wire.Submitted`.
+        report: Takes each submission.
+        place: Returns the running task and its attempt; ``("", 0)`` in the program itself.
+        inline: Returns the largest size of an array described whole, in bytes; below 0, arrays are
+            described without elements.
+        ready: Called before each submission of a task, actor or method.
+        graph: Returns the execution of a bind graph that submits; see `wire.Submitted`.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Submissions:
 
     @contextlib.contextmanager
     def seen(self) -> Iterator[None]:
-        """See submissions until the context is left."""
+        """Observe submissions until the context is left."""
         with (
             compat.submissions_seen(self._task, self._actor, self._method),
             compat.replaced("put", self._put),

@@ -1,9 +1,9 @@
-"""Messages between a worker and the run, and how they travel: frames of MessagePack over a socket.
+"""Messages between a worker and the run: MessagePack, sent in frames over a socket.
 
 Both ends prove that they know the run's token before anything else is read.
 
-Invariant: whatever a frame contains, decoding it runs no code. No limit on time or size is
-exceeded by waiting: what cannot be sent is dropped, and counted.
+Invariant: decoding a frame never runs code, whatever the frame contains. Sending never waits: a
+message for which the backlog has no room is dropped and counted.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from nodescope.record.summary import TensorSummary
 
 MAX_FRAME: Final = 256 << 20
 FIRST_FRAME: Final = 4096
-"""The longest frame before the other end has proved itself."""
+"""The longest frame accepted before the other end has proved itself, in bytes."""
 BACKLOG: Final = 64 << 20
 SOON_S: Final = 0.005
 _LENGTH: Final = struct.Struct("<I")
 
 
 class Content(msgspec.Struct, frozen=True):
-    """A value, as far as it is sent.
+    """What is sent of a value.
 
     Attributes:
         type: Its class, as ``module.Name``.
@@ -54,13 +54,13 @@ class Argument(msgspec.Struct, frozen=True):
     """An argument of a submission.
 
     Attributes:
-        slot: Where it is: ``0`` for the first, ``lr`` for a keyword.
+        slot: Its position: ``0`` for the first, ``lr`` for a keyword.
         name: The parameter's name.
         refs: Object references: the argument itself, or what it contains.
         itself: Whether the argument is a reference, so that the task is given the object.
         content: Its elements if it has any.
-        text: Else what it is.
-        unknown: Whether it is known only later, in a graph that is drawn before it is executed.
+        text: The argument as text, if it has no elements.
+        unknown: Whether it becomes known only when the drawn graph is executed.
     """
 
     slot: str
@@ -82,10 +82,10 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
     """A worker's answer.
 
     Attributes:
-        proof: Of knowing the token, for the run's nonce.
-        nonce: The worker's own.
+        proof: The proof of knowing the token, for the run's nonce.
+        nonce: The worker's own nonce.
         clock_ns: Its `time.perf_counter_ns`.
-        boot: What its machine booted as; equal on machines whose clocks are the same.
+        boot: The boot id of its machine; processes with equal ids share a clock.
     """
 
     proof: bytes
@@ -98,13 +98,13 @@ class Hello(msgspec.Struct, frozen=True, tag=True):
 
 
 class Config(msgspec.Struct, frozen=True, tag=True):
-    """What a worker has to report, and where it has to ask.
+    """What a worker reports, and where it asks the run whether to stop.
 
     Attributes:
         number: Grows with each change.
         starts, ends, errors: As in `nodescope.ir.demands.StopsAt`.
         arrays: Whether values are wanted.
-        inline: The largest array that is sent whole, in bytes; of others, statistics.
+        inline: The largest array that is sent whole, in bytes; larger ones are sent as statistics.
     """
 
     number: int
@@ -133,21 +133,21 @@ class Submitted(msgspec.Struct, frozen=True, tag=True):
 
     Attributes:
         kind: ``task``, ``actor``, ``method`` or ``put``.
-        task: Its id; of an actor's creation, ``actor:`` and the actor's.
-        parent, attempt: The task that submitted it, and which attempt of that; ``""`` and 0 for the
-            program itself.
+        task: Its id; for the creation of an actor, ``actor:`` and the actor's id.
+        parent, attempt: The task that submitted it, and the attempt of that task; ``""`` and 0 for
+            the program itself.
         owner: The class of the actor, or ``""``.
-        name: Of the function or method.
+        name: The name of the function or method.
         label: The name that was given in the call, or ``""``.
         actor: The actor's id, or ``""``.
-        refs: Its results.
-        retries: How often it may be retried; -1 stands for always.
-        retries_errors: Whether also after an exception.
-        options: Of the call, as text.
+        refs: The object references of its results.
+        retries: How often it may be retried; -1 for no limit.
+        retries_errors: Whether it is retried after an exception too.
+        options: The options of the call, as text.
         source: File, line and function of the call, or None.
         graph: Scope and number of the execution of a bind graph that submitted it; 0 for its
             drawing. Else None.
-        channelled: Whether it is an execution of a compiled graph: its results are no objects.
+        channelled: Whether it runs in a compiled graph; then its results are not objects.
     """
 
     kind: str
@@ -170,7 +170,7 @@ class Submitted(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ran(msgspec.Struct, frozen=True):
-    """Which execution a message is about.
+    """The execution that a message is about.
 
     Attributes:
         task: As in `Submitted`.
@@ -216,11 +216,11 @@ class Asks(msgspec.Struct, frozen=True, tag=True):
     """A task waits before or after its function, and may be stopped there.
 
     Attributes:
-        number: Of the question.
+        number: The number of the question.
         when: ``before`` or ``after``.
         inputs: The arguments by slot.
         outputs, error, end_ns: As in `Ended`.
-        stack: File, line and function of each frame of the user.
+        stack: File, line and function of the user's frames, if the task raised.
     """
 
     number: int
@@ -241,7 +241,7 @@ class Go(msgspec.Struct, frozen=True, tag=True):
 
 
 class Fetch(msgspec.Struct, frozen=True, tag=True):
-    """Elements of a value of a waiting task are wanted: slices by axis."""
+    """Asks for elements of a waiting task's value; ``window`` is start and stop by axis."""
 
     number: int
     question: int
@@ -275,7 +275,7 @@ def proof(token: bytes, nonce: bytes, side: bytes) -> bytes:
 
 
 def frame(message: FromWorker | FromRun) -> bytes:
-    """A message as it travels."""
+    """The bytes in which a message is sent."""
     body = _encoder.encode(message)
     return _LENGTH.pack(len(body)) + body
 
@@ -304,7 +304,7 @@ class Frames:
 
 
 class Sender:
-    """Sends frames without waiting: what the socket does not take is sent by a thread.
+    """Sends frames without waiting; a thread sends what the socket does not accept at once.
 
     Attributes:
         dropped: Number of messages for which there was no room.
@@ -323,7 +323,7 @@ class Sender:
         self._due: threading.Event | None = None
 
     def send_soon(self, message: FromWorker | FromRun) -> None:
-        """Send a message with the next one, but within `SOON_S`: each is a wake-up over there."""
+        """Send a message with the next one, or after `SOON_S`: each send wakes the receiver."""
         data = frame(message)
         with self._lock:
             self._held += data
@@ -404,7 +404,7 @@ class Sender:
 
 
 def machine() -> str:
-    """What this machine booted as; ``""`` if unknown."""
+    """The boot id of this machine; ``""`` if unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()

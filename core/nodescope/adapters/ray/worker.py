@@ -1,10 +1,10 @@
-"""Worker: what nodescope does in a worker of Ray.
+"""Worker: observes the tasks of a Ray worker process.
 
-It reports what begins, ends and is submitted there. Where the program may stop, it asks the run,
-and waits until the run answers. While a task waits, its processors are free for other tasks.
+It reports the tasks that begin, end and are submitted there. Where the program may stop, it asks
+the run and waits for the answer. While a task waits, its processors are free for other tasks.
 
-Invariant: a task runs as if nobody looked unless the user edits a value. It waits only for an
-answer, and goes on if the run is gone or silent for `SILENT_S`.
+Invariant: observation changes nothing about a task unless the user edits a value. A task waits only
+for the run's answer, and goes on if the run is gone or silent for `SILENT_S`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from nodescope.interactive import cell_name
 from nodescope.origins import add_internal_package, is_internal, origin
 
 SILENT_S: Final = 10.0
-"""The longest that a waiting task goes without a sign of life of the run."""
+"""How long a task waits without a sign of life from the run, in seconds."""
 _CONNECT_S: Final = 3.0
 _SOON_S: Final = 0.02
 _SLICE_S: Final = 0.1
@@ -63,7 +63,7 @@ class _Items:
         self.first: list[Any] = []
 
     def add(self, item: Any) -> None:
-        """Note an item; none is kept of a long generator."""
+        """Count an item; items are kept only while there are few."""
         self.count += 1
         if self.count <= _MOST_RESULTS:
             self.first.append(item)
@@ -81,7 +81,7 @@ class Question:
 
 
 class _Received:
-    """Messages of the run, one by one."""
+    """Reads messages of the run one by one."""
 
     def __init__(self) -> None:
         self.frames = wire.Frames()
@@ -130,7 +130,7 @@ class Worker:
     def wrap(
         self, function: Callable[..., Any], name: str, owner: str, task: str = ""
     ) -> Callable[..., Any]:
-        """What runs in place of a task's function; by default, the task is the one of Ray's."""
+        """The function that runs in place of a task's; ``task`` is its id, by default Ray's."""
         if compat.is_generator(function):
             return self._wrap_generator(function, name, owner)
         if compat.is_method_async(function):
@@ -172,7 +172,7 @@ class Worker:
     def _wrap_generator(
         self, function: Callable[..., Any], name: str, owner: str
     ) -> Callable[..., Any]:
-        """The same of a function that yields its results, which are gone when it ends."""
+        """As `wrap`, for a function that yields its results: only a few are kept to its end."""
         if compat.is_async_generator(function):
 
             @functools.wraps(function)
@@ -192,7 +192,7 @@ class Worker:
                 if call is not None:
                     await _aside(self._exhausted, call, args, kwargs, items)
 
-            if hasattr(function, "method"):  # by which Ray tells what kind of method it is
+            if hasattr(function, "method"):  # Ray reads the kind of method from it
                 observed_async.method = observed_async  # type: ignore[attr-defined]
             return observed_async
 
@@ -242,7 +242,7 @@ class Worker:
     def _before(
         self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Ask before the function; its arguments, as the user wants them."""
+        """Ask the run before the function runs. Returns the arguments with the user's edits."""
         with _nothing_raised():
             values = _slots(call, args, kwargs)
             edits = self._ask(call, "before", values)
@@ -255,12 +255,12 @@ class Worker:
                     elif slot in kwargs:
                         kwargs = {**kwargs, slot: restored(kwargs[slot], content)}
                 args = tuple(changed)
-            # The time before does not count as the task's own.
+            # The time spent waiting does not count as the task's.
             call.ran = _replaced(call.ran, start_ns=_now())
         return args, kwargs
 
     def _ended(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
-        """Report the end, or ask there; the result, as the user wants it."""
+        """Report the end, or ask the run there. Returns the result with the user's edits."""
         with _nothing_raised():
             end_ns = _now()
             outputs = self._outputs(result)
@@ -282,7 +282,7 @@ class Worker:
     def _exhausted(
         self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any], items: _Items
     ) -> None:
-        """Report the end of a generator, or ask there."""
+        """Report the end of a generator, or ask the run there."""
         with _nothing_raised():
             end_ns, config = _now(), self.config
             whole = Content("generator", text=f"{items.count:,} yielded")
@@ -303,7 +303,7 @@ class Worker:
         with _nothing_raised():
             end_ns = _now()
             text = error_text(error)
-            cause = getattr(error, "cause", None)  # of a task whose result was asked for here
+            cause = getattr(error, "cause", None)  # of a task whose result this one waited for
             if isinstance(error, ray.exceptions.RayTaskError) and cause is not None:
                 text = f"{error_text(cause)} (raised by the task that it waited for)"
             if self.config.errors and isinstance(error, Exception):
@@ -321,7 +321,7 @@ class Worker:
         self._local.transfer = None
 
     def _outputs(self, result: Any) -> tuple[Content, ...]:
-        """The result, and its parts if it may be several."""
+        """The contents of the result, then those of its parts if it is a short tuple or list."""
         inline, arrays = self.config.inline, self.config.arrays
         whole = describe(result, inline, arrays=arrays)
         if type(result) in (tuple, list) and len(result) <= _MOST_RESULTS:
@@ -343,7 +343,7 @@ class Worker:
         self, call: Call, when: str, values: dict[str, Any], outputs: tuple[Content, ...] = (),
         error: str = "", end_ns: int = 0, stack: tuple[tuple[str, int, str], ...] = (),
     ) -> dict[str, Content]:  # fmt: skip
-        """Wait for the run's answer; the edits."""
+        """Ask the run, and wait for its answer. Returns the edits by slot."""
         number, question = next(self._numbers), Question(values)
         self._questions[number] = question
         inline = self.config.inline
@@ -370,7 +370,7 @@ class Worker:
                 if gives:
                     try:
                         compat.give_processor_back(task, _SLICE_S)
-                    except Exception:  # of a cluster that ends
+                    except Exception:  # the cluster is ending
                         gives = False
                 else:
                     question.answered.wait(_SLICE_S)
@@ -432,7 +432,7 @@ class Worker:
 
 
 async def _aside(function: Callable[..., Any], *args: Any) -> Any:
-    """Call a function that may wait, while the actor's event loop goes on."""
+    """Call a function that may block on another thread; the actor's event loop goes on."""
     import asyncio
 
     context = contextvars.copy_context()
@@ -443,7 +443,7 @@ async def _aside(function: Callable[..., Any], *args: Any) -> Any:
 
 @contextlib.contextmanager
 def _nothing_raised() -> Any:
-    """Nodescope's own faults stay here."""
+    """Suppress nodescope's own exceptions."""
     try:
         yield
     except Exception as error:
@@ -482,7 +482,7 @@ def _frames_of(error: BaseException) -> tuple[tuple[str, int, str], ...]:
 
 
 def observe(host: str, port: int, token: bytes) -> bool:
-    """Connect this worker to the run, and observe it; False if the run is not there."""
+    """Connect this worker to the run, and observe it; False if the run cannot be reached."""
     connection = socket.create_connection((host, port), timeout=_CONNECT_S)
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -516,9 +516,9 @@ def observe(host: str, port: int, token: bytes) -> bool:
 
 
 def hook(host: str, port: int, token: bytes, then: Any) -> Callable[[], None]:
-    """The set-up of each worker: nodescope's, then the program's own, a function or its name.
+    """The set-up hook of workers: nodescope's, then the program's own, a function or its name.
 
-    It is sent by value: where nodescope is not installed, a worker goes unobserved.
+    It is sent by value: a worker where nodescope is not installed runs unobserved.
     """
 
     def nodescope_worker() -> None:
