@@ -19,9 +19,7 @@ def _look(sight: Sight, settings: Settings) -> Finding | None:
         return None
     low, high = settings[f"threshold_{op}_min"], settings[f"threshold_{op}_max"]
     return inactive(
-        ~(
-            (activation_input < low) | (activation_input > high)
-        ),  # NaN is not in the flat regions
+        ~((activation_input < low) | (activation_input > high)),  # NaN is not in the flat regions
         settings["threshold_inactivity"],
         settings["threshold_layer"],
         f"saturated (input outside [{low:g}, {high:g}])",
