@@ -71,10 +71,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read(words: Sequence[str]) -> argparse.Namespace:
-    """The options of a command line.
+    """Parse a command line.
 
-    ``why run.nscope --step 2 loss`` and ``check run.nscope --strict`` mean the same as with the
-    options first: argparse gives up on the former, and takes the latter's options for a script's.
+    Options may follow the recording, as in ``why run.nscope --step 2 loss`` and
+    ``check run.nscope --strict``. argparse refuses the former, and in the latter it treats
+    ``--strict`` as an argument of a script.
     """
     top = parser()
     options, unrecognized = top.parse_known_args(words)

@@ -113,7 +113,7 @@ def _print(text: str, out: TextIO) -> None:
 def _is_recording(path: Path) -> bool:
     """Whether a path is, or is meant to be, a recording; a damaged recording is not a script."""
     if path.suffix == ".nscope" and path.exists():
-        return True  # other kinds of files are refused there
+        return True  # opening it as a recording refuses a file of another kind
     if not path.is_file():
         if path.suffix == ".nscope":
             raise RecordingError(f"no recording {str(path)!r}")

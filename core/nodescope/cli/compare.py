@@ -126,9 +126,9 @@ def _path(options: argparse.Namespace, script: Path, side: str) -> Path:
 
 
 def _timed(options: argparse.Namespace, script: Path) -> tuple[Timings | None, Unobserved | None]:
-    """Time both forms unobserved, in turns, and keep what each call gave.
+    """Time both forms unobserved in alternating runs, and keep digests of the calls' results.
 
-    None, with a message, if that fails.
+    Returns None and None if a run fails, which is reported, or if no compiled function is called.
     """
     say(
         f"timing {script.name} unobserved: {2 * PAIRS} runs, eager and compiled in turns, each cut "
@@ -153,7 +153,7 @@ def _timed(options: argparse.Namespace, script: Path) -> tuple[Timings | None, U
                     say(f"not timed: the {side} run ended with status {status}")
                     return None, None
                 if not timed.calls and not timed.cut:
-                    return None, None  # no compiled function is called: the recorded run reports it
+                    return None, None  # no compiled function was called; reported later
                 measured[side].append(timed.calls)
                 digests[side].append(timed.digests)
                 cuts += [timed.cut] if timed.cut else []

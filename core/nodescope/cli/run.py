@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 # The size of a recording up to which its outcome is printed; larger ones would delay the exit.
 _SUMMED_BYTES: Final = 256 << 20
 
-# While nobody waits for the server, it leaves the processors to the program at first: a short
-# program needs no server.
+# The server's start is delayed by this time while nothing waits for it: a short program may end
+# without needing a server.
 _ALONE_S: Final = 0.25
 
 End = Callable[[int], None]
@@ -176,9 +176,9 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
         )
         if is_child(observed):
             return ending.status
-        observed.end(ending.status, ending.error)  # a server's start is not its time
+        observed.end(ending.status, ending.error)  # now: the run time excludes the server's start
         if starting is not None:
-            # A program that ends at once does not wait for a page that nobody has opened.
+            # After --exit or Ctrl-C, do not wait for a server that is not reachable yet.
             leaves = options.exit or ending.status == INTERRUPTED
             server = starting.leave() if leaves and not starting.there else starting.wait()
     except BaseException as error:
@@ -216,7 +216,7 @@ def _tell_outcome(observed: api.Run) -> None:
             with Recording.open(path, whole=False) as recording:
                 say(last_words(recording))
     except (OSError, NodescopeError):
-        pass  # the page shows what is wrong with the recording
+        pass  # the page reports a faulty recording
 
 
 def _tell_recording(observed: api.Run) -> None:
@@ -390,7 +390,7 @@ class Starting:
 
 def _without_page(observed: api.Run, reason: str) -> None:
     if observed.gate is not None:
-        # Nobody can connect, so nothing waits. The program may have ended in the meantime.
+        # No page can connect, so the program must not wait. It may have ended in the meantime.
         with contextlib.suppress(UsageError):
             observed.gate.command(Detach())
     recording = observed.info.recording

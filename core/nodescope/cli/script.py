@@ -212,7 +212,7 @@ def _write(text: str, instead: TextIO | None = None) -> None:
         if stream is not None:
             stream.write(text)
     except Exception:
-        pass  # nobody reads
+        pass  # the reader is gone
 
 
 def _strip(printed: traceback.TracebackException) -> None:

@@ -183,7 +183,7 @@ class Terminal:
             parts = map(visible, text.split(_ESCAPE))
             own_print("\x1b".join(parts), file=self._out, flush=True)
         except (OSError, ValueError):
-            pass  # nobody reads
+            pass  # the reader is gone
 
     def _paint(self, text: str, colour: str) -> str:
         return f"{_ESCAPE}[{_COLOURS[colour]}m{text}{_ESCAPE}[0m" if self._color else text

@@ -260,7 +260,7 @@ def show_at_once(out: TextIO | None, text: str) -> bool:
         if out is not None:
             os.write(out.fileno(), text.encode())
     except (OSError, ValueError):
-        pass  # nobody reads
+        pass  # the reader is gone
     return True
 
 

@@ -102,11 +102,11 @@ class Controller:
     # ------------------------------------------------------------ the session
 
     def attend(self) -> None:
-        """Attend: from now on the program stops for this controller."""
+        """Begin to attend: from now on, the program stops for this controller."""
         self._gate.controllers(1)
 
     def absent(self) -> None:
-        """Be absent for now: the program continues, and stops again once a controller attends."""
+        """Stop attending for now: the program continues, and stops when a controller attends."""
         self._cursor = None
         if self._gate.info.phase in ("running", "stopped"):
             self._gate.command(Continue())

@@ -78,11 +78,11 @@ _TONES: dict[Theme, _Tones] = {
     ),
 }  # fmt: skip
 
-# Beyond this many boxes, the network simplex of `dot` takes minutes: it is limited, and edges get
-# neither labels, which `dot` treats as boxes, nor lines between the passes.
+# Beyond this many boxes, the network simplex of `dot` takes minutes, so it is limited. The picture
+# then has no edge labels, which `dot` treats as boxes, and no lines between the passes.
 MANY = 300
 FEW = 12
-"""The most lines drawn between the passes; more would hide both."""
+"""The limit of lines drawn between the passes; more would hide both."""
 
 
 @exporter("dot", suffix=".dot")
@@ -216,8 +216,8 @@ class _Drawing:
         edges, specs = self.boxes.edges, self.boxes.specs
         crossing = {edge for edge in edges if edge.crossing}
         if len(crossing) > FEW:
-            # The backward pass saves nearly everything: one line stands for all of it, from the
-            # last executed node.
+            # The backward pass saves nearly every value, so one line between two phases stands for
+            # all of their edges; it starts at the last executed node.
             crossing = set({edge.crossing: edge for edge in edges if edge.crossing}.values())
         for edge, values in edges.items():
             if edge.control:

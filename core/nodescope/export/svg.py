@@ -49,7 +49,7 @@ _ELEMENTS = frozenset(
 )
 _SPACE = "{http://www.w3.org/2000/svg}"
 _XLINK = "{http://www.w3.org/1999/xlink}"
-# The bits in a dtype's name, as of `int32`, `bfloat16` and `float8_e4m3fn`.
+# The number of bits in a dtype's name, such as `int32`, `bfloat16` or `float8_e4m3fn`.
 _BITS = re.compile(r"[a-z]+(\d+)")
 _FONT = re.compile(r"url\(data:font/woff2;base64,[A-Za-z0-9+/=]+\)")
 _OUTSIDE = re.compile(r"@import|url\(\s*['\"]?(?!#)|javascript:|expression\(", re.I)

@@ -24,7 +24,7 @@ from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, Execution, StepRow
 
 MOST_FLOWS: Final = 300_000
-"""The most flows; a trace with more would take viewers minutes, and gets none."""
+"""The limit of flows; viewers would take minutes for a trace with more, so it gets none."""
 
 _LONGEST: Final = 1000
 _STEPS: Final = 0

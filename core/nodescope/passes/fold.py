@@ -74,7 +74,8 @@ def _fold(draft: Draft, node: Node) -> None:
         for argument in call.args
     ]
     try:
-        # The program must see floating-point warnings exactly as without us, so not here.
+        # The program must see floating-point warnings at run time, as without nodescope, so an op
+        # that would warn is not folded.
         with np.errstate(divide="raise", over="raise", invalid="raise", under="ignore"):
             results = call.op.impl(*args, **call.attrs)
     except (ArithmeticError, ValueError, TypeError, IndexError, NodescopeError):
@@ -86,7 +87,7 @@ def _fold(draft: Draft, node: Node) -> None:
     if specs != [draft.spec(value) for value in node.outputs]:
         return
     if draft.inside and not all(array.flags.c_contiguous for array in arrays):
-        return  # its products would round differently
+        return  # the constant would be stored in C order, and products with it round differently
     _stand_for(draft, "constant", node, arrays)
 
 

@@ -120,7 +120,8 @@ def lower(
     options = options or LoweringOptions()
     first = 1 + max((*_ids(graph), *(value.id for value in graph.values), 0))
     fresh = itertools.count(first).__next__
-    # Its specs came from the ops when it was traced, or were checked when it was read.
+    # Checks the structure only: the graph's specs were inferred when it was traced, or checked when
+    # it was read.
     _verified(graph, graph, "before the first pass")
     stages: list[PassOutcome] = []
     produced = {value for node in graph.nodes for value in node.outputs}

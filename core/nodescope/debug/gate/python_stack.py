@@ -25,7 +25,7 @@ from nodescope.thread_frames import stack_of
 MAX_FRAMES: Final = 100
 MAX_CODE: Final = 500
 
-# Of the stack of another thread; of these, at most `MAX_FRAMES` are the user's.
+# The limit of frames read from another thread's stack; at most `MAX_FRAMES` of the user's are kept.
 _DEEPEST: Final = 10_000
 _SEEN: Final = attrgetter("f_code", "f_lineno", "f_globals")
 

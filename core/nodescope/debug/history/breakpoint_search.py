@@ -39,8 +39,8 @@ SceneOf = Callable[[Expression, Moment], Scene]
 class Search:
     """Evaluates breakpoints at recorded moments, and remembers those that could not be evaluated.
 
-    Breakpoints that only log do not stop here either. A breakpoint that stops once stops wherever
-    it would have: looking back does not use it up.
+    Breakpoints that only log do not stop here either. A one-time breakpoint stops at every match,
+    because looking back does not use it up.
 
     Args:
         statuses: The breakpoints.

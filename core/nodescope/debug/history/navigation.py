@@ -224,7 +224,8 @@ def array_of(value: ValueAtMoment) -> HeldArray:
     """A value, as far as it is known.
 
     Raises:
-        ConditionError: Nothing is known of it; of one without elements, when these are read.
+        ConditionError: Nothing is known of the value. If only its statistics are known, the error
+            is raised when its elements are read.
     """
     if value.array is not None:
         return value.array

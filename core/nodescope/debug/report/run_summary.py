@@ -313,8 +313,8 @@ def _curves(recording: Recording, nodes: dict[int, Node]) -> tuple[Curve, ...]:
 
 
 def _curve_of(recording: Recording, rows: list[LossRow], nodes: dict[int, Node]) -> Curve:
-    """A curve over every step. It has the name of the node that gave it most often: another branch
-    of the program may compute the same loss by another node.
+    """A curve over all steps, named after the node that computed the loss most often: another
+    branch of the program may compute it by another node.
     """
     givers = Counter(row.node for row in rows if row.node in nodes)
     node = givers.most_common(1)[0][0] if givers else 0

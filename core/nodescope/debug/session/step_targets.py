@@ -1,7 +1,7 @@
 """Step targets: where a command ends, and whether a node is that place.
 
-Invariant: pure; a step belongs to one thread, and only its nodes end it. A step from a node that
-ran in another process ends at the next node of any.
+Invariant: pure; a step belongs to one thread, and only nodes of that thread end it. A step from a
+node of another process ends at the next node of any thread.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def is_data(node: Node, graph: ProgramGraph) -> bool:
 
 
 def data_of(nodes: Sequence[Node]) -> list[str]:
-    """The names of a training program's data, inputs first; empty if there is less than two."""
+    """The names of a training program's data, inputs first; empty if fewer than two."""
     if not any(node.phase == "backward" for node in nodes):
         return []
     data = [node for node in nodes if node.role in DATA_ROLES and node.phase == "forward"]

@@ -114,7 +114,7 @@ def _dtype(graph: ProgramGraph, node: Node) -> str:
 
 
 def _concerns(node: Node, graph: ProgramGraph) -> bool:
-    """Whether a node updates what is kept in 16 bits for the next step."""
+    """Whether a node updates a 16-bit weight that is kept for the next step."""
     if node.phase == "backward" or len(node.inputs) != 2 or not _dtype(graph, node):
         return False
     return bool(node.writes) or graph.updates(node)
