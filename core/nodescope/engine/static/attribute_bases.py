@@ -1,9 +1,9 @@
-"""Attribute bases: on what object a function's code reads each attribute, where that is certain.
+"""Attribute bases: the object from which a function's code reads each attribute, if it is certain.
 
-``self.optimizer.step`` reads ``step`` of an optimizer, so an attribute ``step`` of ``self`` is
-another one. So does ``optimizer.step`` after ``optimizer = self.optimizer``.
+``self.optimizer.step`` reads ``step`` from an optimizer, not from ``self``. So does
+``optimizer.step`` after ``optimizer = self.optimizer``.
 
-Invariant: what is not certain is left out.
+Invariant: an attribute is left out unless all its bases are certain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 Base = tuple[str, ...]
-"""A kind of variable (``global``, ``cell`` or ``local``), its name, and attributes of it."""
+"""A kind of variable (``global``, ``cell`` or ``local``), its name, and the attributes read from
+it.
+"""
 
 _ROOTS: Final = {
     "LOAD_GLOBAL": "global", "LOAD_DEREF": "cell", "LOAD_FAST": "local",
@@ -29,12 +31,12 @@ _MISSING: Final = object()
 
 
 class _Bases(NamedTuple):
-    """What is certain of a function's code.
+    """The attribute reads and the assignments in a function's code.
 
     Attributes:
-        read: The bases of each attribute, None for an unknown one.
-        aliases: Of variables that are assigned once: the base that they are assigned.
-        assigned: All other variables that are assigned.
+        read: The bases of each attribute; None stands for an unknown base.
+        aliases: For each variable that is assigned once, from a known base: that base.
+        assigned: All other variables that are assigned or deleted.
     """
 
     read: dict[str, frozenset[Base | None]]
@@ -85,16 +87,16 @@ def _bases(code: types.CodeType) -> _Bases:
 def names_read_of(
     function: types.FunctionType, owner: Any, chosen: Callable[[Any], bool]
 ) -> frozenset[str]:
-    """Names of attributes that a function's code reads of objects of one kind, and of no others.
+    """Names of the attributes that a function's code reads only from objects of one kind.
 
     Args:
         function: The function.
-        owner: What its first argument is, if it is a method; else None.
-        chosen: Whether an object is of that kind.
+        owner: Its first argument if it is a method, else None.
+        chosen: Returns whether an object is of that kind.
     """
     code = function.__code__
     if any(isinstance(const, types.CodeType) for const in code.co_consts):
-        return frozenset()  # what is defined inside may read anything
+        return frozenset()  # code defined inside may read any attribute
     bases, aliases, assigned = _bases(code)
 
     def known(base: Base | None, depth: int = 0) -> Any:

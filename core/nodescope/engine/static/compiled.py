@@ -1,7 +1,7 @@
 """Compiled functions: the objects that `compile` makes.
 
-A call looks for a trace with its signature whose guards hold, runs that graph, and writes back the
-state that it changes; if there is none, the function is traced.
+A call looks for a trace that has its signature and whose guards hold, runs the trace's graph, and
+writes back the state that the graph changes. If no trace fits, the function is traced.
 
 Invariant: a compiled function returns what the plain function returns, or raises; entries are found
 without a lock and made under one.
@@ -46,7 +46,7 @@ from nodescope.interactive import cell_name
 from nodescope.ir.graph import SourceLocation
 
 _WARN_AFTER = 12  # traces of one function
-_MOST_SIZES = 64  # graphs that are kept of one with a dynamic dimension
+_MOST_SIZES = 64  # limit of graphs kept for sizes of dynamic dimensions
 _MOST_VARIANTS = 8  # limit of traces with the same arguments but different captures
 
 
@@ -227,7 +227,9 @@ class CompiledFunction:
             return entry
 
     def _check_draws(self, guards: Guards, before: bytes) -> None:
-        """Refuse numbers drawn while tracing: they would be the same on each call."""
+        """Raise `TraceError` if a captured NumPy generator was used while tracing, and warn if
+        ``np.random`` was: the numbers would be the same on each call.
+        """
         drawn = guards.drawn()
         if drawn:
             raise TraceError(
@@ -258,7 +260,7 @@ class CompiledFunction:
         return lambda: types.MethodType(function, reference())
 
     def _keep(self, key: Key, entries: tuple[Entry, ...]) -> None:
-        """Set the entries of a key; others are released, keeping only their descriptions."""
+        """Set the entries of a key; release its other entries, keeping only their descriptions."""
         evicted = {id(entry) for entry in self._entries.get(key, ())} - {
             id(entry) for entry in entries
         }
@@ -348,8 +350,8 @@ class CompiledFunction:
         return Method(bound[1], owner)
 
     def _weakly(self, owner: Any, key: int) -> Any:
-        """Forget the instance's traces when it is gone; an instance without weak references is
-        kept.
+        """Forget the instance's traces when it is freed; keep alive an instance that cannot be
+        weakly referenced.
         """
         bound = self._bound
         try:
@@ -396,7 +398,7 @@ def defined_at(function: Callable[..., Any]) -> SourceLocation | None:
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the arguments, as far as known."""
+    """Names of the parameters except ``*args`` and ``**kwargs``; empty if they are unknown."""
     try:
         signature_parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

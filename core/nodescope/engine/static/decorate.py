@@ -59,11 +59,12 @@ def compile(
             leading minus are removed from the default passes; ``"none"`` for none.
         unsafe: Names of rules to use that may change NaN, infinities, signs of zeros, or rounding;
             ``"all"`` for every one.
-        memory_bytes: A memory target: cheap values are recomputed instead of holding more at once.
+        memory_bytes: A memory target: cheap values are recomputed where holding them would exceed
+            it.
         executor: Where the graph runs: None for this process, ``"ray"`` for actors on Ray, or a
             `nodescope.RayExecutor` with settings. Nodes run where `nodescope.device` says
             (``worker:1``), or else in partitions that the cost model makes.
-        partitions: Their number; 2 if None.
+        partitions: Number of partitions; 2 if None.
 
     Raises:
         UsageError: A named argument, back end, pass, rule or executor does not exist, or

@@ -1,6 +1,6 @@
 """Donation: a placeholder for an array that was given to a compiled function.
 
-Invariant: its shape and dtype are known; any use of elements raises `UsageError`.
+Invariant: a placeholder keeps its array's shape and dtype; any use of elements raises `UsageError`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Dynamic sizes: one trace that serves many sizes of a leading dimension.
 
-The function is traced at several distinctive sizes; nothing is computed for it. If the traces
-differ only in numbers that follow from the size, the graph for any other size is made by
-substituting them. A program whose control flow may depend on the size is refused.
+The function is traced at several distinctive sizes; nothing is computed. If the traces differ only
+in numbers that follow from the size, the graph for any other size is made by substituting them. A
+program whose control flow may depend on the size is refused.
 
 Invariant: sizes below 2 are never served, because they broadcast; a graph for a size is the one
 that tracing at that size gives, as far as the tried sizes can tell.
@@ -42,7 +42,7 @@ def check_setting(dynamic: Any) -> DynamicSetting:
 
 
 class Resized(Tracing):
-    """A trace's builder with the numbers of another size."""
+    """A copy of a trace's builder, with the numbers of another size."""
 
     def __init__(
         self, other: Tracing, nodes: list[Node], values: list[Value], arrays: dict[int, Array]
@@ -130,7 +130,9 @@ class Family:
                      joint=joint, patience=1)  # fmt: skip
 
     def _static(self, n: int) -> Joint:
-        """The derivative of a trace at one size, for rare cases."""
+        """The derivative of a new trace at one size, for sets of results not covered by the
+        family.
+        """
         base = self.entry.traced
         specs = {position: _with(base.form, position, n) for position in self.positions}
         traced = trace(self.function(), base.form, base.recording, specs=specs)
@@ -266,8 +268,8 @@ def _alike(first: Form, other: Form, positions: tuple[int, ...]) -> bool:
 
 
 def _differing(first: Form, other: Form) -> tuple[int, ...]:
-    """The leaves in which two calls differ, if only by one leading size that is the same in all of
-    them.
+    """The leaves in which two calls differ, if all of them differ only in the leading size, and by
+    the same two sizes.
     """
     if not differences(first, other) or len(first.arguments) != len(other.arguments):
         return ()

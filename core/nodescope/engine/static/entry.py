@@ -40,7 +40,7 @@ FROM_LEAF, FROM_OUTSIDE, FROM_RATE, FROM_GRADIENT = range(4)
 
 
 class Stale(Exception):
-    """The numbers that the program computes before each call have changed since tracing."""
+    """The names of the numbers that an optimizer computes before each call have changed."""
 
 
 class Entry:
@@ -160,7 +160,7 @@ class Entry:
     # Checking arguments
 
     def stale(self, leaves: Sequence[Any]) -> str:
-        """Why it cannot be called now, or ``""``."""
+        """Why the entry cannot be called now, or ``""``."""
         if not self.guards.hold():
             return self.guards.changed()
         for tensor, shape, constant in self._held:
@@ -239,7 +239,8 @@ class Entry:
             arrays: The results of the plan.
             feeds: The plan's inputs.
             ids: Value ids of the arrays in the observed run, if any.
-            known: Value ids of all other values given or kept, by value id in the graph.
+            known: Value ids in the observed run of the plan's inputs and outputs, by value id in
+                the graph.
         """
         count = len(self.traced.tensors)
         if self.joint is not None:
@@ -273,16 +274,14 @@ class Entry:
         return self._assembled(leaves, tensors)
 
     def _tell_losses(self, tensors: list[Tensor]) -> None:
-        """Report the losses of backward passes inside, as far as they are results."""
+        """Report the losses of backward passes inside the function that are among its results."""
         tracer = dispatch_mode.attending()
         if tracer is not None:
             for i, site in self._losses:
                 tracer.began(tensors[i], site)
 
     def _set_grads(self, leaves: list[Any], tensors: list[Tensor]) -> None:
-        """Set gradients. None shares memory with another tensor, which writing to it would
-        change.
-        """
+        """Set gradients, each in its own memory: writing to one must not change another tensor."""
         used = {id(leaf.data) for leaf in leaves if leaf.__class__ is Tensor}
         for place, position in self._gradients:
             target = settled(_of(place, leaves))
@@ -305,7 +304,7 @@ class Entry:
             elif kind == "leaf":
                 results.append(leaves[item])
             elif kind == "made":
-                result = _new(Tensor)  # each call makes one, as the function does
+                result = _new(Tensor)  # the function makes a new tensor per call
                 result.data, result.edge = item.data.copy(order="K"), item.edge
                 results.append(result)
             elif kind == "static" and item.__class__ is _ndarray:
@@ -400,7 +399,7 @@ class Entry:
         return [(owner, owner.steps) for owner in self._owners]
 
     def next_rates(self) -> list[dict[str, float]]:
-        """The numbers for the next call, which is not made."""
+        """The optimizers' numbers for the next call, without counting a step."""
         before = self._steps()
         try:
             return self._rates()
@@ -467,14 +466,14 @@ class Entry:
 
 
 def _emptied(feeds: list[Any]) -> Iterator[Any]:
-    """The feeds, released by their holder as they are passed on."""
+    """Yield the feeds, removing each from the list, so that it can be released."""
     feeds.reverse()
     while feeds:
         yield feeds.pop()
 
 
 def _shared(plan: Plan, written: Sequence[int]) -> frozenset[int]:
-    """Positions of values that become state but share memory with others.
+    """Positions of the written values that share memory with other values.
 
     State needs its own memory, as `nodescope.assign` gives it: writing into it later must not
     change an argument, a result, or a value that a derivative will need.
@@ -492,7 +491,7 @@ def _shared(plan: Plan, written: Sequence[int]) -> frozenset[int]:
 def _store(target: Tensor, array: Any) -> None:
     target = settled(target)
     target.data = array
-    target._vid = 0  # unless a better source says so
+    target._vid = 0  # unknown to the observer, unless the caller sets it
     changed(target)
 
 

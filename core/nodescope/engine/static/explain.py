@@ -119,7 +119,7 @@ class Explanation:
 
 
 class Record:
-    """The data kept of a trace for `explain`.
+    """The data of a trace that is kept for `explain`.
 
     Attributes:
         entry: Its graph, None once released.

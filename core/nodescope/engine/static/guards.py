@@ -29,14 +29,14 @@ from nodescope.engine.tensor import Tensor
 from nodescope.origins import is_internal
 
 _DEPTH = 12  # depth to which containers and functions are followed
-_MOST = 8192  # limit of guards per function; beyond, values are not followed
+_MOST = 8192  # limit of guards per function; beyond it, values are not followed
 _SCALARS = (bool, int, float, complex, str, bytes, type(None))
 _MISSING = object()
 _SILENT = {"_path", "_scope"}  # attributes of modules that name nodes and change no number
 
 Guard = tuple[int, Any, Any, Any, str]
-"""How a value is looked up (`_CELL`, `_ITEM`, …), where, under which key, its value at the time,
-and its name in messages.
+"""How a value is looked up (`_CELL`, `_ITEM`, …), where, under which key, its value when the guard
+was made, and its name in messages.
 """
 
 _CELL, _ITEM, _ATTRIBUTE, _LENGTH, _MEMBERS = range(5)
@@ -96,7 +96,7 @@ class Guards:
         return ""
 
     def drawn(self) -> str:
-        """Which of NumPy's generators has been used since then, or ``""``."""
+        """Name of a captured NumPy generator used since the guards were made, or ``""``."""
         for called, generator, was in self._generators:
             if _random_state(generator) != was:
                 return called
@@ -116,7 +116,7 @@ class Guards:
         self._inside(label, value, names, depth + 1)
 
     def _function(self, function: types.FunctionType, depth: int) -> None:
-        """The cells and globals that a function names."""
+        """Guard the cells and globals that a function names, and follow its defaults."""
         if id(function) in self._seen or depth > _DEPTH:
             return
         self._seen.add(id(function))
@@ -171,7 +171,7 @@ class Guards:
             self._object(label, value, names, depth)
 
     def _object(self, label: str, value: Any, names: frozenset[str], depth: int) -> None:
-        """Guard what the code names in an object or class of the user's: settings, parts,
+        """Guard the attributes of a user's object or class that the code names: settings, parts,
         methods.
         """
         names = self._methods(value, names, depth)
@@ -188,14 +188,14 @@ class Guards:
             elif hasattr(type(attribute), "__get__"):
                 continue  # a method or property: names in its code are followed
             elif attribute is not _MISSING and space.__class__ is dict:
-                # Of the class, so that the guard does not keep the instance alive.
+                # The guard refers to the class, so that it does not keep the instance alive.
                 self._guards.append((_ITEM, space, name, _MISSING, called))
                 place = type(value)
             if attribute is not _MISSING and _counts(attribute):
                 self._add(_ATTRIBUTE, place, name, attribute, called, depth, names)
 
     def _methods(self, value: Any, names: frozenset[str], depth: int) -> frozenset[str]:
-        """The names, and those in the methods of a user's class that they refer to.
+        """The names, and those in the code of the methods of a user's class that they refer to.
 
         Special methods are called without a name in the code, so all of them are followed.
         """
@@ -254,12 +254,10 @@ _NOT_CALLED = {
 
 
 def _appended(code: types.CodeType) -> frozenset[str]:
-    """Names that the code only appends to: the content of such a list does not affect its
-    results.
-    """
+    """Names of containers that the code only adds to: their content does not affect its results."""
     uses: dict[str, bool] = {}
     if _GROWING.isdisjoint(_names(code)):
-        return frozenset()  # as nearly all functions: parsing takes milliseconds
+        return frozenset()  # true of nearly all functions; parsing takes milliseconds
     for code_ in _all(code):
         steps = [i for i in dis.get_instructions(code_) if i.opname not in ("CACHE", "PUSH_NULL")]
         for now, following in itertools.pairwise(steps):
@@ -310,9 +308,9 @@ def _names(code: types.CodeType) -> frozenset[str]:
 
 
 def _of_optimizers(function: types.FunctionType, owner: Any) -> frozenset[str]:
-    """Names that a function reads of optimizers alone: such an attribute of others is not meant.
+    """Names that a function reads only from optimizers; on other objects, they are not guarded.
 
-    A counter ``self.step`` beside ``self.optimizer.step()`` would otherwise cost a trace per step.
+    Otherwise a counter ``self.step`` beside ``self.optimizer.step()`` would cause a trace per step.
     """
     if _OPTIMIZERS.isdisjoint(_names(function.__code__)):
         return frozenset()

@@ -1,8 +1,8 @@
 """Joint: the derivative of a compiled function, as a separate graph.
 
-When gradients of a call may be needed later, the function's graph also returns what the derivative
-reads (residuals), and its results are on the tape with one edge for the whole call. The derivative
-is traced once for each set of results that receive cotangents.
+When gradients of a call may be needed later, the function's graph also returns the values that the
+derivative reads (residuals), and the tape records the whole call as one edge. The derivative is
+traced once for each set of results that receive cotangents.
 
 Invariant: applies the same rules to the same values in the same order as eager execution of the
 function.
@@ -119,7 +119,7 @@ class Joint:
     def resized(
         self, traced: Traced, nodes: Sequence[Node], elsewhere: Callable[[], Joint]
     ) -> Joint:
-        """The same for the graph at another size.
+        """The derivative for the graph at another size.
 
         Args:
             traced: The trace with the other size.
@@ -161,7 +161,8 @@ class Joint:
             arrays: The results of the plan: ``count`` outputs, then residuals.
             feeds: The plan's inputs by value id.
             ids: Value ids of the outputs in the observed run, if any.
-            known: Value ids of all other values given or kept, by value id in the graph.
+            known: Value ids in the observed run of the plan's inputs and outputs, by value id in
+                the graph.
         """
         inputs = tuple(
             settled(place) if isinstance(place, Tensor) else leaves[place] for place in self.places
@@ -204,8 +205,8 @@ class Joint:
         with dispatch_mode.building(builder), _without_hooks(targets):
             state = current()
             state.phase, state.scope = "backward", "backward"
-            # On the tape, so that `play` knows which values have a history when they are
-            # differentiated again.
+            # Cotangents are on the tape, so that `play` knows which values have a history when they
+            # are differentiated again.
             cts = [builder.placeholder(spec_of(root), "cotangent", grad=True) for root in roots]
             ends = pull_many(
                 roots, cts, traced=True, create_graph=True, keep=True, targets=targets,
@@ -281,7 +282,7 @@ class Joint:
         for (_, stands_for), tensor in zip(traced.inputs, inputs, strict=True):
             value = self._value(stands_for)
             values[value] = alias_of(tensor)
-            values[value].data = saved[value]  # in its former state
+            values[value].data = saved[value]  # its array at the time of the call
         nodes = traced.builder.nodes[: traced.mark]
         for value, array in saved.items():
             if value not in values and value in traced.builder.inputs:
@@ -291,7 +292,7 @@ class Joint:
         return values
 
     def _value(self, tensor: Tensor) -> int:
-        """The value id through which an input comes in."""
+        """The value id of an input in the graph."""
         builder = self.traced.builder
         for known, value in builder.captures:
             if known is tensor:
@@ -308,7 +309,7 @@ def freed_root(traced: Traced, tensor: Tensor) -> bool:
 def _residuals(
     nodes: tuple[Node, ...], outputs: tuple[int, ...], traced: Traced
 ) -> tuple[int, ...]:
-    """Values of the function needed by the nodes after it."""
+    """Values of the function that the derivative's nodes or outputs need."""
     builder = traced.builder
     last = max((max(node.outputs, default=0) for node in builder.nodes[: traced.mark]), default=0)
     needed = set(outputs)
@@ -320,7 +321,9 @@ def _residuals(
 
 @contextlib.contextmanager
 def _without_hooks(tensors: Mapping[int, Tensor]) -> Iterator[None]:
-    """Without hooks while tracing: the eager pass runs the hooks of leaves when it reaches them."""
+    """Remove hooks while tracing: the eager backward pass runs the hooks of leaves when it reaches
+    them.
+    """
     saved = [(tensor, tensor._hooks) for tensor in tensors.values() if hasattr(tensor, "_hooks")]
     for tensor, _ in saved:
         del tensor._hooks
@@ -332,9 +335,10 @@ def _without_hooks(tensors: Mapping[int, Tensor]) -> Iterator[None]:
 
 
 def _blank(backward_pass: Backward, value: int) -> Any:
-    """An arbitrary array for a value that the derivative with respect to all results does not need.
+    """Zeros for a value that was not kept, because the derivative through all results does not read
+    it.
 
-    An op with several results, not all of which receive cotangents, takes zeros as well.
+    Only ``zeros_like`` reads it, to make missing cotangents of an op with several results.
     """
     users = {node.op for node in backward_pass.nodes if value in node.inputs}
     assert users <= {"zeros_like"}, f"value {value} was not kept"

@@ -131,16 +131,16 @@ class Lowering:
         arrays: Its constants by value id.
         wish: The compile options.
         name: The function's name, for messages.
-        patience: Number of plain runs before it is lowered; only where this cannot be observed.
+        patience: Number of runs as traced before the plan is lowered; observed runs do not wait.
 
     Attributes:
         lowered: The graph after the passes, once available.
         runner: The runner; None while the plan runs as traced.
         backend: The name of the back end that made the runner.
-        reason: Why it differs from the requested one, or ``""``.
+        reason: Why the back end is not the requested one, or why compilation failed, or ``""``.
         lower_ns, build_ns: Time taken by the passes and the back end.
-        watched: How it runs while observed; see `nodescope.engine.static.observed_run`.
-        given_up: Whether that failed, so that it runs as traced.
+        watched: The compiled graph as observed; see `nodescope.engine.static.observed_run`.
+        given_up: Whether compiling or running it failed, so that the plan runs as traced.
         place: Where the function is defined, if known.
     """
 
@@ -194,7 +194,7 @@ class Lowering:
         try:
             self.plan.run(feeds)
         except Exception:
-            return False  # the program's own
+            return False  # the program's own error
         self._give_up(error)
         return True
 
@@ -254,7 +254,9 @@ class Lowering:
             report(f"{self.name}{suffix}", at.file if at else "", at.line if at else 0, start_ns)
 
     def _built(self, chosen: backends.Backend, lowered: Lowered) -> tuple[str, Runner]:
-        """Build with another back end if this one fails; the graph is valid for any."""
+        """Build the graph, with the default back end if the chosen one fails: it is valid for
+        any.
+        """
         try:
             return chosen.name, chosen.build(lowered)
         except Exception as error:

@@ -1,8 +1,8 @@
 """Observed runs of graphs whose nodes run in other processes.
 
-While nothing can stop in the graph, all partitions run as if unobserved, and their reports become
-events once the call has ended. Otherwise the nodes run one by one in the graph's order, whichever
-partition they belong to: at a stop, those before it have run everywhere, and no other has.
+If the program cannot stop inside the graph, all partitions run as if unobserved, and their reports
+become events after the call. Otherwise the nodes run one by one in the graph's order, regardless of
+their partitions, so that at a stop exactly the nodes before it have run.
 
 Invariant: the results are those of the unobserved run, to the bit.
 """
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
     from nodescope.engine.tracer import Tracer
 
 _lanes: weakref.WeakKeyDictionary[Emitter, dict[int, int]] = weakref.WeakKeyDictionary()
-"""By emitter: the number in its run of each process, by the number that it has here."""
+"""For each emitter: the lane numbers of processes in its run, by `Lane.number`."""
 
 
 def may_stop(demand: Demand, ops: frozenset[str]) -> bool:
-    """Whether the program may stop in a graph of these ops, or wants to see inside of its nodes."""
+    """Whether the nodes must run one by one: for a stop at one of these ops, an opened node, or
+    gradients.
+    """
     at = demand.stops_at
     return bool(
         demand.opened
@@ -46,7 +48,7 @@ def may_stop(demand: Demand, ops: frozenset[str]) -> bool:
 
 
 def lane_in(tracer: Tracer, lane: Lane) -> int:
-    """The number of a process in the run, which learns its name when it is first met."""
+    """The lane number of a process in the run; the first use reports the process's name."""
     known = _lanes.setdefault(tracer.emitter, {})
     number = known.get(lane.number)
     if number is None:
@@ -56,7 +58,7 @@ def lane_in(tracer: Tracer, lane: Lane) -> int:
 
 
 def ran_at(tracer: Tracer, lane: Lane, node: int, span: tuple[int, int] | None) -> None:
-    """Report where a node ran that was executed by itself."""
+    """Report the process in which a single node ran, and its times, if known."""
     number = lane_in(tracer, lane)
     if span is not None:
         start, end = (time - tracer.bus.origin_ns for time in span)
@@ -71,17 +73,17 @@ def together(
     """Run all nodes at once, and report them.
 
     Args:
-        runner: What runs them.
+        runner: The runner of the compiled graph.
         graph, constants: The compiled graph.
         tracer, state: The observer, and the calling thread.
-        entries: The nodes in the run, by their ids in the graph.
-        values: Tensors, or Python floats, by value id; its inputs among them.
+        entries: The entries of the nodes in the run, by node id in the graph.
+        values: Tensors, or Python floats, by value id, including the graph's inputs.
 
     Returns:
-        The outputs; None if a node fails: run one by one, they show which, and at what.
+        The outputs; None if a node fails: a run node by node then shows the node and the error.
 
     Raises:
-        WorkerError: A process failed; what had run, and what failed, is reported.
+        WorkerError: A process failed; the nodes that ran and the failed node are reported.
     """
     feeds = [
         value.data if (value := values[id]).__class__ is Tensor else value for id in graph.inputs
@@ -109,7 +111,7 @@ def _tell(
     tracer: Tracer, graph: Graph, constants: Mapping[int, Array], entries: Mapping[int, Entry],
     feeds: Sequence[Any], ran: Iterable[Ran],
 ) -> dict[int, Any]:  # fmt: skip
-    """Emit what ran; the values by id."""
+    """Emit an event for each node that ran; return the known values by id."""
     bus, step = tracer.bus, tracer.step
     seen: dict[int, Any] = {**constants}
     seen.update(zip(graph.inputs, feeds, strict=True))

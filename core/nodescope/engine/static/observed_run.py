@@ -1,8 +1,8 @@
 """Observed run of a compiled graph, kernel by kernel.
 
-Each node of the compiled graph runs the same machine code as unobserved, on its own memory, and is
-an event. An open kernel is first run node by node on its real inputs, for inspection only: its
-result is always what the kernel computes.
+Each node of the compiled graph runs the same machine code as in an unobserved run, on its own
+memory, and is recorded as an event. An open kernel first runs node by node on its real inputs, for
+inspection only: its result is always what the kernel computes.
 
 Invariant: the results are bit-identical to those of the unobserved compiled run.
 """
@@ -64,12 +64,13 @@ class _Step:
 
 
 class Watched:
-    """An observed compiled graph; made once per lowering.
+    """A compiled graph as observed; made once per lowering.
 
     Args:
         lowering: The lowering, with its runner.
-        gradients: Traced value ids with those of their gradients, as far as both are in the graph.
-        forward: The function, if this is its derivative.
+        gradients: Traced value ids, with those of their gradients; ids not in the graph are
+            ignored.
+        forward: The observed graph of the function, if this is its derivative.
     """
 
     def __init__(
@@ -95,14 +96,14 @@ class Watched:
                 self.gradients.setdefault(now, []).append(of)
         self.forward = forward
         self.entered: dict[str, tuple[tuple[int, ...], tuple[Entry, ...]]] = {}
-        """By key of a call: ids of its operands, and the nodes that ran."""
+        """For each key of a call: the ids of its inputs, and the entries of the nodes that ran."""
         self.latest: tuple[str, str] | None = None
         """Key and scope of the last call."""
         self._reported: tuple[weakref.ref[Tracer] | None, int] = (None, 0)
         self._calls: tuple[Any, int] = (None, 0)
 
     def run(self, tracer: Tracer, feeds: Sequence[Any]) -> list[Any]:
-        """Run it; return the outputs as tensors without history that the tracer knows.
+        """Run the graph; return its outputs as tensors that the tracer knows, without history.
 
         Args:
             tracer: The engine's tracer.
@@ -171,7 +172,7 @@ class Watched:
 def watched_of(
     lowering: Lowering, gradients: Mapping[int, int], forward: Lowering | None = None
 ) -> Watched | None:
-    """How a lowering runs while observed; None if it runs as traced."""
+    """The compiled graph of a lowering as observed; None if the lowering runs as traced."""
     if lowering.watched is None:
         if lowering.ready() is not None:
             before = None if forward is None else forward.watched
@@ -184,8 +185,8 @@ def watched_of(
 
 
 def runs_as_traced(lowering: Lowering, error: BaseException, feeds: Sequence[Any]) -> bool:
-    """Whether an error of an observed call is the compiler's fault; then it runs as traced from now
-    on.
+    """Whether an error of an observed call is the compiler's fault; if so, the lowering runs as
+    traced from now on.
     """
     runner = lowering.runner
     if not lowering.gives_up(error, feeds):
@@ -297,9 +298,10 @@ class _Run:
              state.recording, state.cursors) = saved  # fmt: skip
 
     def _timed(self, entries: Sequence[Entry], values: Mapping[int, Any]) -> list[Any] | None:
-        """Run all nodes in one call, if their values are not observed: only times are reported.
+        """Run all nodes in one call, and report only their times; for runs whose values nobody
+        observes.
 
-        None if anything in it fails: a run node by node then shows what, and at which line.
+        Returns None if a node fails: a run node by node then shows which, and at which line.
         """
         watched, tracer, bus = self.watched, self.tracer, self.tracer.bus
         runner = watched.lowering.runner
@@ -324,7 +326,7 @@ class _Run:
     def _together(
         self, runner: RemoteRunner, entries: Sequence[Entry], values: Mapping[int, Any]
     ) -> list[Any] | None:
-        """Run all nodes at once in other processes, if nothing can stop there."""
+        """Run all nodes at once in other processes, unless the program may stop in the graph."""
         watched, tracer = self.watched, self.tracer
         if may_stop(tracer.bus.demand, watched.ops):
             return None
@@ -375,7 +377,9 @@ class _Run:
             state.forward = watched.stands_for(node.forward, tracer, self.key, self.base)
 
     def _leaves(self, feeds: Sequence[Any]) -> dict[int, Any]:
-        """Tensors of inputs and constants, entered at their places in the graph."""
+        """Tensors of inputs and constants by value id; the tracer records those that it does not
+        know.
+        """
         state, tracer, watched = self.state, self.tracer, self.watched
         values: dict[int, Any] = dict(zip(watched.graph.inputs, feeds, strict=True))
         for value, array in watched.constants.items():
@@ -407,7 +411,7 @@ class _Run:
     # Opened kernels
 
     def _opened(self, step: _Step) -> bool:
-        """Whether the inside of a kernel is to be shown."""
+        """Whether a demand opens this kernel or a node inside it."""
         opened = self.tracer.bus.demand.opened
         node = step.node
         if not opened or not (node.op == "fused" or step.call.op.inline is not None):
@@ -417,13 +421,15 @@ class _Run:
         return any(wants(name) for wants in opened for name in named)
 
     def _named(self, node: Node) -> Node:
-        """A node with its name as of this call."""
+        """A copy of a node with its name and scope in this call."""
         scope = place(node, self.base)
         name = join(scope, node.name.rpartition("/")[2])
         return msgspec.structs.replace(node, name=name, scope=scope)
 
     def _open(self, step: _Step, args: tuple[Any, ...]) -> None:
-        """Run the content of a kernel node by node, on the inputs that it is about to get."""
+        """Run the content of a kernel node by node on the kernel's inputs, before the kernel
+        runs.
+        """
         state, tracer, node = self.state, self.tracer, step.node
         self._place(node)
         body_inputs = tuple(

@@ -41,7 +41,9 @@ class _AdamW(msgspec.Struct, forbid_unknown_fields=True, tag_field="kind", tag="
 
 
 class Host(msgspec.Struct, forbid_unknown_fields=True):
-    """One step within the program: its optimizer, and the inputs of its numbers."""
+    """One optimizer step within the program: the optimizer's position, and its numbers by value
+    id.
+    """
 
     optimizer: int
     names: dict[int, str]
@@ -52,10 +54,10 @@ _KINDS: dict[type[Any], Any] = {optim.SGD: _SGD, optim.Adam: _Adam, optim.AdamW:
 
 
 class OptimizerSchedule:
-    """Optimizers without parameters, and the inputs of their numbers.
+    """Optimizers without parameters, and the program's inputs that take their numbers.
 
     Args:
-        optimizers: Anything with `Optimizer.rates` and ``steps``, not owned by others.
+        optimizers: Objects with `Optimizer.rates` and ``steps`` that nothing else uses.
         hosts: The steps of one call, in order.
     """
 
@@ -63,7 +65,7 @@ class OptimizerSchedule:
         self._optimizers, self.hosts = list(optimizers), list(hosts)
 
     def advance(self) -> dict[int, float]:
-        """The numbers of the next call, by value id of their inputs."""
+        """Count the next call's steps; return their numbers by value id of the program's inputs."""
         rates_by_value: dict[int, float] = {}
         for host in self.hosts:
             optimizer = self._optimizers[host.optimizer]

@@ -59,7 +59,7 @@ def play(
                 _leaf(traced, node, values, stood, observer)
                 continue
             if node.id not in needed and not all(value in values for value in node.inputs):
-                continue  # an operand has failed
+                continue  # the node of an operand has failed
             _place(state, node, base, phase, stood, traced)
             state.recording = recording
             try:
@@ -128,7 +128,7 @@ def _leaf(
 
 
 def _seen(observer: Any, node: Node, tensor: Any, stood: dict[int, tuple[str, int]]) -> None:
-    """Remember the scope that the observer has given to a node's results."""
+    """Remember the scope and the id of the node that the observer recorded for a node's results."""
     entry = observer.identity.by_value.get(getattr(tensor, "_vid", 0))
     if entry is not None and node.id not in stood:
         stood[node.id] = (entry.node.scope, entry.node.id)

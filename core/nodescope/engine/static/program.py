@@ -71,8 +71,8 @@ class Program:
         name: The name of the traced function.
         constants: Arrays that are part of the graph, by value id.
         state: Inputs other than the arguments (parameters, optimizer state and numbers), by value
-            id. A call replaces what the graph assigns to, and sets an optimizer's numbers to those
-            of its next step.
+            id. A call replaces the values that the graph assigns to, and sets an optimizer's
+            numbers to those of its next step.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ def _check(graph: Graph, state: dict[int, Any], about: _About) -> None:
 
 
 def program_of(entry: Entry) -> Program:
-    """The graph of an entry without its function, with the values that it holds now."""
+    """A program with an entry's graph and copies of the current values of its state."""
     traced, builder = entry.traced, entry.traced.builder
     state: dict[int, Any] = {}
     arguments: list[tuple[str, int]] = [

@@ -175,7 +175,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class _Absent:
-    """Stands for a released leaf: the first one with the same object."""
+    """Stands for a released leaf; holds the position of the first leaf with the same object."""
 
     position: int
 
@@ -212,7 +212,7 @@ class Form:
 
     @property
     def dynamic(self) -> list[int]:
-        """Positions of the fed leaves."""
+        """Positions of the dynamic leaves."""
         return [i for i, argument in enumerate(self.arguments) if argument.spec is not None]
 
 

@@ -1,4 +1,4 @@
-"""Sizes: numbers that notice being inspected, and how numbers depend on a size.
+"""Sizes: integers that notice being inspected, and functions for numbers that depend on a size.
 
 Invariant: `fit` returns a function that is right for all sizes that it was fitted to, or raises.
 """
@@ -43,7 +43,7 @@ class SizeWatch:
 
 
 class Size(int):
-    """A size that may differ in the next call. Arithmetic gives sizes again."""
+    """A size that may differ in the next call. Arithmetic on sizes gives sizes."""
 
     watch: SizeWatch
 
@@ -96,8 +96,9 @@ for _name in ("__neg__", "__abs__", "__pos__"):
 def fit(values: Sequence[Any], sizes: Sequence[int], subject: str) -> Fitted | None:
     """How ``values`` depend on ``sizes``; None if they do not.
 
-    Numbers may be integers ``a n + b``, floats equal to such, or ``k / (a n + b)`` with ``k`` 1, 2
-    or a half, or their negatives; anything else has to be the same for all sizes.
+    Numbers may be integers ``a n + b``, floats equal to such, ``k / (a n + b)`` with ``k`` 1, 2, a
+    half, or their negatives, or ``(m + 1) / m`` and ``(m - 1) / m`` with ``m = a n + b``; anything
+    else must be the same for all sizes.
 
     Raises:
         Unfit: They depend on the size in another way; ``subject`` is part of the reason.
@@ -164,7 +165,7 @@ def _float(values: Sequence[float], sizes: Sequence[int], subject: str) -> Fitte
             continue
         if divisor is not None:
             return _quotient(k, divisor)
-    for more in (1, -1):  # as n / (n - 1), the correction of a variance
+    for more in (1, -1):  # such as n / (n - 1), the correction of a variance
         near = [round(1.0 / (value - 1.0)) if value != 1.0 else 0 for value in values]
         ones = [more * factor for factor in near]
         if all(n and (n + more) / n == value for n, value in zip(ones, values, strict=True)):

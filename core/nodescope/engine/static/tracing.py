@@ -106,7 +106,7 @@ class Tracing(Builder):
         return super().value_of(self._tie(now), made_here=made_here)
 
     def _tie(self, tensor: Tensor) -> Tensor:
-        """The stand-in of an outside tensor that is also an argument."""
+        """The stand-in of an outside tensor that is also an argument; else the tensor."""
         stand_in = self.arguments.get(id(tensor))
         if stand_in is None:
             return tensor
@@ -142,7 +142,7 @@ class Tracing(Builder):
         )
 
     def device(self, op: str) -> str:
-        """See `Builder.device`; a derivative is where its node is annotated."""
+        """See `Builder.device`; a derivative runs on its forward node's device, if one is set."""
         forward = current().forward
         if forward is not None and forward <= len(self.nodes):
             device = self.nodes[forward - 1].device
@@ -291,7 +291,8 @@ def trace(
         )
         _state(traced)
         traced.mark = len(builder.nodes)
-    # The others may be gone when a derivative is traced, and one of its tensors may have their id.
+    # Other arguments may be freed before a derivative is traced, and new tensors may reuse their
+    # ids.
     builder.arguments = {key: builder.arguments[key] for key in builder.tied}
     return traced
 
