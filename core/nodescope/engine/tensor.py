@@ -4,8 +4,8 @@ A tensor's ``edge`` is its place on the tape: None for a constant, `LEAF` for a 
 a gradient, else ``(seq, op, inputs, attrs)``. The tape consists of these links only, so tensors
 that the program drops are freed at once, whether or not `backward` was called.
 
-Invariant: ``data`` is always an ndarray and never written to. Operators and methods that are ops
-are added to the class by `engine.operators`.
+Invariant: ``data`` is an ndarray that is never written to (while a graph is built, an `Abstract`).
+Operators and methods that are ops are added to the class by `engine.operators`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class Tensor(Operators):
             self._grad = value
 
     def _within(self) -> bool:
-        """Whether it is a value computed in a graph being built, invisible outside."""
+        """Whether this is a value computed in a graph being built, which is invisible outside
+        it.
+        """
         data: Any = self.data
         return data.__class__ is Abstract and self.edge is not LEAF
 
@@ -139,11 +141,10 @@ class Tensor(Operators):
         return view
 
     def item(self) -> Any:
-        """One element as a Python number: the only one, the n-th in C order, or one by index.
+        """The only element as a Python number; `engine.methods` adds the forms with an index.
 
         Raises:
-            ShapeError: The tensor has more or fewer than one element, and no index is given.
-            BoundsError: The index is out of range.
+            ShapeError: The tensor does not have exactly one element.
         """
         check_known(self, "item")
         if self.data.size != 1:
@@ -277,8 +278,7 @@ class Written(Tensor):
     """A tensor that was written to; `engine.writing.inplace` turns a `Tensor` into this class.
 
     ``_history`` holds two tensors that are never written to: its state before the first write, to
-    which references on the tape refer, and its current state, which every operation on it takes
-    instead.
+    which the tape refers, and its current state, which every operation reads.
     """
 
     __slots__ = ()
@@ -299,7 +299,7 @@ class Written(Tensor):
 
     @property
     def _vid(self) -> int:  # type: ignore[override]
-        raise AttributeError("_vid")  # accessing it has to determine the current state
+        raise AttributeError("_vid")  # callers need the id of the current state
 
 
 written_at = [0]
@@ -326,12 +326,12 @@ def changed(tensor: Tensor) -> None:
 
 
 class Bundle:
-    """The outputs of one call of an op that has several. Each output's edge picks one of them.
+    """The outputs of one call of an op with several outputs. The edge of each output picks one.
 
     Attributes:
         data: The arrays, by port.
         edge: The op's own place on the tape.
-        ids: Value ids of the outputs while somebody observes, else 0.
+        ids: Value ids of the outputs while a run is observed, else 0.
     """
 
     __slots__ = ("data", "edge", "ids")
@@ -369,7 +369,7 @@ _asarray = np.asarray
 
 
 def make(data: Any, edge: Edge | None = None, kind: str = "tensor", name: str = "") -> Tensor:
-    """A tensor around an array, which it takes over."""
+    """A tensor that takes over an array."""
     check_dtype(data.dtype)
     result = _new(Tensor)
     if data.__class__ is not _ndarray and data.__class__ is not Abstract:
@@ -413,7 +413,7 @@ def _alias(tensor: Tensor, edge: Edge | None = None) -> Tensor:
 
 alias = _alias
 
-# Detaches a tensor by a node while anything observes or builds a graph; None otherwise.
+# Detaches a tensor with a node, while a run is observed or a graph is built; else None.
 _detached: Callable[[Tensor], Tensor] | None = None
 
 
@@ -450,8 +450,7 @@ def operand(value: Any) -> Any:
     if kind is Tensor or kind in _SCALARS:
         return value
     if isinstance(value, np.ndarray):
-        # A copy of arrays that may be overwritten: the tape and graphs refer to the current
-        # elements.
+        # Copy an array that may be overwritten: the tape and graphs need its current elements.
         return make(np.array(value) if value.flags.writeable else value, kind="constant")
     if isinstance(value, np.generic):
         return make(np.asarray(value), kind="constant")

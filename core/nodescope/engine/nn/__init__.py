@@ -1,6 +1,7 @@
 """Networks: modules, layers and the functions that they are made of; `nodescope.nn`.
 
-Invariant: everything here is ordinary tensor code; no layer knows of tapes, graphs or observers.
+Invariant: layers are ordinary tensor code; only `Module` calls and updates of running statistics
+inform the tracer or the graph builder.
 """
 
 from __future__ import annotations
@@ -39,11 +40,13 @@ from nodescope.engine.nn.pooling import (
 )
 from nodescope.engine.nn.recurrent import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNCell
 
-linear = functional.linear  # otherwise the file of that name would be found
+linear = functional.linear  # the module of that name would shadow it
 
 
 def __getattr__(name: str) -> NoReturn:
-    """Name what was probably meant: operations and other libraries have other names for some."""
+    """Raise an error that suggests similar names: other libraries use other names for some
+    layers.
+    """
     if name.startswith("__"):
         raise AttributeError(name)
     spelled_out = name.replace("bce", "binary_cross_entropy")

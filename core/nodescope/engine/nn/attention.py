@@ -44,9 +44,9 @@ def scaled_dot_product_attention(
         value: (..., S, e).
         mask: Broadcasts to (..., L, S): booleans that say which keys a query sees, or numbers that
             are added to the scores, -inf for keys that it does not see.
-        causal: A query sees keys up to its own position only, counted from the start.
-        scale: 1 / sqrt(d) if None.
-        dropout_p: Share of the weights that is dropped; needs ``rng``.
+        causal: Whether each query sees only keys up to its own position, counted from the start.
+        scale: Factor of the scores; 1 / sqrt(d) if None.
+        dropout_p: Fraction of the weights that is dropped; needs ``rng``.
         rng: A `nodescope.random.Generator` or a key.
 
     Returns:
@@ -68,7 +68,7 @@ def scaled_dot_product_attention(
         )
     with name_scope("attention"):
         factor = 1.0 / math.sqrt(max(query.shape[-1], 1)) if scale is None else float(scale)
-        # The query is smaller than the scores.
+        # Scale the query, because it is smaller than the scores.
         scores = (query * factor) @ np.swapaxes(key, -1, -2)
         keep = None
         if mask is not None:
@@ -121,12 +121,12 @@ class MultiHeadAttention(Module):
     """Attention in several heads, with projections before and after.
 
     Args:
-        size: Of the features; the heads divide it.
-        heads: How many.
-        rng: Where initial weights come from.
-        bias: Whether the projections have one.
-        dropout: Share of the attention weights that is dropped while training.
-        init: Of the weights.
+        size: Number of features; divisible by ``heads``.
+        heads: Number of heads.
+        rng: Generator of the initial weights.
+        bias: Whether the projections have a bias.
+        dropout: Fraction of the attention weights that is dropped while training.
+        init: Initializer of the weights.
         dtype: Floating-point dtype of the parameters.
     """
 
@@ -162,9 +162,10 @@ class MultiHeadAttention(Module):
         mask: Any = None,
         causal: bool = False,
     ) -> Tensor:
-        """(N, L, size), with keys and values (N, S, size), to (N, L, size).
+        """Map a query (N, L, size), with keys and values (N, S, size), to (N, L, size).
 
-        Keys are the query if None, values the keys. ``mask`` broadcasts to (N, heads, L, S).
+        ``key`` defaults to the query, ``value`` to the keys. ``mask`` broadcasts to (N, heads, L,
+        S).
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -188,16 +189,16 @@ class MultiHeadAttention(Module):
 
 
 class TransformerBlock(Module):
-    """Attention and a network of two layers, each after a norm and beside a shortcut.
+    """Attention and a two-layer network, each with a norm before it and a residual connection.
 
     Args:
-        size: Of the features.
-        heads: Of the attention.
-        rng: Where initial weights come from.
+        size: Number of features.
+        heads: Number of attention heads.
+        rng: Generator of the initial weights.
         hidden: Size of the inner layer; four times ``size`` if None.
-        dropout: Share that is dropped while training, in the attention and of both results.
+        dropout: Fraction dropped while training, from the attention weights and from both results.
         causal: Whether positions see only earlier ones.
-        activation: Of the inner layer.
+        activation: Activation of the inner layer.
         dtype: Floating-point dtype of the parameters.
     """
 

@@ -1,7 +1,7 @@
 """Convolutional layers.
 
-Invariant: weights are (outputs, inputs / groups, kernel…), of transposed ones (inputs,
-outputs / groups, kernel…), as PyTorch's.
+Invariant: weights have PyTorch's shapes: (outputs, inputs / groups, kernel…); for transposed
+convolutions, (inputs, outputs / groups, kernel…).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nodescope.errors import ShapeError
 
 
 class _Conv(Module):
-    """What all convolutions share: weight, bias and how the kernel walks."""
+    """Base of all convolutions: weight, bias and the settings of the kernel."""
 
     spatial: ClassVar[int] = 2
     transposed: ClassVar[bool] = False
@@ -57,7 +57,7 @@ class _Conv(Module):
         self.stride, self.padding, self.dilation = stride, padding, dilation
         self.output_padding, self.groups = output_padding, groups
         if self.transposed:
-            # Each output adds up the inputs of its group, wherever the kernel meets them.
+            # Each output sums over the inputs of its group, so ``init`` gets their number.
             array = kernels(init, rng, outputs, inputs // groups, size)
             array = array.reshape(groups, outputs // groups, inputs // groups, *size)
             array = array.swapaxes(1, 2).reshape(inputs, outputs // groups, *size)
@@ -81,13 +81,13 @@ class Conv2d(_Conv):
         inputs: Channels of the input.
         outputs: Channels of the result.
         kernel_size: One size or a pair.
-        rng: Where initial weights come from.
-        stride: Between positions of the kernel.
+        rng: Generator of the initial weights.
+        stride: Distance between positions of the kernel.
         padding: Zeros around the image: one number, a pair, pairs of (before, after), ``"same"``
             or ``"valid"``.
-        dilation: Between elements of the kernel.
-        groups: Each group of outputs sees its own group of inputs only.
-        bias: Whether there is one; it starts at 0.
+        dilation: Distance between elements of the kernel.
+        groups: Number of groups; each group of outputs sees only its own group of inputs.
+        bias: Whether there is a bias; it starts at 0.
         init: `he` or `glorot`, or a function like them.
         dtype: Floating-point dtype of the parameters.
 
@@ -107,7 +107,7 @@ class ConvTranspose2d(_Conv):
 
     Args:
         output_padding: Added to one side of the result, to choose between the sizes that a
-            convolution with this stride would bring to the same size.
+            convolution with this stride maps to the same size.
     """
 
     transposed = True

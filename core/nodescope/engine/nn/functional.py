@@ -1,7 +1,6 @@
 """Network operations as functions, with PyTorch's names, arguments and defaults.
 
-Invariant: each is one op or a few, in a scope of their own where they are many; sizes are
-normalised here, so that ops see tuples only.
+Invariant: each function is one op or a few; sizes are normalised here, so that ops see only tuples.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Tensor:
 
     Args:
         x: (..., inputs).
-        weight: (inputs, outputs); PyTorch's are the other way round.
+        weight: (inputs, outputs), the transpose of PyTorch's.
         bias: (outputs,), or None for none.
 
     Raises:
@@ -116,12 +115,12 @@ def prelu(x: Any, weight: Any) -> Tensor:
 
 
 def elu(x: Any, alpha: float = 1.0) -> Tensor:
-    """``x``, below 0 ``alpha (exp(x) - 1)`` (Clevert et al., 2016)."""
+    """``x``; below 0, ``alpha (exp(x) - 1)`` (Clevert et al., 2016)."""
     return call("elu", x, alpha=float(alpha))  # type: ignore[no-any-return]
 
 
 def celu(x: Any, alpha: float = 1.0) -> Tensor:
-    """``x``, below 0 ``alpha (exp(x / alpha) - 1)``."""
+    """``x``; below 0, ``alpha (exp(x / alpha) - 1)``."""
     if not alpha:
         raise DomainError("celu: alpha must not be 0", source=where())
     return call("celu", x, alpha=float(alpha))  # type: ignore[no-any-return]
@@ -158,7 +157,7 @@ def softsign(x: Any) -> Tensor:
 
 
 def logsigmoid(x: Any) -> Tensor:
-    """The logarithm of `sigmoid`, without computing it."""
+    """The logarithm of `sigmoid`, without computing the sigmoid."""
     return call("logsigmoid", x)  # type: ignore[no-any-return]
 
 
@@ -177,7 +176,7 @@ def glu(x: Any, axis: int = -1) -> Tensor:
 
 
 def flatten(x: Any, start: int = 0) -> Tensor:
-    """All dimensions from ``start`` on as one."""
+    """Merge all dimensions from ``start`` on into one."""
     x = tensor_of(x)
     lead = x.shape[:start]
     size = int(np.prod(x.shape[start:], dtype=np.int64))
@@ -207,14 +206,14 @@ def _dims(kind: str, x: Any, shape: Any) -> int:
 def layer_norm(
     x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
-    """The last dimensions to mean 0 and variance 1, times weight, plus bias."""
+    """Normalise the last dimensions to mean 0 and variance 1; multiply by weight, add bias."""
     x = tensor_of(x)
     dims = _dims("layer_norm", x, normalized_shape)
     return _normal("layer_norm", x, weight, bias, dims=dims, eps=float(eps))  # type: ignore[no-any-return]
 
 
 def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float = 1e-6) -> Tensor:
-    """The last dimensions over their root mean square, times weight."""
+    """Divide the last dimensions by their root mean square; multiply by weight."""
     x = tensor_of(x)
     dims = _dims("rms_norm", x, normalized_shape)
     return _normal("rms_norm", x, weight, None, dims=dims, eps=float(eps))  # type: ignore[no-any-return]
@@ -223,32 +222,32 @@ def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float = 1e-
 def group_norm(
     x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
-    """Groups of channels (axis 1) of each element to mean 0 and variance 1."""
+    """Normalise groups of channels (axis 1) of each element to mean 0 and variance 1."""
     return _normal("group_norm", x, weight, bias, groups=int(groups), eps=float(eps))  # type: ignore[no-any-return]
 
 
 def instance_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
-    """Each channel of each element to mean 0 and variance 1."""
+    """Normalise each channel of each element to mean 0 and variance 1."""
     return _normal("instance_norm", x, weight, bias, eps=float(eps))  # type: ignore[no-any-return]
 
 
 def batch_norm_statistics(
     x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Each channel over the batch to mean 0 and variance 1; and that mean and variance."""
+    """`batch_norm`, and the mean and variance of each channel."""
     out, mean, variance = _normal("batch_norm", x, weight, bias, eps=float(eps))
     return out, mean, variance
 
 
 def batch_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
-    """Each channel over the batch to mean 0 and variance 1, times weight, plus bias."""
+    """Normalise each channel over the batch to mean 0, variance 1; multiply by weight, add bias."""
     return batch_norm_statistics(x, weight, bias, eps)[0]
 
 
 def batch_norm_eval(
     x: Any, mean: Any, variance: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
-    """`batch_norm` with statistics that are given."""
+    """`batch_norm` with given statistics."""
     if weight is None and bias is not None:
         weight = np.ones(bias.shape, bias.dtype)
     params = [parameter for parameter in (weight, bias) if parameter is not None]
@@ -259,10 +258,10 @@ def batch_norm_eval(
 
 
 def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
-    """Rows of ``weight`` by number; the row ``padding_idx`` gets no gradient.
+    """Rows of ``weight`` by index; the row ``padding_idx`` gets no gradient.
 
     Raises:
-        BoundsError: An index is outside of the table; it is named.
+        BoundsError: An index is out of range; the message names it.
         DtypeError: The indices are not integers.
     """
     attrs = {} if padding_idx is None else {"padding_idx": int(padding_idx)}
@@ -270,13 +269,13 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None) -> Tens
 
 
 def dropout(x: Any, p: float = 0.5, *, rng: Any, training: bool = True) -> Tensor:
-    """Each element with probability ``p`` to 0, the others times ``1 / (1 - p)``.
+    """Set each element to 0 with probability ``p``; multiply the others by ``1 / (1 - p)``.
 
     Args:
         x: Floating point, any shape.
-        p: From 0 to below 1.
+        p: Probability, from 0 to below 1.
         rng: A `nodescope.random.Generator`, or a key that is used for nothing else.
-        training: Whether anything is dropped.
+        training: Whether to drop elements.
     """
     tensor: Tensor = tensor_of(x)
     if not training or not p:

@@ -1,6 +1,6 @@
 """Initial weights, each from an explicit NumPy generator.
 
-Invariant: a function of generator, number of inputs and number of outputs; nothing is global.
+Invariant: weights depend only on the generator and the numbers of inputs and outputs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def orthogonal(rng: np.random.Generator, inputs: int, outputs: int) -> Array:
     """Weights whose rows or columns are orthonormal (Saxe et al., 2014), for recurrent layers."""
     square = rng.standard_normal((max(inputs, outputs), min(inputs, outputs)))
     q, r = np.linalg.qr(square)
-    rows: Array = q * np.sign(np.diag(r))  # for a uniform distribution
+    rows: Array = q * np.sign(np.diag(r))  # makes the distribution uniform
     return rows if inputs >= outputs else rows.T
 
 

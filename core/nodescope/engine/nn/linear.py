@@ -26,9 +26,9 @@ class Linear(Module):
     Args:
         inputs: Size of the last dimension of ``x``.
         outputs: Size of the last dimension of the result.
-        rng: Where initial weights come from.
+        rng: Generator of the initial weights.
         init: `he` or `glorot`, or a function like them.
-        bias: Whether there is one; it starts at 0.
+        bias: Whether there is a bias; it starts at 0.
         dtype: Floating-point dtype of the parameters.
     """
 
@@ -60,13 +60,13 @@ Dense = Linear
 
 
 class Embedding(Module):
-    """Rows of a table, picked by number.
+    """A table whose rows are selected by index.
 
     Args:
-        rows: How many numbers there are, from 0.
-        size: Of each row.
-        rng: Where initial weights come from; normal with deviation 1.
-        padding_idx: A number whose row starts at 0 and gets no gradient.
+        rows: Number of rows.
+        size: Size of each row.
+        rng: Generator of the initial weights, which are normal with standard deviation 1.
+        padding_idx: Index of a row that starts at 0 and gets no gradient.
         dtype: Floating-point dtype of the table.
     """
 
@@ -100,10 +100,10 @@ class Embedding(Module):
 
 
 class Flatten(Module):
-    """All dimensions from ``start`` on as one.
+    """Merge all dimensions from ``start`` on into one.
 
     Args:
-        start: The first of them; 1 keeps the batch.
+        start: The first dimension to merge; 1 keeps the batch dimension.
     """
 
     def __init__(self, start: int = 1) -> None:
@@ -118,9 +118,9 @@ class Dropout(Module):
     """While training, drop each element with probability ``p`` and scale the others up.
 
     Args:
-        p: The share that is dropped, from 0 to below 1.
-        rng: Where masks come from: a `nodescope.random.Generator`, which may be shared; a NumPy
-            generator or a seed makes one of its own.
+        p: The fraction that is dropped, from 0 to below 1.
+        rng: Source of the masks: a `nodescope.random.Generator`, which may be shared; for a NumPy
+            generator or a seed, the layer makes its own.
     """
 
     def __init__(self, p: float = 0.5, *, rng: Generator | np.random.Generator | int) -> None:

@@ -68,7 +68,7 @@ def l1_loss(prediction: Any, target: Any, reduction: str = "mean") -> Tensor:
 
 
 def huber_loss(prediction: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """Half the squared difference up to ``delta``, from there on a straight line."""
+    """Half the squared difference up to ``delta``, linear beyond it."""
     if not delta > 0:
         raise DomainError(f"huber_loss: delta must be positive, got {delta}", source=where())
     return _pointwise("huber", prediction, target, reduction, delta=float(delta))
@@ -77,7 +77,7 @@ def huber_loss(prediction: Any, target: Any, reduction: str = "mean", delta: flo
 def smooth_l1_loss(
     prediction: Any, target: Any, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
-    """`huber_loss` over ``beta``; `l1_loss` where that is 0."""
+    """`huber_loss` divided by ``beta``; `l1_loss` if ``beta`` is 0."""
     if not beta:
         return l1_loss(prediction, target, reduction)
     return huber_loss(prediction, target, reduction, beta) * (1.0 / beta)
@@ -87,13 +87,13 @@ def binary_cross_entropy(prediction: Any, target: Any, reduction: str = "mean") 
     """Negative log-likelihood of targets from 0 to 1 under probabilities.
 
     Raises:
-        DomainError: A prediction is no probability.
+        DomainError: A prediction is not a probability.
     """
     return _pointwise("bce", prediction, target, reduction)
 
 
 def binary_cross_entropy_with_logits(logits: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """`binary_cross_entropy` of ``sigmoid(logits)``; any finite logits are fine."""
+    """`binary_cross_entropy` of ``sigmoid(logits)``; accurate for all finite logits."""
     return _pointwise("bce_with_logits", logits, target, reduction)
 
 
@@ -105,8 +105,8 @@ def kl_div(
     Args:
         log_probabilities: The prediction, as logarithms.
         target: Probabilities, or with ``log_target`` their logarithms.
-        reduction: ``batchmean``, too: the sum over the size of the batch.
-        log_target: What ``target`` is.
+        reduction: As for other losses, or ``batchmean``: the sum divided by the batch size.
+        log_target: Whether ``target`` holds logarithms.
     """
     log_probabilities = tensor_of(log_probabilities)
     if log_target:

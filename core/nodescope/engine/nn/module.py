@@ -1,4 +1,4 @@
-"""Modules: attributes name their parameters, and the scopes that they run in.
+"""Modules: parts of a network whose attributes name their parameters and scopes.
 
 Invariant: a module holds parameters, buffers and other modules; what it computes is ordinary
 tensor code.
@@ -33,19 +33,20 @@ def buffer(data: Any, dtype: Any = None, *, name: str) -> Tensor:
 class Module:
     """A part of a network: assign parameters and modules to attributes, and define ``forward``.
 
-    An attribute may be a list, tuple or dict of them, of any depth: ``blocks_0``, ``heads_left``.
-    Calling a module runs ``forward`` in a name scope: the attribute under which its owner holds it.
-    A parameter's name is its path: ``encoder/layer_0/weight``. The outermost module opens no scope.
+    An attribute may be a list, tuple or dict of them, nested to any depth; its items get names such
+    as ``blocks_0`` and ``heads_left``. Calling a module runs ``forward`` in a name scope: the
+    attribute under which its owner holds it. A parameter's name is its path:
+    ``encoder/layer_0/weight``. The outermost module opens no scope.
     """
 
     _path: str = ""
     _scope: str = ""
 
     training: bool = True
-    """Whether it is in training mode; `train` and `eval` change it for all modules inside."""
+    """Whether the module is in training mode; `train` and `eval` set it for all modules inside."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; subclasses define it."""
+        """Compute the module's result; subclasses define this."""
         raise UsageError(f"{type(self).__name__} defines no forward", source=where())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -62,10 +63,10 @@ class Module:
         object.__setattr__(self, name, value)
         _adopt(self, name, value)
 
-    # What is inside
+    # Contents
 
     def modules(self) -> Iterator[Module]:
-        """This module and all inside, each once, owners first."""
+        """This module and all modules inside it, each once, owners first."""
         seen: set[int] = set()
         todo: list[Module] = [self]
         while todo:
@@ -79,7 +80,7 @@ class Module:
             )
 
     def apply(self, function: Callable[[Module], Any]) -> Self:
-        """Call ``function`` with every module, the innermost first; returns this one."""
+        """Call ``function`` with every module, the innermost first; return this module."""
         for module in reversed(list(self.modules())):
             function(module)
         return self
@@ -103,7 +104,7 @@ class Module:
     # Training
 
     def train(self, mode: bool = True) -> Self:
-        """Switch this module and all inside to training, or with False to evaluation; return it."""
+        """Switch all modules to training, or with False to evaluation; return this module."""
         for module in self.modules():
             object.__setattr__(module, "training", bool(mode))
         return self
@@ -215,7 +216,7 @@ def _adopt(owner: Module, name: str, value: Any) -> None:
 
 
 class Sequential(Module):
-    """Modules and functions, one after the other; modules run in scopes ``layer_0``, …"""
+    """Modules and functions called in sequence; modules run in scopes ``layer_0``, …"""
 
     def __init__(self, *layers: Callable[..., Any]) -> None:
         self.layer = list(layers)

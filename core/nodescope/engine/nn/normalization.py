@@ -1,6 +1,6 @@
 """Normalising layers.
 
-Invariant: running statistics are buffers; they change in training and only there.
+Invariant: running statistics are buffers that change only in training.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from nodescope.errors import ShapeError
 
 
 class _Affine(Module):
-    """Weight 1 and bias 0, or neither."""
+    """Base of layers with a weight that starts at 1 and a bias that starts at 0, or neither."""
 
     weight: Tensor | None
     bias: Tensor | None
@@ -36,9 +36,9 @@ class LayerNorm(_Affine):
     """Normalise the last dimensions of each element of the batch.
 
     Args:
-        shape: Of those dimensions; an int for one.
+        shape: Sizes of those dimensions; an int for one.
         eps: Added to the variance.
-        affine: Whether there are weight and bias.
+        affine: Whether the layer has weight and bias.
         dtype: Floating-point dtype of the parameters.
     """
 
@@ -73,7 +73,7 @@ class GroupNorm(_Affine):
     """Normalise groups of channels of each element of the batch.
 
     Args:
-        groups: How many; they have to divide the channels.
+        groups: Number of groups; must divide ``channels``.
         channels: Size of axis 1.
     """
 
@@ -101,13 +101,13 @@ class GroupNorm(_Affine):
 
 
 class BatchNorm2d(_Affine):
-    """Normalise each channel over the batch; with running statistics outside of training.
+    """Normalise each channel over the batch, or with running statistics outside training.
 
     Args:
         channels: Size of axis 1.
         eps: Added to the variance.
-        momentum: Share of a running statistic that each batch replaces.
-        affine: Whether there are weight and bias.
+        momentum: Fraction of a running statistic that each batch replaces.
+        affine: Whether the layer has weight and bias.
         dtype: Floating-point dtype of parameters and statistics.
     """
 
@@ -147,7 +147,7 @@ class BatchNorm2d(_Affine):
         count = x.size // x.shape[1]
         builder = dispatch_mode.builder()
         with no_grad(), contextlib.nullcontext() if builder is None else builder.updating():
-            # The running variance is that of the population, as in PyTorch.
+            # The running variance is the unbiased estimate, as in PyTorch.
             unbiased = variance * (count / (count - 1))
             for running, statistic in ((self.running_mean, mean), (self.running_var, unbiased)):
                 moved = running * (1.0 - self.momentum) + statistic * self.momentum
@@ -156,6 +156,6 @@ class BatchNorm2d(_Affine):
 
 
 class BatchNorm1d(BatchNorm2d):
-    """The same for (N, channels) and (N, channels, L)."""
+    """`BatchNorm2d` for (N, channels) and (N, channels, L)."""
 
     ranks = (2, 3)

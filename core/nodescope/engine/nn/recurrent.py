@@ -1,4 +1,4 @@
-"""Recurrent layers: cells of few large products, and layers that loop over time in Python.
+"""Recurrent layers: cells made of a few large products, and layers that loop over time in Python.
 
 Gates are in PyTorch's order: input, forget, cell, output; and reset, update, new. Weights are
 (inputs, gates * size), the transposes of PyTorch's.
@@ -26,8 +26,8 @@ class _Cell(Module):
 
     Args:
         inputs: Size of the input.
-        size: Of the state.
-        rng: Where initial weights come from; uniform up to 1 / sqrt(size).
+        size: Size of the state.
+        rng: Generator of the initial weights, uniform between ±1 / sqrt(size).
         bias: Whether there are two biases, for input and state.
         dtype: Floating-point dtype of the parameters.
     """
@@ -64,7 +64,7 @@ class _Cell(Module):
         self.bias_hh = drawn("bias_hh", wide) if bias else None
 
     def forward(self, x: Any, state: Any = None) -> Any:
-        """(N, inputs) and the last state to the next one; a state of zeros if None."""
+        """Map (N, inputs) and the last state to the next state; None is a state of zeros."""
         x = tensor_of(x)
         if x.ndim != 2 or x.shape[1] != self.inputs:
             raise ShapeError(
@@ -79,7 +79,7 @@ class _Cell(Module):
         return zeros if self.states == 1 else (zeros,) * self.states
 
     def checked(self, state: Any, batch: int) -> Any:
-        """A state that fits; zeros for None. Raises `ShapeError`."""
+        """Check the shape of a state; zeros for None. Raises `ShapeError`."""
         if state is None:
             return self.zero_state(batch)
         parts = (state,) if self.states == 1 else tuple(state)
@@ -97,7 +97,7 @@ class _Cell(Module):
         return states[0] if self.states == 1 else states
 
     def projected(self, x: Tensor) -> Tensor:
-        """What the input adds to the gates: (..., inputs) to (..., gates * size)."""
+        """The input's contribution to the gates: (..., inputs) to (..., gates * size)."""
         projection = x @ self.weight_ih
         return projection if self.bias_ih is None else projection + self.bias_ih
 
@@ -149,13 +149,13 @@ class GRUCell(_Cell):
 
 
 class _Recurrent(Module):
-    """Cells over time, one layer on the other.
+    """Base of stacked layers of cells that run over time.
 
     Args:
         inputs: Size of the input.
-        size: Of each layer's state.
-        layers: How many.
-        rng: Where initial weights come from.
+        size: Size of each layer's state.
+        layers: Number of layers.
+        rng: Generator of the initial weights.
         bias: Whether the cells have biases.
         dtype: Floating-point dtype of the parameters.
     """
@@ -185,7 +185,7 @@ class _Recurrent(Module):
         Args:
             x: (N, T, inputs).
             state: The state of each layer before the first step, in a list; zeros if None.
-            lengths: (N,), how many steps of each sequence count; all if None.
+            lengths: (N,), number of steps of each sequence; all steps if None.
 
         Returns:
             The last layer's outputs (N, T, size), and a list of each layer's last state.
@@ -222,7 +222,7 @@ class _Recurrent(Module):
                 source=where(),
             )
         steps = np.arange(x.shape[1])
-        # A tensor's numbers may not be known yet; too long means all of the steps.
+        # Lengths in a tensor may be unknown, so they are not checked; a larger one means all steps.
         if not isinstance(lengths, Tensor) and counts.size:
             low, high = counts.data.min(), counts.data.max()
             if low < 0 or high > x.shape[1]:

@@ -1,6 +1,7 @@
 """Convolutions and pooling as functions, with PyTorch's names, arguments and defaults.
 
-Invariant: each is one op; sizes and padding are normalised here, so that ops see tuples only.
+Invariant: each function is one op; sizes and padding are normalised here, so that ops see only
+tuples.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def call(name: str, *inputs: Any, **attrs: Any) -> Any:
 
 
 def sizes(name: str, description: str, value: Any, n: int) -> tuple[int, ...]:
-    """One size for all of ``n`` dimensions, or one for each. Raises `ShapeError`."""
+    """``n`` sizes from one size for all dimensions, or one for each. Raises `ShapeError`."""
     if isinstance(value, int | np.integer):
         return (int(value),) * n
     if isinstance(value, tuple | list) and len(value) == n:
@@ -72,7 +73,7 @@ def _convolved(
     weight = tensor_of(weight)
     attrs: dict[str, Any] = {"stride": sizes(name, "stride", stride, n)}
     attrs["dilation"] = sizes(name, "dilation", dilation, n)
-    # With another rank, the op says what is wrong.
+    # For a weight of the wrong rank, the op raises the error.
     kernel = weight.shape[2:] if weight.ndim == n + 2 else (1,) * n
     attrs["padding"] = _padding(name, padding, kernel, attrs["stride"], attrs["dilation"])
     attrs["groups"] = int(groups)
@@ -100,10 +101,10 @@ def conv2d(
         x: Images.
         weight: Kernels.
         bias: (O,), or None.
-        stride: Between positions.
+        stride: Distance between positions of the kernel.
         padding: A number, one per dimension, pairs of (before, after), ``"same"`` or ``"valid"``.
-        dilation: Between elements of the kernel.
-        groups: Each group of outputs sees its own group of inputs only.
+        dilation: Distance between elements of the kernel.
+        groups: Number of groups; each group of outputs sees only its own group of inputs.
 
     Raises:
         ShapeError: Channels, groups, ranks or sizes do not fit together.
@@ -157,11 +158,11 @@ def max_pool2d(
 
     Args:
         x: Images.
-        kernel_size: Of the window.
-        stride: Between windows; the window's size if None.
-        padding: At most half of the window; what is padded is never the largest.
-        dilation: Between elements of the window.
-        ceil_mode: Also a last window that is only partly inside.
+        kernel_size: Size of the window.
+        stride: Distance between windows; the window's size if None.
+        padding: At most half of the window; padding is never the largest element.
+        dilation: Distance between elements of the window.
+        ceil_mode: Whether to include a last window that is only partly inside.
     """
     return _pooled(
         "max", 2, x, kernel_size, stride, padding, dilation=dilation, ceil_mode=bool(ceil_mode)

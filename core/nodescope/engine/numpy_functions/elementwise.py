@@ -1,6 +1,6 @@
 """Elementwise functions composed of ufuncs, and functions of neighbouring elements.
 
-Invariant: dtypes come out as NumPy's, because the same ufuncs promote.
+Invariant: result dtypes are NumPy's, because the same ufuncs determine them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def angle(z: Any, deg: bool = False) -> Tensor:
 
 
 def fix(x: Any, out: None = None) -> Tensor:
-    """``np.fix``: towards 0."""
+    """``np.fix``: round towards 0."""
     refuse_out("np.fix", out)
     return np.trunc(tensor_of(x))
 
@@ -221,7 +221,7 @@ def _slope(x: Tensor, at: int, spacing: Any, order: int) -> Tensor:
                 s / (r * (r + s)) * part(-3, -2) + -(s + r) / (r * s) * part(-2, -1)
                 + (2.0 * s + r) / (s * (r + s)) * part(-1, None),
             ]  # fmt: skip
-    # In the dtype of the values, whatever that of the positions.
+    # The result has the dtype of the values, regardless of that of the positions.
     return np.concatenate([ends[0], inner, ends[1]], axis=at).astype(x.dtype)
 
 
@@ -295,7 +295,7 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Tensor:
     turned = np.flip(np.conjugate(short)) if short.dtype.kind == "c" else np.flip(short)
     if mode != "same" or short.size <= long.size:
         return convolve(long, turned, mode)
-    # For an even number of elements, np.correlate keeps the other middle.
+    # Of the two middles of an even number of elements, np.correlate keeps the other one.
     cut = long.size // 2
     full = convolve(long, turned)
     return full[cut : cut + short.size]

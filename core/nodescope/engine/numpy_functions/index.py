@@ -179,7 +179,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
 
 
 def choose(a: Any, choices: Sequence[Any], out: None = None, mode: str = "raise") -> Tensor:
-    """``np.choose``: from several arrays, the one that an integer names, element by element."""
+    """``np.choose``: each element from the array that the integer at its place selects."""
     refuse_out("np.choose", out)
     index = tensor_of(a)
     parts = [tensor_of(choice) for choice in choices]
@@ -241,7 +241,7 @@ def ix_(*args: Any) -> tuple[Tensor, ...]:
 
 
 def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Tensor, ...]:
-    """``np.unravel_index``; an index outside is not looked for."""
+    """``np.unravel_index``; an index out of range is not detected."""
     rest = tensor_of(indices)
     coordinates: list[Any] = []
     sizes = concrete(shape, "np.unravel_index: shape").reshape(-1).tolist()
@@ -252,7 +252,7 @@ def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Tensor, .
 
 
 def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Tensor:
-    """``np.ravel_multi_index``; with ``mode="raise"`` an index outside is not looked for."""
+    """``np.ravel_multi_index``; with ``mode="raise"`` an index out of range is not detected."""
     sizes = concrete(dims, "np.ravel_multi_index: dims").reshape(-1).tolist()
     modes = (mode,) * len(sizes) if isinstance(mode, str) else tuple(mode)
     parts = []

@@ -1,6 +1,6 @@
 """Joining and splitting.
 
-Invariant: parts are concatenated or cut by ops; where to cut is never decided by a tensor.
+Invariant: parts are concatenated or cut by ops; a tensor never determines where to cut.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def column_stack(tup: Sequence[Any]) -> Tensor:
 
 
 def block(arrays: Any) -> Tensor:
-    """``np.block``: nested lists, the innermost along the last axis."""
+    """``np.block``: joins nested lists, the innermost along the last axis."""
 
     def depth(nested: Any) -> int:
         return 1 + max(map(depth, nested), default=0) if isinstance(nested, list) else 0
@@ -202,7 +202,7 @@ def _kept(obj: Any, size: int) -> Any:
 
 
 def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
-    """``np.delete``; ``obj`` are numbers, a slice or a mask, not tensors."""
+    """``np.delete``; ``obj`` is a number, numbers, a slice or a mask, not a tensor."""
     x = tensor_of(arr)
     if axis is None:
         x, axis = ravel(x), 0
@@ -211,7 +211,9 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Tensor:
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
-    """``np.insert``; ``obj`` are numbers or a slice, not tensors; values may be tensors."""
+    """``np.insert``; ``obj`` is a number, numbers, a slice or a mask; only values may be
+    tensors.
+    """
     x = tensor_of(arr)
     if axis is None:
         x, axis = ravel(x), 0
@@ -226,7 +228,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Tensor:
         count = len(np.arange(size)[where])
     elif where.ndim:
         count = where.size
-    else:  # one place takes all of them, the first dimension along the axis
+    else:  # all values go to one position, their first dimension along the axis
         full = np.moveaxis(full, 0, at)
         count = full.shape[at]
     # NumPy itself determines where old (0, 1, …) and new (-1, -2, …) elements are placed.

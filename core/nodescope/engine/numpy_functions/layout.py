@@ -220,7 +220,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Tensor:
 
 
 def resize(a: Any, new_shape: Any) -> Tensor:
-    """``np.resize``: as often as needed, in order."""
+    """``np.resize``: the elements in order, repeated as often as needed."""
     x, shape = ravel(a), as_shape(new_shape)
     size = math.prod(shape)
     if not x.size or not size:

@@ -60,7 +60,7 @@ class SlogdetResult(NamedTuple):
 
 
 def solve(a: Any, b: Any, /) -> Tensor:
-    """``np.linalg.solve``: x with ``a @ x == b``; ``b`` of one dimension is a vector.
+    """``np.linalg.solve``: x with ``a @ x == b``; a ``b`` with one dimension is a vector.
 
     Raises:
         MatrixError: A matrix has no inverse.
@@ -93,10 +93,10 @@ def inv(a: Any, /) -> Tensor:
 
 
 def pinv(a: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = 1e-15) -> Tensor:
-    """``np.linalg.pinv``: singular values up to ``rtol`` times the largest count as zero; None is
-    the type's precision times the larger side. An array holds a cutoff for each matrix.
+    """``np.linalg.pinv``: singular values up to ``rtol`` times the largest count as zero; None
+    stands for the dtype's precision times the larger side. An array holds one cutoff per matrix.
 
-    The gradient is that at constant rank.
+    The gradient assumes constant rank.
     """
     a = tensor_of(a)
     if rtol is None and a.ndim >= 2:
@@ -114,7 +114,7 @@ def pinv(a: Any, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any = 1
 
 
 def _hermitian_pinv(a: Tensor, cutoffs: Any) -> Tensor:
-    """The pseudo-inverse by the eigenvalues of one triangle, as in NumPy."""
+    """The pseudo-inverse from the eigenvalues of one triangle, as in NumPy."""
     eigen: Any = eigh(a)
     values, vectors = eigen
     size: Any = np.abs(values)
@@ -229,7 +229,7 @@ def svd(
 
 
 def _hermitian_svd(a: Tensor, compute_uv: bool) -> Any:
-    """The SVD by the eigenvalues of one triangle: their signs go to Vh."""
+    """The SVD from the eigenvalues of one triangle; Vh takes their signs."""
     if not compute_uv:
         return np.sort(np.abs(eigvalsh(a)), axis=-1)[..., ::-1]
     eigen: Any = eigh(a)
@@ -282,7 +282,7 @@ def eigvals(a: Any, /) -> Tensor:
 
 
 def matrix_power(a: Any, n: int, /) -> Tensor:
-    """``np.linalg.matrix_power``: by squaring; the inverse's power if ``n`` is negative."""
+    """``np.linalg.matrix_power``, by squaring; a power of the inverse if ``n`` is negative."""
     a = tensor_of(a)
     if isinstance(n, bool) or not isinstance(n, int | np.integer):
         raise DtypeError("matrix_power: the exponent must be an integer", source=where())
@@ -306,7 +306,9 @@ def matrix_power(a: Any, n: int, /) -> Tensor:
 
 
 def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:
-    """``np.linalg.multi_dot``: a product of matrices, in the order that takes the fewest steps."""
+    """``np.linalg.multi_dot``: a product of matrices, in the order with the fewest
+    multiplications.
+    """
     if out is not None:
         raise UnsupportedError("multi_dot: out= is not traced", source=where())
     chain = [tensor_of(array) for array in arrays]
@@ -329,7 +331,7 @@ def multi_dot(arrays: Sequence[Any], *, out: None = None) -> Tensor:
 
 
 def _splits(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """Where to cut matrices i to j; matrix i is (sizes[i], sizes[i + 1])."""
+    """Where to cut the product of matrices i to j; matrix i is (sizes[i], sizes[i + 1])."""
     n = len(sizes) - 1
     cost: dict[tuple[int, int], int] = {(i, i): 0 for i in range(n)}
     cut: dict[tuple[int, int], int] = {}

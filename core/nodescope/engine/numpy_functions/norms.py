@@ -21,10 +21,10 @@ Axes = int | tuple[int, ...] | None
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """``np.linalg.norm``: of everything, of vectors along one axis, of matrices along two.
+    """``np.linalg.norm``: of all elements, of vectors along one axis, of matrices along two.
 
     Raises:
-        ShapeError: ``ord`` is for one or two dimensions, and there are others.
+        ShapeError: ``axis`` or ``ord`` is given, and the number of axes is not one or two.
         DomainError: The norm does not exist.
     """
     x = tensor_of(x)
@@ -47,9 +47,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
 
 
 def vector_norm(x: Any, /, *, axis: Axes = None, keepdims: bool = False, ord: float = 2) -> Tensor:
-    """``np.linalg.vector_norm``: of everything, or along axes taken together.
+    """``np.linalg.vector_norm``: of all elements, or of vectors along one or more axes.
 
-    The array API standard's function; any ``ord`` but a string is a norm.
+    The array API standard's function; ``ord`` may be any number.
     """
     x = tensor_of(x)
     if isinstance(ord, str):
@@ -142,7 +142,7 @@ def _matrices(x: Tensor, order: Any, axis: tuple[int, ...], keepdims: bool) -> T
 
 
 def cond(x: Any, p: Any = None) -> Tensor:
-    """``np.linalg.cond``: how much an error may grow; by singular values if ``p`` is None, 2 or -2.
+    """``np.linalg.cond``: the condition number, from singular values if ``p`` is None, 2 or -2.
 
     Raises:
         MatrixError: For another ``p``, the matrix has no inverse (NumPy gives infinity).
@@ -156,8 +156,9 @@ def cond(x: Any, p: Any = None) -> Tensor:
 
 
 def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Tensor:
-    """``np.linalg.matrix_rank``: how many singular values are above ``tol``, or ``rtol`` times the
-    largest; that is the type's precision times the larger side if neither is given."""
+    """``np.linalg.matrix_rank``: the number of singular values above ``tol``, or above ``rtol``
+    times the largest; if neither is given, ``rtol`` is the dtype's precision times the larger side.
+    """
     A = tensor_of(A)
     if A.ndim < 2:
         return np.any(A != 0).astype(np.int64)  # type: ignore[return-value]

@@ -26,8 +26,8 @@ from nodescope.ops.shapes import axes, count
 
 
 def _lined(x: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
-    """The sorted elements with the reduced axes merged at the end; the other shape without and with
-    them.
+    """The sorted elements with the reduced axes merged into a last one; and the result's shape
+    without and with the reduced axes.
     """
     reduced_axes = axes("quantile", as_axis(axis), x.ndim)
     rest = tuple(i for i in range(x.ndim) if i not in reduced_axes)
@@ -63,7 +63,7 @@ def quantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: None = None,
 ) -> Tensor:  # fmt: skip
-    """``np.quantile``; ``q`` are numbers, not tensors.
+    """``np.quantile``; ``q`` holds numbers, not tensors.
 
     Raises:
         ShapeError: No elements to reduce over.
@@ -111,7 +111,7 @@ def percentile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: None = None,
 ) -> Tensor:  # fmt: skip
-    """``np.percentile``; as `quantile`, in hundredths."""
+    """``np.percentile``: `quantile` with ``q`` in percent."""
     x = tensor_of(a)
     levels = concrete(q, "np.percentile: q")
     exact = x.dtype.type(100) if x.dtype.kind == "f" and levels.ndim == 0 else 100
@@ -143,7 +143,7 @@ def nanquantile(
     a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False,
     method: str = "linear", keepdims: bool = False, *, weights: None = None,
 ) -> Tensor:  # fmt: skip
-    """``np.nanquantile``; ``q`` are numbers, not tensors."""
+    """``np.nanquantile``; ``q`` holds numbers, not tensors."""
     x = tensor_of(a)
     if x.dtype.kind != "f":
         return quantile(x, q, axis, out, overwrite_input, method, keepdims, weights=weights)
@@ -160,7 +160,7 @@ def nanquantile(
     places = np.sum(~np.isnan(ordered), axis=-1, keepdims=True)
     if method == "linear":
         position = np.maximum(places - 1, 0) * levels.ravel()
-    else:  # its position among 1, 2, 3 … elements
+    else:  # the position for 1, 2, 3 … valid elements
         counts = range(1, ordered.shape[-1] + 1)
         among = [np.quantile(np.arange(float(n)), levels.ravel(), method=method) for n in counts]
         position = tensor_of(np.array([among[0], *among]))[places[..., 0]]
@@ -176,7 +176,7 @@ def nanquantile(
 
 
 def nanpercentile(a: Any, q: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """``np.nanpercentile``; as `nanquantile`, in hundredths."""
+    """``np.nanpercentile``: `nanquantile` with ``q`` in percent."""
     x, levels = tensor_of(a), concrete(q, "np.nanpercentile: q")
     exact = x.dtype.type(100) if x.dtype.kind == "f" and levels.ndim == 0 else 100
     share = np.true_divide(levels, exact) if levels.ndim else (levels / exact).item()

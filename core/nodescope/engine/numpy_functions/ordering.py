@@ -70,7 +70,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tens
 
 
 def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
-    """``np.digitize`` with bins in rising or falling order, which are numbers, not tensors."""
+    """``np.digitize``; bins are numbers in ascending or descending order, not tensors."""
     edges = concrete(bins, "np.digitize: bins")
     side = "left" if right else "right"
     if edges.size > 1 and edges[0] > edges[-1]:
@@ -124,7 +124,7 @@ def histogram_bin_edges(
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None
 ) -> tuple[Tensor, Tensor]:
-    """``np.histogram``; counts have no gradient, but sums of weights have."""
+    """``np.histogram``; counts have no gradient, but sums of weights do."""
     x = tensor_of(a)
     edges = histogram_bin_edges(x, bins, range)
     if weights is None:

@@ -1,4 +1,4 @@
-"""``np.pad`` in all of NumPy's modes that are given by name.
+"""``np.pad`` in all of NumPy's named modes.
 
 Invariant: axes are padded one after the other, so that corners are the same as in NumPy.
 """
@@ -104,7 +104,7 @@ Ends = Callable[[Tensor, int], tuple[Tensor, Tensor]]
 def _by_axis(
     x: Tensor, widths: tuple[tuple[int, int], ...], kwargs: dict[str, Any], ends: Ends
 ) -> Tensor:
-    """The array padded along each axis by the results of ``ends``, repeated if it is thin."""
+    """The array padded along each axis with the results of ``ends``, broadcast to the width."""
     _none_left(kwargs)
     for axis, pair in enumerate(widths):
         if pair == (0, 0):
@@ -154,7 +154,7 @@ def _statistics(x: Tensor, axis: int, choose: Any, lengths: Any) -> tuple[Tensor
 def _odd(
     x: Tensor, axis: int, widths: tuple[tuple[int, int], ...], mode: str
 ) -> tuple[Tensor, Tensor]:
-    """Reflected at the point of the edge, in value as well as in place."""
+    """The ends for odd reflection: mirrored at the edge element, in value and in position."""
     size, skip = x.shape[axis], int(mode == "reflect")
     if max(widths[axis]) > size - skip:
         raise unsupported(

@@ -25,7 +25,7 @@ def einsum(
     *operands: Any, optimize: Any = True, out: None = None, order: str = "K", dtype: Any = None,
     casting: Any = "safe",
 ) -> Tensor:  # fmt: skip
-    """``np.einsum``: with subscripts, or with operands and lists of axes in turn.
+    """``np.einsum``: with subscripts, or with alternating operands and lists of axes.
 
     Args:
         operands: ``"ij,jk->ik", a, b`` or ``a, [0, 1], b, [1, 2], [0, 2]``.
@@ -33,7 +33,7 @@ def einsum(
         out: Refused.
         order: Accepted; the memory layout of the result is unspecified.
         dtype: The dtype of the computation and the result; that of the operands if None.
-        casting: Which conversions to ``dtype`` are allowed; NumPy's words.
+        casting: Which conversions to ``dtype`` are allowed, in NumPy's terms.
 
     Raises:
         ShapeError: The subscripts do not fit each other or the operands.
@@ -89,7 +89,9 @@ def _term(labels: Any) -> str:
 
 
 def contracted(a: Tensor, b: Tensor, a_axes: tuple[int, ...], b_axes: tuple[int, ...]) -> Tensor:
-    """The sum over pairs of axes: first the remaining axes of ``a``, then those of ``b``."""
+    """Sum products over pairs of axes; the result has the other axes of ``a``, then those of
+    ``b``.
+    """
     if a.ndim + b.ndim - len(a_axes) > len(_LETTERS):
         raise ShapeError("products with this many dimensions are not traced", source=where())
     a_labels = list(_LETTERS[: a.ndim])
@@ -149,7 +151,7 @@ def _one_size(name: str, a: Tensor, b: Tensor, i: int, j: int) -> None:
 
 
 def dot(a: Any, b: Any, out: None = None) -> Tensor:
-    """``np.dot``: the last axis of ``a`` with the last but one of ``b``."""
+    """``np.dot``: sums over the last axis of ``a`` and the second-to-last of ``b``."""
     if out is not None:
         raise UnsupportedError("np.dot: out= is not traced", source=where())
     a, b = tensor_of(a), tensor_of(b)
@@ -163,7 +165,7 @@ def dot(a: Any, b: Any, out: None = None) -> Tensor:
 
 
 def inner(a: Any, b: Any) -> Tensor:
-    """``np.inner``: the last axes of both."""
+    """``np.inner``: sums over the last axes of both."""
     a, b = tensor_of(a), tensor_of(b)
     if not a.ndim or not b.ndim:
         return a * b  # type: ignore[no-any-return]
@@ -172,7 +174,7 @@ def inner(a: Any, b: Any) -> Tensor:
 
 
 def vdot(a: Any, b: Any) -> Tensor:
-    """``np.vdot``: of all elements, the first operand conjugated."""
+    """``np.vdot``: the dot product of all elements, the first operand conjugated."""
     a, b = tensor_of(a).ravel(), tensor_of(b).ravel()
     _one_size("vdot", a, b, 0, 0)
     return contracted(_conjugate(a), b, (0,), (0,))
@@ -183,7 +185,7 @@ def _conjugate(x: Tensor) -> Tensor:
 
 
 def outer(a: Any, b: Any, out: None = None) -> Tensor:
-    """``np.outer``, of everything in row-major order."""
+    """``np.outer`` of all elements, in row-major order."""
     if out is not None:
         raise UnsupportedError("np.outer: out= is not traced", source=where())
     return tensor_of(a).ravel().reshape(-1, 1) * tensor_of(b).ravel()

@@ -1,6 +1,6 @@
 """Ranges between tensors, sliding windows, and functions called slice by slice.
 
-Invariant: counts are determined by numbers; positions may be traced.
+Invariant: numbers determine the counts; positions may be tensors.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def linspace(
 
 
 def _inexact(*operands: Any) -> Any:
-    """The dtype of a range between these; Python numbers take that of the others."""
+    """The dtype of a range between these; Python numbers adapt to the dtype of the others."""
     kinds = [getattr(operand(value), "dtype", value) for value in operands]
     result_dtype = np.result_type(*kinds)
     return result_dtype if result_dtype.kind in "fcV" else np.result_type(result_dtype, 1.0)
@@ -113,7 +113,7 @@ def reduceat(
     reduce: Callable[..., Any], name: str, array: Any, indices: Any, axis: int = 0,
     dtype: Any = None, out: None = None,
 ) -> Any:  # fmt: skip
-    """``ufunc.reduceat``: from each index up to the next, or one element if that is not higher."""
+    """``ufunc.reduceat``: from each index up to the next; one element if the next is not higher."""
     x = tensor_of(array)
     if isinstance(indices, Tensor):
         raise unsupported(

@@ -51,8 +51,8 @@ def _total(name: str, neutral: int, ufunc: np.ufunc) -> Callable[..., Tensor]:
         if where is not True:
             x = masked(x, where, neutral)
         result = call(name, x, axis=as_axis(axis), keepdims=bool(keepdims))
-        # Small integers are summed in the platform's word, and wrap around at the end just as on
-        # the way.
+        # Small integers are summed in the platform's integer; wrapping the sum gives the same
+        # result as wrapping on the way.
         if target is not None and result.dtype != target:
             result = result.astype(target)
         return _started(result, initial, ufunc)
@@ -168,7 +168,7 @@ def std(
         spread = var(
             a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction
         )
-        # A group without spread has no slope to either side; 0 is the mean of both.
+        # Where the spread is 0 there is no gradient; 0 is the mean of the one-sided slopes.
         none = spread == 0
         root = np.sqrt(np.where(none, np.asarray(1, spread.dtype), spread))
         return np.where(none, np.asarray(0, spread.dtype), root)

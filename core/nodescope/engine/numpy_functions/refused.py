@@ -13,7 +13,7 @@ class Kind(NamedTuple):
 
     Attributes:
         reason: The reason.
-        hint: What to do instead, for the end of an error.
+        hint: What to do instead, for an error message.
         names: Names of the functions, separated by spaces.
     """
 

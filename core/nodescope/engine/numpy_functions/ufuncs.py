@@ -103,7 +103,7 @@ def _reduce(
 def _folded(
     op: Op, ufunc: np.ufunc, x: Any, axis: Any, keepdims: bool, initial: Any, where: Any
 ) -> Any:
-    """Reduction of associative bit functions: halves of the axes are combined until one is left."""
+    """Reduce with an associative bit function: combine the halves until one element is left."""
     if where is not True:
         x = masked(x, where, ufunc.identity)
     reduced_axes = axes(f"{ufunc.__name__}.reduce", as_axis(axis), x.ndim)

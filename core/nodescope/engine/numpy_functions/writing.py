@@ -1,7 +1,7 @@
 """NumPy's functions that write to their first argument, and the effects of ``out=`` and
 ``ufunc.at``.
 
-Invariant: each is one write of `engine.writing.inplace`, differentiated as such.
+Invariant: each call is one write of `engine.writing.inplace`, differentiated as such.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def into(
     *,
     wider: bool = True,
 ) -> Tensor:
-    """Write what ``compute`` returns to ``target``, and return that.
+    """Write the result of ``compute`` to ``target``, and return ``target``.
 
     Args:
         operation: The function, for messages.
         target: The argument of ``out=``.
         compute: The function without ``out=``.
         where: Mask of the elements to write; the others stay.
-        wider: Whether the target may be larger: the result broadcasts.
+        wider: Whether the result may broadcast to a larger target.
 
     Raises:
         UnsupportedError: ``target`` is not a tensor.
@@ -73,7 +73,7 @@ def _own(computed: Tensor) -> Tensor:
 
 
 def at(name: str, target: Any, index: Any, value: Any) -> None:
-    """``np.add.at`` and ``np.subtract.at``: every place counts as often as it occurs."""
+    """``np.add.at`` and ``np.subtract.at``: a repeated index counts each time."""
     target = _written(f"np.{name}.at", target)
     write(target, _added(name, settled(target), index, value))
 
@@ -178,7 +178,9 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 
 
 def place(arr: Any, mask: Any, vals: Any) -> None:
-    """``np.place``: the first of ``vals``, repeated if too few, where ``mask`` holds."""
+    """``np.place``: where ``mask`` holds, the elements of ``vals`` in order, repeated if too
+    few.
+    """
     target = _written("np.place", arr)
     _flat(target, np.flatnonzero(tensor_of(mask).numpy()), vals)
 
