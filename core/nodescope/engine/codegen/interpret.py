@@ -1,6 +1,6 @@
 """The back end ``plain``: runs node after node with NumPy, as eager execution does.
 
-Other back ends are compared with it, and it runs while nothing better is ready.
+Other back ends are compared with it, and the back end ``numpy`` falls back on it.
 
 Invariant: runs the ops' impls in the graph's order, on their own memory.
 """

@@ -35,7 +35,7 @@ class Function(NamedTuple):
 
 
 def gemm(dtype: str) -> Function | None:
-    """``cblas_sgemm`` or ``cblas_dgemm``; None if not found, then `missing` says why."""
+    """``cblas_sgemm`` or ``cblas_dgemm``; None if there is none: `missing` says why."""
     return _symbol("gemm", dtype)[0]
 
 
@@ -81,7 +81,9 @@ def _extension() -> str:
 
 
 def _plain_bits() -> int:
-    """The size of integers if the names do not tell: 64 bits if NumPy was configured so."""
+    """The size of integers for names that do not tell it: 64 bits if NumPy's configuration says
+    so.
+    """
     try:
         build_config = str(np.show_config(mode="dicts"))
     except (TypeError, ValueError):
@@ -90,7 +92,9 @@ def _plain_bits() -> int:
 
 
 def _test_gemm(function: Any, integer: Any, dtype: str) -> bool:
-    """Whether a function multiplies parts of matrices, in either order, onto existing contents."""
+    """Whether a function multiplies parts of matrices, in either order, and adds to existing
+    contents.
+    """
     number = ctypes.c_float if dtype == "float32" else ctypes.c_double
     pointer, enum = ctypes.c_void_p, ctypes.c_int
     call = ctypes.CFUNCTYPE(

@@ -1,4 +1,4 @@
-"""The cache of compiled libraries on disk: found by name, proved by a checksum, bounded in size.
+"""The cache of compiled libraries on disk: found by name, verified by a checksum, bounded in size.
 
 Two processes may build the same library at once: each writes its own file and moves it into place;
 both files are valid. A damaged file counts as missing.
@@ -68,7 +68,7 @@ class Cache:
             self.drop(key)
             return None
         try:
-            os.utime(path)  # used now: the oldest are removed first
+            os.utime(path)  # marks it as used: the least recently used are removed first
         except OSError:
             pass
         return path
@@ -91,7 +91,8 @@ class Cache:
         Raises:
             OSError: The disk is full, or the folder cannot be written.
         """
-        # The checksum last: a process that finds a new library with an old checksum rebuilds it.
+        # Write the checksum last: a process that finds a new library with an old checksum rebuilds
+        # it.
         self.write(self.path(key), content)
         self.write(self.sum(key), hashlib.sha256(content).digest())
         self._tidy()
@@ -150,7 +151,7 @@ class Cache:
 def opened(folder: Path) -> tuple[Cache | None, str]:
     """The cache in a folder, created if necessary; or None and the reason."""
     try:
-        # One by one: parent folders are created with the mode of the user's umask.
+        # Create these two one by one: ``parents=True`` ignores ``mode`` for parents.
         folder.parent.parent.mkdir(parents=True, exist_ok=True)
         for directory in (folder.parent, folder):
             directory.mkdir(mode=0o700, exist_ok=True)

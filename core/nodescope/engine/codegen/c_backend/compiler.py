@@ -25,13 +25,13 @@ from nodescope.errors import CompilerError
 
 FORMAT = 1  # version of the files on disk; another number means another library
 TIMEOUT_S = 60.0
-_SAID = 3  # last lines of a compiler's message that a reason repeats
+_SAID = 3  # limit of lines of a compiler's message that a reason quotes
 
 EXACT = (
     "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fwrapv",
     "-fno-strict-aliasing", "-std=gnu11", "-w", "-fPIC", "-shared", "-fvisibility=hidden",
 )  # fmt: skip
-"""Flags that keep every result: NaN, infinities, denormals and signed zeros stay what they are.
+"""Flags that preserve results: NaN, infinities, denormals and signed zeros are kept.
 
 Never ``-ffast-math``: it drops NaN, and linking with it disables denormals in the thread that loads
 the library, including for NumPy.
@@ -97,7 +97,7 @@ def _words(command: str) -> list[str]:
 
 
 def processor() -> str:
-    """What code for this very processor depends on: its model and features."""
+    """The processor's model and features, on which code for this processor depends."""
     try:
         with open("/proc/cpuinfo", "rb", buffering=0) as file:
             # One read gives the first processor; all of them would take long on large machines.
@@ -158,7 +158,7 @@ def attempts(cpu: str, version: str) -> list[tuple[tuple[str, ...], tuple[str, .
     native = ("-march=native", "-mprefer-vector-width=512") if "avx512f" in words else (
         "-march=native",)  # fmt: skip
     if "clang" not in version:
-        # Remainder loops element by element, short loops not unrolled: half the compile time, equal
+        # Scalar remainder loops, and short loops not unrolled: half the compile time at equal
         # speed.
         native = (
             *native, "--param=vect-epilogues-nomask=0", "--param=max-completely-peeled-insns=60",
@@ -201,7 +201,7 @@ def run(words: tuple[str, ...], folder: Path) -> str:
     except subprocess.TimeoutExpired:
         raise CompilerError(f"{name} did not finish within {TIMEOUT_S:g} s") from None
     finally:
-        if process.returncode is None:  # together with its children, which hold the pipe as well
+        if process.returncode is None:  # together with its children, which also hold the pipe
             _kill(process)
     output = printed.decode("utf-8", "replace")
     if process.returncode:

@@ -1,8 +1,8 @@
 """Ops as C expressions for one element: `Op.c` filled in for given dtypes and attributes.
 
 The computing dtypes are those of the loop that NumPy would choose. A generator stores each
-expression's value in a variable of the expression's own dtype before it uses it again: small
-integers wrap, and bool becomes 0 or 1, by that very assignment.
+expression's value in a variable of the expression's own dtype before using it again; that
+assignment wraps small integers and makes bool 0 or 1.
 
 Invariant: an expression gives the bits of the op's ``impl``, except for the functions in
 `prelude.ULPS`, which stay within the bounds given there.
@@ -53,7 +53,7 @@ class OpExpression:
     exact: bool = True
 
     def fill(self, *operands: str) -> str:
-        """The C text for operands that are expressions of the right types themselves."""
+        """The C text for operands given as expressions of the right types."""
         return _FIELD.sub(lambda slot: f"({operands[int(slot[1])]})", self.text)
 
 
@@ -64,7 +64,7 @@ def expression(
 
     Args:
         op: The op.
-        operands: A spec per tensor, and Python scalars as they are; they promote weakly.
+        operands: A spec per tensor, and Python scalars themselves, which promote weakly.
         attrs: The op's own attributes.
     """
     if not op.c:
@@ -112,7 +112,7 @@ _POWERS: dict[float, str] = {
 
 
 def _root(ufunc: Any) -> str:
-    """The exponent 1/2: newer NumPy loops take the square root, which differs below 0."""
+    """The exponent 1/2: newer NumPy loops take the square root, which differs for -inf and -0.0."""
     with np.errstate(invalid="ignore"):
         root = ufunc(np.array([-math.inf]), 0.5)[0]
     return "ns_root_{T}({0})" if root > 0 else "ns_sqrt_{T}({0})"
@@ -210,7 +210,9 @@ _UNBOUND = {"low": "NS_LEAST_{T}", "high": "NS_MOST_{T}"}  # bounds that are Non
 
 
 def _attribute(value: Any, dtype: str) -> str | None:
-    """An attribute in C: numbers in full, so that templates compute with them as Python does."""
+    """An attribute in C: numbers in full precision, so that templates compute with them as Python
+    does.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int | np.integer | np.bool):

@@ -74,7 +74,7 @@ class Function:
         name: Its name in C.
         scratch: Bytes of working memory that it needs.
         fails: Whether it may return a number other than 0.
-        count: Number of elements, if it takes that instead of working memory, so that one function
+        count: Number of elements, if the function takes that instead of working memory and thus
             serves arrays of any size; else 0.
     """
 
@@ -89,9 +89,9 @@ class Step:
     """One node of the plan, or a copy at its end.
 
     Attributes:
-        node: None for a copy.
+        node: The node; None for a copy.
         call: How the node runs in Python.
-        function: None for a view, or for a node that C cannot compute.
+        function: The C function; None for a view, or for a node that C cannot compute.
         inputs, outputs: Places of its operands and results.
         reason: Why C cannot compute it, or ``""``.
     """
@@ -109,9 +109,9 @@ class KernelPlan:
     """The execution plan of a graph, and its C text.
 
     Attributes:
-        steps: In order.
+        steps: The steps, in order.
         segments: Ranges of steps in C as (first, last + 1); those between them run in Python.
-        slots: Numbers in the table of addresses by root; 0 is the arena.
+        slots: Positions in the table of addresses, by root; position 0 is the arena.
         results: Roots of results that are allocated for each call.
         outputs: The spot of each output of the graph.
         constants: Arrays by root.
@@ -354,7 +354,7 @@ class _Planner:
         plan.parts = tuple(parts)
 
     def _complete(self, body: str) -> str:
-        """A text preceded by everything that it calls."""
+        """A text preceded by the definitions of everything that it calls."""
         used = [need for need in self.needs if texts.marker(need) in body]
         helping = helpers.text({*used, *(f"0columns_{need[-3:]}" for need in used
                                          if need.startswith("conv"))})  # fmt: skip
@@ -374,7 +374,7 @@ class _Planner:
         return self._numbers[i]
 
     def _row(self, i: int, step: Step, place: int) -> tables.TableRow:
-        """A step of a long run."""
+        """A step of a long run, as a row of its table."""
         comment = texts.comment_of(step.node) if step.node else ""
         if step.function is None:
             return tables.TableRow("", place, True, (-1, 0), (), comment)
@@ -401,7 +401,7 @@ class _Planner:
         return [f"{{ char *p[] = {{{pointers}}}; {before}{call}{after} }}"]
 
     def _pointer(self, spot: Spot) -> tuple[int, int]:
-        """The slot of its memory, and the offset there."""
+        """The slot of a value's memory, and the offset there, in bytes."""
         offset = spot.offset * np.dtype(spot.spec.dtype).itemsize
         slot = self.plan.slots.get(spot.root)
         return (0, self.plan.memory.offsets[spot.root] + offset) if slot is None else (slot, offset)

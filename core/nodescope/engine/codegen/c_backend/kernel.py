@@ -29,8 +29,8 @@ class Body:
         scratch: Bytes that it needs at ``w``.
         needs: Names of functions of `helpers` that it calls.
         fails: Whether it may return a number other than 0.
-        count: Number of elements of its single loop, if it takes that instead of ``w``, so that one
-            function serves arrays of any size; else 0.
+        count: Number of elements of its single loop, if the function takes that instead of ``w``
+            and thus serves arrays of any size; else 0.
         parts: Bodies of functions that compute a part of a loop; ``@k`` in a text is the kernel's
             name.
     """
@@ -65,7 +65,8 @@ class Memory:
     """The memory of a kernel's values while it runs.
 
     Args:
-        given: Names of given pointers, by base.
+        names: Names of the given pointers, by base.
+        first: The id after which those of working memory begin.
     """
 
     def __init__(self, names: dict[Val, str], first: int) -> None:
@@ -76,7 +77,7 @@ class Memory:
         self._count = first
 
     def pointer(self, base: Val) -> str:
-        """The name of the pointer to a base; working memory if it has no other."""
+        """The name of the pointer to a base; a base without memory gets working memory."""
         if base not in self.names:
             self.names[base] = f"m{base.id}"
             self.sizes[base] = max(base.size, 1) * np.dtype(base.dtype).itemsize

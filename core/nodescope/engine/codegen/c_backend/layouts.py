@@ -140,7 +140,7 @@ def rows(unit: Unit, x: Val, index: Val, out: Sizes, name: str) -> Val:
 
 
 def along(unit: Unit, x: Val, index: Val, axis: int, name: str) -> Val:
-    """Elements along an axis by number; the other dimensions are equal."""
+    """Elements along an axis by number; the other dimensions must be equal."""
     (at,) = axes_of(name, (axis,), len(x.shape))
     rest = [(n, m) for i, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)) if i != at]
     if index.dtype not in OK_INDEX or any(n != m for n, m in rest):
@@ -218,7 +218,7 @@ def _index_add(unit: Unit, args: Any, attrs: Any, outs: Any) -> Sequence[Val]:
     view = indexed(shape, compact(shape), attrs["index"])
     if view is None or view[0] != ct.shape:
         raise NoKernel("index_add with such an index")
-    # A view of its own memory only: `put` moves it into the value being made.
+    # `put` moves this view into the memory of its result.
     target = Val(0, view[0], ct.dtype, strides=view[1], offset=view[2])
     return (unit.put(shape, ct.dtype, [(target, ct)]),)
 
@@ -232,7 +232,7 @@ def _rows_add(unit: Unit, ct: Val, index: list[Val], attrs: Any, shape: Sizes) -
 
 
 def rows_added(unit: Unit, ct: Val, index: Val, shape: Sizes, name: str) -> Val:
-    """Zeros, with other rows added to their rows."""
+    """Zeros, with the rows of ``ct`` added at the rows that ``index`` selects."""
     if index.dtype not in OK_INDEX or ct.dtype == "bool":
         raise NoKernel(f"{name} by {index.dtype}")
     ct, index = unit.dense(ct), unit.cast(unit.dense(index), "int64")

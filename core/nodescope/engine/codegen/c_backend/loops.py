@@ -42,7 +42,7 @@ class Loops(Divided):
         """Lines of C.
 
         Args:
-            alone: Whether a single loop may run over ``n`` elements, as `flat` then says.
+            alone: Whether a single loop may run over ``n`` elements; `flat` is then set.
             divide: Whether to divide a large loop into parts; the text is then that of part number
                 ``part``.
         """
@@ -253,7 +253,7 @@ class Loops(Divided):
             self._element(value, phase)
         cuts = cut(self.lines)
         if cuts:
-            for value, place, plus in stores:  # last: results may reuse the memory of operands
+            for value, place, plus in stores:  # written last: they may reuse operands' memory
                 self._write(value, place, self._inner_index(place), plus, named=True)
             cuts[-1] += self.lines[sum(map(len, cuts)) :]
         else:

@@ -15,7 +15,7 @@ from nodescope.engine.codegen.c_backend.unit import Map, Reduce, Val
 from nodescope.engine.codegen.c_backend.walk import DEAR, Walk
 
 LARGE, LARGE_DEAR = 1 << 18, 1 << 16
-"""Number of elements from which a loop is divided; lower if functions are computed."""
+"""Number of elements from which a loop is divided; lower if it computes expensive functions."""
 
 
 class Divided(Walk):
@@ -59,7 +59,7 @@ class Divided(Walk):
             innermost = name[0] == "i" and int(name[1:]) == len(self._walk_inner) - 1
             grain = max(1, PART * size // total)
             if innermost:
-                grain = max(grain // 64, 1) * 64  # of whole vectors
+                grain = max(grain // 64, 1) * 64  # whole vectors
             if size >= 2 * grain and all(walk[id(access)] for access in written):
                 self._cut = "j" if innermost else name
                 self.parts = -(-size // grain)

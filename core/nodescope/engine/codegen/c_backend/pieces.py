@@ -69,7 +69,7 @@ def staged(runs: Sequence[Sequence[str]], low: str, high: str) -> list[str]:
             if home == i:
                 continue
             if name[0] == "l":
-                head[line] = None  # read again: it is near, and has not been overwritten
+                head[line] = None  # loaded again: it is in the cache, and unchanged
                 continue
             kept[name] = "u8" if kind == "b8" else kind
             test = " != 0" if kind == "b8" else ""

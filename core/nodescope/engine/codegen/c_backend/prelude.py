@@ -227,7 +227,7 @@ _OLD = ("sin", "cos", "pow")  # in libmvec since its first version
 
 
 def _vectors() -> str:
-    """Declarations by which the compiler vectorizes calls; glibc gives them with -ffast-math only.
+    """Declarations that let the compiler vectorize calls; glibc has them only with -ffast-math.
 
     They accept any arguments: out-of-range ones are passed to the scalar function.
     """

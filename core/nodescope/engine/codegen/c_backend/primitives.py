@@ -46,7 +46,7 @@ def lower_node(
     """Add a node's work to a unit; its outputs enter ``env``.
 
     Raises:
-        NoKernel: C cannot do it.
+        NoKernel: C cannot compute the node.
     """
     node = call.node
     args = tuple(

@@ -86,7 +86,9 @@ def ready(unit: Unit, v: Val) -> Val:
 
 
 def leading(v: Val) -> tuple[bool, int] | None:
-    """Whether it is stored by columns, and the row (column) distance; None if neither."""
+    """Whether a matrix is stored by columns, and the distance between rows (columns); None if BLAS
+    cannot read it.
+    """
     (m, n), (down, right) = v.shape[-2:], v.strides[-2:]
     if n == 1 and m == 1:
         return False, 1
@@ -165,7 +167,7 @@ def fold(unit: Unit) -> None:
             scaled[prim.out] = prim
         elif prim.how.text in ("{0} + {1}", "{0} - {1}"):
             if prim.out.base in looped:
-                continue  # a loop that reads it adds it on its way
+                continue  # the loop that reads the sum adds it up itself
             _folded(unit, prim, gemms, scaled, users)
 
 
@@ -223,7 +225,7 @@ def _number(factor: Arg) -> bool:
 
 
 def _before(unit: Unit, v: Arg, at: int) -> bool:
-    """Whether a value exists before the primitive with this number."""
+    """Whether a value exists before the primitive at this position."""
     if not isinstance(v, Val):
         return True
     return all(v.base is not out.base for prim in unit.prims[at:] for out in prim.writes)

@@ -41,7 +41,7 @@ def start(reduction: Reduce) -> str:
 
 
 def added(reduction: Reduce, total: str, x: str) -> str:
-    """Adding an element, in the form used in vector lanes."""
+    """C that adds an element, in the form used in vector lanes."""
     if reduction.how in ("max", "min"):
         sign = ">" if reduction.how == "max" else "<"
         text = f"{total} = {x} {sign} {total} ? {x} : {total};"
@@ -50,12 +50,12 @@ def added(reduction: Reduce, total: str, x: str) -> str:
 
 
 def carried(reduction: Reduce, part: str) -> str:
-    """Adding the result of a block or an inner loop to the row's total."""
+    """C that adds the result of a block or an inner loop to the row's total."""
     return grown(reduction, f"w{reduction.out.id}", f"c{reduction.out.id}", part)
 
 
 def grown(reduction: Reduce, total: str, error: str, part: str) -> str:
-    """Adding a part to a total; a sum of doubles carries the rounding error along."""
+    """C that adds a part to a total; a sum of doubles carries the rounding error along."""
     if reduction.how == "sum" and reduction.out.dtype == "float64":
         return (
             f"{{ const f64 x = {part}, s = {total} + x, z = s - {total}; "
@@ -65,7 +65,7 @@ def grown(reduction: Reduce, total: str, error: str, part: str) -> str:
 
 
 def joined(reduction: Reduce, first: str, second: str) -> str:
-    """Combining two parts."""
+    """A C expression that combines two parts."""
     if reduction.how in ("max", "min"):
         return f"ns_{reduction.how}imum_{CTYPES[reduction.out.dtype]}({first}, {second})"
     return f"{first} {CLAUSE[reduction.how]} {second}"

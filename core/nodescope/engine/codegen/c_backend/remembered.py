@@ -1,8 +1,8 @@
 """Remembered plans: generated plans, cached on disk beside the libraries.
 
 Generating takes milliseconds, more than finding and loading a library. A plan's key is a digest of
-all its inputs: nodes with their names and attributes, specs, the order, C of ops, nodescope's own
-files, NumPy, Python and the compiler. Elements of constants are not part of a plan.
+all its inputs: nodes with their names and attributes, specs, the order, the C templates of ops,
+nodescope's own files, NumPy, Python and the compiler. Elements of constants are not part of a plan.
 
 Invariant: a cached plan equals the one that would be generated; a graph without an exact key is
 generated again.
@@ -46,7 +46,7 @@ def plan_for(lowered: Lowered) -> KernelPlan:
         try:
             return _restored(lowered, stored_plan)
         except (ValueError, TypeError, LookupError):
-            pass  # an invalid file, whatever it is
+            pass  # an invalid file
     plan = plan_of(lowered)
     toolchain.note(path, sealed(_serialised(plan)))
     return plan

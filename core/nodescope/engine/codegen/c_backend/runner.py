@@ -43,7 +43,7 @@ class _State:
     def __init__(self, runner: CRunner) -> None:
         plan = runner.plan
         self.arena = _aligned(plan.memory.arena_bytes)
-        # Before the addresses that C sees as ``t``: the required form of arrays.
+        # The required types of arrays precede the addresses that C sees as ``t``.
         self.table = (_POINTER * (_BEFORE + 1 + len(plan.slots)))(*runner.fixed)
         self.numbers = (ctypes.c_double * max(len(runner.loose), 1))()
         self.put(0, self.arena.ctypes.data)
@@ -241,7 +241,9 @@ class CRunner:
         at: int,
         stamps: Array | None,
     ) -> int:
-        """Segments of C with nodes in Python between them."""
+        """Run the C segments and the Python nodes between them; return 0, or the number of a failed
+        node.
+        """
         steps = self.plan.steps
         begins = {first: (k, last) for k, (first, last) in enumerate(self.plan.segments)}
         i = place = 0

@@ -50,7 +50,7 @@ class Operand(Protocol):
 
 
 def compose(call: NodeCall, inputs: Sequence[Operand], outs: Sequence[TensorSpec]) -> Body:
-    """The body of a function for a scan. Raises `NoKernel` if C cannot do its body."""
+    """The body of a function for a scan. Raises `NoKernel` if C cannot compute its body."""
     return _Scan(call.attrs, inputs, outs).text()
 
 
@@ -142,7 +142,7 @@ class _Scan:
         self.hoisted.append((base, stack))
 
     def _sink(self, i: int, gemms: dict[Val, Gemm], reads: dict[Val, int]) -> None:
-        """Move a carry to which only a product is added out of the loop."""
+        """Move a carry out of the loop if each step only adds a product to it."""
         carry, end = self.values[i], self.ends[i]
         add = next((p for p in self.unit.prims if isinstance(p, Map) and p.out is end), None)
         if add is None or add.how.text != "{0} + {1}" or reads.get(carry.base) != 1:
@@ -270,7 +270,7 @@ class _Scan:
 
 
 def _copied(operand: Operand, source: str, target: str) -> list[str]:
-    """Copying a carry into dense memory."""
+    """C that copies a carry into dense memory."""
     unit = Unit()
     v = unit.input(operand.spec, None if operand.loose else operand.strides, operand.loose)
     unit.outputs = [v]

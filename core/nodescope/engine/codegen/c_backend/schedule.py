@@ -49,7 +49,7 @@ class Group:
         return aligned(shape, len(self.space))
 
     def register(self, v: Val) -> Val | None:
-        """The register holding a value, under whatever shape, or None."""
+        """The register that holds a value, perhaps in another shape, or None."""
         value: Val | None = v
         shape = self.aligned(v.shape)
         while value is not None and shape is not None:
@@ -150,8 +150,8 @@ def shape_of(prim: Map | Reduce | Place) -> Sizes:
 
 
 def _split(space: Sizes, reduced: dict[Val, frozenset[int]], exact: set[Val]) -> int | None:
-    """The number of leading dimensions that are rows, so that each reduction is of whole rows or
-    none.
+    """The number of leading dimensions that are rows, chosen so that each reduction covers whole
+    rows or no part of a row; None if there is no such number.
     """
     real = [i for i, n in enumerate(space) if n != 1]
     if not reduced:

@@ -29,7 +29,7 @@ _MOST_PER_KIND = (
 _POOL: dict[tuple[tuple[int, ...], str], list[Array]] = {}
 _LOCK = threading.Lock()
 _COUNTED = getattr(sys, "_is_gil_enabled", bool)() or not hasattr(sys, "_is_gil_enabled")
-"""Whether reference counts are exact: not without the interpreter lock."""
+"""Whether reference counts are exact; without the interpreter lock, they are not."""
 
 
 def maker(spec: TensorSpec) -> Callable[[], Array]:
@@ -41,7 +41,7 @@ def maker(spec: TensorSpec) -> Callable[[], Array]:
     key = shape, dtype.str
 
     def make() -> Array:
-        # Without waiting: a lock held during a fork is never released in the child.
+        # Do not wait: a lock held during a fork is never released in the child.
         if not _LOCK.acquire(blocking=False):
             return np.empty(shape, dtype)
         try:
@@ -70,7 +70,7 @@ def _free(key: tuple[tuple[int, ...], str]) -> Array | None:
 
 
 def _kept(key: tuple[tuple[int, ...], str], size: int) -> Array:
-    """A new array, which is kept; others are released for it."""
+    """A new array, kept for reuse; older ones are released to make room."""
     arrays = _POOL.setdefault(key, [])
     if len(arrays) >= _MOST_PER_KIND:
         del arrays[0]

@@ -1,7 +1,7 @@
 """Tables: long runs of kernels as data, so that their compile time grows with the kernels alone.
 
-A compiler takes longer for each further call in a function, and for thousands of them longer than
-for all kernels. A row of a table takes no time; while it runs, building its pointers takes a few
+A compiler takes longer per call the more calls a function has; thousands of calls take longer than
+all kernels. A row of a table takes no compile time; at run time, building its pointers takes a few
 nanoseconds.
 
 Invariant: the same kernels run on the same memory in the same order as with a call each.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 FEWEST: Final = 64
-"""Shorter runs are a call each."""
+"""Runs of fewer steps contain a call for each step."""
 
 _COLUMNS: Final = 6  # of a row, before its pointers
 
@@ -37,11 +37,12 @@ class TableRow:
     """A step of a run.
 
     Attributes:
-        function: The kernel; ``""`` for a step of which only the time is told.
+        function: The kernel; ``""`` for a step that only notes the time.
         place: Its number among the nodes.
-        timed: Whether it is a node.
-        scratch: The slot and the offset of its working memory; -1 and a number in place of it.
-        pointers: Slot and offset of its operands and results.
+        timed: Whether the step is a node, whose times are noted.
+        scratch: The slot and the offset of its working memory; or -1, and the number that it takes
+            instead.
+        pointers: Slots and offsets of its operands and results.
         comment: The node as text, or ``""``.
     """
 

@@ -72,14 +72,14 @@ class Library:
             arguments: ctypes types of its parameters.
             result: The ctypes type of its result, None for void.
             locked: Whether to keep the interpreter lock during the call: right for functions that
-                take microseconds or read Python objects. Otherwise other threads run.
+                take microseconds or read Python objects. Otherwise other threads may run.
         """
         kind = ctypes.PYFUNCTYPE if locked else ctypes.CFUNCTYPE
         return kind(result, *arguments)(self.address(name))
 
 
 class _State:
-    """This process's state, recreated in a forked child for its own private folder."""
+    """This process's state; a forked child gets a new one, with its own private folder."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -124,7 +124,7 @@ def build(source: str, *, openmp: bool = False) -> Library:
     """The library of a source text.
 
     Args:
-        source: Complete C text, which declares itself which functions are visible.
+        source: Complete C text, which itself declares the visible functions.
         openmp: Whether ``#pragma omp parallel`` is enabled; ``omp simd`` always is.
 
     Raises:
@@ -349,13 +349,13 @@ def _load(path: Path, key: str) -> ctypes.CDLL:
     except ValueError:
         stamp = b""
     if stamp != key.encode():
-        if hasattr(_ctypes, "dlclose"):  # otherwise its name would find it again
+        if hasattr(_ctypes, "dlclose"):  # otherwise loading the same name would return it again
             _ctypes.dlclose(handle._handle)
         raise CompilerError("the compiled library does not match its source")
     return handle
 
 
-# The end
+# Exits and forks
 
 
 def _leave(state: _State) -> None:
@@ -368,7 +368,7 @@ def _leave_all() -> None:
 
 
 def _child() -> None:
-    """In a forked child, keep what is loaded; the private folder is the parent's."""
+    """In a forked child, keep the loaded libraries; the private folder stays the parent's."""
     global _state
     parent, _state = _state, _State()
     _state.libraries, _state.compilers = dict(parent.libraries), dict(parent.compilers)

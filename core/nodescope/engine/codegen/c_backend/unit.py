@@ -36,7 +36,7 @@ class Val:
         shape: Its shape.
         dtype: NumPy's name for its dtype.
         base: The value whose memory holds it; itself if it has its own.
-        strides, offset: Within that memory.
+        strides, offset: Its place in that memory, in elements.
         source: The value with the same elements under another shape.
         loose: Whether it is a number that promotes weakly: in memory it is a double.
     """
@@ -120,7 +120,7 @@ class Reduce:
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Writes a value into a part of memory; ``plus``: with 0 added, like a sum with zeros."""
+    """Writes a value into a part of memory; if ``plus``, 0 is added, as in a sum with zeros."""
 
     out: Val
     arg: Val
@@ -179,7 +179,7 @@ class FunctionCall:
 
 
 Prim = Map | Reduce | Place | Gemm | FunctionCall
-"""``reads`` and ``writes`` are the values among its operands and its results."""
+"""``reads`` are the values among a primitive's operands, ``writes`` its results."""
 
 
 @dataclass
@@ -214,7 +214,9 @@ class Unit:
         *,
         same: bool = False,
     ) -> Val:
-        """A view of a value's elements; ``same``: all of them, in order, perhaps repeated."""
+        """A view of a value's elements; ``same`` says that it has all, in order, perhaps
+        repeated.
+        """
         return self.fresh(
             shape, v.dtype, base=v.base, strides=tuple(strides), offset=v.offset + offset,
             source=v if same else None, loose=v.loose,
@@ -240,7 +242,7 @@ class Unit:
 
         Args:
             pieces: Views of a value of that shape, and their contents.
-            plus: With zeros added, as in a sum of several such values.
+            plus: Whether 0 is added to the contents, as in a sum of several such values.
         """
         out = self.fresh(shape, dtype)
         moved = tuple((self.view(out, to.shape, to.strides, to.offset), v) for to, v in pieces)
@@ -332,7 +334,8 @@ def expressed(
     name: str, operands: tuple[Operand, ...], attrs: Mapping[str, Any]
 ) -> tuple[OpExpression, Sizes]:
     """An elementwise op's expression and the shape of its result. Raises `NoKernel`."""
-    # Scalars by type, sign and value: 1, 1.0 and True are different operands, as are 0.0 and -0.0.
+    # The key has a scalar's type, sign and value: 1, 1.0 and True are different operands, as are
+    # 0.0 and -0.0.
     key: Any = (
         name,
         tuple(operand if isinstance(operand, TensorSpec) else (type(operand), repr(operand))
@@ -362,7 +365,7 @@ def _expressed(
 
 
 def apart(parts: Sequence[Val], shape: Sizes) -> bool:
-    """Whether parts are ranges along one dimension of a whole, and no two have an element."""
+    """Whether parts are ranges along one dimension of a whole, and no two share an element."""
     ranges: list[tuple[int, int]] = []
     along: set[int] = set()
     steps = compact(shape)
@@ -393,14 +396,14 @@ def compact(shape: Sizes) -> Sizes:
 
 
 def same_strides(shape: Sizes, first: Sizes, second: Sizes) -> bool:
-    """Whether strides mean the same; those along sizes of 1 do not count."""
+    """Whether strides address the same elements; strides along sizes of 1 do not count."""
     if first == second or 0 in shape:
         return True
     return all(n == 1 or a == b for n, a, b in zip(shape, first, second, strict=True))
 
 
 def reshaped(shape: Sizes, strides: Sizes, target: Sizes) -> Sizes | None:
-    """The strides of a view of another shape, or None if there can be none."""
+    """The strides of a view in another shape, or None if no view has that shape."""
     if 0 in shape:
         return compact(target)
     old = [(n, s) for n, s in zip(shape, strides, strict=True) if n != 1]
@@ -415,7 +418,7 @@ def reshaped(shape: Sizes, strides: Sizes, target: Sizes) -> Sizes | None:
             i += 1
         while left % n:
             size, stride = old[i]
-            if inner != stride * size:  # no even walk over both
+            if inner != stride * size:  # no single stride covers both
                 return None
             left, inner, i = left * size, stride, i + 1
         left //= n

@@ -19,7 +19,7 @@ from nodescope.engine.codegen.c_backend.schedule import Group, aligned
 from nodescope.engine.codegen.c_backend.unit import Arg, Map, Place, Reduce, Sizes, Val, compact
 
 _STACK = 4096  # limit of elements for a row buffer on the stack
-_AGAIN = 8  # operations that are recomputed rather than kept
+_AGAIN = 8  # limit of operations that are recomputed rather than kept
 DEAR = re.compile(
     r"_(?!where|keep|maximum|minimum|abs|fabs|sqrt|isfinite|isnan|clip|sign)\w+_f|/|fmod"
 )
@@ -30,7 +30,7 @@ Scratch = Callable[[Sizes, str], Val]
 
 @dataclass
 class Access:
-    """A place in memory that the loops traverse: strides within the space."""
+    """A place in memory that the loops traverse, with a stride for each dimension of the space."""
 
     pointer: str
     kind: str
@@ -67,7 +67,7 @@ class Walk:
         self.loads: dict[tuple[int, int, Sizes], Access] = {}
         self.producer: dict[Val, Map | Reduce] = {}
         self.keep: dict[Val, Access | None] = {}
-        self.scratched = False  # row buffers exist once
+        self.scratched = False  # whether a row buffer is in shared working memory
 
     # Placement
 
@@ -138,7 +138,7 @@ class Walk:
     def _prepare(self) -> None:
         """Determine everything that the text needs."""
         self._analyse()
-        self.stores: list[tuple[Val, Access, Val, bool]] = []  # value, place, its spec, plus zero
+        self.stores: list[tuple[Val, Access, Val, bool]] = []  # value, place, target, whether + 0
         self.sums: list[tuple[Reduce, Access | None]] = []
         for member in self.members:
             if isinstance(member, Place):

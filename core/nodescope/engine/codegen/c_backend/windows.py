@@ -182,7 +182,7 @@ TEXTS = {
         form.replace("@T", kind).replace("@S", sign)
     for kind, sign in (("f32", "s"), ("f64", "d")) for name, form in _FORMS.items()
 }  # fmt: skip
-_PART_BYTES = 1 << 20  # number of columns at a time: they stay in the second-level cache
+_PART_BYTES = 1 << 20  # bytes of columns at a time: they stay in the second-level cache
 
 
 def _floats(name: str, dtype: str, args: Sequence[Val]) -> str:

@@ -139,12 +139,12 @@ def _castable(args: tuple[Any, ...], attrs: dict[str, Any]) -> bool:
 
 
 def concatenate(*parts: Any, axis: int, out: Any = None) -> Any:
-    """`numpy.concatenate`, the parts one by one."""
+    """`numpy.concatenate`, with the parts as separate arguments."""
     return np.concatenate(parts, axis=axis, out=out)
 
 
 def stack(*parts: Any, axis: int, out: Any = None) -> Any:
-    """`numpy.stack`, the parts one by one."""
+    """`numpy.stack`, with the parts as separate arguments."""
     return np.stack(parts, axis=axis, out=out)
 
 
@@ -207,8 +207,8 @@ def _matmul(rec: Any, a: ProgramArray, b: ProgramArray) -> ProgramArray:
 
 
 def _product(rec: Any, a: ProgramArray, b: ProgramArray) -> ProgramArray:
-    # The same gemm, which np.dot reaches in half the time. Single rows or columns, and gaps, are
-    # handled differently by the two.
+    # np.dot reaches the same gemm in half the time. The two functions handle single rows or
+    # columns, and gaps, differently.
     plain = a.dtype == b.dtype and a.dtype.char in "fd" and len(a.shape) == len(b.shape) == 2
     if plain and min(*a.shape, *b.shape) > 1 and _gemm_ready(a) and _gemm_ready(b):
         return rec.into(np.dot, a, b, text="np.dot", elementwise=False)  # type: ignore[no-any-return]

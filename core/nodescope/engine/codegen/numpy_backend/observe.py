@@ -1,8 +1,8 @@
 """Observing: runs a lowered graph once, plainly, noting each step and the layout of its results.
 
-NumPy's results have the layout that their operands suggest, and later sums and products depend on
-it to the last bit. So nothing is guessed: every call whose feeds have the same layout repeats what
-was observed once.
+The layout of NumPy's results follows from that of their operands, and later sums and products
+depend on it to the last bit. So layouts are observed, not guessed: every call whose feeds have the
+same layout repeats the observed steps.
 
 Invariant: the observed run is a run like any other; its results are the caller's.
 """
@@ -47,7 +47,7 @@ class ObservedProgram:
     Attributes:
         feeds: The graph's inputs.
         constants: Values whose array is part of the program.
-        groups: Node by node.
+        groups: The steps, node by node.
         outputs: The graph's outputs.
     """
 
@@ -62,7 +62,7 @@ class ProgramRecorder:
     """Runs nodes and notes their steps; the interface for writing expansions.
 
     Args:
-        once: Runs a program on feeds; used for long loops as soon as they are known.
+        once: Runs a program on feeds; used for long loops as soon as their body is observed.
     """
 
     def __init__(self, once: Callable[[ObservedProgram, list[Any]], list[Array]]) -> None:
@@ -102,7 +102,7 @@ class ProgramRecorder:
         return self._add(INTO, fn, text or fn.__name__, args, keywords, result, elementwise)
 
     def over(self, fn: Any, x: ProgramArray, *operands: Any) -> ProgramArray:
-        """Call a ufunc whose result replaces ``x``, which was made for that only."""
+        """Call a ufunc whose result replaces ``x``, a value made only for this call."""
         operands = boxed(fn, (x, *operands))[1:]
         result = fn(x.array, *map(_given, operands), out=x.array)
         value = self.value(result, x.roots)
@@ -119,7 +119,7 @@ class ProgramRecorder:
 
     def put(self, fn: Any, args: tuple[Any, ...], boxes: tuple[tuple[Box, ProgramArray], ...], *,
             plus: bool, **keywords: Any) -> ProgramArray:  # fmt: skip
-        """Values side by side among zeros, as ``fn(*args)`` returns it.
+        """An array of zeros that contains values side by side, as ``fn(*args)`` returns it.
 
         Args:
             fn: Computes the result while it is observed.
@@ -145,8 +145,8 @@ class ProgramRecorder:
     def view(
         self, fn: Callable[[Any], Any], x: ProgramArray, text: str, elementwise: bool = False
     ) -> ProgramArray:
-        """A result that may share the memory of ``x``; elementwise: of the same elements in their
-        places.
+        """A result that may share the memory of ``x``; ``elementwise`` says that it has the same
+        elements in the same places.
         """
         view = np.asarray(fn(x.array))
         if fn is not _itself and not shared(view, x.array):
@@ -159,9 +159,7 @@ class ProgramRecorder:
         self, fn: Any, args: tuple[Any, ...], keywords: Mapping[str, Any], *,
         maybe: bool = False, text: str = "", elementwise: bool = False,
     ) -> tuple[ProgramArray, ...]:  # fmt: skip
-        """Call any function; ``maybe``: on other calls its results may be its operands
-        themselves.
-        """
+        """Call any function; ``maybe`` says that in other calls its results may be its operands."""
         arguments = list(map(_given, args))
         result = fn(*arguments, **keywords)
         several = result.__class__ is tuple
@@ -217,7 +215,7 @@ class ProgramRecorder:
         return outputs
 
     def node(self, call: Call, env: Mapping[int, ProgramArray]) -> tuple[ProgramArray, ...]:
-        """Run a node. None of its outputs existed before."""
+        """Run a node; its outputs are new values."""
         args = tuple(e.value if isinstance(e, Scalar) else env[e] for e in call.args)
         outs = self._node(call, args)
         known: set[ProgramArray] = {
@@ -273,7 +271,9 @@ class ProgramRecorder:
     def _scan(
         self, args: tuple[Any, ...], attrs: Mapping[str, Any]
     ) -> tuple[ProgramArray, ...] | None:
-        """A scan, observed in its second iteration. None if its layouts do not settle."""
+        """A scan, observed in its second iteration. None if the layouts of its carries do not
+        settle.
+        """
         body: Graph = attrs["body"]
         carries, columns, length = attrs["carries"], attrs["columns"], attrs["length"]
         run = plan_of(body).run

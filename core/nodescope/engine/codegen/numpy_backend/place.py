@@ -39,9 +39,9 @@ class Tiled:
 
     Attributes:
         before: Steps on smaller operands, which run first.
-        steps: Those of a tile.
+        steps: Steps of a tile.
         after: Views of the results, for later users.
-        needed: Values used outside of them.
+        needed: Values used outside of the tiles.
         flat: Whether tiles are cut from the flat elements; from the leading dimension if not.
         shape: Shape of the results.
         size: Size of a tile: elements if flat, else rows.
@@ -139,7 +139,7 @@ def _plan(
     """Offsets of values and of scratch.
 
     Args:
-        items: In order.
+        items: The code, in order.
         kept: Roots that must not be placed.
         turns: Receives the decisions about loops.
         also: Values that are used after the last item.
@@ -187,7 +187,7 @@ def _placeable(item: Item, value: ProgramArray) -> bool:
 
 
 def _replaces(item: Item) -> list[tuple[int, int]]:
-    """The operands whose place the result may take.
+    """Pairs of a result and an operand whose place the result may take.
 
     Tested over all ufuncs and dtypes: a result written over an operand of the same layout is
     bit-identical to one computed elsewhere.

@@ -26,10 +26,10 @@ from nodescope.passes.memory import MemoryPlan
 from nodescope.passes.pipeline import Lowered
 
 LAYOUTS = 4
-"""The most layouts of feeds with a program; others run node by node."""
+"""Limit of layouts of feeds that get a program; others run node by node."""
 
 KEPT_SETS = 4
-"""The most sets of buffers kept between calls, for threads."""
+"""Limit of sets of buffers kept between calls, for threads."""
 
 KEPT_BYTES = 256 << 20
 """Arenas beyond this size are released after the call."""
@@ -53,8 +53,8 @@ class Variant:
         self._timed_free: list[Callable[..., list[Array]]] = []
 
     def run(self, feeds: list[Any]) -> list[Array]:
-        """Run on feeds; return the outputs. Empties the list of feeds, unless `OtherLayout` is
-        raised.
+        """Run on feeds; return the outputs. Empties the list of feeds, unless the program may raise
+        `OtherLayout`.
         """
         free = self._free
         try:
@@ -67,7 +67,9 @@ class Variant:
         return results
 
     def run_timed(self, feeds: list[Any], stamps: Array, at: Sequence[int]) -> list[Array]:
-        """The outputs; begin and end of each node that runs, whose numbers are ``at``."""
+        """Run; note begin and end of each node that runs at its position in ``stamps``, from
+        ``at``.
+        """
         if self._timed is None:
             text, space = text_of(self._program, self.placed, at)
             self._timed = compiled(text, space, f"{self._name} timed")
@@ -81,7 +83,7 @@ class Variant:
         return results
 
     def _arena(self) -> Array:
-        # Of its own alignment: lines of the cache begin where values begin.
+        # Aligned to 64 bytes, so that values begin at cache lines.
         size = self.memory.arena_bytes
         whole = np.empty(size + 64, np.uint8)
         skip = -whole.ctypes.data % 64
@@ -101,7 +103,7 @@ class NumpyRunner:
         self._variants: dict[_Key, Variant] = {}
         self._last: tuple[list[Any], Variant] | None = None
         self._lock = threading.Lock()
-        self.source = ""  # for the layout that was met last
+        self.source = ""  # of the latest new layout
         self.memory: MemoryReport | None = None
 
     @functools.cached_property
@@ -114,7 +116,7 @@ class NumpyRunner:
         return [number[call.node.id] for call in self._plan.calls]
 
     def run(self, feeds: Iterable[Any]) -> list[Array]:
-        """See `Runner.run`. An iterator may let go of what it gives."""
+        """See `Runner.run`. ``feeds`` may be an iterator that releases what it yields."""
         feeds = list(feeds)
         key = [getattr(feed, "strides", None) for feed in feeds]
         last = self._last

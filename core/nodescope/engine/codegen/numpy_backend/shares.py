@@ -21,15 +21,16 @@ from typing import Any
 from nodescope.engine.execution.parallel import cores
 
 SHARED_FROM = 1 << 20
-"""Elements from which on a kernel runs in shares: milliseconds, beside which waking a thread is
-nothing."""
+"""Number of elements from which a kernel runs in shares: it takes milliseconds, far longer than
+waking a thread.
+"""
 
 _pool: ThreadPoolExecutor | None = None
 _lock = threading.Lock()
 
 
 def threads(environ: Mapping[str, str]) -> int:
-    """How many threads a kernel may use: by the same variables as in C, with nothing loaded."""
+    """How many threads a kernel may use, by the same variables as in C, without loading C."""
     for name in ("NODESCOPE_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         setting = environ.get(name, "").split(",")[0].strip()
         if setting.isdigit() and int(setting):
@@ -43,14 +44,15 @@ def shares(elements: int) -> int:
 
 
 def run_shares(work: Callable[[Any, Iterator[int]], None], parts: Sequence[Sequence[Any]]) -> None:
-    """Call ``work`` with each part and the numbers of the tiles that fall to it, at the same time.
+    """Call ``work`` concurrently, with each part and the numbers of the tiles that it takes.
 
     It runs with the caller's `numpy.errstate`.
 
     Raises:
-        What ``work`` raises; of several, for the first tile. By then none runs any more.
+        What ``work`` raises; of several errors, that of the first tile. All calls have ended by
+        then.
     """
-    left = iter(range(len(parts[0])))  # taking the next number is one step of the interpreter
+    left = iter(range(len(parts[0])))  # the interpreter takes a number atomically
     errors: dict[int, BaseException] = {}
 
     def share(part: Sequence[Any]) -> None:
@@ -93,7 +95,7 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def _forked() -> None:
-    """Threads stay behind when a process forks."""
+    """Forget the threads in a forked child, where they do not exist."""
     global _pool, _lock
     _pool, _lock = None, threading.Lock()
 

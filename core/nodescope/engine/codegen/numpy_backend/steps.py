@@ -59,7 +59,7 @@ class ProgramArray:
 
     @property
     def plain(self) -> bool:
-        """Whether it is a NumPy number that planned memory can hold densely."""
+        """Whether it is an array of numbers without gaps, which planned memory can hold."""
         return self.dtype is not None and self.dtype.kind in "biufc" and dense(self)
 
     @property
@@ -73,7 +73,7 @@ class Step:
     """A call.
 
     Attributes:
-        kind: How it gives its result.
+        kind: How the call gives its result.
         fn: The function called.
         text: Its name in the generated text; for a view, the expression, with ``{0}`` for its base.
         args: Values, and Python numbers or arrays that are constants.
@@ -107,7 +107,7 @@ class Group:
     Attributes:
         number: Position of the node among those that run.
         title: Its description in the text.
-        steps: In order; loops among them.
+        steps: Steps and loops, in order.
         outs: The node's outputs.
         whole: Whether all steps are elementwise, so that they may run tile by tile.
     """
@@ -132,12 +132,11 @@ class Loop:
         rows: Their rows in an iteration.
         steps: The steps of one iteration.
         ends: The carries at the end of an iteration.
-        results: The values stacked, in an iteration.
+        results: The values of an iteration that are stacked.
         finals: The carries after the last iteration.
         stacks: The stacked results.
-        peeled: Whether the first iteration runs separately, because its carries have another
-            layout.
-        reads: Values from outside that an iteration reads.
+        peeled: Runs the first iteration separately, if its carries have another layout; else None.
+        around: Operands from outside that are the same in each iteration.
     """
 
     length: int
@@ -219,8 +218,8 @@ def volume(box: Box) -> int:
 def boxed(fn: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Operands of a ufunc, with Python numbers replaced by the scalars that its loop makes of them.
 
-    A NumPy scalar is converted a third faster. Numbers for which the result would change are left
-    alone.
+    NumPy converts its own scalars a third faster. Numbers for which the result would change are
+    kept.
     """
     if fn.__class__ is not np.ufunc or all(argument.__class__ is ProgramArray for argument in args):
         return args

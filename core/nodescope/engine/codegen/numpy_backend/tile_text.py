@@ -193,7 +193,7 @@ def split(
     for _ in range(min(count, len(whole)) - 1):
         arena = np.empty(max([low, *sizes]) - low, np.uint8)
         own = [
-            # Some arrays take the place of others in the arena, and do so here.
+            # Arrays that share memory in the arena share it here, too.
             spec if at is None else np.ndarray(spec.shape, spec.dtype, arena, at - low)
             for (at, _), spec in zip(kinds, first, strict=True)
         ]
