@@ -52,6 +52,8 @@ BUDGET_BYTES: Final = 256 * MIB
 # around a first NaN.
 NEWEST_BUDGET_BYTES: Final = 128 * MIB
 BATCH_S: Final = 0.05
+# So many batches are the first ones of a recording.
+_FIRST_BATCHES: Final = 16
 # Size of a batch beyond which the writer stops waiting for further records.
 _ENOUGH_BYTES: Final = MIB
 # The writer is behind if the queue holds more than one part in this many.
@@ -76,7 +78,7 @@ class QueueWriter(RecordQueue):
     Args:
         path, level, budget_bytes, queue_bytes, on_commit, on_fault, on_room: As in `Recorder`.
         patience: How many times the writer waits for further records before it writes a small
-            batch.
+            batch: one of the first, which say what the program runs, or a later one.
 
     Raises:
         RecordingError: The file cannot be created.
@@ -92,7 +94,7 @@ class QueueWriter(RecordQueue):
         on_commit: Callable[[int], None] | None,
         on_fault: Callable[[str], None] | None,
         on_room: Callable[[bool, str], None] | None,
-        patience: int = 1,
+        patience: tuple[int, int] = (1, 1),
     ) -> None:
         super().__init__(queue_bytes)
         self.path = path
@@ -108,7 +110,7 @@ class QueueWriter(RecordQueue):
         self._budget_bytes = budget_bytes
         self._buffers = Buffers(queue_bytes - queue_bytes // 4)
         self._waiting = OverflowQueue(self._buffers.give_back)
-        self._patience = patience
+        self._patience, self._gathered = patience, 0
         self._clock: int | None = None  # processor time of the writing thread
         self._written_ns = 0  # time after the last batch, by this clock
         self._committed = 0
@@ -247,7 +249,8 @@ class QueueWriter(RecordQueue):
 
     def _gather(self) -> None:
         """Let a batch grow; a stop waiting for it cuts this short."""
-        for _ in range(self._patience):
+        self._gathered += 1
+        for _ in range(self._patience[self._gathered > _FIRST_BATCHES]):
             if self._hurry.wait(BATCH_S / 2) or self._queued > _ENOUGH_BYTES:
                 return
 

@@ -69,8 +69,8 @@ _ARRAY_BYTES = 160
 _LITTLE_BYTES = 8192
 # The longest that records of unobserved steps stay in the queue if no other record follows.
 _UNSEEN_NS = 250_000_000
-# How many times the writer waits for more records: with a policy, and without.
-_PATIENCE = 8, 4
+# How many times the writer waits for more records, at first and later: with a policy, and without.
+_PATIENCE = (8, 8), (1, 4)
 _now = time.perf_counter_ns
 _ndarray = np.ndarray
 

@@ -26,6 +26,7 @@ from nodescope.events import (
 )
 from nodescope.record import queue_writer
 from nodescope.record.batch import Batch
+from nodescope.record.governor.governor import Governor
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, HAS_SUMMARY, Dropped
@@ -370,3 +371,31 @@ def test_where_only_the_newest_is_whole_less_of_it_stays(tmp_path: Path) -> None
     assert budget_of("newest.nscope", newest=True) == (128, 256)
     assert budget_of("values.nscope", newest=False) == (256, 256)
     assert budget_of("given.nscope", 1 << 30, newest=True) == (1024, 1024)
+
+
+@pytest.mark.parametrize(("governed", "waits"), [(False, [1] * 16 + [4] * 4), (True, [8] * 20)])
+def test_first_batches_come_soon_and_later_ones_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, governed: bool, waits: list[int]
+) -> None:
+    """Each batch takes the processor, and Python's lock, from the program."""
+
+    class Counted:
+        count = 0
+
+        def wait(self, seconds: float) -> bool:
+            self.count += 1
+            return False
+
+    policy = Governor(2.0, tell=print) if governed else None
+    recorder = Recorder(tmp_path / "r.nscope", level="timing", policy=policy)
+    if policy is not None:
+        policy.govern(recorder)
+    seen = []
+    with monkeypatch.context() as patch:
+        for _ in waits:
+            hurry = Counted()
+            patch.setattr(recorder, "_hurry", hurry)
+            recorder._gather()
+            seen.append(hurry.count)
+    recorder.close()
+    assert seen == waits
