@@ -1,4 +1,4 @@
-"""Odd programs write and end as under plain Python, whatever they do to what we share with them."""
+"""Unusual programs write and end as under plain Python, even if they change process state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``nodescope check``: statuses, reports, and what becomes of the recording."""
+"""``nodescope check``: statuses, reports, and whether the recording is kept."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Every option and argument of every command with invalid values: each gives a clear message.
 
-The options come from the parser itself, so that what is added is tried, too. Commands that would
-serve a page or run a program are only read.
+The options come from the parser itself, so that new ones are tested as well. Commands that would
+serve a page or run a program are only parsed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def commands() -> dict[str, argparse.ArgumentParser]:
 
 
 def cases() -> Iterator[tuple[str, str]]:
-    """Command and option, ``""`` for what stands without one."""
+    """Pairs of command and option; the option is ``""`` for a positional argument."""
     for name, command in commands().items():
         yield name, ""
         for action in command._actions:
@@ -70,7 +70,7 @@ def cases() -> Iterator[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def one_parser() -> Iterator[None]:
-    """Made anew for each of thousands of command lines, it would be most of the time."""
+    """Share one parser: building it for each of thousands of command lines would dominate."""
     made = parser()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cli, "parser", lambda: made)

@@ -1,4 +1,4 @@
-"""Graph files of others: the recording that is made of one ends with the command."""
+"""Graph files of other tools: the recording made from one is deleted when the command ends."""
 
 from __future__ import annotations
 

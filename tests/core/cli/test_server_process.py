@@ -1,4 +1,4 @@
-"""A server that dies under a run comes back; one that keeps dying, or was told to end, does not."""
+"""A server that dies during a run is restarted, unless it keeps dying or was told to end."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def again(live: Live) -> Page:
-    """The page of before, with its cookie, as soon as the server is there."""
+    """The same page, with its cookie, connected as soon as the server is back."""
     limit = time.monotonic() + TIMEOUT_S
     while True:
         try:

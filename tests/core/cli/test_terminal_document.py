@@ -1,4 +1,4 @@
-"""docs/terminal.md is true: its session is what one sees, its table is the commands."""
+"""docs/terminal.md is correct: its session shows the real output, its table the real commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The terminal debugger beside streams that the program has put in place of the standard ones."""
+"""The terminal debugger with programs that have replaced the standard streams."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Programs of different kinds, in which numbers become large in a step that is given.
+"""Programs of different kinds, in which numbers become large in a given step.
 
-Each takes ``large``, the step in which its data is a hundred times as large, or 0 for never, and
-runs `STEPS` steps. What is compiled is named ``step`` unless several functions are.
+Each takes ``large``, the step in which its data is a hundred times larger, or 0 for never, and runs
+`STEPS` steps. The compiled function is named ``step`` unless there are several.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nodescope import nn
 STEPS = 5
 Program = Callable[[int], None]
 PROGRAMS: dict[str, tuple[Program, str]] = {}
-"""By name: the program, and an op of which some result is large in the step with large data."""
+"""By name: the program, and an op with a large result in the step with large data."""
 F = nn.functional
 
 

@@ -25,7 +25,7 @@ SIDES = ("eager", "compiled")
 
 @contextmanager
 def in_mode(wanted: str) -> Iterator[None]:
-    """In the mode, and afterwards in the one before."""
+    """Switch to a mode, and back to the previous one afterwards."""
     before = mode.get_mode()
     ns.set_mode(wanted)  # type: ignore[arg-type]
     try:
@@ -37,7 +37,7 @@ def in_mode(wanted: str) -> Iterator[None]:
 def both(
     folder: Path, program: Callable[[], Any], *, level: Any = "values"
 ) -> tuple[Recording, Recording]:
-    """Recordings of a program in either mode; it makes everything anew each time."""
+    """Recordings of a program in both modes; the program starts afresh each time."""
     results = []
     for side in SIDES:
         path = folder / f"{side}.nscope"
@@ -48,7 +48,7 @@ def both(
 
 
 def checked(folder: Path, program: Callable[[], Any]) -> tuple[Recording, Recording]:
-    """The same, with each call of the compiled run checked, as ``nodescope compare`` does it."""
+    """As `both`, with each call of the compiled run checked, as ``nodescope compare`` does."""
     results = []
     for side in SIDES:
         path = folder / f"{side}.nscope"
@@ -81,7 +81,7 @@ def _step() -> int:
 
 
 def judged(folder: Path, program: Callable[[], Any]) -> Verdict:
-    """What ``nodescope compare`` says of a program, without timing it."""
+    """The verdict of ``nodescope compare`` on a program, without timing it."""
     eager, compiled = checked(folder, program)
     with eager, compiled:
         return judge(eager, compiled)[0]

@@ -1,4 +1,4 @@
-"""Which node is which, by name, by order, by who takes it."""
+"""Matching of nodes by name, by order and by their users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SPEC = TensorSpec((2,), "float64")
 
 
 def chain(*ops: str, scope: str = "", first: int = 1, leaf: str = "placeholder") -> list[Node]:
-    """A leaf, then each op on the result of the one before."""
+    """A leaf, then each op on the result of the previous one."""
     results: list[Node] = []
     counts: dict[str, int] = {}
     for number, op in enumerate((leaf, *ops), first):

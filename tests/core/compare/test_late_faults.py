@@ -1,4 +1,4 @@
-"""Faults that bite late, in one phase, of one shape, in one form: found where they bite."""
+"""Faults that appear late, or only in one phase, shape or form, are found where they appear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of two runs: which is the first that differs, and how."""
+"""Logged calls of two runs: the first that differs, and how it differs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nodescope.compare.logged_calls import OtherCall, first_other_call, without_
 from nodescope.ir.differences import CallLog, LoggedCall
 
 Row = tuple[int, int, int, int]
-"""Function, step, and the digests of what was given and of what it gave."""
+"""Function, step, and the digests of arguments and result."""
 
 
 def log(*rows: Row) -> CallLog:

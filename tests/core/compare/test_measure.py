@@ -1,4 +1,4 @@
-"""How far arrays and statistics are apart."""
+"""The differences between arrays and between statistics."""
 
 from __future__ import annotations
 

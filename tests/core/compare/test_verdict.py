@@ -1,4 +1,4 @@
-"""Correct programs raise no alarm, and what tracing fixed is told as such, with the line."""
+"""Correct programs raise no alarm; a value fixed by tracing is reported as such, with its line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def correct(program: Program) -> Program:
 
 
 def fixed(step: int, name: str) -> Callable[[Program], Program]:
-    """A program that differs from a step on, in a node, by what tracing fixed."""
+    """A program that differs from a step on, in one node, because tracing fixed a value."""
 
     def register(program: Program) -> Program:
         FIXED.append((program, step, name))

@@ -1,7 +1,7 @@
 """An editor: debugpy's client side of the Debug Adapter Protocol, in front of our adapter.
 
-Invariant: each message of either side is valid by the protocol's JSON schema; every wait has a
-limit; what is started is ended with the test.
+Invariant: each message of both sides is valid by the protocol's JSON schema; every wait has a
+limit; every started process ends with the test.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Body = dict[str, Any]
 
 @lru_cache
 def schema() -> Body:
-    """The protocol's schema, as debugpy brings it."""
+    """The protocol's schema, as shipped with debugpy."""
     (path,) = [file for file in files("debugpy") or () if file.name == "debugProtocol.json"]
     return json.loads(Path(path.locate()).read_text())
 
@@ -53,7 +53,7 @@ def check(message: Body) -> None:
 
 
 class Checked(JsonIOStream):
-    """A stream that checks what passes."""
+    """A stream that validates each message."""
 
     faults: list[str]
 
@@ -132,28 +132,28 @@ class Editor:
     # ------------------------------------------------------------ talking
 
     def send(self, command: str, **arguments: Any) -> queue.Queue[Any]:
-        """Send a request; where its answer will be."""
+        """Send a request; return the queue that receives its answer."""
         answer: queue.Queue[Any] = queue.Queue()
         request = self._channel.send_request(command, arguments or None)
         request.on_response(lambda response: answer.put(response.body))
         return answer
 
     def ask(self, command: str, **arguments: Any) -> Body:
-        """Have a request answered."""
+        """Send a request, and return its answer."""
         body = self.send(command, **arguments).get(timeout=WAIT_S)
         assert not isinstance(body, Exception), f"{command}: {body}"
         return body
 
     def refused(self, command: str, **arguments: Any) -> str:
-        """Have a request refused; why."""
+        """Send a request that is refused, and return the reason."""
         body = self.send(command, **arguments).get(timeout=WAIT_S)
         assert isinstance(body, Exception), f"{command} was taken: {body}"
         return str(body)
 
     def event(self, name: str, **wanted: Any) -> Body:
-        """Wait for the next event of a name, after the one that was waited for before.
+        """Wait for the next event with a name, after the last one that was waited for.
 
-        What a program prints comes on a way of its own: earlier or later than what it does.
+        A program's output arrives independently, earlier or later than its other events.
         """
         kinds = name == "output"
 
@@ -172,7 +172,7 @@ class Editor:
             return self._events[place][1]
 
     def happened(self) -> list[str]:
-        """The names of all events so far, output apart."""
+        """The names of all events so far, except output."""
         with self._news:
             return [name for name, _ in self._events if name != "output"]
 
@@ -185,7 +185,7 @@ class Editor:
     # ------------------------------------------------------------ sessions
 
     def initialize(self, **more: Any) -> Body:
-        """Say who we are."""
+        """Initialize the session."""
         return self.ask("initialize", adapterID="nodescope", clientID="test", linesStartAt1=True,
                         columnsStartAt1=True, pathFormat="path", **more)  # fmt: skip
 
@@ -201,7 +201,7 @@ class Editor:
         self.ask("configurationDone")
 
     def top(self) -> Body:
-        """The frame where it stands."""
+        """The innermost frame at the stop."""
         return self.frames()[0]
 
     def frames(self) -> list[Body]:

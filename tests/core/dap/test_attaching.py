@@ -1,4 +1,4 @@
-"""Editors that come to a program that runs, and leave it."""
+"""Editors that attach to a running program, and detach from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/dap.md and the sample configuration are true."""
+"""docs/dap.md and the sample configuration are correct."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_no_stop_is_lost_and_each_is_reported_by_its_thread(tmp_path):
 
 
 def both_stand(editor: Editor) -> tuple[int, int]:
-    """Two threads at their nodes: the one that stopped, and the other, held where it has come."""
+    """Two threads at nodes: the one that stopped, and the other one, held at its next node."""
     stop = editor.event("stopped")
     first = stop["threadId"]
     threads = names(editor)

@@ -28,7 +28,7 @@ from nodescope.record.recorder import Recorder
 
 @dataclass
 class Debugged:
-    """What was seen: stops in order, with what was live there; lines that were logged."""
+    """What happened: stops in order, with their live values, and logged lines."""
 
     bus: Bus = field(default_factory=Bus)
     stops: list[Stop] = field(default_factory=list)
@@ -58,7 +58,7 @@ Then = Callable[[Stop, Gate], Command]
 
 
 def go_on(stop: Stop, gate: Gate) -> Command:
-    """What the controller does at a stop: here nothing but to continue."""
+    """The controller's action at a stop: just continue."""
     return Continue()
 
 
@@ -69,10 +69,10 @@ def debugged(
     """Observe the engine.
 
     Args:
-        specs: Breakpoints as they are written.
-        then: What to do at each stop, and the command that ends it.
-        entry: Stop before the first node.
-        first: A recorder that comes before the gate.
+        specs: Breakpoints in their text form.
+        then: Called at each stop; returns the command that ends it.
+        entry: Whether to stop before the first node.
+        first: A recorder that is added before the gate.
     """
     seen = Debugged()
     news: queue.Queue[SessionInfo | None] = queue.Queue()
@@ -93,7 +93,7 @@ def debugged(
     def follow() -> None:
         last: Stop | None = None
         while (info := news.get()) is not None:
-            # While one thread stands another may meet new nodes, which is told with the same stop.
+            # While one thread is stopped, another may reach new nodes; the same stop is announced.
             known, last = info.stop is last, info.stop
             if info.stop is not None and not known and not info.stop.edits:
                 seen.stops.append(info.stop)

@@ -1,4 +1,4 @@
-"""The controller, over real programs on a thread of their own."""
+"""The controller, with real programs on another thread."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def train() -> None:
 def controlled(
     path: Path, program: Program, *specs: str, level: Level = "values", entry: bool = False
 ) -> Iterator[tuple[Controller, list[BaseException]]]:
-    """A program under a controller, running; in the end it is let go and has ended."""
+    """A running program under a controller; at the end, it is released and has ended."""
     lines: list[str] = []
     run = api.Run(path / "run.nscope", level=level, debugger=True, stop_on_entry=entry,
                   breakpoints=tuple(map(parse_breakpoint, specs)), say=lines.append)  # fmt: skip
@@ -74,7 +74,7 @@ def controlled(
 
 
 def stopped(controller: Controller) -> str:
-    """Wait for the next stop; the node's name."""
+    """Wait for the next stop, and return the node's name."""
     info = controller.wait(WAIT_S)
     assert info.stop is not None, info.phase
     return info.stop.node_name

@@ -1,4 +1,4 @@
-"""Breakpoints that are kept with the project."""
+"""Breakpoints that are saved with the project."""
 
 from __future__ import annotations
 

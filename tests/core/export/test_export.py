@@ -1,4 +1,4 @@
-"""Exports: names are text and nothing else, in every format."""
+"""Exports: names are only text, in every format."""
 
 from __future__ import annotations
 

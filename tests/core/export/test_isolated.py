@@ -1,4 +1,4 @@
-"""Exports of any size end with a picture or a sentence, and the process that asked goes on."""
+"""Exports of any size end with a picture or an error, and the requesting process continues."""
 
 from __future__ import annotations
 

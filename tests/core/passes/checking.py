@@ -1,6 +1,6 @@
-"""One check for every pass: what it found, and that nobody can tell.
+"""One check for every pass: which rules fired, and that results do not change.
 
-Invariant: bits are compared, not numbers; only what is inside of a NaN is left aside.
+Invariant: compares bits, not numbers; only the payload of a NaN is ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -2.5, 3.0]
 
 
 def nasty(dtype: str, shape: tuple[int, ...] = (6, 8), seed: int = 0) -> Any:
-    """An array of what is hard: zeros of both signs, infinities, NaN, the ends of the range."""
+    """An array of difficult numbers: zeros of both signs, infinities, NaN, ends of the range."""
     rng = np.random.default_rng(seed)
     kind = np.dtype(dtype).kind
     size = int(np.prod(shape))
@@ -92,12 +92,12 @@ def check(
     """Lower a function and compare traced and lowered graph on inputs of several layouts.
 
     Args:
-        function: Of arrays.
-        inputs: What it is traced with.
-        passes: Names; the usual ones if None.
-        fired: Rules that must have fired, as ``pass/rule``; None for not saying.
-        left: Ops that must be left, in order; None for not saying.
-        options: Of the lowering.
+        function: A function of arrays.
+        inputs: The inputs for tracing.
+        passes: Names of passes; the default ones if None.
+        fired: Rules that must have fired, as ``pass/rule``; not checked if None.
+        left: Ops that must remain, in order; not checked if None.
+        options: The options of the lowering.
     """
     with np.errstate(all="ignore"):
         program = ns.compile(function).graph(*inputs)
@@ -117,7 +117,7 @@ def check(
 
 
 def layouts_of(inputs: Sequence[Any]) -> list[list[Any]]:
-    """The inputs as they are, in columns, with gaps, and backwards."""
+    """The inputs in their own layout, in column order, with gaps, and reversed."""
     results = [list(inputs)]
     results.append([np.asfortranarray(value) for value in inputs])
     results.append([_gaps(np.asarray(value)) for value in inputs])
@@ -135,7 +135,7 @@ def _gaps(array: Any) -> Any:
 
 
 def assert_owned(program: Any, result: Lowered, inputs: Sequence[Any]) -> None:
-    """Results share memory with feeds, constants and each other only where the traced ones do."""
+    """Check that results share memory only where those of the traced graph do."""
     if not any(stage.name == "own" for stage in result.stages):
         return
     feeds = [np.asarray(item) for item in inputs]

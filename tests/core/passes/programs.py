@@ -1,4 +1,4 @@
-"""Programs that the passes meet: the samples' training steps, and what they become.
+"""Programs for passes: the samples' training steps, traced and lowered.
 
 Invariant: traced and lowered graph are run on the same numbers.
 """
@@ -21,7 +21,7 @@ SAMPLES = str(Path(__file__).resolve().parents[3] / "samples")
 
 
 def step_of(model: Any, optimizer: Any, loss_of: Any, keep: bool = True) -> Any:
-    """A training step; without ``keep`` gradients are let go."""
+    """A training step; without ``keep``, gradients are released."""
 
     def step(*args: Any) -> Any:
         optimizer.zero_grad()
@@ -71,7 +71,7 @@ def layer_step(optimizer: Any = optim.SGD, *, keep: bool = False, **settings: An
 
 
 def lowered_program(program: Any, passes: Any = ("patterns", "fuse"), **options: Any) -> Lowered:
-    """A program after passes; asserts that nothing changed but how it is computed."""
+    """A program after passes; asserts that its results did not change."""
     result = lower(program.graph, program.constants, passes, LoweringOptions(**options))
     feeds = feeds_of(program.graph)
     wanted = run(program.graph, program.constants, feeds)
@@ -94,12 +94,12 @@ def feeds_of(graph: Any, seed: int = 0) -> list[Any]:
 
 
 def kernels(result: Lowered) -> Counter[str]:
-    """How many kernels of which pattern there are."""
+    """The number of kernels by pattern."""
     return Counter(n.attrs["pattern"] for n in result.graph.nodes if n.op == "fused")
 
 
 def reasons(result: Lowered) -> list[str]:
-    """Why nodes stayed apart."""
+    """Why nodes were not fused."""
     return [item.reason for stage in result.stages for item in stage.unfused]
 
 

@@ -1,4 +1,4 @@
-"""The pass `bodies`: what changes inside of loops and branches is seen by nobody around them."""
+"""The pass `bodies`: changes inside loops and branches have no effect outside them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32) * 30
 
 
 def depths(graph, depth=0):
-    """Ops of all bodies, each with how deep it stands."""
+    """The ops of all bodies, each with its depth."""
     results = []
     for node in graph.nodes:
         if depth and not node.is_leaf:

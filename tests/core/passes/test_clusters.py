@@ -1,4 +1,4 @@
-"""What lies between clusters is found, whatever was merged before."""
+"""Nodes between clusters are found, whatever was merged before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.depth import some
 
 
 def nodes_of(draw: random.Random, many: int) -> list[Node]:
-    """Random nodes, each of which needs some before it."""
+    """Random nodes, each depending on some earlier ones."""
     near = draw.choice((2, 5, many))
     nodes = []
     for number in range(1, many + 1):
@@ -63,7 +63,7 @@ def test_clusters_never_form_a_cycle(seed: int) -> None:
 
 
 class Counted(list[int]):
-    """The predecessors of clusters, and how often those of one are read."""
+    """The predecessors of clusters, with a count of reads."""
 
     reads = 0
 

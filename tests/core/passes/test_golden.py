@@ -1,4 +1,4 @@
-"""What the clean-up passes make of small programs, as text: before, rewrites, after.
+"""The effect of the clean-up passes on small programs, as text: before, rewrites, after.
 
     NODESCOPE_GOLDEN=write pytest tests/core/passes/test_golden.py
 

@@ -1,4 +1,4 @@
-"""Patterns: each idiom in every usual spelling, in the samples, and not in what looks alike."""
+"""Idioms: each is found in every usual spelling and in the samples, but not in lookalikes."""
 
 from __future__ import annotations
 

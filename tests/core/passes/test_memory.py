@@ -89,7 +89,7 @@ def test_a_place_is_taken_by_one_only() -> None:
 
 def _overwritten(moments: list[ProgramStep], sizes: dict[int, int], plan: MemoryPlan,
                  bases: dict[int, tuple[int, ...]], kept: set[int]) -> str:  # fmt: skip
-    """Run a plan over bytes: what is read before its time is over, or ``""``."""
+    """Run a plan over bytes; return which value was overwritten too early, or ``""``."""
     arena = np.full(plan.arena_bytes, -1)
     ranges = live_ranges(moments, bases)
     for now, moment in enumerate(moments):

@@ -1,4 +1,4 @@
-"""Remat: values are computed again where memory asks for it, and nowhere else."""
+"""Remat: values are recomputed where memory exceeds its limit, and nowhere else."""
 
 from __future__ import annotations
 

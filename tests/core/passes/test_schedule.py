@@ -1,4 +1,4 @@
-"""Schedule: an order in which less is held, the same each time, effects as they were."""
+"""Schedule: an order that holds less memory, deterministic, with side effects in order."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_same_each_time() -> None:
 
 
 def test_updates_follow_their_gradients() -> None:
-    """Where nobody else takes gradients, they are not all held at the end."""
+    """If gradients have no other users, they are not all held at the end."""
     program = layer_step(optim.SGD, keep=False)
     result = lowered_program(program, ("patterns", "schedule"), backend="c")
     verify(result.graph)
@@ -107,7 +107,7 @@ def test_samples(passes: tuple[str, ...]) -> None:
 
 
 def test_effects_keep_their_order() -> None:
-    """Reads and writes of a variable, with nodes that would gladly be moved between them."""
+    """Reads and writes of a variable, with nodes between them that could be moved."""
     spec = TensorSpec((4,), "float32")
     nodes = (
         Node(1, "v", "parameter", "leaf", outputs=(1,), role="parameter"),

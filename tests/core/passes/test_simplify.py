@@ -1,4 +1,4 @@
-"""The pass `simplify`: every pattern of its table on every dtype that it is for."""
+"""The pass `simplify`: every pattern of its table on every dtype to which it applies."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_rules_that_look_at_attributes(function, dtype, fired, left):
 
 
 def test_a_sum_would_tell_a_copy_from_what_it_is_a_copy_of():
-    """Dropping a copy may change the order in which a sum goes through memory."""
+    """Dropping a copy may change the memory order in which a sum adds."""
     x = (np.random.default_rng(0).standard_normal((65, 129)) * 1e4).astype("float32")
     columns = np.asfortranarray(x)
     sums = [(np.sum(columns, axis=i), np.sum(columns.copy(), axis=i)) for i in (None, 0, 1)]

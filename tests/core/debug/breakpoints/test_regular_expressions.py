@@ -1,4 +1,4 @@
-"""Regular expressions over names: what `re` says, in bounded work."""
+"""Regular expressions over names: the results of `re`, with bounded work."""
 
 from __future__ import annotations
 

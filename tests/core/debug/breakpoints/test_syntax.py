@@ -1,4 +1,4 @@
-"""A breakpoint is read back as it is written."""
+"""Parsing a breakpoint's text form gives the same breakpoint."""
 
 from __future__ import annotations
 

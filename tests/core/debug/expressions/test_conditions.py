@@ -1,4 +1,4 @@
-"""The condition language: what it computes, and what it refuses."""
+"""The condition language: its results, and the text that it refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short roads of conditions give what the vocabulary gives, and no warning."""
+"""Fast paths of conditions give the same results as the builtins, without warnings."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NUMBERS = (0.0, -0.0, 1.0, -1.0, 3.0, 0.1, 250.0, 7e4, float("nan"), float("inf"
 
 
 def plainly(node: ast.expr, scene: Scene) -> Any:
-    """The value of an expression, straight from the tables: what every road has to agree with."""
+    """The value of an expression directly from the tables; every fast path must agree with it."""
     match node:
         case ast.Constant(value=number):
             return number
@@ -77,7 +77,7 @@ def plainly(node: ast.expr, scene: Scene) -> Any:
 
 
 def outcome(run: Any) -> Any:
-    """What a call gives, or that it gives nothing."""
+    """The result of a call, or a mark that it has none."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

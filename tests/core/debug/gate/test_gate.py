@@ -1,4 +1,4 @@
-"""The gate with real threads: it holds and releases, and never holds what it must not."""
+"""The gate with real threads: it holds and releases them, and never holds one that must run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Clock:
 
 
 class Bench:
-    """A gate on a bus, a program thread to hold, and what was announced."""
+    """A gate on a bus, a program thread to hold, and the announced states."""
 
     def __init__(self, *, controllers: int = 1, **options: object) -> None:
         self.bus = Bus()

@@ -1,7 +1,7 @@
 """Interrupts of a thread within the gate, at any place: no deadlock, no missed stop.
 
-KeyboardInterrupt is raised at each line of the gate in turn, as a signal would raise it; signal
-handlers and listeners that compute run at each line, too.
+KeyboardInterrupt is raised at each line of the gate in turn, as by a signal; signal handlers and
+listeners that compute also run at each line.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def interrupt() -> None:
 
 
 def goes_on(bench: Attended, where: str) -> None:
-    """The program goes on, and stops wherever it is to stop."""
+    """Check that the program continues, and stops at every breakpoint."""
 
     def on() -> None:
         bench.finished(LATE)  # without a word about it, if that is what was interrupted

@@ -1,4 +1,4 @@
-"""Stepping and continuing through a recording, back and forth."""
+"""Stepping and continuing through a recording in both directions."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_where_a_step_leads(history, start, command: Command, back: bool, end) -
 
 
 def test_from_a_stop_before_a_node(history) -> None:
-    """The node before it is the last that ran, and not the one before that."""
+    """The previous node is the last one that ran, not the one before that."""
     tanh = place(history, "net/tanh", 2)
     node = history.node(history.names["net/inner/exp"])
     assert node is not None
@@ -180,7 +180,7 @@ def test_nonsense_is_reported(history) -> None:
 
 
 def found_by(history: History, spec: str, *, back: bool) -> list[tuple[str, int]]:
-    """Where one stops, from one end of the recording to the other."""
+    """All stops at a breakpoint, from one end of the recording to the other."""
     statuses = [BreakpointStatus(parse_breakpoint(spec))]
     seq, result = (history.recording.last_seq() + 1 if back else 0), []
     while (

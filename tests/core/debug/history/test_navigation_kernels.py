@@ -1,4 +1,4 @@
-"""Back and forth to breakpoints whose nodes were fused or merged, and to those that count hits."""
+"""Navigation to breakpoints whose nodes were fused or merged, and to those that count hits."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def history(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Histor
 
 
 def go(history: History, spec: str, *, back: bool, start: int | None = None):
-    """Where a breakpoint is found, and the words."""
+    """Where a breakpoint is found, and the message."""
     statuses = [BreakpointStatus(parse_breakpoint(spec))]
     at = start if start is not None else (history.recording.last_seq() if back else 0)
     result, text = navigate(history, at, Continue(), back=back, breakpoints=statuses)

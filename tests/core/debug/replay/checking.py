@@ -1,4 +1,4 @@
-"""Checking a replay: every node of its step run again, and compared with what was recorded."""
+"""Checking a replay: reruns every node of its step, and compares it with the recording."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nodescope.record.summary import summarise
 
 
 class Checked(NamedTuple):
-    """A step computed again and compared with what was recorded.
+    """The comparison of a recomputed step with the recording.
 
     Attributes:
-        compared: Arrays that were compared.
-        differences: Where they are not the same bits.
-        statistics: Of values without array: where recomputed and recorded statistics differ.
-        missing: Why nodes could not be run, by node name.
+        compared: The number of compared arrays.
+        differences: Arrays whose bits differ.
+        statistics: Values without a recorded array whose statistics differ.
+        missing: By node name: why it could not be rerun.
     """
 
     compared: int
@@ -30,7 +30,7 @@ class Checked(NamedTuple):
 
 
 def check(replay: Replay) -> Checked:
-    """Run every node of the step on its recorded inputs, and compare bit for bit."""
+    """Rerun every node of the step on its recorded inputs, and compare bit for bit."""
     compared = 0
     differences: list[Difference] = []
     statistics: list[Difference] = []

@@ -1,4 +1,4 @@
-"""Small programs, recorded; and recordings that hold less than they did."""
+"""Small recorded programs, and recordings from which data is removed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def recorded(path: Path, program: Callable[[], None], level: str = "values") -> 
 
 
 def without_arrays(path: Path, *, keep: tuple[str, ...] = ("leaf",)) -> Path:
-    """A copy that holds the arrays of some op families only, as after a budget ran out.
+    """A copy with the arrays of some op families only, as after a budget ran out.
 
-    Of leaves that are gone, the few elements that statistics show are gone, too.
+    The few elements in the statistics of removed leaves are removed as well.
     """
     copy = path.with_name(f"less-{path.name}")
     shutil.copyfile(path, copy)
@@ -53,7 +53,7 @@ def without_arrays(path: Path, *, keep: tuple[str, ...] = ("leaf",)) -> Path:
 
 
 def training(steps: int = 3) -> None:
-    """Two layers, Adam, a mask that is drawn, an index, a scalar that changes."""
+    """Two layers, Adam, a random mask, an index, and a scalar that changes."""
     rng = np.random.default_rng(0)
     w = ns.parameter(rng.standard_normal((4, 8)), name="w")
     v = ns.parameter(rng.standard_normal((8, 3)), name="v")

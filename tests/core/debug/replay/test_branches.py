@@ -1,4 +1,4 @@
-"""Branches of branches, and what a branch does not know."""
+"""Branches of branches, and values that are unknown in a branch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def training(first: float = 1.0, shift: float = 2.0) -> None:
 
 
 def test_a_branch_continues_where_the_one_before_it_ended(tmp_path: Path) -> None:
-    """Its parent was run to the end of the first step, and it to the end of the last."""
+    """The parent branch ends with the first step, and the branch with the last one."""
     first = recorded(tmp_path / "one.nscope", training)
     for shift in (2.0, 6.0):  # the first of them changes nothing itself
         two = recorded(tmp_path / f"{shift}.nscope", lambda shift=shift: training(3.0, shift))
@@ -122,7 +122,7 @@ def test_what_depends_on_an_edit_and_on_what_was_lost_is_listed(tmp_path: Path) 
 
 
 def without_operands(path: Path) -> None:
-    """As an earlier release wrote it: it is not known which execution wrote an operand."""
+    """Make it like a file of an earlier release, without the executions that wrote operands."""
     database = sqlite3.connect(path)
     database.execute("DROP TABLE operand")
     database.commit()
@@ -136,7 +136,7 @@ def recurrent() -> None:
 
 
 def without_step(path: Path, step: int) -> None:
-    """As the governor leaves a step out."""
+    """Remove a step, as if the governor had left it out."""
     database = sqlite3.connect(path)
     database.execute("UPDATE step SET observed = 0 WHERE step = ?", (step,))
     first, last = database.execute(

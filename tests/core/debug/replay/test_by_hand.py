@@ -1,4 +1,4 @@
-"""What a person changed at a stop: what ran after it took the new value."""
+"""Values that the user changed at a stop: later executions take the new value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.core.debug.replay.test_replay import value_of
 def changed(
     path: Path, program: Callable[[], None], where: str, how: Callable[[int], SetValue]
 ) -> Recording:
-    """The recording of a program of which the output of a node was changed at a breakpoint."""
+    """The recording of a program in which a node's output was changed at a breakpoint."""
     recorder = Recorder(path, level="values")
 
     def then(stop: Stop, gate: Gate) -> Command:

@@ -1,4 +1,4 @@
-"""Who runs a node again, what it reads, and what cannot be run again says why."""
+"""Dialects: which one reruns a node, what the node reads, and why a node cannot be rerun."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Elsewhere:
-    """The dialect ``elsewhere``, whose ops are in a table; it knows what none of them reads."""
+    """The dialect ``elsewhere``, whose ops are in a table; it does not know what they read."""
 
     ops: dict[str, Any] = {  # noqa: RUF012 (never written to)
         "mix": lambda x, y: (x[:, ::-1] * y, x.sum()),

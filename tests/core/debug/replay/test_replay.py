@@ -1,4 +1,4 @@
-"""Replaying: recomputed values are the recorded ones, bit for bit, or it is said why not."""
+"""Replaying: recomputed values equal recorded ones bit for bit, or an error says why not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def value_of(recording: Recording, name: str) -> int:
 
 
 def same_as(less: Path, whole: Path, step: int) -> int:
-    """Compare what can be computed from one recording with what is kept in another."""
+    """Compare values recomputed from one recording with those kept in another."""
     count = 0
     with Recording.open(less) as here, Recording.open(whole) as there:
         replay = Replay(here, step)
@@ -61,7 +61,7 @@ def test_values_that_were_not_kept_are_computed_from_the_leaves(path: Path) -> N
 
 
 def test_parameters_of_later_steps_follow_from_the_first(path: Path, tmp_path: Path) -> None:
-    """Only the data and the first parameters are kept: the rest is training once more."""
+    """Only the data and the initial parameters are kept, so replaying repeats the training."""
     less = without_arrays(path)
     database = sqlite3.connect(less)
     database.execute(

@@ -1,4 +1,4 @@
-"""What if: only what depends on an edit is run again, and gives what would have been."""
+"""What if: only nodes that depend on an edit are rerun, with the results of an edited program."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_parameter_carries_an_edit_into_the_next_step(recording: Recording) ->
 
 
 def test_what_comes_out_is_what_the_edited_program_gives(tmp_path: Path) -> None:
-    """Scaling the data by an edit, and by the program itself."""
+    """Compare scaling the data by an edit with scaling it in the program."""
     first = recorded(tmp_path / "one.nscope", lambda: program())
     two = recorded(tmp_path / "two.nscope", lambda: program(scale=3.0))
     with Recording.open(first) as here, Recording.open(two) as there:
@@ -140,7 +140,7 @@ def test_what_cannot_run_is_listed_with_what_depends_on_it(tmp_path: Path) -> No
 
 
 def accumulating(third: float = 3.0) -> None:
-    """Gradients of two steps are added up: both are values of one node."""
+    """Gradients of two steps are added: both are values of one node."""
     w = ns.parameter(np.ones(3), name="w")
     for x in ns.steps([2.0, third, 5.0, 7.0]):
         np.sum(np.square(ns.tensor(np.full(3, x), name="x") * w)).backward()

@@ -1,4 +1,4 @@
-"""Advice for programs with nothing to show."""
+"""Advice for programs without observed operations."""
 
 from __future__ import annotations
 

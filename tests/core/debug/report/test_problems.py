@@ -1,4 +1,4 @@
-"""Problems of a run: the first is where it began, whatever was loaded, edited or healed since."""
+"""Problems of a run: the first one is the origin, even with loaded, edited or healed values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.core.debug.debugged import debugged
 
 
 def program(bad: set[int]) -> None:
-    """`log` of -1 in some steps; `where` takes the NaN out again; the last step is finite."""
+    """`log` of -1 in some steps; `where` removes the NaN again; the last step is finite."""
     x = ns.parameter(np.array([1.0, 2.0]), name="x")
     for step in ns.steps(range(1, 6)):
         with ns.name_scope("loss"), np.errstate(all="ignore"):

@@ -1,6 +1,6 @@
 """One playbook for every command, every reason to stop, and every input of the session.
 
-The tables are complete: what is added to the protocol and has no playbook here fails.
+The tables are complete: an addition to the protocol without a playbook here fails.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def on_entry() -> None:
 
 
 def at_a_breakpoint() -> None:
-    """Of a node, of a gradient, once, in groups of which one logs only."""
+    """On a node, on a gradient, once, and in groups of which one only logs."""
     play(session()).give(breakpoints("op:log")).run(*STEP).expect(stopped("breakpoint", LOG))
     of_gradient = play(session()).give(breakpoints("op:log if max(grad) > 1"))
     of_gradient.give(reach(LOG)).expect(running)
@@ -243,7 +243,7 @@ def where_it_was_to_run() -> None:
 
 
 def at_an_exception() -> None:
-    """Of an operation, and of the program's own."""
+    """Raised by an operation, and by the program itself."""
     play(session()).give(reach(LOG, error="ShapeError: no")).expect(stopped("exception", LOG))
     raised = play(session()).give(RAISED)
     raised.expect(effect(Hold), stopped("exception", MEAN, text="ValueError: no at train.py:12"))

@@ -79,7 +79,7 @@ commands = st.one_of(
 
 
 def told(state: SessionState) -> tuple[Any, ...]:
-    """What pages are told at once: all but hits."""
+    """The state that is announced at once: all except hits."""
     breakpoints_told = [
         (item.breakpoint, item.verified, item.message) for item in state.breakpoints
     ]
@@ -87,7 +87,7 @@ def told(state: SessionState) -> tuple[Any, ...]:
 
 
 def holds(breakpoint: Breakpoint, node: Node, when: str, step: int) -> bool:
-    """Whether one that waits for no entry into a scope is to be counted here."""
+    """Whether a breakpoint that does not wait for the entry into a scope counts here."""
     return (
         breakpoint.enabled
         and breakpoint.when == when

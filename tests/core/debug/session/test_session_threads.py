@@ -1,4 +1,4 @@
-"""The session and several threads: who goes on, who is held, who steps."""
+"""The session and several threads: which continue, which are held, and which step."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Plays examples of rules to a watcher, as a program would run them.
+"""Plays the examples of rules to a watcher, as if a program ran them.
 
-The events are those that the engine emits: parameters are leaves, and a gradient is a backward node
-that is made known by `GradientComputed` after it has run.
+The events are those of the engine: parameters are leaves, and a gradient is a backward node that
+`GradientComputed` announces after it has run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OPS: dict[Target, str] = {
 
 
 def array_of(content: Any) -> np.ndarray:
-    """Floats are float32, unless they are an array already."""
+    """An array of the content; floats become float32, unless they are an array already."""
     if isinstance(content, np.ndarray):
         return content
     array = np.asarray(content)
@@ -48,7 +48,7 @@ def array_of(content: Any) -> np.ndarray:
 
 @dataclasses.dataclass
 class Program:
-    """The nodes of a program that an example tells of."""
+    """The nodes of a program described by an example."""
 
     rule: Rule
     ops: Mapping[str, str]
@@ -124,7 +124,7 @@ class Program:
 
 
 def events_of(rule: Rule, example: Example) -> list[Event]:
-    """What a program emits that does what an example says."""
+    """The events of a program that behaves like an example."""
     program = Program(rule, example.ops)
     for number, frame in enumerate(example.steps, 1):
         seconds = example.times_s[number - 1] if example.times_s else number

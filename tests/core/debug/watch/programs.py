@@ -1,4 +1,4 @@
-"""Real programs to watch: they train, and something is wrong with each but the first."""
+"""Real training programs to watch; all except the healthy ones have a fault."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def healthy_compiled() -> list[float]:
 
 
 def dead_relu() -> list[float]:
-    """Its first bias is so low that no ReLU ever gives anything."""
+    """The first bias is so low that every ReLU always returns zero."""
     model = network(nn.relu)
     first = model.parameters()[1]
     ns.assign(first, np.full(first.shape, -50.0, np.float32))
@@ -99,7 +99,7 @@ def exploding_gradient() -> None:
 
 
 def nan_loss() -> list[float]:
-    """The logarithm of what is negative from the third step on."""
+    """The logarithm of a number that is negative from the third step on."""
     weight = ns.parameter(np.array([0.5, 0.25], np.float32), name="weight")
     optimizer = optim.SGD([weight], lr=0.05)
     losses = []
@@ -114,7 +114,7 @@ def nan_loss() -> list[float]:
 
 
 class Watched:
-    """A program, run with watches and recorded; and the same watches asked of the recording."""
+    """A program run with watches and recorded, and the same watches evaluated on the recording."""
 
     def __init__(self, train: Train, path: Path, *watches: Watch, level: Any = "values") -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Programs that are right, and odd in a way that rules with fixed limits take for a fault."""
+"""Correct programs with behaviour that rules with fixed limits would take for a fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every registered rule must do: its own examples, hostile arrays, and leave all as it was."""
+"""Every registered rule: its examples, hostile arrays, and that it changes nothing."""
 
 from __future__ import annotations
 

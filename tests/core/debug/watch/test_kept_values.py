@@ -1,4 +1,4 @@
-"""What the recording of a check holds of weights and losses: of every step, or it says so."""
+"""The recording of a check keeps weights and losses of every step, or says that it does not."""
 
 from __future__ import annotations
 

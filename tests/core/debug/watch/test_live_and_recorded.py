@@ -1,4 +1,4 @@
-"""Watches on real programs: live and of the recording they say the same, and change nothing."""
+"""Watches on real programs: live and recorded hits are the same, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def in_order(hits: list[Hit]) -> list[Hit]:
 
 
 def everything() -> list[Watch]:
-    """Every rule, so set that it hits now and then."""
+    """Every rule, with settings by which it has occasional hits."""
     watches = []
     for number, rule in enumerate(TESTABLE, 1):
         params = required(rule)
@@ -207,7 +207,7 @@ def test_the_first_hit_is_found_without_reading_on(tmp_path: Path) -> None:
 
 
 class Counted(np.ndarray):
-    """An array that counts how often anybody looks at it."""
+    """An array that counts how often it is read."""
 
     looks = 0
 

@@ -1,4 +1,4 @@
-"""Watch rules at work: stops at the very node, logs, keeps values, ends the run."""
+"""Live watches: a hit stops at the node that caused it, logs, keeps values, or ends the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ProgramGraph: walks end in the graphs of loops, too, whose nodes read their own results."""
+"""ProgramGraph: walks also end in graphs of loops, whose nodes read their own results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recommended set, and the document: what they say is so."""
+"""The recommended watches, and that the document describes them correctly."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_program_without_training() -> None:
 
 
 def test_what_is_carried_from_step_to_step_is_watched() -> None:
-    """A clock, as its node is once its own result came back to it."""
+    """A clock whose node reads its own result."""
     clock = Node(1, "clock", "add", "elementwise", inputs=(1,), outputs=(1,))
     found = {item.watch.rule: item.reason for item in recommend([clock])}
     assert found["update_without_effect"].startswith("clock adds to")

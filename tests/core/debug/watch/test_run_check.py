@@ -1,4 +1,4 @@
-"""Checks of running programs: right ones are silent, of wrong ones the cause is told first."""
+"""Checks of running programs: correct ones have no hits; for faulty ones, the cause comes first."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_gradient_that_cancels_is_neither_lost_nor_is_its_weight_frozen(tmp_pa
 
 
 def carried_uphill() -> None:
-    """What is trained is no parameter, but carried from step to step: in the wrong direction."""
+    """A tensor carried from step to step, not a parameter, is moved in the wrong direction."""
     place, velocity = ns.tensor(np.ones(2), name="place"), ns.tensor(np.zeros(2), name="velocity")
     for _ in ns.steps(range(30)):
         _, slope = ns.value_and_grad(lambda place: np.sum(place**2))(place)
@@ -98,7 +98,7 @@ def test_consequences_are_listed_beneath_their_cause(tmp_path: Path) -> None:
 
 
 def overflow_after_a_mask() -> None:
-    """In step 1 a NaN is taken out again; in step 3 another one reaches the loss."""
+    """In step 1 a NaN is removed again; in step 3 another one reaches the loss."""
     w = ns.parameter(np.array([[1.0, 2.0]]), name="w")
     optimizer = optim.SGD([w], lr=0.1)
     with np.errstate(all="ignore"):
@@ -129,7 +129,7 @@ def test_births_are_ordered_by_what_they_reach(tmp_path: Path) -> None:
 
 
 def fully_masked() -> None:
-    """Every element of a row is masked: softmax gives NaN, from an Inf that is no fault."""
+    """Every element of a row is masked: softmax returns NaN, although the Inf is intended."""
     with np.errstate(all="ignore"):
         for _ in ns.steps(range(2)):
             scores = np.where(np.eye(3) > 1, ns.tensor(np.ones((3, 3))), -np.inf)

@@ -1,4 +1,4 @@
-"""Layers that no optimizer updates: which are forgotten, and which are left as they are."""
+"""Layers that no optimizer updates: which were forgotten, and which are frozen on purpose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text form of a watch: what it means, what is wrong with it and where, and back again."""
+"""The text form of a watch: parsing, errors with their column, and writing it back."""
 
 from __future__ import annotations
 

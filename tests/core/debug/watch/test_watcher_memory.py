@@ -1,4 +1,4 @@
-"""What a watcher remembers of values, and for how long."""
+"""Which values a watcher holds, and for how long."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OTHER = Node(4, "backward/b", "add", "elementwise", (2,), outputs=(4,), phase="b
 
 
 class Play:
-    """A watcher, and the events that it is given."""
+    """A watcher, and the events that it receives."""
 
     def __init__(self, *specs: str) -> None:
         self.hits: list[Hit] = []

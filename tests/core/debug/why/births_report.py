@@ -1,7 +1,7 @@
-"""How often the culprit of a planted birth is named.
+"""Births report: how often `why` names the planted birth as the culprit.
 
-``python -m tests.core.debug.why.births_report`` prints the share by way of asking, and every wrong
-answer with its program. ``--seeds 200`` says how many programs, ``--first 0`` the first of them.
+``python -m tests.core.debug.why.births_report`` prints the share by kind of query, and every wrong
+answer with its program. ``--seeds 200`` sets the number of programs, ``--first 0`` the first seed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nodescope.record.recording import Recording
 from tests.core.debug.why.planted_births import ASKED, Case, record
 
 WAYS = ("element", "word", "value", "run")
-"""Asked with the element; by ``[nan]``, ``[inf]``, ``[zero]``; of a value; of the whole run."""
+"""Queries: of the element; by ``[nan]``, ``[inf]``, ``[zero]``; of a value; of the whole run."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Answer:
     """One answer.
 
     Attributes:
-        way: How it was asked.
-        right: Whether it names the node, the element and the step.
-        told: What it says.
+        way: The kind of query.
+        right: Whether the answer names the node, the element and the step.
+        told: The answer's text.
     """
 
     way: str
@@ -50,7 +50,7 @@ def _judged(case: Case, way: str, culprit: Cause) -> Answer:
 
 
 def answers(case: Case, recording: Recording) -> list[Answer]:
-    """The answers to all ways of asking that this program allows."""
+    """The answers to all kinds of queries that this program allows."""
     step = case.asked_step or None
     results = []
     asked: list[tuple[str, object]] = [("element", case.element), ("word", case.kind)]
@@ -69,7 +69,7 @@ def answers(case: Case, recording: Recording) -> list[Answer]:
 
 
 def _of_run(case: Case, recording: Recording) -> Answer:
-    """The answer to ``nodescope why`` with nothing but the recording."""
+    """The answer to ``nodescope why`` with only the recording."""
     origin = nonfinite_origin(recording)
     if origin is None:
         return Answer("run", False, "nothing was found")
@@ -87,7 +87,7 @@ def _of_run(case: Case, recording: Recording) -> Answer:
 
 
 def judged(seed: int, folder: Path) -> tuple[Case, list[Answer]]:
-    """Record the program of a seed, ask, and judge."""
+    """Record the program of a seed, and judge the answers to all queries."""
     path = folder / f"{seed}.nscope"
     case = record(seed, path)
     with (

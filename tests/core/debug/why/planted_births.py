@@ -1,9 +1,9 @@
-"""Random programs in which one NaN, Inf or zero reaches what is asked about, and others do not.
+"""Random programs in which one NaN, Inf or zero reaches the queried value, and others do not.
 
-A program carries a vector from one operation to the next, with NumPy masks beside it that say where
-the planted element is by now. The birth is planted under the scope ``planted``; decoys, under
-``decoy``, are healed before they touch the carried value, or are never used. So what is right is
-known from how the program was put together, not from what `nodescope why` says.
+A program passes a vector from one operation to the next, with NumPy masks that track the position
+of the planted element. The birth is planted under the scope ``planted``; decoys, under ``decoy``,
+are healed before they reach the vector, or are never used. So the right answer follows from the
+construction of the program, not from the output of `nodescope why`.
 
 Invariant: a seed gives the same program everywhere.
 """
@@ -40,7 +40,7 @@ BIRTHS: Final[dict[Kind, dict[str, tuple[float, Callable[[Any], Any]]]]] = {
         "underflow": (1e-200, np.square), "exp underflow": (-900.0, np.exp),
     },
 }  # fmt: skip
-"""By kind: the element of the input that makes one, and the operation."""
+"""By kind: the input element that causes it, and the operation."""
 
 
 class Draws:
@@ -55,7 +55,7 @@ class Draws:
         self._next = iter(numbers).__next__
 
     def again(self) -> Draws:
-        """The same from the start."""
+        """The same numbers from the start."""
         return Draws(self.numbers)
 
     def integers(self, low: int, high: int | None = None) -> int:
@@ -103,12 +103,13 @@ class Case:
 
     Attributes:
         seed, kind, form: What it was drawn from.
-        told: Its operations, in words.
-        at: Index of the planted element in what its operation gives.
+        told: A description of its operations.
+        at: Index of the planted element in the result of its operation.
         step: The training step of the birth.
-        asked_step: The step that is asked about.
-        element: An element of the asked value that the birth reaches.
-        sure: Whether nothing need be asked: it reaches the loss, or nothing else is left unhealed.
+        asked_step: The queried step.
+        element: An element of the queried value that the birth reaches.
+        sure: Whether the run alone determines the birth: it reaches the loss, or is the only
+            unhealed one.
     """
 
     seed: int
@@ -311,7 +312,7 @@ CARRIERS: Final[tuple[Callable[[Carried], None], ...]] = (
 
 
 def _bad(rng: Draws, kind: Kind, size: int = 4) -> tuple[Any, int, str]:
-    """A vector with one element that was born so; which one, and by what."""
+    """A vector with one element of this kind, its position, and the operation that made it."""
     name = rng.choice(list(BIRTHS[kind]))
     special, function = BIRTHS[kind][name]
     array = rng.uniform(*_HEALTHY, size)
@@ -355,7 +356,7 @@ def _overwritten(bad: Any, at: int) -> Any:
 
 
 def _decoy(c: Carried, nth: int) -> None:
-    """A birth that is healed, or never used; healed ones are mixed into the carried value."""
+    """Add a birth that is healed or never used; a healed one is mixed into the carried value."""
     kind: Kind = KINDS[c.rng.integers(3)]
     with ns.name_scope(f"decoy_{nth}"):
         bad, at, born = _bad(c.rng, kind)
@@ -389,7 +390,7 @@ class _Program:
         self.place = rng.choice(["plain", "plain", "plain", "cond", "while", "scan", "loop"])
 
     def input(self, bad: bool) -> Mask:
-        """Healthy elements, but for the planted one."""
+        """Finite, nonzero elements, except the planted one."""
         array = self.rng.uniform(*_HEALTHY, self.size)
         if bad:
             array[self.at] = BIRTHS[self.kind][self.born][0]
@@ -472,7 +473,7 @@ class _Program:
         return self.case(c)
 
     def _steps(self) -> Case:
-        """The birth is in one of several steps, by its data."""
+        """The birth is in one of several steps, caused by that step's data."""
         when = int(self.rng.integers(1, 4))
         case: Case | None = None
         for step in ns.steps(range(1, 4)):
@@ -485,7 +486,7 @@ class _Program:
         return case
 
     def _training(self) -> Case:
-        """A loss and a weight; what is asked about may be a step after the birth."""
+        """A loss and a weight; the query may be about a step after the birth."""
         w = ns.parameter(np.full(self.size, 0.8), name="w")
         optimizer = ns.optim.SGD([w], lr=0.01)
         when, asked = [(1, 1), (2, 2), (2, 2), (1, 2)][self.rng.integers(4)]
@@ -507,7 +508,7 @@ class _Program:
         return case
 
     def _kept(self) -> Case:
-        """What is asked about was made of a tensor of an earlier step; its node has run since."""
+        """The queried value comes from a tensor of an earlier step, whose node has run since."""
         mine = int(self.rng.integers(1, 3))
         kept: Carried | None = None
         case: Case | None = None
@@ -555,6 +556,6 @@ def _ask(c: Carried) -> None:
 
 
 def record(seed: int, path: Path) -> Case:
-    """Record the program of a seed, with all its values, and say what is right."""
+    """Record the program of a seed with all values, and return the right answer."""
     with np.errstate(all="ignore"), ns.record(path, level="values"):
         return _Program(seed).run()

@@ -1,4 +1,4 @@
-"""Programs that go wrong in the ways in which programs go wrong."""
+"""Programs with typical faults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import nodescope as ns
 
 
 def log_of_a_negative() -> None:
-    """The loss takes the log of what a rounding made negative, in the second step."""
+    """In the second step, the loss takes the log of a number that rounding made negative."""
     w = ns.parameter(np.full((3, 4), 0.5), name="w")
     optimizer = ns.optim.SGD([w], lr=0.1)
     for step, _ in enumerate(ns.steps(range(3))):

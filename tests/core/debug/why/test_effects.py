@@ -1,4 +1,4 @@
-"""Effects: what is lost, limited or cut off is told in a sentence, and only where it is so."""
+"""Effects: numbers that are lost, limited or cut off are described, and no others."""
 
 from __future__ import annotations
 

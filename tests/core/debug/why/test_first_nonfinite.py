@@ -1,4 +1,4 @@
-"""Where NaN or Inf began: one answer for the summary, the problems, ``why`` and lists of runs."""
+"""The origin of NaN or Inf: the same for the summary, the problems, ``why`` and lists of runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.core.record.runs import RUN, chain, finished
 
 
 def overflowing() -> None:
-    """An Inf in step 2, of which a NaN is made."""
+    """An Inf in step 2, from which a NaN is computed."""
     w = ns.parameter(np.array([1.0, 2.0]), name="w")
     for step in ns.steps(range(4)):
         with ns.name_scope("loss"):
@@ -33,7 +33,7 @@ def overflowing() -> None:
 
 
 def masked() -> None:
-    """An Inf that belongs there from step 1 on, and a NaN in step 3."""
+    """An intended Inf from step 1 on, and a NaN in step 3."""
     x = ns.parameter(np.array([1.0, 2.0]), name="x")
     for step in ns.steps(range(1, 5)):
         with ns.name_scope("mask"):

@@ -1,4 +1,4 @@
-"""Why in a what-if branch: its own values, led back to the edit."""
+"""Why in a what-if branch: its values are traced back to the edit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def recorded(path: Path, *, compiled: bool = False) -> Recording:
 
 
 class Asked:
-    """A branch of step 2 in which one element of tanh is 3, and questions about it."""
+    """A branch of step 2 in which one element of tanh is 3, and queries about it."""
 
     def __init__(self, recording: Recording, until_step: int = 2) -> None:
         self.recording = recording

@@ -1,4 +1,4 @@
-"""Births: how each op makes NaN, Inf and zero, as it really does."""
+"""Births: how each op produces NaN, Inf and zero, checked with the op itself."""
 
 from __future__ import annotations
 

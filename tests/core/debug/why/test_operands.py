@@ -1,4 +1,4 @@
-"""Which operand an element is followed through: the one that it is, not the one that is largest."""
+"""The operand through which an element is followed: the responsible one, not the largest one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planted births: the culprit of random programs is the birth that reached what is asked about."""
+"""Planted births: the culprit in random programs is the birth that reached the queried value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_WRONG = 0.02
 
 @pytest.mark.timeout(900)  # 200 programs at the depth deep
 def test_the_birth_that_reached_the_value_is_the_culprit(tmp_path: Path) -> None:
-    """With the element given and without; ``births_report`` lists what is wrong."""
+    """With and without a given element; ``births_report`` lists wrong answers."""
     seeds = range(count(SEEDS))
     asked, wrong = 0, []
     for seed in seeds:

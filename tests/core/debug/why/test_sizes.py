@@ -1,4 +1,4 @@
-"""Which sizes do not fit each other."""
+"""Sizes of operands that do not fit each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A zero that a flat function made leads to the number that the function was given."""
+"""A zero from the slope of a flat function is traced to the function's input."""
 
 from __future__ import annotations
 

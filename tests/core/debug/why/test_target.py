@@ -1,4 +1,4 @@
-"""Targets: what a person types."""
+"""Targets, as typed by a user."""
 
 from __future__ import annotations
 

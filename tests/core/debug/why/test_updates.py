@@ -1,4 +1,4 @@
-"""Updates: what became of a weight is from its gradient, its momentum and its decay."""
+"""Updates: a weight's change is split into gradient, momentum and decay."""
 
 from __future__ import annotations
 

@@ -429,7 +429,7 @@ def test_the_factor_that_is_infinite_is_to_blame(tmp_path: Path) -> None:
 
 
 def kept(steps: int) -> Callable[[], None]:
-    """A tensor of the first step is used when its node has run again: two values, one id."""
+    """A tensor of the first step is used after its node ran again: two values with one id."""
 
     def program() -> None:
         first = None

@@ -1,4 +1,4 @@
-"""Programs that are right although they look odd: no rule about the graph may give a hit.
+"""Correct programs that look wrong, on which no graph rule may have a hit.
 
 These are about losses, broadcasting and gradients; models are in `right_models`.
 """

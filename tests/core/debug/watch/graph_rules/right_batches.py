@@ -1,4 +1,4 @@
-"""Batches and masks that look wrong and are meant so; see `right`."""
+"""Batches and masks that look wrong but are intended; see `right`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons, rates and weights of terms that are right although they look odd; see `right`."""
+"""Correct comparisons, rates and weights of terms that look wrong; see `right`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data, averages and biases that are right although they look odd; see `right`."""
+"""Correct data, averages and biases that look wrong; see `right`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models and ways of training that are right although they look odd; see `right`."""
+"""Correct models and training methods that look wrong; see `right`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs, losses and labels that are right although they look odd; see `right`."""
+"""Correct outputs, losses and labels that look wrong; see `right`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of pairs, masks and states that look wrong and are not; see `right`."""
+"""Correct losses of pairs, masks and states that look wrong; see `right`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reshapes, steps and gates that are right although they look odd; see `right`."""
+"""Correct reshapes, steps and gates that look wrong; see `right`."""
 
 from __future__ import annotations
 

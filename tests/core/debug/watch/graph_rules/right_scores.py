@@ -1,4 +1,4 @@
-"""Masks, candidates and layers that look wrong and are not; see `right`."""
+"""Correct masks, candidates and layers that look wrong; see `right`."""
 
 from __future__ import annotations
 

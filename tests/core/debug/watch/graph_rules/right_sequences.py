@@ -1,4 +1,4 @@
-"""Models of sequences and sets that are right although they look odd; see `right`."""
+"""Correct models of sequences and sets that look wrong; see `right`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data and schedules that are right although they look odd; see `right`."""
+"""Correct data and schedules that look wrong; see `right`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optimizers, dropout and kernels that are right although they look odd; see `right`."""
+"""Correct optimizers, dropout and kernels that look wrong; see `right`."""
 
 from __future__ import annotations
 

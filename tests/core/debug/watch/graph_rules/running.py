@@ -1,4 +1,4 @@
-"""Runs a program in this process, recorded, and asks rules of the recording."""
+"""Records a program in this process, and evaluates rules on the recording."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Program = Callable[[], Any]
 
 
 class Judged(NamedTuple):
-    """What rules said of a program: hits, each with its line, and what they covered."""
+    """The result of rules on a program: hits, each with its line, and the covered nodes."""
 
     hits: list[tuple[Hit, int]]
     coverage: Coverage
 
 
 def judge(program: Program, path: Path, rules: Iterable[str]) -> Judged:
-    """Record a program and ask rules of it. A rule that fails is an error."""
+    """Record a program and evaluate rules on it. A rule that fails is an error."""
     faults: list[str] = []
     with ns.record(path, level="values"):
         program()
@@ -40,7 +40,7 @@ def judge(program: Program, path: Path, rules: Iterable[str]) -> Judged:
 
 @functools.cache
 def marked(program: Program) -> set[tuple[str, int]]:
-    """The rules and lines where a program must be hit.
+    """The rules and lines at which a program must have hits.
 
     A line says ``# hit: RULE``, or outside of the program ``# hit: RULE in PROGRAM``.
     """

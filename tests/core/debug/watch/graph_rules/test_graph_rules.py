@@ -1,4 +1,4 @@
-"""What rules about the graph, and others that programs show, must find and leave alone."""
+"""Graph rules, and others tested by programs: what they must report, and what they must not."""
 
 from __future__ import annotations
 

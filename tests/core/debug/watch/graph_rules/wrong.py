@@ -1,4 +1,4 @@
-"""Programs that are wrong, each in the line that names the rule: ``# hit: RULE``."""
+"""Faulty programs; the faulty line names the rule that must report it: ``# hit: RULE``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches and masks that keep a model from its data; see `wrong`."""
+"""Batches and masks that hide data from a model; see `wrong`."""
 
 from __future__ import annotations
 

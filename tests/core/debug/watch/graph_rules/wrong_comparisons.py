@@ -1,4 +1,4 @@
-"""Losses, rates and parameters that are not those that are meant; see `wrong`."""
+"""Losses, rates and parameters other than intended; see `wrong`."""
 
 from __future__ import annotations
 

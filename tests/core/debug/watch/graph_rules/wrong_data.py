@@ -1,4 +1,4 @@
-"""Data, averages and biases that are not what they are meant to be; see `wrong`."""
+"""Data, averages and biases other than intended; see `wrong`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training and evaluation that are not told apart, and optimizers that are; see `wrong`."""
+"""Mixed-up training and evaluation, and opposed optimizers; see `wrong`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses that cannot be met, fall without a floor, or compare what is not meant; see `wrong`."""
+"""Losses that cannot fall, have no lower bound, or compare the wrong values; see `wrong`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of pairs, masks that leave targets out, states that run away; see `wrong`."""
+"""Faulty losses of pairs, masks that exclude targets, and states that diverge; see `wrong`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong axes, steps without a slope, and what is added where it is not meant; see `wrong`."""
+"""Wrong axes, step functions without a slope, and skipped inputs; see `wrong`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights, updates and scores of a size that keeps a model from learning; see `wrong`."""
+"""Weights, updates and scores whose size prevents learning; see `wrong`."""
 
 from __future__ import annotations
 

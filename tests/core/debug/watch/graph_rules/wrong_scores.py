@@ -1,4 +1,4 @@
-"""Masks, candidates and layers that do not do what they were meant to; see `wrong`."""
+"""Masks, candidates and layers that do not do what was intended; see `wrong`."""
 
 from __future__ import annotations
 

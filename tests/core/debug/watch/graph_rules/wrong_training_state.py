@@ -1,4 +1,4 @@
-"""Optimizers, dropout and kernels that undo or hide what is to be learnt; see `wrong`."""
+"""Optimizers, dropout and kernels that prevent learning; see `wrong`."""
 
 from __future__ import annotations
 
