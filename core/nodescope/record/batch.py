@@ -96,8 +96,8 @@ class Batch:
         seq: The last record collected since the last commit, or 0.
         threads: Identifiers of the threads that ran nodes.
         written: Copies of outputs that the last commit wrote and that are free for reuse.
-        owed: Arrays still to be written, although their executions are already.
-        nonfinite: Where NaN, Inf and a loss that is not finite first appeared.
+        owed: Arrays still to be written, of executions that are already written.
+        nonfinite: Where NaN, Inf and a non-finite loss first appeared.
         written_step: The latest training step that had begun at the last commit.
     """
 
@@ -126,7 +126,7 @@ class Batch:
         self._noted = Noted(self._timed, self._values, self._writers)
         self._rows: dict[str, list[tuple[Any, ...]]] = {"execution": []}
         self._outputs: dict[int, QueuedExecution] = {}
-        self._late: set[int] = set()  # those whose executions were written before
+        self._late: set[int] = set()  # seqs of executions whose elements came later, as `Whole`
         self._latest: dict[int, tuple[Any, ...]] = {}
         self._arrays: list[tuple[int, int, Array]] = []
         self._summed: list[blocks.Row] = []  # statistics that came with blocks
@@ -192,7 +192,7 @@ class Batch:
             seq, node, step, thread, start_ns, end_ns = timed
             if outputs:
                 outputs_of[seq] = item
-                if not flags & FAILED:  # statistics are then of what it read
+                if not flags & FAILED:  # a failed execution has statistics of its inputs
                     flags |= HAS_SUMMARY
             count = times[node] = times.get(node, 0) + 1
             row = (seq, node, step, thread, start_ns, end_ns - start_ns, flags, count)
@@ -279,7 +279,7 @@ class Batch:
             self._add("edit", (seq, event.value, event.seq, event.step, time_ns, how))
             if not event.array.flags.c_contiguous:
                 self._add("layout", (event.value, seq, shape_text(event.array.strides)))
-            # Under the edit's own seq: before it, the value is what its node computed.
+            # Stored under the edit's own seq; before that, the value is what its node computed.
             timed = (seq, 0, event.step, 0, time_ns, time_ns)
             kept = ((event.value, event.array.copy()),)
             self._outputs[seq] = QueuedExecution(timed, 0, 0, kept, False, True)
@@ -314,7 +314,7 @@ class Batch:
         self._mark(seq, event.time_ns)
 
     def _losses(self, seq: int, event: StepFinished | LossesKnown) -> bool:
-        """Collect losses; whether one of them is not finite."""
+        """Collect losses; return whether one of them is not finite."""
         for loss in event.losses:
             columns = (loss.curve, loss.node, loss.times, loss.value)
             self._add("loss", (None, seq, event.step, *columns))
@@ -363,7 +363,7 @@ class Batch:
         """Write everything in one transaction; if that fails, the call can be repeated.
 
         Args:
-            seq: The last record that is in the batch or was lost before its end.
+            seq: The last record that is in the batch, or that was lost before the batch ended.
             dropped: Counts so far; arrays dropped for the budget and anything left out are added.
             later: Leave the full arrays to `settle`.
             omit: What to leave out because the disk is full.
@@ -375,11 +375,11 @@ class Batch:
         writer, rows = self._writer, self._rows
         later = later and omit == Omit.NOTHING
         dropped = dropped.plus(self.left_out(omit))
-        defined = len(rows.get("value", ()))  # the arrays after these have summaries only
+        defined = len(rows.get("value", ()))  # `_summaries` appends more, written later
         writer.begin()
         for table in (*_END, *_STRUCTURE):
             writer.insert(table, rows.get(table, ()))
-        # One statement per step would take seconds where steps are short.
+        # One statement per step would take seconds in a run of short steps.
         writer.insert("step", list(self._steps.values()), replace=True)
         for statement, parameters in self._updates:
             writer.execute(statement, parameters)
@@ -461,7 +461,7 @@ class Batch:
         return unwritten
 
     def _documents(self, *, last: bool) -> list[tuple[Any, ...]]:
-        """Documents about the structure, which come last, or those about the run."""
+        """Documents about the structure if ``last``, otherwise those about the run."""
         rows = self._rows.get("document", ())
         return [row for row in rows if (row[2] not in KINDS.values()) == last]
 
@@ -479,7 +479,7 @@ class Batch:
         return dropped
 
     def _executed(self, defined: int, wanted_flag: int) -> list[tuple[int, int, Array]]:
-        """Write executions, their statistics and the output; returns their full arrays."""
+        """Write executions, statistics and the `_OUTPUT` tables; return the full arrays."""
         writer, rows = self._writer, self._rows
         for table in _OUTPUT:
             writer.insert(table, rows.get(table, ()))
@@ -564,14 +564,14 @@ class Batch:
             if nan or inf:
                 bits = (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
                 flags[seq] = flags.get(seq, 0) | bits
-        # These are inputs of a node that raised: NaN there is not the node's.
+        # A failed execution's arrays are its inputs, so it did not produce any NaN in them.
         for seq in failed:
             flags.pop(seq, None)
         self.nonfinite.appeared_in(flags)
         return flags, arrays
 
     def _whole(self, whole: Whole) -> None:
-        """Elements of executions that are already recorded or wait in this batch."""
+        """Collect elements of executions that are already recorded or wait in this batch."""
         self._close_timed()
         self._rows["execution"] += self._timed.take_out({item.seq for item in whole.items})
         for item in whole.items:

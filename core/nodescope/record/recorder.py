@@ -1,10 +1,10 @@
 """Recorder: the probe that records a run, and the thread that writes the recording.
 
-On the program's thread an event is numbered and put into a queue; arrays are copied first, since
-the program may change them afterwards. Statistics and disk access are left to the other thread.
+The program's threads number events and queue them; arrays are copied first, because the program may
+change them later. The writing thread computes statistics and accesses the disk.
 
-Invariant: `emit` never waits for the disk and never raises. What does not fit is dropped and
-counted, values first. A recording that can no longer be written is given up with one message.
+Invariant: `emit` never raises, never waits for a full disk, and waits for the writer only briefly.
+What does not fit is dropped and counted, values first. A fault ends the recording with one message.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
 
 _ARRAY_BYTES = 160
-# Copies of small arrays may use half of the queue's reserve: statistics would take far longer.
+# Copies of small arrays may use half of the queue's reserve: computing statistics takes far longer.
 _LITTLE_BYTES = 8192
 # The longest that records of unobserved steps stay in the queue if no other record follows.
 _UNSEEN_NS = 250_000_000
@@ -98,7 +98,7 @@ class Recorder(QueueWriter):
 
     Attributes:
         levels: The level that the user wants for each node.
-        operations, leaves: Numbers of defined nodes that compute, and that do not.
+        operations, leaves: How many defined nodes compute, and how many do not.
 
     Raises:
         RecordingError: The file cannot be created.
@@ -199,7 +199,7 @@ class Recorder(QueueWriter):
         return frozenset() if self._off else self.levels.watched
 
     def _block(self, event: NodesFinished) -> None:
-        """Record executions that come together."""
+        """Record a block of executions that were reported together."""
         start, policy = _now(), self.policy
         if policy is not None:
             policy.admit_block(event)
@@ -212,7 +212,7 @@ class Recorder(QueueWriter):
             policy.took(None, _now() - start)
 
     def _govern(self, event: NodeFinished, policy: Policy) -> None:
-        """Record an execution, as far as there is time."""
+        """Record an execution at the level that the policy admits, or only number it."""
         start = _now()
         level = policy.admit(event)
         if level is None:
@@ -258,24 +258,24 @@ class Recorder(QueueWriter):
             self._tell_keeping()
 
     def missed(self, node: Node) -> None:
-        """Count an execution about which nothing is known."""
+        """Count an execution whose event did not reach this probe."""
         with self.lock:
             self._number()
             self._lost_executions += 1
             self._missed.append(node.id)
 
     def remark(self, text: str, step: int, time_ns: int) -> None:
-        """Record a line of nodescope's own, however much is waiting to be written."""
+        """Record a log line from nodescope itself, even if the queue is full."""
         if not self._off:
             line = Logged("nodescope", text, step, time_ns)
             self._note(line, queued.weight_of(line), always=True)
 
     def skipped(self, node: Node, times: int) -> None:
-        """Note that a node ran this many times without a row between its last row and its next."""
+        """Count the runs of a node since its last row that have no row of their own."""
         self._aside(Skipped(node.id, times), 0)
 
     def call_begins(self) -> None:
-        """Note that an observed outermost call outside of steps begins."""
+        """Note the start of an observed outermost call outside of steps."""
         if self.newest is not None:
             self.newest.call_begins()
 
@@ -307,12 +307,12 @@ class Recorder(QueueWriter):
             self.policy.demand()
 
     def keeping(self) -> Keeping:
-        """The values being kept, and losses for other reasons."""
+        """Which values are kept, and the losses by cause."""
         levels = self.levels
         with self.lock:
             too_large = self._writer.too_large
             unwritten, behind = self.unwritten, self._waiting.given_up
-            # What was reduced to statistics while the disk was full is attributed to the disk.
+            # Arrays reduced to statistics while the disk was full count as losses of the disk.
             behind -= self._disk_losses.behind(self._losses())
             over_budget = self._dropped_blobs - behind - too_large - unwritten.arrays
             keeping = Keeping(
@@ -353,7 +353,7 @@ class Recorder(QueueWriter):
         return self._last.get(threading.get_ident(), self._seq)
 
     def flush(self, timeout_s: float = 2.0, *, elements: bool = True) -> bool:
-        """Wait until everything emitted so far can be read; False if that did not succeed.
+        """Wait until everything emitted so far can be read; return False if it cannot be yet.
 
         Args:
             timeout_s: The longest time to wait.
@@ -384,8 +384,8 @@ class Recorder(QueueWriter):
     ) -> bool:
         """Write the rest and leave one portable file; False if not everything could be written.
 
-        Waits while the writer makes progress, see `shutdown.wait_for`. The rest is dropped and
-        counted, also at Ctrl-C, which is then raised. A slow merge is left to the next reader.
+        Waits while the writer makes progress, see `shutdown.wait_for`, then drops and counts the
+        rest. Ctrl-C also drops the rest, and is then raised. The next reader ends a slow merge.
         """
         if self._forked:
             return False
@@ -449,7 +449,7 @@ class Recorder(QueueWriter):
                 if level == "values":
                     self._gave_up(len(kept_outputs))
             else:
-                # Copies that are also held have two users, each of which gives them back.
+                # A copy that is also held has two users, and each of them gives it back.
                 copy, users = self._buffers.copy, 1 + remembered
                 pairs = zip(outputs, event.outputs)  # noqa: B905 (this is the program's thread)
                 kept_outputs = [(value, copy(array, users)) for value, array in pairs]
@@ -494,7 +494,7 @@ class Recorder(QueueWriter):
             newest.hold(event, self.thread_seq(), captured, late=False)
 
     def _share(self) -> None:
-        """Write held values and counts of observed steps: a reader looks, or the run ends."""
+        """Write held values and counts of steps, for a reader or for the end of the run."""
         if self._off:
             return
         if self.newest is not None:
@@ -583,13 +583,13 @@ class Recorder(QueueWriter):
                 return
             self._queued += weight
             self._queue.append(QueuedRecord(0, weight, event))
-        # Beside unobserved steps it is written without haste, like these.
+        # Like unobserved steps, a span that ends before they are due does not wake the writer.
         hasty = not isinstance(event, HostSpan) or event.end_ns >= self._due_unseen_ns
         if weight and hasty and not self._awake:
             self._wake()
 
     def _unseen(self, event: Told, time_ns: int, many: int = 1) -> None:
-        """Queue starts and ends of unobserved steps: cheap, and written without haste."""
+        """Queue starts and ends of unobserved steps, which wake the writer only now and then."""
         with self.lock:
             self._queue.append(QueuedRecord(self._number(many), many * RECORD_BYTES, event))
             self._last[threading.get_ident()] = self._seq

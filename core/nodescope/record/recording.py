@@ -61,7 +61,7 @@ from nodescope.record.validate import OpenedRecording, connect, damaged
 
 T = TypeVar("T")
 
-# Along with max(), SQLite returns the columns of that very row.
+# With max(), SQLite takes the other columns from the row that has the maximum.
 _VALUES = """SELECT max(row), seq, id, name, dtype, shape, producer{more} FROM value
 WHERE seq > ? AND seq <= ?"""
 _PLACE = ", storage, device, nbytes"
@@ -111,7 +111,7 @@ class Recording:
         """Open a recording, finished or being written.
 
         Args:
-            whole: Whether to read the file through for damage first, unless it is large.
+            whole: Whether to check the whole file for damage first, unless it is large.
 
         Raises:
             RecordingError: The file is not a recording, too new, or damaged.
@@ -132,7 +132,7 @@ class Recording:
 
     @property
     def note(self) -> str:
-        """A line about damage to the file or losses of a full disk, or ``""``."""
+        """A line about damage to the file or losses to a full disk, or ``""``."""
         keeping = None if self._opened.note else self.keeping()
         return str((keeping and keeping.unwritten) or self._opened.note)
 
@@ -328,7 +328,7 @@ class Recording:
         return self.loss_table.rows() if self._has("loss") else []
 
     def broken_losses(self) -> list[tuple[int, float]]:
-        """Losses that are not finite at their end: since which step, and the value there."""
+        """Losses that end non-finite: the step in which that began, and the value there."""
         return self.loss_table.broken() if self._has("loss") else []
 
     def kept_arrays(self) -> tuple[int, int]:
@@ -370,7 +370,7 @@ class Recording:
         """Where threads were between nodes in a span of time; if too many, the longest, in order.
 
         Args:
-            held: Whether to include held time. Files of earlier releases have neither.
+            held: Whether to include time held by the debugger. Older files have no spans at all.
         """
         if not self._has("host"):
             return []
@@ -414,7 +414,8 @@ class Recording:
         """The executions of a node, oldest first, with its first output at each of them.
 
         Returns:
-            The total; at most ``limit`` executions, evenly, with the last; their values, or None.
+            The total; at most ``limit`` executions, evenly spaced, with the first and the last;
+            the value at each, or None.
         """
         ran = self._executions.seqs_of(node, MAX_SEQ if until_seq is None else until_seq)
         seqs = thinned(ran, max(limit, 1))
@@ -429,7 +430,7 @@ class Recording:
     def calls(self, after: int = 0, until: int | None = None) -> dict[int, dict[str, Any]]:
         """Attributes of executions in ``(after, until]`` that differ from their nodes', by seq.
 
-        Files of earlier releases have none: for them, only the first execution's are known.
+        Files of earlier releases have none, only the attributes of each node's first execution.
         """
         if not self._has("call"):
             return {}
@@ -527,7 +528,7 @@ class Recording:
             raise damaged(self.path, error) from error
 
     def _read(self, reader: Callable[..., T], *arguments: Any) -> T:
-        """Call ``reader(*arguments)``, turning its faults into faults of the file."""
+        """Call ``reader(*arguments)``; report its errors as damage to the file."""
         try:
             return reader(*arguments)
         except _FAULTS as error:

@@ -23,17 +23,17 @@ FAILED = 4
 HAS_SUMMARY = 8
 # Elements of its outputs were to be kept; if they are missing, the byte budget dropped them.
 WANTED = 16
-# They were given up because the recorder fell behind; statistics were computed.
+# The elements were given up because the recorder fell behind; statistics were computed instead.
 BEHIND = 32
-# A reader waited for the execution, so its elements are written after it; `WANTED` then comes with
-# them.
+# A reader waited for the execution, so its elements are written after it; writing them adds
+# `WANTED`.
 LATER = 64
 # Its elements could not be written because the disk was full.
 UNWRITTEN = 128
 
 
 def unwritten(flags: int) -> int:
-    """Flags of an execution of which the elements that were to be kept could not be written."""
+    """The flags of an execution after its elements, if wanted, could not be written."""
     return flags & ~WANTED | UNWRITTEN if flags & WANTED else flags
 
 
@@ -189,7 +189,7 @@ class Dropped(msgspec.Struct, frozen=True):
         )
 
     def since(self, before: Dropped) -> Dropped:
-        """The difference to earlier counts."""
+        """The difference from earlier counts."""
         return Dropped(
             self.blobs - before.blobs,
             self.summaries - before.summaries,
@@ -217,7 +217,7 @@ class Unwritten(msgspec.Struct, frozen=True):
     """Counts of what could not be written to the disk; all of these are also counted in `Dropped`.
 
     Attributes:
-        cause: ``full``, a disk or quota without space; ``slow``, a disk that had not taken
+        cause: ``full`` if the disk or quota had no space; ``slow`` if the disk had not taken
             everything when the program ended.
         arrays: Full arrays; their statistics may be recorded.
         summaries: Outputs without statistics.
@@ -335,7 +335,7 @@ class Timings(msgspec.Struct, frozen=True):
 
 
 class Keeping(msgspec.Struct, frozen=True):
-    """Which values of a run are kept, and losses for other reasons.
+    """Which values of a run are kept, and the losses by cause.
 
     Attributes:
         level: The most that is kept of each execution.
@@ -414,8 +414,7 @@ class Governed(msgspec.Struct, frozen=True):
         executions, summaries, arrays: Sums over all nodes.
         values: Outputs whose statistics were requested, including ``summaries``; 0 in a recording
             that did not count them.
-        nodes: Nodes of which something was or will be left out; largest losses first, 10,000 at
-            most.
+        nodes: Nodes of which something was left out; largest losses first, 10,000 at most.
     """
 
     limit: float
@@ -450,7 +449,7 @@ class Holds:
         self._before = [0, *accumulate(end - start for start, end in pairs)]
 
     def ran_ns(self, time_ns: int) -> int:
-        """A moment in the program's own time: without the time held before it."""
+        """Convert a moment to the program's own time, which excludes the time held before it."""
         count = bisect_left(self._starts, time_ns)
         inside = max(self._ends[count - 1] - time_ns, 0) if count else 0
         return time_ns - self._before[count] + inside

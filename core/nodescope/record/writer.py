@@ -41,14 +41,14 @@ from nodescope.record.rows import Dropped
 from nodescope.record.schema import CHUNK_BYTES, SUMS, array_sum, chunk_sum, shape_text
 from nodescope.record.timed.collected import unpacked
 
-# The log is merged into the file when it is longer, and then written from its start again. The
-# memory that the system has it in is then used again, and is read back from the processor's caches.
+# A log longer than this is merged into the file and then overwritten from its start. The system
+# thus reuses the memory in which it caches the log, and merging reads it from the CPU's caches.
 _WAL_BYTES: Final = 16_384_000
 # The most rows of one statement; SQLite accepts 32,766 parameters.
 _MOST = 2048
-# Chunks are copied into one statement up to about this size.
+# One statement inserts chunks of up to about this size in total.
 _CHUNKS_BYTES = 4 << 20
-_LARGE_CHUNK: Final = 1 << 16  # has a statement of its own
+_LARGE_CHUNK: Final = 1 << 16  # a chunk of this size or more has its own statement
 
 Blob = tuple[int, int, int]
 """The size, the seq and the value of a stored array."""
@@ -56,9 +56,9 @@ Blob = tuple[int, int, int]
 Accepted = dict[int, tuple[int, int, Array]]
 """Arrays to be written, with value and seq, by number."""
 
-_SPARSEST: Final = 1 << 20  # every which array of a weight lasts at least
-_SMALLEST: Final = 64  # bytes that an array takes at least
-_PACK: Final = -1  # in the place of a value: several arrays
+_SPARSEST: Final = 1 << 20  # thinning out keeps at least one in this many arrays of a weight
+_SMALLEST: Final = 64  # a lasting array counts as at least this many bytes
+_PACK: Final = -1  # in place of a value's id: the blob is a pack of several arrays
 
 
 class Writer:
@@ -80,22 +80,22 @@ class Writer:
         self.too_large = 0  # arrays too large for a budget of this size
         # Number of statements so far, as a sign of progress; a repeated statement does not count.
         self.moves = 0
-        self._moved = self._settled = 0  # in this batch, and up to it
-        # By number of a blob: those that can make room, oldest first; dropped in this batch; never
-        # dropped, see `protect`; dropped last, see `keep_values`.
+        self._moved = self._settled = 0  # statements of this batch, and up to its start
+        # Blobs by number. `_blobs` may be dropped, oldest first; `_fallen` were dropped in this
+        # batch; `_protected` are never dropped, see `protect`; `_lasting` last, see `keep_values`.
         self._blobs: dict[int, Blob] = {}
         self._fallen: dict[int, Blob] = {}
-        self._packs: dict[int, int] = {}  # those that are several arrays: how many
+        self._packs: dict[int, int] = {}  # the number of arrays in each pack
         self._protected: dict[int, Blob] = {}
         self._protected_bytes = 0
         self._spans: list[tuple[int, int]] = []
         self._lasting: dict[int, Blob] = {}
-        self._weight_bytes = self._loss_bytes = 0  # of what lasts
+        self._weight_bytes = self._loss_bytes = 0  # of lasting arrays
         self._weights: frozenset[int] = frozenset()
         self._losses: frozenset[int] = frozenset()
-        self._stride, self._seen = 1, dict[int, int]()  # every which array of a weight lasts
-        self._last_dropped = 0  # of those that made room since the last deletion
-        self._cleared = 0  # what was to make room up to this number is deleted
+        self._stride, self._seen = 1, dict[int, int]()  # one in `_stride` arrays of a weight lasts
+        self._last_dropped = 0  # the newest blob dropped since the last deletion
+        self._cleared = 0  # dropped blobs up to this number are deleted
         self._before = (1, 0, 0, 0)
         self._next_blob = 1
         create(path)
@@ -166,7 +166,7 @@ class Writer:
             part = rows[start : start + rows_at_once]
             room = _room(len(part))
             values = list(chain.from_iterable(part))
-            if room == 1:  # SQLite copies the cells of one row less often
+            if room == 1:  # for a single row, SQLite copies the cells fewer times this way
                 statement = f"{into} {table} VALUES {marks}"
             else:
                 values += [0] * ((room - len(part)) * width)
@@ -197,7 +197,7 @@ class Writer:
             self._db.execute(f"UPDATE execution SET flags = flags | {bits} WHERE seq IN ({seqs})")
 
     def _take_out(self, seqs: Iterable[int]) -> None:
-        """Give executions in the table ``timed`` rows of their own, which come before these."""
+        """Give executions in the table ``timed`` rows of their own, which take precedence."""
         rows: list[tuple[int, ...]] = []
         for seq in seqs:
             among = self._db.execute(
@@ -222,9 +222,9 @@ class Writer:
     def keep_values(self, weights: frozenset[int], losses: frozenset[int]) -> None:
         """Keep the arrays of these values longer than all others.
 
-        Losses may take an eighth of the budget, and weights a quarter. If those take more while
-        there is no room for all, every second array of each is dropped, and so on: what is left is
-        spread over the run, and begins with the first.
+        Losses may take an eighth of the budget, and weights a quarter. If weights take more and
+        space is needed, every second array of each weight is dropped, repeatedly if necessary. The
+        arrays left are spread over the run and include the first.
         """
         self._weights, self._losses = weights, losses
         for number, blob in [*self._blobs.items()]:
@@ -232,7 +232,7 @@ class Writer:
                 self._last(number, self._blobs.pop(number))
 
     def _lasts(self, blob: Blob) -> bool:
-        """Whether an array is to be kept longer; each is asked about once."""
+        """Whether to keep an array longer. Called once per array, as it counts those of weights."""
         value = blob[2]
         if value in self._losses:
             return 8 * (self._loss_bytes + _taken(blob)) <= self.budget_bytes
@@ -249,7 +249,7 @@ class Writer:
             self._weight_bytes += _taken(blob)
 
     def _thin_out(self) -> int:
-        """Drop every second array of the weights; returns how many."""
+        """Drop every second array of each weight; return how many were dropped."""
         places: dict[int, int] = {}
         dropped = []
         for number, blob in [*self._lasting.items()]:
@@ -269,7 +269,7 @@ class Writer:
 
     @property
     def _outlast(self) -> bool:
-        """Whether weights take more than they may while there is no room for all."""
+        """Whether weights take more than their share and can still be thinned out."""
         return 4 * self._weight_bytes > self.budget_bytes and self._stride < _SPARSEST
 
     def _protects(self, nbytes: int, seq: int) -> bool:
@@ -291,7 +291,7 @@ class Writer:
                 self.too_large += 1
                 continue
             fallen += self._make_room(array.nbytes, accepted)
-            if self._held_bytes + array.nbytes > self.budget_bytes:  # the rest is protected
+            if self._held_bytes + array.nbytes > self.budget_bytes:  # the rest must not be dropped
                 fallen += 1
                 continue
             blob = (array.nbytes, seq, value)
@@ -302,7 +302,7 @@ class Writer:
         return fallen
 
     def add_packs(self, packs: Sequence[Pack]) -> int:
-        """Store arrays that come many at a time; otherwise as `add_blobs`."""
+        """Store packs of many arrays; otherwise like `add_blobs`."""
         fallen = 0
         accepted: Accepted = {}
         for pack in packs:
@@ -329,12 +329,12 @@ class Writer:
         return fallen
 
     def _make_room(self, nbytes: int, accepted: Accepted) -> int:
-        """Drop the oldest arrays until others fit, or nothing is left that may be dropped.
+        """Drop the oldest arrays until new ones fit, or nothing is left that may be dropped.
 
         Args:
             nbytes: How much room is needed.
-            accepted: Arrays to be written; what is dropped of them is left out, and what outlives
-                those with which it was kept comes to them.
+            accepted: Arrays to be written. Dropped ones are removed from it; arrays of a dropped
+                pack that are kept longer are added.
 
         Returns:
             The number of arrays dropped.
@@ -358,7 +358,7 @@ class Writer:
         return fallen
 
     def _rescue(self, number: int, blob: Blob, accepted: Accepted) -> int:
-        """Take those arrays out of several that outlive the others; returns how many."""
+        """Save the arrays of a dropped pack that are kept longer; return how many."""
         rescued = 0
         if self._spans or self._weights or self._losses:
             row = self._db.execute(
@@ -375,7 +375,7 @@ class Writer:
         return rescued
 
     def _outlives(self, blob: Blob) -> bool:
-        """Keep the next array beyond others, if it is one of those."""
+        """Note the next array as protected or lasting; return False if it is neither."""
         if self._spans and self._protects(blob[0], blob[1]):
             self._protected[self._next_blob] = blob
             self._protected_bytes += blob[0]
@@ -391,7 +391,7 @@ class Writer:
         self._next_blob += 1
 
     def _write_arrays(self, accepted: Accepted) -> None:
-        """Delete what was dropped, and write what was accepted."""
+        """Delete the dropped arrays, and write the accepted ones."""
         if self._last_dropped:
             self._delete_up_to(self._last_dropped)
             self._last_dropped = 0
@@ -417,7 +417,7 @@ class Writer:
             self.insert("checksum", [(sums[0][0], sums[-1][0], packed)])
 
     def _delete_up_to(self, last: int) -> None:
-        """Delete the oldest arrays up to a number, except those that are kept; numbers grow."""
+        """Delete the oldest arrays up to a number, except protected and lasting ones."""
         start, kept = self._cleared + 1, (*self._protected, *self._lasting)
         self._cleared = max(last, self._cleared)
         here = sorted([number for number in kept if start <= number <= last])
@@ -515,12 +515,12 @@ class Writer:
 
 
 def _before(blobs: Mapping[int, Blob], first: int) -> dict[int, Blob]:
-    """The blobs with numbers below one."""
+    """The blobs with numbers below ``first``."""
     return {number: blob for number, blob in blobs.items() if number < first}
 
 
 def _taken(blob: Blob) -> int:
-    """How many bytes of the budget for what lasts an array takes."""
+    """How many bytes a lasting array counts for."""
     return max(blob[0], _SMALLEST)
 
 
@@ -540,7 +540,7 @@ def _readable(value: Any) -> Any:
 
 
 def _chunks_of(array: Array) -> Iterator[bytes]:
-    """The elements in C order, little-endian, in chunks; none of an empty array."""
+    """The elements in C order, little-endian, in chunks; an empty array has no chunks."""
     if 0 < array.nbytes <= CHUNK_BYTES and array.dtype.isnative and sys.byteorder == "little":
         yield array.tobytes()  # most arrays
         return
@@ -551,10 +551,10 @@ def _chunks_of(array: Array) -> Iterator[bytes]:
 
 
 def _room(rows: int) -> int:
-    """The number of rows of a statement: 1, 2, 3, 4, 6, 8, 12, …
+    """The number of rows that a statement has room for: 1, 2, 3, 4, 6, 8, 12, …
 
-    Few distinct statements, so that SQLite need not compile them again, yet long ones: each
-    releases the interpreter lock several times, and a busy program returns it after 5 ms.
+    Few distinct statements need few compilations by SQLite. Long statements are few as well: each
+    releases the interpreter lock several times, and a busy program keeps it for 5 ms each time.
     """
     room: int = 1 << (rows - 1).bit_length()
     return room * 3 // 4 if room >= 4 and rows <= room * 3 // 4 else room
