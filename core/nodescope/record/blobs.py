@@ -18,7 +18,7 @@ from nodescope.record.kept.kept_table import KeptTable, Stored
 from nodescope.record.schema import CHUNK_BYTES, SUMS, array_sum, chunk_sum, spec_of
 
 _LATEST: Final = 4
-"""So many chunks in which other arrays lie as well are kept."""
+"""The number of cached chunks that hold several arrays."""
 
 Window = tuple[np.ndarray[Any, np.dtype[np.float64]], tuple[int, int], tuple[int, ...]]
 
@@ -28,7 +28,7 @@ class BlobReader:
 
     Args:
         ask: Runs a query with parameters and returns all rows.
-        kept: Finds arrays that are kept many in a row.
+        kept: Finds arrays that are kept in packs.
     """
 
     def __init__(self, ask: Callable[..., list[tuple[Any, ...]]], kept: KeptTable) -> None:

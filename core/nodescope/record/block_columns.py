@@ -1,6 +1,6 @@
-"""Block columns: executions that were reported in columns, as columns of the file.
+"""Block columns: turns executions that were reported in blocks into columns of the file.
 
-Invariant: what a reader is told of them is what it would be told had they come one by one.
+Invariant: readers get the same data as if the executions had been reported one by one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nodescope.record.summary import PREVIEW
 from nodescope.record.timed.collected import Collected
 
 AT_ONCE: Final = 1 << 12
-"""The most executions, and about the most outputs, that are added together: rows are limited."""
+"""The most executions, and roughly the most outputs, added at once, as rows are limited."""
 
 _MOST: Final = 4 * AT_ONCE  # outputs of one execution
 
@@ -35,13 +35,13 @@ class _Outputs(NamedTuple):
         nodes: The node of each execution.
         firsts: See `Track`.
         values: The value of each output.
-        kinds: The place of its spec, if that is kept in columns.
-        specs: Those that are.
+        kinds: The index in ``specs`` of each output's spec, if ``measured``.
+        specs: The specs whose statistics are kept in columns.
         sizes: How many elements each output has.
-        previewed: How many of them are previewed.
-        rest: By output, which numbers of a preview are none.
-        measured: Whether statistics of its dtype and shape are kept in columns.
-        all_measured: Whether all are.
+        previewed: How many elements each output's preview has.
+        rest: By output, which places of its preview hold no element.
+        measured: Whether statistics of each output's dtype and shape are kept in columns.
+        all_measured: Whether those of all outputs are.
     """
 
     nodes: Integers
@@ -62,8 +62,8 @@ def collect(
     """Add executions, and the statistics of their outputs.
 
     Returns:
-        Statistics that columns do not hold, as rows of ``summary``; and by seq the flags of
-        executions that gave NaN or Inf.
+        Statistics that columns cannot hold, as rows of ``summary``; and, by seq, the flags of
+        executions that produced NaN or Inf.
     """
     rows: list[blocks.Row] = []
     flags: dict[int, int] = {}
@@ -84,7 +84,7 @@ def collect(
 
 
 def _parts(block: QueuedBlock, firsts: Integers) -> Iterator[tuple[int, int, int]]:
-    """Parts that are small enough: seq and place of the first, place after the last."""
+    """Split a block into small parts: yield the first seq, the first index and the end index."""
     begin, last = block.event.first, block.event.first + block.many
     while begin < last:
         end = int(np.searchsorted(firsts, firsts[begin] + AT_ONCE, side="right")) - 1
@@ -114,7 +114,7 @@ def _add_statistics(
     block: QueuedBlock, outputs: _Outputs, begin: int, seqs: Integers, table: Any,
     measured: Measured, flags: dict[int, int],
 ) -> list[blocks.Row]:  # fmt: skip
-    """Add statistics of the outputs from ``begin`` on; those that columns do not hold, as rows."""
+    """Add statistics of outputs from ``begin`` on; return those that columns cannot hold."""
     among = slice(begin, begin + len(table))
     finite, nan, inf, zero = (table[name] for name in ("finite", "nan", "inf", "zero"))
     for nth in np.flatnonzero(nan | inf).tolist():

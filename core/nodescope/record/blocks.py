@@ -1,6 +1,6 @@
 """Blocks: rows of executions that were reported in columns, see `nodescope.ir.track`.
 
-Invariant: the rows are those that the executions would have given one by one.
+Invariant: the rows are the same as if the executions had been reported one by one.
 """
 
 from __future__ import annotations
@@ -88,10 +88,10 @@ def rows_among(
 
     Args:
         block: The executions.
-        begin: The place on the track of the first of the outputs.
-        seqs: Of each of them.
-        table: The statistics of each.
-        places: Which of them; all by default.
+        begin: The index of the first output on the track.
+        seqs: The seq of each output.
+        table: The statistics of each output.
+        places: The outputs to use; all by default.
     """
     event, table = block.event, table[places]
     heads = _heads(block)[begin : begin + len(seqs)]
@@ -119,7 +119,7 @@ _NONE: Final = (None,) * 5
 
 
 def _heads(block: QueuedBlock) -> list[Row]:
-    """By output of the track: its value, dtype, shape as text and bytes."""
+    """The value, dtype, shape as text and bytes of each output of the track."""
     track = block.event.track
     heads: list[Row] | None = track.notes.get("heads")
     if heads is None:

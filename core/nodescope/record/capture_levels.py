@@ -15,7 +15,7 @@ WITH_ARRAYS: Final = ("values", "summary")
 """Levels at which array elements are read."""
 
 WITHOUT_ARRAYS: Final = ("graph", "timing")
-"""The others."""
+"""Levels at which no array elements are read."""
 
 Chosen = tuple[Callable[[Node], bool], Level]
 """A predicate on nodes, and their level."""
@@ -60,8 +60,8 @@ class CaptureLevels:
 
     @property
     def of_blocks(self) -> Level | None:
-        """The level of all nodes, if it is the same and none at which elements are kept; those of
-        nodes being viewed are kept beside it.
+        """The level of all nodes, if they share one and it keeps no elements. Elements of viewed
+        nodes are kept in addition.
         """
         if self.everything or self._by_scope or self._chosen or self.top == "values":
             return None
@@ -87,7 +87,7 @@ class CaptureLevels:
         return None
 
     def keep_whole(self, *, everything: bool, nodes: frozenset[int]) -> None:
-        """From now on, keep every element: of all nodes or of some, or of none any more."""
+        """From now on, keep every element of all nodes, of some nodes or of none."""
         self.everything, self.watched = everything, nodes
         self.uniform = not (everything or nodes or self._by_scope or self._chosen)
 

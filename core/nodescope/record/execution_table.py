@@ -28,7 +28,7 @@ class ExecutionTable:
         ask: Runs a query on the file.
         by_seq: Runs a query on many seqs.
         has: Whether the file has a table.
-        read: Calls a function of the file's content; its faults are faults of the file.
+        read: Calls a function on content of the file; reports its errors as damage to the file.
         timed: Executions that are not in table ``execution``.
     """
 

@@ -1,8 +1,8 @@
 """Executions noted with their outputs: copied by the native core, numbered and summarised later.
 
-Without the core, and where an execution does not fit, each comes as an event instead.
+Without the core, or if an execution cannot be noted, it is reported as an event instead.
 
-Invariant: what was noted is taken once, in order; the copies are the lot's own.
+Invariant: noted executions are taken once, in order; a lot owns its copies.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from nodescope.record.noted_times import AT_ONCE
 from nodescope.record.summary import BINS, PREVIEW, summarise
 
 MOST_BYTES: Final = 1 << 20
-"""The most memory of a lot."""
+"""Upper limit of a lot's memory."""
 
-_STATISTICS_BYTES: Final = 600  # of an output, about
+_STATISTICS_BYTES: Final = 600  # the approximate size of an output's statistics
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -38,14 +38,15 @@ class NotedStatistics(NamedTuple):
     """Executions and statistics of their outputs, in columns.
 
     Attributes:
-        executions: Node, step, thread, start and end of each, and how many arrays it read and gave.
-        identities: Of these arrays.
-        outputs: The place of its execution, value, type, dimensions, bytes; how many elements are
-            finite, NaN, Inf and zero; where its elements were, by block; the first of its type and
-            shape; whether the program had it in C order.
+        executions: Node, step, thread, start and end of each execution, and the numbers of arrays
+            that it read and produced.
+        identities: The identities of these arrays.
+        outputs: For each output, the index of its execution, value, type, number of dimensions and
+            bytes; the numbers of finite, NaN, Inf and zero elements; block and offset of its
+            elements; the first output of this type and shape; whether it was in C order.
         shapes: Shape and strides of each output.
-        moments: Low, high, mean, std and norm of each; without a meaning if nothing is finite.
-        histograms, previews: A row for each.
+        moments: Low, high, mean, std and norm of each output; meaningless if nothing is finite.
+        histograms, previews: One row per output.
     """
 
     executions: Integers
@@ -73,7 +74,7 @@ class NotedLot:
         keep: Whether the elements are kept, not only their statistics.
 
     Attributes:
-        statistics: Those of the outputs, once they were computed in place of the copies.
+        statistics: The outputs' statistics, once they have replaced the copies.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class NotedLot:
         return self.piece[2] - self.piece[1]
 
     def last_of_threads(self, first: int) -> dict[int, int]:
-        """The seq of each thread's last execution, from the first one's."""
+        """The seq of each thread's last execution, if the lot's first one has seq ``first``."""
         self.reduce()
         assert self.statistics is not None
         threads = self.statistics.executions[:, 2].tolist()
@@ -132,7 +133,7 @@ def statistics_of(lots: Sequence[NotedLot]) -> NotedStatistics:
 
 
 def _with_large(columns: NotedStatistics, lots: Sequence[NotedLot]) -> NotedStatistics:
-    """Statistics of outputs whose squares float64 cannot represent, too."""
+    """Complete the statistics for outputs whose squares float64 cannot represent."""
     copies: list[Any] = [column.copy() for column in columns]
     columns = NotedStatistics(*copies)
     ends = np.cumsum(2 * columns.outputs[:, DIMENSIONS])
@@ -155,7 +156,7 @@ def _with_large(columns: NotedStatistics, lots: Sequence[NotedLot]) -> NotedStat
 
 
 def noted(event: NodeFinished, note: OutputsSink) -> bool:
-    """Note an execution that came as an event, if it is one for that; whether it is."""
+    """Note an execution that came as an event, if possible; return whether it was noted."""
     if event.lane or event.worker or event.attrs is not None:
         return False
     node, times = event.node, (event.step, event.thread, event.start_ns, event.end_ns)
@@ -165,7 +166,7 @@ def noted(event: NodeFinished, note: OutputsSink) -> bool:
 
 
 def noted_outputs(most_bytes: int, when_full: Callable[[], None], wake: Callable[[], None]) -> Any:
-    """What notes executions with their outputs, see `native.NotedOutputs`; None without a core."""
+    """A sink for executions with outputs, see `native.NotedOutputs`; None without the core."""
     if native.NotedOutputs is None or native.summarise_noted is None:
         return None
     return native.NotedOutputs(AT_ONCE, most_bytes, when_full, wake)

@@ -1,6 +1,6 @@
 """Executions that were noted with their outputs, or came in columns, on their way into a batch.
 
-Invariant: what a recording says of them is what it would say had they come as events.
+Invariant: the recording is the same as if they had come as events.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ Spec = tuple[int, int, str, str]
 """Seq, value, dtype and shape of an output."""
 
 AT_ONCE_BYTES: Final = 2 << 20
-"""Lots are looked at when they take so much memory: while it is in the caches, and so that it is
-used again soon."""
+"""Lots are processed when they take this much memory, while it is still in the caches; the memory
+is then reused soon."""
 
-_TIMES: Final = 5  # columns of `NotedStatistics.executions` that are those of noted times
+_TIMES: Final = 5  # the first columns of `NotedStatistics.executions` are those of noted times
 
 
 class Noted:
     """The noted executions of a batch.
 
     Args:
-        timed: Takes their times.
+        timed: Takes the times of the executions.
         values: The definitions of values.
-        writers: Told of each execution.
+        writers: Receives the operands of each execution.
 
     Attributes:
-        measured: The statistics of their outputs.
-        flags: By seq, those of executions that gave NaN or Inf.
+        measured: The statistics of the outputs.
+        flags: By seq, the flags of executions that produced NaN or Inf.
         operands: Rows of the table ``operand``.
         kept: The outputs themselves, where they are kept.
     """
@@ -70,15 +70,15 @@ class Noted:
             self.note()
 
     def block(self, item: QueuedBlock) -> list[blocks.Row]:
-        """Add a block; statistics that columns do not hold are returned as rows of ``summary``."""
+        """Add a block; return statistics that columns cannot hold, as rows of ``summary``."""
         self.note()
         rows, flags = collect(item, self._timed, self.measured)
         self.flags.update(flags)
         return rows
 
     def note(self) -> None:
-        """Look at what was added, which is to be done before anything else is told of executions or
-        of arrays.
+        """Process the lots added so far. Must be called before later executions or moved arrays are
+        processed.
         """
         items, self._open, self._open_bytes = self._open, [], 0
         for reduced, some in groupby(items, lambda item: item.lot.statistics is not None):
@@ -119,10 +119,10 @@ class Noted:
         self.operands += [(None, *row) for row in rows]
 
     def respecified(self, others: Sequence[Spec]) -> Iterator[Row]:
-        """Rows of the table ``value`` for outputs of another dtype or shape than before.
+        """Rows of the table ``value`` for outputs whose dtype or shape has changed.
 
         Args:
-            others: Of outputs that came as events, in order.
+            others: Specs of outputs that came as events, in order.
         """
         known, changed = self._values.specs.get, self._values.changed
         several = np.array([spec[1] for spec in others], dtype=np.int64)
@@ -134,7 +134,9 @@ class Noted:
                     yield again
 
     def _specs(self, several: Integers) -> Iterator[Spec]:
-        """Of outputs that may differ from the one before of their value; of some values, of all."""
+        """Specs of outputs that may differ from the value's previous one; all specs of values in
+        ``several`` or reshaped recently.
+        """
         if not self._seen:
             return
         places: dict[tuple[str, str], int] = {}
@@ -158,7 +160,7 @@ class Noted:
             yield (seq, value, *specs[kind])
 
     def taken_out(self) -> list[Row]:
-        """Rows of the table ``execution`` for those that gave NaN or Inf, which are looked up
-        there; those that were taken out before are left out.
+        """Rows of the table ``execution`` for executions that produced NaN or Inf, as readers look
+        for those there. Executions that were taken out before are omitted.
         """
         return self._timed.take_out(self.flags) if self.flags else []

@@ -1,6 +1,6 @@
 """Executions noted by their times alone: appended by any thread without a lock, numbered later.
 
-Invariant: what was noted is taken once, in order.
+Invariant: noted executions are taken once, in order.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class NotedTimes(Protocol):
     def __len__(self) -> int: ...
 
     def take(self) -> tuple[Rows, int | None]:
-        """Take all of them; none in a signal handler that interrupts this.
+        """Take all noted executions; none in a signal handler that interrupts this method.
 
         Returns:
-            The executions, and their thread if that is known to be one.
+            The executions, and their thread if they are known to have the same one.
         """
 
 
@@ -52,7 +52,7 @@ class ListedTimes(list[Unnumbered]):
     """Noted times in Python.
 
     Args:
-        when_full: Called once `AT_ONCE` are there; takes them.
+        when_full: Called when `AT_ONCE` executions are noted; takes them.
         wake: Called by the first execution after `asleep` was set.
     """
 
@@ -78,7 +78,7 @@ class ListedTimes(list[Unnumbered]):
         self._being_taken = True
         try:
             times = self[:]
-            del self[: len(times)]  # not what another thread has noted in the meantime
+            del self[: len(times)]  # keeps what another thread has noted in the meantime
         finally:
             self._being_taken = False
         return times, None
@@ -102,8 +102,8 @@ def execution_rows(rows: Rows, first: int, runs: dict[int, int]) -> list[tuple[i
 
     Args:
         rows: Executions.
-        first: The seq of the first.
-        runs: How often each node has run so far; they are added.
+        first: The seq of the first execution.
+        runs: How often each node has run so far; updated here.
     """
     known = runs.get
     results: list[tuple[int, ...]] = []
@@ -115,7 +115,7 @@ def execution_rows(rows: Rows, first: int, runs: dict[int, int]) -> list[tuple[i
 
 
 def unpacked(rows: Rows) -> Sequence[Sequence[int]]:
-    """Node, step, thread, start and end of each."""
+    """Node, step, thread, start and end of each execution."""
     return columns(rows).tolist() if isinstance(rows, bytes) else rows
 
 
@@ -125,7 +125,7 @@ def nodes(rows: Rows) -> list[int]:
 
 
 def last_of_threads(rows: Rows, first: int) -> dict[int, int]:
-    """The seq of each thread's last execution, from the first one's."""
+    """The seq of each thread's last execution, if the first row has seq ``first``."""
     return {row[_THREAD]: place for place, row in enumerate(unpacked(rows), first)}
 
 

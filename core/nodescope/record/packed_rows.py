@@ -1,4 +1,4 @@
-"""PackedRows: the rows of a table whose contents are kept in columns, unpacked when asked for.
+"""PackedRows: reads a table whose rows hold packed columns, and unpacks them on demand.
 
 Invariant: reads only. What is unpacked at a time does not grow with the recording.
 """
@@ -50,11 +50,11 @@ class PackedRows(Generic[Row, Content]):
     Args:
         table: Its name.
         columns: The columns of a row without its data; the first is ``first_seq``.
-        packed: Makes a row of these and of the last seq before it.
-        unpacked: Makes the content of first seq, last seq, ids and data.
+        packed: Makes a row from these columns and from the last seq of the row before.
+        unpacked: Makes the content from first seq, last seq, ids and data.
         ask: Runs a query on the file.
         has: Whether the file has a table.
-        read: Calls a function of the file's content; its faults are faults of the file.
+        read: Calls a function on content of the file; reports its errors as damage to the file.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class PackedRows(Generic[Row, Content]):
         self._contents: OrderedDict[int, Content] = OrderedDict()
 
     def known(self, until: int = MAX_SEQ) -> list[Row]:
-        """The rows that begin by a seq."""
+        """The rows that begin at or before a seq."""
         if not self._has(self._table):
             return []
         with self._lock:
@@ -90,7 +90,7 @@ class PackedRows(Generic[Row, Content]):
             return self._rows[: bisect_right(self._rows, until, key=lambda row: row.first)]
 
     def content(self, row: Row) -> Content:
-        """What a row holds; the latest are kept.
+        """The content of a row; the latest contents are cached.
 
         Raises:
             GoneError: The row is no longer there.

@@ -52,15 +52,15 @@ BUDGET_BYTES: Final = 256 * MIB
 # around a first NaN.
 NEWEST_BUDGET_BYTES: Final = 128 * MIB
 BATCH_S: Final = 0.05
-# So many batches are the first ones of a recording.
+# This many batches count as the first ones of a recording.
 _FIRST_BATCHES: Final = 16
 # Size of a batch beyond which the writer stops waiting for further records.
 _ENOUGH_BYTES: Final = MIB
-# The writer is behind if the queue holds more than one part in this many.
+# The writer is behind if more than one part in this many of the queue is full.
 _BEHIND: Final = 8
-# How long the program waits for room until it looks again whether the writer gets on.
+# How long the program waits for room before it checks again.
 _WAIT_S: Final = 0.1
-# Below this budget, it is decided for each array whether it is kept.
+# Below this budget, arrays are kept or dropped one by one, not in packs.
 _LEAST_BUDGET: Final = 16 * MIB
 _BATCH_ITEMS: Final = 32_768
 # Elements beyond this size are written after the batch when somebody waits for the batch.
@@ -78,7 +78,7 @@ class QueueWriter(RecordQueue):
     Args:
         path, level, budget_bytes, queue_bytes, on_commit, on_fault, on_room: As in `Recorder`.
         patience: How many times the writer waits for further records before it writes a small
-            batch: one of the first, which say what the program runs, or a later one.
+            batch: for the first batches, which show early what the program runs, and for later ones.
 
     Raises:
         RecordingError: The file cannot be created.
@@ -111,17 +111,17 @@ class QueueWriter(RecordQueue):
         self._buffers = Buffers(queue_bytes - queue_bytes // 4)
         self._waiting = OverflowQueue(self._buffers.give_back)
         self._patience, self._gathered = patience, 0
-        self._clock: int | None = None  # processor time of the writing thread
-        self._written_ns = 0  # time after the last batch, by this clock
+        self._clock: int | None = None  # measures the writing thread's processor time
+        self._written_ns = 0  # its time after the last batch
         self._committed = 0
         self._dropped_blobs = 0
         self._to_protect: deque[tuple[int, int]] = deque()
         self._to_keep: deque[tuple[frozenset[int], frozenset[int]]] = deque()
-        self._hasty = 0  # somebody waits for the records up to this one, but not for elements
+        self._hasty = 0  # somebody waits for records up to this seq, but not for their elements
         self._progress = threading.Condition(threading.Lock())
         self._closing = self._leaving = False
         self._fault = ""
-        self._folding_since = 0.0  # when everything was written and a single file is being made
+        self._folding_since = 0.0  # when merging into one file began, after everything was written
         self._omitted: shutdown.UnwrittenRest | None = None
         page_bytes = LARGE_PAGE_BYTES if level == "values" else PAGE_BYTES
         self._writer = Writer(self.path, budget_bytes=budget_bytes, page_bytes=page_bytes)
@@ -163,9 +163,9 @@ class QueueWriter(RecordQueue):
         return not self._thread.is_alive()
 
     def wait_for_room(self, nbytes: int, most_bytes: int) -> None:
-        """Wait, on the program's thread, until so much more may be queued, or nothing is.
+        """Wait, on the program's thread, until this many more bytes fit or the queue is empty.
 
-        Not if nothing is written: the recording was given up, or the disk is full.
+        Does not wait if nothing is being written: the recording was given up, or the disk is full.
         """
 
         def goes_on() -> bool:
@@ -182,7 +182,7 @@ class QueueWriter(RecordQueue):
         return super()._writes() and not self._room.stuck
 
     def protect(self, first: int, end: int) -> None:
-        """Keep the arrays of the executions with ``first <= seq < end`` from the budget."""
+        """Protect the arrays of executions with ``first <= seq < end``; see `Writer.protect`."""
         self._to_protect.append((first, end))
 
     def keep_values(self, weights: frozenset[int], losses: frozenset[int]) -> None:
@@ -219,9 +219,9 @@ class QueueWriter(RecordQueue):
                 self._wanted.clear()
                 self._awake, self._times.asleep = False, True
                 closing = self._closing
-                # Read once: executions left out by a governor are numbered all the time.
+                # Read once, because executions that a governor leaves out are numbered, too.
                 target, due = self.last_seq, len(self._queue)
-                # Records that arrive in the meantime are gathered: one batch per record would cost
+                # Records that arrive meanwhile wait for the next batch: a batch for each would cost
                 # more.
                 while (
                     self._committed < max(target, self._hasty)
@@ -242,20 +242,20 @@ class QueueWriter(RecordQueue):
             self._writer.finish()
         except NoSpace:
             self._end_without_space()
-        except Exception as error:  # whatever the fault, the program must not notice
+        except Exception as error:  # no fault of the recorder may reach the program
             self._give_up(error)
         with self._progress:
             self._progress.notify_all()
 
     def _gather(self) -> None:
-        """Let a batch grow; a stop waiting for it cuts this short."""
+        """Wait for a batch to grow; a stop that waits for the batch ends this at once."""
         self._gathered += 1
         for _ in range(self._patience[self._gathered > _FIRST_BATCHES]):
             if self._hurry.wait(BATCH_S / 2) or self._queued > _ENOUGH_BYTES:
                 return
 
     def _pressed(self) -> bool:
-        """Whether a batch must not grow: somebody waits for it, or the queue is nearly full."""
+        """Whether a batch must not wait to grow: somebody waits for it, or much is queued."""
         much = self._queued > self._queue_bytes // RESERVED
         return much or self._closing or self._hurry.is_set()
 
@@ -316,7 +316,7 @@ class QueueWriter(RecordQueue):
                     batch.event(item.seq, event)
         while self._missed:
             batch.missed(self._missed.popleft())
-        # Lost records leave gaps, which end when the queue is drained.
+        # Lost records leave gaps in the seqs; an empty queue has none up to the last seq.
         seq = max(batch.seq, self._committed if queue else last_seq)
         owed = batch.owed.nbytes
         later = self._committed < self._hasty and (owed > 0 or outputs > _SOON_BYTES)
@@ -334,7 +334,7 @@ class QueueWriter(RecordQueue):
         return count
 
     def _looked_at(self, spans: Sequence[Span]) -> None:
-        """Handle examined values, with the parts of the run to keep whole."""
+        """Handle values that were checked; ``spans`` are the parts of the run to keep whole."""
 
     def _settle_some(self) -> None:
         """Write some of the owed arrays."""
@@ -396,7 +396,7 @@ class QueueWriter(RecordQueue):
         return self._disk_losses.total(self._losses(), self._lost_structure)
 
     def _short_of_memory(self) -> bool:
-        """Whether the queue is nearly full, or somebody waits for a record."""
+        """Whether the queue is more than half full, or somebody waits for a record."""
         return self._hasty > self._committed or self._queued > self._queue_bytes // 2
 
     def _full(self, text: str) -> None:
@@ -454,10 +454,10 @@ class QueueWriter(RecordQueue):
             self._lose(batch.left_out(Omit.EXECUTIONS))
             while self._missed:
                 batch.missed(self._missed.popleft())
-            feared = self._lost_structure = batch.structure  # while it is not written
+            feared = self._lost_structure = batch.structure  # as if none of it could be written
             self._conclude()
-            if self._lost_structure != feared:  # the file says so
-                with contextlib.suppress(sqlite3.Error):  # it then reports too much
+            if self._lost_structure != feared:  # the file reports too many losses: correct it
+                with contextlib.suppress(sqlite3.Error):
                     self._conclude()
             self._committed = self._seq
             self._off = True
@@ -492,7 +492,9 @@ class QueueWriter(RecordQueue):
         return left
 
     def _gets_on(self) -> float:
-        """A number that changes with the writer's progress; the final merge is one SQLite call."""
+        """A number that changes with the writer's progress. The final merge is one SQLite call, so
+        for `FOLDING_S` seconds the passing time counts as progress.
+        """
         since = self._folding_since
         if since:
             return min(time.monotonic(), since + shutdown.FOLDING_S)

@@ -1,4 +1,4 @@
-"""What the recorder puts into its queue.
+"""Queued records: the kinds of record in the recorder's queue.
 
 Invariant: copies, or arrays that are no longer written to; never the program's own.
 """
@@ -59,7 +59,7 @@ class QueuedExecution(NamedTuple):
     attrs: dict[str, Any] | None = None
     place: tuple[int, int] | None = None
     unresolved: bool = False  # some output is a `Captured`
-    node: Node | None = None  # None where arrays have no identity that is known
+    node: Node | None = None  # None if the identities of its arrays are not known
     arrays: bytes = b""  # those of `nodescope.native.identities`
 
 
@@ -91,7 +91,7 @@ class QueuedOutputs(NamedTuple):
 
 
 class QueuedBlock(NamedTuple):
-    """Queued executions that came in one order; their seqs follow each other."""
+    """Queued executions that were reported together; their seqs follow each other."""
 
     seq: int  # of the first
     weight: int
@@ -131,7 +131,7 @@ class Skipped(NamedTuple):
 
 
 SEVERAL: Final = (QueuedBlock, QueuedTimes, QueuedOutputs)
-"""What holds several executions."""
+"""Records that hold several executions."""
 
 _AT_ONCE_BYTES: Final = 1 << 19
 
@@ -155,9 +155,9 @@ Queued = QueuedTimes | QueuedExecution | QueuedBlock | QueuedOutputs | QueuedRec
 def first_of(queue: deque[Any]) -> list[Any]:
     """Take records from the front of a queue that is not empty, under its lock.
 
-    The lock is one that the program's threads take as well, so it is taken for many records at a
-    time; but once taken, arrays are not dropped for newer ones any more. A block comes alone,
-    executions among themselves.
+    The program's threads take the same lock, so the writer takes many records at once; but not too
+    many, because arrays that were taken can no longer be dropped for newer ones. A block is taken
+    alone, and executions are not mixed with other records.
     """
     lot = [queue.popleft()]
     kind, left, nbytes = type(lot[0]), AT_ONCE - 1, lot[0].weight

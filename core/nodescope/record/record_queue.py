@@ -1,6 +1,6 @@
-"""Record queue: what the program's threads have told, numbered, until it is written.
+"""Record queue: records from the program's threads, numbered and waiting to be written.
 
-Invariant: numbers are given in the order of the queue; what does not fit is dropped and counted.
+Invariant: seqs ascend in the order of the queue; a record that does not fit is dropped and counted.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from nodescope.record.queued import (
 
 RESERVED: Final = 8
 """One part in this many of the queue is reserved for executions without values."""
-# The program gives way to the writer at each execution while more than this part of the queue is
-# full: it holds the interpreter lock so often that the writer would get half of a processor.
+# While the queue is fuller than this, the program gives way to the writer at each execution: it
+# holds the interpreter lock so often that the writer would get only half of a processor otherwise.
 _NEARLY_FULL: Final = 7 / 8
 _GIVES_WAY_S: Final = 1e-4
 BATCH_BYTES: Final = 8 << 20
 """The most bytes of outputs in a batch."""
 
-_PLENTY: Final = BATCH_BYTES // 4  # of elements: the writer does not wait for more
+_PLENTY: Final = BATCH_BYTES // 4  # with elements in such a queue, the writer stops waiting
 
-# Before a record is dropped, the program gives way once for each of so many bytes of it, at most:
-# the writer of a busy machine takes 50 ms for a MiB.
+# Before a record is dropped, the program gives way at most once per `_WAITS_FOR` bytes of it, and
+# `_MOST_WAITS` times in all. On a busy machine, the writer takes 50 ms per MiB.
 _WAITS_FOR: Final = 1024
 _MOST_WAITS: Final = 4096
-_LOTS: Final = 16  # a lot of outputs takes at most one part in this many
+_LOTS: Final = 16  # a lot of outputs takes at most one part in this many of the queue
 
 
 class RecordQueue:
@@ -54,7 +54,7 @@ class RecordQueue:
 
     Attributes:
         lock: Held while records are numbered and queued.
-        nearly_full: Beyond so many bytes the program gives way to the writer.
+        nearly_full: The queued bytes beyond which the program gives way to the writer.
     """
 
     def __init__(self, queue_bytes: int) -> None:
@@ -70,9 +70,9 @@ class RecordQueue:
         self._lot_bytes = max(min(queue_bytes // _LOTS, MOST_BYTES), 8)
         self._lost_executions = self._lost_summaries = 0
         self._missed: deque[int] = deque()
-        self.lock = threading.RLock()  # reentrant: signal handlers may compute here
+        self.lock = threading.RLock()  # reentrant: a signal handler may run nodes on this thread
         self._wanted = threading.Event()
-        self._hurry = threading.Event()  # a batch is not to wait for further records
+        self._hurry = threading.Event()  # the next batch must not wait for more records
 
     @property
     def off(self) -> bool:
@@ -95,14 +95,14 @@ class RecordQueue:
         return not (self._off or self._forked)
 
     def _give_way(self) -> None:
-        """Let the writer run for a moment; not if it cannot write, as the program never waits for
-        a disk.
+        """Let the writer run for a moment, unless it cannot write: the program never waits for a
+        full disk.
         """
         if self._writes():
             time.sleep(_GIVES_WAY_S)
 
     def enqueue(self, record: Told, weight: int = RECORD_BYTES) -> None:
-        """Queue a record that has a number but does not count as one of the calling thread's."""
+        """Queue a numbered record that does not count as the calling thread's last."""
         with self.lock:
             self._queued += weight
             self._queue.append(QueuedRecord(self._number(), weight, record))
@@ -110,7 +110,7 @@ class RecordQueue:
             self._wake()
 
     def _put_block(self, event: NodesFinished, *, latest_only: bool) -> int:
-        """Number executions that came in one order, and queue them together; the first seq."""
+        """Number the executions of a block, and queue them together; return the first seq."""
         many, statistics = len(event.times), event.statistics
         weight = RECORD_BYTES + BLOCK_BYTES * many
         weight += statistics.nbytes if statistics is not None else 0
@@ -133,7 +133,7 @@ class RecordQueue:
         return first
 
     def _number(self, many: int = 1) -> int:
-        """The first of so many numbers in a row. The caller holds the lock until it has queued."""
+        """Take consecutive numbers; return the first. The caller holds the lock until it queues."""
         if self._times:
             self._queue_times()
         first = self._seq + 1
@@ -141,13 +141,13 @@ class RecordQueue:
         return first
 
     def number_times(self) -> None:
-        """Number and queue the executions that were noted until now."""
+        """Number and queue the executions noted so far."""
         if self._times and not self._forked:
             with self.lock:
                 self._queue_times()
 
     def _note_outputs(self, *, keep: bool) -> OutputsSink | None:
-        """From now on, note executions with their outputs; what does so, or None without a core.
+        """Note executions with their outputs from now on; return the sink, or None without one.
 
         Args:
             keep: Whether the elements are kept, not only their statistics.
@@ -161,7 +161,7 @@ class RecordQueue:
         return sink  # type: ignore[no-any-return]
 
     def _noted(self, event: NodeFinished, note: OutputsSink) -> bool:
-        """Note an execution that came as an event, if it is one for that; whether it is."""
+        """Note an execution that came as an event, if possible; return whether it was noted."""
         if not noted(event, note):
             return False
         here = threading.get_ident()
@@ -177,19 +177,19 @@ class RecordQueue:
             self._give_way()
 
     def _let_write(self) -> None:
-        """Before elements are queued: let the writer make room, so that none are given up."""
+        """Let the writer make room before elements are queued, so that none are given up."""
         if self._keeps_elements and self._times:
             self._await_room(2 * self._lot_bytes)
 
     def _await_room(self, nbytes: int) -> None:
-        """Give way to the writer until a record of so many bytes fits, or for a bounded time."""
+        """Give way to the writer until a record of this size fits, for a bounded time."""
         for _ in range(min(max(nbytes // _WAITS_FOR, 1), _MOST_WAITS)):
             if self._queued + nbytes <= self.nearly_full or not self._writes():
                 return
             self._give_way()
 
     def _queue_times(self) -> None:
-        if self._queueing:  # in a signal handler that interrupted this
+        if self._queueing:  # a signal handler has interrupted this method
             return
         self._queueing = True
         try:
@@ -244,7 +244,7 @@ class RecordQueue:
                 self._hurry.set()
 
     def _reduce_oldest(self, nbytes: int) -> int:
-        """Replace the oldest elements in the queue by statistics; how much lighter it becomes."""
+        """Replace the oldest elements in the queue by statistics; return the bytes freed."""
         freed = 0
         for place, item in enumerate(self._queue):
             if freed >= nbytes:
@@ -260,7 +260,7 @@ class RecordQueue:
 
     @property
     def _keeps_many(self) -> bool:
-        """Whether arrays may be kept many in a row."""
+        """Whether arrays may be kept in packs, many in one row of the file."""
         return True
 
     def _gave_up(self, arrays: int) -> None:

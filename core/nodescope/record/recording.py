@@ -414,8 +414,8 @@ class Recording:
         """The executions of a node, oldest first, with its first output at each of them.
 
         Returns:
-            The total; at most ``limit`` executions, evenly spaced, with the first and the last;
-            the value at each, or None.
+            The total; at most ``limit`` executions, evenly spaced and including the last; the
+            value at each, or None.
         """
         ran = self._executions.seqs_of(node, MAX_SEQ if until_seq is None else until_seq)
         seqs = thinned(ran, max(limit, 1))

@@ -1,6 +1,6 @@
-"""Rows of what a batch is told beside executions: the run, spans of the host and of devices.
+"""Span rows: rows for the run, and for spans of the host and of devices.
 
-Invariant: text is printable in each row.
+Invariant: text in rows is printable.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SpanRows:
         self._named: set[int] = set()
 
     def add(self, event: DeviceRan, add: Callable[[str, Row], None]) -> None:
-        """Add what a device has come to; ``add`` takes a table and a row."""
+        """Add the executions that a device has run; ``add`` takes a table and a row."""
         if event.lane not in self._named:
             self._named.add(event.lane)
             add("lane", (event.lane, printable(event.name)))

@@ -1,6 +1,6 @@
-"""Structure rows: nodes, values and source files as a batch is told of them.
+"""Structure rows: rows for nodes, values and source files.
 
-Invariant: text is printable in each row; each file is read once.
+Invariant: text in rows is printable; each file is read once.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class SummaryTable:
     Args:
         ask: Runs a query on the file.
         by_seq: Runs a query on many seqs.
-        read: Calls a function of the file's content; its faults are faults of the file.
+        read: Calls a function on content of the file; reports its errors as damage to the file.
         measured: Statistics that are not in table ``summary``.
         kept: Arrays that are not in table ``blob``.
     """

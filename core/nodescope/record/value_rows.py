@@ -1,4 +1,4 @@
-"""Value rows: what the table ``value`` says of each value, and again where that changes.
+"""Value rows: the rows of the table ``value``, a new one whenever a value's spec changes.
 
 Invariant: a value whose shape changes all the time is defined again at most `MOST_RESHAPED` times.
 """
@@ -12,12 +12,12 @@ from nodescope.ir.graph import Node, Value
 from nodescope.ir.identity import MOST_RESHAPED
 from nodescope.record.schema import spec_columns
 
-# Storage, device and bytes of values that lie where their node ran.
+# Storage, device and bytes of values on the device of their node.
 _PLACE: tuple[int, str, int | None] = (0, "", None)
 
 
 class ValueRows:
-    """Makes the rows; each is of the execution ``seq`` on.
+    """Makes the rows; each holds from the execution ``seq`` on.
 
     Attributes:
         specs: By value, its name, dtype and shape as last defined.
@@ -30,7 +30,7 @@ class ValueRows:
         self._reshaped: dict[int, tuple[int, int]] = {}  # how often, and the latest seq
 
     def produced(self, node: Node) -> None:
-        """Note the values that a node gives."""
+        """Note the values that a node produces."""
         for value in node.outputs:
             self._producers[value] = node.id
 

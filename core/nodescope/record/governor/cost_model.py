@@ -1,8 +1,8 @@
-"""Cost model: what observing takes from a program, by comparing its steps.
+"""Cost model: estimates what observing costs a program by comparing its steps.
 
-An unobserved step takes the program's own time once caches are warm and the writer is idle: such
+An unobserved step takes the program's own time if caches are warm and the writer is idle: such
 steps are references. Observed steps take longer, and so do the steps after them. The input is the
-time of each step; no clock is read.
+time of each step; the model reads no clock.
 
 Invariant: a disturbance of a few steps has no effect.
 """
@@ -21,7 +21,7 @@ TRACING_NS: Final = 3_500.0
 """The assumed cost of making the events of one execution, until it is measured."""
 
 BLOCK_TRACING_NS: Final = 1_500.0
-"""The same for executions that come in blocks."""
+"""The same for executions that are reported in blocks."""
 
 STEPLESS_TRACING_NS: Final = 8_000.0
 """The same in a program without steps, where each call is looked up by its line."""
@@ -33,12 +33,12 @@ WARM: Final = 2
 """Steps up to this one are warm-up and are not compared."""
 
 COMPARED: Final = 12
-"""The number of steps of each kind from which on a comparison is reliable."""
+"""The number of steps of each kind that a reliable comparison needs."""
 
 _WINDOW: Final = 256
 _AT_LEAST: Final = COMPARED // 2
 _FEW: Final = 3
-_QUANTILES: Final = (0.2, 0.3, 0.7, 0.75, 0.8)  # the median may be of either of two kinds of steps
+_QUANTILES: Final = (0.2, 0.3, 0.7, 0.75, 0.8)  # with two kinds of steps, a median may be of either
 _CLEAN: Final = 0.04
 
 Kind = Literal["observed", "reference", "disturbed"]
@@ -54,8 +54,8 @@ class StepCost(msgspec.Struct, frozen=True):
         written_ns: The processor time of the writer meanwhile. How much of it the program loses
             depends on the machine: they share the interpreter's lock, and maybe a processor.
         fresh: The number of nodes that were defined.
-        by_hand_ns: The part of `spent_ns` for nodes whose level a person chose.
-        in_blocks: The number of executions that were told in blocks.
+        by_hand_ns: The part of `spent_ns` for nodes whose level the user chose.
+        in_blocks: The number of executions that were reported in blocks.
     """
 
     wall_ns: float
@@ -67,7 +67,7 @@ class StepCost(msgspec.Struct, frozen=True):
     in_blocks: int = 0
 
     def since(self, before: StepCost) -> StepCost:
-        """The difference to an earlier moment of the run; no part is longer than the whole."""
+        """The cost since an earlier moment; measured parts are at most the time that passed."""
         wall_ns = max(self.wall_ns - before.wall_ns, 0.0)
         return StepCost(
             wall_ns,
@@ -80,7 +80,7 @@ class StepCost(msgspec.Struct, frozen=True):
         )
 
     def at(self, wall_ns: float, written_ns: float | None = None) -> StepCost:
-        """The same at a later moment of the run, until which nothing was recorded."""
+        """The totals at a later moment of the run, if nothing was recorded until then."""
         return StepCost(
             wall_ns, self.spent_ns, self.tracing_ns,
             self.written_ns if written_ns is None else written_ns,
@@ -89,7 +89,7 @@ class StepCost(msgspec.Struct, frozen=True):
 
     @property
     def clean(self) -> bool:
-        """Whether the writer was idle but for a small share of the time."""
+        """Whether the writer was idle except for a small share of the time."""
         return self.written_ns < _CLEAN * self.wall_ns
 
     @property
@@ -99,12 +99,12 @@ class StepCost(msgspec.Struct, frozen=True):
 
     @property
     def plain_ns(self) -> float:
-        """The program's own time in a reference, without all that the writer may have taken."""
+        """The program's own time in a reference, minus any time the writer may have taken."""
         return self.rest_ns if self.clean else max(self.rest_ns - self.written_ns, 0.0)
 
 
 class _Step(NamedTuple):
-    """A step that has ended: its number, its cost, and what that says."""
+    """A step that has ended: its number, its cost, and the times derived from that."""
 
     number: int
     rest_ns: float
@@ -136,8 +136,8 @@ class CostModel:
         }
         self._first = StepCost(0.0)
         self._in_blocks = False
-        # Of all steps: the writer's time, and by how much they were longer than usual; and the same
-        # before each of the latest observed ones.
+        # Totals over all steps: the writer's time, and the time beyond `plain_ns`; then the same
+        # totals before each of the latest observed steps.
         self._written_ns = self._longer_ns = 0.0
         self._before_observed: deque[tuple[float, float]] = deque(maxlen=COMPARED)
 
@@ -147,9 +147,9 @@ class CostModel:
         return min(self.references, len(self._steps["observed"])) >= COMPARED
 
     def begin_blocks(self, cost: StepCost) -> bool:
-        """Whether an observed step is the first that was told in blocks for the most part.
+        """Return whether an observed step is the first that was mostly reported in blocks.
 
-        What observing took until then is forgotten, as it says nothing about what follows.
+        If so, earlier observed steps are forgotten: their costs say nothing about later ones.
         """
         if self._in_blocks or 2 * BLOCK_TRACING_NS * cost.in_blocks <= cost.tracing_ns:
             return False
@@ -174,7 +174,7 @@ class CostModel:
         self._steps[kind].append(_Step(step, cost.rest_ns, cost.plain_ns, cost))
 
     def cost_ns(self) -> float:
-        """The cost of observing a step now, with its effect on later steps."""
+        """The cost of observing a step now, including its effect on later steps."""
         recent = [ended.cost for ended in self._steps["observed"]][-COMPARED:] or [self._first]
         spent = median([cost.spent_ns for cost in recent])
         if not self.references:  # `tracing` does not include the writer yet
@@ -190,7 +190,7 @@ class CostModel:
             if len(disturbed) >= _FEW:
                 later = _excess([ended.rest_ns for ended in disturbed], plain)
                 extra += later * len(disturbed) / len(observed)
-            if len(self._before_observed) >= _AT_LEAST:  # earlier, definitions are most of it
+            if len(self._before_observed) >= _AT_LEAST:  # before that, definitions take most time
                 extra = max(extra, self._waited_ns())
             assumed = median([ended.cost.tracing_ns for ended in observed])
             if assumed >= 1:  # otherwise there was nothing to observe
@@ -200,8 +200,8 @@ class CostModel:
         self.plain_ns = median(own or [self._own_ns(self._first)])
 
     def _waited_ns(self) -> float:
-        """How long the program waits for the interpreter's lock per observed step, while the writer
-        holds it: long waits of a few steps, which quantiles do not show.
+        """How long the program waits, per observed step, for the interpreter lock while the writer
+        holds it. Such waits are long but occur in few steps, so quantiles do not show them.
         """
         written_ns, longer_ns = self._before_observed[0]
         waited_ns = min(self._written_ns - written_ns, self._longer_ns - longer_ns)
@@ -213,7 +213,7 @@ class CostModel:
         return max(own_ns if self.references else own_ns - cost.written_ns, cost.wall_ns / 50)
 
     def _recent(self, kind: Kind) -> list[_Step]:
-        """The steps of a kind in a period with enough of each to compare, at least a few."""
+        """The latest steps of a kind, from a period with enough steps of each kind to compare."""
         kinds = [self._steps[kind] for kind in ("observed", "reference") if self._steps[kind]]
         since = min((steps[max(len(steps) - COMPARED, 0)].number for steps in kinds), default=0)
         since = max([since, *(steps[0].number for steps in kinds if len(steps) == _WINDOW)])
@@ -222,13 +222,13 @@ class CostModel:
 
 
 def _excess(times: list[float], plain: list[float]) -> float:
-    """How much longer steps take than references, at least 0; those are in order."""
+    """How much longer steps take than references, at least 0; ``plain`` is sorted."""
     longer = sorted(times)
     return max(fmean([_at(longer, share) - _at(plain, share) for share in _QUANTILES]), 0.0)
 
 
 def _at(ordered: list[float], share: float) -> float:
-    """A quantile of numbers in order, interpolated."""
+    """An interpolated quantile of sorted numbers."""
     low, part = divmod(share * (len(ordered) - 1), 1)
     following = ordered[min(int(low) + 1, len(ordered) - 1)]
     return ordered[int(low)] + (following - ordered[int(low)]) * part

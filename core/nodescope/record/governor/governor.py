@@ -1,8 +1,8 @@
 """Governor: keeps a run below a slowdown limit by observing less of it.
 
-The `Policy` of a recorder, and what the bus asks at the start of each step and call. With training
-steps, whole steps run unobserved, and what runs outside of them is recorded with less while the run
-is above the limit; without any, stretches of the program are recorded with less.
+It is the `Policy` of a recorder, and the bus consults it at the start of each step and call. With
+training steps, whole steps run unobserved, and nodes outside of steps are recorded in less detail
+while the run is above the limit. Without, stretches of the program are recorded in less detail.
 
 Invariant: results do not change, every observed execution is numbered, and omissions are counted. A
 step is observed as a whole or not at all, and left out only while nothing needs to see every node.
@@ -44,8 +44,8 @@ from nodescope.record.rows import Governed
 
 _STRETCH_NS: Final = 20_000_000
 _NEVER: Final = 1 << 62
-# By default, the start and the end of a run, which cannot be measured, count as well; and a run
-# that is over before anybody notices a delay is observed whole.
+# With the default limit, half of the allowance is left for the start and the end of the run, which
+# cannot be measured, and a run is observed whole until its delay is long enough to be noticed.
 _DEFAULT_SHARE, _UNNOTICED_NS = 0.5, 40e6
 _MOST_NODES: Final = 10_000
 # The number of nodes in a document that is written during the run, and how often.
@@ -55,9 +55,9 @@ _CALL_NS: Final = 300
 # The cost of leaving out a step without a decision of its own: two calls of the emitter, and its
 # losses.
 _UNDECIDED_NS: Final = 8_000
-# So many stretches above the limit that were only counted show that it cannot be met.
+# After this many consecutive stretches above the limit with counts only, it cannot be met.
 _IN_VAIN: Final = 10
-# A message is worthwhile from this share of unobserved steps on.
+# A message is worthwhile if less than this share of steps may be observed.
 _WORTH_SAYING: Final = 0.9
 
 _State = Literal["outside", "observed", "left out", "call", "call left out"]
@@ -68,12 +68,12 @@ class Governor:
 
     Args:
         limit: The slowdown, a number above 1.
-        tell: Takes each line for the person; called on the program's thread.
-        bus: The bus of the run, which asks about steps.
-        chosen: Whether a person chose the limit; by default, messages come at the end only.
+        tell: Shows a line to the user; called on the program's thread.
+        bus: The bus of the run, which consults the governor about steps.
+        chosen: Whether the user chose the limit; if not, messages come at the end only.
 
     Attributes:
-        sampling: What decides about steps.
+        sampling: Decides which steps are observed.
         step: The number of the last step that began; 0 before the first.
         detail: How much is recorded now of a program without steps, or outside of steps.
     """
@@ -94,8 +94,8 @@ class Governor:
         self._chosen, self._tell = chosen, tell
         self._counts: dict[int, NodeCounts] = {}
         self._blocks = BlockCounts()
-        # Totals of the run: recording on the program's threads, the part of it for nodes whose
-        # level a person chose, and the assumed cost of making events.
+        # Totals of the run: the time spent recording on the program's threads, its part for nodes
+        # whose level the user chose, and the assumed cost of making events.
         self._spent_ns = self._by_hand_ns = 0
         self._traced_ns = 0.0
         self._in_blocks = 0
@@ -103,7 +103,7 @@ class Governor:
         self._deciding = threading.RLock()  # a signal handler may begin a step, too
         self._state: _State = "outside"
         self._began = StepCost(0.0)
-        self._ended: list[StepCost] = []  # the totals at the end of steps left out undecided
+        self._ended: list[StepCost] = []  # totals after each step left out without a decision
         self._stretch_end_ns = self._told_ns = 0
         self._stretches_in_vain = 0
         self._because = ""  # why a step could not be left out that should have been
@@ -113,28 +113,28 @@ class Governor:
     # ------------------------------------------------------------ the policy
 
     def govern(self, recorder: Recorder) -> None:
-        """Become the policy of a recorder, before anything reaches it."""
+        """Become the policy of a recorder, before any event reaches the recorder."""
         self._recorder, self._levels, self._lock = recorder, recorder.levels, recorder.lock
         self._bus.leaves_out, self._bus.leaves_out_call = self._leaves_out, self._leaves_out_call
         self.started()
 
     def started(self) -> None:
-        """The program begins; the time before, such as the start of a server, does not count."""
+        """Note that the program begins; earlier time, as for starting a server, does not count."""
         self._began = self._totals()
         self._told_ns = self._bus.ran_ns()
         self._stretch_end_ns = self._told_ns + _STRETCH_NS
 
     def admit(self, event: NodeFinished) -> Level | None:
-        """The level at which an execution is recorded; None: it is only counted."""
+        """The level at which an execution is recorded; None if it is only counted."""
         if event.end_ns - self._bus.held_ns >= self._stretch_end_ns:
-            self._stretch_ends()  # before the execution is numbered: messages must not come later
+            self._stretch_ends()  # before the execution is numbered, so that messages precede it
         node, levels = event.node, self._levels
         with self._lock:
             counts = self._counts.get(node.id) or self._counted(node)
             counts.runs += 1
             self._traced_ns += self._tracing_ns
             level = levels.top if levels.uniform else levels.of(node)
-            known = counts.runs > 1 or not self.step  # outside of steps, first runs are whole
+            known = counts.runs > 1 or not self.step  # with steps, first runs are recorded whole
             if self.detail != "whole" and known and self._is_lowered(counts):
                 if self.detail == "counted" and counts.runs > 1:
                     counts.counted += 1
@@ -150,11 +150,11 @@ class Governor:
 
     @property
     def takes_blocks(self) -> bool:
-        """Whether executions may be told in blocks now: while all of them are recorded."""
+        """Whether executions may be reported in blocks now: only while all are recorded."""
         return self.detail == "whole"
 
     def admit_block(self, event: NodesFinished) -> None:
-        """Note executions that are recorded as they come, within a step."""
+        """Count the executions of a block, all of which are recorded."""
         many = len(event.times)
         with self._lock:
             if self._blocks.add(event, many):
@@ -176,7 +176,7 @@ class Governor:
         return counts
 
     def took(self, node: Node | None, nanoseconds: int) -> None:
-        """Recording an execution took so long."""
+        """Add the time that recording an execution took."""
         self._spent_ns += nanoseconds + _CALL_NS
         counts = self._counts.get(node.id) if node is not None else None
         if counts is not None and counts.by_hand is not None:
@@ -189,7 +189,7 @@ class Governor:
         return "timing" if lowered and level in WITH_ARRAYS else level
 
     def _is_lowered(self, counts: NodeCounts) -> bool:
-        """Whether less may be recorded of a node: nobody chose its level, nobody looks at it."""
+        """Whether less may be recorded of a node: the user neither chose its level nor views it."""
         return counts.by_hand is None and counts.node.id not in self._levels.watched
 
     def step_ended(self, event: StepFinished | StepsUnobserved) -> None:
@@ -214,7 +214,7 @@ class Governor:
             self.losses_known(losses, observed=False)
 
     def losses_known(self, losses: Sequence[Loss], *, observed: bool) -> None:
-        """After the first loss that is not finite, in an unobserved step, the next is observed."""
+        """Have the next step observed if the first non-finite loss is in an unobserved step."""
         if self._loss_broke:
             return
         for loss in losses:
@@ -233,13 +233,13 @@ class Governor:
     # ------------------------------------------------------------ steps, calls, stretches
 
     def _leaves_out(self, step: int) -> int:
-        """See `Bus.leaves_out`. Deciding about each step would cost a short one a tenth of its
-        time.
+        """See `Bus.leaves_out`. Decides for several steps at once, because a decision takes a tenth
+        of the time of a short step.
         """
         if self._is_off():
             return 0
         with self._deciding:
-            if step > 0 and not self.step:  # nodes are recorded as requested
+            if step > 0 and not self.step:  # the first step: nodes are now recorded as requested
                 self._stretch_end_ns, self.detail, self._tracing_ns = _NEVER, "whole", TRACING_NS
                 self.demand()
             now = self._close()
@@ -253,7 +253,7 @@ class Governor:
         return many
 
     def _may_leave_out(self) -> bool:
-        """Whether the step that begins is not to be observed, and nothing needs to see it."""
+        """Whether the step that begins need not be observed, and nothing needs to see it."""
         due, self._wanted = self._wanted, False
         sampling = self.sampling
         learns = self._bus.learns is not None and self._bus.learns()
@@ -286,9 +286,9 @@ class Governor:
         return leave
 
     def _stretch_ends(self) -> None:
-        """Without steps: decide how much is recorded of the next stretch."""
+        """In a program without steps, decide how much is recorded of the next stretch."""
         if not self._deciding.acquire(blocking=False):
-            return  # another thread does
+            return  # another thread decides
         try:
             if self._stretch_end_ns == _NEVER:
                 return
@@ -313,7 +313,9 @@ class Governor:
             self._tell_now_and_then()
 
     def _say_if_in_vain(self, cost: StepCost) -> None:
-        """Say once that even counting is above the limit; the writer may be busy for a while."""
+        """Report once that counting alone is above the limit, after several such stretches: a
+        single one may be slow only because the writer is busy.
+        """
         slowdown = self.sampling.of_stretch("counted")
         if self._stretches_in_vain < _IN_VAIN:
             in_vain = slowdown > self.limit
@@ -330,7 +332,7 @@ class Governor:
     def _open(self, state: _State, before: StepCost) -> None:
         """Begin a step, a call, or the time between them; the decision is charged to observing."""
         now_ns = self._bus.ran_ns()
-        self._state, self._began = state, before.at(now_ns)  # only the decision lies in between
+        self._state, self._began = state, before.at(now_ns)  # only the decision took time
         self.sampling.decided(now_ns - before.wall_ns)
         if self.step:  # without steps, `_stretch_ends` decides
             detail: Detail = "times" if state == "outside" and self.sampling.owes else "whole"
@@ -339,7 +341,7 @@ class Governor:
                 self.demand()
 
     def _close(self) -> StepCost:
-        """End it; return the totals."""
+        """End the current step, call or time between them; return the totals."""
         now, sampling = self._totals(), self.sampling
         for ended in self._ended:
             sampling.skipped(ended.since(self._began))
@@ -372,7 +374,7 @@ class Governor:
             self._tell(line)
 
     def _tell_now_and_then(self) -> None:
-        """Record what was left out so far: of a run that is killed, the last document remains."""
+        """Record regularly what was left out so far, so that a killed run has a recent report."""
         now = self._bus.ran_ns()
         if now - self._told_ns > _TELLING_NS:
             self._told_ns = now
@@ -427,7 +429,7 @@ class Governor:
         return self.sampling.steps + more + current, self.sampling.left_out + more + left_out
 
     def conclude(self, error: str = "") -> None:
-        """Report at the end of the run what was left out; once."""
+        """Report once, at the end of the run, what was left out."""
         with self._deciding:
             if self._concluded:
                 return
@@ -447,7 +449,7 @@ class Governor:
 
 
 def check_slowdown(limit: float | None) -> None:
-    """Check a limit given by a person; None for no limit.
+    """Check a limit given by the user; None for no limit.
 
     Raises:
         UsageError: The limit is not a number above 1.

@@ -37,8 +37,8 @@ class KeptArrays:
     """The arrays of a batch.
 
     Attributes:
-        packs: Rows of the table.
-        few: Value, seq and array of each that is no part of one.
+        packs: Rows of the table ``pack``.
+        few: Value, seq and array of those that are not in a pack.
         layouts: Rows of the table ``layout``.
     """
 
@@ -51,7 +51,7 @@ class KeptArrays:
         return len(self.few) + sum([pack.arrays for pack in self.packs])
 
     def add(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
-        """Add the outputs of lots that have their copies, with their statistics."""
+        """Add the outputs of lots that still have their copies, with their statistics."""
         outputs = noted.outputs
         ends = np.cumsum(2 * outputs[:, DIMENSIONS])
         for row in np.flatnonzero(outputs[:, ORDERED] == 0).tolist():
@@ -67,7 +67,7 @@ class KeptArrays:
         self.packs.append(packed(of, np.frombuffer(starts, np.int64), elements))
 
     def write(self, writer: Writer) -> int:
-        """Write all; as `Writer.add_blobs`."""
+        """Write all arrays; return the same as `Writer.add_blobs`."""
         writer.insert("layout", self.layouts)
         return writer.add_packs(self.packs) + writer.add_blobs(self.few)
 

@@ -1,4 +1,4 @@
-"""KeptTable: arrays of a recording that are kept many in a row.
+"""KeptTable: finds the arrays that a recording keeps in packs, many in one row.
 
 Invariant: reads only. While a recording is written, the oldest rows may disappear, and only these.
 """
@@ -25,10 +25,10 @@ class Stored(NamedTuple):
 
     Attributes:
         blob: The number of its chunks.
-        dtype, shape, nbytes: Of the array.
+        dtype, shape, nbytes: Those of the array.
         start: Where its elements begin in the chunks.
-        seed: With which the checksums of the chunks begin.
-        shared: Whether other arrays lie there, too.
+        seed: The start value of the chunks' checksums.
+        shared: Whether the chunks hold other arrays, too.
     """
 
     blob: int
@@ -55,7 +55,7 @@ class KeptTable:
     Args:
         ask: Runs a query on the file.
         has: Whether the file has a table.
-        read: Calls a function of the file's content; its faults are faults of the file.
+        read: Calls a function on content of the file; reports its errors as damage to the file.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class KeptTable:
         )
 
     def find(self, value: int, seq: int) -> Stored | None:
-        """Where the array that an execution gave is stored; None if it is not among these."""
+        """Where the array that an execution produced is stored; None if it is not in a pack."""
         for row, of in self._between(seq, seq, value):
             begin, end = np.searchsorted(of.seqs, (seq, seq + 1)).tolist()
             for place in range(begin, end):
@@ -83,7 +83,7 @@ class KeptTable:
         return None
 
     def seqs_of(self, value: int, seqs: Sequence[int]) -> set[int]:
-        """Those of these executions of which an array of the value is kept."""
+        """The seqs among ``seqs`` at which an array of the value is kept."""
         if not seqs or not self._has("pack"):
             return set()
         kept: set[int] = set()
@@ -114,7 +114,7 @@ class KeptTable:
     def _between(
         self, first: int = 0, last: int | None = None, value: int | None = None
     ) -> Iterator[tuple[_Row, Kept]]:
-        """Rows with executions in a range, that hold a value."""
+        """Rows with executions in a range, and with a given value if there is one."""
         if not self._has("pack"):
             return
         oldest = self._ask("SELECT min(first_seq) FROM pack")[0][0]
@@ -126,7 +126,7 @@ class KeptTable:
             if value is None or holds(row, value):
                 try:
                     yield row, self._rows.content(row)
-                except GoneError:  # newer arrays have just taken its place
+                except GoneError:  # newer arrays have just replaced the row
                     continue
 
 

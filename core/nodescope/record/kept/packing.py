@@ -1,9 +1,9 @@
 """Packing: a row of the table ``pack``, which says where the elements of many arrays lie.
 
-The elements are chunks of the table ``chunk``, as those of an array in ``blob`` are; equal arrays
-lie there once. `docs/recording.md` describes it.
+The elements are in chunks of the table ``chunk``, like those of an array in ``blob``; equal arrays
+are stored once. `docs/recording.md` describes the format.
 
-Invariant: what is unpacked was checked before; a row has no more arrays than bytes.
+Invariant: unpacking checks all that it returns; a row has no more arrays than bytes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Pack(NamedTuple):
     """Arrays on their way into the file.
 
     Attributes:
-        first_seq, last_seq: The first and the last execution that gave one of them.
-        arrays: Their number.
+        first_seq, last_seq: The first and the last execution that produced one of them.
+        arrays: The number of arrays.
         outputs, data: Columns of the table.
-        elements: Of all of them.
+        elements: The elements of all arrays.
     """
 
     first_seq: int
@@ -49,11 +49,11 @@ class Kept(NamedTuple):
     """The arrays of a row.
 
     Attributes:
-        seqs, values, steps: Of the output that each was.
-        kinds: The place of its spec.
-        specs: The specs.
-        starts: Where its elements begin.
-        seed: The CRC-32 of the row, with which those of the chunks begin.
+        seqs, values, steps: Those of the output that each array was.
+        kinds: The index of each array's spec in ``specs``.
+        specs: The distinct specs.
+        starts: Where the elements of each array begin.
+        seed: The CRC-32 of the row, from which the checksums of its chunks start.
     """
 
     seqs: Integers
@@ -66,11 +66,11 @@ class Kept(NamedTuple):
 
 
 class _Columns(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The column ``data``; what is not explained here is as in the table ``measured``.
+    """The column ``data``; fields not explained here are as in the table ``measured``.
 
     Attributes:
-        nbytes: Of all elements.
-        starts: Where the elements of each begin.
+        nbytes: The size of all elements.
+        starts: Where the elements of each array begin.
     """
 
     count: int
@@ -89,11 +89,11 @@ _decode: Final = msgspec.msgpack.Decoder(_Columns).decode
 
 
 def packed(of: Statistics, starts: Integers, elements: Memory) -> Pack:
-    """The arrays that these outputs were.
+    """Pack the arrays of some outputs.
 
     Args:
-        of: Their statistics, of which only what names them is used.
-        starts: Where the elements of each begin.
+        of: The statistics of the outputs; only seqs, values, steps and specs are used.
+        starts: Where the elements of each array begin.
         elements: The elements.
     """
     values, places, _ = distinct(of.values)
@@ -124,7 +124,7 @@ def unpacked(first_seq: int, last_seq: int, values: Integers, data: bytes) -> Ke
     count = columns.count
     if not 0 < count <= MOST:
         raise ValueError(f"{count} arrays in a row")
-    # These first: their bytes limit the number of arrays.
+    # Read these first, as their bytes limit the number of arrays.
     starts = numbers(columns.starts, count, runs=False)
     specs = tuple(map(spec_of, columns.specs))
     seqs = ascending(columns.seqs, count, first_seq, last_seq, "arrays")
@@ -144,7 +144,7 @@ def unpacked(first_seq: int, last_seq: int, values: Integers, data: bytes) -> Ke
 
 
 def arrays_of(kept: Kept, elements: bytes) -> Iterator[tuple[int, int, Array]]:
-    """Value, seq and array of each."""
+    """Value, seq and array of each output."""
     specs = [(as_dtype(spec.dtype), tensor_of(spec.dtype, spec.shape).shape) for spec in kept.specs]
     columns = (kept.values, kept.seqs, kept.kinds, kept.starts)
     for value, seq, kind, start in zip(*(cells.tolist() for cells in columns), strict=True):
@@ -155,11 +155,11 @@ def arrays_of(kept: Kept, elements: bytes) -> Iterator[tuple[int, int, Array]]:
 
 
 def seed_of(first_seq: int, last_seq: int, outputs: bytes, data: bytes) -> int:
-    """The CRC-32 of a row, with which those of its chunks begin."""
+    """The CRC-32 of a row, from which the checksums of its chunks start."""
     return zlib.crc32(data, zlib.crc32(outputs, zlib.crc32(f"{first_seq} {last_seq}".encode())))
 
 
 def taken(row: tuple[Any, ...]) -> Kept:
-    """The arrays in a row of first and last seq, outputs and data. Raises as `unpacked`."""
+    """Unpack a row given as first seq, last seq, outputs and data. Raises like `unpacked`."""
     first, last, outputs, data = row
     return unpacked(first, last, np.frombuffer(outputs, "<i8").astype(np.int64), data)

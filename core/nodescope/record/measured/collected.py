@@ -46,7 +46,7 @@ class Measured:
         self.rows: list[packing.Row] = []
 
     def add(self, statistics: Statistics) -> None:
-        """Add the statistics of outputs that come after those before."""
+        """Add the statistics of outputs that follow all those added before."""
         self._open.append(statistics)
         self._waiting += len(statistics.seqs)
         if self._waiting >= _AT_ONCE:
@@ -56,7 +56,7 @@ class Measured:
         return self._waiting + self._packed
 
     def close(self) -> list[Row]:
-        """Pack what was added; few are returned as rows of the table ``summary``."""
+        """Pack what was added; if it is little, return it as rows of the table ``summary``."""
         if not self._open:
             return []
         statistics, many = joined(self._open), self._waiting

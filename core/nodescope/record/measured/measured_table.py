@@ -1,4 +1,4 @@
-"""MeasuredTable: statistics of a recording that are kept in columns.
+"""MeasuredTable: reads the statistics that a recording keeps in columns.
 
 Invariant: reads only. What is unpacked at a time does not grow with the recording.
 """
@@ -31,7 +31,7 @@ class MeasuredTable:
     Args:
         ask: Runs a query on the file.
         has: Whether the file has a table.
-        read: Calls a function of the file's content; its faults are faults of the file.
+        read: Calls a function on content of the file; reports its errors as damage to the file.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class MeasuredTable:
         )
 
     def latest(self, value: int, until: int) -> Row | None:
-        """The row of a value's latest statistics by a seq."""
+        """The row of a value's latest statistics at or before a seq."""
         for packed in reversed(self._rows.known(until)):
             if holds(packed, value):
                 of = self._rows.content(packed)
@@ -78,11 +78,11 @@ class MeasuredTable:
         return rows
 
     def count(self, value: int) -> int:
-        """How often a value is known."""
+        """How many statistics of a value there are."""
         return sum(int((of.values == value).sum()) for _, of in self._with(value))
 
     def all_latest(self, until: int) -> list[tuple[int, int, str, int, float | None]]:
-        """Of each value the latest seq by one, with shape, zeros and norm."""
+        """Each value with its latest seq at or before ``until``, shape, zeros and norm there."""
         newest: dict[int, tuple[int, int, str, int, float | None]] = {}
         left: Integers | None = None
         known = self._rows.known(until)

@@ -1,8 +1,8 @@
 """Packing: a row of the table ``measured``, which holds statistics of many outputs in columns.
 
-`docs/recording.md` describes it.
+`docs/recording.md` describes the format.
 
-Invariant: what is unpacked was checked before; a row has no more outputs than bytes.
+Invariant: unpacking checks all that it returns; a row has no more outputs than bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST: Final = 1 << 15
 _WIDE: Final = b"d"
 _NARROW: Final = b"f"
 _MOST_ELEMENTS: Final = 1 << 40
-# Types that are measured in columns; see ``core/native/outputs.c``.
+# Dtypes whose statistics are kept in columns; see ``core/native/outputs.c``.
 _WIDTHS: Final = {
     dtype_name(np.dtype(code)): np.dtype(code).itemsize for code in (*EXACT_IN_FLOAT64, "e")
 }
@@ -36,17 +36,17 @@ class _Columns(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The column ``data``.
 
     Attributes:
-        count: Of outputs.
+        count: The number of outputs.
         step: The lowest step.
-        specs: Dtype, shape and bytes of each kind.
-        seqs: The difference of each to the one before.
-        values: The place of each in the column ``values``.
-        steps: Above the lowest.
-        kinds: The place of its spec.
-        nan, inf, zero: Counts of elements.
-        moments: Low, high, mean, std and norm of each, float64.
-        histograms: Counts of each.
-        previews: The first elements of each, then zeros; float32 where that says the same.
+        specs: Dtype, shape and bytes of each distinct spec.
+        seqs: The difference of each seq from the one before.
+        values: The index of each output's value in the table's column ``outputs``.
+        steps: The difference of each step from the lowest.
+        kinds: The index of each output's spec.
+        nan, inf, zero: Counts of each output's elements.
+        moments: Low, high, mean, std and norm of each output, float64.
+        histograms: The counts of each output's histogram.
+        previews: The first elements of each output, then zeros; float32 if that is exact.
     """
 
     count: int
@@ -105,7 +105,7 @@ def unpacked(first_seq: int, last_seq: int, values: Integers, data: bytes) -> St
     count = columns.count
     if not 0 < count <= MOST:
         raise ValueError(f"statistics of {count} outputs in a row")
-    # These first: their bytes limit the number of outputs.
+    # Read these first, as their bytes limit the number of outputs.
     moments = _floats(_WIDE + columns.moments, count, 5)
     previews = _floats(columns.previews, count, PREVIEW)
     histograms = numbers(columns.histograms, count * BINS, runs=False).reshape(count, BINS)
@@ -134,7 +134,7 @@ def unpacked(first_seq: int, last_seq: int, values: Integers, data: bytes) -> St
 
 
 def places_of(packed: bytes, count: int, many: int) -> Integers:
-    """A column of places among so many. Raises `ValueError` if it is damaged."""
+    """A column of indexes below ``many``. Raises `ValueError` if it is damaged."""
     places = numbers(packed, count)
     if (places < 0).any() or (places >= many).any():
         raise ValueError("statistics of unknown values or types")
@@ -142,13 +142,13 @@ def places_of(packed: bytes, count: int, many: int) -> Integers:
 
 
 def is_measured(spec: OutputSpec) -> bool:
-    """Whether statistics of outputs of a kind are kept in columns."""
+    """Whether statistics of outputs with this spec are kept in columns."""
     width = _WIDTHS.get(spec.dtype)
     return width is not None and 0 < spec.size < _MOST_ELEMENTS and spec.nbytes == spec.size * width
 
 
 def spec_of(cells: tuple[str, str, int]) -> OutputSpec:
-    """A type as it is stored. Raises `ValueError` if there is none such."""
+    """A spec from its stored form. Raises `ValueError` if it is invalid."""
     spec = OutputSpec(*cells)
     sizes = spec.shape.split(",") if spec.shape else []
     width = _WIDTHS.get(spec.dtype)

@@ -1,4 +1,4 @@
-"""Statistics: those of many outputs in columns, and as rows of the table ``summary``.
+"""Statistics: the statistics of many outputs in columns, and as rows of the table ``summary``.
 
 Invariant: a row is what `schema.summary_row` makes of the same numbers.
 """
@@ -25,7 +25,7 @@ _NONE: Final = (None,) * 5
 
 
 class OutputSpec(NamedTuple):
-    """What outputs of one kind have in common.
+    """The dtype, shape and size of an output.
 
     Attributes:
         dtype, shape: As in the table ``summary``.
@@ -46,13 +46,13 @@ class Statistics(NamedTuple):
     """Statistics of outputs, in the order in which their executions ended.
 
     Attributes:
-        seqs, values, steps: Of each output.
-        kinds: The place of its spec.
-        specs: The specs.
+        seqs, values, steps: Those of each output.
+        kinds: The index of each output's spec in ``specs``.
+        specs: The distinct specs.
         nan, inf, zero: Counts of each output's elements.
-        moments: Low, high, mean, std and norm; 0 where no element is finite.
-        histograms: Counts of finite elements.
-        previews: The first elements, then zeros.
+        moments: Low, high, mean, std and norm of each output; 0 if no element is finite.
+        histograms: Counts of each output's finite elements.
+        previews: The first elements of each output, then zeros.
     """
 
     seqs: Integers
@@ -68,7 +68,7 @@ class Statistics(NamedTuple):
     previews: Floats
 
     def rows(self, places: Integers | None = None) -> list[Row]:
-        """Rows of the outputs at some places, or of all."""
+        """Rows of the outputs at some indexes, or of all."""
         chosen: Any = slice(None) if places is None else places
         sizes = [spec.size for spec in self.specs]
         histograms = self.histograms[chosen].astype("<u8").tobytes()

@@ -61,11 +61,12 @@ class HeldValues:
         self.too_large = self.made_room = 0
         self.checked = self.needed_from = 1 << 62
         self._give_back = give_back
-        # Of steps, and of executions that no outside call holds; in front, older ones still to be
-        # checked.
+        # Outputs of steps, and of executions outside of steps and calls. Older ones that are still
+        # to be checked are in front.
         self._items: deque[Held | HeldBlock] = deque()
         self._steps: deque[int] = deque(maxlen=STEPS)
-        # Of calls outside of steps, the newest last; in front, older ones still to be checked.
+        # Outputs of calls outside of steps, the newest call last. Older ones that are still to be
+        # checked are in front.
         self._calls: deque[list[Held]] = deque()
         self._calling = False
         self._count = 0
@@ -126,7 +127,7 @@ class HeldValues:
         if output in self._taken or output in self._apart or output in self._saved:
             return False
         self._apart.add((value, seq))
-        if len(self._apart) > self._most_apart:  # nothing is taken of what has been released
+        if len(self._apart) > self._most_apart:  # forget values that have been released
             outputs = [*self._items, *chain(*self._calls)]
             oldest = min([item.seq for item in outputs], default=seq)
             self._apart = {item for item in self._apart if item[1] >= oldest}
@@ -210,7 +211,7 @@ class HeldValues:
     def _drop(self, items: Sequence[Held | HeldBlock]) -> None:
         self._forget(items)
         for item in items:
-            if isinstance(item, HeldBlock):  # its memory belongs to whoever told of it
+            if isinstance(item, HeldBlock):  # its memory belongs to the adapter that reported it
                 continue
             for _, array in item.outputs:
                 self._give_back(array)

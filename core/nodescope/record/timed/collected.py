@@ -24,12 +24,12 @@ class Collected:
     """The executions of a batch.
 
     Args:
-        times: How often each node has run so far; counted up.
+        times: How often each node has run so far; updated here.
 
     Attributes:
-        rows: Rows of the table.
-        tables: The executions in each of them.
-        end_ns: The latest end of those that are no longer open.
+        rows: Rows of the table ``timed``.
+        tables: The executions in each row.
+        end_ns: The latest end of the executions packed so far.
     """
 
     def __init__(self, times: dict[int, int]) -> None:
@@ -47,9 +47,9 @@ class Collected:
         """Add executions.
 
         Args:
-            first: The seq of the first.
+            first: The seq of the first execution.
             times: The executions.
-            flags: Of all of them.
+            flags: The flags of each of them.
         """
         if flags != self._flags:
             self._pack()
@@ -63,9 +63,9 @@ class Collected:
         return self._waiting + len(self._few) + sum(map(len, self.tables))
 
     def close(self) -> list[tuple[int, ...]]:
-        """Pack what was added; few executions are returned as rows of the table ``execution``.
+        """Pack what was added; return small remainders as rows of the table ``execution``.
 
-        To be called before anything else counts the executions of a node.
+        Must be called before anything else counts the executions of a node.
         """
         self._pack()
         few, self._few = self._few, []
@@ -95,7 +95,7 @@ class Collected:
         many = [len(lot) for lot in lots]
         noted = lots[0] if len(lots) == 1 else np.concatenate(lots)
         table = np.empty((len(noted), 6), dtype=np.int64)
-        # Each lot goes on from the seq of its first.
+        # The seqs of a lot follow that of its first execution.
         before = np.cumsum([0, *many[:-1]])
         firsts = np.array([first for first, _ in self._open], dtype=np.int64)
         table[:, SEQ] = np.arange(len(noted)) + np.repeat(firsts - before, many)
@@ -106,7 +106,7 @@ class Collected:
         return table
 
     def take_out(self, seqs: Collection[int]) -> list[tuple[int, ...]]:
-        """Take out executions of which more is written than their times: rows of ``execution``."""
+        """Take out executions that have more than times, as rows of the table ``execution``."""
         taken: list[tuple[int, ...]] = []
         seqs = set(seqs) - self._taken
         self._taken |= seqs
@@ -115,13 +115,13 @@ class Collected:
             rows = unpacked(row) if some else None
             if rows is not None and (chosen := np.isin(rows[:, SEQ], some)).any():
                 taken += [tuple(cells) for cells in rows[chosen].tolist()]
-                # The row may keep them: what ``execution`` has comes before it.
+                # The packed row may keep them, because rows of ``execution`` take precedence.
                 self.tables[place] = self.tables[place][~chosen]
         return taken
 
     @property
     def threads(self) -> set[int]:
-        """The threads that ran them."""
+        """The threads that ran the executions in ``tables``."""
         return {thread for table in self.tables for thread in np.unique(table[:, THREAD]).tolist()}
 
 

@@ -1,9 +1,9 @@
 """Packing: a row of the table ``timed``, which holds many executions in columns.
 
-Each column is as narrow as its numbers allow: one byte says how it is written, then follow its
-numbers, or runs of equal ones. `docs/recording.md` describes it.
+Each column is as narrow as its numbers allow: one byte gives the encoding, and the numbers or runs
+of equal numbers follow. `docs/recording.md` describes the format.
 
-Invariant: what is unpacked was checked before; a row has no more executions than bytes.
+Invariant: unpacking checks all that it returns; a row has no more executions than bytes.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class _Columns(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The column ``data``.
 
     Attributes:
-        count: Of executions.
+        count: The number of executions.
         step, start_ns: The lowest step, and the first start.
-        seqs: The difference of each to the one before.
-        nodes: The place of each in the column ``nodes``.
-        steps: Above the lowest.
-        threads: As they are.
-        starts: The difference of each to the one before.
-        durations: As they are.
+        seqs: The difference of each seq from the one before.
+        nodes: The index of each execution's node in the table's column ``nodes``.
+        steps: The difference of each step from the lowest.
+        threads: The thread of each execution.
+        starts: The difference of each start from the one before.
+        durations: The duration of each execution, in nanoseconds.
         before: How often each node had run before.
-        flags: Of all of them.
+        flags: The flags of each execution, which are the same for all.
     """
 
     count: int
@@ -72,14 +72,14 @@ _decode: Final = msgspec.msgpack.Decoder(_Columns).decode
 def packed(
     rows: Integers, nodes: Integers, places: Integers, before: Integers, flags: int = 0
 ) -> Row:
-    """A row of the table.
+    """Pack executions into a row of the table.
 
     Args:
         rows: At least one execution, in order: seq, node, step, thread, start and duration.
-        nodes: Their nodes, ascending.
-        places: The place of each execution's node among these.
+        nodes: The distinct nodes, ascending.
+        places: The index of each execution's node in ``nodes``.
         before: How often each node had run before.
-        flags: Of all of them, among `FLAGGED`.
+        flags: The flags of each execution, one of `FLAGGED`.
     """
     seqs, steps, starts = rows[:, SEQ], rows[:, STEP], rows[:, START]
     step, start_ns = int(steps.min()), int(starts[0])
@@ -102,7 +102,7 @@ def packed(
 
 
 def flagged(row: Row, flags: int) -> Row:
-    """The row, with other flags where its outputs were to be kept."""
+    """The row, with these flags instead if elements of its outputs were to be kept."""
     columns = _decode(row[5])
     if not columns.flags & WANTED:
         return row
@@ -122,7 +122,7 @@ def unpacked(first_seq: int, last_seq: int, nodes: Integers, data: bytes) -> Int
     if columns.flags not in FLAGGED:
         raise ValueError(f"executions with the flags {columns.flags}")
     rows = np.zeros((count, 8), dtype=np.int64)
-    # These first: their bytes limit the number of executions.
+    # Read these first, as their bytes limit the number of executions.
     rows[:, DURATION] = numbers(columns.durations, count, runs=False)
     rows[:, START] = np.cumsum(numbers(columns.starts, count, runs=False))
     rows[:, START] += columns.start_ns
@@ -149,7 +149,7 @@ def nodes_of(data: bytes) -> Integers:
 
 
 def distinct(nodes: Integers) -> tuple[Integers, Integers, Integers]:
-    """The nodes, ascending; the place of each among them; and how often each occurs."""
+    """The distinct nodes, ascending; the index of each node among them; how often each occurs."""
     if not len(nodes) or nodes.min() < 0 or nodes.max() >= _SMALL:
         ascending, places, counts = np.unique(nodes, return_inverse=True, return_counts=True)
         return ascending, places.reshape(-1), counts
@@ -161,7 +161,7 @@ def distinct(nodes: Integers) -> tuple[Integers, Integers, Integers]:
 
 
 def _nth(places: Integers) -> Integers:
-    """How many equal ones are before each."""
+    """By number, how many equal ones come before it."""
     order = np.argsort(places.astype(np.uint16), kind="stable")  # by radix, as they are < MOST
     counts = np.bincount(places)
     result = np.empty_like(places)
@@ -170,7 +170,7 @@ def _nth(places: Integers) -> Integers:
 
 
 def column(numbers: Integers, *, runs: bool = True) -> bytes:
-    """Integers as narrow as they allow; ``runs``: or as runs of equal ones."""
+    """Encode integers as narrowly as they allow, with ``runs`` as runs of equal ones if shorter."""
     low, high = int(numbers.min()), int(numbers.max())
     code = next(code for code, limit in _LIMITS if limit.min <= low and high <= limit.max)
     width = np.dtype(code.decode()).itemsize
@@ -186,14 +186,14 @@ def column(numbers: Integers, *, runs: bool = True) -> bytes:
 def ascending(
     packed: bytes, count: int, first: int, last: int, what: str, *, least: int = 0
 ) -> Integers:
-    """Numbers from ``first`` to ``last`` that are stored by their distances.
+    """Decode ascending numbers from ``first`` to ``last`` that are stored as differences.
 
     Args:
-        packed: The column of distances, the first of which is 0.
+        packed: The column of differences, the first of which is 0.
         count: How many there are.
         first, last: The first number and the last.
-        what: What they number, for messages.
-        least: The least distance.
+        what: What the numbers stand for, for messages.
+        least: The least difference.
 
     Raises:
         ValueError: They are not in order.
@@ -208,7 +208,7 @@ def ascending(
 
 
 def numbers(packed: bytes, count: int, *, runs: bool = True) -> Integers:
-    """What `column` has packed. Raises `ValueError` if it is damaged."""
+    """Decode what `column` encoded. Raises `ValueError` if it is damaged."""
     code, data = packed[:1], memoryview(packed)[1:]
     if runs and code == _RUNS:
         pairs: Any = np.frombuffer(data, dtype="<i8").reshape(-1, 2)

@@ -1,6 +1,6 @@
-"""TimedTable: the executions of a recording that were noted by their times alone.
+"""TimedTable: reads the executions of a recording that were noted by their times alone.
 
-The rows of the table ``execution`` come before these: of an execution in both, more is known there.
+Rows of the table ``execution`` take precedence: they hold more about an execution that is in both.
 
 Invariant: reads only. What is unpacked at a time does not grow with the recording, except by
 `TimedTable.between` without a limit.
@@ -48,7 +48,7 @@ class TimedTable:
     Args:
         ask: Runs a query on the file.
         has: Whether the file has a table.
-        read: Calls a function of the file's content; its faults are faults of the file.
+        read: Calls a function on content of the file; reports its errors as damage to the file.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class TimedTable:
         return _joined(taken)
 
     def latest_of(self, node: int, until: int = MAX_SEQ) -> Integers:
-        """The latest execution of a node by a seq; none if there is none."""
+        """The latest execution of a node at or before a seq; empty if there is none."""
         for row in reversed(self._rows.known(until)):
             if holds(row, node):
                 rows = self._executions(row)
@@ -109,7 +109,7 @@ class TimedTable:
         return _joined([])
 
     def latest(self, until: int) -> Integers:
-        """The latest execution of each node by a seq."""
+        """The latest execution of each node at or before a seq."""
         known = self._rows.known(until)
         if not known:
             return _joined([])
@@ -128,7 +128,7 @@ class TimedTable:
         return _joined(taken[::-1])
 
     def newest(self, limit: int) -> Integers:
-        """The latest executions, as many as ``limit`` says."""
+        """The latest executions, at most ``limit``."""
         taken: list[Integers] = []
         for row in reversed(self._rows.known()):
             taken.append(self._executions(row)[-limit:])
