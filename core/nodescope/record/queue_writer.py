@@ -77,8 +77,8 @@ class QueueWriter(RecordQueue):
 
     Args:
         path, level, budget_bytes, queue_bytes, on_commit, on_fault, on_room: As in `Recorder`.
-        patience: How many times the writer waits for further records before it writes a small
-            batch: for the first batches, which show early what the program runs, and for later ones.
+        patience: How many times the writer waits for more records before it writes a small batch:
+            for the first batches, which show early what the program runs, and for later ones.
 
     Raises:
         RecordingError: The file cannot be created.
