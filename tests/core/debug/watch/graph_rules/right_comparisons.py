@@ -13,7 +13,7 @@ N, FEATURES = X.shape
 
 
 def rewards_less_their_mean() -> None:
-    """Data less data, on the way to a loss: it weighs what is learnt."""
+    """A difference of data before a loss: it weights the predictions."""
     model, optimizer = scores(1)
     for _ in ns.steps(range(3)):
         reward, level = ns.tensor(TARGETS[:, None]), ns.tensor(np.full((N, 1), 0.1, "f"))
@@ -80,7 +80,7 @@ def the_next_of_a_window() -> None:
 
 
 def an_optimizer_of_a_part_that_rests() -> None:
-    """Two parts, of which one has a gradient in every other step."""
+    """Two parts, one of which has a gradient only in every other step."""
     one, other = (ns.parameter(np.ones((FEATURES, 1), "f"), name=n) for n in ("one", "other"))
     optimizer = optim.SGD([one, other], lr=0.01)
     for step in ns.steps(range(8)):

@@ -75,7 +75,7 @@ def noise_is_added_to_a_copy() -> None:
 
 
 def pictures_that_are_made() -> None:
-    """The data are the state of what is made of them, step by step, towards one target."""
+    """The data is a state that the model updates step by step towards one target."""
     model, optimizer = scores(FEATURES)
     state = X.copy()
     for _ in ns.steps(range(20)):
@@ -85,7 +85,7 @@ def pictures_that_are_made() -> None:
 
 
 def states_of_a_simulation() -> None:
-    """A walk that is observed, and the next place is to be told from the last."""
+    """An observed random walk: the model predicts the next position from the last one."""
     rng = np.random.default_rng(3)
     model, optimizer = scores(FEATURES)
     place = X.copy()
@@ -119,7 +119,7 @@ def labels_that_can_be_told() -> None:
 
 
 def two_that_play_against_each_other() -> None:
-    """The judge cannot tell what was forged: its loss stays that of a coin."""
+    """The discriminator cannot detect generated data: its loss stays at that of guessing."""
     rng = np.random.default_rng(6)
     judge, forger = mlp(1), mlp(FEATURES)
     judging, forging = optim.SGD(judge, lr=0.01), optim.SGD(forger, lr=0.01)
@@ -133,7 +133,7 @@ def two_that_play_against_each_other() -> None:
 
 
 def still_on_the_way() -> None:
-    """Targets far from zero: a slow start is no better than their mean, but it falls."""
+    """Targets far from zero: at first, the loss is no better than that of their mean, but falls."""
     rng = np.random.default_rng(7)
     model, optimizer = scores(1)
     optimizer.lr = 1e-3
@@ -166,7 +166,7 @@ def only_the_head_is_trained() -> None:
 
 
 def louder_sums() -> None:
-    """A curriculum: inputs and what is wanted grow together."""
+    """A curriculum: inputs and targets grow together."""
     rng = np.random.default_rng(0)
     weight, optimizer = _line()
     for number in ns.steps(range(50)):
@@ -185,7 +185,7 @@ def a_level_that_rises() -> None:
 
 
 def the_hour_is_a_column() -> None:
-    """Of rows in order of time, one column says when; what is wanted does not move."""
+    """Rows in order of time with a time column; the targets do not drift."""
     rng = np.random.default_rng(2)
     weight, optimizer = _line()
     for number in ns.steps(range(50)):
@@ -195,7 +195,7 @@ def the_hour_is_a_column() -> None:
 
 
 def where_a_policy_leads() -> None:
-    """States as a policy meets them: they move to the right as it learns to go there."""
+    """States visited by a policy: they move to the right as it learns to go there."""
     rng = np.random.default_rng(3)
     weight, optimizer = _line()
     state, rewards = np.zeros((16, FEATURES), "f"), []
@@ -209,7 +209,7 @@ def where_a_policy_leads() -> None:
 
 
 def noise_that_grows() -> None:
-    """Noise is made stronger as training goes along; the mean stays."""
+    """Noise grows during training; the mean stays the same."""
     rng = np.random.default_rng(4)
     weight, optimizer = _line()
     for number in ns.steps(range(50)):
@@ -229,7 +229,7 @@ def two_tasks() -> None:
 
 
 def harder_ones_in_between() -> None:
-    """A curriculum that returns: an epoch of distant rows, and back."""
+    """A curriculum with an epoch of distant rows in between."""
     rng = np.random.default_rng(10)
     weight, optimizer = _line()
     for number in ns.steps(range(80)):
@@ -259,7 +259,7 @@ def tested_without_dropout() -> None:
 
 
 def targets_that_are_drawn() -> None:
-    """Each step compares with another draw of the same model."""
+    """In each step, the targets are another random prediction of the same model."""
     model = _trained_with_dropout()
     optimizer = optim.SGD(model, lr=0.05)
     for _ in ns.steps(range(8)):

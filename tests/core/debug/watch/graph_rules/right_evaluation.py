@@ -45,7 +45,7 @@ def a_norm_frozen_towards_the_end() -> None:
 
 
 def inputs_that_are_standardised_already() -> None:
-    """A norm that was never in training, and changes next to nothing."""
+    """A norm that was never in training mode, and hardly changes its input."""
     model = _Normed().eval()
     optimizer = optim.SGD(model, lr=0.01)
     x = ((X - X.mean(axis=0)) / X.std(axis=0)).astype("f")
@@ -66,7 +66,7 @@ def validation_by_turns() -> None:
 
 
 def dropout_that_ends_on_purpose() -> None:
-    """The last stretch is trained without, as the rate is set to 0."""
+    """The last part is trained without dropout, by setting its rate to 0."""
     model = _Normed()
     optimizer = optim.SGD(model, lr=0.01)
     for epoch in range(6):
@@ -92,7 +92,7 @@ def predictions_that_are_scaled_back() -> None:
 
 
 def targets_beyond_those_of_training() -> None:
-    """Extrapolation: the same unit, three times as far."""
+    """Extrapolation: the same unit, three times as large."""
     model, optimizer = scores(1)
     for _ in ns.steps(range(12)):
         optimizer.minimize(nn.mse(model(ns.tensor(X)), ns.tensor(TARGETS[:, None])))
@@ -101,7 +101,7 @@ def targets_beyond_those_of_training() -> None:
 
 
 def two_losses_with_optimizers_of_their_own() -> None:
-    """One network, two tasks, two optimizers: they differ, and are not opposed."""
+    """One network, two tasks, two optimizers, whose steps differ but are not opposed."""
     body, first, second = (nn.Linear(FEATURES, 4, rng=RNG), nn.Linear(4, 1, rng=RNG),
                            nn.Linear(4, CLASSES, rng=RNG))  # fmt: skip
     one = optim.Adam([*body.parameters(), *first.parameters()], lr=0.01)
@@ -140,7 +140,7 @@ def the_best_weights_as_copies() -> None:
 
 
 def a_frozen_body_that_is_good_enough() -> None:
-    """The optimizer is given everything, as is usual; what is frozen was trained before."""
+    """The optimizer holds all parameters, as usual; the frozen part was trained earlier."""
     body = nn.Linear(FEATURES, FEATURES, rng=np.random.default_rng(3))
     head = nn.Linear(FEATURES, 1, rng=np.random.default_rng(4))
     optimizer = optim.Adam([*body.parameters(), *head.parameters()], lr=0.05)
@@ -152,7 +152,7 @@ def a_frozen_body_that_is_good_enough() -> None:
 
 
 def logarithms_of_a_softmax() -> None:
-    """Sure of nearly all: some logarithms are 0, or rounded to a little more."""
+    """Nearly certain predictions: some logarithms are 0, or rounded to slightly more."""
     model, optimizer = scores()
     for _ in ns.steps(range(8)):
         told = ns.log_softmax(100 * model(ns.tensor(X)), axis=1)

@@ -15,7 +15,7 @@ _rng = np.random.default_rng(11)
 
 
 def low_rank_adaptation() -> None:
-    """LoRA: the base stays as it is, and only the two factors are trained."""
+    """LoRA: the base stays fixed, and only the two factors are trained."""
     base = ns.parameter(_rng.standard_normal((6, 3)).astype("f"), name="base")
     down = ns.parameter(_rng.standard_normal((6, 2)).astype("f"), name="down")
     up = ns.parameter(np.zeros((2, 3), "f"), name="up")
@@ -48,7 +48,7 @@ def first_layer_left_out_of_the_optimizer() -> None:
 
 
 def tied_weights() -> None:
-    """The table of embeddings is the last layer, too."""
+    """The embedding table is also the weight of the last layer."""
     table = ns.parameter((_rng.standard_normal((10, 8)) * 0.1).astype("f"), name="table")
     optimizer = optim.Adam([table], lr=0.01)
     tokens = _rng.integers(0, 10, (N, 2))
@@ -60,7 +60,7 @@ def tied_weights() -> None:
 
 
 class _Shared(nn.Module):
-    """One block for all layers, as ALBERT has it."""
+    """One block for all layers, as in ALBERT."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(1)
@@ -152,7 +152,7 @@ def moving_average_of_weights() -> None:
 
 
 def straight_through() -> None:
-    """Rounded forward, as it is backward."""
+    """Rounded in the forward pass, and the identity in the backward pass."""
     model, head = mlp(4), nn.Linear(4, CLASSES, rng=_rng)
     optimizer = optim.SGD([*model.parameters(), *head.parameters()], lr=0.05)
     for _ in ns.steps(range(4)):
@@ -164,7 +164,7 @@ def straight_through() -> None:
 
 
 def vector_quantised() -> None:
-    """The nearest code of a book that is moved by hand, with a straight-through gradient."""
+    """The nearest code of a manually updated codebook, with a straight-through gradient."""
     model = mlp(2)
     decoder = nn.Linear(2, 6, rng=_rng)
     book = ns.parameter(_rng.standard_normal((5, 2)).astype("f"), name="book")
@@ -243,7 +243,7 @@ def layer_norm_by_hand() -> None:
 
 
 def variational() -> None:
-    """Two heads, noise, and a divergence that is divided by the number of rows."""
+    """Two heads, noise, and a divergence divided by the number of rows."""
     model, decoder = mlp(4), nn.Linear(2, 6, rng=_rng)
     optimizer = optim.Adam([*model.parameters(), *decoder.parameters()], lr=0.01)
     rng = np.random.default_rng(5)
@@ -259,7 +259,7 @@ def variational() -> None:
 
 
 def regression_with_evaluation() -> None:
-    """Validation every other step, of which only a number is read."""
+    """Validation in every other step, of which only one number is used."""
     model, optimizer = scores(1)
     seen = []
     for number in ns.steps(range(6)):
@@ -316,7 +316,7 @@ def half_precision() -> None:
 
 
 def a_state_that_is_not_used() -> None:
-    """A layer returns its last state, too, which nobody wants."""
+    """A layer also returns its last state, which is not used."""
 
     class Layer(nn.Module):
         def __init__(self) -> None:
@@ -363,7 +363,7 @@ def a_layer_used_for_both_views_and_again() -> None:
 
 
 def gradual_unfreezing() -> None:
-    """The optimizer has all, but the body is without a gradient at first."""
+    """The optimizer holds all parameters, but the body has no gradient at first."""
     body, head = mlp(8), nn.Linear(8, CLASSES, rng=_rng)
     optimizer = optim.SGD([*body.parameters(), *head.parameters()], lr=0.05)
     for number in ns.steps(range(10)):
@@ -409,7 +409,7 @@ def experts_of_which_one_is_chosen() -> None:
 
 
 def a_branch_that_is_not_used_yet() -> None:
-    """A head for later: its parameters are read by nothing."""
+    """A head for later use: nothing reads its parameters."""
     model, later = mlp(CLASSES), mlp(2)
     optimizer = optim.SGD([*model.parameters(), *later.parameters()], lr=0.05)
     for _ in ns.steps(range(4)):

@@ -14,7 +14,7 @@ ONE_HOT = np.eye(CLASSES, dtype="f")[LABELS]
 
 
 def counts_under_a_relu() -> None:
-    """None is negative but by noise."""
+    """Only noise makes some targets negative."""
     model = mlp(1)
     optimizer = optim.Adam(model, lr=0.02)
     counts = np.maximum(TARGETS, 0)[:, None] + RNG.normal(0, 0.03, (N, 1)).astype("f")
@@ -23,7 +23,7 @@ def counts_under_a_relu() -> None:
 
 
 def noise_beyond_a_tanh() -> None:
-    """Noise carries targets across, and is as large where they are within."""
+    """Noise moves some targets out of the range, and is as large within it."""
     model = mlp(1)
     optimizer = optim.Adam(model, lr=0.02)
     wanted = (np.tanh(2 * TARGETS)[:, None] + RNG.normal(0, 0.1, (N, 1))).astype("f")
@@ -40,7 +40,7 @@ def pixels_under_a_sigmoid() -> None:
 
 
 def a_residual_on_the_way() -> None:
-    """What is taken from the data is no prediction of them."""
+    """The value subtracted from the data is not a prediction of it."""
     model = mlp(FEATURES)
     head = nn.Linear(FEATURES, 1, rng=RNG)
     optimizer = optim.Adam([*model.parameters(), *head.parameters()], lr=0.02)
@@ -66,7 +66,7 @@ def a_few_outliers_of_millions() -> None:
 
 
 def a_likelihood_that_levels_off() -> None:
-    """Far below zero, as of data that are all alike but for a thousandth."""
+    """A loss far below zero, for data that varies by only a thousandth."""
     data = 0.5 + 0.001 * RNG.normal(0, 1, (N, 2))
     mean = ns.parameter(np.full(2, 0.49), name="mean")
     log_sigma = ns.parameter(np.full(2, -5.5), name="log_sigma")
@@ -77,7 +77,7 @@ def a_likelihood_that_levels_off() -> None:
 
 
 def a_critic_and_its_forger() -> None:
-    """The critic's loss falls below zero, as long as the forger is bad."""
+    """The critic's loss falls below zero as long as the generator is bad."""
     critic, shift = mlp(1), ns.parameter(np.zeros(FEATURES, "f"), name="shift")
     judging, forging = optim.SGD(critic, lr=0.05), optim.SGD([shift], lr=0.001)
     for _ in ns.steps(range(80)):
@@ -88,7 +88,7 @@ def a_critic_and_its_forger() -> None:
 
 
 def rewards_that_are_reached() -> None:
-    """A policy gradient: what is made smaller is no error, and has no floor."""
+    """A policy gradient: the minimised value is not an error, and has no lower bound."""
     aim = ns.parameter(np.zeros(2), name="aim")
     optimizer = optim.SGD([aim], lr=0.05)
     for _ in ns.steps(range(80)):
@@ -99,7 +99,7 @@ def rewards_that_are_reached() -> None:
 
 
 def the_most_of_a_variance() -> None:
-    """A loss below zero that is bounded, since the axis has one length."""
+    """A loss below zero that is bounded, since the axis has unit length."""
     axis = ns.parameter(RNG.normal(0, 1, FEATURES), name="axis")
     optimizer = optim.SGD([axis], lr=0.5)
     for _ in ns.steps(range(110)):
@@ -188,7 +188,7 @@ def means_that_are_to_agree() -> None:
 
 
 def rows_that_are_to_agree_in_the_mean() -> None:
-    """Moments of what is made and of what is given: there are no pairs."""
+    """Moments of predictions and targets: there are no pairs of rows."""
     model, optimizer = scores(1)
     for _ in ns.steps(range(3)):
         made = model(ns.tensor(X))

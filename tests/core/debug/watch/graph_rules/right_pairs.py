@@ -56,7 +56,7 @@ def a_mask_of_what_follows() -> None:
 
 
 def the_token_after_the_next() -> None:
-    """What it sees is not what it must tell."""
+    """The visible token is not the one that it must predict."""
     past = np.tril(np.ones((LENGTH, LENGTH), bool), 1)
     _write_on(lambda scores: np.where(past, scores, np.float32(-1e9)), ahead=2)
 
@@ -74,7 +74,7 @@ def a_step_that_is_short() -> None:
 
 
 def a_sum_that_doubles() -> None:
-    """Compound growth, as asked for, of what nothing inverts and nothing overflows."""
+    """Intended compound growth of a value that is not inverted and does not overflow."""
     amount = ns.tensor(np.ones(3))
     for _ in ns.steps(range(90)):
         amount = amount + 1.0 * amount
@@ -103,7 +103,7 @@ def a_teacher_sharpened() -> None:
 
 
 def a_judge_that_is_cleared_before_its_turn() -> None:
-    """The drawer's pass leaves gradients in the judge, which its own turn clears."""
+    """The generator's pass leaves gradients in the discriminator, which clears them in its turn."""
     drawer, judge = mlp(X.shape[1]), mlp(1)
     for_drawer, for_judge = optim.SGD(drawer, lr=0.01), optim.SGD(judge, lr=0.01)
     for _ in ns.steps(range(4)):

@@ -24,7 +24,7 @@ def a_reshape_and_back() -> None:
 
 
 def features_as_a_picture() -> None:
-    """What a layer has made has no order yet: another shape is as good as the first."""
+    """A layer's features have no order yet, so any shape is as good as another."""
     make = nn.Linear(FEATURES, 12, rng=RNG)
     weight = ns.parameter(RNG.standard_normal((3, 4, 1)).astype("f"), name="weight")
     optimizer = optim.SGD([*make.parameters(), weight], lr=0.01)
@@ -91,7 +91,7 @@ def a_gate_over_its_experts() -> None:
 
 
 def weights_of_examples() -> None:
-    """Each example counts as it is told to, relative to the others of the batch."""
+    """Learned weights of the examples, relative to the others in the batch."""
     judge, model = nn.Linear(FEATURES, 2, rng=RNG), mlp(2)
     optimizer = optim.SGD([*judge.parameters(), *model.parameters()], lr=0.05)
     for _ in ns.steps(range(3)):
@@ -104,7 +104,7 @@ def weights_of_examples() -> None:
 
 
 def a_shortcut_that_moves_by_two() -> None:
-    """What the shortcut steps over is read by the branch beside it."""
+    """The parallel branch reads the elements that the shortcut skips."""
     branch = nn.Conv1d(1, 4, 3, stride=2, padding=1, rng=RNG)
     shortcut, head = nn.Conv1d(1, 4, 1, stride=2, rng=RNG), nn.Linear(12, 1, rng=RNG)
     layers = [*branch.parameters(), *shortcut.parameters(), *head.parameters()]
@@ -125,7 +125,7 @@ def patches_side_by_side() -> None:
 
 
 def a_dilated_kernel_that_moves_by_two() -> None:
-    """Its two places are three apart: it reads odd ones and even ones."""
+    """The kernel's two positions are three apart, so it reads odd and even elements."""
     apart = nn.Conv1d(1, 4, 2, stride=2, dilation=3, rng=RNG)
     head = nn.Linear(8, 1, rng=RNG)
     optimizer = optim.SGD([*apart.parameters(), *head.parameters()], lr=0.01)

@@ -13,7 +13,7 @@ N, FEATURES = X.shape
 
 
 def steep_layers_that_learn() -> None:
-    """Nearly all results are at the ends, which is what the targets are made of."""
+    """Nearly all results are at the bounds, but the layer learns all the same."""
     first = ns.parameter(9 * RNG.normal(0, 1, (FEATURES, 24)).astype("f"), name="first")
     last = ns.parameter(RNG.normal(0, 0.3, (24, 1)).astype("f"), name="last")
     optimizer = optim.Adam([first, last], lr=0.05)
@@ -23,7 +23,7 @@ def steep_layers_that_learn() -> None:
 
 
 def a_reservoir() -> None:
-    """Its weights are drawn once and stay."""
+    """The reservoir's random weights stay fixed."""
     first = 9 * RNG.normal(0, 1, (FEATURES, 12)).astype("f")
     head = nn.Linear(12, 1, rng=RNG)
     optimizer = optim.SGD(head, lr=0.01)
@@ -33,7 +33,7 @@ def a_reservoir() -> None:
 
 
 def gates_that_are_open() -> None:
-    """A gate is nearly one from the start; it is no input of a layer."""
+    """A gate is nearly one from the start; it is not the input of a layer."""
     model, head = mlp(8), nn.Linear(8, 1, rng=RNG)
     gate = nn.Linear(FEATURES, 8, rng=RNG)
     ns.assign(gate.bias, np.full(8, 6.0, "f"))
@@ -68,7 +68,7 @@ def half_precision_that_has_arrived() -> None:
 
 
 def half_precision_with_a_copy() -> None:
-    """What is rounded away is kept in the wider copy."""
+    """The wider copy keeps the parts that are rounded away."""
     copy = ns.variable(np.full((FEATURES, 1), 1.5, np.float32), name="copy")
     weight = ns.parameter(np.full((FEATURES, 1), 1.5, np.float16), name="weight")
     for _ in ns.steps(range(70)):
@@ -81,7 +81,7 @@ def half_precision_with_a_copy() -> None:
 
 
 def a_narrow_density() -> None:
-    """A scale that is learned at a constant rate has not arrived when the run ends."""
+    """A scale that is learned at a constant rate has not converged when the run ends."""
     log_scale = ns.parameter(np.zeros((), "f"), name="log_scale")
     optimizer = optim.Adam([log_scale], lr=0.01)
     rest = 0.01 * RNG.normal(0, 1, N)

@@ -46,7 +46,7 @@ def a_mask_on_the_weights_as_well() -> None:
 
 
 def rows_masked_as_a_whole() -> None:
-    """Queries that are padding: whatever they attend to is not used."""
+    """Queries that are padding: their results are not used."""
     asks = (np.arange(SIZE) < RNG.integers(2, SIZE, (len(SEQUENCES), 1)))[:, :, None]
 
     def mask(scores: Any) -> Any:
@@ -56,7 +56,7 @@ def rows_masked_as_a_whole() -> None:
 
 
 def scores_that_are_gated() -> None:
-    """The gate is learnt; that it is 0 in places is no mask."""
+    """The gate is learned; zeros in it are not a mask."""
 
     def mask(scores: Any) -> Any:
         return nn.softmax(scores * (scores > 0), axis=-1)
@@ -86,7 +86,7 @@ def pairs_without_themselves() -> None:
 
 
 def a_loss_of_the_last_exit_alone() -> None:
-    """Each layer has an exit; the earlier ones are asked only when there is no time."""
+    """Each layer has an exit; the earlier ones serve only predictions under time pressure."""
     layers = [nn.Linear(FEATURES, FEATURES, rng=RNG) for _ in range(3)]
     exits = [nn.Linear(FEATURES, CLASSES, rng=RNG) for _ in range(3)]
     parameters = [p for layer in (*layers, *exits) for p in layer.parameters()]
@@ -129,7 +129,7 @@ def two_rows_with_running_statistics() -> None:
 
 
 def all_rows_in_training_mode() -> None:
-    """Nothing differs from training: as many rows, of the same kind."""
+    """The batch is like those of training: as many rows, of the same kind."""
     model = Normed()
     _trained(model)
     with ns.no_grad():
@@ -137,7 +137,7 @@ def all_rows_in_training_mode() -> None:
 
 
 def many_predictions_of_a_model_of_its_own() -> None:
-    """Their spread says how sure the model is."""
+    """Their spread estimates the model's uncertainty."""
     model = Dropping()
     _trained(model)
     with ns.no_grad():
@@ -147,7 +147,7 @@ def many_predictions_of_a_model_of_its_own() -> None:
 
 
 def noise_that_is_new_each_time() -> None:
-    """The labels are an array that the loss is given as it is."""
+    """The labels are a plain array passed to the loss."""
     model = mlp(CLASSES)
     optimizer = optim.SGD(model, lr=0.05)
     for _ in ns.steps(range(12)):
@@ -203,7 +203,7 @@ def scores_far_apart() -> None:
 
 
 class _Scaled(Halved):
-    """What is written to has one name, or two that are bound before it is made."""
+    """Each written tensor has one name, or a second name that was rebound before it is read."""
 
     def forward(self, x: Any) -> Any:
         shortcut = x
@@ -224,7 +224,7 @@ class _Copied(Halved):
 
 
 class _Renamed(Halved):
-    """The old name is bound anew before it is read."""
+    """The old name is rebound before it is read."""
 
     def forward(self, x: Any) -> Any:
         x = self.first(x)

@@ -17,7 +17,7 @@ _rng = np.random.default_rng(13)
 def _language_model(
     logits_of: Callable[[Any, Any], Any], *more: nn.Module, shifted: int = 0, steps: int = 6
 ) -> None:
-    """Tell tokens; ``logits_of`` is given them and the layer that embeds them."""
+    """Predict tokens; ``logits_of`` receives the tokens and the embedding layer."""
     words, out = nn.Embedding(WORDS, SIZE, rng=_rng), nn.Linear(SIZE, WORDS, rng=_rng)
     layers = (words, out, *more)
     optimizer = optim.SGD([item for layer in layers for item in layer.parameters()], lr=0.05)
@@ -30,7 +30,7 @@ def _language_model(
 
 
 def _earlier(text: Any, words: Any) -> Any:
-    """Attention to what is before alone."""
+    """Attention to earlier positions only."""
     x = words(text)
     hidden = np.where(np.tri(LENGTH, k=-1, dtype=bool), 0.0, -1e9).astype("f")
     return nn.softmax(x @ x.transpose(0, 2, 1) + hidden, axis=-1) @ x
@@ -45,7 +45,7 @@ def shifted_as_it_should_be() -> None:
 
 
 def shifted_in_the_model() -> None:
-    """What was looked up is moved by one place; the first place gets zeros."""
+    """The embeddings are shifted by one position; the first position gets zeros."""
     first = np.zeros((ROWS, 1, SIZE), "f")
     cells = nn.GRU(SIZE, SIZE, rng=_rng)
 
@@ -56,7 +56,7 @@ def shifted_in_the_model() -> None:
 
 
 def autoencoder_of_texts() -> None:
-    """One code of a whole text, from which all of its tokens are told."""
+    """One code of a whole text, from which all of its tokens are predicted."""
     encoder, decoder = nn.GRU(SIZE, SIZE, rng=_rng), nn.GRU(SIZE, SIZE, rng=_rng)
 
     def states(text: Any, words: Any) -> Any:
@@ -67,7 +67,7 @@ def autoencoder_of_texts() -> None:
 
 
 def hidden_words() -> None:
-    """Some tokens are hidden after they were looked up, and are to be told from the others."""
+    """Some tokens are hidden after the embedding, and are predicted from the others."""
     mask = (np.arange(LENGTH) % 2 == 0).astype("f")[None, :, None]
 
     def states(text: Any, words: Any) -> Any:
@@ -78,7 +78,7 @@ def hidden_words() -> None:
 
 
 def autoencoder_of_items() -> None:
-    """Rows of one token each have no order: nothing is to be shifted."""
+    """Rows of one token each have no order, so there is nothing to shift."""
     words, out = nn.Embedding(WORDS, 3, rng=_rng), nn.Linear(3, WORDS, rng=_rng)
     optimizer = optim.SGD([*words.parameters(), *out.parameters()], lr=0.05)
     for number in ns.steps(range(6)):
@@ -144,7 +144,7 @@ def images_and_texts_both_ways() -> None:
 
 
 def ranking_of_a_list() -> None:
-    """Rows are the items of one list; their features are weighed by rank."""
+    """Rows are the items of one list; their features are weighted by rank."""
     layer = nn.Linear(SIZE, 1, rng=_rng)
     optimizer = optim.SGD(layer, lr=0.05)
     for _ in ns.steps(range(3)):

@@ -20,7 +20,7 @@ N = len(X)
 
 
 def nearly_all_of_one_class() -> None:
-    """Few labels are of the other class, so most batches hold one only."""
+    """Few labels are of the other class, so most batches contain a single class."""
     model, optimizer = scores(2)
     labels = np.zeros(N, int)
     labels[5] = 1
@@ -62,7 +62,7 @@ def a_schedule_that_ends_with_training() -> None:
 
 
 def warm_restarts() -> None:
-    """The rate falls to nothing and begins again, several times."""
+    """The rate falls to zero and restarts, several times."""
     model, optimizer = scores()
     for number in ns.steps(range(60)):
         optimizer.lr = 0.025 * (1 + np.cos(np.pi * (number % 20) / 19))
@@ -82,7 +82,7 @@ def small_constants() -> None:
 
 
 def converged_regression() -> None:
-    """Newton's method: after some steps nothing changes any more."""
+    """Newton's method: after some steps, nothing changes."""
     weight = ns.parameter(np.zeros((X.shape[1], 1), "f"), name="weight")
     inverse = np.linalg.inv(X.T @ X).astype("f")
     x, y = ns.tensor(X), ns.tensor(TARGETS[:, None])
@@ -114,7 +114,7 @@ def slow_warm_up() -> None:
 
 
 def labels_with_noise_in_each_epoch() -> None:
-    """Some labels are drawn anew in each epoch, on purpose."""
+    """Some labels are redrawn in each epoch on purpose."""
     model, optimizer = scores()
     rng = np.random.default_rng(8)
     for _ in ns.steps(range(8)):
@@ -125,7 +125,7 @@ def labels_with_noise_in_each_epoch() -> None:
 
 
 def rows_are_scaled_at_random() -> None:
-    """Augmentation: each row by a factor of its own."""
+    """Augmentation: each row is scaled by its own factor."""
     model, optimizer = scores()
     rng = np.random.default_rng(8)
     for _ in ns.steps(range(8)):
@@ -173,7 +173,7 @@ def contrastive_with_numbered_rows() -> None:
 
 
 def bootstrapped_targets() -> None:
-    """The same states again and again, with targets that follow the model."""
+    """The same states repeatedly, with targets that follow the model."""
     model, optimizer = scores(1)
     for _ in ns.steps(range(8)):
         optimizer.zero_grad()
@@ -184,7 +184,7 @@ def bootstrapped_targets() -> None:
 
 
 def evaluated_beyond_the_training_data() -> None:
-    """A plot of what was learnt, somewhat outside of the data, too."""
+    """A plot of the learned function, also somewhat outside the data."""
     model, optimizer = scores(1)
     for _ in ns.steps(range(4)):
         optimizer.zero_grad()
@@ -196,7 +196,7 @@ def evaluated_beyond_the_training_data() -> None:
 
 
 def a_second_stage_on_other_data() -> None:
-    """Trained on one kind of data, then on another of quite another scale."""
+    """Trained on one kind of data, then on another with a very different scale."""
     model, optimizer = scores(1)
     for number in ns.steps(range(8)):
         x = X if number < 4 else X * 50
@@ -228,7 +228,7 @@ def strong_decay_that_lets_the_loss_fall() -> None:
 
 
 def labels_that_cannot_be_learnt() -> None:
-    """The loss stays, but not for the decay, which is small."""
+    """The loss does not fall, but the small decay is not the reason."""
     model = mlp(3)
     optimizer = optim.SGD(model, lr=0.01, weight_decay=0.01)
     rng = np.random.default_rng(4)
@@ -255,7 +255,7 @@ def a_target_that_is_updated_now_and_then() -> None:
 
 
 def a_frozen_twin() -> None:
-    """A network at random that another one is to imitate, and that stays as it is."""
+    """A fixed random network that another one learns to imitate."""
     rng = np.random.default_rng(2)
     known = ns.parameter(rng.normal(0, 1, (6, 2)).astype("f"), name="known")
     learner = ns.parameter(np.zeros((6, 2), "f"), name="learner")
@@ -269,7 +269,7 @@ def a_frozen_twin() -> None:
 
 
 def means_that_are_taken_away() -> None:
-    """Over rows, over columns, and over a batch that happens to be of one."""
+    """Means over columns, over rows, and over a batch that happens to have one row."""
     x = ns.tensor(X)
     (x - np.mean(x, axis=1, keepdims=True)).numpy()
     (x - np.mean(x, axis=0)).numpy()
@@ -285,7 +285,7 @@ def batch_norm_in_evaluation() -> None:
 
 
 def statistics_are_renewed_for_other_data() -> None:
-    """The running statistics are those of what the model will be used on."""
+    """The running statistics are renewed with the data on which the model will be used."""
     model = with_batch_norm()
     with ns.no_grad():
         for _ in range(2):
@@ -296,14 +296,14 @@ def statistics_are_renewed_for_other_data() -> None:
 
 
 def samples_like_those_of_training() -> None:
-    """Training mode on purpose, as generators have it: the batch has the statistics of training."""
+    """Training mode on purpose, as in generators: the batch has the statistics of training."""
     model = with_batch_norm()
     with ns.no_grad():
         model(ns.tensor(X[::2])).numpy()
 
 
 def an_output_that_is_clipped_later() -> None:
-    """Margins are exceeded in the end, as they should be."""
+    """In the end, all outputs exceed the bound, as intended."""
     bias = ns.parameter(np.zeros(1), name="bias")
     optimizer = optim.SGD([bias], lr=1.0)
     for _ in ns.steps(range(20)):
@@ -314,7 +314,7 @@ def an_output_that_is_clipped_later() -> None:
 
 
 def a_clip_that_is_only_shown() -> None:
-    """What is clipped is for a person to read: the loss is of what is not."""
+    """The clipped value is only displayed: the loss uses the value before the clip."""
     model, optimizer = scores(1)
     for _ in ns.steps(range(11)):
         optimizer.zero_grad()

@@ -13,7 +13,7 @@ N, FEATURES = X.shape
 
 
 def an_optimizer_for_each_task() -> None:
-    """Of several updates each, as within what is learnt to learn."""
+    """Each optimizer makes several updates, as in the inner loop of meta-learning."""
     start = ns.parameter(np.ones((FEATURES, 1), "f"), name="start")
     fast = ns.parameter(np.ones((FEATURES, 1), "f"), name="fast")
     for _ in ns.steps(range(12)):
@@ -77,7 +77,7 @@ def a_warm_up_from_zero() -> None:
 
 
 def one_factor_of_zeros() -> None:
-    """As of a low-rank change, which begins with nothing."""
+    """As in a low-rank change that begins at zero."""
     down = ns.parameter(RNG.normal(0, 0.3, (6, 2)), name="down")
     up = ns.parameter(np.zeros((2, 4)), name="up")
     optimizer = optim.SGD([down, up], lr=0.1)
