@@ -1,8 +1,8 @@
 """The names of the Python array API standard, 2024.12, which the module `nodescope` implements.
 
-One file per section of the standard. Where a NumPy function has the standard's meaning, ours only
-fixes the signature and calls it: the dispatch of `nodescope.engine` does the rest. The extensions
-are `nodescope.linalg` and `nodescope.fft`.
+There is one file per section of the standard. Where a NumPy function means the same, the function
+here only fixes the signature and calls NumPy's; the dispatch of `nodescope.engine` does the rest.
+The extensions are `nodescope.linalg` and `nodescope.fft`.
 
 Invariant: results are tensors, and every function that NumPy would run on floats is traced and
 differentiated like NumPy's. A section is loaded when one of its names is first used.

@@ -24,7 +24,7 @@ DEVICE = "cpu"
 
 
 def check_device(name: str, device: Any) -> None:
-    """Refuse every device but the only one. Raises `UsageError`."""
+    """Raise `UsageError` for every device but `DEVICE`, the only one."""
     if device is not None and device != DEVICE:
         raise UsageError(
             f"{name}: no device {device!r}", source=where(), hint=f'the only one is "{DEVICE}"'
@@ -52,7 +52,7 @@ def traced(name: str, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def converted(x: Tensor, dtype: Any) -> Tensor:
-    """The tensor in another dtype; itself if it has it, or if ``dtype`` is None."""
+    """The tensor in a dtype; itself if it has that dtype already, or if ``dtype`` is None."""
     return x if dtype is None else x.astype(dtype_of(dtype), copy=False)
 
 

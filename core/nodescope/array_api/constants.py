@@ -1,6 +1,6 @@
 """Constants of the standard.
 
-Invariant: Python numbers, so that they promote weakly.
+Invariant: all are Python numbers, so they promote weakly.
 """
 
 from __future__ import annotations

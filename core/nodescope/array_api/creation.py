@@ -28,7 +28,7 @@ Shape = int | tuple[int, ...]
 def asarray(
     obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None
 ) -> Tensor:
-    """Anything array-like as a tensor; a tensor stays itself.
+    """Convert anything array-like to a tensor; a tensor itself is copied or cast only if asked to.
 
     Raises:
         DtypeError: The object does not hold numbers.
@@ -77,7 +77,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
 
 
 def empty(shape: Shape, *, dtype: Any = None, device: str | None = None) -> Tensor:
-    """Zeros: leftover memory contents would differ from run to run."""
+    """Zeros, since leftover memory contents would differ from run to run."""
     return zeros(shape, dtype=dtype, device=device)
 
 
@@ -94,7 +94,7 @@ def ones(shape: Shape, *, dtype: Any = None, device: str | None = None) -> Tenso
 
 
 def full(shape: Shape, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Tensor:
-    """One value everywhere; a scalar tensor keeps its gradient."""
+    """A tensor filled with one value; gradients flow back to a scalar tensor."""
     check_device("full", device)
     sizes = _shape("full", shape)
     if isinstance(fill_value, Tensor):
@@ -208,12 +208,12 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
 
 
 def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The matrices, zero above the ``k``-th diagonal."""
+    """The matrices with zeros above the ``k``-th diagonal."""
     return _triangle("tril", x, k, lower=True)
 
 
 def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
-    """The matrices, zero below the ``k``-th diagonal."""
+    """The matrices with zeros below the ``k``-th diagonal."""
     return _triangle("triu", x, k - 1, lower=False)
 
 

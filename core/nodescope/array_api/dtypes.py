@@ -1,9 +1,9 @@
 """Dtype objects, and functions of dtypes.
 
-Promotion is NumPy 2's: mixed kinds promote where the standard leaves it open, Python scalars are
-weak. bfloat16 and float16 are supported beside the standard's types.
+Promotion follows NumPy 2: mixed kinds promote where the standard leaves it open, and Python scalars
+are weak. bfloat16 and float16 are supported besides the standard's types.
 
-Invariant: dtype objects are NumPy's, so that they compare and hash as ``x.dtype`` does.
+Invariant: dtype objects are NumPy's, so they compare and hash as ``x.dtype`` does.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ _NAMES = {"bool", *NUMERIC, "float16", BFLOAT16}
 
 
 def isdtype(dtype: Any, kind: Any) -> Any:
-    """Whether a dtype is of a kind (a name of the standard's, a dtype, or a tuple of them).
+    """Whether a dtype is of a kind: the standard's name of a kind, a dtype, or a tuple of them.
 
     Raises:
         DtypeError: The kind does not exist.

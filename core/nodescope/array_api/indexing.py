@@ -1,6 +1,6 @@
 """Selecting elements by index.
 
-Invariant: nothing is written.
+Invariant: no function here writes to its arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def take(x: Tensor, indices: Any, /, *, axis: int | None = None) -> Tensor:
 
     Raises:
         ShapeError: ``axis`` is missing and ``x`` has more than one dimension.
-        BoundsError: An index lies outside.
+        BoundsError: An index is out of range.
     """
     tensor = tensor_of(x)
     if axis is None:

@@ -1,6 +1,6 @@
 """Products of matrices and vectors.
 
-Invariant: batched over leading dimensions, as the standard requires; nothing is flattened silently.
+Invariant: `matmul` and `vecdot` batch over the other dimensions, as the standard requires.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The dot product along one axis, the first operand conjugated.
 
     Raises:
-        BoundsError: The axis does not exist in both.
+        BoundsError: One of the operands lacks the axis.
         ShapeError: The operands differ in size along it.
     """
     left, right = tensor_of(x1), tensor_of(x2)

@@ -1,6 +1,6 @@
 """Shape and order manipulation.
 
-Invariant: every function here only changes the layout; gradients flow back to the elements' origin.
+Invariant: these functions move or repeat elements without changing them; gradients flow back.
 """
 
 from __future__ import annotations
@@ -108,12 +108,12 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Tensor:
 
 
 def tile(x: Tensor, repetitions: tuple[int, ...], /) -> Tensor:
-    """Copies of the whole along each dimension."""
+    """The tensor repeated along each dimension."""
     tensor = tensor_of(x)
     times = tuple(repetitions)
     shape = (1,) * (len(times) - tensor.ndim) + tensor.shape
     times = (1,) * (len(shape) - len(times)) + times
-    # Each dimension becomes two, (copies, size), which are merged again.
+    # Each dimension becomes two, (copies, size), which are then merged.
     spread = tensor.reshape(tuple(n for size in shape for n in (1, size)))
     both = tuple(n for pair in zip(times, shape, strict=True) for n in pair)
     return broadcast_to(spread, both).reshape(

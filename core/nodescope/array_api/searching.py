@@ -1,6 +1,6 @@
 """Searching: indices of elements.
 
-Invariant: results are indices, so no gradient flows, except through `where`.
+Invariant: results are indices or counts, through which no gradient flows; `where` differs.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def searchsorted(
 
     Args:
         x1: One-dimensional, and sorted, possibly by ``sorter``.
-        x2: Of any shape, which the result shares.
+        x2: Of any shape; the result has the same shape.
         side: Whether to insert before or after equal elements.
         sorter: Indices that sort ``x1``.
     """

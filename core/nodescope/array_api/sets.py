@@ -1,7 +1,7 @@
 """Sets of elements.
 
-Invariant: results are sorted; every NaN is distinct, as the standard requires. The number of
-elements depends on values, so a graph that is being built refuses these functions.
+Invariant: unique values are sorted; every NaN is distinct, as the standard requires. These
+functions need the elements, so a graph that is being built refuses them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def unique_all(x: Tensor, /) -> UniqueAll:
     _, indices, inverse, counts = np.unique(
         data, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
     )
-    # The values are taken from the tensor itself, so that their gradient flows back there.
+    # The values are taken from the tensor itself, so gradients flow back to it.
     return UniqueAll(
         tensor.ravel()[indices], made(indices), made(inverse.reshape(data.shape)), made(counts)
     )
@@ -58,7 +58,7 @@ def unique_counts(x: Tensor, /) -> UniqueCounts:
 
 
 def unique_inverse(x: Tensor, /) -> UniqueInverse:
-    """The unique elements, and the index of the one at each place."""
+    """The unique elements, and for each element the index of its unique value."""
     groups = unique_all(x)
     return UniqueInverse(groups.values, groups.inverse_indices)
 

@@ -1,6 +1,6 @@
 """Sorting along an axis.
 
-Invariant: stable unless requested otherwise, also when descending; NaN counts as the largest.
+Invariant: always stable, also when descending; NaN counts as the largest.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def argsort(
     (along,) = axes("argsort", (axis,), tensor.ndim)
     if not descending:
         return _order(tensor, along)
-    # Sorting the mirrored elements keeps equal ones in their order once mirrored back.
+    # A stable sort of the flipped elements, flipped back, keeps equal elements in order.
     mirrored = traced("flip", _order(traced("flip", tensor, along), along), along)
     return (tensor.shape[along] - 1) - mirrored
 

@@ -1,6 +1,6 @@
 """Reductions to statistics, and running sums and products.
 
-Invariant: sums and products of small integers are computed in the platform's word, as in NumPy.
+Invariant: sums and products of small integers accumulate in the platform's integer, as in NumPy.
 """
 
 from __future__ import annotations

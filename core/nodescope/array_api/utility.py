@@ -17,12 +17,12 @@ Axes = int | tuple[int, ...] | None
 
 
 def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether no element is zero."""
+    """Whether all elements are nonzero."""
     return tensor_of(x).all(axis=axis, keepdims=keepdims)
 
 
 def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """Whether an element is not zero."""
+    """Whether any element is nonzero."""
     return tensor_of(x).any(axis=axis, keepdims=keepdims)
 
 
@@ -46,7 +46,7 @@ def diff(
     (along,) = axes("diff", (axis,), differences.ndim)
     if n < 0:
         raise DomainError(f"diff: cannot take differences {n} times", source=where())
-    if n == 0:  # as in NumPy, nothing is joined then
+    if n == 0:  # as in NumPy, prepend and append are then ignored
         return differences
     parts = [tensor_of(part) for part in (prepend, differences, append) if part is not None]
     if len(parts) > 1:

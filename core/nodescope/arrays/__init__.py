@@ -25,10 +25,10 @@ Window = tuple[slice, ...]
 
 @runtime_checkable
 class Captured(Protocol):
-    """Content set aside from an array when it was made, or at a stop, for the recorder's thread.
+    """An array's content, set aside when it was made or at a stop, for the recorder's thread.
 
     Attributes:
-        nbytes: Memory that it occupies until resolved.
+        nbytes: The memory that it occupies until resolved, in bytes.
     """
 
     nbytes: int
@@ -77,7 +77,7 @@ class ArrayOps(Protocol):
 
 @lru_cache(maxsize=256)
 def dtype_name(dtype: np.dtype[Any]) -> str:
-    """``dtype.name``, which NumPy assembles anew each time, at the cost of a whole summary."""
+    """``dtype.name``, cached: NumPy builds it on each access, which costs as much as a summary."""
     return dtype.name
 
 

@@ -99,14 +99,13 @@ class LazyArray:
             places = range(*part.indices(size))
             low, high = sorted((places[0], places[-1])) if places else (0, 0)
             window.append(slice(low, high + bool(places)))
-            inside.append(slice(None, None, places.step))  # counted from the end, if backwards
+            inside.append(slice(None, None, places.step))  # a negative step counts from the end
         return self._fetched(tuple(window))[tuple(inside)]
 
     def statistics(self) -> Any:
-        """The array's `TensorSummary`, computed where the elements are; None if that is
-        unsupported.
+        """The array's `TensorSummary`, computed where the elements are.
 
-        In that case the elements have been fetched.
+        None if the library does not support that; the elements have then been fetched.
         """
         if self._summary is None and self._whole is None:
             try:

@@ -1,6 +1,6 @@
 """Planes: the part of an array that a page shows, a window of a two-dimensional slice of it.
 
-Invariant: a function of shapes only, so that windows are the same for arrays here and elsewhere.
+Invariant: a plane's position depends on the shape only, not on where the elements are.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ class Plane(msgspec.Struct, frozen=True):
     """A requested part of an array.
 
     Attributes:
-        index: The index on each leading axis; the last two axes stay. Missing ones are 0, others
-            are clamped.
-        row, col: First row and column, from 0 up.
-        rows, cols: The most rows and columns.
+        index: The index on each axis but the last two; missing indices are 0, others are clamped.
+        row, col: First row and column, from 0.
+        rows, cols: The largest number of rows and columns.
     """
 
     index: tuple[int, ...]
@@ -36,7 +35,7 @@ class PlacedPlane(NamedTuple):
 
     Attributes:
         window: The slices that select it, one per axis.
-        grid: Rows and columns of the whole slice; a vector is one row, a scalar one by one.
+        grid: Rows and columns of the whole slice; a vector is one row, a scalar is 1×1.
         fixed: The leading indices used.
         shape: The window's shape in rows and columns.
     """
@@ -48,7 +47,7 @@ class PlacedPlane(NamedTuple):
 
     def flat(self, part: Array) -> Array:
         """The window as rows and columns, from a part selected with the array's own axes."""
-        rows, cols = self.shape  # for a scalar, nothing can be left out except here
+        rows, cols = self.shape  # a scalar has no axis to slice, so it is cut here
         return np.asarray(part).reshape(-1)[: rows * cols].reshape(self.shape)
 
 

@@ -1,10 +1,11 @@
-"""Graph files of others: ONNX, TensorFlow's GraphDef, DOT, Model Explorer, nodescope's own text.
+"""Graph files: ONNX, TensorFlow's GraphDef, DOT, Model Explorer's JSON, nodescope's own text.
 
-A format is a module with a function ``read(data, name)`` that returns a `Draft`. It reads structure
-only: names, operators, shapes, attributes. No framework is needed and no code of the file is run.
+A format is a module with a function ``read(data, name)`` that returns a `Draft`, or a `Graph`. It
+reads structure only: names, operators, shapes, attributes. It needs no framework and runs no code
+from the file.
 
-Invariant: whatever the bytes are, the result is a graph or a `GraphError` in one line. Files are
-read in a separate process, within limits (`isolated`).
+Invariant: any bytes give a graph or a `GraphError` of one line. Files are read in a separate
+process, within limits (`isolated`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from nodescope.ir.graph import Graph
 
 
 class Format(NamedTuple):
-    """A format: what it is called, its module, and the endings of its files."""
+    """A format: its title, its module, and the suffixes of its files."""
 
     title: str
     module: str
@@ -37,10 +38,10 @@ FORMATS: Final = (
 
 
 def format_of(data: bytes | memoryview, name: str) -> Format:
-    """The format of a file, by its first bytes, then by the ending of its name.
+    """The format of a file, by its first bytes, then by the suffix of its name.
 
     Raises:
-        GraphError: It is none of those that can be read.
+        GraphError: No format that can be read matches.
     """
     start = bytes(data[:4096])
     by_module = {format.module: format for format in FORMATS}
@@ -55,7 +56,7 @@ def format_of(data: bytes | memoryview, name: str) -> Format:
         return by_module["model_explorer"]
     if start.startswith(b"PK") or (first == b"graph" and text[5:].lstrip()[:1].isdigit()):
         return by_module["own_text"]
-    # A GraphDef's text may begin with a field that is called `graph`, too.
+    # The text of a GraphDef may begin with a field named `graph` too.
     is_graph = first == b"graph" and (by_name is None or by_name.module == "dot")
     if is_graph or first in (b"digraph", b"strict"):
         return by_module["dot"]
@@ -68,7 +69,7 @@ def format_of(data: bytes | memoryview, name: str) -> Format:
 
 
 def read_graph(data: bytes | memoryview, name: str) -> tuple[Graph, str, tuple[str, ...]]:
-    """The graph of a file, whose it is (such as ``onnx``), and remarks about it.
+    """The graph of a file, its dialect (such as ``onnx``), and remarks for the user.
 
     Raises:
         GraphError: The file cannot be read; the message says what is wrong.

@@ -1,6 +1,7 @@
-"""DOT: nodes, edges and clusters of a Graphviz file; its layout and colours are left out.
+"""DOT: nodes, edges and clusters of a Graphviz file; layout and colours are ignored.
 
-Invariant: linear in the length of the text; a broken text is a `GraphError` with the line.
+Invariant: time is linear in the length of the text; an invalid text is a `GraphError` with its
+line.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _OP: Final = re.compile(r"[^\W\d][\w:.]*")
 
 
 class _Cluster:
-    """A subgraph; ``label`` may come after its nodes."""
+    """A subgraph; the file may give its label after its nodes."""
 
     __slots__ = ("label", "name", "parent")
 
@@ -38,7 +39,7 @@ class _Cluster:
         self.name, self.parent, self.label = name, parent, ""
 
     def path(self) -> list[str]:
-        """The names of the clusters from the outside."""
+        """The names of the clusters around it and its own, outermost first."""
         above = self.parent.path() if self.parent is not None else []
         if not self.name.startswith("cluster"):
             return above
@@ -82,7 +83,7 @@ class _Reader:
         specs: dict[str, dict[int, Spec]] = {}
         ports: dict[tuple[str, Spec], int] = {}
         for source, target, label in self._edges:
-            # A port for each shape that a node's edges carry.
+            # A node gets an output port for each shape on its edges.
             spec = _shape(label)
             outputs = specs.setdefault(source, {})
             port = ports.setdefault((source, spec), len(outputs)) if spec is not None else 0
@@ -104,7 +105,7 @@ class _Reader:
         return draft
 
     def _statements(self, cluster: _Cluster, depth: int) -> list[str]:
-        """Read statements up to the closing brace; return the nodes that they name."""
+        """Read statements up to the closing brace. Returns the keys of the nodes in them."""
         if depth > _DEEPEST:
             raise self._wrong(f"subgraphs are nested more than {_DEEPEST} deep")
         self._take("{")
@@ -125,7 +126,7 @@ class _Reader:
         return named
 
     def _statement(self, cluster: _Cluster, depth: int) -> list[str]:
-        """A node, a chain of edges, a subgraph, or a setting."""
+        """Read a node, a chain of edges, a subgraph or a setting. Returns the keys of its nodes."""
         left, single = self._end(cluster, depth)
         if single and self._token == "=":
             self._next()
@@ -154,7 +155,7 @@ class _Reader:
         return ends
 
     def _end(self, cluster: _Cluster, depth: int) -> tuple[list[str], bool]:
-        """One end of an edge: a node, or the nodes of a subgraph; and whether it is a node."""
+        """The nodes at one end of an edge, and whether it is a single node and not a subgraph."""
         if self._word() == "subgraph" or (self._token == "{" and self._kind == "sign"):
             name = ""
             if self._token != "{":
@@ -163,7 +164,7 @@ class _Reader:
                     name = self._id()
             return list(dict.fromkeys(self._statements(_Cluster(name, cluster), depth + 1))), False
         key = self._id()
-        while self._kind == "sign" and self._token == ":":  # a port and a side
+        while self._kind == "sign" and self._token == ":":  # a port and a compass point
             self._next()
             self._id()
         return [key], True
@@ -225,7 +226,7 @@ class _Reader:
         self._token = self._kind = ""
 
     def _html(self) -> str:
-        """An HTML-like label, as plain text."""
+        """Read an HTML-like label as plain text."""
         depth, start = 0, self._at
         for match in re.compile("[<>]").finditer(self._text, start):
             depth += 1 if match[0] == "<" else -1
@@ -240,7 +241,7 @@ class _Reader:
 
 
 def _plain(label: str) -> str:
-    """A label with its escapes as line breaks, and without the fields of a record."""
+    """A label as plain text, with escapes and the fields of a record turned into line breaks."""
     text = re.sub(r"\\[nlr]", "\n", label)
     if text.startswith("{") and text.endswith("}"):
         text = _RECORD.sub("\n", text)

@@ -1,7 +1,7 @@
-"""Draft: a foreign graph while it is read, and the graph that becomes of it.
+"""Draft: a foreign graph while it is being read, from which a `Graph` is built.
 
-Invariant: the graph is in topological order where it has no cycle; names are unique; what refers to
-nothing is an input of its own, and is remarked.
+Invariant: nodes are in topological order, those on or behind cycles last; names are unique; a
+reference to a missing node becomes an input, with a remark.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from nodescope.ir.scopes import ancestors, join
 MOST_NODES: Final = 1_000_000
 MOST_EDGES: Final = 4_000_000
 LONGEST: Final = 1000
-"""The most characters of a text that are kept."""
+"""The largest number of characters of a text that are kept."""
 
 _MOST_ATTRS: Final = 100
 _MOST_ITEMS: Final = 64
 _DEEPEST: Final = 100
 UNKNOWN: Final = OpaqueSpec("")
-"""A value of which the file says nothing."""
+"""The spec of a value that the file does not describe."""
 
 Ref = tuple[str, int]
 """A node's key, and the port of its output."""
 
 
 class DraftNode(msgspec.Struct):
-    """A node as its file has it.
+    """A node as read from the file.
 
     Attributes:
         key: Unique in the draft.
-        scope: Its path; None for that of what reads it.
-        outputs: By port, what is known of it.
+        scope: Its path; None to place it in the scope of the nodes that read it.
+        outputs: The known specs, by port.
     """
 
     key: str
@@ -57,7 +57,7 @@ class Draft:
     """The nodes of a file.
 
     Attributes:
-        dialect: Whose operators they are.
+        dialect: The dialect of its operators.
         notes: Remarks for the user.
     """
 
@@ -76,7 +76,7 @@ class Draft:
         """Add a node.
 
         Raises:
-            GraphError: There is one with this key, or there are too many.
+            GraphError: A node has this key already, or there are too many nodes or edges.
         """
         if key in self.nodes:
             raise GraphError(f"two nodes are named {_cut(key, 80)!r}")
@@ -91,16 +91,16 @@ class Draft:
         return node
 
     def alias(self, ref: Ref, target: Ref) -> None:
-        """Let a reference stand for another one."""
+        """Make a reference stand for another."""
         self._aliases[ref] = target
 
     def note(self, text: str) -> None:
-        """Remark something, once."""
+        """Add a remark for the user, unless it is there already or there are 20."""
         if text not in self.notes and len(self.notes) < 20:
             self.notes.append(text)
 
     def graph(self) -> Graph:
-        """The graph."""
+        """Build the graph. Raises `GraphError` if it has no nodes."""
         if not self.nodes:
             raise GraphError("it has no nodes")
         for node in list(self.nodes.values()):
@@ -123,7 +123,7 @@ class Draft:
         return ref
 
     def _place_leaves(self) -> None:
-        """Put what has no scope of its own beside what reads it."""
+        """Give nodes without a scope the innermost scope that holds all their readers."""
         readers: dict[str, list[str]] = {}
         for node in self.nodes.values():
             for key, _ in node.inputs:
@@ -174,7 +174,7 @@ class Draft:
 
 
 def scoped(name: str) -> tuple[str, str]:
-    """The scope and the own name of a node called ``a/b/c``."""
+    """The scope and the last part of a node's name such as ``a/b/c``."""
     parts = [part for part in name[:LONGEST].split("/") if part]
     if not parts:
         return "", name or "node"
@@ -182,7 +182,7 @@ def scoped(name: str) -> tuple[str, str]:
 
 
 def scope_of(parts: Iterable[str]) -> str:
-    """A scope path of names, in which slashes are none."""
+    """A scope path made of names; slashes within a name do not separate."""
     kept = [_cut(part.replace("/", "∕"), 200) for part in parts if part]
     return "/".join(kept[:_DEEPEST])
 
@@ -217,7 +217,7 @@ def _attrs(attrs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a few words."""
+    """An attribute's value, shortened, as a plain type."""
     if isinstance(value, bytes):
         value = value[: LONGEST + 1].decode("utf-8", "backslashreplace")
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""The families of foreign operators, which give them their colours.
+"""The families of foreign operators, which determine their colours.
 
 Invariant: data only; an operator that is not listed is ``other``.
 """
@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
-# The first that matches the operator's name in lower case, without underscores, decides.
+# The first pattern that matches decides; the operator's name is lower case without underscores.
 _RULES: Final = tuple(
     (family, re.compile(pattern))
     for family, pattern in (

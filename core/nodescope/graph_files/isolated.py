@@ -1,10 +1,10 @@
 """Reading graph files in a separate process, within limits, into a recording.
 
-The process has the file, standard input and standard output, and from the first byte on may open
-nothing else: neither files nor connections.
+The process has the file, standard input and standard output. Before it reads the first byte, it
+gives up opening anything else: neither files nor connections.
 
-Invariant: whatever the file holds, there is a graph or a `GraphError` within the time limit, and
-the process has ended by then.
+Invariant: any file gives a graph or a `GraphError` within the time limit, and the process has ended
+by then.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _MAX_ANSWER_BYTES: Final = 1 << 30
 _MAGIC: Final = b"SQLite format 3\x00"
 
 _WRITING_S: Final = 60.0
-"""No program waits for its end here: a large graph takes its time on a busy machine."""
+"""How long the recorder may write. No program waits for it, and a large graph takes a while."""
 
 
 class Limits(NamedTuple):
-    """Limits of reading: of the process's memory, and of its time by the clock."""
+    """Limits of reading: the process's memory and its wall-clock time."""
 
     memory_bytes: int = 2 << 30
     seconds: float = 60.0
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the reading process found.
+    """The result of the reading process.
 
     Attributes:
-        graph: The graph, unless it failed.
-        dialect: Whose operators they are.
+        graph: The graph, unless reading failed.
+        dialect: The dialect of its operators.
         notes: Remarks for the user.
         failed, hint: Why there is no graph, and what to do.
     """
@@ -65,7 +65,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file is a recording and not a graph file, by its first bytes."""
+    """Whether a file's first bytes are those of a recording."""
     try:
         with open(path, "rb") as file:
             return file.read(len(_MAGIC)) == _MAGIC
@@ -78,7 +78,7 @@ def read_isolated(path: Path, *, name: str = "", limits: Limits = Limits()) -> A
 
     Args:
         path: The file.
-        name: Its name, if it is another one than the path's.
+        name: The file's name, if it differs from the path's.
         limits: The limits of reading.
 
     Raises:
@@ -152,16 +152,16 @@ def _opened(path: Path, name: str) -> int:
 
 
 def record_graph(path: Path, out: Path, *, name: str = "", limits: Limits = Limits()) -> None:  # noqa: B008 (a constant)
-    """Write the graph of a file as a recording, in which nothing has run.
+    """Write the graph of a file as a recording without executions.
 
     Args:
         path: The graph file.
-        out: The recording; it is written anew.
-        name: The file's name, if it is another one than the path's.
+        out: The recording to write.
+        name: The file's name, if it differs from the path's.
         limits: The limits of reading.
 
     Raises:
-        GraphError: It cannot be read.
+        GraphError: The file cannot be read.
         RecordingError: The recording cannot be written.
     """
     name = name or path.name
@@ -190,7 +190,7 @@ def main() -> int:
     parser.add_argument("descriptor", type=int)
     options = parser.parse_args()
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    for known in FORMATS:  # nothing can be imported later
+    for known in FORMATS:  # no import is possible later
         __import__(f"nodescope.graph_files.{known.module}")
     with mmap.mmap(options.descriptor, 0, access=mmap.ACCESS_READ) as data:
         _limit(options.memory)
@@ -210,7 +210,7 @@ def _read(data: memoryview, name: str) -> Answer:
 
 
 def _limit(memory_bytes: int) -> None:
-    """Limit this process to what it has: memory, and no further file or connection."""
+    """Limit this process's memory, and let it open no further file or connection."""
     try:
         import resource
     except ImportError:  # not a Unix system: no such limits
@@ -223,7 +223,7 @@ def _limit(memory_bytes: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """End with the requesting process, which holds our standard input."""
+    """End when the requesting process does, which holds this process's standard input."""
     sys.stdin.buffer.read()
     os.kill(os.getpid(), signal.SIGKILL)
 

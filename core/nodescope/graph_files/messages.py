@@ -1,10 +1,10 @@
-"""Protocol buffers without their library: messages by a schema, from bytes.
+"""Protocol buffers without their library: decodes messages from bytes by a schema.
 
-A message is a dict of lists, by name of the field. Fields that the schema does not name, such as
-the contents of weights, are skipped where they lie.
+A message is a dict of lists, by field name. Fields that the schema does not name, such as the
+contents of weights, are skipped without being read.
 
-Invariant: reads each byte once, and nothing beyond the message; a broken file is a `GraphError`
-with the offset.
+Invariant: decoding reads each byte at most once, and none beyond the message; an invalid file is a
+`GraphError` with the offset.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def decode(
     """Decode a message.
 
     Raises:
-        GraphError: The bytes are none.
+        GraphError: The bytes are not a message of this schema.
     """
     if depth > DEEPEST:
         raise GraphError(f"messages are nested more than {DEEPEST} deep")
@@ -84,7 +84,7 @@ def decode(
 
 
 def _append(into: list[Any], data: memoryview, at: int, end: int, kind: str) -> None:
-    """Add what lies in bytes: text, or packed numbers."""
+    """Append the content of a length-delimited field: text, bytes, or packed numbers."""
     if kind == "string":
         into.append(bytes(data[at:end]).decode("utf-8", "backslashreplace"))
     elif kind == "bytes":
@@ -120,6 +120,6 @@ def _mismatch(message: str, name: str, place: int) -> GraphError:
 
 
 def one(message: Message, name: str, default: Any) -> Any:
-    """The value of a field that occurs at most once: the last one counts."""
+    """The last value of a field that should occur at most once, or a default."""
     values = message.get(name)
     return values[-1] if values else default

@@ -1,6 +1,6 @@
-"""Model Explorer's JSON: its graphs, each in a scope of its own if there are several.
+"""Model Explorer's JSON: one graph, or several, each in its own scope.
 
-Invariant: whatever the JSON holds, what is none of its graphs is a `GraphError`.
+Invariant: JSON that holds no such graph is a `GraphError`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read(data: bytes | memoryview, name: str) -> Draft:
 
 
 def _graphs(content: Any, depth: int) -> list[Any]:
-    """The graphs in any of the forms in which that viewer accepts them."""
+    """The graphs, in any of the forms that Model Explorer accepts."""
     if depth > 8:
         return []
     if isinstance(content, list):
@@ -116,7 +116,7 @@ def _add(draft: Draft, graph: _Graph, prefix: str, around: str) -> None:
 
 
 def _role(node: _Node, attrs: dict[str, Any]) -> Role:
-    """By nodescope's own attribute, or else by the label."""
+    """The role of a node, by nodescope's own attribute, or else by the label."""
     own = attrs.get("role")
     if own in ("op", "parameter", "buffer", "input", "constant"):
         for known in ("role", "family", "phase"):
@@ -126,7 +126,7 @@ def _role(node: _Node, attrs: dict[str, Any]) -> Role:
 
 
 def _drop_repeated(attrs: dict[str, Any], outputs: dict[int, Spec]) -> None:
-    """Leave out what only says again which tensor the node computes."""
+    """Drop attributes that repeat the shape and dtype of the node's only output."""
     spec = outputs.get(0)
     if len(outputs) != 1 or not isinstance(spec, TensorSpec):
         return
@@ -138,7 +138,7 @@ def _drop_repeated(attrs: dict[str, Any], outputs: dict[int, Spec]) -> None:
 
 
 def _spec(port: _Port, dtype: Any) -> Spec:
-    """The spec of an output; its dtype is that of the node where the port has none."""
+    """The spec of an output; if the port has no dtype, the node's."""
     known = {pair.key: str(pair.value)[:500].strip() for pair in port.attrs}
     spec = _tensor(known.get("tensor_shape") or known.get("shape", ""))
     if not isinstance(spec, TensorSpec) or spec.dtype:
@@ -148,7 +148,7 @@ def _spec(port: _Port, dtype: Any) -> Spec:
 
 
 def _tensor(text: str) -> Spec:
-    """What a shape says, which may begin with a dtype."""
+    """The spec that a shape's text describes; it may begin with a dtype."""
     match = _SHAPE.fullmatch(text)
     if match is None:
         return OpaqueSpec(text[:80])

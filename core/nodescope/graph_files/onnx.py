@@ -1,9 +1,9 @@
 """ONNX: the structure of a model, from bytes or text.
 
-Weights are skipped where they lie; external data is never looked for. Functions are drawn where
-they are called, and the bodies of branches and loops inside scopes of their nodes.
+Weights are skipped without being read, and external data is never opened. Functions are expanded
+where they are called; the bodies of branches and loops are in scopes of their nodes.
 
-Invariant: a function that calls itself is an error, and so is one that unfolds beyond all limits.
+Invariant: a function that calls itself is an error, and so is one that expands beyond the limits.
 """
 
 from __future__ import annotations
@@ -95,14 +95,15 @@ class _Reader:
         self, graph: Message, outside: Names, prefix: str, scope: str, calls: tuple[Any, ...],
         feeds: tuple[Ref, ...] = (),
     ) -> list[Ref]:  # fmt: skip
-        """Add a graph, and return where its outputs come from.
+        """Add a graph. Returns the references of its outputs.
 
         Args:
-            outside: Where the names of the graphs around it come from.
-            prefix: What makes its keys unique.
-            scope: Where it is drawn.
-            calls: The functions around it.
-            feeds: What its first inputs are; the others are shown.
+            graph: The graph.
+            outside: The references of the enclosing graphs' names.
+            prefix: A prefix that makes its keys unique.
+            scope: The scope that it is placed in.
+            calls: The enclosing functions and nodes.
+            feeds: The references of its first inputs; the others become input nodes.
         """
         names: Names = ChainMap({}, outside)
         specs = _specs(graph)
@@ -119,7 +120,7 @@ class _Reader:
             title = one(info, "name", "")
             if place < len(feeds):
                 names[title] = feeds[place]
-            elif f"{prefix}={title}" not in self._draft.nodes:  # an initializer's default
+            elif f"{prefix}={title}" not in self._draft.nodes:  # not an initializer's
                 self._leaf(names, prefix, title, "input", specs.get(title), scope)
         self._nodes(graph.get("node", []), names, specs, prefix, scope, calls)
         missing = f"{prefix}?"
@@ -145,7 +146,7 @@ class _Reader:
         if len(calls) > _DEEPEST:
             raise GraphError(f"functions and branches are nested more than {_DEEPEST} deep")
         keys = []
-        for node in nodes:  # all names first: broken files are in any order
+        for node in nodes:  # all names first: invalid files may have any order
             self._count += 1
             key = f"{prefix}{self._count}"
             keys.append(key)
@@ -218,7 +219,7 @@ class _Reader:
 
 
 def _place(node: Message, op: str) -> tuple[str, str]:
-    """Where a node is, and its own name: by PyTorch's note on its modules, or by its name."""
+    """A node's scope and own name, from PyTorch's metadata about modules or from its name."""
     name = one(node, "name", "")
     for entry in node.get("metadata_props", ()):
         if one(entry, "key", "") == _SCOPES:
@@ -230,7 +231,7 @@ def _place(node: Message, op: str) -> tuple[str, str]:
 
 
 def _specs(graph: Message) -> dict[str, Spec]:
-    """What the file says of its values, by name."""
+    """The specs of the values that the file describes, by name."""
     infos = (info for key in ("input", "output", "value_info") for info in graph.get(key, ())
              if isinstance(info, dict))  # fmt: skip
     return {one(info, "name", ""): _type(one(info, "type", {})) for info in infos}

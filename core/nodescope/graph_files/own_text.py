@@ -1,6 +1,6 @@
-"""nodescope's own graphs: their text, alone or in a saved graph or program.
+"""nodescope's own graphs: their text, alone or in the archive of a saved graph or program.
 
-Invariant: of an archive, only the text is read; weights stay where they are.
+Invariant: only the text in an archive is decoded, never the weights.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Protocol buffers as text: the same messages as `messages.decode` reads from bytes.
+"""Protocol buffers as text: parses the messages that `messages.decode` decodes from bytes.
 
-Invariant: linear in the length of the text; a broken text is a `GraphError` with the line.
+Invariant: time is linear in the length of the text; an invalid text is a `GraphError` with its
+line.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def parse(text: str, schema: Schema, message: str) -> Message:
     """Parse a message.
 
     Raises:
-        GraphError: The text is none.
+        GraphError: The text is not a message of this schema.
     """
     return _Parser(text, schema).message(message, "", 0)
 
@@ -41,7 +42,7 @@ class _Parser:
         self._next()
 
     def message(self, kind: str, closing: str, depth: int) -> Message:
-        """The fields up to a closing sign, or the end; ``""`` is a message of unknown kind."""
+        """The fields up to a closing sign or the end; ``kind`` is ``""`` for an unknown message."""
         if depth > DEEPEST:
             raise self._wrong(f"messages are nested more than {DEEPEST} deep")
         fields = dict(self._schema.get(kind, {}).values())
@@ -113,7 +114,7 @@ class _Parser:
 
 
 def _number(token: str, kind: str) -> Any:
-    """A number; the name of an enumeration or a truth value stays a word."""
+    """A token's value: text, a number, or the name of an enumeration's value as text."""
     if kind in ("string", "bytes"):
         return token if kind == "string" else token.encode()
     if len(token) > 40:

@@ -1,6 +1,6 @@
-"""The endings of graph files that can be read.
+"""The suffixes of graph files that can be read.
 
-Invariant: data only, for commands that load no reader.
+Invariant: data only; a command can use it without loading a reader.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """TensorFlow: the structure of a GraphDef or SavedModel, from bytes or text.
 
-Functions are drawn where they are called. The contents of constants are skipped where they lie.
+Functions are expanded where they are called. The contents of constants are skipped without being
+read.
 
-Invariant: a function that calls itself is an error, and so is one that unfolds beyond all limits.
+Invariant: a function that calls itself is an error, and so is one that expands beyond the limits.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _DEEPEST: Final = 40
 _MOST_PORT: Final = 10_000
 
 Ports = dict[str, dict[tuple[str, int], int]]
-"""By node: the number of an output, by its name and place in that."""
+"""The port of an output by node, then by the output's name and the index within it."""
 
 
 def read(data: bytes | memoryview, name: str) -> Draft:
@@ -67,7 +68,7 @@ def read(data: bytes | memoryview, name: str) -> Draft:
     reader = _Reader(draft, functions)
     nodes = graph.get("node", [])
     reader.nodes(nodes, "", "", {}, ())
-    if not draft.nodes and functions:  # exported by Keras: everything is in functions
+    if not draft.nodes and functions:  # exported by Keras: all nodes are in functions
         for title, function in functions.items():
             reader.function(function, f"{title}.", scope_of((title,)), [], (title,))
     return draft
@@ -105,7 +106,7 @@ class _Reader:
         self, nodes: list[Message], prefix: str, scope: str, arguments: dict[str, Ref],
         calls: tuple[str, ...],
     ) -> Ports:  # fmt: skip
-        """Add nodes; return the ports of the outputs that are named as in functions."""
+        """Add nodes. Returns the ports of outputs that are named as in functions."""
         if len(calls) > _DEEPEST:
             raise GraphError(f"functions are nested more than {_DEEPEST} deep")
         ports: Ports = {}
@@ -116,7 +117,7 @@ class _Reader:
     def function(
         self, function: Message, prefix: str, scope: str, given: list[Ref], calls: tuple[str, ...]
     ) -> list[Ref]:
-        """Add a function's body, and return where its outputs come from."""
+        """Add a function's body. Returns the references of its outputs."""
         signature = one(function, "signature", {})
         arguments: dict[str, Ref] = {}
         for place, argument in enumerate(signature.get("input_arg", ())):
@@ -175,7 +176,7 @@ class _Reader:
 
 
 def _ref(text: str, prefix: str, arguments: dict[str, Ref], ports: Ports) -> Ref:
-    """``node``, ``node:port``; in functions also ``argument`` and ``node:output:index``."""
+    """Resolve ``node`` or ``node:port``; in functions also ``argument``, ``node:output:index``."""
     name, *rest = text.split(":")
     if not rest and name in arguments:
         return arguments[name]
@@ -189,7 +190,7 @@ def _ref(text: str, prefix: str, arguments: dict[str, Ref], ports: Ports) -> Ref
 
 
 def _outputs(op: str, attrs: dict[str, Message]) -> dict[int, Spec]:
-    """What the file says of the outputs: Grappler's shapes, or attributes of some operators."""
+    """The specs of a node's outputs, from Grappler's shapes or some operators' attributes."""
     dtype = next((_dtype(one(attrs[key], "type", 0)) for key in ("dtype", "T", "DstT", "Tidx")
                   if attrs.get(key, {}).get("type")), "")  # fmt: skip
     shapes = one(attrs.get("_output_shapes", {}), "list", {}).get("shape", [])
