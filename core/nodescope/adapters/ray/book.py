@@ -469,7 +469,7 @@ class Book:
     # Failures
 
     def _failed(self, task: Task, error: str, attempt: int) -> None:
-        """Note that an attempt raised; after the last one, tasks that need its result cannot run."""
+        """Note that an attempt raised; after the last, tasks that need its result cannot run."""
         if task.retries_errors and (task.retries < 0 or attempt < task.retries):
             return
         self._fails_for_good(task, error)

@@ -1,6 +1,6 @@
-"""Backward passes: where they begin, and the losses that they begin from.
+"""Backward passes: where they begin, and from which losses.
 
-Invariant: PyTorch's functions are called once, with the program's arguments.
+Invariant: each call of the program calls PyTorch's function once, with the same arguments.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class BackwardPasses:
 
     @contextlib.contextmanager
     def begun(self, roots: Any) -> Iterator[None]:
-        """Within a backward pass from these tensors."""
+        """A context for a backward pass from these tensors."""
         operations = self._operations
         place, state = operations.place, current()
         depth, outer, differentiated = place.depth, place.outer, place.differentiated
@@ -82,7 +82,7 @@ class BackwardPasses:
                 operations.fast_path.mark(state)
 
     def _begin(self, roots: Any) -> None:
-        """Note the loss, and put what the pass begins with into its scope."""
+        """Report the loss, and enter its scope under ``backward``, where the pass begins."""
         operations, state = self._operations, current()
         root = roots[0] if isinstance(roots, list | tuple) and roots else roots
         if not isinstance(root, torch.Tensor):
@@ -95,7 +95,7 @@ class BackwardPasses:
                 self._emitter.backward_begins(id, _number(root.detach()))
         if operations.off:
             return
-        operations.place.unclaimed.clear()  # of the forward pass
+        operations.place.unclaimed.clear()  # left from the forward pass
         node = self._emitter.node_of(id) if id else None
         scope = "" if node is None else node.scope
         state.phase, state.cursor = "backward", None
@@ -106,7 +106,7 @@ class BackwardPasses:
 
 
 def _number(loss: Any) -> Any:
-    """A loss as a number, for which no device is waited for."""
+    """A loss as a number, captured without waiting if it is on a device."""
     index = devices.index_of(loss)
     runtime = devices.runtime() if index >= 0 else None
     if runtime is None:

@@ -1,6 +1,7 @@
-"""Generators: the state from which an operator draws, so that it can draw the same again.
+"""Generators: records the state that an operator draws from, so that it can draw the same again.
 
-It is an attribute of the execution. Of a long run the first ones are kept: a state takes 5 kB.
+The state is an attribute of the execution. A state takes 5 kB, so only the first ones of a long run
+are kept.
 
 Invariant: a state is read, never changed.
 """
@@ -24,14 +25,14 @@ class Generators:
 
     def __init__(self) -> None:
         self.left = MOST_BYTES
-        """How many bytes of states may still be kept."""
+        """The number of bytes of states that may still be kept."""
         self.before = b""
-        """The state before the next reported operator, which has run already; or ``b""``."""
+        """The state before the operator that is reported next and has already run, or ``b""``."""
 
     def state_before(self, signature: Signature, bound: Bound) -> bytes:
         """The state of the generator that an operator is about to draw from.
 
-        ``b""`` if it draws nothing, draws on another device, or there is no room.
+        ``b""`` if it draws nothing, draws on a device other than the CPU, or there is no room.
         """
         before, self.before = self.before, b""
         if self.left <= 0 or not draws(plain_name(signature.native), signature.attrs(bound.plain)):

@@ -1,8 +1,8 @@
 """Optimizer steps: the phase ``optimizer``, whose scopes are the updated parameters' paths.
 
-A step that a gradient scaler skips, as gradients overflowed, ends a training step all the same.
+A step that a gradient scaler skips because gradients overflowed still ends a training step.
 
-Invariant: the hooks return None.
+Invariant: the hooks return None, so PyTorch uses the program's own arguments.
 """
 
 from __future__ import annotations
@@ -110,14 +110,17 @@ class OptimizerSteps:
             return
 
     def _leave(self) -> None:
-        """Leave the phase; after a step that raised, at the beginning of the next."""
+        """Leave the phase. If a step raised, this happens at the beginning of the next step."""
         place = self._operations.place
         context, place.optimizer, place.optimized = place.optimizer, None, None
         if context is not None:
             context.__exit__(None, None, None)
 
     def _owners(self, optimizer: Any) -> dict[int, str]:
-        """By storage: the path of the parameter that is updated by it."""
+        """The path of the parameter that an optimizer updates, by the serial of its storage.
+
+        The storages of its gradient and of its optimizer state map to the same path.
+        """
         values = self._operations.values
         memory_of = values.storages.memory
         updates: dict[int, str] = {}

@@ -1,9 +1,9 @@
-"""Recomputations: what a checkpoint computes again in the backward pass is the phase ``recompute``.
+"""Recomputations: the phase ``recompute``, in which a checkpoint computes its forward pass again.
 
-Its scope is the one that the checkpoint had in the forward pass. Code that computes again without
-`torch.utils.checkpoint` is known by the modules that it calls, see `module_scopes`.
+Its scope is the checkpoint's scope in the forward pass. Code that recomputes without
+`torch.utils.checkpoint` is recognised by the modules that it calls; see `module_scopes`.
 
-Invariant: PyTorch's functions are called once, with the program's arguments.
+Invariant: each call of the program calls PyTorch's function once, with the same arguments.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Recomputations:
                     setattr(kind, name, original)
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Note where the checkpoint is, on its first argument."""
+        """Note the checkpoint's scope and module as an attribute of the first argument."""
 
         @functools.wraps(original)
         def run(held: Any, *args: Any, **kwargs: Any) -> Any:
@@ -118,7 +118,7 @@ class Recomputations:
 
     @contextlib.contextmanager
     def within(self, where: Recomputed | None) -> Iterator[None]:
-        """Within what computes a checkpoint again; its own backward pass is none of it."""
+        """A context for a checkpoint's recomputation, without the checkpoint's backward pass."""
         if where is None or self._is_away():
             yield
             return
@@ -126,7 +126,7 @@ class Recomputations:
         place, before = operations.place, operations.place.recomputed
         if place.outer is not None:
             operations.restore(place, current())
-        # Without a scope it would be the backward pass's.
+        # Without a path, the phase would keep the scope of the backward pass.
         with self._emitter.phase("recompute", path=where.scope or "recompute"):
             place.recomputed = where
             try:

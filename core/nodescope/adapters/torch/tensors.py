@@ -1,7 +1,7 @@
 """Tensors as arrays: specs, copies, elements, edits.
 
-Invariant: a tensor is changed by `TorchTensors.write` alone, in its own memory and without a trace
-in autograd; nothing else here is noticed by the program.
+Invariant: only `TorchTensors.write` changes a tensor, in its own memory and without telling
+autograd; no other function here has an effect on the program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nodescope.record.summary import summarise
 
 # Above this size, statistics are computed at once instead of from a copy.
 LARGE_BYTES: Final = 1 << 16
-# PyTorch's dtypes without a NumPy type, and what their elements are shown as.
+# Dtypes of PyTorch that NumPy lacks, and the dtypes in which their elements are shown.
 _SHOWN_AS: Final = {torch.complex32: torch.complex64}
 _BITS: Final = {torch.bfloat16: torch.int16}
 
@@ -38,7 +38,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def spec_of(tensor: Any) -> Spec:
-    """The spec of a tensor, or of what an operator returned in place of one."""
+    """The spec of a tensor, or of another object that an operator returned."""
     if not isinstance(tensor, torch.Tensor):
         kind = type(tensor)
         return OpaqueSpec(f"{kind.__module__}.{kind.__qualname__}")
@@ -51,7 +51,7 @@ def host_array(tensor: Any) -> Array:
     """The elements of a tensor as an array that shares its memory where that is possible.
 
     Raises:
-        ArrayError: It has no elements, or none that can be shown.
+        ArrayError: It has no elements that can be shown.
     """
     why = _unseen(tensor)
     if why:
@@ -76,7 +76,7 @@ def host_array(tensor: Any) -> Array:
         bits = np.from_dlpack(plain.view(_BITS[dtype]))
         return bits.view(as_dtype(dtype_name(dtype)))
     try:
-        # `Tensor.numpy` would keep the program from resizing the memory, for ever.
+        # `Tensor.numpy` would forbid resizing the tensor's memory for good.
         return np.from_dlpack(plain)
     except (BufferError, RuntimeError, TypeError):
         pass
@@ -103,7 +103,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _after_the_last(tensor: Any) -> None:
-    """Have what reads a tensor of a device wait for what the program does in other streams."""
+    """Make reads of a tensor on a device wait for the program's work in other streams."""
     index = devices.index_of(tensor)
     runtime = devices.chosen()
     if index >= 0 and runtime is not None:
@@ -114,9 +114,7 @@ def _after_the_last(tensor: Any) -> None:
 
 
 class _Unobserved:
-    """A context in which the calling thread's operators are not the program's, as those of a person
-    who looks at a value.
-    """
+    """A context in which the calling thread's operators are nodescope's own and not observed."""
 
     def __enter__(self) -> None:
         self._native = places.native
@@ -174,7 +172,7 @@ class TorchTensors:
                 raise ArrayError(f"the elements cannot be read: {error}") from error
 
     def refusal(self, array: Any) -> str:
-        """A reason if the tensor is a view, or has no memory of its own."""
+        """A reason if the tensor is a view, or cannot be shown or written."""
         why = _unseen(array)
         if why:
             return why
@@ -188,7 +186,7 @@ class TorchTensors:
     def write(self, array: Any, new: Array) -> None:
         """Copy the new elements into the tensor's memory.
 
-        Autograd is not told: the derivative stays the operation's, at the new value.
+        Autograd is not told: the derivative is still the operation's, at the new value.
         """
         with torch.no_grad(), _Unobserved():
             try:

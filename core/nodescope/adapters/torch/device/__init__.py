@@ -1,9 +1,9 @@
-"""Devices: what the adapter does with tensors that are not in the host's memory.
+"""Devices: how the adapter handles tensors that are not in the host's memory.
 
-Times of a device, statistics and copies are enqueued in the stream in which the tensor was made,
-and read once the device has come to them: nothing here waits for a device on a thread of the
-program, unless the person looks at a value.
+Events for times, statistics and copies are enqueued in the stream in which the tensor was made, and
+read once the device has reached them. No thread of the program waits for a device here, unless the
+user looks at a value.
 
-`runtime` is the device of the process; `driver` calls CUDA. Tests put another driver there, which
-lets the device come to things when the test says so.
+`runtime` holds the devices of the process; `driver` calls CUDA. Tests install another driver, in
+which the test decides when the device reaches an event.
 """

@@ -1,9 +1,9 @@
-"""Captures: statistics and copies that a device makes of its tensors, see `nodescope.arrays`.
+"""Captures: statistics and copies that a device makes of its tensors; see `nodescope.arrays`.
 
-Each is enqueued behind the operator that made the tensor, in the same stream, and read by the
-recorder once the device has come to it.
+A capture is enqueued after the operator that made the tensor, in the same stream. The recorder
+reads it once the device has reached it.
 
-Invariant: a capture is of the tensor as it was when it was captured.
+Invariant: a capture holds the tensor as it was when it was captured.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from nodescope.record.summary import TensorSummary
 
 ROW_BYTES: Final = STATISTICS.itemsize
 _LITTLE: Final = 1 << 12
-"""Up to this many bytes, a copy takes no longer than statistics do."""
+"""Up to this many bytes, a copy takes no longer than statistics."""
 
 
 class _Enqueued:
-    """What a device will have written to a block.
+    """A capture that the device writes to a block of host memory.
 
     Attributes:
         nbytes: As in `Captured`.
@@ -48,7 +48,7 @@ class _Enqueued:
 
     @property
     def is_done(self) -> bool:
-        """Whether it can be read without waiting; true if the device has failed."""
+        """Whether it can be read without waiting; also true if the device has failed."""
         try:
             return self._runtime.driver.is_done(self._event.handle)
         except ArrayError:
@@ -93,10 +93,10 @@ class Statistics(_Enqueued):
 
 
 def summary_of(row: Any, spec: TensorSpec, nbytes: int) -> TensorSummary:
-    """A row that the kernel has written.
+    """The summary in a row that the kernel has written.
 
     Raises:
-        ArrayError: There are none in float64.
+        ArrayError: The statistics cannot be computed in float64.
     """
     previewed = int(row["previewed"])
     if previewed < 0:
@@ -112,10 +112,10 @@ def summary_of(row: Any, spec: TensorSpec, nbytes: int) -> TensorSummary:
 
 
 def captured(runtime: Runtime, index: int, tensor: Any, level: Level) -> Any:
-    """What a level keeps of a tensor of the device, see `nodescope.arrays.ArrayOps.capture`.
+    """Capture what a level keeps of a tensor on a device; see `nodescope.arrays.ArrayOps.capture`.
 
     Returns:
-        A `Captured`; None while a graph is captured, and if there is no room.
+        A `Captured`; None while a CUDA graph is being captured, or if there is no room.
     """
     stream = runtime.stream(index)
     if stream is None:
@@ -166,7 +166,7 @@ def _summarised(runtime: Runtime, index: int, stream: int, plain: Any) -> Statis
 
 
 def _plain(tensor: Any) -> Any:
-    """A tensor without what changes the meaning of its memory."""
+    """The tensor as plain memory: detached, dequantized, conjugation and sign resolved."""
     plain = tensor.detach()
     if plain.layout is not torch.strided:
         raise ArrayError("the elements of a sparse tensor are not captured on a device")
@@ -180,7 +180,7 @@ def _plain(tensor: Any) -> Any:
 
 
 def _shown(plain: Any) -> tuple[Any, np.dtype[Any]]:
-    """A tensor, and NumPy's dtype for its bytes."""
+    """The tensor in a dtype that NumPy can show, and that dtype."""
     if plain.dtype is torch.complex32:
         plain = plain.to(torch.complex64)
     elif plain.dtype.is_floating_point and plain.element_size() == 1:

@@ -1,13 +1,13 @@
-"""Clock: when a device came to what the operators enqueued, in the host's time.
+"""Clock: when a device ran the operators that were enqueued, in the host's time.
 
-An event is enqueued behind each operator. The device came to the operator where it was done with
-what was before it in the stream, or where it was called if it had nothing to do by then. A thread
-of nodescope asks for the times, and emits them.
+An event is enqueued after each operator. The device began an operator when it finished the previous
+one in the stream, or when the operator was called if the device was idle by then. A thread of
+nodescope queries the times and emits them.
 
-A device counts time by itself. What that is in the host's time is told by an anchor: an event in
-a stream of its own, with the host's time at which it was seen.
+A device has its own clock. An anchor relates it to the host's: an event in a separate stream, with
+the host's time at which the event was seen.
 
-Invariant: threads of the program do not wait.
+Invariant: threads of the program do not wait for a device.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from nodescope.errors import ArrayError
 from nodescope.events import Array, DeviceRan
 
 _ANCHORED_NS: Final = 500_000_000
-"""For how long an anchor is good: clocks drift, and a device tells a time in 24 bits."""
+"""How long an anchor is used: clocks drift, and an elapsed time is a float of 24 bits."""
 _ANCHOR_TRIES: Final = 5
 _ANCHOR_NS: Final = 300_000
 _INTERVAL_S: Final = 0.02
 _LAST_S: Final = 5.0
-"""At the end of a run, at most so long is waited for what a device still has to do."""
+"""The longest wait for devices at the end of a run, in seconds."""
 _MOST: Final = 1 << 18
 _now = time.perf_counter_ns
 
 
 class Anchor(NamedTuple):
-    """A moment of a device.
+    """An event of a device whose host time is known.
 
     Attributes:
-        ns: By `time.perf_counter_ns`.
+        ns: The host's time of the event, by `time.perf_counter_ns`.
     """
 
     event: Event
@@ -51,10 +51,10 @@ class Mark(NamedTuple):
     """An operator that was enqueued.
 
     Attributes:
-        lane: Its stream's.
+        lane: The lane of its stream.
         node: The node.
         called_ns: When it was called, in nanoseconds since the run began.
-        before, after: The moment before it in its stream, if one was noted, and the one after it.
+        before, after: The events before it in its stream, if there is one, and after it.
     """
 
     lane: int
@@ -69,10 +69,10 @@ class Block(NamedTuple):
     """Operators that were enqueued by the observer, see `native_tap.device_path`.
 
     Attributes:
-        lanes, nodes, called_ns: As in `Mark`; the node is 0 for a moment that is no operator's.
-        events: The moment after each.
-        last: The last moment in each stream.
-        library: The observer, whose events these are.
+        lanes, nodes, called_ns: As in `Mark`; the node is 0 for an event after something else.
+        events: The event after each.
+        last: The last event in each stream.
+        library: The observer, which owns these events.
     """
 
     lanes: Array
@@ -89,13 +89,13 @@ class Clock:
 
     Args:
         runtime: The devices.
-        emitter: What the times are emitted by.
+        emitter: Emits the times.
     """
 
     def __init__(self, runtime: Runtime, emitter: Emitter) -> None:
         self._runtime, self._emitter = runtime, emitter
         self._marks: deque[Mark | Block] = deque()
-        self._ends: dict[int, int] = {}  # by lane, the last moment that was emitted
+        self._ends: dict[int, int] = {}  # the last time that was emitted, by lane
         self._lanes: dict[tuple[int, int], int] = {}
         self._names: list[str] = [""]
         self._anchors: dict[int, Anchor] = {}
@@ -105,14 +105,14 @@ class Clock:
         self._ended = False
         self._polling = threading.Lock()
         self.lost = 0
-        """How many times are not known, as the device has failed or too much waited."""
+        """The number of lost times: the device failed, or too many were waiting."""
 
     def moment(self, index: int) -> tuple[Event | None, Event] | None:
-        """Note the moment after an operator, on the thread that called it.
+        """Enqueue an event after an operator, on the thread that called it.
 
         Returns:
-            The moment before it in its stream, if one was noted, and that moment; None while a
-            graph is captured.
+            The event before the operator in its stream, if there is one, and this event; None while
+            a CUDA graph is being captured.
         """
         runtime = self._runtime
         stream = runtime.stream(index)
@@ -126,7 +126,7 @@ class Clock:
     def mark(
         self, index: int, node: int, called_ns: int, moments: tuple[Event | None, Event]
     ) -> None:
-        """Note which operator it was.
+        """Note the operator between two events.
 
         Args:
             index: The device.
@@ -146,7 +146,7 @@ class Clock:
     def mark_block(
         self, index: int, nodes: Array, called_ns: Array, moments: Array, library: Any
     ) -> None:
-        """Note operators that the observer has enqueued.
+        """Note operators after which the observer enqueued events.
 
         Args:
             index: The device.
@@ -180,7 +180,7 @@ class Clock:
         return lane
 
     def end(self) -> None:
-        """Emit what is left. The program has ended, and is not kept for long."""
+        """Emit the remaining times. The program has ended, so this waits only a few seconds."""
         self._ended = True
         self._wanted.set()
         if self._thread is not None:
@@ -193,17 +193,17 @@ class Clock:
         self._marks.clear()
 
     def forked(self) -> None:
-        """Forget all, in the child of a fork."""
+        """Discard everything, in the child of a fork."""
         self._ended = True
         self._marks.clear()
 
     def tell(self) -> int:
-        """Emit the times that are known now; how many are not."""
+        """Emit the times that are known now. Returns the number of marks that are left."""
         with self._polling:
             ran: dict[int, list[Any]] = {}
             try:
                 self._finish(ran)
-            except ArrayError:  # the device has failed, and tells nothing any more
+            except ArrayError:  # the device has failed: the rest is lost
                 self.lost += len(self._marks)
                 self._marks.clear()
             for lane, rows in ran.items():
@@ -215,7 +215,7 @@ class Clock:
         driver, marks = self._runtime.driver, self._marks
         origin = self._emitter.bus.origin_ns
         known: dict[int, int] = {}
-        finished: list[Mark | Block] = []  # so that no handle is used again meanwhile
+        finished: list[Mark | Block] = []  # keeps event handles from being reused
         while marks:
             mark = marks[0]
             last = mark.last if isinstance(mark, Block) else (mark.after.handle,)
@@ -239,7 +239,7 @@ class Clock:
                 if earlier is None:
                     earlier = anchor.ns + driver.elapsed_ns(anchor.event.handle, handle) - origin
                 begin = max(begin, earlier)
-            # The clocks agree but for some microseconds.
+            # The clocks may differ by some microseconds.
             row = (mark.node, mark.called_ns, min(begin, end), end)
             ran.setdefault(mark.lane, []).append(row)
 
@@ -259,7 +259,7 @@ class Clock:
             self._ends[lane] = int(end[-1])
 
     def _anchor(self, index: int) -> None:
-        """Note what the device's time is in the host's: that of the quickest of some answers."""
+        """Take an anchor: of several tries, the one with the quickest answer."""
         runtime, driver = self._runtime, self._runtime.driver
         stream = self._sides.get(index)
         if stream is None:

@@ -1,7 +1,7 @@
-"""CudaDriver: the functions of CUDA's driver that are needed, by ctypes.
+"""CudaDriver: the functions of CUDA's driver API that are needed, through ctypes.
 
 PyTorch's own objects for events and streams cost several microseconds per call, and its pinned
-memory is not for writing by other kernels.
+memory is not meant to be written by other kernels.
 
 Invariant: nothing here waits for a device.
 """
@@ -41,7 +41,7 @@ _OBSERVER: Final = (
 
 
 class Driver(Protocol):
-    """What a device is asked. Streams and events are numbers; a device's index comes first."""
+    """The calls to a device. Streams and events are numbers; a device's index comes first."""
 
     def index_of(self, tensor: Any) -> int:
         """The index of the device that holds a tensor; -1 for the host."""
@@ -50,7 +50,7 @@ class Driver(Protocol):
         """The stream in which the calling thread enqueues."""
 
     def is_captured(self, index: int, stream: int) -> bool:
-        """Whether what is enqueued there is captured into a graph instead of being run."""
+        """Whether the stream is being captured into a CUDA graph instead of run."""
 
     def event(self, index: int) -> int:
         """A new event."""
@@ -59,26 +59,26 @@ class Driver(Protocol):
         """Enqueue an event."""
 
     def wait(self, index: int, stream: int, event: int) -> None:
-        """Have a stream wait for an event."""
+        """Make a stream wait for an event."""
 
     def is_done(self, event: int) -> bool:
-        """Whether the device has come to an event.
+        """Whether the device has reached an event.
 
         Raises:
             ArrayError: The device has failed.
         """
 
     def elapsed_ns(self, first: int, last: int) -> int:
-        """The time between two events that are done."""
+        """The time between two completed events."""
 
     def side_stream(self, index: int) -> int:
-        """A new stream, in which nothing is enqueued."""
+        """A new, empty stream."""
 
     def host_memory(self, nbytes: int) -> int:
         """The address of new memory of the host that the device can write to; never freed."""
 
     def copy(self, index: int, stream: int, to: int, tensor: Any, nbytes: int) -> None:
-        """Enqueue a copy of a contiguous tensor to memory of `host_memory`."""
+        """Enqueue a copy of a contiguous tensor to memory from `host_memory`."""
 
     def summarise(self, index: int, stream: int, code: int, given: bytes, blocks: int) -> None:
         """Enqueue the kernel of ``summary.cu`` for a dtype; ``given`` are its arguments."""
@@ -87,10 +87,10 @@ class Driver(Protocol):
         """The address of the scratch memory of a stream."""
 
     def multiprocessors(self, index: int) -> int:
-        """How many multiprocessors the device has."""
+        """The number of the device's multiprocessors."""
 
     pretends: bool
-    """Whether tensors of the processor are on the device; for tests."""
+    """Whether CPU tensors count as tensors on the device; for tests."""
 
     def addresses(self) -> tuple[int, ...]:
         """The driver's functions that the observer calls, as in ``device.h``."""
@@ -99,14 +99,14 @@ class Driver(Protocol):
         """The kernel of ``summary.cu`` for a dtype."""
 
     def unhindered(self) -> Any:
-        """A context in which a thread may ask although another one captures a graph."""
+        """A context in which a thread may make calls while another captures a CUDA graph."""
 
 
 class CudaDriver:
     """See `Driver`.
 
     Raises:
-        OSError, AttributeError: The driver is not there, or too old.
+        OSError, AttributeError: The driver is missing or too old.
     """
 
     def __init__(self) -> None:
@@ -274,7 +274,7 @@ class CudaDriver:
             exchange(ctypes.byref(mode))
 
     def _on(self, index: int) -> Any:
-        """A context in which the device is the current one."""
+        """A context in which the device is current."""
         if torch.cuda.current_device() != index:
             return torch.cuda.device(index)
         if not getattr(self._here, "entered", False):

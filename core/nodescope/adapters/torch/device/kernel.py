@@ -1,6 +1,6 @@
 """Kernel: ``summary.cu``, compiled by NVRTC for a device and a dtype, and its arguments.
 
-What was compiled is kept beside the native tap.
+Compiled kernels are cached beside the native tap.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ SOURCE: Final = Path(__file__).with_name("summary.cu")
 THREADS: Final = 512
 _MOST_BLOCKS: Final = 1024
 _ALONE: Final = 16_384
-"""Up to this many elements, one block is as fast as several that have to meet."""
+"""Up to this many elements, one block is as fast as several that have to synchronise."""
 _DIMS: Final = 8
 _PREVIEW: Final = 8
 CODES: Final = {
     torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3, torch.uint8: 4,
     torch.bool: 4, torch.int8: 5, torch.int16: 6, torch.int32: 7, torch.int64: 8,
 }  # fmt: skip
-"""``DTYPE`` by dtype."""
+"""The value of the macro ``DTYPE`` by dtype."""
 _LAYOUT: Final = struct.Struct(f"<{6 + 2 * _DIMS + _PREVIEW}q")
 
 
 def blocks_for(count: int, multiprocessors: int) -> int:
-    """How many blocks summarise so many elements; all of them are on the device at once."""
+    """The number of blocks for ``count`` elements; all are resident on the device at once."""
     if count <= _ALONE:
         return 1
     return max(1, min(-(-count // (8 * THREADS)), most_blocks(multiprocessors)))
 
 
 def most_blocks(multiprocessors: int) -> int:
-    """How many blocks are surely on the device at once."""
+    """The number of blocks that are certain to be resident on the device at once."""
     return min(2 * multiprocessors, _MOST_BLOCKS)
 
 
@@ -75,7 +75,7 @@ def arguments(tensor: Any, scratch: int, row: int) -> bytes | None:
 
 
 def merged(sizes: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """As few axes as possible that reach the same elements, in the order of memory."""
+    """The fewest axes that reach the same elements, outermost in memory first."""
     axes: list[tuple[int, int]] = []
     for stride, size in sorted(
         ((stride, size) for size, stride in zip(sizes, strides, strict=True) if size != 1),
@@ -92,7 +92,7 @@ def compiled(capability: tuple[int, int], code: int) -> bytes:
     """The kernel for devices of a compute capability.
 
     Raises:
-        ArrayError: NVRTC is not there, or refuses the source.
+        ArrayError: NVRTC is missing, or rejects the source.
     """
     source = SOURCE.read_bytes()
     options = (

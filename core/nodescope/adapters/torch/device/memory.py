@@ -1,9 +1,9 @@
-"""HostMemory: memory of the host that a device writes to, in blocks that are used again.
+"""HostMemory: host memory that a device writes to, in reusable blocks.
 
-Such memory is slow to get from the system, and is never given back to it before the process ends:
-a device may still be writing. Sizes are rounded up to powers of two.
+Such memory is slow to allocate, and is not freed before the process ends, since a device may still
+be writing to it. Sizes are rounded up to powers of two.
 
-Invariant: a block is given back only when the device has come to what writes to it.
+Invariant: a block is given back only when the device has finished writing to it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from nodescope.events import Array
 
 MOST_BYTES: Final = 1 << 30
-"""More than this is never held; what finds no room is not captured."""
+"""The largest amount of memory that is held; beyond it, nothing more is captured."""
 _CHUNK_BYTES: Final = 4 << 20
 _LEAST_BYTES: Final = 512
 
 
 class Block(NamedTuple):
-    """A piece of such memory."""
+    """A piece of host memory."""
 
     address: int
     nbytes: int
@@ -39,7 +39,7 @@ class HostMemory:
     """The blocks of the process.
 
     Args:
-        allocate: Gives the address of so many new bytes.
+        allocate: Allocates a number of bytes, and returns their address.
     """
 
     def __init__(self, allocate: Callable[[int], int]) -> None:
@@ -48,10 +48,10 @@ class HostMemory:
         self._lock = threading.Lock()
         self._chunk = self._left = 0
         self.held = 0
-        """How many bytes were taken from the system."""
+        """The number of bytes allocated from the system."""
 
     def take(self, nbytes: int) -> Block | None:
-        """A block of at least so many bytes; None if there is no room."""
+        """A block of at least ``nbytes``; None if there is no room."""
         size = max(_LEAST_BYTES, 1 << (nbytes - 1).bit_length()) if nbytes else _LEAST_BYTES
         with self._lock:
             free = self._free.get(size)
@@ -69,14 +69,14 @@ class HostMemory:
             return Block(self._allocate(size), size)
 
     def give_back(self, block: Block) -> None:
-        """Let a block be used again."""
+        """Return a block for reuse."""
         with self._lock:
             self._free.setdefault(block.nbytes, []).append(block)
 
     def _grow(self, nbytes: int) -> bool:
         if self.held + nbytes > MOST_BYTES:
             return False
-        while self._left >= _LEAST_BYTES:  # what is left of the last chunk
+        while self._left >= _LEAST_BYTES:  # keep the rest of the last chunk
             size = 1 << (self._left.bit_length() - 1)
             self._free.setdefault(size, []).append(Block(self._chunk, size))
             self._chunk, self._left = self._chunk + size, self._left - size

@@ -1,11 +1,11 @@
-// Summary: the statistics of a tensor by one launch, where the tensor is. Counts, extremes and the
+// Summary: computes the statistics of a tensor on its device in one launch. Counts, extremes and the
 // histogram are those of `nodescope.record.summary`; moments are equal up to the order of sums.
 //
-// Compiled for one dtype (the macro DTYPE). A single block, or a grid of which all blocks are on the
-// device at once: they meet after the first pass, and the last one that is done writes the row, into
-// memory of the host.
+// Compiled for one dtype (the macro DTYPE). The grid is a single block, or blocks that are all
+// resident at once: they synchronise after the first pass, and the last block to finish writes the
+// row into host memory.
 //
-// Invariant: the tensor is only read; the scratch memory is left as it was found, zero.
+// Invariant: the tensor is only read; the counters in the scratch memory are left zero.
 typedef long long i64;
 typedef unsigned long long u64;
 
@@ -15,7 +15,7 @@ constexpr int kBins = 32, kPreview = 8, kDims = 8, kThreads = 512, kWarps = kThr
 struct Given {
   u64 data, scratch, row;
   i64 count, dims, previewed;
-  i64 sizes[kDims], strides[kDims];  // of as few axes as possible, the innermost last
+  i64 sizes[kDims], strides[kDims];  // of the fewest axes, the innermost last
   i64 first[kPreview];               // where the first elements are
 };
 
@@ -29,7 +29,7 @@ struct Row {
 
 struct Part { double low, high, sum, squares; i64 nan, inf, zero; };
 
-// In memory of the device, for one stream: the kernels of a stream follow each other.
+// In device memory, one per stream: the kernels of a stream run one after the other.
 struct Scratch {
   unsigned met, done, unused[2];
   Part parts[1024];
@@ -99,7 +99,7 @@ __device__ inline Part of_warp(Part part) {
 
 __device__ inline Part nothing() { return {INFINITE, -INFINITE, 0, 0, 0, 0, 0}; }
 
-// The parts of all threads of a block; only the first thread gets the whole.
+// Joins the parts of all threads of a block; only the first thread gets the whole.
 __device__ Part of_block(Part part, Part* shared) {
   part = of_warp(part);
   __syncthreads();
@@ -144,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) summary(Given given) {
       __threadfence();
     }
     __syncthreads();
-    part = nothing();  // in the same order in each block
+    part = nothing();  // every block joins in the same order
     for (unsigned i = threadIdx.x; i < blocks; i += kThreads) {
       const volatile Part& other = scratch.parts[i];
       Part one = {other.low, other.high, other.sum, other.squares, other.nan, other.inf, other.zero};
@@ -157,7 +157,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) summary(Given given) {
   __syncthreads();
 
   const i64 finite = given.count - all.nan - all.inf;
-  const double low = all.low + 0.0, high = all.high + 0.0;  // an extreme of zero has no sign
+  const double low = all.low + 0.0, high = all.high + 0.0;  // turns -0.0 into 0.0
   const bool spread = finite && low < high;
   const double mean = finite ? fmin(fmax(all.sum / double(finite), low), high) : 0.0;
   double far = 0;
@@ -206,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(kThreads) summary(Given given) {
   if (threadIdx.x < kPreview)
     row.preview[threadIdx.x] = threadIdx.x < given.previewed ? number_at(data, given.first[threadIdx.x]) : 0.0;
   if (threadIdx.x == 0) {
-    // Where squares of float64 would overflow or lose digits, there are none.
+    // Where squares in float64 would overflow or lose digits, the row is marked as invalid.
     double most = fmax(fabs(low), fabs(high));
     bool safe = !finite || most == 0.0 || (most >= 0x1p-300 && most < 0x1p300);
     row.low = low;

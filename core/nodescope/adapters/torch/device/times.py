@@ -1,6 +1,6 @@
-"""DeviceTimes: the clock of a run, as its operations use it.
+"""DeviceTimes: the operations' access to the clock of a run.
 
-Invariant: nothing is noted while everything is on the host, or only the graph is recorded.
+Invariant: no time is taken while all tensors are on the host, or only the graph is recorded.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 
 class Enqueued(NamedTuple):
-    """What an operation has enqueued: on which device, and between which moments of a stream."""
+    """An operation that was enqueued: its device, and the events around it in the stream."""
 
     device: int
     moments: tuple[Event | None, Event]
 
 
 class DeviceTimes:
-    """When devices came to the operations of a run."""
+    """When devices ran the operations of a run."""
 
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
         self._clock: Clock | None = None
         self.is_off = False
-        """Whether times are not wanted."""
+        """Whether times are not taken."""
         self.index = -1
         """The device that was used first; -1 for none."""
 
     def begin_step(self) -> None:
-        """Learn whether times are wanted in this step."""
+        """Find out whether times are taken in this step."""
         self.is_off = self._emitter.bus.block_level() == "graph"
 
     def enqueued(self, bound: Bound, result: Any) -> Enqueued | None:
@@ -68,19 +68,19 @@ class DeviceTimes:
         try:
             clock = self.clock()
             moments = None if clock is None else clock.moment(index)
-        except ArrayError:  # the device has failed: what is recorded so far stays
+        except ArrayError:  # the device has failed: times recorded so far stay
             self.is_off = True
             return None
         return None if moments is None else Enqueued(index, moments)
 
     def ran(self, enqueued: Enqueued, node: int, called_ns: int) -> None:
-        """Note which node it was, and when it was called, by `time.perf_counter_ns`."""
+        """Note the node that was enqueued, and when it was called, by `time.perf_counter_ns`."""
         if self._clock is not None:
             called = called_ns - self._emitter.bus.origin_ns
             self._clock.mark(enqueued.device, node, called, enqueued.moments)
 
     def clock(self) -> Clock | None:
-        """The clock of the run; None if the devices cannot be asked."""
+        """The clock of the run; None if there is no runtime for devices."""
         if self._clock is None:
             runtime = devices.runtime()
             if runtime is not None:
@@ -88,14 +88,14 @@ class DeviceTimes:
         return self._clock
 
     def end(self) -> None:
-        """Emit what is left."""
+        """Emit the remaining times and losses."""
         if self._clock is not None:
             self._clock.end()
             self._clock, self.is_off = None, True
         self._emitter.tell_losses(wait=True)
 
     def forked(self) -> None:
-        """Forget all, in the child of a fork."""
+        """Discard everything, in the child of a fork."""
         if self._clock is not None:
             self._clock.forked()
         self.is_off = True

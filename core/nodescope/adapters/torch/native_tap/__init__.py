@@ -1,5 +1,6 @@
-"""The native tap: an observer of PyTorch's operators in C++, compiled where it is used.
+"""The native tap: a C++ observer of PyTorch's operators, compiled on the user's machine.
 
-It sees the operators that the program runs; a dispatch mode changes some. `building` compiles it,
-`choosing` says which tap a run gets, `observer` connects it with `Operations`.
+It observes the operators that the program itself runs; a dispatch mode would change some.
+`building` compiles it, `choosing` decides which tap a run gets, and `observer` connects it with
+`Operations`.
 """

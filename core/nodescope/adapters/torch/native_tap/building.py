@@ -1,9 +1,9 @@
-"""Building: compiles the native tap into a folder of the user's, once for each PyTorch and Python.
+"""Building: compiles the native tap into the user's cache, once for each PyTorch and Python.
 
-Runs as a script, too, without nodescope and without PyTorch: the compiler works in the background
-while the program runs.
+The module also runs as a script, without nodescope or PyTorch, to compile in the background while
+the program runs.
 
-Invariant: a library in the folder is complete, and fits what it is named after.
+Invariant: a library in the cache is complete, and fits the versions and sources in its digest.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _LONGEST_S: Final = 1800
 
 
 class Plan(NamedTuple):
-    """What is to be compiled, and where to.
+    """What to compile, and where to put it.
 
     Attributes:
-        library: The file that is made.
-        command: The compiler's arguments, but for the output file.
+        library: The file to make.
+        command: The compiler's command line without the output file.
     """
 
     library: str
@@ -43,12 +43,12 @@ class Plan(NamedTuple):
 
     @property
     def log(self) -> Path:
-        """What the compiler said when it failed."""
+        """The file with the compiler's messages, if it failed."""
         return Path(self.library).with_suffix(".log")
 
     def distrusted(self) -> str:
-        """Why the library must not be loaded, or ``""``: others can write where it is."""
-        from nodescope.plain_files import distrusted  # as a script, this file is alone
+        """Why the library must not be loaded, or ``""``: other users can write to its folder."""
+        from nodescope.plain_files import distrusted  # not available to the script
 
         folder = Path(self.library).parent
         try:
@@ -58,12 +58,12 @@ class Plan(NamedTuple):
 
     @property
     def is_built(self) -> bool:
-        """Whether the library is there."""
+        """Whether the library exists."""
         return os.path.exists(self.library)
 
 
 def cache_folder() -> Path:
-    """The folder for what is compiled."""
+    """The folder for compiled libraries and kernels."""
     chosen = os.environ.get("NODESCOPE_CACHE")
     if chosen:
         return Path(chosen)
@@ -72,7 +72,7 @@ def cache_folder() -> Path:
 
 
 def plan() -> Plan | str:
-    """How the native tap is built for the installed PyTorch; or why it cannot be, as a clause."""
+    """How to build the native tap for the installed PyTorch, or why that is impossible."""
     if sys.platform != "linux":
         return f"it is not available on {platform.system()}"
     if sys.implementation.name != "cpython":
@@ -82,7 +82,7 @@ def plan() -> Plan | str:
         return "PyTorch is not installed"
     torch = Path(spec.origin).parent
     try:
-        version = (torch / "version.py").read_text(encoding="utf-8")  # with the hash of the commit
+        version = (torch / "version.py").read_text(encoding="utf-8")  # includes the commit's hash
         sources = [path.read_text(encoding="utf-8") for path in sorted(SOURCES.iterdir())]
     except OSError as error:
         return f"a file is missing: {error.filename}"
@@ -109,14 +109,14 @@ def plan() -> Plan | str:
 
 
 def build(plan: Plan, *, wait: bool = True) -> str:
-    """Compile the library, unless it is there.
+    """Compile the library, unless it exists.
 
     Args:
         plan: What to compile.
-        wait: Whether to wait for another process that is at it.
+        wait: Whether to wait for another process that is compiling it.
 
     Returns:
-        Why there is none, or ``""``.
+        Why there is no library, or ``""``.
     """
     library = Path(plan.library)
     try:
@@ -168,7 +168,7 @@ def _compile(plan: Plan, library: Path) -> str:
 
 
 def _forget_old(newest: Path) -> None:
-    """Remove the libraries of other versions, but for the latest."""
+    """Remove the libraries of other versions, except the latest `_KEPT`."""
     others = [folder for folder in newest.parent.glob("torch-tap-*") if folder != newest]
     others.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
     for folder in others[_KEPT:]:
@@ -176,7 +176,7 @@ def _forget_old(newest: Path) -> None:
 
 
 def start(plan: Plan) -> None:
-    """Begin to build in a process of its own, which may outlive this one."""
+    """Start building in a separate process, which may outlive this one."""
     subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, json.dumps(plan)],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -185,7 +185,7 @@ def start(plan: Plan) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build what a plan says, at low priority."""
+    """Build a plan at low priority."""
     os.nice(10)
     library, command = json.loads(arguments[0])
     return bool(build(Plan(library, tuple(command)), wait=False))

@@ -1,9 +1,9 @@
-"""Choosing: which tap a run gets.
+"""Choosing: decides which tap a run gets.
 
-``NODESCOPE_TORCH_TAP`` is ``auto`` (the native one once it is compiled, which the first run begins
-in the background), ``native`` (waits for the compiler) or ``python``.
+``NODESCOPE_TORCH_TAP`` is ``auto`` (the native tap if it is compiled; otherwise the run starts
+compiling it in the background), ``native`` (waits for the compiler) or ``python``.
 
-Invariant: nothing here raises. Without the native tap, there is the Python one.
+Invariant: `choose` never raises. Without the native tap, a run gets the Python tap.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Choice(NamedTuple):
     Attributes:
         library: The native tap's extension module, or None for the Python tap.
         reason: Why, as a clause.
-        announced: Whether the person is told: the native tap was asked for, or cannot be had.
+        announced: Whether the user is told, because the native tap is not available.
     """
 
     library: Any
@@ -43,7 +43,7 @@ def requested_path() -> str:
 
 
 def choose() -> Choice:
-    """The tap for a run that begins; begins to compile the native one if there is none yet."""
+    """The tap for a run that begins; starts compiling the native tap if there is none yet."""
     requested = requested_path()
     if requested == "python":
         return Choice(None, f"{VARIABLE}=python")
@@ -91,7 +91,7 @@ def _load(plan: Plan) -> Any:
     with _lock:
         known = _loaded.get(plan.library)
         if known is None:
-            import torch  # noqa: F401  its libraries are what the module is linked with
+            import torch  # noqa: F401  loads the libraries that the module is linked with
 
             spec = importlib.util.spec_from_file_location(building.NAME, plan.library)
             assert spec is not None

@@ -1,9 +1,9 @@
 """Copies: which outputs of a step are copied for the recorder, and where the copies are.
 
-The recorder keeps the newest ones, as far as there is room. Of a step that is larger, only its end
-would be kept.
+The recorder keeps the newest outputs for which it has room. Of a step that exceeds the room, it
+would keep only the end, so only the end is copied.
 
-Invariant: memory is used again only when nobody refers to what was copied there.
+Invariant: memory is reused only when nothing refers to the copies in it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_FREE: Final = 64 << 20
 
 
 class Memory:
-    """Memory for copies; given back to its pool with the last reference.
+    """Memory for copies, which returns to its pool with the last reference.
 
     Attributes:
         bytes: Its bytes, as an array.
@@ -39,13 +39,13 @@ class Memory:
 
 
 class Pool:
-    """Memory that was used before: fresh memory comes from the system page by page."""
+    """Memory for reuse, since the system provides fresh memory page by page."""
 
     def __init__(self) -> None:
         self._free: list[np.ndarray[Any, Any]] = []
 
     def take(self, nbytes: int) -> Memory:
-        """Memory of so many bytes, or a little more."""
+        """Memory of at least ``nbytes``, at most twice that."""
         for memory in reversed(self._free):
             if nbytes <= memory.nbytes <= 2 * nbytes:
                 try:
@@ -56,7 +56,7 @@ class Pool:
         return Memory(self, np.empty(nbytes, np.uint8))
 
     def give_back(self, memory: np.ndarray[Any, Any]) -> None:
-        """Keep memory for later; the oldest makes room."""
+        """Keep memory for reuse; the oldest is dropped if there is too much."""
         self._free.append(memory)
         with contextlib.suppress(IndexError):  # another thread was faster
             while sum([known.nbytes for known in self._free]) > _MOST_FREE:
@@ -64,13 +64,13 @@ class Pool:
 
 
 class Copies:
-    """What is copied of the outputs of a track.
+    """The copies of the outputs of a track.
 
     Args:
         track: The track.
 
     Attributes:
-        total: Bytes of the copies of a step, with the space between them.
+        total: The size of the copies of a step in bytes, with the padding between them.
     """
 
     def __init__(self, track: Track) -> None:
@@ -84,18 +84,18 @@ class Copies:
         self.total = 0
 
     def holds(self, most_bytes: int, nodes: frozenset[int]) -> bool:
-        """Whether each output of some nodes is held, if so many bytes of all nodes may be."""
+        """Whether every output of ``nodes`` fits into ``most_bytes``; true if either is empty."""
         if not nodes or not most_bytes:
             return True
         viewed = np.isin(self._nodes, list(nodes))
         return not (self._nbytes_of[viewed] + ENTRY_BYTES > most_bytes).any()
 
     def within(self, most_bytes: int, nodes: frozenset[int]) -> np.ndarray[Any, Any] | None:
-        """The bytes to be copied of each output; None if that has not changed.
+        """The number of bytes to copy of each output; None if the arguments are unchanged.
 
         Args:
-            most_bytes: How many bytes of the newest outputs may be held.
-            nodes: The nodes of which every output is copied.
+            most_bytes: The number of bytes of the newest outputs that may be held.
+            nodes: The nodes whose outputs are all copied.
         """
         if (most_bytes, nodes) == self._requested:
             return None
@@ -117,7 +117,7 @@ class Copies:
         return kept
 
     def _largest_item(self, spaced: np.ndarray[Any, Any]) -> int:
-        """At most this is needed for one operator, with the data that it reads first."""
+        """The most memory for one operator, with the leaves before it."""
         largest = needed = 0
         for node, first, end in zip(
             self._track.nodes, self._track.firsts, self._track.firsts[1:], strict=False
@@ -128,12 +128,12 @@ class Copies:
         return largest
 
     def room_from(self, execution: int) -> int:
-        """How much memory is needed for the executions from one on, or for the next of them."""
+        """The memory to take from ``execution`` on: a chunk, or more if one operator needs it."""
         left = self.total - int(self._starts[self._track.firsts[execution]])
         return max(min(left, CHUNK_BYTES), min(left, self._largest))
 
     def bytes_before(self, first: int, execution: int) -> int:
-        """How much memory the copies of executions take, from one to another."""
+        """The memory that the copies of executions take, from ``first`` to before ``execution``."""
         at = self._track.firsts
         return int(self._starts[at[execution]] - self._starts[at[first]])
 
@@ -141,8 +141,9 @@ class Copies:
         self, memory: Any, first: int, end: int, begin: int,
         ready: Callable[[], None] | None = None,
     ) -> Elements:  # fmt: skip
-        """The copies of executions, the first of which begins at ``begin`` in the memory; ``ready``
-        as in `Elements`.
+        """The copies of the executions from ``first`` to before ``end``.
+
+        They start at ``begin`` in the memory; ``ready`` is as in `Elements`.
         """
         key = (first, end, begin)
         made = self._made.get(key)

@@ -1,9 +1,9 @@
 """DevicePath: the fast path for steps that run on a device.
 
-The observer enqueues events, statistics and copies itself. What it enqueued since the last time is
-told here: the clock asks for the times, the recorder waits for statistics and copies.
+The observer enqueues events, statistics and copies itself. This module takes over what it enqueued
+since the last time: the clock queries the times, the recorder waits for statistics and copies.
 
-Invariant: memory that the device writes to is used again only when it has come to all of it.
+Invariant: memory that the device writes to is reused only when the device has finished writing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Written:
 
     Attributes:
         bytes: The memory.
-        moments: After what was enqueued so far; the device writes nothing after the last ones.
+        moments: The events after everything enqueued so far; the device writes nothing after them.
     """
 
     def __init__(self, runtime: Runtime, block: Block, nbytes: int) -> None:
@@ -50,10 +50,10 @@ class Written:
 
 
 class Rows:
-    """Statistics of a part of a step: an array for the recorder, see `NodesFinished.statistics`.
+    """Statistics of a part of a step, as an array for the recorder; see `NodesFinished.statistics`.
 
     Attributes:
-        nbytes: Of the rows.
+        nbytes: The size of the rows in bytes.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Rows:
         return self._count
 
     def resolve(self) -> Array:
-        """The rows, once the device has come to them; those that it has not computed are marked."""
+        """Wait for the rows; if the device has failed, all are marked as not known."""
         begin = self._first * ROW_BYTES
         try:
             for event in self._moments:
@@ -80,7 +80,7 @@ class Rows:
 
 
 class Arrived:
-    """Waits until the device has come to copies; raises `ArrayError` if it has failed."""
+    """Waits until the device has made copies; raises `ArrayError` if it has failed."""
 
     def __init__(self, runtime: Runtime, memory: Any, moments: list[Event]) -> None:
         self._runtime, self._moments = runtime, moments
@@ -109,7 +109,7 @@ class DevicePath:
         self._copies: Written | None = None
 
     def ready(self, index: int) -> bool:
-        """Tell the observer of the device that is used; whether that is new."""
+        """Tell the observer which device is used; False if it knows already, or there is none."""
         runtime = devices.chosen()
         if runtime is None or self._runtime is not None:
             return False
@@ -118,14 +118,14 @@ class DevicePath:
         return True
 
     def forget(self) -> None:
-        """Have no operators on devices followed from now on."""
+        """Stop following operators on devices."""
         if self._runtime is not None:
             self._library.rows(0)
             self._library.no_device()
             self._runtime = None
 
     def begin(self, script: StepScript, *, statistics: bool) -> None:
-        """A step follows a script: prepare what the device needs for it."""
+        """Prepare the device for a step that follows a script."""
         runtime = self._runtime
         self._rows = None
         if runtime is None or script.device < 0:
@@ -156,11 +156,11 @@ class DevicePath:
         return None if runtime is None or block is None else Written(runtime, block, nbytes)
 
     def enqueued(self, streams: list[int], *memories: Written | None) -> list[Event]:
-        """The moments after all that was enqueued for a step so far.
+        """Enqueue events after everything that was enqueued for a step so far, and return them.
 
         Args:
-            streams: Where it was enqueued.
-            memories: What it writes to, beside statistics.
+            streams: The streams that were used.
+            memories: The memory that is written to, besides the rows of statistics.
         """
         runtime = self._runtime
         if runtime is None:
@@ -178,7 +178,7 @@ class DevicePath:
         return Rows(self._runtime, self._rows, first, count, moments)
 
     def arrived(self, memory: Written, moments: list[Event]) -> Arrived | None:
-        """What waits for copies."""
+        """A function that waits for copies; None if no device is followed."""
         return None if self._runtime is None else Arrived(self._runtime, memory, moments)
 
     def _tell(self) -> None:

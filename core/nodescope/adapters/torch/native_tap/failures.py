@@ -1,11 +1,11 @@
-"""Failures: what an operator raised in C++, where only the fact is seen.
+"""Failures: finds the exception of an operator that raised in C++, where only the fact is seen.
 
-The operator is run again on the same operands, those that it writes to copied, and what it draws
-put back. That costs what it cost before it raised. If it raises nothing then, what came after it
-did: a hook that keeps its result for the backward pass, as of a checkpoint that has recomputed
-enough.
+The operator runs again on the same operands, with copies of those that it writes to; the state of
+the random generator is restored. That takes as long as the operator took before it raised. If it
+raises nothing this time, the exception came from code after it: a hook that saves its result for
+the backward pass, such as that of a checkpoint that has recomputed enough.
 
-Invariant: the program's tensors and random numbers are left as they were.
+Invariant: the program's tensors and random numbers are unchanged.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def again(call: Call) -> Any:
-    """The result of a call that has raised.
+    """Run a call again that has raised, and return its result.
 
     Raises:
-        Exception: What it raised, or that this is not known.
+        Exception: What the call raised, or a statement that this is not known.
     """
     if call.function.namespace != "aten":
         raise RuntimeError(f"{call.signature.native} raised an exception")
@@ -46,7 +46,7 @@ def again(call: Call) -> Any:
 
 
 def kept_instead(result: Any, kept: list[Any]) -> Any:
-    """A result with the tensors that a hook has kept in place of those computed again."""
+    """A result in which tensors that a hook has kept replace those computed again."""
     if isinstance(result, tuple | list):
         return [kept_instead(item, kept) for item in result]
     for tensor in kept:

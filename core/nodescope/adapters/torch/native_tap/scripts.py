@@ -1,9 +1,10 @@
-"""Scripts: the steps that a run has taken down, and which of them the next step may follow.
+"""Scripts: the scripts of recorded steps, and a guess which of them the next step follows.
 
-After the same steps as before, the step comes that came then: one with a full batch, or the last
-one of an epoch. Steps with and without gradients are told apart. A wrong guess costs time only.
+The guess is the step that followed the same sequence of steps before, such as one with a full batch
+or the last step of an epoch. Steps with and without gradients have separate histories. A wrong
+guess only costs time.
 
-Invariant: bounded, however many kinds of steps there are.
+Invariant: memory is bounded for any number of kinds of steps.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ _LOOKED_BACK: Final = 6
 _MOST_CASES: Final = 512
 
 _Kind = int
-"""The number of a script; 0 for a step that is none."""
+"""The number of a kind of script; 0 for a step without a script."""
 
 
 class Scripts:
     """The scripts of a run."""
 
     def __init__(self) -> None:
-        self._known: dict[_Kind, StepScript] = {}  # the one that was made last is the last
+        self._known: dict[_Kind, StepScript] = {}  # the newest is last
         self._kinds: dict[tuple[int, ...], _Kind] = {}
         self._count = 0
-        # Of steps with gradients, and of those without: the latest, and what came after these.
+        # For steps with gradients and without: the latest kinds, and what followed such a sequence.
         self._past: dict[bool, tuple[_Kind, ...]] = {True: (), False: ()}
         self._came: dict[tuple[bool, tuple[_Kind, ...]], _Came] = {}
 
@@ -45,7 +46,7 @@ class Scripts:
         return script
 
     def ended(self, script: StepScript | None, *, gradients: bool) -> None:
-        """Note what the step that has ended was."""
+        """Note the script of the step that has ended; None if it has none."""
         kind = 0 if script is None else self._kinds.get(script.kind, 0)
         past = self._past[gradients]
         came = self._came.get((gradients, past))
@@ -66,16 +67,16 @@ class Scripts:
         came = self._came.get((gradients, past))
         if came is not None:
             return self._known.get(came.kind)
-        kinds = [kind for kind in past[-2:] if kind]  # of two that are new, one is taken down
+        kinds = [kind for kind in past[-2:] if kind]  # of the last two steps, one with a script
         return self._known.get(kinds[-1]) if kinds else None
 
 
 class _Came:
-    """What came after some steps.
+    """The kind of step that followed a sequence of steps.
 
     Attributes:
-        kind: What comes mostly.
-        missed: Whether something else came the last time.
+        kind: The kind that is expected.
+        missed: Whether another kind followed the last time.
     """
 
     __slots__ = ("kind", "missed")

@@ -1,10 +1,10 @@
-"""Rerun of PyTorch: recorded ATen operators run again, and which elements they read.
+"""Rerun of PyTorch: runs recorded ATen operators again, and finds which elements they read.
 
-PyTorch runs in a process of its own (`process`, `worker`), which is started when it is needed. What
-can be said by NumPy is said without it.
+PyTorch runs in a separate process (`process`, `worker`), which starts when it is first needed.
+Questions that NumPy can answer do not need it.
 
-Invariant: nothing here imports PyTorch. A node is run with the arguments that are recorded, bit for
-bit, or it is refused with the reason.
+Invariant: this module does not import PyTorch. A node is run with exactly the recorded arguments,
+or it is refused with a reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nodescope.ir.graph import Node
 from nodescope.ops.calls import Scalar
 from nodescope.ops.reading import ElementDependence
 
-# The ports of operators that take numbers in place of tensors.
+# The ports of operators that accept numbers in place of tensors.
 _PORTS: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         words(
@@ -47,11 +47,11 @@ class TorchRerun:
     def refusal(self, node: Node, attrs: dict[str, Any], framework: Framework | None) -> str:
         """Why a node cannot be run again, or ``""``."""
         if framework is not None:
-            TORCH.threads = framework.threads  # sums depend on it
+            TORCH.threads = framework.threads  # the order of sums depends on it
         return refusal(node, attrs, framework)
 
     def operands(self, node: Node, attrs: dict[str, Any]) -> tuple[int | Scalar, ...]:
-        """The inputs, and the numbers that were given in place of tensors."""
+        """The operands by port: inputs, and numbers that were given in place of tensors."""
         ports = _PORTS.get(plain_name(node.native), ())
         waiting = list(node.inputs)
         operands: list[int | Scalar] = []
@@ -65,7 +65,7 @@ class TorchRerun:
         return (*operands, *waiting)
 
     def run(self, node: Node, attrs: dict[str, Any], arrays: Sequence[Array]) -> tuple[Array, ...]:
-        """What PyTorch gives, or NumPy for what a tensor has become by writes to its memory."""
+        """The outputs, from PyTorch; those of ``updated_view`` come from NumPy."""
         if node.op == "updated_view":
             return (updated(arrays, attrs),)
         return TORCH.run(node.native, attrs, arrays)
@@ -74,7 +74,7 @@ class TorchRerun:
         self, node: Node, attrs: dict[str, Any], inputs: Sequence[Any], outputs: Sequence[Array],
         port: int, position: int,
     ) -> ElementDependence | None:  # fmt: skip
-        """By kind of operator, see `reads`."""
+        """See `reads`, which decides by the kind of operator."""
         return element_reads(node, attrs, inputs, outputs, port, position)
 
 

@@ -1,6 +1,6 @@
-"""Answers: recorded operators run again, and which elements they read, in the process of PyTorch.
+"""Answers: runs recorded operators and finds which elements they read, in the PyTorch process.
 
-Invariant: each question gets tensors of its own, so that writes in place touch nothing else.
+Invariant: each request has its own tensors, so in-place writes affect nothing else.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VIEWED: Final = frozenset({"aten::view", "aten::_unsafe_view"})
 
 
 def received(headers: Sequence[ArrayHeader], read_into: Callable[[memoryview], bool]) -> list[Any]:
-    """The tensors whose memory follows, aligned as PyTorch aligns them."""
+    """Read tensors whose memory follows, aligned as PyTorch aligns memory."""
     tensors: list[Any] = []
     for header in headers:
         if header.same_as >= 0:
@@ -55,7 +55,7 @@ def received(headers: Sequence[ArrayHeader], read_into: Callable[[memoryview], b
 
 
 def answer(request: Request, tensors: list[Any]) -> list[Array]:
-    """The arrays of an answer.
+    """The arrays that answer a request.
 
     Raises:
         NotTriedError: The call cannot be made.
@@ -70,7 +70,7 @@ def answer(request: Request, tensors: list[Any]) -> list[Array]:
         return slopes(request, attrs, tensors)
     state = attrs.pop(GENERATOR_STATE, b"")
     if state:
-        attrs.pop("generator", None)  # the default one is given its state
+        attrs.pop("generator", None)  # the default generator gets its state
     call = call_of(request.native, attrs, tensors)
     _check_repeatable(call, seeded=bool(state))
     if state:
@@ -81,21 +81,21 @@ def answer(request: Request, tensors: list[Any]) -> list[Array]:
 
 def _run(call: Call) -> tuple[Any, ...]:
     if call.signature.native == "aten::_reshape_alias":
-        # Its strides are those of the recorded memory, and are not checked by PyTorch.
+        # Its strides refer to the recorded memory, and PyTorch does not check them.
         return (torch.reshape(call.args[0], call.args[1]),)
     try:
         return call.run()
     except RuntimeError:
-        # Of a view of a larger tensor only its own elements are recorded.
+        # Only the elements of a view are recorded, not those of the tensor it views.
         if call.signature.native.partition(".")[0] not in _VIEWED or len(call.args) < 2:
             raise
         return (torch.reshape(call.args[0], call.args[1]),)
 
 
 def _check_repeatable(call: Call, *, seeded: bool) -> None:
-    """Refuse what would not give the same again.
+    """Refuse a call that would not give the same result again.
 
-    The parent knows what draws random numbers by name, too.
+    The parent process also refuses operators that draw random numbers, by name.
     """
     if call.signature.native.startswith("aten::as_strided") and not _stands_alone(call):
         raise NotTriedError("it addresses memory, of which only the tensor's elements are recorded")
@@ -125,10 +125,10 @@ def _stands_alone(call: Call) -> bool:
 
 
 def _elements(output: Any) -> Array:
-    """What is recorded of a tensor: its elements in its own order, without gaps."""
+    """A tensor as it is recorded: its elements in index order, without gaps."""
     if not isinstance(output, torch.Tensor):  # a gradient that was not requested
         return np.empty(0, np.float32)
     try:
         return np.array(host_array(output))
-    except RuntimeError:  # zeros that take no memory
+    except RuntimeError:  # a zero tensor without memory
         return np.array(host_array(torch.zeros(output.shape, dtype=output.dtype)))

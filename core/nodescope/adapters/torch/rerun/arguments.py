@@ -1,7 +1,7 @@
-"""Arguments: a recorded call of an ATen operator, made callable again.
+"""Arguments: rebuilds the arguments of a recorded call of an ATen operator.
 
-Invariant: an argument is built by its type in the operator's schema. Whatever has another type, or
-needs more than data, is refused.
+Invariant: an argument is built according to its type in the operator's schema. A call with an
+argument of another type, or one that needs more than data, is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIMPLE: Final = frozenset(
     {"int", "float", "number", "bool", "str", "List[int]", "List[float]", "List[number]",
      "List[bool]", "List[str]"}
 )  # fmt: skip
-# Operators that read or write files, or take memory that is not theirs.
+# Operators that use files, or memory other than their operands'.
 _NOT_DATA: Final = frozenset(
     {"from_file", "set_", "set", "record_stream", "_print", "_record_function_enter", "resize_",
      "resize_as_", "_resize_output_", "resize", "_resize_output", "from_blob"}
@@ -60,7 +60,7 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
 
     def run(self) -> tuple[Any, ...]:
-        """The outputs by port: those returned, and those written without being returned."""
+        """Run the call. Returns the outputs by port: those returned, then those only written to."""
         bound = self.signature.bind(self.args, self.kwargs)
         outputs = self.signature.results(self.function(*self.args, **self.kwargs))
         _, extra = self.signature.written_ports(bound, len(outputs))
@@ -72,7 +72,7 @@ def function_named(native: str) -> Any:
     """An overload by its full name.
 
     Raises:
-        NotTriedError: There is none, or it is none of ATen's.
+        NotTriedError: It does not exist, is not ATen's, or works on more than data.
     """
     match = _NATIVE.fullmatch(native)
     if match is None:
@@ -87,7 +87,7 @@ def function_named(native: str) -> Any:
 
 
 def call_of(native: str, attrs: Mapping[str, Any], tensors: Sequence[Any]) -> Call:
-    """The call of an operator with these attributes and tensors, see `signatures`.
+    """The call of an operator with these attributes and tensors; see `signatures`.
 
     Raises:
         NotTriedError: They do not fit the schema.
@@ -128,7 +128,7 @@ def call_of(native: str, attrs: Mapping[str, Any], tensors: Sequence[Any]) -> Ca
 def _missing(
     schema: Any, signature: Signature, attrs: Mapping[str, Any], count: int
 ) -> frozenset[str]:
-    """The optional tensors that were not given."""
+    """The names of the optional tensors that were not given."""
     present = {
         argument.name
         for argument in signature.arguments
@@ -176,7 +176,7 @@ def _is_target(value: Any) -> bool:
 
 
 def _target(item: Any) -> Any:
-    """A tensor that is overwritten: dtype and shape."""
+    """A tensor to be overwritten, from its recorded dtype and shape."""
     name, shape = item
     if not isinstance(_NAMED.get(name), torch.dtype) or any(type(n) is not int for n in shape):
         raise NotTriedError("what is overwritten is not recorded")
@@ -184,7 +184,7 @@ def _target(item: Any) -> Any:
 
 
 def _length(value: Any) -> int:
-    """The number of tensors of a list that are there."""
+    """The number of tensors present in a list argument."""
     if isinstance(value, int):
         return value
     return sum(map(bool, value)) if isinstance(value, tuple) and not _is_target(value) else 0
@@ -199,7 +199,7 @@ def _list(value: Any, waiting: Iterator[Any]) -> list[Any] | None:
 
 
 def _plain(native: str, name: str, kind: str, value: Any) -> Any:
-    """An argument that is no tensor, of the type that the schema says."""
+    """An argument other than a tensor, of the schema's type."""
     optional = kind.startswith("Optional[")
     if optional:
         kind = kind.removeprefix("Optional[").removesuffix("]")

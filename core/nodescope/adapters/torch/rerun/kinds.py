@@ -1,7 +1,7 @@
-"""Kinds of ATen operators, by how an element of an output is made from elements of the inputs.
+"""Kinds of ATen operators, by how an output element depends on input elements.
 
-Invariant: data only. Names are without namespace, overload and the underscore of operators in
-place. An operator that is not listed has no kind: it is then found out by running it.
+Invariant: data only. Names lack the namespace, the overload and the underscore of in-place
+operators. An operator that is not listed has no kind; its reads are found by running it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ POINTWISE: Final = words(  # of one tensor
     " softplus_backward mish_backward logit_backward hardshrink_backward softshrink_backward"
     " log_sigmoid_backward"
 )
-"""The elements that are broadcast to the same place."""
+"""An output element depends on the input elements that are broadcast to its position."""
 
 NOTHING: Final = words(
     "zeros ones full arange linspace logspace eye zeros_like ones_like full_like new_zeros"
@@ -46,10 +46,10 @@ NOTHING: Final = words(
     " new_empty new_empty_strided rand randn randint randperm rand_like randn_like randint_like"
     " uniform random exponential geometric log_normal cauchy _efficientzerotensor"
 )
-"""No elements: the inputs give only their shape."""
+"""An output element depends on no input element, at most on an input's shape."""
 
 SOURCE: Final = frozenset({"copy", "fill"})
-"""The last input alone: the other is overwritten."""
+"""An output element depends on the last input alone; the other is overwritten."""
 
 SELECTORS: Final[dict[str, tuple[int, ...]]] = {
     **dict.fromkeys(
@@ -72,8 +72,8 @@ SELECTORS: Final[dict[str, tuple[int, ...]]] = {
     "scatter": (1,), "index_copy": (1,), "index_fill": (1,), "masked_scatter": (1,),
     "repeat_interleave": (1,), "take_along_dim": (1,),
 }  # fmt: skip
-"""Operators that only move elements, with the inputs that select. ``index`` and ``index_put`` are
-among them; their selectors follow from the attributes."""
+"""Operators that only move elements, with the ports of the inputs that select. ``index`` and
+``index_put`` are such operators too; their selectors depend on the attributes."""
 
 PAIRS: Final[dict[tuple[str, int], tuple[int, int]]] = {
     ("mm", 0): (0, 1), ("bmm", 0): (0, 1), ("mv", 0): (0, 1), ("dot", 0): (0, 1),
@@ -85,7 +85,7 @@ PAIRS: Final[dict[tuple[str, int], tuple[int, int]]] = {
     ("conv_transpose1d", 0): (0, 1), ("conv_transpose2d", 0): (0, 1),
     ("convolution_backward", 0): (0, 2), ("convolution_backward", 1): (0, 1),
 }  # fmt: skip
-"""Sums of products of two inputs, by operator and output: the inputs."""
+"""Outputs that are sums of products of two inputs: by operator and output, the two inputs."""
 
 SUMS: Final = words(
     "sum mean trace cumsum avg_pool1d avg_pool2d avg_pool3d _adaptive_avg_pool2d"
@@ -99,7 +99,7 @@ SUMS: Final = words(
     " sum_to_size upsample_nearest2d_backward upsample_bilinear2d_backward"
     " reflection_pad2d_backward replication_pad2d_backward convolution_backward"
 )
-"""Weighted sums of the elements of one input."""
+"""Outputs are weighted sums of the elements of one input."""
 
 SMOOTH: Final = words(
     "_softmax softmax _log_softmax log_softmax logsumexp _logcumsumexp prod cumprod var std"
@@ -119,14 +119,14 @@ SMOOTH: Final = words(
     " glu glu_backward grid_sampler_2d _safe_softmax nansum _fft_r2c _fft_c2c _fft_c2r"
     " convolution_backward diff linalg_cross cov logcumsumexp renorm"
 )
-"""All elements with a derivative at generic values."""
+"""An output element depends on the elements with a nonzero derivative at generic values."""
 
 WINNERS: Final = words(
     "max min amax amin max_pool1d max_pool2d max_pool2d_with_indices max_pool3d_with_indices"
     " adaptive_max_pool2d adaptive_max_pool3d cummax cummin sort topk kthvalue aminmax"
     " fractional_max_pool2d prelu _prelu_kernel _prelu_kernel_backward max_unpool2d max_unpool3d"
 )
-"""The elements with a derivative at the very values."""
+"""An output element depends on the elements with a nonzero derivative at the actual values."""
 
 ROWS: Final[dict[str, tuple[int, ...]]] = {
     "native_layer_norm": (1, 2), "native_group_norm": (1, 2), "_fused_rms_norm": (1,),
@@ -145,7 +145,7 @@ MATRICES: Final = words(
     " geqrf linalg_matrix_exp cholesky_inverse triangular_solve linalg_solve_triangular"
     " linalg_lu_solve lu_unpack linalg_pinv"
 )
-"""The matrices at the same place of a stack."""
+"""An output element depends on the whole matrices at the same position of a stack."""
 
 LISTS: Final = words(
     "self other tensors tensor1 tensor2 tensors1 weight weights exponent src grads exp_avgs"

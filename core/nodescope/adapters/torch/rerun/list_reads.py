@@ -1,6 +1,6 @@
 """Reads of operators on lists of tensors: ``_foreach_…`` and the fused optimizers.
 
-Invariant: the i-th tensor of a list depends on the i-th of each list, and on single tensors.
+Invariant: the i-th output depends on the i-th tensor of each list and on the single tensors.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ def list_reads(
     name: str, attrs: Mapping[str, Any], writes: Sequence[tuple[int, int]], inputs: Sequence[Any],
     shape: tuple[int, ...], port: int, position: int,
 ) -> ElementDependence | None:  # fmt: skip
-    """The elements that an element of an output is made from; None if that is not known.
+    """The input elements that an output element depends on; None if not known.
 
     Args:
         name: The operator's plain name.
         attrs: Its arguments.
         writes: Pairs of output and input port, as in `Node.writes`.
-        inputs: What it took, by port.
-        shape, port, position: The output's shape, the output, and the element.
+        inputs: Its inputs by port.
+        shape, port, position: The output's shape, its port, and the element.
     """
     if name == "_foreach_zero":
         return ElementDependence(())

@@ -1,9 +1,9 @@
-"""Perturbation: the input elements that matter, found by changing them a little.
+"""Perturbation: finds the input elements that matter by changing them a little.
 
-Half of an input is changed at once, and halved again where the result changes. All numbers are
-stand-ins in double precision, so nothing is hidden by rounding.
+It changes a whole range of an input at once, and halves the range where the result changes. All
+numbers are stand-ins in double precision, so rounding does not hide a dependence.
 
-Invariant: bounded in time; the changes are the same each time.
+Invariant: time is bounded; the changes are the same each time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def moved_reads(
     """The positions in one input that the element of the request depends on.
 
     Raises:
-        NotTriedError: There are too many to be found in time.
+        NotTriedError: There are too many positions to find in time.
     """
     plain = [tensor.detach() for tensor in operands]
     before = _element(request, attrs, plain)
@@ -58,7 +58,7 @@ def moved_reads(
 
 
 def _element(request: Request, attrs: Mapping[str, Any], tensors: Sequence[Any]) -> Any:
-    """The element for these inputs, which are not written to."""
+    """The requested output element for these inputs, which are left unchanged."""
     with torch.no_grad():
         call = call_of(request.native, attrs, [tensor.clone() for tensor in tensors])
         return torch.nan_to_num(call.run()[request.port].reshape(-1)[request.position])

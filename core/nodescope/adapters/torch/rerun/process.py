@@ -1,9 +1,10 @@
-"""The process that runs PyTorch for readers of recordings, as seen from outside.
+"""The process that runs PyTorch for readers of recordings: the readers' end.
 
-It is started when it is first needed, and serves one question at a time. Whatever happens in it, a
-question is answered in time: with arrays, with what PyTorch said, or with why there is no answer.
+The process starts when it is first needed, and answers one request at a time. A request always ends
+within the time limits: with arrays, with PyTorch's error, or with the reason why there is no
+answer.
 
-Invariant: after a crash or a question that took too long the process is gone, and the next question
+Invariant: after a crash or a request that takes too long, the process is gone, and the next request
 starts a new one.
 """
 
@@ -43,15 +44,15 @@ _CRASH_S: Final = 1.0
 
 
 class RefusedError(ReplayError):
-    """PyTorch cannot answer; another question may be answered."""
+    """PyTorch refused one request; it can still answer others."""
 
 
 class TorchProcess:
     """See the module.
 
     Args:
-        answer_s: The most seconds for an answer.
-        module: What runs in the process.
+        answer_s: The longest time for an answer, in seconds.
+        module: The module that runs in the process.
     """
 
     def __init__(self, answer_s: float = ANSWER_S, module: str = MODULE) -> None:
@@ -66,12 +67,12 @@ class TorchProcess:
         """The arrays of the answer.
 
         Args:
-            request: The question, without the headers of its arrays.
+            request: The request, without the headers of its arrays.
             arrays: One per input.
 
         Raises:
-            RefusedError: It was not tried, or PyTorch refuses it.
-            ReplayError: There is no PyTorch, it crashed, or it took too long.
+            RefusedError: The process did not try it, or PyTorch raised an exception.
+            ReplayError: PyTorch is missing, crashed, or took too long.
         """
         headers, memories = packed(arrays)
         request = msgspec.structs.replace(request, arrays=headers)
@@ -97,7 +98,7 @@ class TorchProcess:
                     f"({_ended(status) or type(error).__name__})",
                     hint="it may have needed more memory than there is",
                 ) from None
-            except BaseException:  # such as Ctrl-C: an answer that nobody waits for is on its way
+            except BaseException:  # such as Ctrl-C: an unread answer may still arrive
                 self._end()
                 raise
         if reply.error:
@@ -180,7 +181,7 @@ class TorchProcess:
         return data
 
     def _end(self, patience_s: float = 0.0) -> int | None:
-        """End the process; its status if it ended by itself within ``patience_s``."""
+        """End the process. Returns its status if it ended by itself within ``patience_s``."""
         process, self._process = self._process, None
         if process is None or self._owner != os.getpid():
             return None

@@ -1,7 +1,7 @@
-"""Queries to PyTorch: an operator's results, where it moves elements, its derivatives.
+"""Queries to PyTorch: an operator's results, how it moves elements, its derivatives.
 
-Invariant: one process serves all readers; answers about places are kept, as readers ask about many
-elements of one output.
+Invariant: one process serves all readers. Answers about places are cached, since readers ask about
+many elements of one output.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from nodescope.events import Array
 from nodescope.ir.attrs import encode
 
 MOST_MAPS: Final = 64
-"""Answers about places that are kept."""
+"""The number of cached answers about places."""
 
 
 class Torch:
-    """PyTorch in a process of its own.
+    """PyTorch in a separate process.
 
     Attributes:
         process: The process.
@@ -42,8 +42,8 @@ class Torch:
         self, native: str, attrs: dict[str, Any], arrays: Sequence[Array], port: int,
         selectors: tuple[int, ...],
     ) -> Array:  # fmt: skip
-        """By element of an output: which element of its inputs it is, counted through all that do
-        not select; -1 for none.
+        """For each element of an output, the number of the input element it is, counted through
+        all inputs that do not select; -1 for none.
 
         Raises:
             ReplayError: PyTorch cannot say.
@@ -66,8 +66,9 @@ class Torch:
         self, native: str, attrs: dict[str, Any], arrays: Sequence[Array], port: int,
         position: int, *, kept: tuple[int, ...] = (), pair: tuple[int, ...] = (),
     ) -> tuple[list[tuple[Array, Array]], Array | None]:  # fmt: skip
-        """By input the elements with a derivative, and the derivatives; and, with a pair, the
-        partners of the elements of its first input.
+        """The elements with a nonzero derivative and the derivatives, by input.
+
+        With a pair, also the partners of the elements of its first input.
 
         Raises:
             ReplayError: PyTorch cannot say.

@@ -1,9 +1,9 @@
-"""Reads: which input elements an element of an ATen operator's output is made from.
+"""Reads: which input elements an output element of an ATen operator depends on.
 
 Positions are counted in C order. If PyTorch is needed and gives no answer, the result is None; the
 reader then runs the node on other numbers to find out, and marks the answer as uncertain.
 
-Invariant: a list may be too long, and is then marked so; it is never too short.
+Invariant: a list of elements may be too long, and is then marked as inexact; it is never too short.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Element(NamedTuple):
     """One element of one output.
 
     Attributes:
-        node, attrs: What ran, and its arguments.
+        node, attrs: The node, and its arguments.
         name: The operator's plain name.
-        inputs: What it took, by port; numbers given in place of tensors included.
-        outputs: What it gave.
-        port, position: The output, and the element.
+        inputs: Its operands by port, including numbers given in place of tensors.
+        outputs: Its outputs.
+        port, position: The port of the output, and the element.
     """
 
     node: Node
@@ -72,7 +72,7 @@ def element_reads(
         if node.op == "updated_view":
             return _updated_view(element)
         return _reads(element)
-    except ReplayError:  # PyTorch is not there, or cannot say
+    except ReplayError:  # PyTorch is missing, or cannot answer
         return None
 
 
@@ -146,7 +146,7 @@ def _source(element: Element) -> ElementDependence | None:
 
 
 def _chosen(element: Element) -> ElementDependence | None:
-    """``where`` and ``masked_fill``: what selects, and what is selected."""
+    """The reads of ``where`` and ``masked_fill``: the condition's element and the selected one."""
     every = broadcast(element.inputs, element.shape, element.position)
     if every is None or not every.reads:
         return None
@@ -160,7 +160,7 @@ def _chosen(element: Element) -> ElementDependence | None:
 
 
 def _dropout(element: Element) -> ElementDependence:
-    """Of the mask nothing: it is drawn. Of a dropped element the mask alone, as in `dropout`."""
+    """The reads of dropout: the mask reads nothing, a dropped gradient reads the mask alone."""
     if element.name == "native_dropout":
         if element.port == 1:
             return ElementDependence(())
@@ -181,7 +181,7 @@ def _statistics_of_channel(element: Element) -> ElementDependence:
 
 
 def _channel(array: Any, channel: int) -> Array:
-    """The positions of a channel: axis 1."""
+    """The positions of a channel, which is an index on axis 1."""
     places = np.arange(np.size(array)).reshape(np.shape(array))
     return np.ascontiguousarray(places[:, channel]).reshape(-1)
 
@@ -273,7 +273,7 @@ def _reads_of(element: Element, derivatives: Sequence[tuple[Array, Array]]) -> l
 
 
 def _labels(element: Element, port: int, array: Array) -> Read:
-    """What selects: the elements in the same place where the shapes are the same, else all."""
+    """The read of an input of integers that selects: a single element where known, else all."""
     place = element.position
     if element.name == "embedding_dense_backward" and port == 1:
         row = place // max(element.shape[-1], 1)
@@ -287,7 +287,7 @@ def _labels(element: Element, port: int, array: Array) -> Read:
 
 
 def _paired(element: Element, pair: tuple[int, int]) -> ElementDependence | None:
-    """Sums of products: the factors of each term, and whatever is added besides."""
+    """The reads of sums of products: the factors of each term, and everything else added."""
     arrays = element.arrays
     if len(arrays) != len(element.inputs):
         return None

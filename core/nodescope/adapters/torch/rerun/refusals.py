@@ -1,7 +1,7 @@
-"""Refusals: recorded nodes that would not give the same result again, by name.
+"""Refusals: recognises by name the recorded nodes that would not give the same result again.
 
-Invariant: data and plain functions; no PyTorch is imported. The process that runs PyTorch checks
-the operator's own tags besides.
+Invariant: data and plain functions; PyTorch is not imported. The process that runs PyTorch also
+checks the operator's tags.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _RANDOM: Final = words(
     " _cudnn_attention_backward _scaled_dot_product_cudnn_attention_backward"
     " _scaled_dot_product_efficient_attention_backward _fused_sdp_choice"
 )
-"""Without the underscore of those in place."""
+"""Names of operators that draw random numbers, without the underscore of in-place ones."""
 _NEVER: Final = frozenset({"_fused_sdp_choice", "_nested_tensor_softmax_with_shape"})
-# By attribute: nothing is drawn if it has this value.
+# An operator draws nothing if one of these attributes has this value.
 _UNLESS: Final[tuple[tuple[str, Any], ...]] = (
     ("dropout_p", 0), ("dropout", 0), ("p", 0), ("train", False), ("training", False),
 )  # fmt: skip
-# Nothing is drawn if these are left out.
+# These operators draw nothing if all those attributes are missing.
 _OFF: Final = words(
     "scaled_dot_product_attention _scaled_dot_product_attention_math"
     " _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu"
@@ -52,7 +52,7 @@ _EMPTY: Final = words(
 )
 _SPARSE: Final = ("sparse", "coalesce", "_nested", "quantize")
 GENERATOR_STATE: Final = "generator_state"
-"""The attribute of an execution that holds the state from which it drew."""
+"""The attribute of an execution with the generator's state before it drew."""
 _HINT: Final = "pip install 'nodescope[torch]'"
 
 
@@ -62,7 +62,7 @@ def short_name(native: str) -> str:
 
 
 def plain_name(native: str) -> str:
-    """`short_name` without the underscore of an operator in place."""
+    """`short_name` without the underscore of an in-place operator."""
     name = short_name(native)
     return name[:-1] if name.endswith("_") and not name.endswith("__") else name
 

@@ -1,6 +1,6 @@
-"""Selectors: which elements of an index or a mask select an element of the output.
+"""Selectors: which elements of an index or a mask select an output element.
 
-Invariant: where it is not known, all are listed.
+Invariant: where that is not known, all elements are listed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def selecting(
     Args:
         name: The operator's plain name.
         attrs: Its arguments.
-        inputs: What it took.
-        selectors: The ports that select.
+        inputs: Its inputs.
+        selectors: The ports of the inputs that select.
         shape, position: The output's shape, and the element.
-        moved: The element that it is.
+        moved: The input element that the output element is.
     """
     if not selectors:
         return [], True
@@ -41,7 +41,7 @@ def selecting(
         return [Read(selectors[0], np.array([at], np.int64), True)], True
     if name == "index":
         return [_of_index(attrs, inputs, port, shape, position) for port in selectors], True
-    # What is written where: that nothing was written here depends on all.
+    # All elements decide whether this position was written to.
     every = [Read(port, np.arange(np.size(inputs[port])), True) for port in selectors]
     return every, name in ("masked_select", "repeat_interleave")
 
@@ -50,7 +50,7 @@ def _own(
     name: str, attrs: Mapping[str, Any], inputs: Sequence[Any], shape: tuple[int, ...],
     position: int,
 ) -> int | None:  # fmt: skip
-    """The element of the one selector; None if there is more than one."""
+    """The element of the only selector that selects; None if more elements may."""
     if name in ("gather", "take"):
         return position
     if name == "embedding":
@@ -65,7 +65,7 @@ def _of_index(
     attrs: Mapping[str, Any], inputs: Sequence[Any], port: int, shape: tuple[int, ...],
     position: int,
 ) -> Read:  # fmt: skip
-    """The element of an index tensor of ``index``; all if one of them is a mask."""
+    """The element of one index tensor of ``index``; all elements if any index is a mask."""
     indices = attrs.get("indices", 0)
     present = [True] * indices if isinstance(indices, int) else [bool(item) for item in indices]
     arrays = [np.asarray(inputs[1 + number]) for number in range(sum(present))]

@@ -1,10 +1,10 @@
-"""Places and slopes: which input elements an output element is made from, by running the operator.
+"""Places and slopes: finds the input elements of an output element by running the operator.
 
-An operator that only moves elements is run on their positions. Any other is differentiated by
-autograd, in double precision: an element matters if its derivative is not zero. Where autograd has
-no derivative, as for most of its own operators, elements are moved a little (`perturbation`).
+An operator that only moves elements runs on their positions. Any other is differentiated by
+autograd in double precision: an element matters if its derivative is not zero. Where autograd has
+no derivative, as for most backward operators, elements are changed a little (`perturbation`).
 
-Invariant: nothing is drawn at random; numbers that stand for others are the same each time.
+Invariant: answers are reproducible; stand-in numbers are drawn with fixed seeds.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from nodescope.adapters.torch.rerun.wire import Request
 from nodescope.events import Array
 
 MOST_ELEMENTS: Final = 1 << 22
-"""The most input elements of a question; of more, all are listed."""
+"""The largest number of input elements of a request; beyond it, the request is refused."""
 _UNKNOWN: Final = re.compile(
     r"respect to argument '(\w+)'|the derivative for '(?:\w+ )?(\w+)' is not implemented"
 )
-# Their derivatives are those of the whole function, statistics included, which are inputs here.
+# Autograd differentiates these through the statistics, which here are inputs of their own.
 _MOVED: Final = frozenset({"aten::native_layer_norm_backward", "aten::native_batch_norm_backward"})
 NO_DERIVATIVE: Final = -1
-"""In place of positions: the input is of integers or truth values."""
+"""In place of positions: the input has integers or booleans."""
 _FLOATING: Final = frozenset(
     {"float16", "bfloat16", "float32", "float64", "half", "float", "double"}
 )
 
 
 def places(request: Request, attrs: dict[str, Any], tensors: Sequence[Any]) -> Array:
-    """For each element of an output the number of the input element that it is, counting through
+    """For each element of an output, the number of the input element that it is, counted through
     all inputs that do not select; -1 where it is none.
     """
     _check_size(tensors)
     native = request.native
-    if native == "aten::_reshape_alias":  # its strides are those of the recorded memory
+    if native == "aten::_reshape_alias":  # its strides refer to the recorded memory
         native, attrs = "aten::reshape", {"shape": attrs.get("size", ())}
     slopes = []
     total = sum(tensor.numel() for tensor in tensors)
@@ -63,7 +63,7 @@ def places(request: Request, attrs: dict[str, Any], tensors: Sequence[Any]) -> A
 
 
 def slopes(request: Request, attrs: dict[str, Any], tensors: Sequence[Any]) -> list[Array]:
-    """The derivatives of one element, see `Request` and `Reply`."""
+    """The derivatives of one output element; see `Request` and `Reply`."""
     _check_size(tensors)
     attrs = _doubled(attrs)
     least = "min" in request.native
@@ -91,7 +91,7 @@ def slopes(request: Request, attrs: dict[str, Any], tensors: Sequence[Any]) -> l
 
 
 def _partners(request: Request, attrs: Mapping[str, Any], operands: list[Any], at: Array) -> Array:
-    """The element of the second of a pair by which each element of the first is multiplied."""
+    """For each element of the pair's first input, the element of the second that multiplies it."""
     first, other = request.pair
     numbers = torch.arange(1, operands[other].numel() + 1, dtype=torch.float64)
     operands = list(operands)
@@ -106,8 +106,8 @@ def _partners(request: Request, attrs: Mapping[str, Any], operands: list[Any], a
 def _derivatives(
     request: Request, attrs: Mapping[str, Any], operands: Sequence[Any]
 ) -> tuple[list[Array | None], frozenset[int]]:
-    """The derivatives by input, None of inputs that have none; and the numbers of those that
-    autograd does not know the derivative of, although they are floating.
+    """The derivatives by input, None for inputs without one; and the numbers of the floating inputs
+    whose derivatives autograd does not know.
     """
     floating = [number for number, tensor in enumerate(operands) if tensor.requires_grad]
     none: list[Array | None] = [None] * len(operands)
@@ -129,7 +129,7 @@ def _derivatives(
 def _number_of(
     request: Request, attrs: Mapping[str, Any], operands: Sequence[Any], name: str
 ) -> int | None:
-    """The number of the input that is an argument."""
+    """The number of the input that is the argument of this name."""
     call = call_of(request.native, attrs, operands)
     for argument, value in zip(
         call.signature.arguments, (*call.args, *call.kwargs.values()), strict=True
@@ -175,19 +175,19 @@ def _differentiated(
 
 
 def _added(old: Any, new: Any) -> Any:
-    """Whether there is a derivative of either part."""
+    """Combine two parts' gradients so that the result is zero only where both are."""
     if old is None or new is None:
         return old if new is None else new
     return old.abs() + new.abs()
 
 
 def _stand_in(tensor: Any, port: int, kept: bool, least: bool) -> Any:
-    """Numbers in place of an input: positive where that is possible, as a variance must be."""
+    """Numbers in place of an input: positive where possible, as a variance must be."""
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return tensor
     wide = torch.complex128 if tensor.is_complex() else torch.float64
     if kept:
-        # NaN wins wherever the largest or the smallest is looked for.
+        # NaN wins both the maximum and the minimum.
         nan = -1e300 if least else 1e300
         numbers = torch.nan_to_num(tensor.to(wide), nan=nan, posinf=1e290, neginf=-1e290)
         return numbers.detach().clone().requires_grad_()
@@ -199,7 +199,7 @@ def _stand_in(tensor: Any, port: int, kept: bool, least: bool) -> Any:
 
 
 def _laid_like(numbers: Any, tensor: Any) -> Any:
-    """The numbers in a tensor with the strides of another one: a view depends on them."""
+    """The numbers in a tensor with the strides of another, since a view depends on them."""
     laid = torch.empty_strided(tensor.shape, tensor.stride(), dtype=numbers.dtype)
     return laid.copy_(numbers) if _is_dense(tensor) else numbers.contiguous()
 
@@ -211,7 +211,7 @@ def _is_dense(tensor: Any) -> bool:
 
 
 def _doubled(attrs: dict[str, Any]) -> dict[str, Any]:
-    """The attributes with double precision in place of any other."""
+    """The attributes with float64 in place of other floating dtypes."""
     return {
         name: "float64" if isinstance(value, str) and value in _FLOATING else value
         for name, value in attrs.items()

@@ -1,9 +1,10 @@
 """Messages between the reader of a recording and the process that runs PyTorch for it.
 
-A message is a length, a MessagePack header, and the memory of arrays. Arrays keep their strides:
-the order in which a kernel adds up depends on them.
+A message is a length, a MessagePack header, and the memory of arrays. Arrays keep their strides,
+since the order in which a kernel sums depends on them.
 
-Invariant: a header is data of fixed types; nothing is evaluated or unpickled. Imports no PyTorch.
+Invariant: a header is data of fixed types; nothing is evaluated or unpickled. This module does not
+import PyTorch.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class ArrayHeader(msgspec.Struct, frozen=True):
         shape: A size per axis.
         strides: In bytes; none is negative.
         nbytes: The size of the memory from the first element to the last.
-        same_as: The number of an earlier array that this one is, without memory; else -1.
+        same_as: The number of the earlier array that this one is, sent without memory; else -1.
     """
 
     dtype: str
@@ -50,14 +51,14 @@ class Request(msgspec.Struct, frozen=True):
             element that it is, of an operator that only moves elements. ``slopes``: the derivatives
             of one element of an output.
         native: The operator, ``aten::add.Tensor``.
-        attrs: Its arguments that are no tensors, see `nodescope.ir.attrs.encode`.
+        attrs: Its arguments other than tensors; see `nodescope.ir.attrs.encode`.
         arrays: One per input.
         threads: The number of threads to compute with; 0 for PyTorch's choice.
         port, position: The output, and the element of it, in C order.
-        kept: Of ``places``: the inputs that select, and stay as they are. Of ``slopes``: the inputs
-            that keep their values, while others get numbers at which no derivative vanishes by
+        kept: For ``places``, the inputs that select, which are unchanged. For ``slopes``, the
+            inputs that keep their values; others get numbers at which no derivative vanishes by
             chance.
-        pair: Of ``slopes``: two inputs that are multiplied, for the pairs of their elements.
+        pair: For ``slopes``, two inputs that are multiplied, to find the pairs of their elements.
     """
 
     task: Task
@@ -75,11 +76,11 @@ class Reply(msgspec.Struct, frozen=True):
     """The answer.
 
     Attributes:
-        arrays: The results. Of ``slopes``: a pair per input of the positions with a derivative,
-            and the derivatives; at the end, with `Request.pair`, the partner of each element of the
-            first of the two.
-        error: What PyTorch said instead, or ``""``.
-        refused: Whether ``error`` is the reason why it was not tried.
+        arrays: The results. For ``slopes``, by input, the positions with a nonzero derivative and
+            the derivatives; then, with `Request.pair`, the partner of each element of the pair's
+            first input.
+        error: The reason why there are no results, or ``""``.
+        refused: Whether ``error`` says why the request was not tried.
     """
 
     arrays: tuple[ArrayHeader, ...] = ()
@@ -95,7 +96,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 def packed(arrays: Sequence[Array]) -> tuple[tuple[ArrayHeader, ...], list[Array]]:
-    """The headers of arrays, and the memory of each as bytes."""
+    """The headers of arrays, and the memory of each distinct array as bytes."""
     headers: list[ArrayHeader] = []
     memories: list[Array] = []
     known: dict[int, int] = {}
@@ -135,10 +136,10 @@ def _memory(array: Array) -> Array:
 
 
 def checked(header: ArrayHeader) -> np.dtype[Any]:
-    """The dtype of an array, whose layout fits its memory.
+    """The dtype of an array, after a check that its layout fits its memory.
 
     Raises:
-        ValueError: It does not.
+        ValueError: The layout does not fit.
     """
     dtype = as_dtype(header.dtype)
     layout = list(zip(header.shape, header.strides, strict=True))
@@ -151,7 +152,7 @@ def checked(header: ArrayHeader) -> np.dtype[Any]:
 
 
 def unpacked(headers: Sequence[ArrayHeader], memories: Sequence[Any]) -> tuple[Array, ...]:
-    """The arrays, of their memory.
+    """The arrays, which use the given memories.
 
     Raises:
         ValueError: A layout does not fit its memory.

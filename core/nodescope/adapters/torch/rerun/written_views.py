@@ -1,9 +1,10 @@
-"""Written views: what a tensor has become by writes through other views of its memory.
+"""Written views: the value of a tensor after writes through other views of its memory.
 
-A node ``updated_view`` has the places of its inputs in the memory, and its own: offset, sizes and
-strides, in elements. What an input holds is written there in order; then the own place is read.
+A node ``updated_view`` records the places of its inputs in the memory and its own place: offset,
+sizes and strides, in elements. The inputs are written to their places in order; then the node's
+place is read.
 
-Invariant: a place is checked before memory is touched; recordings may come from anywhere.
+Invariant: places are checked before memory is accessed, since recordings are not trusted.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MOST_BYTES: Final = 1 << 31
 
 
 class Place(NamedTuple):
-    """Where a tensor is in a memory, in elements."""
+    """The place of a tensor in a memory, in elements."""
 
     offset: int
     shape: tuple[int, ...]
@@ -39,7 +40,7 @@ def places_of(attrs: dict[str, Any]) -> tuple[list[Place], Place]:
     """The places of the inputs, and the node's own.
 
     Raises:
-        ReplayError: They are not recorded, or no places.
+        ReplayError: They are not recorded, or not valid.
     """
     try:
         parts = [_place(item) for item in attrs["places"]]
@@ -57,10 +58,10 @@ def _place(item: Any) -> Place:
 
 
 def sources(arrays: Sequence[Array], attrs: dict[str, Any]) -> tuple[Array, Array]:
-    """By element of the result: the input that it is from, and the element of that.
+    """For each element of the result, the input that it comes from, and the element of that input.
 
     Raises:
-        ReplayError: The places do not fit, or an element is from none of the inputs.
+        ReplayError: The places do not fit, or an element comes from none of the inputs.
     """
     parts, own = places_of(attrs)
     if len(parts) != len(arrays) or not arrays:
@@ -91,7 +92,7 @@ def sources(arrays: Sequence[Array], attrs: dict[str, Any]) -> tuple[Array, Arra
 
 
 def updated(arrays: Sequence[Array], attrs: dict[str, Any]) -> Array:
-    """The elements of the node's own place. Raises `ReplayError`, as `sources`."""
+    """The elements at the node's own place. Raises `ReplayError`, as `sources` does."""
     port, element = sources(arrays, attrs)
     _, own = places_of(attrs)
     result = np.empty(port.size, arrays[0].dtype)

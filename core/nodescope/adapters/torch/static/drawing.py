@@ -1,10 +1,10 @@
-"""Drawing: the nodes of an exported graph, before anything of it has run.
+"""Drawing: defines the nodes of an exported graph before any of it has run.
 
-The graph is interpreted on fake tensors, which have shapes and no elements. Its operators become
-nodes by the code that observes eager ones (`operations`), so the run that follows executes just
-these nodes. Sizes that are symbols are unknown.
+The graph is interpreted on fake tensors, which have shapes but no elements. The code that observes
+eager operators (`operations`) turns its operators into nodes, so a later run executes exactly these
+nodes. Symbolic sizes are unknown.
 
-Invariant: nothing is computed, and no memory for elements is taken.
+Invariant: nothing is computed, and no memory for elements is allocated.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from nodescope.emit.emitter import Emitter, Pending
 from nodescope.events import Bus
 from nodescope.ir.graph import TensorSpec
 
-# Above the numbers of the storages of a run.
+# Larger than the number of any storage of a run.
 _STORAGES: Final = 1 << 40
 
 
 class Drawn:
-    """Stands in for a run's emitter: nodes are defined there, and do not run.
+    """Stands in for a run's emitter: defines nodes there that do not run.
 
     Attributes:
-        count: How many operators there are.
+        count: The number of operators.
     """
 
     def __init__(self, emitter: Emitter) -> None:
@@ -47,7 +47,7 @@ class Drawn:
         writes: tuple[tuple[int, int], ...] = (), *, arrays: Any = (), inside: bool = False,
         storages: tuple[int, ...] = (), **more: Any,
     ) -> Pending:  # fmt: skip
-        """As `Emitter.enter`."""
+        """Define a node, with the arguments of `Emitter.enter`."""
         if role == "op":
             self.count += 1
         return self._emitter.define(
@@ -56,22 +56,22 @@ class Drawn:
         )  # fmt: skip
 
     def finish(self, pending: Pending, outputs: Any, *times: int, **more: Any) -> dict[int, Any]:
-        """As `Emitter.finish`."""
+        """Do nothing in place of `Emitter.finish`."""
         return {}
 
     def fail(self, pending: Pending, error: BaseException) -> None:
-        """As `Emitter.fail`."""
+        """Do nothing in place of `Emitter.fail`."""
 
     def gradient(self, value: int, gradient: int, array: Any) -> dict[int, Any]:
-        """As `Emitter.gradient`, to which the run tells it."""
+        """Do nothing in place of `Emitter.gradient`, which the run calls."""
         return {}
 
     def backward_begins(self, loss: int, number: Any) -> None:
-        """As `Emitter.backward_begins`."""
+        """Do nothing in place of `Emitter.backward_begins`."""
 
 
 def _known(spec: Any) -> Any:
-    """A spec without symbols."""
+    """The spec with None for symbolic sizes that are not constant."""
     if not isinstance(spec, TensorSpec):
         return spec
     return TensorSpec(tuple(map(_size, spec.shape)), spec.dtype, spec.device)
@@ -91,7 +91,7 @@ class DrawingTap(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """True, as of `Tap`."""
+        """True, as for `Tap`."""
         return True
 
     def __init__(self, operations: Operations) -> None:
@@ -105,16 +105,16 @@ class DrawingTap(TorchDispatchMode):  # type: ignore[misc]
         if self._operations.place.quiet or not isinstance(func, torch._ops.OpOverload):
             return func(*args, **(kwargs or {}))
         caller = sys._getframe(1)
-        # Each call is its own: the interpreter makes all from one line.
+        # The interpreter makes all calls from one line, so the line identifies none.
         return self._operations.run(func, args, kwargs or {}, (caller.f_code, -1))
 
 
 @contextlib.contextmanager
 def drawing(drawn: Drawn, mode: Any) -> Iterator[Operations]:
-    """Define the operators on fake tensors within as nodes.
+    """A context that defines operators on fake tensors as nodes.
 
     Args:
-        drawn: Where they are defined.
+        drawn: Defines the nodes.
         mode: The mode of the fake tensors.
     """
     faults: list[str] = []

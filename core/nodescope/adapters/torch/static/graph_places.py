@@ -14,19 +14,19 @@ from nodescope.ir.scopes import join
 from nodescope.origins import is_internal
 
 _FRAME: Final = re.compile(r'File "([^"\n]+)", line (\d{1,9}), in ([^\n]*)')
-# How the outermost module is called where it was traced, such as ``L['self'].blocks``.
+# The outermost module's name in a traced path such as ``L['self'].blocks``.
 _ROOT: Final = re.compile(r"^(?:L\['\w+'\]|L__\w+?__|self)\.?")
 _CALL: Final = re.compile(r"@(\d{1,9})$")
 _NO_MODULE: Final = "_empty_nn_module_stack_from_metadata_hook"
 WRAPPER: Final = "ModelWithLoss"
-"""The class that puts a loss after a model: it is no scope of its own."""
+"""The class that puts a loss after a model; it has no scope."""
 
 
 class GraphPlace(NamedTuple):
     """Where a node belongs.
 
     Attributes:
-        scope: The path of its module, such as ``Net/blocks/0/norm``; as of the eager model.
+        scope: The path of its module, such as ``Net/blocks/0/norm``, as for the eager model.
         source: The innermost line outside of PyTorch; None if it is not known.
         module: The class of its module, with its package; ``""`` outside of modules.
     """
@@ -37,7 +37,7 @@ class GraphPlace(NamedTuple):
 
 
 def place_of(meta: Mapping[str, Any]) -> GraphPlace:
-    """The place that the metadata of a node tells."""
+    """The place in a node's metadata."""
     stack = meta.get("nn_module_stack") or meta.get("fwd_nn_module_stack")
     scope, module = _scope_of(stack if isinstance(stack, Mapping) else {})
     return GraphPlace(scope, source_of(str(meta.get("stack_trace") or "")), module)
@@ -66,11 +66,11 @@ def _scope_of(stack: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def source_of(trace: str) -> SourceLocation | None:
-    """The innermost line of a stack trace that is not PyTorch's own; else the innermost."""
+    """The innermost line of a stack trace outside PyTorch's own code; else the innermost."""
     frames = [
         SourceLocation(file, int(line), function.strip())
         for file, line, function in _FRAME.findall(trace)
-        if file.endswith(".py")  # nothing else is read as a source
+        if file.endswith(".py")  # source lines are shown of such files only
     ]
     return next(
         (frame for frame in reversed(frames) if not is_internal(frame.file)

@@ -1,8 +1,8 @@
-"""Interpreter: an exported graph runs node by node, each where its metadata says.
+"""Interpreter: runs an exported graph node by node, in the scope that the metadata gives.
 
-It sets the scope and the source line of the thread, and calls the operators; whoever observes the
-thread sees them as those of an eager program. What a composite operator consists of is seen as in
-eager mode, too: below a scope of its own if the function is one (`surroundings.FUNCTIONS`).
+It sets the thread's scope and source line, and calls the operators; the adapter observes them as it
+observes those of an eager program. The parts of a composite operator are also observed as in eager
+mode, in a scope for the function if it has one (`surroundings.FUNCTIONS`).
 
 Invariant: the results are those of the exported program; the thread's state is restored.
 """
@@ -27,7 +27,7 @@ _RENAMED: Final = {"cross_entropy_loss": "cross_entropy"}
 _WITHIN: Final = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
 
 Unrunnable = Callable[[Node, Exception], Any]
-"""What a node gives that raised; raises the exception if there is nothing else."""
+"""Returns a result in place of a node that raised, or raises the exception."""
 
 
 class Running(Interpreter):  # type: ignore[misc]
@@ -35,17 +35,17 @@ class Running(Interpreter):  # type: ignore[misc]
 
     Args:
         module: The graph.
-        instead: Asked for the result of a node that raised.
+        instead: Called for a result when a node has raised.
     """
 
     def __init__(self, module: GraphModule, instead: Unrunnable | None = None) -> None:
         super().__init__(module)
-        self.extra_traceback = False  # the program's exceptions stay what they are
+        self.extra_traceback = False  # leaves the program's exceptions unchanged
         self._instead = instead
         self._functions: dict[tuple[str, str], int] = {}
 
     def run_node(self, n: Node) -> Any:
-        """Run a node where it belongs."""
+        """Run a node in its scope, at its source line."""
         if n.op != "call_function":
             return super().run_node(n)
         place = place_of(n.meta)
@@ -58,7 +58,7 @@ class Running(Interpreter):  # type: ignore[misc]
                 return self._instead(n, error)
 
     def call_function(self, target: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Call an operator, or run the graph that it is given."""
+        """Call an operator, or run the graph passed to a higher-order operator."""
         if isinstance(target, torch._ops.HigherOrderOperator):
             name = target.name()
             if name in _WITHIN:
@@ -74,7 +74,7 @@ class Running(Interpreter):  # type: ignore[misc]
         return Running(module, self._instead).run(*operands)
 
     def _function(self, node: Node, place: GraphPlace) -> str:
-        """The scope that an operator is by itself, or ``""``."""
+        """The scope of an operator that stands for a function, or ``""``."""
         target = node.target
         if not isinstance(target, torch._ops.OpOverload) or not is_composite(target):
             return ""
@@ -89,7 +89,7 @@ class Running(Interpreter):  # type: ignore[misc]
 
 @contextlib.contextmanager
 def _placed(place: GraphPlace, function: str) -> Iterator[None]:
-    """The thread within a scope, at a source line."""
+    """A context with the thread in the scope and at the source line of a place."""
     state = current()
     saved = (state.scope, state.source, state.cursor)
     inside = join(place.scope, function) if function else place.scope
@@ -103,7 +103,7 @@ def _placed(place: GraphPlace, function: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _setting(name: str, given: Any) -> Iterator[None]:
-    """The setting of `_WITHIN`."""
+    """A context with the setting of an operator in `_WITHIN`."""
     if name == "wrap_with_set_grad_enabled":
         with torch.set_grad_enabled(torch.is_grad_enabled() and bool(given[0])):
             yield

@@ -1,5 +1,5 @@
-// Aside: what the thread does meanwhile is neither observed nor part of the program: no autograd, no
-// autocast, no transforms, no modes of the program. As inside of a dispatch mode of Python's.
+// Aside: a guard for nodescope's own operators on a thread. They are not observed, and autograd,
+// autocast, transforms and the program's modes are off, as inside a Python dispatch mode.
 #pragma once
 #include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/record_function.h>

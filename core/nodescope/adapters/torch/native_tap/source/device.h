@@ -1,5 +1,5 @@
-// Device: events, statistics and copies that are enqueued for tensors on a device while a step follows
-// its script. Python gives the functions of the device's driver, kernels and memory; times are asked for by it.
+// Device: enqueues events, statistics and copies for tensors on a device while a step follows its
+// script. Python provides the driver's functions, kernels and memory, and queries the times.
 //
 // Invariant: nothing here waits for the device. Guarded by the lock of `storages()`.
 #pragma once
@@ -17,7 +17,7 @@ namespace nodescope {
 
 constexpr int kCodes = 9, kThreads = 512;
 
-// Of the driver, by address. Streams, events and kernels are its own handles; 0 is what all return if all is well.
+// The driver's functions. Streams, events and kernels are the driver's handles; 0 means success.
 struct Driver {
   int (*create)(void** event, unsigned flags);
   int (*record)(void* event, void* stream);
@@ -35,18 +35,18 @@ struct Summed {
   int64_t sizes[8], strides[8], first[8];
 };
 
-// A moment in a stream: after the item at this position, or after what was enqueued beside it if that is -1.
+// An event in a stream: after the script's item at this position; -1 for an event after something else.
 struct Moment { int64_t position, event, stream; };
 
 class Device {
  public:
-  bool known = false;                 // whether Python has given the functions
-  bool pretends = false;              // for tests: the processor is a device
+  bool known = false;                 // whether Python has provided the functions
+  bool pretends = false;              // for tests: the CPU counts as a device
   Driver driver{};
-  void* kernels[kCodes] = {};         // by dtype; of the device
+  void* kernels[kCodes] = {};         // by dtype, for this device
   int index = -1;                     // the device
   unsigned most_blocks = 1;
-  std::vector<Moment> moments;        // that Python has not taken yet
+  std::vector<Moment> moments;        // not taken by Python yet
 
   // The index of the device that holds a tensor, or -1.
   int index_of(const at::Tensor& tensor) const {
@@ -54,7 +54,7 @@ class Device {
     return tensor.is_cuda() ? tensor.get_device() : -1;
   }
 
-  // Begin an operator's part: where the thread enqueues. False if that cannot be followed.
+  // Find the stream in which the thread enqueues. False if it cannot be followed.
   bool here() {
     if (pretends) stream_ = nullptr;
     else {
@@ -79,7 +79,7 @@ class Device {
 
   void set_scratch(void* stream, uint64_t address) { scratch_.emplace_back(stream, address); }
 
-  // Enqueue statistics of a tensor into a row; false if that is not possible.
+  // Enqueue the statistics of a tensor into a row; false if that is impossible.
   bool summarise(const at::Tensor& tensor, Statistics* row) {
     int code = code_of(tensor.scalar_type());
     uint64_t scratch = 0;
@@ -109,7 +109,7 @@ class Device {
                         : driver.together(kernels[code], blocks, 1, 1, kThreads, 1, 1, 0, stream_, arguments)) == 0;
   }
 
-  // Enqueue a copy of a tensor's elements, in the order of its indices.
+  // Enqueue a copy of a tensor's elements, in index order.
   bool copy(const at::Tensor& tensor, int64_t bytes, char* to) {
     if (tensor.numel() * int64_t(tensor.element_size()) != bytes) return false;
     if (!bytes) return true;
@@ -136,7 +136,7 @@ class Device {
     }
   }
 
-  // As few axes as possible, in the order of memory.
+  // The fewest axes that reach the same elements, outermost in memory first.
   static bool merge(c10::IntArrayRef sizes, c10::IntArrayRef strides, Summed& to) {
     c10::SmallVector<int, 8> order;
     for (int i = 0; i < int(sizes.size()); i++) if (sizes[i] != 1) order.push_back(i);

@@ -1,5 +1,5 @@
-// Operators: what the observer knows about each overload. Guarded by the GIL, but for `find`, which
-// each thread answers from a table of its own.
+// Operators: what the observer knows about each overload. Guarded by the GIL, except `find`, which
+// uses a table per thread.
 #pragma once
 #include <Python.h>
 
@@ -13,22 +13,22 @@
 
 namespace nodescope {
 
-// How an argument is given to Python, where its IValue alone does not say it: dtypes, layouts and
-// memory formats are plain numbers there.
+// How an argument is converted for Python where its IValue does not say: dtypes, layouts and memory
+// formats are plain numbers in an IValue.
 enum class As : uint8_t { itself, dtype, layout, memory_format };
 
 struct Argument {
   As as = As::itself;
-  int64_t usual = -1;             // the default, where it is such a number: given as the number, as in the schema
+  int64_t usual = -1;             // the default if it is such a number: passed as the number, as in the schema
 };
 
 struct Operator {
   std::string name;               // aten::add.Tensor
-  bool composite = false;         // the dispatcher replaces it by others: only these are reported
-  c10::DispatchKeySet autocast;   // keys for which it has a wrapper that casts and calls it again
+  bool composite = false;         // the dispatcher replaces it with others, and only those are reported
+  c10::DispatchKeySet autocast;   // keys for which a wrapper casts the arguments and calls it again
   std::vector<Argument> arguments;
   size_t returns = 0;
-  PyObject* function = nullptr;   // torch.ops.aten.add.Tensor; borrowed for ever, found when first called
+  PyObject* function = nullptr;   // torch.ops.aten.add.Tensor; resolved at the first call, never released
 };
 
 inline As as_of(const c10::Argument& argument) {
@@ -61,8 +61,8 @@ inline std::unique_ptr<Operator> describe(const c10::FunctionSchema& schema, con
   return found;
 }
 
-// The operator of a call. The text `overload_name` lies inside the schema, so its address tells
-// overloads apart without a copy; the schema itself is copied once per overload and thread.
+// The operators of calls. The text `overload_name` lies inside the schema, so its address identifies
+// an overload without a copy; the schema itself is copied once per overload and thread.
 class Operators {
  public:
   Operator* find(const at::RecordFunction& call) {

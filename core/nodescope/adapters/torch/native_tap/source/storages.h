@@ -1,6 +1,6 @@
-// Storages: a number for each storage, which no later storage gets. A storage is referred to weakly:
-// its data is freed with its last tensor, its address is not used again until it was forgotten here.
-// Guarded by `lock`; whoever holds it does not wait for the GIL.
+// Storages: a number for each storage, which no later storage gets. References are weak: the data is
+// freed with the last tensor, but the address is not reused until the storage is forgotten here.
+// Guarded by `lock`; a thread that holds it must not wait for the GIL.
 #pragma once
 #include <Python.h>
 
@@ -17,16 +17,16 @@ struct KnownStorage {
   uint64_t number;
   c10::weak_intrusive_ptr<c10::StorageImpl> reference;
   bool told = false;    // Python knows the number
-  uint32_t slot = 0;    // what it was in the script, see fast_path.h
-  uint64_t cycle = 0;   // and when
-  int64_t version = 0;  // autograd's, when the script changed it last
+  uint32_t slot = 0;    // its slot in the script, see fast_path.h
+  uint64_t cycle = 0;   // the cycle in which it had the slot
+  int64_t version = 0;  // autograd's version when the script last changed it
 };
 
 class Storages {
  public:
   std::mutex lock;
 
-  // The number of a tensor's storage, for Python; 0 if it has no single one.
+  // The number of a tensor's storage, for Python; 0 if it has no single storage.
   uint64_t number(const at::Tensor& tensor) {
     auto* address = address_of(tensor);
     if (!address) return 0;
@@ -54,7 +54,7 @@ class Storages {
 
   uint64_t count() const { return count_; }
 
-  // The numbers of storages that were freed since this was asked.
+  // The numbers of storages that were freed since the last call.
   std::vector<uint64_t> freed() {
     std::lock_guard<std::mutex> guard(lock);
     std::vector<uint64_t> numbers;
@@ -71,7 +71,7 @@ class Storages {
     if (at != by_address_.end() && !at->second.told) by_address_.erase(at);
   }
 
-  // Forget those of which Python does not know if they were freed; the others stay.
+  // Forget freed storages that Python does not know; leave in `addresses` those still in use.
   void sweep(std::vector<const void*>& addresses) {
     size_t kept = 0;
     for (const void* address : addresses) {

@@ -1,5 +1,5 @@
 // The native tap of nodescope for PyTorch: an extension module that building.py compiles.
-// Python functions and PyTorch's headers; no state but that of one observer.
+// It defines the module's Python functions; its only state is that of one observer.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -50,7 +50,7 @@ PyObject* use_core(PyObject*, PyObject* capsule) {
   Py_RETURN_NONE;
 }
 
-// forked(): the child of a fork has a copy of the observer, which says nothing there.
+// forked(): the child of a fork has a copy of the observer, which reports nothing there.
 PyObject* forked(PyObject*, PyObject*) {
   on = false;
   Py_RETURN_NONE;

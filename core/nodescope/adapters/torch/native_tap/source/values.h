@@ -1,5 +1,5 @@
-// Values: from PyTorch's arguments and results to Python objects. The GIL is held, and the calling
-// thread is `Aside`.
+// Values: converts PyTorch's arguments and results to Python objects. The caller holds the GIL and
+// an `Aside`.
 #pragma once
 #include <Python.h>
 
@@ -15,7 +15,7 @@
 
 namespace nodescope {
 
-// Whether a tensor is one place of one storage, and no object of Python's or of a transform.
+// Whether a tensor is strided memory of one storage, and not a Python subclass or a transform's wrapper.
 constexpr c10::DispatchKeySet kOdd({c10::DispatchKey::Python, c10::DispatchKey::Functionalize,
     c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::NestedTensor});
 inline bool is_plain(const at::Tensor& tensor) {
@@ -23,9 +23,9 @@ inline bool is_plain(const at::Tensor& tensor) {
   return !impl->key_set().has_any(kOdd) && impl->has_storage() && impl->layout() == at::kStrided;
 }
 
-// A tensor that has no Python object yet gets none if no gradient flows through it: the object would
-// be a lasting reference, and autograd copies a gradient that others refer to, instead of taking or
-// adding to it. Python gets another tensor of the same memory, for as long as it looks at it.
+// A tensor without a Python object gets none if no gradient flows through it. The object would be a
+// lasting reference, and autograd copies a gradient with other references instead of taking it or
+// adding to it. Python gets a temporary tensor that shares the memory instead.
 inline PyObject* wrapped(const at::Tensor& tensor) {
   auto* impl = tensor.unsafeGetTensorImpl();
   if (!impl->pyobj_slot()->load_pyobj() && is_plain(tensor) && !tensor.requires_grad())
@@ -33,7 +33,7 @@ inline PyObject* wrapped(const at::Tensor& tensor) {
   return THPVariable_Wrap(tensor);
 }
 
-// A number that stands for a tensor: `x * 2` calls mul.Tensor.
+// The number that a tensor stands for: `x * 2` calls mul.Tensor.
 inline PyObject* number_of(const at::Tensor& tensor) {
   const void* data = tensor.const_data_ptr();
   switch (tensor.scalar_type()) {
@@ -68,7 +68,7 @@ PyObject* list_of(const List& items, Convert convert) {
   return list;
 }
 
-// A new reference; nullptr with a Python error.
+// A new reference, or nullptr with a Python error.
 inline PyObject* object_of(const c10::IValue& value, Argument argument) {
   if (value.isTensor()) return object_of(value.toTensor());
   if (value.isNone()) return none();
@@ -112,7 +112,7 @@ inline PyObject* arguments_of(const Operator& op, c10::ArrayRef<const c10::IValu
   return tuple;
 }
 
-// What a call returned, as Python gets it: one object, a tuple of several, or None.
+// The result of a call for Python: one object, a tuple of several, or None.
 inline PyObject* result_of(c10::ArrayRef<const c10::IValue> returned) {
   if (returned.empty()) return none();
   if (returned.size() == 1) return object_of(returned[0]);
