@@ -1958,8 +1958,7 @@ export interface WatchSeen {
  *     executions, summaries, arrays: Sums over all nodes.
  *     values: Outputs whose statistics were requested, including `summaries`; 0 in a recording
  *         that did not count them.
- *     nodes: Nodes of which something was or will be left out; largest losses first, 10,000 at
- *         most.
+ *     nodes: Nodes of which something was left out; largest losses first, 10,000 at most.
  */
 export interface Governed {
   readonly limit: number;
@@ -2003,7 +2002,7 @@ export interface LeftOut {
 }
 
 /**
- * Which values of a run are kept, and losses for other reasons.
+ * Which values of a run are kept, and the losses by cause.
  *
  * Attributes:
  *     level: The most that is kept of each execution.
@@ -2046,7 +2045,7 @@ export interface Keeping {
  * Counts of what could not be written to the disk; all of these are also counted in `Dropped`.
  *
  * Attributes:
- *     cause: `full`, a disk or quota without space; `slow`, a disk that had not taken
+ *     cause: `full` if the disk or quota had no space; `slow` if the disk had not taken
  *         everything when the program ended.
  *     arrays: Full arrays; their statistics may be recorded.
  *     summaries: Outputs without statistics.
