@@ -126,7 +126,7 @@ class BlobReader:
         return data[start - offset : stop - offset]
 
     def _shared_bytes(self, stored: Stored, start: int, stop: int) -> bytes:
-        """The same, where other arrays lie before and behind."""
+        """The same for an array whose chunks also hold other arrays."""
         first = start // CHUNK_BYTES
         chunks: list[bytes] = []
         for part in range(first, (stop - 1) // CHUNK_BYTES + 1):
@@ -138,7 +138,7 @@ class BlobReader:
         return data[start - offset : stop - offset]
 
     def _shared_chunk(self, stored: Stored, part: int) -> bytes:
-        """A chunk; the latest are kept."""
+        """A chunk that holds several arrays; the latest chunks are cached."""
         with self._lock:
             data = self._chunks.pop((stored.blob, part), None)
             if data is None:
@@ -155,7 +155,7 @@ class BlobReader:
         return data
 
     def _check(self, blob: int, part: int, data: bytes, seed: int) -> None:
-        """Compare a chunk with its checksum, where it has one.
+        """Compare a chunk with its checksum, if it has one.
 
         Raises:
             ValueError: The checksum does not match.

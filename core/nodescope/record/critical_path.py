@@ -1,12 +1,12 @@
 """Critical path: the chain of executions that the duration of a step depends on.
 
-The longest chain by measured time in which each member began after the one before had ended, and
-either read what that one wrote, or came next in the same lane: on the same thread, or in the same
-queue of a device. So no two members overlap, and the chain is never longer than the step; what is
-missing to the step's duration is time in which no operation of the chain ran. By data alone, lanes
-are left out: so long would the operations take if all that do not need each other ran at once.
+It is the longest chain by measured time in which each member began after the previous one ended,
+and either read what that one wrote or came next in the same lane: on the same thread, or in the
+same queue of a device. So no two members overlap, and the chain is never longer than the step; the
+rest of the step's duration is time in which no operation of the chain ran. The chain by data alone
+ignores lanes: it is how long the step would take if all independent operations ran at once.
 
-Invariant: pure; takes time in proportion to the executions and what they read.
+Invariant: pure; the time is proportional to the number of executions and of their inputs.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def critical_path(runs: StepRuns) -> CriticalPath:
 
 
 class _Sources(NamedTuple):
-    """The executions whose results each one read: of row k, `rows[first[k]:first[k + 1]]`, by port;
-    -1 where none of the step had written it."""
+    """The executions whose results each row read: for row k, `rows[first[k]:first[k + 1]]`, by
+    port; -1 if no execution of the step had written the input."""
 
     first: list[int]
     rows: list[int]
@@ -91,7 +91,7 @@ def _sources(runs: StepRuns, order: Integers) -> _Sources:
     begin, written = _expanded([_written(node) for node in distinct], kind, values)
     reader = np.repeat(np.arange(count), np.diff(first))
     writer = np.repeat(np.arange(count), np.diff(begin))
-    # By value and then by moment: what was written last before a moment lies right before it.
+    # Sorted by value, then by moment: the last write before a moment is directly before it.
     moments = 2 * count + 1
     keys = written * moments + end[writer]
     sorting = np.argsort(keys, kind="stable")
@@ -111,8 +111,8 @@ def _sources(runs: StepRuns, order: Integers) -> _Sources:
 def _expanded(
     lists: list[tuple[int, ...]], kind: Integers, numbers: dict[int, int]
 ) -> tuple[Integers, Integers]:
-    """Of each row, the list of its kind, one after the other: where each begins, and their items
-    as numbers of values."""
+    """The lists of all rows, concatenated; each row has the list of its kind. Returns where each
+    row's items begin, and the items as numbers of values."""
     sizes = np.array([len(items) for items in lists], np.int64)
     flat = np.array(
         [numbers.setdefault(item, len(numbers)) for items in lists for item in items], np.int64
@@ -125,7 +125,7 @@ def _expanded(
 
 
 def _exact(runs: StepRuns) -> Iterator[tuple[int, int, int]]:
-    """Row, port and the row that wrote the operand, where it is known not to be the latest one."""
+    """Row, port and writing row of each operand that is known not to be from the latest writer."""
     if not runs.operands:
         return
     row_of = {row.seq: at for at, row in enumerate(runs.called().rows)}
@@ -143,8 +143,8 @@ def _longest(
     """The longest chain.
 
     Args:
-        took: The time of each row; what only holds data takes none.
-        order: The moments: of starts alone, if lanes do not count.
+        took: The time of each row; 0 for nodes that only hold data.
+        order: The moments; only starts if lanes do not count.
         places: The lane of each row; None if lanes do not count.
     """
     count = len(runs.rows)
@@ -179,7 +179,7 @@ def _longest(
 
 
 def _written(node: Node) -> tuple[int, ...]:
-    """Its outputs, and what holds one of them from then on."""
+    """The values that a node writes: its outputs, and the inputs that it overwrites."""
     if not node.writes:
         return node.outputs
     into = [node.inputs[port] for _, port in node.writes if port < len(node.inputs)]

@@ -1,6 +1,6 @@
-"""DeviceTable: when devices came to the executions, as the recording has it.
+"""DeviceTable: reads when devices ran the executions of a recording.
 
-Invariant: reads only. Of an execution that a device still has to do, there is no row.
+Invariant: reads only. An execution that a device has not run yet has no row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ROWS: Final = (
     "FROM device AS d JOIN execution AS e ON e.node = d.node AND e.start_ns = d.called_ns "
     "WHERE d.end_ns >= ? AND d.start_ns <= ? ORDER BY 6 DESC LIMIT ?"
 )
-# Those whose executions are in columns, see `TimedTable`.
+# Device times of executions that are kept in columns, see `TimedTable`.
 _OTHERS: Final = (
     "SELECT d.node, d.called_ns, d.start_ns, d.end_ns, d.lane FROM device AS d "
     "WHERE d.end_ns >= ? AND d.start_ns <= ? AND NOT EXISTS (SELECT 1 FROM execution AS e "
@@ -47,8 +47,8 @@ class DeviceTable:
     def rows(
         self, start_ns: int = 0, end_ns: int = (1 << 63) - 1, limit: int = -1
     ) -> list[Execution]:
-        """Executions with the times of the device, in the lane of its queue; if there are too many
-        in the span of time, the longest, in order.
+        """Executions with their times on the device, in the lane of its queue. If the span of time
+        has more than ``limit``, the longest, in order.
         """
         if not self._has("device"):
             return []
@@ -60,7 +60,7 @@ class DeviceTable:
         return sorted(rows, key=lambda row: (row.lane, row.start_ns, row.seq))
 
     def _in_columns(self, devices: list[tuple[Any, ...]]) -> list[Execution]:
-        """What devices did for executions that are kept in columns."""
+        """Device times of executions that are kept in columns."""
         if not devices:
             return []
         by_call = {(row[0], row[1]): row for row in devices}

@@ -61,7 +61,7 @@ class ExecutionTable:
             self._read(_refuse, "its executions are not in order")
         if len(timed := self._timed.between(after, until, node=node, limit=limit)):
             if not rows and not self._any_placed():
-                # As most are; of a million, a list and a tuple each take longer than all the rest.
+                # The usual case. For a million rows, making lists and tuples would take most time.
                 return [*map(Execution, *timed[:limit, : FLAGS + 1].T.tolist())]
             rows = _merged(rows, timed)[:limit]
         return self.placed(rows)

@@ -17,7 +17,7 @@ from nodescope.record.schema import APPLICATION_ID, HEADER, SCHEMA, SCHEMA_VERSI
 
 PAGE_BYTES: Final = 4096
 LARGE_PAGE_BYTES: Final = 1 << 16
-"""Of a recording with the elements of most arrays, which SQLite then writes in half the time."""
+"""For recordings with the elements of most arrays, which SQLite then writes in half the time."""
 
 HINT: Final = "choose another file with --record"
 _SERIALISES: Final = hasattr(sqlite3.Connection, "serialize")  # not in every build
@@ -76,7 +76,7 @@ def begin(path: Path, page_bytes: int) -> None:
 
 @lru_cache
 def _empty(page_bytes: int) -> bytes:
-    """Such a file: as one write, it takes a third of the time."""
+    """The content of an empty recording: writing it at once takes a third of the time."""
     with contextlib.closing(connect(":memory:")) as database:
         _define(database, page_bytes)
         content = database.serialize()

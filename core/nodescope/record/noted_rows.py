@@ -1,4 +1,4 @@
-"""Executions that were noted with their outputs, or came in columns, on their way into a batch.
+"""Noted rows: turns executions noted with their outputs, or reported in blocks, into rows.
 
 Invariant: the recording is the same as if they had come as events.
 """
@@ -134,8 +134,8 @@ class Noted:
                     yield again
 
     def _specs(self, several: Integers) -> Iterator[Spec]:
-        """Specs of outputs that may differ from the value's previous one; all specs of values in
-        ``several`` or reshaped recently.
+        """Specs of outputs that may differ from the value's previous one; for values in ``several``
+        or reshaped meanwhile, those of all outputs.
         """
         if not self._seen:
             return

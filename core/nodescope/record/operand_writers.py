@@ -1,8 +1,8 @@
 """Operand writers: which execution wrote each operand that an execution read.
 
-An array is known by its identity, which is unique as long as the array lives; of the executions
-that gave a value in an array of that identity, the last one is meant. Nearly always an operand is
-what its node gave last, and nothing is noted; the exceptions are rows of the table ``operand``.
+An array is known by its identity, which is unique while the array lives. If several executions
+produced a value in arrays of one identity, the last one is the writer. Nearly always, an operand is
+the latest result of its node and needs no row; the exceptions are rows of the table ``operand``.
 
 Invariant: runs in the recorder's thread only, in the order of the run; bounded in memory.
 """
@@ -20,11 +20,11 @@ from nodescope import native
 from nodescope.ir.graph import Node
 
 UNKNOWN: Final = 0
-"""In the place of a seq: the operand was written by an execution that is not known."""
+"""In place of a seq: it is not known which execution wrote the operand."""
 
 ENGINE: Final = "nodescope"
 
-# Executions of one value that are distinguished, up to a number of values; beyond it, fewer.
+# How many writers of one value are remembered: many up to a number of values, fewer beyond it.
 _MOST_KEPT: Final = 64
 _MANY_VALUES: Final = 4096
 _FEW_KEPT: Final = 8
@@ -34,7 +34,7 @@ class OperandRow(NamedTuple):
     """An operand that is not its node's latest result; a row of the table ``operand``.
 
     Attributes:
-        seq, port: Of the execution that read it, and the input's number.
+        seq, port: The execution that read it, and the number of the input.
         wrote: The execution that wrote it, or `UNKNOWN`.
     """
 
@@ -46,19 +46,19 @@ class OperandRow(NamedTuple):
 def noted(
     ask: Callable[..., list[tuple[Any, ...]]], after: int, until: int
 ) -> dict[tuple[int, int], int]:
-    """The rows of the table ``operand`` in ``(after, until]``: who wrote an operand, by reader and
-    port."""
+    """The rows of the table ``operand`` in ``(after, until]``: the execution that wrote an operand,
+    by reader and port."""
     rows = ask("SELECT seq, port, wrote FROM operand WHERE seq > ? AND seq <= ?", after, until)
     return {(seq, port): wrote for seq, port, wrote in rows}
 
 
 class _Written:
-    """The executions that computed a value: by identity of its array, the last one.
+    """The executions that computed a value, the last one for each identity of its array.
 
     Attributes:
-        latest: The seq of the last one.
-        array: The identity of the array in which it gave the value; 0 if not known.
-        earlier: Of other arrays, the last execution that gave the value there.
+        latest: The seq of the last execution.
+        array: The identity of the array in which it produced the value; 0 if not known.
+        earlier: By identity of other arrays, the last execution that produced the value there.
     """
 
     __slots__ = ("array", "earlier", "latest")
@@ -75,9 +75,9 @@ class OperandWriters(Protocol):
         """Note an execution; return its operands that are not their nodes' latest results.
 
         Args:
-            seq: Of the execution.
-            node: As it ran.
-            ids: Identities of the arrays that it read, then of those that it gave.
+            seq: The seq of the execution.
+            node: The node as it ran.
+            ids: Identities of the arrays that it read, then of those that it produced.
         """
 
     def many_ran(
@@ -87,16 +87,16 @@ class OperandWriters(Protocol):
         counts: NDArray[np.int64],
         ids: NDArray[np.uint64],
     ) -> Sequence[OperandRow]:
-        """The same for many, each with so many identities."""
+        """The same for many executions; ``counts`` are their numbers of identities."""
 
     def failed(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:
-        """Note an execution that raised: it read, and returned nothing; see `ran`."""
+        """Note an execution that raised, and so only read arrays; see `ran`."""
 
     def edited(self, value: int, seq: int) -> None:
-        """A person changed a value: it is in an array of unknown identity."""
+        """Note that the user changed a value, which is now in an array of unknown identity."""
 
     def moved(self, value: int, before: int, now: int) -> None:
-        """The elements of a value lie in another array from now on; both by identity."""
+        """Note that a value's elements are now in another array; both are given by identity."""
 
 
 def operand_writers() -> OperandWriters:
@@ -168,7 +168,7 @@ class PythonWriters:
     def ran(self, seq: int, node: Node, ids: Sequence[int]) -> Sequence[OperandRow]:
         """See `OperandWriters`."""
         if node.dialect != ENGINE:
-            return ()  # other libraries may make a new object of the same array
+            return ()  # other libraries may make new objects for the same array
         inputs, outputs = node.inputs, node.outputs
         count = len(inputs)
         if len(ids) != count + len(outputs):
@@ -218,14 +218,14 @@ class PythonWriters:
         return rows
 
     def _wrote(self, value: int, seq: int, array: int) -> None:
-        """Note that a value is in another array than before."""
+        """Note that a value is now in a different array."""
         written = self._written.get(value)
         if written is None:
             written = self._written[value] = _Written()
         earlier = written.earlier
         earlier.pop(array, None)
         if written.array:
-            earlier[written.array] = written.latest  # the youngest is the last
+            earlier[written.array] = written.latest  # the newest entry is the last one
         if len(earlier) >= _FEW_KEPT:
             most = _MOST_KEPT if len(self._written) < _MANY_VALUES else _FEW_KEPT
             while len(earlier) >= most:

@@ -26,7 +26,7 @@ _INTERRUPTED = 130
 
 
 def broken_loss(recording: Recording) -> BrokenLoss | None:
-    """The loss that has been non-finite longest at the end of the run, if any."""
+    """The loss that has been non-finite the longest at the end of the run, if any."""
     losses = recording.broken_losses()
     if not losses:
         return None

@@ -1,6 +1,6 @@
 """RunInfo of a recording, from its row and documents.
 
-Invariant: pure; a run that died before it recorded its name is given one.
+Invariant: pure; a run that ended before it recorded its name gets one here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run_info(
     """
     place = printable(str(path.absolute()))
     if row is None:
-        # The run died before it recorded its name. The same file gets the same id each time.
+        # The run ended before it recorded its name. The same file gets the same id each time.
         digest = hashlib.blake2b(place.encode("utf-8", "replace"), digest_size=8).hexdigest()
         name = printable(path.stem)
         return RunInfo(digest, name, state="recorded", recording=place, trouble=printable(note))

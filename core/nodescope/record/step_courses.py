@@ -1,7 +1,7 @@
-"""Step courses: the critical path and the memory of the steps that are looked at, ready to show.
+"""Step courses: the critical path and the memory of viewed steps, ready to show.
 
-Invariant: a step that has ended is read once as long as it is among the last ones asked for; what
-is kept are columns of numbers, no executions.
+Invariant: an ended step is read only once while it is among the last steps requested; results are
+kept as columns of numbers, not as executions.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Path(NamedTuple):
     """A chain of a step, in columns.
 
     Attributes:
-        node, start_ns, duration_ns: Of its members, in order of time.
-        heaviest: Its nodes, those first that take the most time.
+        node, start_ns, duration_ns: Columns of its members, in order of time.
+        heaviest: Its nodes, those that take the most time first.
     """
 
     total_ns: int
@@ -58,7 +58,7 @@ class StepPaths(NamedTuple):
 
 
 class StepMemory(NamedTuple):
-    """The memory of a step, and of each of its executions the node and the seq."""
+    """The memory of a step, and the node and the seq of each of its executions."""
 
     observed: bool
     memory: LiveMemory
@@ -104,7 +104,7 @@ class StepCourses:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without garbage collections, each of which would look at all executions read so far."""
+    """Suspend garbage collection: each collection would visit all executions read so far."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -1,7 +1,7 @@
 """Step runs: what ran in one training step, where and when, and what it read; from a recording.
 
-Invariant: pure but for `step_runs`. Executions are in order of seq, which is not the order of time
-where several threads run; `StepRuns.moments` is.
+Invariant: pure except for `step_runs`. Executions are in order of seq, which is not the order of
+time if several threads run; `StepRuns.moments` is in order of time.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class StepRuns(NamedTuple):
     """The executions of a step.
 
     Attributes:
-        rows: The executions; then, with the seqs of their calls, when devices came to them.
-        nodes: The node of each, as it was defined then.
-        values: By id.
+        rows: The executions; then those that devices ran later, with the seqs of their calls.
+        nodes: The node of each row, as it was defined then.
+        values: The values by id.
         operands: By seq and port: the execution that wrote the operand if it is not the latest one
             that did, see `operand_writers`.
-        start_ns, end_ns: Of the step; until its last row if it has not ended.
-        observed: Whether what ran in it is known.
-        on_devices: How many of the rows are a device's.
-        holds: When the debugger held the program, in order: no time of its own.
+        start_ns, end_ns: The step's start and end; the end of its last row if it has not ended.
+        observed: Whether the step was observed, so that its executions are known.
+        on_devices: How many of the rows are executions by devices.
+        holds: When the debugger held the program, in order; this is not the program's own time.
     """
 
     rows: Sequence[Execution]
@@ -50,7 +50,7 @@ class StepRuns(NamedTuple):
     holds: Sequence[tuple[int, int]] = ()
 
     def called(self) -> StepRuns:
-        """Without what devices did later: each execution once."""
+        """The same without the rows of devices, so that each execution occurs once."""
         if not self.on_devices:
             return self
         count = len(self.rows) - self.on_devices
@@ -59,7 +59,7 @@ class StepRuns(NamedTuple):
     def moments(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Starts and ends in order of time: their times, and ``2 * row``, plus 1 for an end.
 
-        Of those at the same time, the ones of earlier executions come first.
+        Of moments at the same time, those of earlier executions come first.
         """
         count = len(self.rows)
         start = np.fromiter((row.start_ns for row in self.rows), np.int64, count)
@@ -70,7 +70,7 @@ class StepRuns(NamedTuple):
         return times[order], order
 
     def durations(self) -> list[int]:
-        """How long each execution took, in nanoseconds, without what the debugger held."""
+        """How long each execution took, in nanoseconds, without time held by the debugger."""
         if not self.holds:
             return [max(row.duration_ns, 0) for row in self.rows]
         times, order = self.moments()
@@ -135,7 +135,7 @@ def step_runs(recording: Recording, step: int) -> StepRuns:
 def _on_devices(
     recording: Recording, ran: list[Execution], step: StepRow | None
 ) -> list[Execution]:
-    """When the queues of devices came to the executions."""
+    """The executions as the queues of devices ran them."""
     if not ran:
         return []
     known = {row.seq for row in ran}

@@ -105,7 +105,7 @@ class SummaryTable:
         return [(*row[1:], row[1] in kept) for row in rows]
 
     def _with_kept(self, value: int, rows: list[Row]) -> list[Row]:
-        """Rows by the columns `SUMMARY` and whether the array is in ``blob``, then anywhere."""
+        """Update the last column of rows, whether the array is kept, for arrays in packs."""
         kept = self._kept.seqs_of(value, [row[0] for row in rows if not row[-1]])
         return [(*row[:-1], row[-1] or row[0] in kept) for row in rows] if kept else rows
 

@@ -1,4 +1,4 @@
-"""Rows of unobserved steps: these are most steps of a long run, so each must cost little."""
+"""Rows of unobserved steps, which are most steps of a long run, so that each must cost little."""
 
 from __future__ import annotations
 

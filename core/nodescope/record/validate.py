@@ -40,8 +40,8 @@ from nodescope.record.files.salvage import LOST, salvage
 from nodescope.record.files.schema_check import objection
 from nodescope.record.schema import APPLICATION_ID, HEADER, SCHEMA_VERSION, SUFFIX
 
-# Larger files are not read through when opened; their faults show when a page is read. Checksums
-# are as fast as the disk, SQLite's own check is not.
+# Larger files are not checked as a whole when opened; their faults show when a page is read.
+# Checksums are as fast as the disk, SQLite's own check is not.
 _SEALED_BYTES = 512 << 20
 _CHECKED_BYTES = 48 << 20
 # For a larger file, the time limit depends on the bytes that are really stored.
@@ -97,7 +97,7 @@ def connect(path: Path, *, whole: bool = True) -> OpenedRecording:
     """Open a recording read-only, wherever it comes from.
 
     Args:
-        whole: Whether to read the file through for damage, unless it is large. If not, a large file
+        whole: Whether to check the whole file for damage, unless it is large. If not, a large file
             whose log would have to be copied is read as it was before the log.
 
     Raises:
@@ -276,8 +276,8 @@ def _connect(path: Path, real: Path, *, whole: bool) -> OpenedRecording:
         if not whole and size > _GLANCED_BYTES:
             return _open(final, path, size)
         return _of_copy(path, real)  # a change was interrupted, or appears to have been
-    # A live writer always has a log that is not empty. Without one the file is final; telling
-    # So SQLite neither looks for files beside it nor leaves its own there. A
+    # A live writer always has a non-empty log. Without one the file is final and is opened as
+    # immutable, so that SQLite neither looks for files beside it nor leaves its own there. A
     # recording that nodescope finished has no log: a log beside it came from elsewhere.
     if not _pending(real) or stamped(real):
         problem = (whole and _changed(path, real)) or _cut(path)
@@ -327,7 +327,7 @@ def _of_copy(
 
 
 def _once(action: Callable[[], None]) -> Callable[[], None]:
-    """The action, which only the first call performs: a recording may be closed again."""
+    """Wrap an action so that only the first call performs it: a recording may be closed twice."""
     left = [action]
 
     def act() -> None:
@@ -338,7 +338,7 @@ def _once(action: Callable[[], None]) -> Callable[[], None]:
 
 
 def _stored(path: Path, size: int) -> int:
-    """About how many bytes of a file are stored: a sparse file may claim any size."""
+    """Roughly how many bytes of a file are stored: a sparse file may claim any size."""
     blocks = getattr(path.stat(), "st_blocks", size)
     # Some file systems compress, and some report late.
     return min(size, _SPARSE_BYTES + 4 * 512 * blocks)

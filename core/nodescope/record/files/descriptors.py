@@ -1,9 +1,9 @@
 """Descriptors: keeps the file descriptors of recordings and connections out of the program's reach.
 
 A program may close descriptors that it did not open, ``os.closerange(3, 256)``, and open files of
-its own, which get the lowest free numbers. SQLite would write pages into them, and a connection its
-messages. So descriptors that stay open in a program get numbers beyond those, and before each
-commit or message they are checked against their files.
+its own, which get the lowest free numbers. SQLite would then write pages into the program's files,
+and a connection its messages. So descriptors that stay open get high numbers, and they are checked
+against their files before each commit or message.
 
 Invariant: nothing of the program's is closed or changed. If high numbers are unavailable, low ones
 are used, and checked.

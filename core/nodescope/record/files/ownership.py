@@ -24,7 +24,7 @@ from nodescope.plain_files import read_plain
 _MOST: Final = 4096
 """The most entries in the ledger; the oldest half makes room."""
 _SELDOM: Final = 32
-"""Every which time, about, the ledger is looked through; it may have that many entries more."""
+"""The ledger is pruned about once in this many times, so it may have this many more entries."""
 _ENTRY_BYTES: Final = 1 << 10
 
 
@@ -164,7 +164,7 @@ def remember(path: Path) -> None:
         fresh = folder / f".{os.getpid()}-{threading.get_ident()}"
         fresh.write_text(text)
         fresh.replace(folder / name)
-        if time.monotonic_ns() // 1000 % _SELDOM == 0:  # looking through them takes milliseconds
+        if time.monotonic_ns() // 1000 % _SELDOM == 0:  # pruning takes milliseconds
             _prune(folder)
     except (OSError, ValueError, RuntimeError):
         pass  # then it does not count as ours, and branches are kept elsewhere

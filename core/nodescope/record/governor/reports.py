@@ -34,7 +34,7 @@ def stuck(slowdown: float, by_hand: float, limit: float) -> str:
     """One line about a limit that cannot be kept.
 
     Args:
-        by_hand: The slowdown without the levels that the user chose for single nodes.
+        by_hand: The slowdown excluding nodes whose level the user chose.
     """
     text = (
         f"the limit of {factor(limit)} cannot be met: with as little recorded as allowed, "

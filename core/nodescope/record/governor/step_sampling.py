@@ -133,7 +133,7 @@ class StepSampling:
     # ------------------------------------------------------------ what happened
 
     def observed(self, cost: StepCost) -> None:
-        """A step was observed."""
+        """Note that a step was observed."""
         tracing = self.model.tracing
         if self.model.begin_blocks(cost):
             self._charged_ns += tracing * self._tracing_ns
@@ -145,7 +145,7 @@ class StepSampling:
         self._patience = self._dice.random()
 
     def skipped(self, cost: StepCost) -> None:
-        """A step was left out."""
+        """Note that a step was left out."""
         # Judged by the model, not by this step's own length: with steps of two kinds, all
         # references would be of the longer kind.
         long = self.model.plain_ns >= _LONG_NS
@@ -159,7 +159,7 @@ class StepSampling:
         self._step_ended("reference" if reference else "disturbed", cost)
 
     def outside(self, cost: StepCost) -> None:
-        """Something ran, in a step or not."""
+        """Add the cost of something that ran, in a step or outside."""
         if cost.tracing_ns:
             self._row, self._row_ns = 0, 0.0
         self._wall_ns += cost.wall_ns
@@ -169,7 +169,7 @@ class StepSampling:
             self._charged_ns += cost.written_ns
 
     def called(self, cost: StepCost, *, left_out: bool) -> None:
-        """A call outside of steps ended."""
+        """Note that a call outside of steps ended."""
         self.calls += 1
         self.calls_left_out += left_out
         self._calls_since_step += 1
@@ -239,7 +239,7 @@ class StepSampling:
         return max(int(min(missing_ns / gain_ns - 1, _MOST_TOGETHER, _TOGETHER_NS / plain_ns)), 0)
 
     def wants_call(self) -> bool:
-        """Whether a call outside of steps that begins is observed."""
+        """Whether the call outside of steps that now begins is observed."""
         affordable = self._call_ns <= max(self._left_ns(), self._unnoticed_ns - self.extra_ns)
         return affordable or self._calls_since_step < _FIRST_CALLS
 

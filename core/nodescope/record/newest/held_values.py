@@ -211,7 +211,7 @@ class HeldValues:
     def _drop(self, items: Sequence[Held | HeldBlock]) -> None:
         self._forget(items)
         for item in items:
-            if isinstance(item, HeldBlock):  # its memory belongs to the adapter that reported it
+            if isinstance(item, HeldBlock):  # its memory belongs to the block's sender
                 continue
             for _, array in item.outputs:
                 self._give_back(array)

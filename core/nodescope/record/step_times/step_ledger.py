@@ -42,7 +42,7 @@ class Marks(NamedTuple):
     """How far rows are booked: executions up to a seq, spans up to a row and a time.
 
     Attributes:
-        seq, host, until_ns: The seq, the row and the time.
+        seq, host, until_ns: The seq of executions, and the row and the time of spans.
         cover_ns: The end of the last execution before the steps that are not sealed.
     """
 

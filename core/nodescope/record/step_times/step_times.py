@@ -39,7 +39,7 @@ from nodescope.record.step_times.step_rows import (
 
 _AT_ONCE: Final = 100_000
 _MOST_SINGLE: Final = 1 << 17
-"""If more steps are in sight, whole blocks are joined."""
+"""If a span of time has more steps than this, whole blocks are joined."""
 
 
 class StepTimes:
@@ -221,7 +221,7 @@ class StepTimes:
         return np.concatenate([no_rows(), *(page.rows(self.latest_ns) for page in pages)])
 
     def _both(self, step: int) -> tuple[Stretch | None, Stretch | None]:
-        """A step, and the time after it."""
+        """The stretch of a step, and that of the time after it."""
         blocks, rows = self._blocks.rows, self._ledger.page.rows(self.latest_ns)
         if step <= self._blocks.last:
             place = int(np.searchsorted(blocks[:, LAST], step))
