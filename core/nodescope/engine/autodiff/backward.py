@@ -59,7 +59,7 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
 
 
 def _nowhere(tensor: Tensor) -> None:
-    """A scope for nodes that nobody observes."""
+    """Take the place of the tracer's function if no run is observed."""
 
 
 def start(
@@ -68,11 +68,11 @@ def start(
     """The cotangent of ``root``: ones for a scalar, else what the user gave.
 
     Args:
-        root: Where a pull is to start.
+        root: The tensor at which a pull starts.
         gradient: The user's gradient, or None.
-        traced: Return a tensor, or None for ones.
+        traced: Whether to return a tensor, or None for ones, instead of an array.
         name: Its name in messages.
-        conjugate: ``gradient`` is in the user's convention for complex numbers.
+        conjugate: Whether ``gradient`` is in the user's convention for complex numbers.
     """
     if root.data.dtype.kind not in SMOOTH:
         raise GradientError(f"{name}: {root.dtype} has no gradient", source=where())

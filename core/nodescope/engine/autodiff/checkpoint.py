@@ -285,6 +285,6 @@ CHECKPOINT = Op(
     impl=lambda *arrays, **_: arrays,
     outputs=0,
 )
-"""The results of a checkpointed function, as a function of what it used. Not a node. It has no
-rule: the tape continues with the result of ``unfold``.
+"""The results of a checkpointed function, as a function of the tensors that it used. Not a node. It
+has no rule: the tape continues with the result of ``unfold``.
 """

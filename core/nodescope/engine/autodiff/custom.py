@@ -237,8 +237,7 @@ class _Backward:
         likes: Shape and dtype of each leaf of the arguments that is a tensor.
         requires: Whether each leaf requires a gradient.
         output: Structure of the output.
-        places: Whether a cotangent arrives for each leaf of the output, and a zero for those
-            without.
+        places: For each leaf of the output, whether a cotangent arrives; 0 stands for the others.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 A rule is linear in its cotangent, so the derivative of a pulled cotangent by the cotangent is the
 pushed tangent: jvp is exact, needs no rules of its own, and works for every op whose gradient can
-itself be differentiated. It costs a backward pass and one more through that.
+itself be differentiated. It costs two backward passes, the second through the first.
 
 Invariant: a tangent has the shape and dtype of its primal, a cotangent those of its output.
 """
@@ -194,6 +194,8 @@ def _tangents(call: DifferentiatedCall, tangents: tuple[Tree, ...]) -> list[Tens
 
 
 def _shown(result: Tree) -> Tree:
-    """The result for the caller, whose changes cannot break the map."""
+    """Aliases of the result's tensors for the caller, who may change them without breaking the
+    map.
+    """
     leaves, form = flatten(result)
     return unflatten(form, [alias(leaf, leaf.edge) for leaf in leaves])

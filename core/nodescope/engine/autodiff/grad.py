@@ -194,7 +194,7 @@ def note(target: Tensor) -> None:
 
 
 def store(target: Tensor, assigned: Tensor) -> None:
-    """Give ``target`` the array that an ``assign`` node made. A graph being built notes it."""
+    """Give ``target`` the array of an ``assign`` node, or have the graph being built record it."""
     builder = dispatch_mode.builder()
     if builder is None:
         note(target)

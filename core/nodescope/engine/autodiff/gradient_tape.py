@@ -371,7 +371,7 @@ def _is_parameter(tensor: Tensor) -> bool:
 
 
 def _hold(tensor: Tensor) -> bool:
-    """Make a tensor require a gradient for a while; False if it does anyway."""
+    """Make a tensor require a gradient temporarily; False if it already does."""
     with _lock:
         known = _watched.get(id(tensor))
         if known is not None:

@@ -1,7 +1,7 @@
 """Hooks: functions that see, and may replace, the gradient of a tensor in the backward pass.
 
 A computed tensor with hooks gets one more link on the tape, between itself and its history, so that
-tensors without hooks cost nothing. A leaf keeps its hooks in a slot; they run when its sum is
+tensors without hooks cost nothing. A leaf keeps its hooks in a slot; they run when its gradient is
 complete.
 
 Invariant: a hook sees the whole gradient of its tensor, once per backward pass, in the order of

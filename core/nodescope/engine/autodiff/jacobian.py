@@ -1,7 +1,7 @@
 """Whole derivatives: Jacobian and Hessian matrices, and a Hessian times a vector.
 
-Invariant: shapes are JAX's, ``out.shape + in.shape``; of trees, a tree like the output of trees
-like the input.
+Invariant: shapes are JAX's, ``out.shape + in.shape``; for trees, the result is a tree like the
+output, whose leaves are trees like the input.
 """
 
 from __future__ import annotations

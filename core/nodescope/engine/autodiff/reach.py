@@ -20,7 +20,7 @@ def behind(
 
     Args:
         roots: Tensors.
-        stop: Ancestors of such a tensor are left out.
+        stop: Returns whether to leave out a tensor's ancestors.
     """
     reached = {id(root): root for root in roots if root.edge is not None}
     todo = list(reached.values())
@@ -51,7 +51,7 @@ def aside(
     Args:
         reached: From `behind`.
         targets: By ``id``.
-        counts: A predicate: whether a tensor's own operation is to be differentiated at all.
+        counts: Returns whether the operation that made a tensor is differentiated.
     """
     leading = set(targets)
     for key, tensor in sorted(reached.items(), key=lambda item: item[1].edge[0]):

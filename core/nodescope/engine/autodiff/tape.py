@@ -81,7 +81,7 @@ def pull(
 
     Args:
         root: Where to start.
-        ct: Its cotangent, an array or (traced) a tensor; None for ones, traced.
+        ct: Its cotangent: an array, or if ``traced`` a tensor, or None for ones.
         traced: Whether to run rules as nodes.
         create_graph: Whether to put them on the tape.
         keep: Whether to leave the tape usable.
@@ -111,7 +111,7 @@ def pull(
                 observed = (tracer, differentiate)
                 ends = _pull(root, ct, TRACED, observed, keep, targets, passed, skip)
                 return _finished(TRACED, ends, observed, passed, conjugate)
-    except NodescopeError as error:  # of a rule, or of an op within one
+    except NodescopeError as error:  # raised by a rule, or by an op within one
         error.source = error.source or where()
         raise
 
@@ -198,7 +198,7 @@ def _pull(
                     if not keep:
                         tensor.edge = freed
                     continue
-                # One output of an op with several, which wait for one another.
+                # One of several outputs of an op, whose cotangents wait for one another.
                 if observed is not None:
                     observed[0].pair(tensor, ct)
                 bundle, port = inputs[0], attrs["port"]
@@ -283,7 +283,7 @@ def _pull(
                         if key in sums:
                             add(before, part, before)
                             continue
-                        # Created and referenced only here: the next one is added in place.
+                        # The sum is referenced only here, so the next cotangent is added in place.
                         total = cts[key] = add(before, part)
                         if total.__class__ is array:
                             sums.add(key)

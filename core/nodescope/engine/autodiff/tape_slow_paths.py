@@ -42,7 +42,7 @@ def arrive(
 
 
 def blame(error: Exception, tensor: Any, op: Op | None) -> None:
-    """Add to an error whose gradient it comes from."""
+    """Add a note to an error that names the op whose gradient raised it."""
     if op is None or isinstance(error, GradientError):
         return
     inputs = ", ".join(str(spec_of(operand)) for operand in tensor.edge[2])
@@ -76,7 +76,7 @@ def known(gradient: Any, *_: Any, **__: Any) -> Any:
 
 
 def used_twice() -> GradientError:
-    """The error for a tape that no longer exists."""
+    """The error for a tape that was already used and freed."""
     return GradientError(
         "backward: part of this tape was already used and freed",
         source=where(),

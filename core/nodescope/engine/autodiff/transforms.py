@@ -79,10 +79,11 @@ class DifferentiatedCall:
 
         Args:
             roots: Tensors of the result.
-            cotangents: One for each root, in the user's convention (unless not ``conjugate``); None
-                for one, if the root is a scalar.
+            cotangents: One per root, in the user's convention if ``conjugate``; None means 1, for a
+                scalar root.
             name: The name in messages.
-            conjugate: Convert between the user's convention for complex numbers and the tape's.
+            conjugate: Whether to convert between the user's convention for complex numbers and the
+                tape's.
             keep: Whether the tape can be used again.
         """
         targets = {id(leaf): leaf for leaf in self.leaves}
@@ -127,7 +128,7 @@ class DifferentiatedCall:
 
 @contextlib.contextmanager
 def transforming() -> Iterator[None]:
-    """A block in which a function runs whose derivative is taken from outside."""
+    """A block that runs a function whose derivative is taken outside the block."""
     state = current()
     state.transforms += 1
     try:

@@ -25,8 +25,8 @@ class Pullback:
 
     Attributes:
         forward: The body again, with other ids.
-        handed: Its values, inputs among them, that the backward part needs.
-        backward: From those, followed by the cotangents of the smooth outputs, to the cotangents of
+        handed: Values of ``forward``, including inputs, that the backward part needs.
+        backward: Maps those, followed by the cotangents of the smooth outputs, to the cotangents of
             the reached inputs.
         reached: Positions of the inputs that get a cotangent.
         smooth: Positions of the outputs that have one.
@@ -41,8 +41,8 @@ class Pullback:
 
 @dataclass(frozen=True)
 class Cotangents:
-    """A body's derivative in one graph: from its inputs, followed by the cotangents of its smooth
-    outputs, to the cotangents of the reached inputs.
+    """A body's derivative in one graph, which maps its inputs, followed by the cotangents of its
+    smooth outputs, to the cotangents of the reached inputs.
     """
 
     graph: Graph
@@ -51,7 +51,7 @@ class Cotangents:
 
 
 class _Recorded:
-    """A body and its rules, recorded in ``builder``, which must be the thread's."""
+    """A body and its rules, recorded in ``builder``, which must be the thread's current one."""
 
     def __init__(self, builder: Builder, graph: Graph, requested: Sequence[bool]) -> None:
         specs = {value.id: value.tensor for value in graph.values}

@@ -38,7 +38,7 @@ def while_loop(
     *,
     max_steps: int | None = None,
 ) -> Tree:
-    """``carry = body_fn(carry)`` from ``init`` as long as ``cond_fn(carry)`` is true.
+    """Repeat ``carry = body_fn(carry)``, from ``init``, as long as ``cond_fn(carry)`` is true.
 
     Eagerly, a Python loop; in a graph, one node. Differentiating it in a graph needs ``max_steps``,
     so that the backward pass knows how much to keep. (As ``jax.lax.while_loop``.)

@@ -165,8 +165,7 @@ def _record(
     body = _traced(f, carry, carry_form, columns, form)
     targets = [target for target, _ in body.writes]
     if targets:
-        # State assigned to by the body is carried as well: recorded again, with that state in the
-        # carry.
+        # The body assigns to outside state: record it again, with that state in the carry.
         builder = dispatch_mode.builder()
         before = [builder.current_of(target) for target in targets]
         carry, carry_form = flatten((before, unflatten(carry_form, carry)))

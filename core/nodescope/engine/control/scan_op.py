@@ -57,8 +57,8 @@ class Reverse(Attribute, frozen=True, eq=False):
     reached: tuple[int, ...]
 
     def value(self) -> Reverse:
-        """The derivative with the attributes of the body's nodes in the form that their ops
-        expect.
+        """Convert the attributes of the body's nodes to the form that their ops expect; return the
+        derivative.
         """
         unpack_graph(self.body)
         return self
@@ -154,8 +154,8 @@ def _vjp(F: Any, ct: Any, out: Any, *inputs: Any, **attrs: Any) -> list[Any]:
     known = attrs["derivative"] is not None
     attrs = attrs if known else _keeping(attrs, inputs)
     if not known or (F is TRACED and current().recording):
-        # Once more: to keep values that were not kept; or, for a second derivative, with the kept
-        # values as ordinary results, through which gradients flow.
+        # Run the scan again: to keep values that were not kept or, for a second derivative, with
+        # the kept values as ordinary results, through which gradients flow.
         out = F.scan(*inputs, **{**attrs, "kept": 0, "derivative": None})
     how: Reverse = attrs["derivative"]
     first = len(out) - attrs["kept"]

@@ -1,4 +1,4 @@
-"""How much arrays differ: what cross-checks report, and whether it is worth a second look.
+"""Amounts: how much arrays differ, as cross-checks report it.
 
 Invariant: pure.
 """
@@ -42,7 +42,7 @@ def amount_of(expected: Any, actual: Any) -> Amount | None:
 
 
 def others(results: Sequence[Any], expected: Sequence[Any]) -> bool:
-    """Whether some result has other bits than it is expected to."""
+    """Whether any result differs from the expected one in its bits."""
     return any(
         not same(np.asarray(now), np.asarray(then))
         for now, then in zip(results, expected, strict=False)
@@ -50,7 +50,9 @@ def others(results: Sequence[Any], expected: Sequence[Any]) -> bool:
 
 
 def first_pair(results: Sequence[Any], expected: Sequence[Any]) -> tuple[Any, Any]:
-    """What is expected, and the first result with other bits; None twice without one."""
+    """The first result that differs in its bits, after the expected one; (None, None) if there is
+    none.
+    """
     for now, then in zip(results, expected, strict=False):
         if not same(np.asarray(now), np.asarray(then)):
             return then, now
@@ -58,7 +60,7 @@ def first_pair(results: Sequence[Any], expected: Sequence[Any]) -> tuple[Any, An
 
 
 def far(results: Sequence[Any], expected: Sequence[Any]) -> bool:
-    """Whether results differ by more than what the order of sums can explain at a glance."""
+    """Whether results differ by more than another order of sums is likely to cause."""
     for now, then in zip(results, expected, strict=False):
         a, b = np.asarray(then), np.asarray(now)
         if a.shape != b.shape or a.dtype != b.dtype:

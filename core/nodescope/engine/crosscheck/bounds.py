@@ -1,11 +1,11 @@
-"""How far a kernel that is not exact may be from NumPy's own: bounds, by running it many times.
+"""Bounds: how far an inexact kernel may be from NumPy, estimated by running its nodes many times.
 
-The reference runs the kernel's nodes with NumPy and disturbs what each node that is not exact gives
-by the bound that is stated for it, up, down and at random. What the kernel's outputs do then is the
-range in which a back end's results must lie; an element that becomes NaN or infinite, or another
-integer, in some of these runs and not in others is on an edge, and is not judged.
+The reference runs the kernel's nodes with NumPy and perturbs the result of each inexact node by its
+stated bound: up, down and at random. A back end's results must lie in the widened range of the
+outputs of these runs. An element that is NaN or infinite, or another integer, in only some of the
+runs is on an edge and is not judged.
 
-Invariant: nodes that are exact are not disturbed, so that a kernel of such nodes alone has no room.
+Invariant: exact nodes are not perturbed, so that a kernel of exact nodes must give NumPy's bits.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _room(node: Node, operands: Sequence[Any], result: Array) -> Any:
     if node.op in ULPS:
         if node.op in ("sigmoid", "softplus", "logsigmoid", "elu", "celu", "selu", "mish", "silu",
                        "gelu", "gelu_grad", "logaddexp", "logaddexp2", "sinc"):  # fmt: skip
-            # Made of parts that may cancel: relative to the parts.
+            # Computed from parts that may cancel: the bound is relative to the parts.
             parts = [np.abs(np.asarray(x, result.dtype)) for x in operands]
             first = np.maximum(first, np.spacing(1 + sum(parts, np.zeros((), result.dtype))) / 8)
         return ULPS[node.op] * first
@@ -93,7 +93,7 @@ def _room(node: Node, operands: Sequence[Any], result: Array) -> Any:
 
 
 def ranges(body: Graph | Node, arrays: Sequence[Any]) -> list[Range]:
-    """For each output of a kernel, or of a node alone."""
+    """The range of each output of a kernel, or of a single node."""
     rng = np.random.default_rng(0)
     with quiet():
         results = [_run(body, arrays, trial, rng) for trial in range(TRIALS + 1)]
@@ -103,7 +103,7 @@ def ranges(body: Graph | Node, arrays: Sequence[Any]) -> list[Range]:
 def _run(
     body: Graph | Node, arrays: Sequence[Any], trial: int, rng: np.random.Generator
 ) -> list[Array]:
-    """Outputs of a kernel, or of a node alone, in one trial; the one of number 0 is NumPy's own."""
+    """Outputs of a kernel, or of a single node, in one trial; trial 0 is NumPy's, unperturbed."""
     nodes = body.nodes if isinstance(body, Graph) else (body,)
     values: dict[int, Any] = constants_of(body) if isinstance(body, Graph) else {}
     values.update(zip(body.inputs, arrays, strict=True))
@@ -175,7 +175,7 @@ def _moved(
 
 
 def range_of(trials: list[Array]) -> Range:
-    """Where an output may lie, from what it was in each trial; the first is NumPy's own."""
+    """The range of an output, from its values in all trials; the first trial is NumPy's."""
     nominal, stacked = trials[0], np.stack(trials)
     if nominal.dtype.kind not in "f":
         edge = (stacked != nominal).any(0)

@@ -1,8 +1,8 @@
-"""Cross-check of calls: runs each call as it was traced and as it runs unobserved, and compares
-what both give with each other and with what was observed.
+"""Cross-check of calls: runs each call as traced and as it runs unobserved, and compares the
+results with each other and with the observed ones.
 
-Invariant: the program's arrays are only read; a fault in here ends the check of that function, and
-nothing else.
+Invariant: the program's arrays are only read; an error in the check of a function ends only that
+check.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from nodescope.passes.pipeline import LoweringOptions
 if TYPE_CHECKING:
     from nodescope.engine.graphs.session import ObservedRun
 
-# A plan is made while its first run is observed: the second one is what runs from then on.
+# The back end may observe the first run to make its plan, which runs from the second run on.
 _FIRST: Final = 2
-# Kernels of an inexact back end are compared one by one in this many calls, then the whole run.
+# In this many calls, kernels of an inexact back end are compared one by one; then, whole runs.
 _ONE_BY_ONE: Final = 3
 ONLY_OBSERVED: Final = "only while it is observed"
 ONLY_UNOBSERVED: Final = "only while nobody observes it"
@@ -73,21 +73,21 @@ class CrossCheck:
         self, lowering: Lowering, graph: int, step: int, feeds: Sequence[Any],
         observed: Sequence[Any] | None = None,
     ) -> None:  # fmt: skip
-        """Check a call that has been observed.
+        """Check a call.
 
         Args:
-            lowering: What was called.
+            lowering: The lowering that was called.
             graph: The run's id of its graph.
             step: The training step.
             feeds: Its inputs: arrays, and Python floats.
-            observed: What it gave; None if nobody observed it.
+            observed: The observed results; None if the call was not observed.
         """
         with self._lock:
             function = self._functions.setdefault(id(lowering), _Function(lowering, graph))
             function.call(step, feeds, observed)
 
     def session(self, run: ObservedRun) -> None:
-        """Check a run of a graph that was built by hand, which has been observed."""
+        """Check an observed run of a built graph."""
         with self._lock:
             check = self._sessions.setdefault(id(run.program), SessionCheck(run.program))
             check.run(run)
@@ -95,30 +95,30 @@ class CrossCheck:
                 check.compiled(_compiled(check.lowering, run.step, run.feeds))
 
     def failed(self, lowering: Lowering, step: int) -> None:
-        """A function that runs as it was traced, because it could not be compiled."""
+        """Note a function that runs as traced, because it could not be compiled."""
         with self._lock:
             function = self._functions.setdefault(id(lowering), _Function(lowering, 0))
             function.failed(step)
 
     def raised(self, lowering: Lowering, runner: Runner, step: int, feeds: Sequence[Any]) -> None:
-        """A call of which only the compiled graph raised an error."""
+        """Check a call in which only the compiled graph raised an error."""
         with self._lock:
             function = self._functions.setdefault(id(lowering), _Function(lowering, 0))
             function.raised(runner, step, feeds)
 
     def unlike(self, name: str, step: int, call: int, *, observed_alone: bool) -> None:
-        """A call that gives something else than it did in a run that nobody observed.
+        """Note a call whose result differs from that in an unobserved run.
 
         Args:
-            name: Of the function.
-            observed_alone: Whether the plain function gives what the unobserved run gave.
+            name: The function's name.
+            observed_alone: Whether the plain function's result is that of the unobserved run.
         """
         words = ONLY_OBSERVED if observed_alone else ONLY_UNOBSERVED
         with self._lock:
             self._unlike.setdefault(name, CallDifference("form", step, call, detail=words))
 
     def report(self) -> CrossChecked:
-        """What was found so far."""
+        """The findings so far."""
         with self._lock:
             calls = [self._with_unlike(function.report()) for function in self._functions.values()]
             runs = [check.report() for check in self._sessions.values()]
@@ -130,7 +130,7 @@ class CrossCheck:
 
 
 def _compiled(lowering: Lowering, step: int, feeds: Sequence[Any]) -> FunctionCheck:
-    """What comes of compiling a graph that runs node by node otherwise."""
+    """The check of the compiled form of a graph that otherwise runs node by node."""
     function = _Function(lowering, 0)
     with quiet():
         if lowering.ready() is None:
@@ -141,7 +141,7 @@ def _compiled(lowering: Lowering, step: int, feeds: Sequence[Any]) -> FunctionCh
 
 
 class _Function:
-    """One trace, and what was found of it."""
+    """One trace, and the findings about it."""
 
     def __init__(self, lowering: Lowering, graph: int) -> None:
         self._lowering, self._graph = lowering, graph
@@ -183,7 +183,7 @@ class _Function:
         if self._difference is None and not self._fault:
             try:
                 self._check(list(feeds), observed)
-            except Exception as error:  # the program's own errors have been raised before
+            except Exception as error:  # of the check: the program's own errors were raised before
                 self._fault = last_line(error)
 
     def raised(self, runner: Runner, step: int, feeds: Sequence[Any]) -> None:
@@ -242,7 +242,7 @@ class _Function:
     def _locate(
         self, feeds: list[Any], expected: list[Any], results: list[Any], *, unsafe: bool
     ) -> None:
-        """Who is responsible for a difference, if there is one."""
+        """Find and report the cause of a difference, if there is one."""
         lowering = self._lowering
         lowered, runner = lowering.lowered, lowering.runner
         assert lowered is not None
@@ -266,7 +266,7 @@ class _Function:
         return None
 
     def _structure(self, feeds: list[Any], expected: list[Any], results: list[Any]) -> None:
-        """What shows in no value: shared memory, order, and which value stands for which."""
+        """Check what values do not show: shared memory, order, and provenance."""
         lowered = self._lowering.lowered
         assert lowered is not None
         shared = self._shared(feeds, expected, results)
@@ -294,7 +294,7 @@ class _Function:
         return None
 
     def _overwritten(self) -> str:
-        """Which result of the call before has been written to, in words."""
+        """Which result of the previous call was overwritten, as text, or ``""``."""
         for i, (reference, before) in enumerate(self._earlier):
             result = reference()
             if result is not None and not same(result, before):
@@ -304,7 +304,7 @@ class _Function:
     def _shared(
         self, feeds: list[Any], expected: list[Any], results: list[Any]
     ) -> tuple[Node | None, Node | None, tuple[str, ...], None, str] | None:
-        """Results that share memory with what they do not as traced."""
+        """Results that share memory that the traced results do not share."""
         lowered = self._lowering.lowered
         assert lowered is not None
         arrays = [item for item in (*feeds, *lowered.arrays.values()) if _is_array(item)]
@@ -316,10 +316,10 @@ class _Function:
                 return *self._makers(i), ("own",), None, f"results {i} and {j} share memory"
         return None
 
-    # What is found
+    # Findings
 
     def _raised(self, feeds: list[Any], runner: Runner, error: str) -> None:
-        """The compiled graph raises what the trace does not."""
+        """Report an error that only the compiled graph raises."""
         lowering = self._lowering
         lowered = lowering.lowered
         assert lowered is not None
@@ -349,7 +349,7 @@ class _Function:
     def _output(
         self, kind: DifferenceKind, results: Sequence[Any], right: Sequence[Any], detail: str = ""
     ) -> None:
-        """Only all kernels together are wrong: the first output that is, and its kernel."""
+        """Report the first wrong output and its kernel, if kernels are wrong only together."""
         for i, (now, then) in enumerate(zip(results, right, strict=True)):
             if not same(now, np.asarray(then)):
                 traced, kernel = self._makers(i)
@@ -376,7 +376,7 @@ class _Function:
         return traced, kernel
 
     def _traced(self, wrong: WrongKernel) -> Node | None:
-        """The traced node that a kernel computes wrongly; else the one that it ends with."""
+        """The traced node that a kernel computes wrongly, else the kernel's last traced node."""
         lowered = self._lowering.lowered
         assert lowered is not None
         if wrong.member is not None:

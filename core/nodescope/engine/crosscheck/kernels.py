@@ -1,11 +1,11 @@
-"""Which kernel of a back end, or which part of its plan, computes something else than its nodes.
+"""Kernels: finds the kernel of a back end, or the part of its plan, that computes wrong values.
 
-A kernel is run alone, as the back end gives it and as a plan of this one node, on the operands that
-NumPy gives it. If all kernels are right alone, the plan is at fault: its shortest beginning that
-gives a wrong value ends with the first kernel that shows it.
+Each kernel runs alone, as the back end's kernel and as a plan of this one node, on operands
+computed by NumPy. If all kernels are right alone, the plan is at fault: the shortest prefix of it
+that gives a wrong value ends with the kernel to report.
 
-Invariant: only reads graphs, and runs them. Kernels of back ends that are not exact may differ by
-the bounds of their rounding.
+Invariant: only reads graphs, and runs them. Kernels of inexact back ends may differ within their
+rounding bounds.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Values = Mapping[int, Any]
 
 
 class WrongKernel(NamedTuple):
-    """A kernel and one of its outputs; an error in its place if it raises one.
+    """A wrong kernel, with one of its outputs, or the error that it raises.
 
     Attributes:
-        alone: It is wrong by itself, whatever runs around it.
-        member: Of the nodes that it runs as one, the first that is wrong by itself; None if it has
-            none, or if all of them are right.
+        alone: Whether it is wrong when it runs alone.
+        member: The first of its fused nodes that is wrong alone; None if it is not fused, or if all
+            are right.
         form: ``observed`` if only the kernel that an observed run calls is wrong, ``unobserved`` if
             only the plan of this one node is; ``""`` if both are.
     """
@@ -50,7 +50,7 @@ class WrongKernel(NamedTuple):
 def kernels_in_turn(
     lowered: Lowered, runner: Runner, feeds: Sequence[Any]
 ) -> tuple[list[Any], Values]:
-    """What the graph gives kernel by kernel, as the observed run does, and every value."""
+    """The outputs of the graph run kernel by kernel, as in the observed run, and every value."""
     values: dict[int, Any] = dict(lowered.arrays)
     values.update(zip(lowered.graph.inputs, feeds, strict=True))
     for node in _computing(lowered.graph):
@@ -63,13 +63,13 @@ def kernels_in_turn(
 def wrong_alone(
     lowered: Lowered, backend: Backend, runner: Runner, values: Values
 ) -> WrongKernel | None:
-    """The first kernel that gives something else than NumPy on the same operands.
+    """The first kernel whose results differ from NumPy's on the same operands.
 
     Args:
         lowered: The graph that runs.
-        backend: Which made the runner.
-        runner: What runs the graph.
-        values: Every value that the kernels take.
+        backend: The back end that made the runner.
+        runner: The runner of the graph.
+        values: The kernels' operands, by value id.
     """
     for node in _computing(lowered.graph):
         operands = [values[value] for value in node.inputs]
@@ -111,7 +111,7 @@ def _wrong_member(
 def _wrong(
     graph: Graph, node: Node, operands: Sequence[Any], kernel: Kernel, *, exact: bool
 ) -> WrongKernel | None:
-    """How a kernel differs from NumPy; None if it does not, or within the bounds of rounding."""
+    """How a kernel differs from NumPy; None if it does not, or only within rounding bounds."""
     if node.op == "fused":
         body: Graph = node.attrs["body"]
         expected = every_value(body, constants_of(body), operands)[0]
@@ -142,7 +142,7 @@ def _wrong(
 def wrong_in_plan(
     lowered: Lowered, backend: Backend, feeds: Sequence[Any], values: Values
 ) -> WrongKernel | None:
-    """The kernel that ends the shortest beginning of the plan which gives a wrong value."""
+    """The last kernel of the shortest prefix of the plan that gives a wrong value."""
     for node in _computing(lowered.graph):
         graph = msgspec.structs.replace(lowered.graph, outputs=node.outputs)
         kept = {node_.id for node_ in needed(graph, graph.outputs, graph.inputs)}
@@ -162,7 +162,9 @@ def wrong_in_plan(
 
 
 def _planned(lowered: Lowered, backend: Backend, node: Node, within: Graph | None = None) -> Kernel:
-    """A plan of one node. It is run twice: back ends may observe the first run to make the plan."""
+    """A plan of one node as a kernel, run twice: back ends may observe the first run to make a
+    plan.
+    """
     graph = _alone(lowered.graph if within is None else within, node)
     runner = backend.build(_part(lowered, graph, {}))
     ports = [node.inputs.index(value) for value in graph.inputs]

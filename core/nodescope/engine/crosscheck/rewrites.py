@@ -1,7 +1,8 @@
-"""Which pass, and which of its rules, made a graph compute something else.
+"""Rewrites: finds the pass, and its rule, that changed what a graph computes.
 
-The graphs between the passes are run on the same inputs, node by node. In the first one whose
-values differ from those before, the first value whose own operands still agree is to blame.
+The graphs between the passes are run on the same inputs, node by node. In the first graph whose
+values differ from those of the graph before it, the first value whose own operands still agree is
+to blame.
 
 Invariant: only reads graphs, and runs them.
 """
@@ -29,12 +30,12 @@ Values = Mapping[int, Any]
 
 
 class Blamed(NamedTuple):
-    """What is responsible, and the value that shows it.
+    """The rules that are responsible, and the value that shows the difference.
 
     Attributes:
         node: The traced node, or None if it is not known.
         rules: As ``pass/rule``, or the pass alone.
-        expected, actual: Of the value.
+        expected, actual: The value before and after.
     """
 
     node: Node | None
@@ -46,12 +47,12 @@ class Blamed(NamedTuple):
 def blamed_rewrite(
     lowered: Lowered, arrays: Mapping[int, Array], feeds: Sequence[Any], traced: Values
 ) -> Blamed | None:
-    """The first rewrite after which a value is another; None if there is none.
+    """The first rewrite that changes a value; None if there is none.
 
     Args:
-        lowered: What the passes made.
+        lowered: The result of the passes.
         arrays: Constants of the traced graph by value id.
-        feeds: For its inputs.
+        feeds: Its inputs.
         traced: Every value of the traced graph.
     """
     known: dict[int, Any] = {**arrays, **lowered.arrays}
@@ -112,7 +113,9 @@ def _first_origin(
 def _first_other(
     graph: Graph, before: Values, after: Values, successors: Mapping[int, int]
 ) -> int | None:
-    """The first value of a graph that is another afterwards, although its operands are not."""
+    """The first value that a pass changes although it changes none of its operands; else the first
+    that it changes.
+    """
     others: set[int] = set()
     first = None
     for node in _with_bodies(graph):
@@ -133,7 +136,7 @@ def _with_bodies(graph: Graph) -> Iterable[Node]:
 
 
 def _differ(before: Values, after: Values, old: int, new: int) -> bool:
-    """Whether two values differ; one that is nowhere any more does not."""
+    """Whether two values differ; False if one of them no longer exists."""
     if old not in before or new not in after:
         return False
     return not same(np.asarray(after[new]), np.asarray(before[old]))
@@ -160,7 +163,7 @@ def _rules(stage: PassOutcome, value: int | None) -> tuple[str, ...]:
 
 
 def _touching(stage: PassOutcome, replaced: Iterable[tuple[int, int]]) -> tuple[str, ...]:
-    """The rules that changed values, or the nodes that make them, or what replaced those."""
+    """The rules that changed values, the nodes that make them, or their replacements."""
     values = {value for value, _ in replaced}
     nodes = {node for _, node in replaced}
     named: dict[str, None] = {}
@@ -199,7 +202,7 @@ def failing_pass(
     """The pass with which lowering a graph fails; empty if none is found.
 
     Args:
-        reason: What it said; passes that check their own rewrites begin with their name.
+        reason: The error's text; passes that check their own rewrites begin it with their name.
     """
     usual = [graph_pass.name for graph_pass in all_passes() if graph_pass.default]
     names = usual if chosen is None else list(chosen)
@@ -212,7 +215,7 @@ def failing_pass(
     return (named[1],) if named else ()
 
 
-# ---------------------------------------------------------------- what has no value
+# ---------------------------------------------------------------- what values do not show
 
 
 def lost_origin(lowered: Lowered) -> Node | None:
@@ -229,7 +232,7 @@ def lost_origin(lowered: Lowered) -> Node | None:
 
 
 def wrong_stand_in(lowered: Lowered, traced: Values, final: Values) -> Blamed | None:
-    """A traced value for which another one is reported to stand."""
+    """A traced value whose reported replacement is a different value, or does not exist."""
     provenance = lowered.provenance
     for node in lowered.traced.nodes:
         for value in node.outputs:
@@ -247,10 +250,11 @@ def wrong_stand_in(lowered: Lowered, traced: Values, final: Values) -> Blamed | 
 
 
 def broken_order(lowered: Lowered) -> tuple[Node, str, tuple[str, ...]] | None:
-    """A traced node with an effect, or one that waits, which does not happen as it was traced.
+    """A traced node with an effect, or with control inputs, that no longer runs in the traced
+    order.
 
     Returns:
-        The node, what is wrong in words, and the rules.
+        The node, a description of the problem, and the rules.
     """
     traced, final, fates = lowered.traced, lowered.graph, lowered.provenance.fates
     place = {node.id: i for i, node in enumerate(final.nodes)}
@@ -262,7 +266,7 @@ def broken_order(lowered: Lowered) -> tuple[Node, str, tuple[str, ...]] | None:
     for node in traced.nodes:
         fate = fates[node.id]
         if traits_of(node.op).state and node.id in needed_ids:
-            # Where nothing is read, nobody sees an assignment before the end.
+            # If nothing is read, an assignment has no effect before the end of the run.
             free = node.op == "assign" and not reads
             into = [i for i in fate.into if ops[i] == node.op or (free and ops[i] == "fused")]
             if not into:
@@ -283,7 +287,7 @@ def broken_order(lowered: Lowered) -> tuple[Node, str, tuple[str, ...]] | None:
 
 
 def merged_recomputation(lowered: Lowered) -> tuple[Node, str, tuple[str, ...]] | None:
-    """A node that is to be computed again, to save memory, and was merged with the first one."""
+    """A recomputed node, meant to save memory, that was merged with the original."""
     by_id = {node.id: node for node in lowered.traced.nodes}
     for stage in lowered.stages:
         phases = {node.id: node.phase for g in (stage.before, stage.after) for node in g.nodes}
@@ -309,7 +313,7 @@ def _loosened(lowered: Lowered, control: int, node: int) -> tuple[str, ...]:
 
 
 def _apart(graph: Graph, before: Sequence[int], after: Sequence[int]) -> bool:
-    """Whether no edge, of data or of waiting, leads from some nodes to others that are there."""
+    """Whether no data or control edge leads from some nodes to others; False if either are gone."""
     if not before or not after or not set(before).isdisjoint(after):
         return False
     makers = {value: node.id for node in graph.nodes for value in node.outputs}

@@ -1,10 +1,10 @@
-"""Cross-check of sessions: runs of graphs that were built by hand, beside the graph as it is built.
+"""Cross-check of sessions: compares runs of built graphs with the graph as it was built.
 
-Each run is done again node by node in the order of the graph, on the variables as they were before,
-and in each way in which it may run while nobody observes it: as one plan, on threads, cut by
-device. The first run of each set of fetches is also compiled, as if the graph were a function.
+Each run is repeated node by node in the order of the graph, with the variables' values from before,
+and in each form in which it may run unobserved: as one plan, on threads, partitioned by device. The
+first run of each set of fetches is also compiled, as if the graph were a function.
 
-Invariant: only copies of what a session keeps are written.
+Invariant: only copies of a session's state are written to.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class SessionCheck:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing has been found, and nothing stops the check."""
+        """Whether no difference was found, and no error stopped the check."""
         return self._difference is None and not self._fault
 
     def report(self) -> FunctionCheck:
-        """What was found so far."""
+        """The findings so far."""
         name = self.lowering.name
         return FunctionCheck(
             name, 0, "", True, self.runs, self._difference, self._fault, built=True
@@ -63,11 +63,11 @@ class SessionCheck:
         if self.sound:
             try:
                 self._check(run)
-            except Exception as error:  # the program's own errors have been raised before
+            except Exception as error:  # of the check: the program's own errors were raised before
                 self._fault = last_line(error)
 
     def compiled(self, check: FunctionCheck) -> None:
-        """Take over what was found of the graph as if it were a compiled function."""
+        """Take over a difference found by compiling the graph as a function."""
         if self.sound and check.difference is not None:
             self._difference = check.difference
 
@@ -87,7 +87,7 @@ class SessionCheck:
         self, run: ObservedRun, form: str, arrays: Sequence[Any], expected: Sequence[Any],
         values: Mapping[int, Any], after: Mapping[int, Any],
     ) -> None:  # fmt: skip
-        """Name the first node that gives something else; else the result or the variable."""
+        """Report the first node whose result differs; else the node of the result or variable."""
         node, then, now = self._first(run, form)
         if node is None:
             pairs = [
@@ -104,7 +104,7 @@ class SessionCheck:
         )  # fmt: skip
 
     def _first(self, run: ObservedRun, form: str) -> tuple[Node | None, Any, Any]:
-        """The first node, in order, that gives something else when every value is kept."""
+        """The first node, in order, whose result differs if every value is kept."""
         if form == "observed":
             return None, None, None
         whole = _with_every_value(self.program)
@@ -139,13 +139,15 @@ def _same(now: Any, then: Any) -> bool:
 
 
 def _lowering(program: PreparedRun) -> Lowering:
-    """The run as a function that may be compiled: what it fetches and what it waits for."""
+    """The run as a function that can be compiled, with outputs for all that it fetches or runs
+    last.
+    """
     plan = program.plan
     by_id = plan.by_id
     outputs = dict.fromkeys(plan.outputs)
     used = {value for node in plan.nodes for value in node.inputs}
     waited = {control for node in plan.nodes for control in node.control_inputs}
-    # What is fetched as an operation; what others wait for is there because of them.
+    # Operations fetched for their effect; nodes that others wait for exist because of those.
     ends = [n for n in plan.nodes if used.isdisjoint(n.outputs) and n.id not in waited]
     for node in ends:
         outputs.update(dict.fromkeys(node.outputs))

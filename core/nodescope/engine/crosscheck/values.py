@@ -1,6 +1,6 @@
 """Every value of a graph, and whether two are the same.
 
-Invariant: what NumPy warns of is as it may be; feeds are not changed.
+Invariant: NumPy's floating-point warnings are suppressed; feeds are not changed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from nodescope.ops.plan import Plan
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without NumPy's warnings about NaN, overflow and division by zero."""
+    """Suppress NumPy's warnings about NaN, overflow and division by zero."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -33,13 +33,13 @@ def every_value(
     feeds: Sequence[Any],
     moved: Callable[[int, Array], Array] = lambda value, array: array,
 ) -> tuple[list[Any], dict[int, Any]]:
-    """The outputs, and each value by id: of every node, needed or not, and inside of kernels.
+    """The outputs, and every value by id: of all nodes, needed or not, and inside kernels.
 
     Args:
-        graph: What is run.
+        graph: The graph to run.
         arrays: Its constants.
-        feeds: For its inputs.
-        moved: Gives another array for what a node gave, by the value's id.
+        feeds: Its inputs.
+        moved: Returns a replacement for a node's result, given the value's id.
     """
     plan = Plan(graph, arrays, also=[node.id for node in graph.nodes])
     values: dict[int, Any] = dict(plan.constants)
@@ -73,7 +73,7 @@ def same(result: Any, expected: Any) -> bool:
 
 
 def _bits(x: Any) -> Any:
-    """Numbers that are equal where the bits are, apart from those of NaN."""
+    """Numbers that are equal if the bits are; all NaN are equal."""
     if x.dtype.kind == "c":
         return _bits(np.ascontiguousarray(x).reshape(-1).view(x.real.dtype))
     if x.dtype.kind == "V" and x.dtype.fields is None:  # bfloat16 and its like
