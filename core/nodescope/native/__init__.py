@@ -61,8 +61,9 @@ def _identities(first: tuple[Any, ...], second: tuple[Any, ...]) -> bytes:
 identities: Callable[[tuple[Any, ...], tuple[Any, ...]], bytes] = getattr(
     _core, "identities", _identities
 )
-"""The identities of the items of two tuples, as `id` gives them, uint64 each; a part of the path of
-each execution."""
+"""The identities of the items of two tuples, as `id` gives them, uint64 each; computed in each
+execution.
+"""
 
 
 Calls: Final[Callable[[tuple[Any, ...], tuple[Any, ...], int], Any] | None] = getattr(
@@ -107,8 +108,9 @@ core."""
 
 
 float_statistics: Final[Any] = getattr(_core, "float_statistics", None)
-"""A capsule with the core's function for float32 in a row, for extensions that are compiled
-elsewhere. None without a core."""
+"""A capsule with the core's function for contiguous float32, for extensions compiled elsewhere.
+None without a core.
+"""
 
 
 def _crc32_of_pages(data: memoryview, page: int) -> bytes:
@@ -123,7 +125,7 @@ crc32: Final[Callable[[bytes | memoryview, int], int]] = getattr(_core, "crc32",
 crc32_of_pages: Final[Callable[[memoryview, int], bytes]] = getattr(
     _core, "crc32_of_pages", _crc32_of_pages
 )
-"""The CRC-32 of each part of so many bytes, uint32; a rest that is shorter is left out."""
+"""The CRC-32 of each page of the given size in bytes, uint32; a shorter rest is left out."""
 
 
 fill_row: Final[Callable[[int, int, int, int, int, int, bytes, int], bool] | None] = getattr(
@@ -144,13 +146,13 @@ def statistics(
     """Statistics of an array in one pass over its memory and one for spread and histogram.
 
     Args:
-        array: Read only.
+        array: The array; it is only read.
         bins: Bins of the histogram.
         packed: Whether histogram and preview are bytes, as a recording keeps them.
 
     Returns:
-        None without a core, or if it cannot read the array: it is empty, of a dtype unknown to the
-        core, or holds numbers whose squares float64 cannot represent.
+        The statistics; None without a core, or if it cannot read the array: it is empty, of a dtype
+        unknown to the core, or holds numbers whose squares float64 cannot represent.
     """
     dtype = array.dtype
     if _core is None or not array.size or bins > MOST_BINS:

@@ -1,8 +1,9 @@
-"""Cost: about how long a node will run, from its op's flops and the bytes that it moves.
+"""Cost: estimates how long a node runs, from its op's flops and the bytes that it moves.
 
 The constants are CPU times measured on one core of a server CPU (AMD EPYC, 2026, NumPy 2.4, arrays
 of 200,000 elements); bench/execution.py prints the estimates beside measurements. They only decide
-where running nodes in parallel is worth a trial; no result depends on them.
+whether running nodes in parallel is tried, and how graphs are partitioned; no result depends on
+them.
 
 Invariant: a function of specs, never of values.
 """

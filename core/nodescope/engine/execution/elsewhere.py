@@ -25,7 +25,7 @@ class Lane(NamedTuple):
 
     Attributes:
         number: From 1 up; unique in this process.
-        name: For people: ``worker:1 · pid 4711``.
+        name: Its display name: ``worker:1 · pid 4711``.
     """
 
     number: int
@@ -37,9 +37,9 @@ class Ran(NamedTuple):
 
     Attributes:
         node: Its id.
-        lane: Where.
+        lane: The process that ran it.
         start_ns, end_ns: By this process's `time.perf_counter_ns`.
-        outputs: Its results, if they were wanted.
+        outputs: Its results, if they were requested.
     """
 
     node: int
@@ -51,19 +51,19 @@ class Ran(NamedTuple):
 
 @runtime_checkable
 class RemoteRunner(Runner, Protocol):
-    """A runner whose nodes run in other processes. Its kernels do, too, one by one."""
+    """A runner whose nodes run in other processes. Its kernels run there, too, one by one."""
 
     def run_reported(self, feeds: Sequence[Any], *, arrays: bool, ran: list[Ran]) -> list[Array]:
         """`Runner.run`, reporting each node.
 
         Args:
             feeds: As for `Runner.run`.
-            arrays: Whether the results of each node are wanted.
-            ran: Takes the nodes that have run, in the graph's order; also if the call fails.
+            arrays: Whether to report the results of each node.
+            ran: Receives the nodes that ran, in the graph's order, even if the call fails.
         """
 
     def lane_of(self, node: int) -> Lane:
-        """Where a node runs."""
+        """The process that runs a node."""
 
 
 class Executor(Protocol):
@@ -86,7 +86,7 @@ def executor_of(setting: Any, partitions: int | None) -> Executor | None:
     """The executor that ``executor=`` of `nodescope.compile` names, or is.
 
     Raises:
-        UsageError: There is none of that name, or partitions are given without one.
+        UsageError: No executor has that name, or partitions are given without an executor.
     """
     if setting is None:
         if partitions is not None:

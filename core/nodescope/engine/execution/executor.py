@@ -194,8 +194,7 @@ def execute_observed(
 ) -> list[Tensor]:
     """Run a plan node by node under the tracer, on the calling thread.
 
-    A node of the graph is the same node of the run, however often and for whichever outputs it
-    runs.
+    Each node of the graph is one node of the run, however often it runs and for any outputs.
 
     Args:
         tracer: The engine's observer: `dispatch_mode.observer()`.

@@ -30,7 +30,7 @@ HANDOVER_NS = 60_000.0
 SHORTEST_NS = 150_000.0
 """Tasks shorter than this are joined with a predecessor or successor."""
 GAIN = 0.8
-"""Threads are used if the schedule takes at most this share of the time in order."""
+"""Threads are tried if the schedule takes at most this fraction of the time in order."""
 
 _pool: ThreadPoolExecutor | None = None
 _pool_lock = threading.Lock()
@@ -116,7 +116,7 @@ class Schedule:
         run = _Run(self, feeds, effects)
         pool = _threads()
         for _ in range(min(cores(), len(self.tasks)) - 1):
-            pool.submit(contextvars.copy_context().run, run.work)  # np.errstate, for one
+            pool.submit(contextvars.copy_context().run, run.work)  # keeps np.errstate
         run.work()
         return run.result()
 
@@ -126,7 +126,7 @@ class Trial:
     kept.
 
     Args:
-        schedule: The program's.
+        schedule: The program's schedule.
     """
 
     ROUNDS = 3
@@ -185,7 +185,9 @@ def dependencies(plan: Plan, chains: Sequence[Sequence[int]] = ()) -> list[set[i
 def _joined(
     before: list[set[int]], costs: list[float], exclusive: list[bool]
 ) -> tuple[list[list[int]], list[int]]:
-    """Calls as tasks: a call joins the only task that it waits for, or a short one."""
+    """Calls as tasks: a call that waits for a single task joins it, to continue a chain or if it is
+    short.
+    """
     tasks: list[list[int]] = []
     owner: list[int] = []
     cost: list[float] = []
@@ -241,7 +243,7 @@ class _Run:
         self.changed = threading.Condition()
 
     def work(self) -> None:
-        """Run tasks until there are no more. Called by every thread that helps."""
+        """Run tasks until there are no more. Called by every thread of the run."""
         while (task := self._next()) is not None:
             try:
                 self._calls(self.schedule.tasks[task])
@@ -299,7 +301,7 @@ class _Run:
             self.changed.notify_all()
 
     def result(self) -> list[Array]:
-        """The outputs, once no thread works any more."""
+        """Wait until no thread runs tasks; return the outputs, or raise the first error."""
         with self.changed:
             self.changed.wait_for(lambda: not self.running)
         if self.errors:

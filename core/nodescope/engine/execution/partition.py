@@ -1,7 +1,7 @@
 """Partition: a graph cut by device and worker, with send and receive nodes on the cut edges.
 
-Partitions run side by side, each its own nodes in their order; here as threads, later elsewhere: a
-`Partition` can be pickled (as text and arrays).
+Partitions run in parallel, as threads; each runs its own nodes in order. A `Partition` can be
+pickled, as text and arrays.
 
 Invariant: no deadlock. All nodes have a common order: the graph's, with each send directly after
 the node that makes its value, and each receive directly before the first node that uses it, so that
@@ -82,12 +82,13 @@ def canonical(device: str) -> str:
 def cut(plan: Plan, home: Mapping[int, int] | None = None) -> tuple[Partition, ...]:
     """Cut a plan's nodes by device, in order of first use.
 
-    Constants and fed values go where they are used; every other value goes once to each place.
+    Constants and fed values go where they are used; every other value is sent once to each place
+    that uses it.
 
     Args:
         plan: The plan to run.
-        home: Ids of nodes that are placed with another node: reads and updates of a variable are
-            placed with it.
+        home: For nodes that are placed with another node, that node's id: reads and updates of a
+            variable are placed with the variable.
     """
     return _Cut(plan, home or {}).partitions()
 
@@ -341,7 +342,7 @@ def run_partitions(
             errors[number] = error
             meeting.fail()
 
-    contexts = [contextvars.copy_context() for _ in partitions[1:]]  # np.errstate, for one
+    contexts = [contextvars.copy_context() for _ in partitions[1:]]  # keeps np.errstate
     threads = [
         threading.Thread(target=context.run, args=(run, i), name=f"nodescope {part.device}",
                          daemon=True)

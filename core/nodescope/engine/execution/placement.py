@@ -1,9 +1,9 @@
 """Placement: which partition runs which node, by annotation or by the cost model.
 
-An annotated node (``worker:1``) is where it is annotated. Without any annotation, the nodes are
-lined up: a forward node where it stands, a node of the backward pass beside the node that it
-differentiates, every other beside its largest operand. The line is cut where the work is balanced
-within a tolerance, at the place there that the fewest bytes cross.
+An annotated node (``worker:1``) runs where its annotation says. Without any annotation, the nodes
+are put in a line: a forward node at its own position, a backward node beside the node that it
+differentiates, every other node beside its largest operand. Among the positions that balance the
+work within a tolerance, the line is cut where the fewest bytes cross.
 
 Invariant: a function of the graph alone; no result depends on it.
 """
@@ -22,7 +22,7 @@ from nodescope.ops.calls import call_of
 from nodescope.passes.cost import nbytes
 
 TOLERANCE = 0.2
-"""By how much of a partition's fair share a cut may leave its place to save bytes."""
+"""The range in which a cut may move to save bytes, as a fraction of an equal share of the work."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Placement:
 
     @property
     def balance(self) -> float:
-        """The longest partition's share of a fair one: 1 is perfect."""
+        """The cost of the most expensive partition relative to an equal share; 1 is perfect."""
         total = sum(self.costs)
         return max(self.costs) * len(self.costs) / total if total else 1.0
 
@@ -70,7 +70,7 @@ def placed(graph: Graph, count: int = 2, tolerance: float = TOLERANCE) -> Placem
 
 
 def described(graph: Graph, parts: Sequence[str], part_of: Mapping[int, int]) -> Placement:
-    """A placement that is given, such as one made by hand, with its costs and bytes."""
+    """The costs and bytes of a given placement, such as one made by hand."""
     specs = {value.id: value.tensor for value in graph.values}
     costs = [0.0] * len(parts)
     for node in graph.nodes:
@@ -120,7 +120,7 @@ def _number(name: str) -> int:
 def _annotated(
     nodes: Sequence[Node], specs: Mapping[int, TensorSpec], names: Sequence[str]
 ) -> dict[int, int]:
-    """Nodes without an annotation are beside their largest operand, or else their first user."""
+    """Place nodes without an annotation with their largest operand, or else their first user."""
     numbers = {name: i for i, name in enumerate(names)}
     part_of = {node.id: numbers[name] for node in nodes if (name := worker_of(node.device))}
     home: dict[int, int] = {}
@@ -142,13 +142,13 @@ class _Line:
     """The nodes lined up: those of one rank stay together.
 
     Attributes:
-        rank: By node id.
+        rank: Position in the line, by node id.
     """
 
     def __init__(
         self, graph: Graph, nodes: Sequence[Node], specs: Mapping[int, TensorSpec]
     ) -> None:
-        # A compiled node stands for the traced ones of which `Node.forward` speaks.
+        # `Node.forward` names a traced node; find the compiled node that stands for it.
         owner = {of: node.id for node in nodes for of in node.origin or (node.id,)}
         self.rank: dict[int, int] = {}
         made: dict[int, int] = {}
@@ -164,7 +164,7 @@ class _Line:
                 made.update(dict.fromkeys(node.outputs, rank))
         users: dict[int, tuple[int, int]] = {}  # by value: bytes and rank of its largest user
         for place, node in reversed([*enumerate(nodes)]):
-            if node.id not in self.rank:  # of feeds alone, such as an optimizer's momentum
+            if node.id not in self.rank:  # computed from feeds alone, such as momentum
                 known_users = [users[value] for value in node.outputs if value in users]
                 self.rank[node.id] = max(known_users)[1] if known_users else place
                 made.update(dict.fromkeys(node.outputs, self.rank[node.id]))

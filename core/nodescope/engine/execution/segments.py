@@ -1,8 +1,9 @@
 """Segments: the nodes of a partition that run without waiting for another partition.
 
 A segment receives values before its first node and sends values after its last. Segments are made
-in the graph's order: a node joins the open segment of its partition. If it needs a value that this
-segment does not know of, it opens the next one, and the segment that makes the value is closed.
+in the graph's order: a node joins the open segment of its partition. If it needs a value from a
+segment that this one does not run after, it opens a new segment. The segment that makes the value
+is closed.
 
 Invariant: no deadlock. A segment is closed before any that receives from it is opened, so that in
 order of opening each receives from earlier ones only. Each partition runs its own in that order.

@@ -2,7 +2,7 @@
 
 Functions with an eager meaning (`constant`, `identity`, `assign`) have it outside of graphs.
 
-Invariant: each adds to the graph of the thread's ``as_default`` block, and to no other.
+Invariant: each function adds to the graph of the thread's ``as_default`` block, and to no other.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def placeholder(dtype: Any, shape: Any = None, name: str = "placeholder") -> Ten
 def placeholder_with_default(
     input: Any, shape: Any = None, name: str = "placeholder_with_default"
 ) -> Tensor:
-    """A value that runs may be fed; ``input`` if they are not.
+    """A value that a run may be fed; otherwise, it is ``input``.
 
     Raises:
         ShapeError: ``shape`` is not that of ``input``.
@@ -183,8 +183,8 @@ def control_dependencies(control_inputs: Any) -> contextlib.AbstractContextManag
 def device(name: Any) -> contextlib.AbstractContextManager[None]:
     """A block whose operations run on a device.
 
-    In a graph that is built by hand, and in a compiled function. A compiled function that runs
-    plainly (``set_mode("eager")``) ignores it.
+    It applies in hand-built graphs and in compiled functions. A compiled function that runs plainly
+    (``set_mode("eager")``) ignores it.
 
     Args:
         name: ``cpu:0``, ``worker:1`` or ``worker:1/cpu:0``; inner blocks complete and override

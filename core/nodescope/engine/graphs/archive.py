@@ -1,7 +1,7 @@
 """Archives: the common file format of saved graphs and programs.
 
 A zip archive without compression: ``meta.json`` (the kind, the version of the format, shapes and
-dtypes of the arrays, and what belongs to the kind), ``graph.txt`` (`nodescope.ir.text`) and
+dtypes of the arrays, and data specific to the kind), ``graph.txt`` (`nodescope.ir.text`) and
 ``arrays/<value>.npy``. See docs/graphs.md.
 
 Invariant: reading runs no code and takes at most a few times the file's size in memory; a file is
@@ -80,7 +80,7 @@ class Archive:
         graph: The nodes; not verified, see `verified`.
         arrays: Arrays by value id. Arrays of the graph's values have the shapes and dtypes stated
             there; ids below 0 are arrays beside the graph.
-        about: Other data of the kind, of JSON's types.
+        about: Other data specific to the kind, as JSON types.
     """
 
     kind: Kind
@@ -138,7 +138,7 @@ def _npy(array: Array) -> bytes:
 
 
 class reading:
-    """Turn any error inside ``with reading(path):`` into a fault of the file."""
+    """Turn errors inside ``with reading(path):`` into a `GraphError` that names the file."""
 
     def __init__(self, path: Any) -> None:
         self._path = path
@@ -272,7 +272,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def converted(data: Any, form: type[T]) -> T:
-    """JSON's types as another type; keys may be numbers. Raises `GraphError`."""
+    """Convert JSON types to another type; keys may be numbers. Raises `GraphError`."""
     try:
         return msgspec.convert(data, form, str_keys=True)
     except msgspec.ValidationError as error:

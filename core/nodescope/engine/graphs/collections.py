@@ -1,4 +1,4 @@
-"""Collections: lists of a graph, by name.
+"""Collections: the named lists of a graph.
 
 Invariant: items stay in order; nothing is added once the graph is finalized.
 """

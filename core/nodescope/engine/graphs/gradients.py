@@ -68,7 +68,7 @@ def minimize(optimizer: Any, loss: Tensor, name: str = "train") -> Operation | N
 
     Returns:
         In a graph, the operation that does it, which is also in the collection ``TRAIN_OP``.
-        Eagerly None, when it is done.
+        Eagerly, None, after the step.
     """
     graph = building()
     if graph is None:

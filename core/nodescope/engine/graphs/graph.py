@@ -58,7 +58,7 @@ class Graph(GraphBuilder):
 
     @staticmethod
     def load(path: Any) -> Graph:
-        """Read a graph from a file. A session on it starts with the variables that it holds.
+        """Read a graph from a file. A session on it starts with the variable values in the file.
 
         Raises:
             GraphError: The file is of another kind, is damaged, or was written by a newer version.

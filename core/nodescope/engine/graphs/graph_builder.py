@@ -125,7 +125,7 @@ class GraphBuilder(Lookup, Collections, Builder):
         return result
 
     def store(self, target: Tensor, assigned: Tensor) -> None:
-        """See `Builder.store`: a variable stays the variable."""
+        """See `Builder.store`: the target still stands for the variable."""
 
     def assigned(self, target: Tensor, node: Node) -> None:
         """See `Builder.assigned`: a variable's value is determined only when a session runs."""

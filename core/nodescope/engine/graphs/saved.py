@@ -1,4 +1,4 @@
-"""Saved graphs: graphs built by hand as data, and from data.
+"""Saved graphs: converts graphs built by hand to data, and back.
 
 The file is an archive of the kind "graph", see `nodescope.engine.graphs.archive`.
 
@@ -39,7 +39,8 @@ class Parts:
         graph: The nodes.
         arrays: Arrays of constants and variables by value id.
         variables: Value ids of the variables, with ``[initializer, trainable, chained]``.
-        collections: Items as ``tensor:``, ``operation:`` or ``text:`` and a name, by collection.
+        collections: By name, items as ``["operation", node id]``, ``["tensor", value id]`` or
+            ``["plain", value]``.
     """
 
     graph: ir.Graph

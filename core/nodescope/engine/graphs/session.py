@@ -1,7 +1,7 @@
 """Sessions: run parts of a graph that was built by hand, and keep its variables.
 
-Invariant: a run executes what its fetches need and nothing else; a variable that nothing orders
-after an update is read as it was when the run began.
+Invariant: a run executes what its fetches need and nothing else; a read of a variable that is not
+ordered after an update gives the value from the start of the run.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from nodescope.ops.traits import traits_of, with_state
 
 _MOST_PLANS = 128
 Form = Literal["in order", "at once", "threads", "partitions"]
-"""``in order``: node by node, with effects. ``at once``: the same without any, as one plan."""
+"""``in order``: node by node, with effects. ``at once``: the same without effects, as one plan."""
 
 
 class ObservedRun(NamedTuple):
-    """A run that was observed, with what it takes to run it again.
+    """An observed run, with the data to repeat it.
 
     Attributes:
         step: The training step.
-        feeds: Of the program's plan.
+        feeds: Feeds of the program's plan.
         arrays: Its outputs.
-        before, after: Variables, by value id.
+        before, after: Values of the variables before and after the run, by value id.
     """
 
     session: Session
@@ -193,7 +193,7 @@ class Session:
             with dispatch_mode.building(None, scope=None):
                 return self._run(fetches, fed, options)
         program = self._program(fetches, fed)
-        if program.chained:  # two draws at once would be the same draw
+        if program.chained:  # two concurrent draws would be equal
             with self._drawing:
                 arrays = self._execute(program, fed, options)
         else:
@@ -251,7 +251,7 @@ class Session:
         return self._arrays(program, feeds, effects, threads=options.parallel is True)
 
     def _tell_losses(self, program: PreparedRun, outputs: Sequence[Any]) -> None:
-        """Report the losses of the run's backward passes, as far as they are fetched.
+        """Report the losses of the run's backward passes that are fetched.
 
         Args:
             outputs: The program's outputs: arrays, or the tensors that an observer knows.
@@ -282,7 +282,7 @@ class Session:
         return run_calls(program.plan, feeds, effects=effects)
 
     def forms(self, program: PreparedRun, options: RunOptions) -> tuple[Form, ...]:
-        """The ways in which a run may be executed while nobody observes it."""
+        """The forms in which an unobserved run may be executed."""
         if options.partition if options.partition is not None else program.several_devices:
             return ("partitions",)
         threads = options.parallel or (options.parallel is None and program.schedule.pays)
@@ -292,11 +292,11 @@ class Session:
     def rerun(
         self, program: PreparedRun, form: Form, feeds: list[Array], values: dict[int, Array]
     ) -> list[Array]:
-        """Run a program once more, on variables of its own: the session's stay as they are.
+        """Run a program again on separate variables; the session's variables do not change.
 
         Args:
             form: How it is executed.
-            values: What the variables are before, by value id, and afterwards.
+            values: The values of the variables, by value id; the run updates them.
         """
         effects = self._effects(program, apart=values)
         if form == "partitions":
@@ -346,7 +346,7 @@ class Session:
         self, program: PreparedRun, *, observed: bool = False,
         apart: dict[int, Array] | None = None,
     ) -> Effects:  # fmt: skip
-        """The effects of reads and updates of variables in this run; ``apart``: on copies."""
+        """The effects of reads and updates of variables in this run, on ``apart`` if given."""
         if not program.stateful:
             return Effects()
         graph = self.graph
@@ -384,7 +384,7 @@ class Session:
             else:
                 self._values[variable.value] = array
 
-        # Held from reading to writing: no update of another thread comes between.
+        # The lock is held from reading to writing, so that no other thread updates in between.
         return Effects(
             dict.fromkeys(with_state("reads", "replaces", "changes"), before),
             dict.fromkeys(with_state("replaces", "changes"), after),

@@ -151,7 +151,8 @@ def assign(target: Tensor, value: Any) -> Any:
     """Assign a new value to a variable or parameter.
 
     Returns:
-        In a graph, a tensor that has the new value once it has run. Eagerly None, when it is done.
+        In a graph, a tensor that has the new value once it has run. Eagerly, None, after the
+        change.
 
     Raises:
         ShapeError: The shapes differ.

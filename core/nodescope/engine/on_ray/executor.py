@@ -1,4 +1,4 @@
-"""The executor ``ray``: its settings, and how a graph gets there."""
+"""The executor ``ray``: its settings, and how it prepares a graph."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RayExecutor(RayOptions):
         """See `Executor.build`.
 
         Raises:
-            UsageError: Ray is not installed, or a node is annotated with a device that is no
+            UsageError: Ray is not installed, or a node is annotated with a device that is not a
                 worker.
         """
         ray_module()

@@ -1,4 +1,4 @@
-"""What a program says about its partitions on Ray."""
+"""Options: a program's settings for its partitions on Ray."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class RayOptions:
     """Settings of an executor.
 
     Attributes:
-        partitions: Their number, where no node is annotated (``nodescope.device("worker:1")``);
-            2 if None.
-        num_cpus: The processors that Ray counts for each. 0 lets any number of partitions run
-            on any cluster.
-        threads: The threads of each partition's matrix products; as many as here if None. Another
-            number may round otherwise.
-        resources: By partition (``worker:1``), the resources that it needs.
-        timeout_s: After how many seconds a call fails that has not ended, or a partition that has
-            not started.
-        restarts: How often a call is run again after a worker has died. Its state is then that
-            before the call.
-        tolerance: How uneven partitions may be to save bytes, as a share of a partition.
+        partitions: Number of partitions, if no node is annotated
+            (``nodescope.device("worker:1")``); 2 if None.
+        num_cpus: Processors that Ray reserves for each partition. 0 lets any number of partitions
+            run on any cluster.
+        threads: Threads for matrix products in each partition; as many as in this process if None.
+            Another number may change the rounding.
+        resources: The Ray resources that each partition needs, by its name (``worker:1``).
+        timeout_s: Seconds after which a call that has not ended, or a partition that has not
+            started, fails.
+        restarts: How often a call is repeated after a worker has died, with the state from before
+            the call.
+        tolerance: How uneven partitions may be to save bytes, as a fraction of an equal share.
     """
 
     partitions: int | None = None
@@ -42,7 +42,7 @@ class RayOptions:
     tolerance: float = TOLERANCE
 
     def __post_init__(self) -> None:
-        """Raises `UsageError` if a setting makes no sense."""
+        """Raises `UsageError` if a setting is invalid."""
         whole = "a whole number, 1 or more"
         wholes: dict[str, Any] = {"partitions": self.partitions, "threads": self.threads}
         for name, count in wholes.items():

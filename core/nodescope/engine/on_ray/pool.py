@@ -29,7 +29,7 @@ def ray_module() -> Any:
     """Ray, if it is installed.
 
     Raises:
-        UsageError: It is not.
+        UsageError: Ray is not installed.
     """
     try:
         import ray
@@ -49,10 +49,10 @@ class Member:
         lane: Its lane.
         pid: Its process.
         node: Ray's id of its node.
-        place: That node in words, as lanes name it, and its address; ``""`` if it is the only one.
-        offset_ns: What its clock is ahead of ours.
-        loaded: Numbers of the graphs that it has.
-        lock: Held while it is given another.
+        place: That node's name in lanes, and its address; ``""`` if it is the only node.
+        offset_ns: How far its clock is ahead of this process's.
+        loaded: Numbers of the graphs that it has loaded.
+        lock: Held while it loads a graph.
     """
 
     part: str
@@ -67,7 +67,9 @@ class Member:
 
 
 class Pool:
-    """Actors by partition, started when they are first needed, and again when they have died."""
+    """Actors by partition, started when they are first needed and restarted after they have
+    died.
+    """
 
     def __init__(self, options: RayOptions) -> None:
         self._options = options
@@ -97,7 +99,9 @@ class Pool:
                 ray_module().kill(lost.actor)
 
     def forget(self, graph: int) -> None:
-        """Let go of a graph; a handle that is used without a connection would start Ray again."""
+        """Release a graph, if still connected: a handle used without a connection would start Ray
+        again.
+        """
         ray = ray_module()
         if not ray.is_initialized() or ray.get_runtime_context().get_job_id() != self._job:
             return
@@ -159,7 +163,9 @@ class Pool:
         return Member(part, actor, lane, process.pid, process.node, place, offset)
 
     def _offset(self, actor: Any) -> tuple[int, int]:
-        """How long a question took, and what the actor's clock was ahead at its middle."""
+        """The duration of a request, and how far the actor's clock was ahead at its middle, in
+        ns.
+        """
         ray = ray_module()
         before = time.perf_counter_ns()
         there = ray.get(actor.process.remote(), timeout=self._options.timeout_s)[2]
@@ -168,12 +174,14 @@ class Pool:
 
 
 def addresses_of(ray: Any) -> dict[str, str]:
-    """By node of the cluster that is alive, its address."""
+    """The addresses of the cluster's live nodes, by node id."""
     return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
 
 
 def _threads() -> int:
-    """The threads of a matrix product here. Ray's workers have one, which rounds otherwise."""
+    """Threads for matrix products in this process; Ray's workers have one, which may round
+    differently.
+    """
     for name in _THREADS:
         if os.environ.get(name, "").isdigit():
             return int(os.environ[name])

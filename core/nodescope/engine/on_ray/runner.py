@@ -1,11 +1,11 @@
 """The runner: one call of a graph whose partitions are actors.
 
-Segments are submitted in their order, and each is given object references for what it receives: Ray
-starts it once they are there, and values go from actor to actor. Only what is fed and what the
-graph returns passes through this process.
+Segments are submitted in order, each with object references for the values that it receives: Ray
+starts a segment once these are available, and values go from actor to actor. Only feeds and the
+graph's outputs pass through this process.
 
 Invariant: a call ends within the executor's time-out, with its results or with an error. State that
-outlives a call is here alone, so that a call can be run again.
+outlives a call exists only in this process, so that a call can be repeated.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class RayRunner:
         options: The executor's settings.
         pool: Its actors.
         lowered: The graph.
-        placement, segments: How it is cut.
-        backend: What runs each segment.
+        placement, segments: Its partitions and segments.
+        backend: The back end that runs each segment.
         name: The function's name.
     """
 
@@ -113,7 +113,7 @@ class RayRunner:
     # A call
 
     def _again(self, call: Callable[[], list[Array]]) -> list[Array]:
-        """Run a call, as often as the executor wants it."""
+        """Run a call; if a worker fails, repeat it up to ``restarts`` times."""
         for left in range(self._options.restarts, -1, -1):
             try:
                 return call()
@@ -125,7 +125,7 @@ class RayRunner:
     def _member(self, part: int) -> Member:
         """The actor of a partition, with its segments loaded."""
         member = self._pool.member(self.placement.parts[part])
-        with member.lock:  # whoever comes next submits after this
+        with member.lock:  # later callers submit after the load
             if self._number not in member.loaded:
                 mine = {i: s for i, s in enumerate(self.segments) if s.part == part}
                 member.actor.load.remote(self._number, mine, self._backend)
@@ -165,12 +165,14 @@ class RayRunner:
     def _explained(
         self, submitted: Sequence[_Submitted], error: Exception, ran: list[Ran] | None
     ) -> Exception:
-        """What a call raises: the program's own error, or which partition failed at what."""
+        """The error that a call raises: the program's own, or one that names the partition and its
+        nodes.
+        """
         ray = ray_module()
         reports = [item.report for item in submitted]
         late = isinstance(error, ray.exceptions.GetTimeoutError)
         ended = set()
-        if reports:  # what needs a dead worker fails at once, and the others end
+        if reports:  # segments that need a dead worker fail at once, and the others end
             limit = 0 if late else self._options.timeout_s
             ended = set(ray.wait(reports, num_returns=len(reports), timeout=limit)[0])
         stuck: _Submitted | None = None
@@ -187,7 +189,7 @@ class RayRunner:
                     cause, ray.exceptions.RayError
                 )
                 if own and stuck is None and first is None:
-                    first = cause  # what comes later lacks values because of it
+                    first = cause  # later segments fail because its values are missing
                 elif first is None:
                     stuck = stuck or item
             except Exception:
@@ -270,7 +272,7 @@ def _here(member: Member, times: Array) -> tuple[int, int]:
 
 
 def _own(array: Any) -> Array:
-    """An array in memory of this process's own: those of the object store cannot be written to."""
+    """A copy of an array in this process's memory: arrays of the object store are read-only."""
     return np.array(array, order="K", copy=True)
 
 

@@ -1,4 +1,4 @@
-"""The worker: what runs in the actor of a partition.
+"""The worker: the code that runs in the actor of a partition.
 
 Invariant: one thread; a value is kept until the partition's last use of it in the call.
 """
@@ -23,7 +23,7 @@ How = Literal["plain", "times", "arrays"]
 """What a call reports: nothing, the times of its nodes, or their results as well."""
 
 _CALLS: Final = 16
-"""Values of calls that many calls ago are let go: these calls have failed."""
+"""Values of calls from more than this many calls ago are released: those calls have failed."""
 
 
 class Report(NamedTuple):
@@ -31,7 +31,7 @@ class Report(NamedTuple):
 
     Attributes:
         times: int64 of shape (nodes, 2), by this process's `time.perf_counter_ns`; None if plain.
-        outputs: The results of each node, if wanted.
+        outputs: The results of each node, if requested.
     """
 
     times: Array | None
@@ -39,11 +39,11 @@ class Report(NamedTuple):
 
 
 class Process(NamedTuple):
-    """Which process this is.
+    """A worker's process.
 
     Attributes:
         pid: Its number.
-        machine: What its machine booted as; ``""`` if unknown.
+        machine: The boot id of its machine; ``""`` if unknown.
         clock_ns: Its `time.perf_counter_ns` now.
         node: Ray's id of its node.
     """
@@ -82,7 +82,7 @@ class Worker:
         self._loaded: dict[int, _Loaded] = {}
 
     def process(self) -> Process:
-        """Which process this is."""
+        """This worker's process."""
         import ray
 
         node = str(ray.get_runtime_context().get_node_id())
@@ -93,20 +93,20 @@ class Worker:
         self._loaded[graph] = _Loaded(segments, backend)
 
     def forget(self, graph: int) -> None:
-        """Let go of a graph."""
+        """Release a graph."""
         self._loaded.pop(graph, None)
 
     def run(self, graph: int, call: int, number: int, how: How, *arrays: Any) -> Any:
         """Run a segment.
 
         Args:
-            graph, number: Which.
+            graph, number: The graph, and the segment's number in it.
             call: The number of the call that it belongs to.
             how: What to report.
-            arrays: What is fed, and then what is received.
+            arrays: The fed values, then the received ones.
 
         Returns:
-            The report and what is sent, as a list; the report alone if nothing is.
+            The report and the sent values, as a list; the report alone if nothing is sent.
         """
         loaded = self._loaded[graph]
         segment, runner = loaded.segments[number], loaded.runners[number]
@@ -151,7 +151,7 @@ def _timed(
 
 
 def _each(segment: Segment, runner: Runner, feeds: Sequence[Any]) -> tuple[list[Array], Report]:
-    """Run the nodes one by one, and keep what each returns."""
+    """Run the nodes one by one, and keep their results."""
     values: dict[int, Any] = {**segment.arrays}
     values.update(zip(segment.graph.inputs, feeds, strict=True))
     times, outputs = [], []
@@ -166,7 +166,7 @@ def _each(segment: Segment, runner: Runner, feeds: Sequence[Any]) -> tuple[list[
 
 
 def machine() -> str:
-    """What this machine booted as; ``""`` if unknown."""
+    """The boot id of this machine; ``""`` if unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip()

@@ -30,7 +30,7 @@ def check_writable(target: Tensor, subject: str) -> None:
         subject: The writing expression, for the message.
 
     Raises:
-        GradientError: The target is a leaf that requires a gradient, and the tape is on.
+        GradientError: The target is a leaf that requires a gradient, and gradients are recorded.
         UnsupportedError: Its elements share memory, as in `numpy.broadcast_to`.
         TraceError: A graph is being built, and the tensor is not one of its values.
     """
@@ -101,7 +101,7 @@ def fitted(target: Tensor, result: Tensor, subject: str, *, wider: bool = False)
         target: The tensor to write to; it keeps its dtype.
         result: The tensor to write.
         subject: The writing expression, for messages.
-        wider: Whether the target may be larger: the result broadcasts.
+        wider: Whether the result may broadcast to a larger target.
 
     Raises:
         ShapeError: The result does not fit.
