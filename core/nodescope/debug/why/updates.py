@@ -230,10 +230,10 @@ def _source_words(term: Term, updates: list[Update]) -> str:
     label = term.name.rpartition("/")[2]
     if term.source == "gradient":
         coefficients = [
-            term.coefficient
+            other.coefficient
             for update in updates
-            for term in update.terms
-            if term.source == "gradient" and term.name == term.name
+            for other in update.terms
+            if other.source == "gradient" and other.name == term.name
         ]
         low, high = number_text(min(coefficients), 3), number_text(max(coefficients), 3)
         times = low if low == high else f"{low} to {high}"

@@ -13,6 +13,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.debug.replay import Replay
+from nodescope.debug.replay.execution_index import ValueSource
 from nodescope.debug.why import updates, why
 from nodescope.debug.why.body_frames import point_of
 from nodescope.debug.why.rendering import sentence
@@ -128,3 +129,16 @@ def test_a_running_mean_is_not_an_update(tmp_path: Path) -> None:
 
     with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
         assert "updated" not in [link.kind for link in why(recording, "mean[0]").root.chain()]
+
+
+def test_each_gradient_has_its_own_factor() -> None:
+    def term(name: str, number: float, coefficient: float) -> updates.Term:
+        point = point_of(ValueSource(1, None))  # type: ignore[arg-type]
+        return updates.Term("gradient", name, point, 0, number, coefficient)
+
+    terms = (term("backward/tanh", 3.0, -0.5), term("backward/exp", 4.0, -0.125))
+    steps = [updates.Update(at, 1.0, -1.0, terms, 0.0, np.dtype(np.float32)) for at in (2, 1)]
+    assert updates._amounts(steps) == {
+        "its gradient (times -0.5)": -3.0,
+        "its gradient (times -0.125)": -1.0,
+    }
