@@ -44,6 +44,9 @@ from nodescope.record.timed.collected import unpacked
 # A log longer than this is merged into the file and then overwritten from its start. The system
 # thus reuses the memory in which it caches the log, and merging reads it from the CPU's caches.
 _WAL_BYTES: Final = 16_384_000
+# How many large pages SQLite keeps in memory. With 2 MiB, its default, elements push the pages of
+# other tables out into the log while a batch is written, again and again: it takes twice the space.
+_LARGE_PAGES: Final = 64
 # The most rows of one statement; SQLite accepts 32,766 parameters.
 _MOST = 2048
 # One statement inserts chunks of up to about this size in total.
@@ -105,6 +108,8 @@ class Writer:
                 self._db = connect(path)
                 self._db.execute("PRAGMA synchronous=NORMAL")
                 self._db.execute("PRAGMA temp_store=MEMORY")
+                if page_bytes > PAGE_BYTES:
+                    self._db.execute(f"PRAGMA cache_size={_LARGE_PAGES}")
                 self._db.execute("SELECT 1 FROM sqlite_schema").fetchall()
                 self._reserve = Reserve(path.parent)
             self._descriptors = held([f"{path}{suffix}" for suffix in ("", "-wal", "-shm")])

@@ -146,3 +146,13 @@ def test_the_log_of_large_arrays_is_written_from_its_start_again(tmp_path: Path)
     writer.finish()
     with Recording.open(path) as recording:
         assert recording.kept_arrays() == (12, 48 << 20)
+
+
+def test_as_many_large_pages_are_in_memory_as_a_batch_changes(tmp_path: Path) -> None:
+    writer = Writer(
+        tmp_path / "r.nscope", budget_bytes=1 << 30, page_bytes=new_file.LARGE_PAGE_BYTES
+    )
+    tables = writer.connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    (pages,) = writer.connection.execute("PRAGMA cache_size").fetchone()
+    assert pages > tables
+    writer.finish()
