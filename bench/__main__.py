@@ -1,6 +1,6 @@
 """Measure the rows that exist, print the table, write them into bench/results/latest.json.
 
-Invariant: rows of groups that were not measured now stay in the file as they were.
+Invariant: the rows of groups that are not measured are unchanged in the file.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _said() -> str:
 
 
 def _write(group: str, rows: list[dict[str, object]]) -> None:
-    """Into the file, in the place of what the group gave before."""
+    """Replace the group's rows in the file."""
     known = json.loads(LATEST.read_text()) if LATEST.is_file() else {}
     figures = {**known, group: rows}
     LATEST.parent.mkdir(exist_ok=True)

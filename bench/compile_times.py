@@ -1,8 +1,8 @@
-"""How long compiling takes: from the decorated function to its first result, less one run.
+"""Compile times: from the decorated function to its first result, less one run.
 
-Each figure is the median of processes that have compiled one other, small function before, so that
-what is loaded once per process stands in a row of its own. C is measured cold, with an empty cache
-of libraries, and warm, in another process that finds them there.
+Each figure is the median over processes that have compiled another, small function before, so what
+is loaded once per process has its own row. C is measured cold, with an empty cache of libraries,
+and warm, in another process that finds the libraries in the cache.
 
 Invariant: every figure comes from a first call in a fresh process.
 """
@@ -24,7 +24,7 @@ from bench.programs.case import BACKENDS, NUMPY, C, Case
 from bench.programs.ours import lowering_of, not_as_asked
 
 REPEATS = 3
-MEASURED = {"chain": 1, "mlp": 0, "lstm": 0, "cnn": 0, "transformer": 0}  # which case
+MEASURED = {"chain": 1, "mlp": 0, "lstm": 0, "cnn": 0, "transformer": 0}  # the case's index
 KINDS = {"numpy": (NUMPY, 20.0, 5.0), "C, cold": (C, 300.0, 150.0), "C, warm": (C, 5.0, None)}
 
 
@@ -74,7 +74,7 @@ def _row(name: str, kind: str, answers: list[dict[str, Any]], broken: str) -> Ro
 
 
 def measured(program: str, backend: str) -> dict[str, Any]:
-    """In a process of its own: milliseconds of the first function, and of this one."""
+    """Measure in a separate process: milliseconds of its first function, and of this program."""
     (loading, *_), _, _ = _first(_small(BACKENDS[backend]))
     case: Case = programs.cases(program)[MEASURED[program]]
     contender = case.makers[backend]()
@@ -107,7 +107,7 @@ def _small(backend: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 def _first(function: tuple[Any, tuple[Any, ...]]) -> tuple[list[float], list[float], Any]:
-    """Wall and processor ms of the first call and of a later one, and the function."""
+    """Wall and CPU milliseconds of the first call and of a later one, and the function."""
     compiled, inputs = function
     gc.collect()
     first = spent(lambda: compiled(*inputs), 1)

@@ -1,6 +1,6 @@
-"""Static graphs apart from what their kernels take: a call, and tracing.
+"""The cost of static graphs without their kernels: a call, and tracing.
 
-Invariant: what is compared with is one NumPy call on the same arrays, in the same rounds.
+Invariant: the cost of a call is relative to one NumPy call on equal arrays in the same rounds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def rows() -> Iterator[Row]:
 
 
 def _call() -> Iterator[Row]:
-    """What a call costs beyond its one operation."""
+    """The cost of a call beyond its one operation."""
     f = ns.compile(lambda a, b, c: a + b)
     a, b, c = (ns.tensor(np.ones(4, np.float32)) for _ in range(3))
     first, two = a.data, b.data
@@ -35,7 +35,7 @@ def _call() -> Iterator[Row]:
 
 
 def _trace() -> Iterator[Row]:
-    """The first half of compiling: from the function to its graph."""
+    """The time of tracing, the first half of compiling: from the function to its graph."""
     case = mlp.case(64)
     times = []
     for _ in range(15):

@@ -1,10 +1,10 @@
-"""Compiled programs beside NumPy by hand, PyTorch, torch.compile and jax.jit.
+"""Compiled programs compared with hand-written NumPy, PyTorch, torch.compile and jax.jit.
 
-Each program of `bench.programs` runs in a process of its own for each number of threads; all
-contenders take turns in the same rounds there. A row is one back end at one case: the ratio to the
-peer that the design names, on the clock; then the same in processor time, and the other ratios.
+Each program of `bench.programs` runs in a separate process for each number of threads, where all
+contenders take turns in the same rounds. A row is one back end in one case: the ratio of wall time
+to the peer that the design names, then the same ratio in CPU time, and the ratios to other peers.
 
-Invariant: a back end or a peer that cannot be measured has its reason in the row.
+Invariant: the row of a back end or peer that cannot be measured gives the reason.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from bench.measure import Row, Times, paired_times, ratio, seconds
 from bench.programs.case import JAX, OURS, PLAIN, TORCH_COMPILE, Case, line_up
 
 MOST_ROUNDS, FEWEST_ROUNDS = 15, 5
-CASE_S = 3.0  # for the rounds of a case, about
-BLOCK_S = 0.02  # of one contender in one round
+CASE_S = 3.0  # approximate time for the rounds of a case
+BLOCK_S = 0.02  # time of one contender in one round
 
 
 def rows() -> Iterator[Row]:
@@ -31,7 +31,7 @@ def rows() -> Iterator[Row]:
 
 
 def of_program(program: str, threads: int) -> Iterator[Row]:
-    """The rows of one program with a number of threads."""
+    """The rows of one program, run with ``threads`` threads."""
     measured_programs: dict[str, Any] = {}
     broken = ""
     try:
@@ -57,7 +57,7 @@ def of_program(program: str, threads: int) -> Iterator[Row]:
 def _row(
     case: Case, backend: str, threads: str, times: dict[str, Times], left_out: dict[str, str]
 ) -> Row:
-    """The ratio of a back end to its peer, if both were measured, and to all others."""
+    """The ratio of a back end to its peer, if both were measured, and to the other contenders."""
     limit = case.limits[backend]
     name = f"{case.name}, {backend}, {threads}"
     missing = next(
@@ -88,7 +88,7 @@ def _row(
 
 
 def measured(program: str) -> dict[str, Any]:
-    """In a process of its own: per case the times of all contenders, and who is left out."""
+    """Measure in a separate process: by case, all contenders' times, and why others are left out."""
     processes.set_torch_threads()
     return {case.name: _times(case) for case in programs.cases(program)}
 
@@ -100,7 +100,7 @@ def _times(case: Case) -> tuple[dict[str, Any], dict[str, float], dict[str, str]
         run()
         run()
     gc.collect()
-    gc.freeze()  # the modules of all libraries: a collection in each round is short without them
+    gc.freeze()  # excludes the libraries' modules from the collection in each round
     block = sum(
         max(2 * seconds_, seconds_ + BLOCK_S)
         for seconds_ in (seconds(run, 1) for run in runs.values())

@@ -1,7 +1,7 @@
-"""Bytes cut and balance of the automatic partitioner, beside cuts made by hand: nothing is run.
+"""Bytes cut and balance of the automatic partitioner, compared with manual cuts; nothing runs.
 
-Training steps of two samples, in two and four parts. By hand, they are cut at the borders of blocks
-and layers; in four parts, the transformer at those of attention and feed-forward:
+The programs are training steps of two samples, in two and four parts. The manual cuts are between
+blocks and layers; for the transformer in four parts, between attention and feed-forward:
 ``python -m bench cuts``.
 """
 
@@ -34,11 +34,11 @@ HAND: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
         "block_1/norm_1": 2, "block_1/attention": 2, "block_1/add": 2,
     },
 }  # fmt: skip
-"""By sample and number of parts: the part of each scope or node; of all others, the last one."""
+"""The part of each scope or node, by sample and number of parts; others are in the last part."""
 
 
 def rows() -> Iterator[Row]:
-    """Bytes cut automatically, as a multiple of those by hand."""
+    """The automatic cuts' bytes, as a multiple of the manual cuts'."""
     for (name, parts), cut in HAND.items():
         graph = graph_of(name)
         hand = by_hand(graph, parts, cut)
@@ -55,7 +55,7 @@ def _words(placement: Placement) -> str:
 
 
 def by_hand(graph: Graph, parts: int, cut: Mapping[str, int]) -> Placement:
-    """Every node, its derivative and its update where the innermost scope around it is put."""
+    """Place a node, its derivative and its update in the part of the innermost listed scope."""
     part_of = {}
     for node in graph.nodes:
         if node.op not in GIVEN:
@@ -75,7 +75,7 @@ def graph_of(name: str) -> Graph:
 
 
 def training(name: str, **options: Any) -> tuple[Any, ns.Tensor, ns.Tensor]:
-    """A step of a sample's network, compiled with options, and a batch of the sample's size."""
+    """A training step of a sample's network, compiled with ``options``, and a batch for it."""
     sys.path.insert(0, str(_SAMPLES))
     try:
         sample, rng = importlib.import_module(name), np.random.default_rng(7)

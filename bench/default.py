@@ -1,6 +1,6 @@
-"""What `nodescope run` costs without options: the samples, each in a process of its own.
+"""The cost of `nodescope run` without options: the samples, each in a separate process.
 
-The server and the page are left out: they take about a second, whatever the program does.
+The server and the page are not included; they take about a second for any program.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def rows() -> Iterator[Row]:
 
 
 def _run(name: str, options: tuple[str, ...], *, watched: bool) -> float:
-    """The seconds of the script, without its imports, in a process of its own."""
+    """The time of the script in a separate process, without nodescope's imports, in seconds."""
     call = [sys.executable, "-m", "bench.default", json.dumps([name, options, watched])]
     done = subprocess.run(call, check=True, capture_output=True, text=True, cwd=SAMPLES.parent)
     return float(done.stdout.splitlines()[-1])

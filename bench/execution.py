@@ -1,8 +1,8 @@
-"""Graphs on threads beside the same graphs in order, on this machine's cores.
+"""Graphs run on threads, compared with the same graphs run in order, on this machine's cores.
 
-For each program: threads wherever there is something to run (forced), and what a session does by
-itself, which uses threads only where its cost model says that it pays. The second must never be
-slower than 1.1 times in order.
+Each program runs on threads wherever possible (forced), and as a session chooses, which uses
+threads only where its cost model expects a gain. The session's choice may take at most 1.1 times as
+long as in order.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _convolutions() -> tuple[ns.Graph, Any, dict[Any, Any]]:
 
 
 def _products() -> tuple[ns.Graph, Any, dict[Any, Any]]:
-    """Eight products of the same matrix, which BLAS spreads over the cores by itself."""
+    """Eight products of the same matrix, which BLAS itself runs on all cores."""
     rng = np.random.default_rng(0)
     with ns.Graph().as_default() as g:
         x = ns.placeholder(np.float32, (384, 384), name="x")
@@ -78,7 +78,7 @@ def _products() -> tuple[ns.Graph, Any, dict[Any, Any]]:
 
 
 def _tiny() -> tuple[ns.Graph, Any, dict[Any, Any]]:
-    """Sixteen short branches, too short to be handed over."""
+    """Sixteen branches that are too short to hand to another thread."""
     with ns.Graph().as_default() as g:
         x = ns.placeholder(np.float32, (64,), name="x")
         y = sum(np.tanh(x * float(i)) for i in range(16))
@@ -114,7 +114,7 @@ def rows() -> Iterator[Row]:
             for first, other in zip(_flat(expected), _flat(outputs), strict=True):
                 if first.tobytes() != other.tobytes():
                     raise AssertionError(f"{name}: threads changed the result")
-        for _ in range(8):  # warm, and the session has made up its mind
+        for _ in range(8):  # warm up, until the session has settled its choice
             for options in (IN_ORDER, FORCED, BY_ITSELF):
                 session.run(fetches, feeds, options)
         used = session.run_metadata.parallel

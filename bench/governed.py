@@ -1,4 +1,4 @@
-"""Whether `--max-slowdown` is kept: training loops by the clock, each in a process of its own."""
+"""Whether `--max-slowdown` is kept: wall time of training loops, each in a separate process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows() -> Iterator[Row]:
         pairs: dict[float, list[float]] = {limit: [] for limit in LIMITS}
         notes: dict[float, str] = {}
         for _ in range(PAIRS):
-            for limit in LIMITS:  # each beside an unobserved run of the same moment
+            for limit in LIMITS:  # each paired with an unobserved run just before it
                 free, _ = _run(name, options, None)
                 took, notes[limit] = _run(name, options, limit)
                 pairs[limit].append(took / free)
@@ -46,7 +46,7 @@ def rows() -> Iterator[Row]:
 
 
 def _run(name: str, options: tuple[str, ...], limit: float | None) -> tuple[float, str]:
-    """The seconds of the training loop in a process of its own, and what the governor said."""
+    """The time of the training loop in a separate process, and the governor's report."""
     call = [sys.executable, "-m", "bench.governed", json.dumps([name, options, limit])]
     done = subprocess.run(call, check=True, capture_output=True, text=True, cwd=SAMPLES.parent)
     took, note = json.loads(done.stdout.splitlines()[-1])

@@ -1,8 +1,8 @@
-"""Crossings, edge length and area of the page's layout beside dagre, ELK and dot, on equal boxes.
+"""Crossings, edge length and area of the page's layout, compared with dagre, ELK and dot.
 
-The boxes are those of the first-picture graphs, drawn flat: the page itself lays out each scope
-alone, and forward and backward pass as columns. dagre and ELK are installed for this bench alone,
-by its own lock file; dot is Graphviz's.
+All lay out the same boxes: those of the first-picture graphs, drawn flat. (The page itself lays out
+each scope separately, and forward and backward pass as columns.) dagre and ELK are installed for
+this benchmark only, by its own lock file; dot is Graphviz's.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MEASURED: Final = (
     ("mlp", True), ("cnn", True), ("transformer_4", True), ("unet", True), ("resnet_50", True),
     ("mlp", False), ("cnn", False),
 )  # fmt: skip
-"""By graph: its forward pass, or the whole training step."""
+"""The graphs, and for each whether only its forward pass is laid out, or the training step."""
 
 
 def rows() -> Iterator[Row]:
-    """A row for each graph: our crossings, which may not be more than dagre's."""
+    """A row for each graph: nodescope's crossings, which may not exceed dagre's."""
     web = _web_build()
     web.install(ROOT / "web")
     web.install(PEERS)
@@ -69,7 +69,7 @@ def _row(name: str, boxes: dict[str, Any], figures: dict[str, Any], *, forward: 
 
 
 def _boxes(path: Path, *, forward: bool) -> dict[str, Any]:
-    """Boxes and edges; what one node alone reads, and nothing computes, is part of its box."""
+    """Boxes and edges. A leaf that only one node reads is part of that node's box."""
     names, edges = _recorded(path, forward=forward) if path.suffix == ".nscope" else _drawn(path)
     readers: dict[int, set[int]] = {}
     for source, target in edges:

@@ -1,4 +1,4 @@
-"""What observing costs: per node, per tensor, and for the whole sample at each capture level."""
+"""The cost of observing: per node, per tensor, and for a whole sample at each capture level."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def rows() -> Iterator[Row]:
 
 
 class _Sink:
-    """A probe that takes events and does nothing."""
+    """A probe that ignores all events."""
 
     def emit(self, event: Event) -> None:
         pass
 
 
 class _TimesSink(_Sink):
-    """The same at level timing, where executions come without an event."""
+    """The same at level timing, where executions do not come as events."""
 
     def block_level(self) -> Level:
         return "timing"
@@ -172,7 +172,7 @@ def _summaries() -> Iterator[Row]:
 
 
 def _lost(recorder: Recorder) -> int:
-    """How many outputs were dropped so far, from the recording itself."""
+    """The number of outputs dropped so far, from the recording itself."""
     recorder.flush(timeout_s=30)
     recording = Recording.open(recorder.path)
     try:
@@ -183,7 +183,7 @@ def _lost(recorder: Recorder) -> int:
 
 @contextlib.contextmanager
 def _drained(recorder: Recorder) -> Iterator[None]:
-    """The queue is empty before and after: what is timed is not the writer's backlog."""
+    """Empty the queue before and after, so the writer's backlog is not timed."""
     recorder.flush(timeout_s=30)
     yield
     recorder.flush(timeout_s=30)
@@ -215,7 +215,7 @@ def _recorder_of(run: Callable[[], None], path: Path) -> Callable[[str], Callabl
 
 
 def _long() -> Iterator[Row]:
-    """What events alone take, and level values; `governed` has the rows with a limit."""
+    """The cost of events alone, and of level values; `governed` has the rows with a limit."""
     run = _program(LONG_EPOCHS)
     with tempfile.TemporaryDirectory() as folder:
         recorded = _recorder_of(run, Path(folder) / "bench.nscope")
@@ -267,9 +267,9 @@ def _ratios(times: dict[str, dict[str, list[float]]], level: str, which: str) ->
 
 
 def measured() -> dict[str, dict[str, list[float]]]:
-    """In a process with one thread for linear algebra: the sample at each level, and unobserved.
+    """Measure in a separate process: the sample at each level, and unobserved.
 
-    The recorder's thread may have a core of its own.
+    Linear algebra has one thread there; the recorder's thread may use another core.
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, range(os.cpu_count() or 1))

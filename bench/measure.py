@@ -1,7 +1,7 @@
-"""Rows of the speed table, and how two things are timed beside each other.
+"""Rows of the speed table, and functions that time contenders against each other.
 
-Invariant: what is compared runs in turn in the same rounds, so that a busy machine slows both; the
-figure is the median over rounds of the ratio within a round.
+Invariant: contenders run in turn in the same rounds, so a busy machine slows all of them; a figure
+is the median over rounds of the ratio within a round.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Row:
 
     Attributes:
         name: What was measured.
-        peer: What it stands beside; ``""`` for an absolute figure.
+        peer: What it is compared with; ``""`` for an absolute figure.
         figure: The ratio, or the absolute figure in ``unit``; None if it could not be measured,
-            and ``detail`` says why.
+            with the reason in ``detail``.
         unit: ``x`` for a ratio, else ``ns``, ``us``, ``ms``, ``events/s``.
-        must, aim: Limits from the design, in the same unit; None where it names none.
-        more_is_better: The limits are lower bounds.
-        detail: Absolute figures and whatever else a reader needs.
+        must, aim: Limits from the design, in the same unit; None if it names none.
+        more_is_better: Whether the limits are lower bounds.
+        detail: Absolute figures and other facts for the reader.
         beside: The same ratio to other peers, measured in the same rounds.
     """
 
@@ -44,7 +44,7 @@ class Row:
     beside: Mapping[str, float] = field(default_factory=dict)
 
     def reaches(self, limit: float | None) -> bool | None:
-        """Whether the figure keeps a limit; None without one of the two."""
+        """Whether the figure keeps a limit; None if either is missing."""
         if limit is None or self.figure is None:
             return None
         return self.figure >= limit if self.more_is_better else self.figure <= limit
@@ -52,8 +52,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds per call in each round: on the clock, and of the processor, in all threads and in the
-    calling one.
+    """Seconds per call in each round.
+
+    Attributes:
+        wall: Wall time.
+        cpu: CPU time of all threads.
+        own: CPU time of the calling thread.
     """
 
     wall: list[float] = field(default_factory=list)
@@ -93,10 +97,12 @@ def paired_times(
     """Time each contender once per round, in turn.
 
     Args:
-        budget_s: Calls are repeated for about so long in each round.
-        within: A context per contender, entered before its round and warmed up by one call.
-        warm: So many more calls does each contender make before it is timed, in each round; so
-            that it finds its own data and threads, not those of whoever ran before.
+        contenders: What to time, by name.
+        rounds: The number of rounds.
+        budget_s: About how long a contender's calls are repeated in each round, in seconds.
+        within: A context per contender, entered for its turn and warmed up by one call.
+        warm: The number of calls that each contender makes before it is timed in a round, so it
+            finds its own data and threads, not those of the contender before it.
     """
     around = within or {}
     repeats = {}
@@ -142,7 +148,7 @@ def median_ns(times: dict[str, list[float]], name: str, per: int = 1) -> float:
 
 
 def machine_note() -> str:
-    """Processor, cores, load and Python, for the reader of a figure."""
+    """The machine's processor, cores and load, and the version of Python."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():

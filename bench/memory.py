@@ -1,11 +1,11 @@
-"""How much memory a compiled program holds at most, planned against node by node.
+"""The peak memory of a compiled program, with a memory plan and node by node.
 
-The figure is the largest sum of NumPy's arrays during a run, beyond arguments and parameters; what
-a plan keeps from run to run counts. Beside it stand the plan's own report on intermediate results,
-and by how much the process grew.
+The figure is the largest sum of NumPy's arrays during a run, beyond arguments and parameters; it
+includes what a plan keeps from run to run. The detail has the plan's own report on intermediate
+results, and the growth of the process.
 
-Invariant: each form is measured in two processes of its own, one for the arrays and one for the
-growth: what either keeps for later calls is counted in both.
+Invariant: each form is measured in two separate processes, one for the arrays and one for the
+growth; both count what the form keeps for later calls.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ def _row(name: str, ours: dict[str, Any], plain: dict[str, Any], eager: dict[str
 
 
 def measured(figure: str, program: str, form: str) -> dict[str, Any]:
-    """In a process of its own: one of the measures."""
+    """Take one of the measures, in a separate process."""
     return MEASURES[figure](programs.cases(program)[-1], form)
 
 
 def _grown(case: Case, form: str) -> dict[str, Any]:
-    """Bytes by which the process grew at most, and what the plan reports."""
+    """The largest growth of the process in bytes, and the plan's report."""
     contender = case.makers[form]()
     _forget_largest()
     before = _largest()
@@ -91,24 +91,24 @@ def _grown(case: Case, form: str) -> dict[str, Any]:
 
 
 def _largest() -> int:
-    """The most bytes that this process has had in memory so far."""
+    """The peak memory of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def _forget_largest() -> None:
-    """Begin anew with the most bytes, where Linux lets us; loading the libraries took some."""
+    """Reset the peak memory, where Linux allows it: loading the libraries has raised it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def _arrays(case: Case, form: str) -> dict[str, Any]:
-    """Bytes of arrays at most during a run, beyond those before the first."""
+    """The largest number of bytes of arrays during a run, beyond those before the first run."""
     gc.collect()
     tracemalloc.start()
     contender = case.makers[form]()
     before, _ = _traced()
-    contender.run()  # compiles; what it keeps is counted below
+    contender.run()  # compiles; the arrays that it keeps are counted below
     gc.collect()
     _, traced_bytes = _traced()
     tracemalloc.reset_peak()

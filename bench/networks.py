@@ -1,4 +1,4 @@
-"""Whole training steps of small networks, run eagerly, beside PyTorch's eager mode.
+"""Whole training steps of small networks, run eagerly, compared with PyTorch's eager mode.
 
 Invariant: both compute the same loss and gradients before they are timed.
 """
@@ -25,7 +25,7 @@ def rows() -> Iterator[Row]:
 
 
 def measured() -> list[tuple[str, str, float, str]]:
-    """In a process of its own: program, case, ratio, detail."""
+    """Measure in a separate process: program, case, ratio, detail."""
     processes.set_torch_threads()
     return [*_measured()]
 

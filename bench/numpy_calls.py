@@ -1,7 +1,7 @@
-"""Programs written in NumPy's functions, on small tensors, beside the same in PyTorch.
+"""Programs written with NumPy's functions, on small tensors, compared with the same in PyTorch.
 
-On 3 x 3 and 8 x 16 numbers hardly anything but the way to each function shows. Forward alone, with
-the tape on, and with the backward pass.
+On 3 x 3 and 8 x 16 numbers, the figures are mostly the overhead of each call. The rows are the
+forward pass with the tape on, and forward and backward pass.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ PROGRAMS: Final = {
 
 
 def rows() -> Iterator[Row]:
-    """Each program beside PyTorch's eager mode; NumPy's own figures stand beside."""
+    """Each program compared with PyTorch's eager mode; the ratio to NumPy is shown too."""
     for name, program in PROGRAMS.items():
         rng = np.random.default_rng(3)
         arrays = [rng.standard_normal(shape).astype(np.float32) * 0.5 for shape in program.shapes]

@@ -1,4 +1,4 @@
-"""From the program to a page: how fast events arrive there, and how soon a step is painted."""
+"""From the program to a page: the rate of events, and the time until a step is painted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STOPPED = "() => window.__nodescope?.store.model()?.session?.phase === 'stopped'
 FINISHED = "() => window.__nodescope.store.model().info.state === 'finished'"
 RECEIVED = "() => [window.__nodescope.store.model().seq, window.__nodescope.store.model().skipped]"
 
-# Clicks, then waits until a later stop is there and two frames with it were drawn.
+# Clicks, then waits until the session has stopped again and two frames were drawn.
 CLICK_AND_PAINT = """
 (button) => new Promise((done) => {
   const session = () => window.__nodescope.store.model().session;

@@ -1,4 +1,4 @@
-"""How many events a second go from the program into its recording, and on to a page's socket."""
+"""The number of events per second that reach the recording from the program."""
 
 from __future__ import annotations
 

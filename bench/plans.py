@@ -1,6 +1,6 @@
-"""A compiled function's plan, apart from the calls around it.
+"""A compiled function's plan, without the call around it.
 
-Invariant: these are the very objects that a call uses; nothing is lowered or built again.
+Invariant: the objects are those that a call uses; nothing is lowered or built again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nodescope.passes.pipeline import Lowered
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run, and what it is run on: ``runner.run(feeds)``."""
+    """A lowered graph, its runner and the feeds for ``runner.run(feeds)``."""
 
     lowered: Lowered
     runner: Runner
@@ -24,10 +24,10 @@ class Plan:
 
 
 def plan_of(case: Case, name: str) -> Plan:
-    """The plan of a case for one of our back ends.
+    """The plan of a case for one of nodescope's back ends.
 
     Raises:
-        RuntimeError: The back end cannot be used here; the text says why.
+        RuntimeError: The back end cannot be used here; the message says why.
     """
     contender = case.makers[name]()
     contender.run()

@@ -1,10 +1,10 @@
-"""Measuring in a process of its own, with a number of threads.
+"""Measuring in a separate process, with a limited number of threads.
 
-NumPy's BLAS, OpenMP and XLA read how many threads they may use when they are loaded, so the
-variables are set, and the process is put on as many cores, before any of them is imported.
+NumPy's BLAS, OpenMP and XLA read the number of threads when they are loaded. So the environment
+variables are set, and the process is limited to as many cores, before any of them is imported.
 
-Invariant: this module imports nothing that starts threads; what is measured prints to the error
-stream, the result alone goes to the parent.
+Invariant: this module imports nothing that starts threads. The measured code prints to standard
+error; only the result goes to the parent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ONE_THREAD_FLAGS = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
 
 
 def thread_counts() -> tuple[int, ...]:
-    """One and two, as far as there are cores."""
+    """One and two threads, if there are as many cores."""
     return tuple(count for count in (1, 2) if count <= (os.cpu_count() or 1))
 
 
@@ -38,10 +38,10 @@ def measured(
     environment: Mapping[str, str] | None = None,
     limit_s: float = 300.0,
 ) -> Any:
-    """What ``bench.<module>.measured(*args)`` returns in a process with this number of threads.
+    """Call ``bench.<module>.measured(*args)`` in a process with this number of threads.
 
     Raises:
-        RuntimeError: The process failed, or took longer than ``limit_s``; the text says which.
+        RuntimeError: The process failed, or took longer than ``limit_s``; the message says which.
     """
     try:
         process = subprocess.run(
@@ -60,7 +60,7 @@ def measured(
 
 
 def confine(threads: int) -> None:
-    """Limit this process to a number of threads for each library, on as many cores."""
+    """Limit this process to as many cores, and each library to as many threads."""
     os.environ.update(dict.fromkeys(VARIABLES, str(threads)))
     os.environ["JAX_PLATFORMS"] = "cpu"
     if threads == 1:
@@ -71,7 +71,7 @@ def confine(threads: int) -> None:
 
 
 def set_torch_threads() -> None:
-    """torch counts cores by itself unless it is told."""
+    """Set the number of PyTorch's threads, which otherwise depends on the machine's cores."""
     try:
         import torch
     except ImportError:

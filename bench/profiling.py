@@ -1,6 +1,6 @@
-"""Where the time of a compiled program goes: `python -m bench --profile mlp [--threads 2]`.
+"""Profiles of compiled programs by node: `python -m bench --profile mlp [--threads 2]`.
 
-Invariant: what is timed is the plan that a call runs, by the back end's own time stamps.
+Invariant: the timed plan is the one that a call runs; the back end itself takes the time stamps.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from bench.programs.case import OURS, Case
 from nodescope.ir.graph import Graph, Node
 
 RUNS = 30
-MOST = 40  # nodes of a table
+MOST = 40  # the largest number of nodes in a table
 
 
 def lines(program: str) -> Iterator[str]:
-    """A table per case and back end: the nodes that take longest, and what a call adds to them."""
+    """A table per case and back end: the slowest nodes, and the overhead of a call."""
     for case in programs.cases(program):
         for backend in OURS:
             yield f"{case.name}, {backend}"
@@ -67,7 +67,7 @@ def _us(call) -> float:  # type: ignore[no-untyped-def]
 
 
 def _what(node: Node) -> str:
-    """A node's op and scope; of a fused one its pattern and members."""
+    """A node's op and scope; for a fused node, its pattern, members and scope."""
     body = node.attrs.get("body")
     if node.op != "fused" or not isinstance(body, Graph):
         return f"{node.op}  {node.scope}".rstrip()

@@ -1,10 +1,10 @@
-"""What partitions on Ray cost and when they pay: on a local cluster, beside the same graph here.
+"""What partitions on Ray cost and when they pay: a local cluster compared with this process.
 
-Four parts. A chain of tiny nodes in 1, 2, 4 and 8 partitions: the cost of a partition. Two
-partitions with edges of growing size: the cost of bytes. Two branches of growing work, one on each
-of two workers: from which work on two are faster than this process. Training steps of two samples
-in 1, 2 and 4 partitions. Matrix products have one thread everywhere, so that a second worker is a
-second processor. Needs Ray:
+There are four parts. A chain of tiny nodes in 1, 2, 4 and 8 partitions shows the cost of a
+partition. Two partitions with edges of growing size show the cost of bytes. Two branches of growing
+work on two workers show how much work makes them faster than this process. The last part is
+training steps of two samples in 1, 2 and 4 partitions. Matrix products use one thread everywhere,
+so a second worker adds a processor. Needs Ray:
 ``.venv-ray/bin/python -m bench ray_partitions``.
 """
 
@@ -28,11 +28,11 @@ ROUNDS: Final = 15
 PARTITIONS: Final = (1, 2, 4, 8)
 BYTES: Final = (1 << 10, 1 << 16, 1 << 20, 10 << 20)
 WORK: Final = (2, 8, 32, 128)
-"""Number of products of two 256×256 matrices in each branch."""
+"""The number of products of 256×256 matrices in each branch."""
 
 
 def rows() -> Iterator[Row]:
-    """Partitions, bytes, and work, beside the same graph in this process."""
+    """Partitions, bytes and work, compared with the same graph in this process."""
     if importlib.util.find_spec("ray") is None:
         yield Row("partitions on Ray", "here", None, detail="Ray is not installed")
         return
@@ -118,7 +118,7 @@ def _main() -> Iterator[tuple[str, float, float]]:
 
 
 def _training(name: str, **options: Any) -> float:
-    """A step of a sample's network, on a batch of the sample's size."""
+    """The time of a training step of a sample's network, in seconds."""
     from bench.cuts import training
 
     step, batch, labels = training(name, **options)

@@ -1,8 +1,9 @@
-"""What recording costs a Ray program: 1,000 small tasks on a local cluster with two processors.
+"""The cost of recording a Ray program: 1,000 small tasks on a local cluster with two processors.
 
-Submitted in a comprehension and fetched at once, after a round to start the workers; the median of
-the rounds. Recorded as by `nodescope run` without options, but for the page; with a breakpoint as
-well, at another task. Needs Ray: ``.venv-ray/bin/python -m bench ray_tasks``.
+The tasks are submitted in a comprehension and fetched at once. The figure is the median of the
+rounds after a first one, which starts the workers. The program is recorded as by `nodescope run`
+without options, but without the page; then also with a breakpoint on another task. Needs Ray:
+``.venv-ray/bin/python -m bench ray_tasks``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _ROOT: Final = Path(__file__).resolve().parents[1]
 
 
 def rows() -> Iterator[Row]:
-    """Recorded, and with an inactive breakpoint, beside plain Ray."""
+    """Recorded, and with a breakpoint that never stops, compared with plain Ray."""
     if importlib.util.find_spec("ray") is None:
         yield Row("1,000 small Ray tasks", "plain", None, detail="Ray is not installed")
         return

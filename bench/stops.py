@@ -1,6 +1,6 @@
-"""What breakpoints cost where they do not stop: per node that passes the gate.
+"""The cost of breakpoints that do not stop, per node that passes the gate.
 
-Invariant: a controller is there, so that every breakpoint is armed.
+Invariant: a controller is connected, so every breakpoint is armed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def rows() -> Iterator[Row]:
         },
         rounds=31,
     )
-    # The least of the rounds: these are tens of nanoseconds, and whatever else runs adds to them.
+    # The fastest round: these are tens of nanoseconds, to which other processes only add.
     per_call = {name: min(times_) / CALLS * 1e9 for name, times_ in times.items()}
     gate = per_call["none"] - per_call["nothing"]
     yield Row("the gate, per node, no breakpoint", "", gate, "ns",

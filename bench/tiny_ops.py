@@ -1,6 +1,7 @@
-"""Cost per op on four-element tensors, where nothing but the engine's own overhead shows.
+"""The cost per op on four-element tensors, which is almost only the engine's overhead.
 
-The program is fifty times `h = h * y; h = h + x`; forward alone, then with its backward pass.
+The program is fifty times `h = h * y; h = h + x`: the forward pass alone, then with the backward
+pass.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What observing a training step on a GPU costs, by level and by tap, beside the plain run and
-PyTorch's profiler. Needs a CUDA device, and transformers and torchvision for two of the models.
+"""The cost of observing training steps on a GPU, by level and tap, and of PyTorch's profiler.
 
-``python -m bench.torch_cuda [FILE]``: a table, and a JSON file.
+Needs a CUDA device, and transformers and torchvision for some of the models.
+
+``python -m bench.torch_cuda [FILE]`` prints a table, and writes it as JSON.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ MODELS = {
 
 
 def _measured(step: Callable[[], None]) -> float:
-    """Milliseconds of a step: of all but the first ones, until the device is done."""
+    """The mean time of a step after the first ones, in milliseconds, until the device is done."""
     for _ in range(FIRST):
         step()
     torch.cuda.synchronize()

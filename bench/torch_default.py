@@ -1,8 +1,8 @@
-"""What `nodescope run` costs PyTorch programs without options: training, each in its own process.
+"""The cost of `nodescope run` without options for PyTorch programs, each in a separate process.
 
-The figure is the time on the clock from the first step to the end of the recording, beside the same
-program alone. The server and the page are left out. Beside it are `torch.profiler` and DebugMode,
-without options, as well. Needs PyTorch:
+The figure is the wall time from the first step to the end of the recording, compared with the same
+program alone. The server and the page are not included. Other rows have `torch.profiler` and
+DebugMode, also without options. Needs PyTorch:
 ``.venv-torch/bin/python -m bench torch_default``.
 """
 
@@ -26,7 +26,7 @@ from nodescope.api import DEFAULT_SLOWDOWN, Run
 from nodescope.cli.run import kept_by
 
 PROGRAMS: Final = {"gpt2 tiny": 200, "resnet18, evaluated": 40, "mlp, dropout": 1500}
-"""With the number of steps."""
+"""The programs, and their numbers of steps."""
 OBSERVERS: Final = ("nodescope run", "torch.profiler", "DebugMode")
 PAIRS: Final = 3
 _ROOT: Final = Path(__file__).resolve().parents[1]
@@ -62,7 +62,7 @@ def _run(name: str, way: str) -> dict[str, Any]:
 
 
 def _program(name: str) -> None:
-    """Train as people do: batches from a loader, the loss printed now and then."""
+    """Train as programs usually do: batches from a loader, the loss printed every ten steps."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -116,7 +116,7 @@ def _program(name: str) -> None:
 
 
 def _peer(way: str) -> AbstractContextManager[Any]:
-    """The observer of that name, if it is none of nodescope's."""
+    """The context of an observer other than nodescope."""
     import torch
 
     if way == "torch.profiler":

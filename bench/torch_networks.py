@@ -1,6 +1,6 @@
-"""Networks in plain PyTorch whose training steps are measured.
+"""Networks in plain PyTorch, whose training steps the benchmarks measure.
 
-Invariant: imported only where PyTorch is installed.
+Invariant: this module is imported only where PyTorch is installed.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _step(model: nn.Module, loss: Callable[[], Any]) -> Callable[[], None]:
 
 
 def gpt2_model() -> nn.Module:
-    """Two layers, width 64, at most 64 words of 256 different ones."""
+    """Two layers, width 64, at most 64 words of a vocabulary of 256."""
     return _Gpt2(256, 64, 64, 4, 2)
 
 
@@ -104,8 +104,8 @@ class Training(NamedTuple):
     """A network, and a step that trains it.
 
     Attributes:
-        model, inputs: The network, and what it is called with.
-        step: A step.
+        model, inputs: The network, and its inputs.
+        step: Runs a training step.
     """
 
     model: nn.Module

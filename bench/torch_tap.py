@@ -1,10 +1,10 @@
-"""What observing PyTorch costs: training steps of three networks under either tap, per level.
+"""The cost of observing PyTorch: training steps of three networks under either tap, by level.
 
-The figures are processor time of the program's thread, everything from tap to recording included.
-Beside them are PyTorch's profiler with shapes and stacks, its DebugMode with modules and stacks,
-a dispatch mode that does nothing, which is the least that the Python tap can take, and TorchLens,
-which records a forward pass, beside that alone. Needs PyTorch, and TorchLens for its rows
-(``pip install torchlens``): ``.venv-torch/bin/python -m bench torch_tap``.
+The figures are CPU time of the program's thread; the detail has the time of all threads, including
+the recorder's. Other rows have PyTorch's profiler with shapes and stacks, its DebugMode with
+modules and stacks, an empty dispatch mode, which is the lower bound for the Python tap, and
+TorchLens, which records a forward pass and is compared with that alone. Needs PyTorch, and
+TorchLens for its rows (``pip install torchlens``): ``.venv-torch/bin/python -m bench torch_tap``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nodescope.events import Level
 
 ROUNDS: Final = 9
 WARM: Final = 5
-"""Steps before the first that is timed: the first ones of a run are seen operator by operator."""
+"""Untimed steps in each round: the first steps of a run are observed operator by operator."""
 TAPS: Final = ("native", "python")
 PEERS: Final = {
     "profiler": "torch.profiler, shapes and stacks", "debug": "DebugMode, modules and stacks",
@@ -120,7 +120,7 @@ def _debug_mode() -> Any:
 
 
 def _empty_mode() -> Any:
-    """What PyTorch itself takes under the Python tap."""
+    """A dispatch mode that only calls the operator: PyTorch's own cost under the Python tap."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Empty(TorchDispatchMode):
@@ -133,7 +133,7 @@ def _empty_mode() -> Any:
 
 
 def _torchlens(name: str, model: Any, inputs: Any) -> Row:
-    """A forward pass under TorchLens, which puts hooks of its own into the model."""
+    """A forward pass under TorchLens, which adds its own hooks to the model."""
     label = f"{name}, TorchLens, forward"
     try:
         torchlens = importlib.import_module("torchlens")

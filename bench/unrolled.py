@@ -1,7 +1,8 @@
-"""How compile time grows with the program: an unrolled GRU, and its gradients.
+"""Compile time by the size of the program: an unrolled GRU with its gradients.
 
-Each figure is of a first call in a process that has compiled a small function before, less one
-run; C is cold, with an empty cache of libraries. jax traces the same loop under `jax.jit`.
+Each figure is the time of a first call, less one run, in a process that has compiled a small
+function before. C is measured cold, with an empty cache of libraries. jax traces the same loop
+under `jax.jit`.
 
 Invariant: all contenders compute the same loss and the same gradients.
 """
@@ -24,7 +25,7 @@ from bench.programs.ours import lowering_of, not_as_asked
 
 STEPS = (1, 10, 30, 60, 120, 240)
 REPEATS = 3
-JAX_STEPS = 120  # beyond, jax takes minutes and gigabytes
+JAX_STEPS = 120  # with more, jax takes minutes and gigabytes
 BATCH, INPUTS, HIDDEN = 8, 16, 32
 PER_NODE_MS = 0.25
 
@@ -35,7 +36,7 @@ def rows() -> Iterator[Row]:
         broken: dict[str, str] = {}
         for _ in range(REPEATS):
             for contender, known in answers.items():
-                if contender == JAX and (known or steps > JAX_STEPS):  # once, if at all
+                if contender == JAX and (known or steps > JAX_STEPS):  # at most once
                     continue
                 try:
                     with tempfile.TemporaryDirectory() as cache:
@@ -72,7 +73,7 @@ def _rows(
 
 
 def measured(contender: str, steps: str) -> dict[str, Any]:
-    """In a process of its own: milliseconds of the first call of a contender, and its nodes."""
+    """Measure in a separate process: milliseconds of a contender's first call, and its nodes."""
     many = int(steps)
     if contender == JAX:
         return {"took": _took(_jax(1))[0] and _took(_jax(many))[0], "nodes": 0, "missing": ""}

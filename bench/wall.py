@@ -1,8 +1,8 @@
-"""What `nodescope run` costs a user: the samples as whole processes, by the clock.
+"""The cost of `nodescope run` for a user: wall time of the samples as whole processes.
 
-This includes the server, imports and the end of the recording, unlike `bench.default`. Runs with
-and without nodescope alternate. Modules are compiled once, in the pair that does not count, as in
-an installed nodescope.
+Unlike `bench.default`, this includes the server, imports and the end of the recording. Runs with
+and without nodescope alternate. The first pair, which does not count, compiles the Python modules,
+as an installation does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WATCHED: Final = ("-m", "nodescope", "run", "--exit", "--no-stop-on-entry", "--n
 
 
 def rows() -> Iterator[Row]:
-    """The samples as they are, then those that the other benchmarks shorten."""
+    """The samples with their defaults, then those that other benchmarks shorten, shortened."""
     for name, options in sorted(PROGRAMS, key=lambda program: bool(program[1])):
         yield row(name, [str(SAMPLES / f"{name}.py")], PAIRS)
         if options:
@@ -35,7 +35,7 @@ def rows() -> Iterator[Row]:
 
 
 def row(name: str, script: list[str], pairs: int) -> Row:
-    """Time a script in pairs of runs; the first pair, which fills caches, does not count."""
+    """Time a script in pairs of runs; the first pair fills caches and does not count."""
     with tempfile.TemporaryDirectory() as folder:
         recording = str(Path(folder) / "bench.nscope")
         took = [
@@ -53,7 +53,7 @@ def row(name: str, script: list[str], pairs: int) -> Row:
 
 
 def _seconds(arguments: list[str], folder: str) -> float:
-    """How long a process of Python takes."""
+    """The time of a Python process, in seconds."""
     surroundings = {
         **os.environ, "XDG_STATE_HOME": folder,
         "PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(Path(folder) / "compiled"),

@@ -1,8 +1,8 @@
-"""The programs of the speed table, each written for every library that it is measured beside.
+"""The programs of the speed table, each written for every library that it is compared with.
 
-A file per program; `cases` gives its sizes, `tiny` a case that a test can afford.
+There is a file per program; `cases` gives its sizes, `tiny` a case that is fast enough for a test.
 
-Invariant: nothing is timed before all contenders of a case have given the same numbers.
+Invariant: no contender is timed before its numbers agree with the case's reference.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PROGRAMS = ("chain", "mlp", "lstm", "cnn", "transformer")
 
 
 def cases(program: str) -> tuple[Case, ...]:
-    """The cases of a program that are measured."""
+    """The measured cases of a program."""
     all_cases: tuple[Case, ...] = importlib.import_module(f"bench.programs.{program}").cases()
     return all_cases
 

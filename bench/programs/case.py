@@ -1,7 +1,7 @@
-"""A case: one program at one size, as several contenders.
+"""A case: one program at one size, with several contenders.
 
-Invariant: a contender that cannot run, or gives other numbers than the reference, is left out with
-its reason, never timed.
+Invariant: a contender that cannot run, or gives other numbers than the reference, is never timed,
+but left out with a reason.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ EAGER, NUMPY, C = "eager", "compiled, numpy", "compiled, C"
 HAND, TORCH, TORCH_COMPILE, JAX = "numpy by hand", "torch", "torch.compile", "jax.jit"
 PLAIN = "compiled, node by node"
 BACKENDS = {PLAIN: "plain", NUMPY: "numpy", C: "c"}
-OURS = (NUMPY, C)  # that have numbers to reach
+OURS = (NUMPY, C)  # the back ends with limits to keep
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What one of our back ends has to reach: its time as a multiple of a peer's."""
+    """Limits of one of nodescope's back ends: its time as a multiple of a peer's."""
 
     peer: str
     must: float | None = None
@@ -38,10 +38,10 @@ class Contender:
     """A program, ready to run.
 
     Attributes:
-        run: One run; all of its work is done when it returns.
-        arrays: What a run that has just returned gave, as arrays, in the order of the reference.
-        compiled: Our compiled function, for a look inside; None for all others.
-        inputs: What ``compiled`` is called with.
+        run: Runs the program once; all work is done when it returns.
+        arrays: Converts the result of the latest run to arrays, in the order of the reference.
+        compiled: nodescope's compiled function, for inspection; None for all others.
+        inputs: The arguments of ``compiled``.
     """
 
     run: Callable[[], Any]
@@ -55,12 +55,12 @@ class Case:
     """One program at one size.
 
     Attributes:
-        name: For the reader, with its size.
-        makers: How each contender is made; imports what it needs.
-        reference: The results, computed by hand in float64.
-        limits: By back end of ours.
-        tolerance: Largest difference, as a share of a result's largest element.
-        exact: Compiled without C it gives the bits of the eager run.
+        name: The program and its size, for the reader.
+        makers: Make each contender, and import what it needs.
+        reference: Computes the results in float64 with hand-written NumPy.
+        limits: The limits of nodescope's back ends, by name.
+        tolerance: The largest difference allowed, as a share of a result's largest element.
+        exact: Whether it must be bit-identical to the eager run when compiled without C.
     """
 
     name: str
@@ -76,8 +76,10 @@ class Field:
     """The contenders that agree.
 
     Attributes:
-        first_s: Seconds from making each, its library loaded before or not, to its first results.
-        left_out: Why the others are left out.
+        contenders: The contenders, by name.
+        first_s: The time from making each to its first results, in seconds; it may include
+            loading its library.
+        left_out: The reasons for those that are left out.
     """
 
     contenders: dict[str, Contender] = field(default_factory=dict)
@@ -86,7 +88,7 @@ class Field:
 
 
 def line_up(case: Case, names: Sequence[str] | None = None) -> Field:
-    """Make the contenders and run each once; those stay that give the reference's numbers."""
+    """Make the contenders and run each once; leave out those that differ from the reference."""
     expected = [np.asarray(array) for array in case.reference()]
     fields = Field()
     first: dict[str, list[Array]] = {}
@@ -99,7 +101,7 @@ def line_up(case: Case, names: Sequence[str] | None = None) -> Field:
         except ImportError as missing:
             fields.left_out[name] = f"{missing.name or missing} is not installed"
             continue
-        except Exception as error:  # the table says so; one contender does not end the others
+        except Exception as error:  # the table gives the reason; the other contenders go on
             message = str(error).strip().splitlines() or [""]
             fields.left_out[name] = f"{type(error).__name__}: {message[0]}"
             continue
@@ -118,7 +120,7 @@ def line_up(case: Case, names: Sequence[str] | None = None) -> Field:
 
 
 def difference(results: Sequence[Array], expected: Sequence[Array], tolerance: float) -> str:
-    """How results differ from the reference, beyond rounding; ``""`` if they do not."""
+    """How results differ from the reference beyond rounding, or ``""``."""
     if len(results) != len(expected):
         return f"gives {len(results)} results instead of {len(expected)}"
     for i, (result, right) in enumerate(zip(results, expected, strict=True)):
@@ -134,7 +136,7 @@ def difference(results: Sequence[Array], expected: Sequence[Array], tolerance: f
 
 
 def other_bits(results: Sequence[Array], expected: Sequence[Array]) -> str:
-    """Which result has other bits than eagerly; ``""`` if none."""
+    """Which result is not bit-identical to the eager run's, or ``""``."""
     for i, (result, other) in enumerate(zip(results, expected, strict=True)):
         if result.tobytes() != other.tobytes():
             return f"its result {i} has other bits than eagerly"

@@ -1,6 +1,6 @@
 """Twelve elementwise operations in a chain: two transcendental, a root, a quotient, eight cheap.
 
-Invariant: every library runs the same twelve operations on float32; no gradient is asked for.
+Invariant: every library runs the same twelve operations on float32, without gradients.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def tiny() -> Case:
 
 
 def chain(xp: Any, x: Any, b: Any) -> Any:
-    """The program, in the functions of ``xp``; x, b: (n,), gives (n,)."""
+    """The program, with the functions of ``xp``; x and b are (n,), the result is (n,)."""
     t = x * 1.5
     t = t + b
     squashed = xp.tanh(t)
@@ -60,7 +60,7 @@ def case(size: int) -> Case:
     """The chain over ``size`` elements."""
 
     @functools.cache
-    def data() -> list[Array]:  # drawn where the case runs: the largest takes a second
+    def data() -> list[Array]:  # drawn only if the case runs: the largest takes a second
         rng = np.random.default_rng(0)
         return [rng.standard_normal(size).astype(np.float32) for _ in range(2)]
 

@@ -1,6 +1,7 @@
 """A step of a LeNet-like CNN on 32 images of 28 x 28: loss, gradients, SGD.
 
-By hand it is columns and products, with channels last; torch and jax use their own convolution.
+In hand-written NumPy, convolutions are matrix products of patches, with channels last; torch and
+jax use their own convolution.
 
 Invariant: the loss is the mean cross entropy with one-hot labels, in every library.
 """
@@ -33,7 +34,7 @@ def tiny() -> Case:
 
 
 def case(batch: int) -> Case:
-    """One step on ``batch`` images, over and over."""
+    """One step on ``batch`` images, always the same ones."""
     rng = np.random.default_rng(2)
     parameters = []
     for shape in KERNELS + DENSE:
@@ -60,7 +61,7 @@ def _pooled(a: Array) -> Array:
 
 
 def _unpooled(a: Array, largest: Array, slope: Array) -> Array:
-    """The slope of (n, h, w, c) before pooling, where it was positive and the largest."""
+    """The gradient (n, h, w, c) before ReLU and pooling, nonzero at positive largest elements."""
     gradient = np.empty_like(a)
     for i in range(2):
         for j in range(2):

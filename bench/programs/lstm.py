@@ -1,9 +1,9 @@
 """An LSTM over 100 steps as a loop node, forward and backward: input 32, hidden 64, 16 sequences.
 
-torch runs a Python loop, since that is what its users write; torch.compile compiles the cell,
-because unrolling all steps takes it minutes; jax scans.
+torch runs a Python loop, as its users would write it; torch.compile compiles only the cell, because
+unrolling all steps takes minutes; jax uses `scan`.
 
-Invariant: gates stand in the order input, forget, output, candidate, in every library.
+Invariant: the order of the gates is input, forget, output, candidate in every library.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def case(steps: int, batch: int, inputs: int, hidden: int) -> Case:
     x = rng.standard_normal((steps, batch, inputs)).astype(np.float32)
     r = rng.standard_normal((batch, hidden)).astype(np.float32)
     losses = training.Losses(by_hand, ours, torch_loss, jax_loss, torch_parts)
-    # The loop node adds gradients up in another order than the tape.
+    # The loop node sums gradients in another order than the tape.
     return training.case(f"LSTM {steps} steps", losses, parameters, [x, r], LIMITS, exact=False)
 
 
@@ -117,7 +117,7 @@ def torch_loss(torch: Any, parameters: Any, x: Any, r: Any) -> Any:
 
 
 def torch_parts(torch: Any) -> Callable[..., Any]:
-    """The loop of a compiled cell."""
+    """The loss with a loop over a compiled cell."""
     cell = torch.compile(lambda *arguments: _torch_cell(torch, *arguments), dynamic=False)
     return lambda *arguments: _torch_loop(cell, *arguments)
 

@@ -34,7 +34,7 @@ def tiny() -> Case:
 
 
 def case(batch: int, widths: Sequence[int] = WIDTHS) -> Case:
-    """One step on ``batch`` samples, over and over."""
+    """One step on ``batch`` samples, always the same ones."""
     rng = np.random.default_rng(1)
     parameters: list[Array] = []
     for a, b in pairwise(widths):

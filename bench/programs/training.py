@@ -1,8 +1,8 @@
-"""From one loss per library to the contenders: the loss and its gradients, or a step of SGD.
+"""Makes contenders from one loss per library: the loss and its gradients, or a step of SGD.
 
-Without a rate a run gives the loss and the gradients. With one it changes the parameters, each
-library in the way that costs it least: torch in place, jax by donation. Gradients are then let go,
-so that nobody has to keep them; what is compared is (before - after) / rate.
+Without a rate, a run gives the loss and the gradients. With a rate, it updates the parameters, each
+library in its cheapest way: torch in place, jax by donation. Gradients are then not kept; the
+comparison uses (before - after) / rate.
 
 Invariant: every contender starts from its own copy of the same parameters.
 """
@@ -37,11 +37,11 @@ class Losses:
     """One program, as each library writes it.
 
     Attributes:
-        by_hand: From parameters and inputs, lists of arrays, to (loss, list of gradients).
-        ours: From parameters and inputs to the loss.
-        torch, jax: The same, after the module itself as the first argument.
-        torch_parts: Gives the loss for torch.compile in which parts are compiled by themselves;
-            None to compile the whole step.
+        by_hand: Maps parameters and inputs, lists of arrays, to (loss, list of gradients).
+        ours: Maps parameters and inputs to the loss.
+        torch, jax: The same, with the library's module as the first argument.
+        torch_parts: Returns a loss for torch.compile whose parts are compiled separately; None to
+            compile the whole step.
     """
 
     by_hand: Loss
@@ -53,7 +53,7 @@ class Losses:
 
 @dataclass(frozen=True)
 class Setup:
-    """What all contenders of a case start from; ``rate`` None: no update."""
+    """What all contenders of a case start from; ``rate`` is None for no update."""
 
     losses: Losses
     parameters: Sequence[Array]
@@ -150,7 +150,7 @@ def _torch(setup: Setup) -> Contender:
 
 
 def _with_tape(torch: Any, setup: Setup, loss_of: Loss) -> Contender:
-    """Eager backward and update, of a loss that may be compiled."""
+    """An eager backward pass and update, for a loss that may be compiled."""
     parameters = [torch.tensor(parameter, requires_grad=True) for parameter in setup.parameters]
     inputs = [torch.tensor(value) for value in setup.inputs]
     rate = setup.rate
@@ -163,7 +163,7 @@ def _with_tape(torch: Any, setup: Setup, loss_of: Loss) -> Contender:
         gradients = [parameter.grad for parameter in parameters]
         if rate is None:
             return loss, gradients
-        with torch.no_grad():  # what torch.optim.SGD calls, without its bookkeeping
+        with torch.no_grad():  # the operation of torch.optim.SGD, without its bookkeeping
             torch._foreach_add_(parameters, gradients, alpha=-rate)
         return loss, parameters
 

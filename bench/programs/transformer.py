@@ -50,7 +50,7 @@ def case(width: int = 256, heads: int = 4, length: int = 128, sequences: int = 4
 
 @dataclass(frozen=True)
 class Block:
-    """The block in each library; x, r: (sequences, length, width); the loss is mean(y r)."""
+    """The block in each library; x and r are (sequences, length, width); the loss is mean(y r)."""
 
     width: int
     heads: int
@@ -134,7 +134,7 @@ class Block:
 
 
 def _normed(x: Array, gain: Array, shift: Array) -> tuple[Array, Array, Array]:
-    """Layer norm of the rows: the result, the rows without gain and shift, their scales."""
+    """Layer norm of the rows: the result, the rows without gain and shift, and their scales."""
     centred = x - x.mean(axis=1, keepdims=True)
     variance = (centred * centred).mean(axis=1, keepdims=True)
     scale = x.dtype.type(1) / np.sqrt(variance + x.dtype.type(EPS))
