@@ -1,4 +1,4 @@
-/* Observed calls: what the engine's tracer does for each operation, where nothing has changed. */
+/* Observed calls: the work of the engine's tracer for each operation, if nothing has changed. */
 #ifndef NODESCOPE_CALLS_H
 #define NODESCOPE_CALLS_H
 

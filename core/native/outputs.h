@@ -14,7 +14,8 @@ int add_outputs(PyObject *module);
 int notes_outputs(PyObject *object);
 
 /* Note an execution: its node, the numbers of `note_times`, and tuples of the arrays that it read
-   and gave. 1 if it was noted, 0 if it is not for this road, -1 with an exception set. */
+   and returned. Returns 1 if it was noted, 0 if it cannot be noted here, -1 with an exception
+   set. */
 int note_outputs(PyObject *object, PyObject *node, const long long numbers[TIMED],
                  PyObject *inputs, PyObject *outputs);
 

@@ -6,13 +6,13 @@
 typedef struct {
     PyObject_HEAD
     long long *numbers;
-    Py_ssize_t count, room;  /* of executions */
+    Py_ssize_t count, room;  /* in executions */
     Py_ssize_t most;
     PyObject *when_full, *wake;
-    char asleep, several;    /* `several`: they are of more than one thread */
+    char asleep, several;    /* `several`: they ran on more than one thread */
 } NotedTimes;
 
-#define THREAD 2  /* its place among the numbers of an execution */
+#define THREAD 2  /* position of the thread among the numbers of an execution */
 
 static PyTypeObject *times_type;
 

@@ -11,7 +11,7 @@
 /* Adds the type `NotedTimes` to a module; -1 with an exception set. */
 int add_times(PyObject *module);
 
-/* Whether an object is of that type. */
+/* Whether an object is a `NotedTimes`. */
 int notes_times(PyObject *object);
 
 /* Note an execution; -1 with an exception set. */
