@@ -165,7 +165,7 @@ class Builder:
         self.leaf(tensor)
 
     def updating(self) -> contextlib.AbstractContextManager[None]:
-        """Mark assignments inside the block as changed besides the results, such as statistics."""
+        """Mark assignments inside the block as side updates, such as running statistics."""
         return contextlib.nullcontext()
 
     def new_parameter(self, tensor: Tensor) -> None:

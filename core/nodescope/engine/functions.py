@@ -74,7 +74,7 @@ def cross_entropy(
     Args:
         logits: (batch, classes, …), floating point, unnormalised.
         labels: (batch, …), class indices from 0; or probabilities in the shape of the logits.
-        label_smoothing: Share of each label that is spread evenly over all classes.
+        label_smoothing: Fraction of each label that is spread evenly over all classes.
         ignore_index: Rows with this label are ignored.
         reduction: ``mean`` over the rows that are not ignored, ``sum``, or ``none`` for each loss.
 

@@ -84,10 +84,10 @@ def note_read(
     Args:
         reads: The latest read of each parameter that still exists, by ``id``.
         tensor: The parameter.
-        state: Of the thread that read it.
-        cursor: That of its scope, outside of loops.
-        slot: That of its name.
-        entry: Its node.
+        state: State of the thread that read it.
+        cursor: The cursor of its scope; reads in loops are not noted.
+        slot: The slot of its name in the cursor.
+        entry: The entry of its node.
     """
     if cursor.loop or entry.loop or entry.node.role != "parameter":
         return

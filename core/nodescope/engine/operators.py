@@ -150,7 +150,7 @@ def _astype(
     Args:
         dtype: The other dtype.
         order: Accepted; the memory layout of the result is unspecified.
-        casting: Which conversions are allowed; NumPy's words.
+        casting: Which conversions are allowed, in NumPy's terms.
         subok: Accepted; there is only one class of tensors.
         copy: Whether the result is a copy even if nothing is converted.
 

@@ -226,7 +226,7 @@ class SGD(Optimizer):
     Args:
         parameters: A module, or parameters.
         lr: Learning rate.
-        momentum: Share of the previous step that is added, from 0 to 1.
+        momentum: Fraction of the previous step that is added, from 0 to 1.
         weight_decay: Factor of the parameter that is added to the gradient.
     """
 
@@ -319,7 +319,7 @@ class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
 
     Args:
-        weight_decay: Each step subtracts this share of the parameter, times the learning rate.
+        weight_decay: Each step subtracts this fraction of the parameter, times the learning rate.
     """
 
     def __init__(

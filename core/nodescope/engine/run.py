@@ -251,7 +251,8 @@ function: Callable[[Op, Callable[[Any], Any], Attrs], Callable[..., Any]] = (
     _function if _plain is None else _plain.function
 )
 """A function that applies an op to its arguments, with its keywords as attributes. The second
-argument makes an operand of each, if one is no tensor; the third is for calls without keywords."""
+argument converts all inputs to operands if one of them is not a tensor; the third holds the
+attributes of calls without keywords."""
 
 operands: Callable[[Sequence[Any]], tuple[Any, ...] | None] = (
     tensor.operands if _plain is None else _plain.operands

@@ -114,7 +114,7 @@ class Operators:
     partition: Callable[..., None]
     sort: Callable[..., None]
 
-    # Of tensors in graphs built by hand; added to the class by engine.operation.
+    # Of tensors in graphs built by hand; added to the class by engine.graphs.operation.
     op: Any
     graph: Any
     consumers: Callable[[], list[Any]]

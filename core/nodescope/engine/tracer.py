@@ -94,7 +94,7 @@ class Tracer:
         self.graph_id = emitter.graph_id
         self._times: TimesSink | None = None
         self.outputs: OutputsSink | None = None  # see `times`
-        self._demand: object = None  # of the bus, when that was looked up in this step
+        self._demand: object = None  # the bus's demand when looked up in this step
         # Parameters read in this step; the program determines which of them stay alive.
         self.used: list[tuple[weakref.ref[Tensor], Entry]] = []
         self.reads: dict[int, Any] = {}  # with steps: see `note_read`
