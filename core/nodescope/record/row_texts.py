@@ -1,4 +1,4 @@
-"""Texts in rows: what is recorded of source files, and of who wrote the recording."""
+"""Row texts: the text of source files, and the version of nodescope, as recorded."""
 
 from __future__ import annotations
 

@@ -91,8 +91,8 @@ class StepTable:
         return [*reversed(ended), *began]
 
     def some(self, until: int, most: int = MAX_STEPS) -> list[StepRow]:
-        """Steps that began by a seq: all, or if more than ``most``, evenly spaced ones and the
-        newest.
+        """Steps that began at or before a seq: all of them, or if there are more than ``most``,
+        evenly spaced ones and the newest.
         """
         newest = self._rows("WHERE start_seq <= ? ORDER BY start_seq DESC LIMIT ?", until, most + 1)
         if len(newest) <= most:
@@ -108,7 +108,7 @@ class StepTable:
         return [*(row for row in even if row.start_seq < newest[0].start_seq), *newest]
 
     def around(self, seq: int, each_way: int) -> list[StepRow]:
-        """The steps next to a seq, in order; none for a run of which `some` gives all steps."""
+        """The steps around a seq, in order; none if `some` returns all steps of the run."""
         if self.count(MAX_STEPS + 1) <= MAX_STEPS:
             return []
         before = self._rows("WHERE start_seq <= ? ORDER BY start_seq DESC LIMIT ?", seq, each_way)
@@ -168,7 +168,7 @@ class StepTable:
         return self._ask(f"SELECT {STEP_BLOCK} FROM step_block ORDER BY row")
 
     def block_data(self, first: int, last: int) -> dict[int, bytes]:
-        """The steps in some of these blocks, by row."""
+        """The packed steps of blocks, by row."""
         question = "SELECT row, data FROM step_block WHERE row BETWEEN ? AND ?"
         return dict(self._ask(question, first, last))
 

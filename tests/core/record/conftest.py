@@ -10,5 +10,5 @@ from nodescope.record.new_file import PAGE_BYTES
 
 @pytest.fixture
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recordings at every level have small pages, so that each table takes several."""
+    """Have recordings at every level use small pages, so that each table takes several pages."""
     monkeypatch.setattr(queue_writer, "LARGE_PAGE_BYTES", PAGE_BYTES)

@@ -68,7 +68,7 @@ def record(recorder: Recorder, *, names: Sequence[str] = ("a/x", "a/y"), steps: 
         for node in graph.nodes:
             array = np.full((2, 3), 100 * step + node.id, dtype=np.float32)
             recorder.emit(finished(node, array, step=step, at=time_ns))
-            array[:] = -1  # what the program does afterwards must not show
+            array[:] = -1  # later changes by the program must not appear in the recording
             time_ns += 1_000
         recorder.emit(Logged("stdout", f"step {step}", step, time_ns))
         recorder.emit(StepFinished(step, time_ns))
@@ -108,7 +108,7 @@ def in_rows(path: Path) -> None:
 
 
 def last_acknowledged(program: str, path: Path, commits: int) -> int:
-    """Kill a program that records after so many commits; the last seq that it printed.
+    """Kill a recording program after some commits; return the last seq that it printed.
 
     Args:
         program: Takes the recording's path, and prints the seq of each commit on a line.
@@ -124,7 +124,7 @@ def last_acknowledged(program: str, path: Path, commits: int) -> int:
     with process.stdout as lines:
         acknowledged = [int(lines.readline()) for _ in range(commits)]
         process.send_signal(signal.SIGKILL)
-        # The last line may be cut.
+        # The last line may be incomplete.
         acknowledged += [int(part) for part in lines.read().split("\n")[:-1]]
     process.wait(60)
     return max(acknowledged)

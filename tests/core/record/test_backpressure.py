@@ -26,7 +26,7 @@ from tests.core.record.runs import chain, finished
 
 
 def test_nothing_is_lost_however_slow_the_disk_is(tmp_path: Path, monkeypatch) -> None:
-    """The writer begins only once the program waits for it, again and again."""
+    """Each time, the writer starts only when the program waits for it."""
     asked = threading.Semaphore(0)
     wait, commit = Recorder.wait_for_room, Writer.add_blobs
 
@@ -57,7 +57,7 @@ def test_nothing_is_lost_however_slow_the_disk_is(tmp_path: Path, monkeypatch) -
 def test_the_end_is_waited_for_as_the_program_waits(
     waits: bool, still_s: float, tmp_path: Path, monkeypatch
 ) -> None:
-    """A disk that stands still for some seconds takes nothing from a checked program."""
+    """If the disk stalls for some seconds, a checked program loses nothing."""
     asked: list[float] = []
     wait_for = shutdown.wait_for
 
@@ -73,7 +73,7 @@ def test_the_end_is_waited_for_as_the_program_waits(
 
 
 def test_a_program_that_waits_is_not_sampled(tmp_path: Path) -> None:
-    """The time between its nodes is the writer's as well."""
+    """The time between its nodes includes time spent waiting for the writer."""
     for waits in (True, False):
         run = Run(tmp_path / f"{waits}.nscope", level="values", waits=waits)
         run.start()
@@ -103,7 +103,7 @@ class ElsewhereArrays(arrays.OpaqueValues):
 def test_a_program_gives_way_before_executions_are_dropped(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer takes something only at every fifth time that the program gives way to it."""
+    """The writer takes records only every fifth time that the program gives way to it."""
     monkeypatch.setattr(arrays, "_known", {**arrays._known, Elsewhere: ElsewhereArrays()})
     go, ended = threading.Event(), threading.Event()
     recorder = Recorder(

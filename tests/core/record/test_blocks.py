@@ -1,4 +1,4 @@
-"""Executions told in blocks are recorded as if each had been told on its own."""
+"""Executions reported in blocks are recorded as if each had been reported individually."""
 
 from __future__ import annotations
 
@@ -96,11 +96,11 @@ WITHOUT = range(120, 130)
 
 
 def _many(path: Path, *, copied: bool) -> tuple[dict[str, Any], int]:
-    """What is recorded of a long block, and how many executions are in columns.
+    """Record a long block; return the contents, and the number of executions in columns.
 
     Args:
-        path: Of the recording.
-        copied: Whether it comes with copies of elements, so that rows may be asked for.
+        path: The path of the recording.
+        copied: Whether the block has copies of elements, so that it may need rows.
     """
     graph = chain([f"a/x{nth}" for nth in range(MANY)])
     values, firsts, arrays = [], [0], []
@@ -116,7 +116,7 @@ def _many(path: Path, *, copied: bool) -> tuple[dict[str, Any], int]:
     arrays[0][0, 0], arrays[1][0, 0], arrays[4][:] = np.nan, np.inf, np.nan
     table = _statistics(arrays)
     table["previewed"][8] = NOT_KNOWN
-    table["preview"][2, 1:] = 7  # left over
+    table["preview"][2, 1:] = 7  # left from an earlier use
     track = Track(graph.nodes, tuple(values), tuple(firsts))
     recorder = Recorder(path, level="summary")
     recorder.emit(graph)
@@ -218,6 +218,6 @@ def test_what_was_earlier_is_emitted_earlier() -> None:
             bus.emit(late.pop())
 
     bus.catch_up = catch_up
-    bus.emit(HostSpan("python", 1, 1, 0, 1))  # says itself when it was
+    bus.emit(HostSpan("python", 1, 1, 0, 1))  # has its own times
     bus.emit(Logged("stdout", "later", 1, 2))
     assert [getattr(event, "text", "") for event in probe.seen] == ["", "earlier", "later"]

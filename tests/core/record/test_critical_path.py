@@ -66,7 +66,7 @@ def test_a_thread_that_waits_for_another_ones_data_continues_its_chain() -> None
 
 
 def test_members_never_overlap() -> None:
-    """What runs within another one, and what read data before it was there, as it seems."""
+    """Neither an execution inside another, nor one that seems to read data before it exists."""
     step = runs((op(1), 1, 0, 100), (op(2), 1, 10, 30), (op(3, (1,)), 2, 90, 120))
     path = critical_path(step)
     assert ids(step, path.ran) == [1]
@@ -145,7 +145,7 @@ def test_a_recorded_step_of_two_threads_and_a_compiled_function(tmp_path: Path) 
 
 
 def longest_by_walking(step: StepRuns, took: list[int], *, by_lane: bool) -> int:
-    """The same, moment after moment, with what was written last."""
+    """The length of the longest chain, computed moment by moment from the latest writers."""
     length, wrote, lanes = [0] * len(took), dict[int, int](), dict[int, int]()
     seqs = {row.seq: at for at, row in enumerate(step.rows)}
     ended = set[int]()

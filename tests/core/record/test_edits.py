@@ -49,7 +49,7 @@ def test_a_value_is_what_it_was_and_what_it_became(tmp_path: Path, level: Level)
 
 
 def test_the_time_held_before_an_edit_is_known_with_it(tmp_path: Path) -> None:
-    """A page reads the recording at the stop: what was held is not the program's own time."""
+    """A page reads the recording at the stop: time held so far is not the program's own time."""
     recorder = Recorder(tmp_path / "r.nscope")
     held_ns = 5_000_000_000
     steps: list[Stretch | None] = []
@@ -64,7 +64,7 @@ def test_the_time_held_before_an_edit_is_known_with_it(tmp_path: Path) -> None:
             times.update(recording)
             steps.append(times.of(stop.step))
             (*_, (_, held_until)) = recording.holds()
-            assert recording.time_ns() <= held_until  # with the line that says what was edited
+            assert recording.time_ns() <= held_until  # including the log line about the edit
         return Continue()
 
     with debugged("op:exp", then=then, first=recorder):
@@ -77,7 +77,7 @@ def test_the_time_held_before_an_edit_is_known_with_it(tmp_path: Path) -> None:
     assert step.duration_ns < held_ns
     with Recording.open(tmp_path / "r.nscope") as recording:
         kinds = [row.kind for row in recording.host(0, 2 * held_ns, 99)]
-    # Until the edit, until the line that says so, and until the program continued.
+    # Until the edit, until its log line, and until the program continued.
     assert kinds.count("held") == 3
 
 

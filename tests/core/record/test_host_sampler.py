@@ -1,4 +1,4 @@
-"""The sampler: what lies between nodes gets the user's line, and a frame never outlives a look."""
+"""The sampler: time between nodes gets the user's line, and no frame outlives a sample."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ STEPS = (code(str(Path(ns.__file__).parent / "engine" / "scopes.py"), "steps"), 
 
 
 class Bench:
-    """A sampler with a clock and a program that are moved by hand; samples are 10 ms apart."""
+    """A sampler with a simulated clock and program; samples are 10 ms apart."""
 
     def __init__(self) -> None:
         self.now, self.seq, self.step, self.busy_ns = 0, 0, (1, True), 0
@@ -266,7 +266,7 @@ def test_looking_all_the_time_changes_no_result(
         def loss_of(batch: np.ndarray) -> ns.Tensor:
             local = ns.tensor(batch) @ w  # a frame that is held would keep it alive
             hidden = np.tanh(local)
-            hidden *= 0.5  # what may be written to is told by references
+            hidden *= 0.5  # reference counts decide whether this may be written to
             return (hidden * hidden).mean()
 
         for k in ns.steps(range(60)):

@@ -1,4 +1,4 @@
-"""A stop is told with its records; many elements are written after it, and none of them is lost."""
+"""A stop is reported with its records; many elements are written later, and none is lost."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from nodescope.record.writer import Writer
 from tests.core.record.runs import RUN, chain, finished
 
 MANY = 40
-SIZE = 40_000  # float64: more than may be written before a stop is told
+SIZE = 40_000  # float64: more than may be written before a stop is reported
 
 
 class Stepwise:
-    """A recorder whose writer goes on only when told, with executions behind it."""
+    """A recorder with queued executions whose writer continues only when released."""
 
     def __init__(self, path: Path, *, most: int = MANY, **options: int) -> None:
         self.path = path
-        self.at = threading.Semaphore(0)  # one for each commit that was told
+        self.at = threading.Semaphore(0)  # released at each announced commit
         self.go = threading.Semaphore(0)
         self.recorder = Recorder(path, level="values", on_commit=self._wait, **options)
         self.recorder._record_outputs = None  # arrays that come as events
@@ -42,7 +42,7 @@ class Stepwise:
         assert self.go.acquire(timeout=60)
 
     def stop(self) -> None:
-        """As a debugger does: wait for the records. The writer stands when they are there."""
+        """Wait for the records like a debugger; the writer is blocked once they can be read."""
         hurried = threading.Thread(target=self._once_hurried)
         hurried.start()
         assert self.recorder.flush(20, elements=False)
@@ -53,7 +53,7 @@ class Stepwise:
         self.free()
 
     def free(self) -> None:
-        """From now on the writer is not held up."""
+        """Never block the writer again."""
         for _ in range(1000):
             self.go.release()
 
@@ -152,7 +152,7 @@ def test_one_file_is_made_later_where_that_takes_long(
 
 
 def test_a_large_array_is_progress(tmp_path: Path) -> None:
-    """One batch may take longer than a disk that stands is waited for."""
+    """A single batch may take longer than the wait for a disk that makes no progress."""
     recorder = Recorder(tmp_path / "r.nscope", level="values")
     seen = set()
     insert = recorder._writer.insert

@@ -1,4 +1,4 @@
-"""How long a run took: the program's own time, the same wherever it is said."""
+"""How long a run took: the program's own time, the same in every report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECOND = 1_000_000_000
 
 
 def recorded(path: Path) -> None:
-    """A run of which 100 s passed before the program began, and 100 s after it ended."""
+    """Record a run with 100 s before the program began, and 100 s after it ended."""
     run = api.Run(path, debugger=False)
     run.bus.origin_ns -= 100 * SECOND
     run.start()

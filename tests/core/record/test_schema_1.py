@@ -40,8 +40,8 @@ def golden() -> dict[str, Any]:
 def before_updates(now: list[Any], then: list[Any]) -> tuple[list[Any], list[Any]]:
     """Chains of causes up to the first update of a weight.
 
-    The version that made the recordings went on with the weight's own past; now what made the
-    update is told.
+    The version that made the recordings continued with the weight's own past; now the chain
+    continues with the causes of the update.
     """
     ends = [
         next((place for place, cause in enumerate(chain) if cause[1] == "updated"), len(chain))

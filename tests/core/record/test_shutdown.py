@@ -1,4 +1,4 @@
-"""The end of a recording: waited for while it gets on; what is left out is counted."""
+"""The end of a recording: the wait lasts while the writer makes progress; omissions are counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.core.record.runs import RUN, chain, finished
 
 
 class Blocked:
-    """A recorder whose writer stands at its first commit, with 1,000 executions behind it."""
+    """A recorder whose writer is blocked at its first commit, with 1,000 executions queued."""
 
     def __init__(self, path: Path) -> None:
         reached, self.go = threading.Event(), threading.Event()
@@ -37,14 +37,14 @@ class Blocked:
         self.recorder.emit(RunFinished(3, "", 9))
 
     def left_out(self) -> int:
-        """How many executions were dropped; all are accounted for, and the end is there."""
+        """How many executions were dropped; checks that all are counted and the end is recorded."""
         self.go.set()
         self.recorder._thread.join(60)
         with Recording.open(self.path) as recording:
             dropped = recording.dropped().executions
             assert len(recording.executions()) + dropped == 1000
             assert recording.run().status == 3
-            assert recording.last_seq() == 1005  # with what was kept, said twice
+            assert recording.last_seq() == 1005  # with two reports of what was kept
         return dropped
 
 
@@ -68,7 +68,7 @@ def test_ctrl_c_at_the_end_leaves_the_rest_out(
 
 
 class Writer:
-    """Ends after a number of checks; ``gets_on`` while it writes."""
+    """Ends after a number of checks; with ``gets_on``, it makes progress until then."""
 
     def __init__(self, looks: int, gets_on: bool) -> None:
         self.looks, self.gets_on, self.rows = looks, gets_on, 0

@@ -1,4 +1,4 @@
-"""Executions noted by their times alone: numbered late, in the order in which they came."""
+"""Executions noted by their times alone: they are numbered late, in order of arrival."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_they_come_before_what_follows_and_are_known_to_their_thread(tmp_path: P
     recorder.emit(Logged("stdout", "hello", 1, 5))
     assert recorder.thread_seq() == first + 5
     note(1, 1, here, 6, 7)
-    assert recorder.flush(20)  # a reader finds the last one, too
+    assert recorder.flush(20)  # a reader gets the last one, too
     with Recording.open(tmp_path / "r.nscope") as recording:
         assert [row.seq for row in recording.executions()] == [
             *range(first + 1, first + 5),
@@ -64,7 +64,7 @@ def test_threads_note_theirs_side_by_side(tmp_path: Path) -> None:
             if start % 100 == 50:
                 recorder.emit(Logged("stdout", str(start), step, start))
         lasts[step] = recorder.thread_seq()
-        together.wait()  # an identifier may be given again once a thread has ended
+        together.wait()  # the identifier of an ended thread may be reused
 
     threads = [threading.Thread(target=run, args=(step,)) for step in range(3)]
     for thread in threads:

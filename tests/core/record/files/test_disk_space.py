@@ -34,14 +34,14 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fill(recorder: Recorder, pages: int = 3) -> None:
-    """From now on the file has room for few pages more."""
+    """Leave room for only a few more pages in the file."""
     database = recorder._writer.connection
     (now,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count={now + pages}").fetchall()
 
 
 def set_aside(recorder: Recorder, pages: int) -> None:
-    """So much room appears once the recorder gives back what it set aside."""
+    """Have room for this many pages appear when the recorder gives back its reserve."""
     release = recorder._writer.release_reserve
 
     def given_back() -> None:
@@ -56,7 +56,7 @@ def make_room(recorder: Recorder) -> None:
 
 
 class EventLog:
-    """What a recorder says about room; each can be waited for."""
+    """The messages of a recorder about disk space; a test can wait for each."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -88,13 +88,13 @@ def test_it_waits_continues_and_counts_what_is_missing(level: str, tmp_path: Pat
         recorder.emit(finished(GRAPH.nodes[0], array))
         emitted += 1
     since = time.monotonic()
-    assert not recorder.flush(60.0)  # nobody waits for a disk
+    assert not recorder.flush(60.0)  # `flush` does not wait for a full disk
     assert time.monotonic() - since < 50.0
     for _ in range(5000):
         recorder.emit(finished(GRAPH.nodes[0], array))
     emitted += 5000
     make_room(recorder)
-    while not told.empty.wait(0.01):  # once as much was written as could not be
+    while not told.empty.wait(0.01):  # set when as much was written as the failed write needed
         for _ in range(100):
             recorder.emit(finished(GRAPH.nodes[0], array))
         emitted += 100

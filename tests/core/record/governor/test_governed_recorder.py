@@ -1,4 +1,4 @@
-"""A governed recorder on real programs: nothing changes but what is kept, and that is counted."""
+"""A governed recorder on real programs: only the amount recorded changes, and that is counted."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from nodescope.record.rows import Governed
 from tests.core.record.runs import RUN, chain, finished
 
 Body = Callable[[Any, int], Any]
-# Recording takes more than this of any program, so something has to be lowered.
+# Recording costs any program more than this, so that levels have to be lowered.
 STRICT = 1.001
 MOST_STEPS = 20_000
 
 
 class Tally:
-    """A probe that remembers which node each execution was of, by seq."""
+    """A probe that remembers the node of each execution, by seq."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -92,7 +92,7 @@ def run(
     path: Path, body: Body, shape: tuple[int, ...], level: Level, select: Sequence[str] = (),
     *, stepped: bool = False,
 ) -> tuple[Any, int, Tally]:  # fmt: skip
-    """Run until much was left out: the result, in how many rounds, and what ran."""
+    """Run until much was left out; return the result, the number of rounds, and what ran."""
     x = start(shape)
     with ns.record(path, level, max_slowdown=STRICT, select=select) as observed:
         recorder = observed.recorder
@@ -135,7 +135,7 @@ def test_of_steps_all_is_recorded_or_nothing(
     assert (actual.steps, actual.steps_left_out) == (steps, steps - len(observed))
     assert set(ran) == observed
     assert sum(ran.values()) + dropped.executions == len(tally.nodes)
-    # Identity holds: each observed step ran the same nodes, beside what came from outside.
+    # Nodes keep their identity: each observed step ran the same ones, except for inputs.
     inside = [node for node in tally.nodes.values() if ops[node] != "tensor"]
     assert set(Counter(inside).values()) == {len(observed)}
 
@@ -166,7 +166,7 @@ def test_results_are_the_same_and_what_is_missing_is_counted(
     assert kept == (tally.outputs if level != "timing" else 0)
     assert actual.values == (tally.outputs if level != "timing" else 0)
     assert blobs + actual.arrays + dropped.blobs == (tally.outputs if level == "values" else 0)
-    # What a node has run up to a row is right although rows before it are missing.
+    # The run count of a node in a row is right although earlier rows are missing.
     times: dict[int, int] = {}
     so_far: dict[int, int] = {}
     for seq, node in sorted(tally.nodes.items()):
@@ -188,7 +188,7 @@ def test_what_was_counted_before_the_first_step_is_whole_in_it(tmp_path: Path) -
     first, second = graph.nodes
     governor.detail = "counted"
     for _ in range(3):
-        bus.emit(finished(first, np.zeros(1)))  # there is a row of the first in any case
+        bus.emit(finished(first, np.zeros(1)))  # the first run has a row in any case
     assert not bus.leave_out(1)
     bus.emit(StepStarted(1, 10))
     for node in (first, second):
@@ -322,7 +322,7 @@ def test_of_a_program_of_ever_new_nodes_each_has_a_row(tmp_path: Path) -> None:
 
 
 class Clock(Bus):
-    """A bus whose clock stands still unless it is moved; the debugger's time is not in it."""
+    """A bus whose clock moves only when set; it excludes time held by the debugger."""
 
     __slots__ = ("now",)
 
@@ -342,14 +342,14 @@ def test_time_in_the_debugger_is_not_the_programs(
     monkeypatch.setattr(governor_module, "STEPLESS_TRACING_NS", 200_000)
     governor = Governor(2, tell=str, bus=clock)
     recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
-    # What the recorder itself takes depends on the machine.
+    # The recorder's own time depends on the machine, so it is set to 0.
     monkeypatch.setattr(recorder_module, "_now", lambda: 0)
     monkeypatch.setattr(recorder, "writer_ns", lambda: 0)
     governor.govern(recorder)
     graph = chain(["x"])
     recorder.emit(graph)
     for number in range(40):
-        clock.now += 880_000  # the program, and what making the event takes of it
+        clock.now += 880_000  # the program's own time and that of making the event
         recorder.emit(finished(graph.nodes[0], np.zeros(1), at=clock.now - 500))
         if number == 20:
             clock.now += held_ns
@@ -358,7 +358,7 @@ def test_time_in_the_debugger_is_not_the_programs(
     with Recording.open(tmp_path / "r.nscope") as recording:
         result = recording.governed()
     assert result is not None
-    # 0.2 ms of observing beside 0.68 ms; ten seconds more of program would make 1.0 of it.
+    # 0.2 ms of observing per 0.68 ms; with ten more seconds of program, this would be 1.0.
     assert 1.2 < result.slowdown < 1.5
 
 
@@ -464,7 +464,7 @@ def test_one_decision_for_several_short_steps(
         governor.tell_counts()
     steps.end_of_steps()
     assert recorder.close()
-    assert len(decided) < 300  # one for each observed step, and one for several others
+    assert len(decided) < 300  # one per observed step, and one for several unobserved steps
     with Recording.open(tmp_path / "r.nscope") as recording:
         governed, rows = recording.governed(), recording.steps()
     assert [row.step for row in rows] == list(range(1, 501))
@@ -473,7 +473,7 @@ def test_one_decision_for_several_short_steps(
     assert governed is not None
     assert (governed.steps, governed.steps_left_out) == (500, sum(left_out))
     assert 1.1 < governed.slowdown < 1.25
-    # After the first loss that is not finite comes an observed step, whatever was decided.
+    # The step after the first non-finite loss is observed, whatever was decided.
     assert left_out[399]
     assert left_out[400] == (broken is None)
 
@@ -495,7 +495,7 @@ def test_the_cost_is_told_while_no_step_may_run_unobserved(
         clock.watched_ns += 900_000_000
     assert recorder.close()
     told = [row for row in told if isinstance(row, Governed)]
-    assert [row.steps for row in told] == [4, 7, 10, 11]  # the last at the end
+    assert [row.steps for row in told] == [4, 7, 10, 11]  # the last one at the end of the run
     assert all(9 < row.slowdown < 11 for row in told)
     assert told[-1].because == "watches are set"
 
@@ -513,7 +513,7 @@ def test_a_stop_finds_how_many_steps_are_observed_so_far(tmp_path: Path) -> None
                 observed.bus.tell_steps()
             here = recorder.thread_seq()
             assert recorder.flush(20)
-            assert recorder.thread_seq() == here  # what is written for a stop is no record of its
+            assert recorder.thread_seq() == here  # a stop's records are not its own
             with Recording.open(path) as recording:
                 governed, rows = recording.governed(), recording.steps()
             assert governed is not None

@@ -112,7 +112,7 @@ def events_of(seed: int) -> list[Any]:
 
 
 def record(path: Path, events: list[Any], level: Level) -> list[Any]:
-    """Record a run; what a reader saw at each flush."""
+    """Record a run; return what a reader saw at each flush."""
     recorder = Recorder(path, level=level)
     recorder.emit(RunStarted("0" * 16, "train.py", ("train.py",), 7, 1_000))
     recorder.emit(GraphExtended(tuple(NODES.values()), VALUES))
@@ -222,7 +222,7 @@ def test_both_roads_answer_alike(
 
 
 def test_a_large_output_comes_as_an_event() -> None:
-    """Its copy has memory that is used again, which a block of many outputs has not."""
+    """Its copy uses a reusable buffer, unlike a block of many outputs."""
     assert native.NotedOutputs is not None
     sink = noted_outputs(1 << 20, lambda: None, lambda: None)
     node = NODES[1]
