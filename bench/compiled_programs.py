@@ -88,7 +88,7 @@ def _row(
 
 
 def measured(program: str) -> dict[str, Any]:
-    """Measure in a separate process: by case, all contenders' times, and why others are left out."""
+    """Measure in a separate process: by case, all contenders' times, and why some are left out."""
     processes.set_torch_threads()
     return {case.name: _times(case) for case in programs.cases(program)}
 
