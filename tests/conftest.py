@@ -1,11 +1,11 @@
-"""Shared parts of all tests: the options ``--depth``, ``--no-batching``, ``--planted`` and others.
+"""Options and fixtures of all tests: ``--depth``, ``--no-batching``, ``--planted`` and others.
 
-``--depth`` says how much is run (see `tests.depth`); ``--no-batching`` makes a test of each case
-(see `tests.parts`); ``--planted NAME`` puts a fault into the compiler for a whole run;
-``--slow-page FACTOR`` slows the browser (see `tests.e2e.slowness`); ``--new-interpreters`` is for
+``--depth`` selects how much runs (see `tests.depth`); ``--no-batching`` makes each case a test (see
+`tests.parts`); ``--planted NAME`` plants a fault in the compiler for the whole session;
+``--slow-page FACTOR`` slows the browser (see `tests.e2e.slowness`); ``--new-interpreters`` concerns
 commands that tests start (see `tests.forked`).
 
-Invariant: no test leaves the program's mode other than it found it.
+Invariant: after each test, the program's mode is the same as before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests import depth, forked, order, parts
 
 TESTS = Path(__file__).parent
 
-# A busy machine is slow: how long an example takes is for the benchmarks to tell.
+# A busy machine is slow; the benchmarks measure time, not the examples.
 hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -56,7 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
 
 
-@pytest.hookimpl(trylast=True)  # after Hypothesis has loaded the profile that was asked for
+@pytest.hookimpl(trylast=True)  # after Hypothesis has loaded the requested profile
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deep: is run by `make test-deep`, not by `make test`")
     config.addinivalue_line(
@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     depth.choose(config.getoption("--depth"))
     parts.choose(config.getoption("--no-batching"))
     forked.choose(sys.platform == "linux" and not config.getoption("--new-interpreters"))
-    # A shell lets what it starts in the background ignore Ctrl-C, and so would programs of tests.
+    # A shell's background process ignores Ctrl-C; programs that tests start would inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     full = hypothesis.settings.default.max_examples
@@ -77,16 +77,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """At the depth ``quick``, folders that start processes are not even read."""
+    """At the depth ``quick``, do not collect folders whose tests start processes."""
     here = collection_path.relative_to(TESTS).as_posix() if TESTS in collection_path.parents else ""
     return True if depth.leaves_out(here) else None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Thousands of tests are made, which live to the end: none of them is garbage.
+    """Collect garbage less often: thousands of test items are made, which all live to the end.
 
-    Nor are they for each collection to look at: a tenth as many find the same.
+    Looking at them in every collection would be wasted time; a tenth as many collections suffice.
     """
     gc.disable()
     try:
@@ -98,9 +98,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked as deep; a test that was named itself is always run.
+    """Deselect tests marked as deep, except those named on the command line.
 
-    The others are put in an order in which no worker waits for another at the end.
+    The others are ordered so that all workers finish at about the same time.
     """
     if not depth.is_deep() and not any("::" in argument for argument in config.args):
         usual = _usual(items)
@@ -113,7 +113,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _usual(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Those that are not deep: of a test with ``one_in(n)``, every nth case."""
+    """The tests that are not deep; of a test with ``one_in(n)``, every nth case."""
     counts: dict[str, int] = {}
     usual: list[pytest.Item] = []
     for item in items:
@@ -131,7 +131,7 @@ def _usual(items: list[pytest.Item]) -> list[pytest.Item]:
 
 @pytest.fixture(scope="session", autouse=True)
 def planted_fault(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The fault that was asked for, for the whole session."""
+    """Plant the requested fault for the whole session."""
     name = request.config.getoption("--planted")
     if not name:
         yield
@@ -146,7 +146,7 @@ def planted_fault(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_kept_beside_the_samples() -> Iterator[None]:
-    """Breakpoints that one test sets are not there in the next."""
+    """Keep breakpoints that a test saves away from the next test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, "none")
         yield
@@ -154,8 +154,9 @@ def nothing_kept_beside_the_samples() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def folders_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The ownership of recordings and the address of a server that waits for programs are kept in
-    folders of this worker: not the user's, and not those of tests that run at the same time.
+    """Keep the ownership of recordings, and a waiting server's address, in this worker's folders.
+
+    They are neither the user's nor those of tests that run at the same time.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
@@ -168,13 +169,13 @@ MODE = ns.get_mode()
 
 @pytest.fixture(autouse=True)
 def mode_as_at_first() -> None:
-    """Samples that run in this process, perhaps in a fixture, set the mode of the program."""
+    """Restore the program's mode, which samples that run in this process set."""
     ns.set_mode(MODE)
 
 
 @pytest.fixture(autouse=True)
 def no_dispatch_mode_left() -> Iterator[None]:
-    """What observes PyTorch's operators is gone once the test ends."""
+    """Check that no observer of PyTorch's operators is left after the test."""
     yield
     if (torch := sys.modules.get("torch")) is not None:
         modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()

@@ -1,1 +1,1 @@
-"""Adapters: the conformance suite, and a library that is as foreign as can be."""
+"""Adapters: the conformance suite, and a library that is as unlike NumPy as possible."""

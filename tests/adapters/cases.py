@@ -29,15 +29,15 @@ class Case:
     Attributes:
         adapter: The module with its ``ADAPTER``.
         dialect: The dialect of its nodes.
-        product, bend, mean: Its ops that multiply, bend and average.
+        product, bend, mean: Its ops for a product, an elementwise bend and a mean.
         train: Runs `STEPS` steps.
-        loop: A plain loop without steps, with a number of rounds.
-        grow: The same, but the op ``growing`` adds a row in each round, starting from one.
+        loop: Runs a plain loop without steps for a number of rounds.
+        grow: As ``loop``, but the op ``growing`` adds a row in each round, starting with one row.
         fail: Raises ``raises`` inside an operation.
-        differentiate: One product, bent and averaged, and the gradient of its weight where there
-            are gradients.
-        write: A weight is multiplied, changed by the op ``written``, multiplied again. It is
-            changed in place unless values are immutable.
+        differentiate: Computes the mean of a bent product, and the gradient of its weight if the
+            library has gradients.
+        write: Multiplies by a weight, changes the weight by the op ``written``, multiplies again.
+            The change is in place unless values are immutable.
         view: The op ``viewed`` returns a view of a row, whose elements are averaged.
         select: The op ``selected`` returns the positive elements.
         opaque: The op ``obscured`` returns something that is not an array; None if no op does.
@@ -46,8 +46,8 @@ class Case:
         tap: Which of PyTorch's taps is tested.
         label: The name of its node; by default, its op.
         weight: The op of ``differentiate``'s weight.
-        around: What its programs need while they run; it is kept for the whole session.
-        marks: Of its tests.
+        around: A context that its programs need, kept for the whole session.
+        marks: The marks of its tests.
     """
 
     adapter: str
@@ -81,12 +81,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What tells it from the others."""
+        """A name that identifies the case."""
         return f"{self.dialect}{self.tap and '-'}{self.tap}"
 
     @property
     def capabilities(self) -> Capabilities:
-        """What its adapter declares."""
+        """The capabilities of its adapter."""
         adapter: Adapter = importlib.import_module(self.adapter).ADAPTER
         return adapter.capabilities()
 

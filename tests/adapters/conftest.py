@@ -1,6 +1,6 @@
 """Fixtures: one adapter's programs, with that adapter as the only one.
 
-A test is made for each adapter that declares what the test ``needs``:
+A test runs with each adapter that declares the capabilities that the test ``needs``:
 ``@pytest.mark.needs("gradients")``, or ``@pytest.mark.needs(immutable=False)``.
 """
 
@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def surroundings() -> Iterator[Callable[[Case], None]]:
-    """Enters what a case's programs need; it is left after the last test."""
+    """Enter the context that a case's programs need; it is left after the last test."""
     entered: set[str] = set()
     with ExitStack() as stack:
 

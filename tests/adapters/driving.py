@@ -17,7 +17,7 @@ WAIT_S = 60.0
 
 
 def recorded(path: Path, program: Callable[[], Any], **options: Any) -> Any:
-    """Run a program, recorded into ``path``; its result."""
+    """Run a program, recorded into ``path``. Returns its result."""
     run = Run(path, **options)
     run.start()
     try:
@@ -27,12 +27,12 @@ def recorded(path: Path, program: Callable[[], Any], **options: Any) -> Any:
 
 
 class Debugged:
-    """A program in a thread of its own, and the controller that it stops for.
+    """A program on its own thread, and the controller that it stops for.
 
     Attributes:
-        run, controller: Of nodescope.
-        said: Every line for the person.
-        result: Of the program, once it has ended.
+        run, controller: The run, and its controller.
+        said: Every line for the user.
+        result: The program's result, once it has ended.
     """
 
     def __init__(self, path: Path, program: Callable[[], Any], *breakpoints: str, **options: Any):
@@ -47,13 +47,13 @@ class Debugged:
         self._program = program
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._begun, self._ended = threading.Event(), threading.Event()
-        # The end of the program also wakes waiters: none waits for a stop that does not come.
+        # The end of the program also wakes waiters, so none waits for a stop that never comes.
         self._thread.start()
         assert self._begun.wait(WAIT_S)
 
     def _work(self) -> None:
         try:
-            # In the thread that ends it, as elsewhere: a dispatch mode can only be left there.
+            # On the thread that ends the run: a dispatch mode can only be left there.
             try:
                 self.run.start()
             finally:
@@ -66,12 +66,12 @@ class Debugged:
             self._ended.set()
 
     def stop(self) -> Stop | None:
-        """Where the program stands; None once it has ended."""
+        """Wait for the program's stop; None if it has ended."""
         self.controller.wait(WAIT_S)
         return self.controller.info.stop
 
     def ended(self) -> bool:
-        """Whether the program ends in time, as it is."""
+        """Whether the program ends in time without a command."""
         return self._ended.wait(WAIT_S)
 
     def go_on(self) -> None:
@@ -104,7 +104,7 @@ class Debugged:
 def debugged(
     path: Path, program: Callable[[], Any], *breakpoints: str, **options: Any
 ) -> Iterator[Debugged]:
-    """A program that stops; ended with the context, whatever happens."""
+    """A context with a program that stops; the program has ended when the context is left."""
     program_under_test = Debugged(path, program, *breakpoints, **options)
     try:
         yield program_under_test

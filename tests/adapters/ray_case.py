@@ -22,7 +22,7 @@ _addresses: list[str] = []
 
 @contextmanager
 def _cluster() -> Iterator[None]:
-    """A cluster of one processor: each program is a driver of its own, with a worker."""
+    """A cluster of one processor: each program is a separate driver, with one worker."""
     started = Cluster(
         initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
     )

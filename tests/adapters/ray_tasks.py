@@ -1,4 +1,4 @@
-"""The operations of `ray_case`, as tasks. Workers import this, and nothing else of the suite."""
+"""The operations of `ray_case`, as tasks. Workers import only this module of the suite."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Features that a framework lacks are refused in one line, and not offered, by terminal and
-editor.
-"""
+"""Features that a framework lacks: terminal and editor refuse them in one line, and hide them."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ from tests.adapters.foreign.adapter import DistantAdapter
 def reduced(
     monkeypatch: pytest.MonkeyPatch, path: Path, program: Any, *breakpoints: str, **lacking: Any
 ) -> Iterator[Debugged]:
-    """A program whose framework can do less than the foreign one."""
+    """A program whose framework has fewer capabilities than the foreign one."""
     full = DistantAdapter().capabilities()
     less = msgspec.structs.replace(full, **lacking)
     monkeypatch.setattr(DistantAdapter, "capabilities", lambda adapter: less)
@@ -153,7 +151,7 @@ def test_scopes_and_steps_of_the_program_itself(
         for stop in seen.stops():
             names = Console(seen.controller, lambda line: None).complete("", "")
             offered.append((stop.step, {"s", "u"} <= set(names), "step" in names))
-    # The optimizer's steps are known once it has made one.
+    # The optimizer's steps are known only after its first.
     assert offered == [(0, True, False), (1, True, True), (2, True, True)]
 
 
@@ -247,7 +245,7 @@ class Client:
         self._thread.join(WAIT_S)
         self._other.close()
         for file in self._files:
-            with contextlib.suppress(OSError):  # what was not sent is of no interest
+            with contextlib.suppress(OSError):  # unsent data does not matter
                 file.close()
 
 

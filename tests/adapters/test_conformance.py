@@ -1,4 +1,4 @@
-"""The conformance suite of adapters: what each must do, and what its capabilities promise."""
+"""The conformance suite of adapters: requirements on all, and what capabilities promise."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_window_is_fetched_and_not_the_whole(distant: Case, tmp_path: Path) ->
 
 
 def nodes_of(recording: Recording) -> dict[str, Node]:
-    """The nodes by op, the first of each, as they were defined last."""
+    """The first node of each op, by op, in its latest definition."""
     last = {row.node.id: row.node for row in recording.nodes()}
     by_op: dict[str, Node] = {}
     for node in last.values():

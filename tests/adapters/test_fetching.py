@@ -1,4 +1,4 @@
-"""Fetching: of another library's array at a stop, only the requested part is fetched."""
+"""Fetching: at a stop, only the requested part of another library's array is fetched."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def large() -> Any:
 
 
 class Fetched:
-    """Bytes and statistics that were fetched since."""
+    """The bytes and statistics fetched since it was made."""
 
     def __init__(self) -> None:
         self._before = lib.Process.fetched_bytes, lib.Process.described
@@ -52,7 +52,7 @@ class Fetched:
 
 @contextmanager
 def at_large(path: Path, *breakpoints: str, **options: Any) -> Iterator[Debugged]:
-    """Stopped at the operation on the large array; its result is checked when all is done."""
+    """A program stopped at the operation on the large array; its result is checked at the end."""
     options = {"level": "timing", **options}
     with debugged(path, large, *(breakpoints or ("op:warp",)), **options) as seen:
         yield seen

@@ -1,4 +1,4 @@
-"""Pages of a running program of each adapter: what they show and change at a stop."""
+"""Pages of running programs, for each adapter: what they show and change at a stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recordings of each adapter: the page's model, *why*, *what-if*, looking back."""
+"""Recordings of each adapter: the page's model, *why*, *what-if*, and earlier steps."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Opened:
 
 @pytest.fixture
 def opened(case: Case, tmp_path: Path) -> Iterator[Opened]:
-    """The gradient of each library, recorded whole and opened in a page."""
+    """The program with a gradient, recorded with all values and opened in a page."""
     path = tmp_path / "run.nscope"
     recorded(path, case.differentiate, level="values")
     with serving() as live:
@@ -119,7 +119,7 @@ def test_what_cannot_be_run_again_is_refused(distant: Case, tmp_path: Path) -> N
             product = nodes_of(recording)[distant.product]
             with pytest.raises(ReplayError) as refused:
                 Replay(recording).value(product.outputs[0])
-        # What is wrong, why, and how to go on.
+        # The message says what is wrong, why, and how to go on.
         assert f"{product.name}: distant::{distant.product} cannot be run again" in str(
             refused.value
         )
@@ -129,7 +129,7 @@ def test_what_cannot_be_run_again_is_refused(distant: Case, tmp_path: Path) -> N
 
 @pytest.fixture
 def rerun(distant: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the foreign library run its operations again."""
+    """Let the foreign library run its operations again."""
     monkeypatch.setitem(dialects._known, distant.dialect, RERUN)
 
 

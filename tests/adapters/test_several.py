@@ -1,4 +1,4 @@
-"""Several adapters in one run: each says for its own nodes what can be seen and done."""
+"""Several adapters in one run: each declares the capabilities of its own nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stops as promised by the capabilities: before and after a node, conditions, edits, watches."""
+"""Stops that the capabilities promise: before and after a node, conditions, edits, watches."""
 
 from __future__ import annotations
 

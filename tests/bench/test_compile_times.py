@@ -1,4 +1,4 @@
-"""The rows on compile times are measured."""
+"""The rows of compile times can be measured."""
 
 from __future__ import annotations
 

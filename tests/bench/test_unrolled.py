@@ -1,4 +1,4 @@
-"""The unrolled GRU of the benchmark; beside jax, see `tests/jax`."""
+"""The unrolled GRU of the benchmark; `tests/jax` compares it with jax."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The table of planted faults, as ``nodescope compare`` tells them to a person.
+"""The table of planted faults: what ``nodescope compare`` reports for each.
 
     python -m tests.conformance.compare_table [--sound 50] [FAULT ...]
 
-Each fault is planted into a program of its own, which is compared by default options, as a user
-does it; and so are correct random programs, of which none may raise an alarm.
+Each fault is planted into a separate program, which is compared with default options, as a user
+would do it. Correct random programs are compared too; none may raise an alarm.
 
-Invariant: nothing is read but the status and the JSON of the command.
+Invariant: only the status and the JSON of the command are read.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from tests.conformance.planted.detectors import usable
 from tests.conformance.planted.named import NAMED
 
 BY_HAND = ("cse_waiting", "dce_waited_for", "effects_merge", "schedule_waits")
-"""They concern waiting and effects, which only graphs that were built by hand have."""
+"""Faults about waiting and effects, which only explicitly built graphs have."""
 _SECONDS = 300.0
 _AT_ONCE = 2
 
 
 @dataclass(frozen=True)
 class Row:
-    """What was said of one program.
+    """The report on one program.
 
     Attributes:
-        fault, case: What was planted, ``none`` for nothing, and where.
-        status: Of the command; 1 if it says that the runs differ.
+        fault, case: The planted fault, or ``none``, and the case that it is planted in.
+        status: The command's exit status; 1 if it reports that the runs differ.
         verdict: Its JSON; empty if it wrote none.
     """
 
@@ -50,14 +50,14 @@ class Row:
 
     @property
     def told(self) -> bool:
-        """Whether the runs are said to differ."""
+        """Whether the command reports that the runs differ."""
         return self.status == 1 and self.verdict.get("outcome") == "differs"
 
     @property
     def named(self) -> bool:
-        """Whether the node and the rule, pass or kernel are the right ones.
+        """Whether it names the right node, and the right rule, pass or kernel.
 
-        A kernel that stands alone where a graph is played may hold more where it is traced.
+        A kernel with a single node in a played graph may have more nodes in a traced one.
         """
         _, kind, culprit = NAMED[self.fault]
         found = {*self.verdict.get("rules", ()), self.verdict.get("kernel_name")}
@@ -72,7 +72,7 @@ class Row:
 
 
 def faults(names: Iterable[str] = ()) -> list[tuple[str, str]]:
-    """Each fault that can be planted on this machine, with the program that shows it."""
+    """The faults that can be planted on this machine, each with the program that shows it."""
     wanted = set(names)
     return [
         (item.name, by_hand.NAME if item.name in BY_HAND else NAMED[item.name][0])
@@ -82,12 +82,12 @@ def faults(names: Iterable[str] = ()) -> list[tuple[str, str]]:
 
 
 def sound(count: int) -> list[tuple[str, str]]:
-    """So many programs without a fault."""
+    """Programs without a fault."""
     return [("none", f"seed {seed}") for seed in range(count)]
 
 
 def compared(pairs: Sequence[tuple[str, str]], *options: str) -> list[Row]:
-    """Compare programs, a few at once."""
+    """Compare programs, a few at a time in parallel."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(lambda pair: _compared(*pair, *options), pairs))
 

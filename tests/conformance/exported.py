@@ -1,6 +1,6 @@
-"""What a file of each export format shows, read by a reader of that format.
+"""Readers of each export format, which check a file and return its texts.
 
-A reader raises if the file is not well-formed, and returns the text of all boxes, rows or slices.
+A reader raises if the file is not well-formed. It returns the texts of all boxes, rows or slices.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def svg_texts(content: bytes) -> list[str]:
 
 
 def html_texts(content: bytes) -> list[str]:
-    """The texts of the picture in a page that loads and runs nothing."""
+    """The texts of the picture in a page, which must not load or run anything."""
     page = content.decode()
     tags: list[str] = []
 
@@ -110,7 +110,7 @@ def trace_texts(content: bytes) -> list[str]:
             start, length = round(event["ts"] * 1000), round(event["dur"] * 1000)
             assert length >= 0
             stack = stacks.setdefault(track, [])
-            # What took no time holds only what took none.
+            # A slice without duration contains only such slices.
             while stack and stack[-1][1] <= start and (length or stack[-1] != (start, start)):
                 stack.pop()
             assert not stack or (stack[-1][0] <= start and start + length <= stack[-1][1])
@@ -139,4 +139,4 @@ READERS: Final[dict[str, Callable[[bytes], list[str]]]] = {
     "model-explorer": model_explorer_texts, "perfetto": trace_texts, "csv": csv_texts,
 }  # fmt: skip
 PAINTED: Final = {"png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-"}
-"""Formats that a browser paints, with their first bytes."""
+"""Formats that a browser renders, with their first bytes."""

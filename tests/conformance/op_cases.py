@@ -1,6 +1,6 @@
-"""Inputs for ops: drawn shapes, layouts, dtypes and values for elementwise ops, samples for others.
+"""Inputs for ops: random shapes, layouts, dtypes and values for elementwise ops, else samples.
 
-Invariant: every registered op gets cases from here; an op that gets none fails its test.
+Invariant: every registered op gets cases from this module; an op without cases fails its test.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INTEGER_PORTS = {("ldexp", 1)}
 
 
 def infers(op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
-    """The inferred specs, as a tuple; None where the op refuses these dtypes."""
+    """The inferred specs as a tuple; None if the op refuses these dtypes."""
     try:
         result = op.infer(specs(inputs), attrs)
     except DtypeError:
@@ -48,7 +48,7 @@ def takes(op: Op, dtype: str) -> bool:
 
 @st.composite
 def shapes(draw: Any, count: int) -> list[tuple[int, ...]]:
-    """Shapes that broadcast: sizes 0 and 1 and missing dimensions included."""
+    """Shapes that broadcast, including sizes 0 and 1 and missing dimensions."""
     full = draw(st.lists(st.integers(0, 3), max_size=3))
     results = []
     for _ in range(count):
@@ -65,7 +65,7 @@ def values(op: Op, port: int, shape: tuple[int, ...], rng: np.random.Generator, 
     if kind == "i" or (op.name, port) in INTEGER_PORTS:
         return rng.integers(0, 8, shape)
     real = np.asarray(rng.uniform(*op.domain, shape))
-    # Off the real axis, where most functions have their cuts.
+    # Away from the real axis, where most functions have their branch cuts.
     return real + 1j * rng.uniform(0.1, 0.7, shape) if kind == "c" else real
 
 
@@ -87,7 +87,7 @@ def elementwise(draw: Any, op: Op, kind: str) -> Sample:
 
 @st.composite
 def mixed_dtypes(draw: Any, op: Op) -> Sample:
-    """A call of an elementwise op with any dtypes and weak scalars, taken or not."""
+    """A call of an elementwise op with any dtypes and weak scalars, which the op may refuse."""
     inputs: list[Any] = []
     for shape in draw(shapes(len(op.ports))):
         dtype = draw(st.sampled_from(DTYPES))
@@ -109,7 +109,7 @@ def samples(op: Op) -> list[Sample]:
 
 
 def converted(sample: Sample, dtype: Any) -> Sample:
-    """The sample with its floating-point arrays as another dtype; complex ones get both parts."""
+    """The sample with its floating arrays in another dtype; complex ones get imaginary parts."""
     rng = np.random.default_rng(7)
 
     def convert(x: Any) -> Any:
@@ -124,7 +124,7 @@ def converted(sample: Sample, dtype: Any) -> Sample:
 
 
 def specs(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What `infer` sees of inputs."""
+    """The inputs as `infer` receives them."""
     return tuple(
         TensorSpec(x.shape, x.dtype.name) if isinstance(x, np.ndarray) else x for x in inputs
     )

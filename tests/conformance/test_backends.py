@@ -1,7 +1,7 @@
-"""Every back end that can be used here, on random graphs, gradients and training steps.
+"""Every usable back end, on random graphs, gradients and training steps.
 
-What is compared is told in `tests.conformance.graphs.backend_checks`. A new back end is covered as
-it registers itself.
+`tests.conformance.graphs.backend_checks` has the requirements. A new back end is covered as soon as
+it is registered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.depth import count
 
 USABLE = [all_backend for all_backend in all_backends() if not all_backend.missing()]
 QUICK = [item for item in USABLE if item.exact]
-PART = 20  # seeds of one test
+PART = 20  # seeds per test
 GRAPHS, SLOW_GRAPHS = count(300, PART), count(40)
 
 
@@ -58,7 +58,7 @@ def test_gradients_of_loops(backend: Backend) -> None:
 
 @pytest.mark.parametrize("backend", QUICK, ids=name)
 def test_kernels_of_any_size(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if every array were large enough to be worth a loop over tiles."""
+    """Arrays of any size use loops over tiles here."""
     small_tiles(monkeypatch)
     holds(lambda case: check_backend(case, backend), seeds(0, count_of(backend)))
 

@@ -1,6 +1,6 @@
-"""Planted faults and correct programs by ``nodescope compare``, every fourth by default options.
+"""``nodescope compare`` on planted faults and correct programs, every fourth by default options.
 
-The others are compared without their timing, which takes most of the time and names no node.
+The others are compared without timing, which takes most of the time and names no node.
 ``python -m tests.conformance.compare_table --sound 50`` compares all of them by default options.
 """
 
@@ -13,13 +13,13 @@ from tests.conformance.planted import all_planted
 from tests.conformance.planted.named import NAMED
 
 WITHOUT_PLACE = {name for name, (_, _, culprit) in NAMED.items() if not culprit}
-"""No node is to blame: they are told as a difference, and nothing is named."""
+"""Faults that no node causes: a difference is reported without a culprit."""
 FEW = {"schedule_waits": "seed 2"}
-"""Without timing, and a correct program beside it."""
+"""Options without timing and with a correct program."""
 FAULTS = compare_table.faults()
 SOUND = compare_table.sound(50)
 DEFAULT_OPTIONS = 4
-"""Of so many programs, one is compared by default options."""
+"""One of this many programs is compared with default options."""
 
 
 def options(place: int) -> tuple[str, ...]:

@@ -21,12 +21,12 @@ from tests.parts import in_parts
 
 RANDOM = 30
 LATER = ("one_layout", "shared_buffers")
-"""They show in the second call."""
+"""Faults that show only in the second call."""
 FAULTS = {item.name: item for item in all_planted() if usable(item.found_by)}
 
 
 def checked(case: Case, backend: str, feeds: Sequence[Sequence[Any]] = ()) -> FunctionCheck:
-    """What is found in some calls of a case; in two with its own feeds if none are given."""
+    """The findings in some calls of a case, by default in two calls with its own feeds."""
     lowering = Lowering(
         Plan(case.graph, case.arrays), case.graph, case.arrays, Wish(backend), case.name
     )
@@ -81,7 +81,7 @@ def test_every_planted_fault_has_a_name() -> None:
 
 
 def test_a_fault_that_bites_late_is_found_where_it_bites() -> None:
-    """The values of a call decide, not the call: NaN comes in the third."""
+    """The values decide in which call the fault has an effect: NaN appears in the third."""
     case = next(case for case in cases(0) if case.name == "rows")
     sound = [np.nan_to_num(feed, nan=1.0, neginf=-3.0) for feed in case.feeds]
     with pytest.MonkeyPatch.context() as patch:

@@ -1,6 +1,4 @@
-"""Every op: an output element that changes with an input element lists it, and listed elements
-matter.
-"""
+"""Every op lists the input elements that an output element changes with, and no others."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ from tests.parts import every, run_all
 ALL = list(ops.all_ops())
 # They compute nothing: they order nodes, or are the two ends of a wire.
 SIGNALS = {"no_op", "send", "receive"}
-# An element of these that is listed exactly can be without effect at one place, not at all places:
-# they have flat parts (steps, comparisons, the loser of a maximum, what is clipped).
+# For these, an element listed as exact may have no effect at one position, but not at all of them:
+# they have flat parts (steps, comparisons, the smaller operand of a maximum, clipped elements).
 FLAT = {
     "floor", "ceil", "rint", "trunc", "round", "sign", "heaviside", "isnan", "isinf", "isfinite",
     "signbit", "logical_not", "logical_and", "logical_or", "logical_xor", "greater", "keep",
@@ -36,7 +34,7 @@ STEP = 1e-4
 
 
 def samples(op: Op) -> list[Sample]:
-    """The samples of an op; at less than the depth deep, some of them."""
+    """The samples of an op; below the depth deep, only some."""
     rng = np.random.default_rng(5)
     result = list(op.samples(rng))
     if not result:
@@ -58,7 +56,7 @@ def run(op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[np.ndar
 
 
 def moved_by(op: Op, sample: Sample, port: int, at: int) -> Any:
-    """The inputs with one element a little different; None where it cannot be."""
+    """The inputs with one element changed a little; None if it cannot be changed."""
     array = np.asarray(sample.inputs[port])
     changed = array.copy()
     index = np.unravel_index(at, array.shape)
@@ -87,7 +85,7 @@ def listed(dependence: ElementDependence, port: int) -> set[int]:
 
 @dataclass(frozen=True)
 class Case:
-    """An op with what it makes of its samples, and from what: both tests ask this of each."""
+    """An op with the results and dependences of its samples, which both tests need."""
 
     op: Op
     samples: list[tuple[Sample, tuple[np.ndarray, ...], list[list[ElementDependence]]]]
@@ -95,7 +93,7 @@ class Case:
 
 @pytest.fixture(scope="module", params=every(16, [op for op in ALL if op.name not in SIGNALS]))
 def cases(request: pytest.FixtureRequest) -> dict[str, dict[str, Case]]:
-    """By the name of the op, what `run_all` gives to a check."""
+    """The cases by name of the op, as `run_all` passes them to a check."""
     result = {}
     for op in request.param:
         made = [(sample, run(op, *sample)) for sample in samples(op)]
@@ -144,7 +142,7 @@ def check_tight(
     outs: tuple[np.ndarray, ...],
     dependences: list[list[ElementDependence]],
 ) -> None:
-    """What is listed exactly, and not as a selector, changes the element."""
+    """Check that elements listed as exact, other than selectors, change the output element."""
     array = sample.inputs[port]
     if any(np.any(np.asarray(value) == 0) for value in sample.inputs):
         return  # a factor of zero hides the others

@@ -1,7 +1,7 @@
-"""Every exporter on the same graphs: empty, small, large, any program, and names of all kinds.
+"""Every exporter on the same graphs: empty, small, large, random programs, names of all kinds.
 
-The files of the small one are kept: ``NODESCOPE_GOLDEN=write pytest
-tests/conformance/test_exporters.py`` writes them anew.
+The files of the small graph are golden files: ``NODESCOPE_GOLDEN=write pytest
+tests/conformance/test_exporters.py`` rewrites them.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def test_folds_scopes_and_steps(name: str, tmp_path: Path) -> None:
 
 @st.composite
 def programs(draw: st.DrawFn) -> tuple[list[Node], list[tuple[int, int, int, int, int]]]:
-    """Nodes in any scopes with any names, and executions in any order, overlapping or not."""
+    """Nodes with any scopes and names, and executions in any order, overlapping or not."""
     name = st.text(max_size=8)
     nodes = []
     for number in range(1, draw(st.integers(1, 12)) + 1):
@@ -179,20 +179,20 @@ def test_any_program(
         recorder.emit(NodeFinished(node, (), (array,), step, thread, start, start + took))
     assert recorder.close()
     for name in READERS:
-        # Pictures take longer, and have a suite of their own; one of the two is enough here.
+        # Pictures take longer and have their own suite; one of the two formats is enough here.
         if name not in ("html", "dot"):
             rendered(path, name, ExportOptions(expand="all"))
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_ten_thousand_operations(name: str, tmp_path: Path) -> None:
-    """At the usual depth, a thousand."""
+    """At the usual depth, a thousand operations."""
     names = [f"block_{place // 100}/add_{place % 100}" for place in range(count(10_000, 1000))]
     path = of_chain(tmp_path / "r.nscope", names, runs=True)
     started = time.process_time()
     texts = rendered(path, name, ExportOptions())
-    assert time.process_time() - started < 10  # 3 s are wanted; for slow and busy machines
-    # The page folds what repeats: `block_1–99`.
+    assert time.process_time() - started < 10  # the goal is 3 s; machines may be slow and busy
+    # The page folds repeated scopes into one: `block_1–99`.
     assert len(texts) >= 9
 
 
@@ -200,7 +200,7 @@ def test_ten_thousand_operations(name: str, tmp_path: Path) -> None:
 def test_what_the_browser_is_given(
     name: str, first: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A browser that copies its page into the picture."""
+    """A fake browser that copies its page into the picture."""
     program = tmp_path / "browser"
     program.write_text(
         '#!/bin/sh\nfor word; do case $word in --screenshot=*|--print-to-pdf=*) out="${word#*=}";;'

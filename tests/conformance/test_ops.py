@@ -1,4 +1,4 @@
-"""Every registered op: infer against impl, gradients against differences, raw against traced."""
+"""Every registered op: infer against impl, gradients against differences, eager against traced."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ ELEMENTWISE = [op for op in ALL if op.elementwise and op.name not in PICKY]
 SIGNALS = {"no_op", "send", "receive"}
 SAMPLED = [op for op in ALL if (not op.elementwise or op.name in PICKY) and op.name not in SIGNALS]
 SMOOTH_KINDS = "fc"
-# Their dtypes are fixed beforehand: by the graphs inside, or by the variable that changes.
+# Their dtypes are fixed by the graphs inside, or by the variable that changes.
 FIXED = {"control", "update", "kernel"}
 ELEMENTWISE_ANY = [op for op in ELEMENTWISE if op.family not in FIXED]
-# Complex vectors of these are determined up to a phase, so differences say nothing of them alone;
-# tests/core/ops/test_linalg.py checks them in functions that do not depend on it.
+# Their complex vectors are determined only up to a phase, so differences cannot check them alone;
+# tests/core/ops/test_linalg.py checks them in functions that do not depend on the phase.
 UP_TO_PHASE = {"svd", "eigh", "eig"}
 SAMPLED_ANY = [op for op in SAMPLED if op.family not in FIXED and op.name not in UP_TO_PHASE]
 DRAWN = settings(
@@ -64,7 +64,7 @@ def run(op: Op, sample: Sample) -> tuple[Any, ...]:
 
 
 def check(op: Op, sample: Sample) -> None:
-    """Everything that must hold for one call."""
+    """Check all requirements for one call."""
     inputs, attrs = sample
     outs = run(op, sample)
     try:
@@ -106,7 +106,7 @@ def gradients(op: Op, sample: Sample, cts: list[Any], *, traced: bool) -> list[A
     for x in sample.inputs:
         if not isinstance(x, np.ndarray):
             tensors.append(x)
-        else:  # this very array, whose layout a copy would lose
+        else:  # the array itself: a copy would lose its layout
             tensors.append(make(x, LEAF) if x.dtype.kind in SMOOTH_KINDS else make(x))
     result = apply(op, tuple(tensors), sample.attrs)
     outs = result if isinstance(result, tuple) else (result,)
@@ -155,7 +155,7 @@ def test_elementwise_dtypes(op: Op, data: st.DataObject) -> None:
 
 
 def agrees(op: Op, sample: Sample) -> None:
-    """Infer gives what impl gives, and refuses the dtypes that impl refuses."""
+    """Check that infer agrees with impl, and refuses the dtypes that impl refuses."""
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -164,7 +164,7 @@ def agrees(op: Op, sample: Sample) -> None:
         assert infers(op, *sample) is None
         return
     except NodescopeError:
-        return  # about values or shapes, which the samples of that dtype do not respect
+        return  # an error about values or shapes, to which the samples of that dtype do not keep
     except (ValueError, OverflowError):
         return
     try:

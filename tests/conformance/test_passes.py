@@ -1,7 +1,7 @@
 """Every pass, alone and with the others, on random graphs: results do not change.
 
-What is compared is told in `tests.conformance.graphs.checks`. Passes are found in the registry, so
-a new one is covered as it comes.
+`tests.conformance.graphs.checks` has the requirements. Passes come from the registry, so a new one
+is covered automatically.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.conformance.graphs.single import every_op
 from tests.conformance.graphs.suite import holds, seeds
 from tests.depth import count, examples
 
-PART = 50  # seeds of one test
+PART = 50  # seeds per test
 TOGETHER = count(1000, PART)
 ALONE = count(150)
 GRADIENTS = count(200)
 LOOPS = count(150)
-KINDS_IN = 150  # loops among which there is every kind
+KINDS_IN = 150  # seeds whose loops include every kind
 EACH_LOOPS = count(25)
 EXACT = [all_pass_ for all_pass_ in passes.all_passes() if all_pass_.exact]
 CLEAN_UP = [item for item in EXACT if is_clean_up(item)]

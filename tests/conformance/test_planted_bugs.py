@@ -1,4 +1,4 @@
-"""Do the suites find faults? Each planted fault is found by its detector; without one, none is."""
+"""Each planted fault is detected by its detector; without a fault, nothing is reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_nothing_is_found_without_a_fault(name: str) -> None:
 
 
 FIRST = {item.found_by: item for item in reversed(ALL)}
-"""One fault of each detector, which is planted by `make test` too."""
+"""One fault per detector, which `make test` plants too."""
 FAULTS = [
     pytest.param(item, marks=() if FIRST[item.found_by] is item else pytest.mark.deep, id=item.name)
     for item in ALL

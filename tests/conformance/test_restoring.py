@@ -1,4 +1,4 @@
-"""Every sample of every op: what a recording holds of a call is the call that it was."""
+"""Every sample of every op: a recorded call is restored as it was."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL = [op for op in ops.all_ops() if op.name not in SIGNALS]
 
 
 def recorded(op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any], *, captured: bool) -> Node:
-    """A node as it comes back from a recording: of the run, or of a captured graph."""
+    """A node read back from a recording, from the run's nodes or from a captured graph."""
     tensors = tuple(make(value) if isinstance(value, np.ndarray) else value for value in inputs)
     plain = attributes_of(op, tensors, attrs)
     if captured:

@@ -1,6 +1,6 @@
-"""The rules that may change bits: within their bounds where they are asked for, and off otherwise.
+"""Rules that may change bits: within their error bounds if requested, and off by default.
 
-A rule that is new has to come with a pattern, in `tests.conformance.graphs.unsafe`.
+A new rule needs a pattern in `tests.conformance.graphs.unsafe`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.depth import count
 UNSAFE = [
     rule.name for all_pass_ in passes.all_passes() for rule in all_pass_.rules if not rule.exact
 ]
-GRAPHS = count(25, 5)  # fewer may have no rule in a body
+GRAPHS = count(25, 5)  # with fewer graphs, a rule may not occur in a body
 TOGETHER = count(25)
 
 
@@ -40,14 +40,14 @@ def test_every_unsafe_rule_has_a_pattern() -> None:
 
 
 def fired(result: Lowered) -> set[str]:
-    """Names of the unsafe rules that were used, inside of bodies too."""
+    """The names of the unsafe rules that were applied, also inside bodies."""
     rewrites = " ".join(f"/{rewrite.rule} {rewrite.note}," for rewrite in result.rewrites)
     words = rewrites.replace(",", " ").replace(";", " ").split()
     return {word.rpartition("/")[2] for word in words} & {*UNSAFE}
 
 
 def check_unsafe(item: Patterned, rules: Sequence[str]) -> Lowered:
-    """Lowered with these rules, each value is where it may be, and the graph says what it is."""
+    """Check that with these rules each value is within its bounds, and the graph is still valid."""
     case, traced, where = item.case, Traced(item.case), allowed(item)
     result = lowered_of(case, options=LoweringOptions(unsafe=frozenset(rules)))
     check_graph(case, result)

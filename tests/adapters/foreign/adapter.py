@@ -24,7 +24,7 @@ from tests.adapters.foreign.library import Distant
 
 
 class Snapshot:
-    """A copy that was ordered over there; fetched by the recorder."""
+    """A copy made in the other process, which the recorder fetches."""
 
     def __init__(self, array: Distant) -> None:
         sizes = [size or 0 for size in array.shape]
@@ -40,7 +40,7 @@ class Snapshot:
 
 
 class Statistics:
-    """Numbers that were ordered over there; fetched by the recorder, or at a stop."""
+    """Statistics computed in the other process, fetched by the recorder or at a stop."""
 
     nbytes = 512
 
@@ -158,7 +158,7 @@ class Attached:
         self.emitter.backward_begins(self._ids.get(loss, 0), loss.fetch())
 
     def gradient(self, array: Distant, gradient: Distant) -> None:
-        """Called by the library once it has a gradient."""
+        """Called by the library with each gradient."""
         if not self.off:
             edits = self.emitter.gradient(self._id(array), self._id(gradient), gradient)
             self._take(edits, (gradient,))

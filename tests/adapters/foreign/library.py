@@ -1,7 +1,7 @@
 """Distant: arrays that live in another process, computed there while the program continues.
 
-It knows nothing of nodescope. Each call returns at once; elements are fetched only by `fetch`. A
-library that wants to be observed has hooks: here a list, ``HOOKS``.
+It does not know nodescope. Each call returns at once; only `fetch` fetches elements. The library
+can be observed through hooks: the list ``HOOKS``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import numpy as np
 
 
 def _serve(commands: Any, replies: Any) -> None:
-    """The other process: executes commands in order, until the connection ends.
+    """Run in the other process: execute commands in order, until the connection ends.
 
-    A failure is noticed when its result, or a value computed from it, is fetched.
+    A failure is raised when its result, or a value computed from it, is fetched.
     """
     _close_all_but(commands.fileno(), replies.fileno())
     np.seterr(all="ignore")
@@ -68,14 +68,14 @@ def _serve(commands: Any, replies: Any) -> None:
 
 
 def _close_all_but(*kept: int) -> None:
-    """Close what the program has open: who waits for its end would wait for ours, too."""
+    """Close inherited descriptors, so readers of the program's pipes need not wait for this."""
     numbers = [2, *sorted(kept), os.sysconf("SC_OPEN_MAX")]
     for before, after in itertools.pairwise(numbers):
         os.closerange(before + 1, after)
 
 
 def _described(array: Any) -> dict[str, Any]:
-    """Numbers about an array; those of its distribution are over finite elements."""
+    """The statistics of an array; those of its distribution are over finite elements."""
     finite = array[np.isfinite(array)]
     numbers: dict[str, Any] = {
         "nan_count": int(np.isnan(array).sum()),
@@ -115,7 +115,7 @@ _OPS: dict[str, Callable[..., Any]] = {
 
 Hook = Callable[["str", tuple[Any, ...], dict[str, Any], Callable[[], Any]], Any]
 HOOKS: list[Hook] = []
-"""Called with name, inputs, arguments and what runs the call."""
+"""Called with name, inputs, arguments and a function that runs the call."""
 STEP_HOOKS: list[Callable[[], None]] = []
 """Called when the optimizer has made a step."""
 BACKWARD_HOOKS: list[Callable[[Distant], contextlib.AbstractContextManager[None]]] = []
@@ -146,12 +146,12 @@ class Process:
         threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
 
     def tell(self, what: str, *arguments: Any) -> None:
-        """Have something done, whenever."""
+        """Send a command without waiting for it."""
         with self._lock:
             self._commands.send((0, what, arguments))
 
     def ask(self, what: str, *arguments: Any) -> Future[Any]:
-        """The result of a command, in time."""
+        """Send a command, and wait for its result."""
         number, future = next(_numbers), Future[Any]()
         self._waiting[number] = future
         with self._lock:
@@ -185,10 +185,10 @@ def process() -> Process:
 
 
 class Distant:
-    """An array elsewhere.
+    """An array in the other process.
 
     Attributes:
-        shape: None where only the other process knows.
+        shape: Its sizes; None where only the other process knows.
         base: The array that it is a view of, or None.
         made: The operation that made it, and its inputs; None if it was sent.
         weight: Whether it is trained.
@@ -200,7 +200,7 @@ class Distant:
         self.weight = False
 
     def fetch(self, window: Any = None) -> np.ndarray[Any, Any]:
-        """Its elements. Waits."""
+        """Fetch its elements; waits."""
         array: np.ndarray[Any, Any] = process().ask("fetch", self.handle, window).result(30)
         return array
 
@@ -210,7 +210,7 @@ class Token:
 
 
 def distant(array: Any) -> Distant:
-    """Send an array there."""
+    """Send an array to the other process."""
     array = np.array(array, np.float64)
     sent = Distant(next(_handles), array.shape, "float64")
     process().tell("put", sent.handle, array)
@@ -218,7 +218,7 @@ def distant(array: Any) -> Distant:
 
 
 def trained(array: Any) -> Distant:
-    """Send an array there that is trained."""
+    """Send a trained array to the other process."""
     weight = distant(array)
     weight.weight = True
     return weight
@@ -241,24 +241,24 @@ def _op(name: str, inputs: tuple[Distant, ...], shape: Any, base: Any = None, **
 
 
 def again(name: str, inputs: list[Distant], attrs: dict[str, Any]) -> np.ndarray[Any, Any]:
-    """The elements that an operation gives, without any hook. Waits."""
+    """Run an operation without hooks, and fetch its elements; waits."""
     result = Distant(next(_handles), (None,), "float64")
     process().tell(name, result.handle, [array.handle for array in inputs], attrs)
     return result.fetch()
 
 
 def frobnicate(x: Distant, y: Distant) -> Distant:
-    """Some product."""
+    """A product."""
     return _op("frobnicate", (x, y), (x.shape[0], y.shape[1]))  # type: ignore[no-any-return]
 
 
 def warp(x: Distant) -> Distant:
-    """Some bend."""
+    """An elementwise bend."""
     return _op("warp", (x,), x.shape)  # type: ignore[no-any-return]
 
 
 def balloon(x: Distant) -> Distant:
-    """Some growth."""
+    """The array with one more row."""
     return _op("balloon", (x,), x.shape)  # type: ignore[no-any-return]
 
 
@@ -293,7 +293,7 @@ def ponder(x: Distant) -> Token:
 
 
 def shatter(x: Distant) -> Distant:
-    """Fails over there, which is noticed when its elements are fetched."""
+    """Fails in the other process, which shows when the elements are fetched."""
     return _op("shatter", (x,), x.shape)  # type: ignore[no-any-return]
 
 

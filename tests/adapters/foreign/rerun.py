@@ -1,4 +1,4 @@
-"""Runs recorded operations of `library` again: in its own process, as ever."""
+"""Runs recorded operations of `library` again, in the library's own process."""
 
 from __future__ import annotations
 

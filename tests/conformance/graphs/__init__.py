@@ -1,4 +1,4 @@
-"""Random graphs for the compiler's tests: by seed or by Hypothesis, run, shrunk and printed."""
+"""Random graphs for the compiler's tests: made by seed or by Hypothesis, run, shrunk, printed."""
 
 from __future__ import annotations
 

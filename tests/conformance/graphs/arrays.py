@@ -1,6 +1,6 @@
 """Contents and layouts of random arrays.
 
-Invariant: an array is what its spec says; only values and strides are unusual.
+Invariant: an array fits its spec; only its values and strides are unusual.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LARGEST = 2048  # elements of one array
 
 
 def content(shape: tuple[int, ...], dtype: str, choices: Choices, *, wild: bool) -> Array:
-    """Numbers of a dtype; ``wild``: with NaN, infinities, zeros of both signs, tiny and huge."""
+    """Numbers of a dtype; if ``wild``, with NaN, infinities, zeros of both signs, tiny and huge."""
     rng = choices.numbers()
     kind = np.dtype(dtype).kind
     if kind == "b":
@@ -30,7 +30,7 @@ def content(shape: tuple[int, ...], dtype: str, choices: Choices, *, wild: bool)
         edge = np.iinfo(dtype).max if wild and choices.chance(30) else 9
         return np.asarray(rng.integers(-edge, edge, shape), dtype)
     how = choices.integer(0, 3)
-    if how == 0:  # few different values: ties, zeros and ones
+    if how == 0:  # few distinct values: ties, zeros and ones
         result = rng.integers(-2, 3, shape).astype(dtype)
     else:
         result = np.asarray(rng.standard_normal(shape) * (1.0, 1.0, 0.1, 30.0)[how]).astype(dtype)

@@ -1,10 +1,10 @@
 """Requirements on every back end; each check raises `Differs` if one is violated.
 
-Exact back ends are compared with the traced graph's results bit for bit. Of the others each kernel
-is: alone, on the inputs that the reference gives it, within its `bounds`; and run as a whole they
-must give the bits that their kernels give one after the other.
+The results of exact back ends must be bit-identical to the traced graph's. For other back ends,
+each kernel is compared alone, on the reference's inputs, within its `bounds`; and a run must be
+bit-identical to its kernels called one after the other.
 
-Invariant: nothing here knows how a back end works.
+Invariant: the checks do not depend on how a back end works.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def built(
 
 
 def check_backend(case: Case, backend: Backend, chosen: Sequence[str] | None = None) -> None:
-    """Everything below, but for threads."""
+    """All checks below except `check_threads`."""
     traced = Traced(case)
     lowered, runner = built(case, backend, chosen)
     label = f"{backend.name} {said_of(lowered)}"
@@ -64,7 +64,7 @@ def check_backend(case: Case, backend: Backend, chosen: Sequence[str] | None = N
 
 
 def check_layouts(case: Case, backend: Backend, runner: Runner, label: str) -> None:
-    """Feeds of other strides, after the usual ones and before them."""
+    """Check feeds with other strides, after the usual ones and before them."""
     turned = [
         np.array(feed, order="F" if feed.flags.c_contiguous else "C", copy=True)
         if isinstance(feed, np.ndarray) else feed
@@ -86,7 +86,7 @@ def _shared(first: Any, other: Any) -> bool:
 def check_kernels(
     case: Case, backend: Backend, lowered: Lowered, runner: Runner, results: list[Any], label: str
 ) -> None:
-    """Kernel after kernel gives the bits of the run, each within its bounds, in fresh memory."""
+    """Check that single kernels, in fresh memory, give the run's bits, each within its bounds."""
     values: dict[int, Any] = dict(lowered.arrays)
     values.update(zip(lowered.graph.inputs, case.feeds, strict=True))
     nodes = nodes_of(lowered.graph)
@@ -111,10 +111,10 @@ def check_kernels(
 def check_bounds(
     case: Case, node: Node, operands: Sequence[Any], result: Sequence[Any], label: str
 ) -> None:
-    """One kernel of a back end that is not exact."""
+    """Check one kernel of a back end that is not exact."""
     body = node.attrs["body"] if node.op == "fused" else node
     if ops.get(node.op).outputs != 1 and node.op != "fused" and node.family != "control":
-        return  # factorisations are the op's own
+        return  # factorisations are not unique
     for value, first, where in zip(node.outputs, result, ranges(body, operands), strict=True):
         error = outside(np.asarray(first), where)
         if error:
@@ -124,7 +124,7 @@ def check_bounds(
 def check_timed(
     case: Case, lowered: Lowered, runner: Runner, results: list[Any], label: str
 ) -> None:
-    """A timed run gives the same, and a time to each node."""
+    """Check that a timed run gives the same results, and times for each node."""
     count = len(nodes_of(lowered.graph))
     stamps = np.zeros(2 * count, np.int64)
     with quiet():
@@ -145,7 +145,7 @@ def other_feeds(case: Case) -> list[Any]:
 
 
 def check_threads(case: Case, backend: Backend, *, runs: int = 20) -> None:
-    """Several threads in one plan, each with feeds of its own, get what each gets alone."""
+    """Check that threads sharing one plan, each with its own feeds, get what each gets alone."""
     _, runner = built(case, backend)
     different = [list(case.feeds), other_feeds(case)]
     with quiet():

@@ -1,6 +1,6 @@
 """Requirements on every lowered graph; each check raises `Differs` if one is violated.
 
-Invariant: checks look at graphs, provenance and results only, so that they hold for any pass.
+Invariant: checks look at graphs, provenance and results only, so they apply to any pass.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.conformance.graphs.same import Differs, check_same, difference
 
 
 def need(holds: object, claim: str, case: Case, lowered: Lowered | None = None) -> None:
-    """Raises `Differs`, with the graphs, unless it holds."""
+    """Raise `Differs`, with the graphs, unless a condition holds."""
     if not holds:
         after = "" if lowered is None else f"\nlowered:\n{print_graph(lowered.graph)}"
         raise Differs(f"{claim}\n{case}{after}")
@@ -49,7 +49,7 @@ def lowered_of(
 
 
 def check_graph(case: Case, lowered: Lowered) -> None:
-    """The graph is well-formed, and its text is complete."""
+    """Check that the graph is well-formed, and its text complete."""
     graph = lowered.graph
     try:
         verify(graph, inferred)
@@ -64,7 +64,7 @@ def check_graph(case: Case, lowered: Lowered) -> None:
 
 
 def check_bodies(graph: Graph, when: str, case: Case) -> None:
-    """Bodies are well formed, and take and give what their nodes do."""
+    """Check that bodies are well-formed, and fit their nodes' inputs and outputs."""
     specs = {value.id: value.spec for value in graph.values}
     for node in graph.nodes:
         for name, body in node.attrs.items():
@@ -96,7 +96,7 @@ def check_bodies(graph: Graph, when: str, case: Case) -> None:
 
 
 def check_results(case: Case, traced: Traced, lowered: Lowered) -> dict[int, Any]:
-    """The outputs are the traced graph's, bit for bit, and feeds stay as they are.
+    """Check that outputs are bit-identical to the traced graph's, and feeds are unchanged.
 
     Returns:
         Every value of the lowered graph.
@@ -121,14 +121,14 @@ def check_provenance(
     values: dict[int, Any],
     differs: Callable[[int, Any], str] | None = None,
 ) -> None:
-    """Every traced node has a fate, every final one an origin, and stand-ins hold what they say.
+    """Check that traced nodes have fates, final nodes have origins, and stand-ins the right values.
 
     Args:
         case: The graph.
-        traced: What it gives.
-        lowered: After the passes.
-        values: What that gives.
-        differs: How an array differs from a traced value; by any bit if None.
+        traced: Its values.
+        lowered: The graph after the passes.
+        values: The lowered graph's values.
+        differs: Tells how an array differs from a traced value; None to compare bits.
     """
     result = lowered.provenance
     if differs is None:
@@ -163,10 +163,10 @@ def check_provenance(
 
 
 def check_effects(case: Case, lowered: Lowered) -> None:
-    """What has an effect stays, in order; who waited still waits; copies stay copies.
+    """Check that effects stay, in order, that waiting nodes still wait, and copies stay copies.
 
-    Where no variable is read, ``assign`` writes nothing that anybody sees before the end: it may be
-    part of a kernel, and run in any order.
+    If no variable is read, nothing sees what ``assign`` writes before the end: it may be part of a
+    kernel, and run in any order.
     """
     reads = any(n.op == "read" for n in case.graph.nodes)
     effects = [n for n in case.graph.nodes if traits_of(n.op).state]
@@ -218,7 +218,7 @@ def _needed(graph: Graph) -> set[int]:
 
 
 def _reaches(graph: Graph, before: set[int], after: set[int]) -> bool:
-    """Whether one node comes after another by edges alone."""
+    """Whether edges lead from one node to another."""
     makers = {value: node.id for node in graph.nodes for value in node.outputs}
     reached = set(before)
     for node in graph.nodes:
@@ -230,7 +230,7 @@ def _reaches(graph: Graph, before: set[int], after: set[int]) -> bool:
 
 
 def check_memory(case: Case, traced: Traced, outputs: Sequence[Any], claim: str) -> None:
-    """Results share memory with feeds, constants and one another only where they did before."""
+    """Check that results share memory with feeds, constants and each other only as when traced."""
     arrays = [*case.feeds, *case.arrays.values()]
     arrays = [other for other in arrays if isinstance(other, np.ndarray)]
     for position, (now, then) in enumerate(zip(outputs, traced.outputs, strict=True)):
@@ -262,7 +262,7 @@ def check_lowered(
 
 
 def check_settles(case: Case, name: str, *, times: int) -> None:
-    """A pass that ran ``times`` times finds nothing more to do."""
+    """Check that a pass finds nothing more to do after ``times`` runs."""
     graph, arrays = case.graph, case.arrays
     for _ in range(times):
         result = lower(graph, arrays, (name,))
@@ -279,5 +279,5 @@ def is_clean_up(item: passes.GraphPass) -> bool:
 
 
 def nodes_of(graph: Graph) -> tuple[Node, ...]:
-    """Nodes that are no leaves."""
+    """The nodes that are not leaves."""
     return tuple(node for node in graph.nodes if not ops.get(node.op).is_leaf)

@@ -1,4 +1,4 @@
-"""Where random choices come from: a seed, which is quick, or Hypothesis, which shrinks.
+"""Sources of random choices: a seed, which is fast, or Hypothesis, which shrinks failures.
 
 Invariant: the same choices make the same graph.
 """
@@ -16,10 +16,10 @@ T = TypeVar("T")
 
 
 class Chooser(Protocol):
-    """Gives choices."""
+    """A source of choices."""
 
     def integer(self, low: int, high: int) -> int:
-        """One of low … high, both included."""
+        """An integer from ``low`` to ``high``, both included."""
 
 
 class Seeded:
@@ -33,7 +33,7 @@ class Seeded:
 
 
 class Drawn:
-    """Choices of Hypothesis."""
+    """Choices from Hypothesis."""
 
     def __init__(self, draw: Any) -> None:
         self._draw = draw
@@ -43,7 +43,7 @@ class Drawn:
 
 
 class Choices:
-    """What is chosen, in terms of whole numbers only."""
+    """Kinds of choices, all derived from integers."""
 
     def __init__(self, chooser: Chooser) -> None:
         self.integer = chooser.integer
@@ -52,7 +52,7 @@ class Choices:
         return things[self.integer(0, len(things) - 1)]
 
     def chance(self, percent: int) -> bool:
-        """True that often; a shrunk choice is False."""
+        """True with a probability; a shrunk choice is False."""
         return self.integer(0, 99) >= 100 - percent
 
     def shuffled(self, things: Sequence[T]) -> list[T]:
@@ -60,5 +60,5 @@ class Choices:
         return [rest.pop(self.integer(0, len(rest) - 1)) for _ in things]
 
     def numbers(self) -> np.random.Generator:
-        """For the contents of arrays."""
+        """A generator for the contents of arrays."""
         return np.random.default_rng(self.integer(0, 1 << 20))

@@ -1,6 +1,6 @@
-"""Groups of nodes that passes look for, and groups that look like them and are not.
+"""Makers of node groups that passes look for, and of similar groups that passes must not match.
 
-Invariant: as in `makers`: what does not fit is left out.
+Invariant: as in `makers`, nodes that do not fit are left out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _floating(spec: Any) -> bool:
 
 
 def again(m: Making) -> Any:
-    """A node that is there already, once more: the same, or other in one detail."""
+    """An existing node once more, the same or with one difference."""
     able = [n for n in m.nodes if n.family not in ("leaf", "control", "update") and n.inputs]
     if not able:
         return None
@@ -56,7 +56,7 @@ def again(m: Making) -> Any:
 
 
 def _near(value: Any) -> Any:
-    """Equal as Python says, and yet another operand: of another sign of zero, or another kind."""
+    """An operand that Python calls equal but is not: zero of the other sign, or another type."""
     if value == 0 and isinstance(value, float):
         return -value
     if isinstance(value, float) and value == value and abs(value) != np.inf and value % 1 == 0:
@@ -65,7 +65,7 @@ def _near(value: Any) -> Any:
 
 
 def twice(m: Making) -> Any:
-    """Two operations that undo one another, or nearly do."""
+    """Two operations that undo each other, or nearly do."""
     x = pick(m)
     if x is None:
         return None
@@ -96,7 +96,7 @@ def layouts(m: Making) -> Any:
 
 
 def neutral(m: Making) -> Any:
-    """An operation with a number that may seem to change nothing, or everything."""
+    """An operation with a number such as 0 or 1, which may seem to change nothing."""
     x = pick(m)
     if x is None:
         return None
@@ -125,7 +125,7 @@ def with_itself(m: Making) -> Any:
 
 
 def softmax(m: Making) -> Any:
-    """Written out, with one axis that may be another."""
+    """A softmax written out, one of whose axes may differ."""
     x = pick(m, lambda spec: _floating(spec) and len(spec.shape) > 0 and 0 not in spec.shape)
     if x is None:
         return None
@@ -145,7 +145,7 @@ def softmax(m: Making) -> Any:
 
 
 def layer_norm(m: Making) -> Any:
-    """Written out, in one of the usual ways."""
+    """A layer norm written out, in one of the usual ways."""
     x = pick(m, lambda spec: _floating(spec) and len(spec.shape) > 0 and 0 not in spec.shape)
     if x is None:
         return None
@@ -191,7 +191,7 @@ def attention(m: Making) -> Any:
 
 
 def chain(m: Making) -> Any:
-    """Many elementwise nodes in a row, with a branch that may be used elsewhere."""
+    """A chain of elementwise nodes, with a branch that may be used elsewhere."""
     x: int | None = pick(m, _floating)
     for _ in range(m.choices.integer(3, 8)):
         if x is None:
@@ -214,7 +214,7 @@ def chain(m: Making) -> Any:
 
 
 def update(m: Making) -> Any:
-    """A step of an optimizer: with a rate that is fed as a Python float, and an assignment."""
+    """A step of an optimizer, with a rate fed as a Python float, and an assignment."""
     dtype = m.choices.one_of(("float32", "float64"))
     shape = (m.choices.integer(1, 4), m.choices.integer(1, 4))
     p = fresh(m, shape, dtype)
@@ -244,7 +244,7 @@ def waits(m: Making) -> Any:
 
 
 def other_phase(m: Making) -> Any:
-    """Nodes of the backward pass, some of which are computed again."""
+    """Nodes of the backward pass, some of them recomputed."""
     before, m.phase = m.phase, m.choices.one_of(("backward", "recompute"))
     result = again(m)
     if m.nodes and m.nodes[-1].phase == m.phase:

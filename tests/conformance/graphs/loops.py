@@ -1,10 +1,10 @@
 """Random loops and branches: nodes that contain random graphs, also nested.
 
-A body is made as a graph is, on what its first iteration gets. What it takes from around becomes an
-input behind the given ones.
+A body is made like a graph, on the values of its first iteration. A value captured from outside
+becomes an input after the given ones.
 
-Invariant: a body can run on anything of its specs, so nothing stands in it that NumPy promises
-nothing about, such as converting floats that may be too large to integers.
+Invariant: a body can run on any values of its specs, so it has no operations that NumPy leaves
+undefined, such as converting floats that are too large to integers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.conformance.graphs.random_graph import make
 
 DEEPEST = 3
 LENGTHS = (0, 1, 1, 2, 2, 3, 3, 5, 9)
-MOST_STEPS = 4  # of a loop that runs while a condition holds
+MOST_STEPS = 4  # steps of a loop that runs while a condition holds
 
 
 @dataclass
@@ -39,9 +39,9 @@ class Inside(Making):
     """A body under construction.
 
     Attributes:
-        outer: What it stands in.
+        outer: What encloses it.
         given: Its own inputs.
-        around: Values of ``outer`` that it takes, and what they are in it.
+        around: Captured values of ``outer``, and the values inside that stand for them.
     """
 
     outer: Making = field(kw_only=True)
@@ -49,14 +49,14 @@ class Inside(Making):
     around: dict[int, int] = field(default_factory=dict)
 
     def take(self, array: Array) -> int:
-        """One more input of its own, which is this at first."""
+        """Add an input of its own, with this value in the first iteration."""
         value = self._leaf("placeholder", array)
         self.given.append(value)
         self.pool.append(value)
         return value
 
     def capture(self, value: int) -> int:
-        """A value from around."""
+        """Capture a value from outside."""
         if value not in self.around:
             self.around[value] = self._leaf("placeholder", self.outer.data[value])
         return self.around[value]
@@ -65,7 +65,7 @@ class Inside(Making):
         return self.capture(self.outer.input(array, feed=feed, op=op))
 
     def constant(self, array: Array) -> int:
-        """Its own, or one from around."""
+        """A constant of its own, or one captured from outside."""
         if self.choices.chance(50):
             return self.capture(self.outer.constant(array))
         value = super().constant(array)
@@ -83,7 +83,7 @@ class Inside(Making):
         return kinds[0] in "biu" or kinds[1] not in "iu"
 
     def body(self, around: Sequence[int], outputs: Sequence[int]) -> Graph:
-        """Its graph, with these values from around."""
+        """Its graph, with these captured values."""
         behind = [self.capture(item) for item in around]
         graph = self.finish("body", outputs).graph
         return msgspec.structs.replace(graph, inputs=(*self.given, *behind))
@@ -110,7 +110,7 @@ def inside(m: Making, arrays: Sequence[Array], most: int = 8) -> Inside:
 
 
 def outer_value(m: Making) -> Any:
-    """A value from around, to be worked on."""
+    """A value from outside, to compute with."""
     if not isinstance(m, Inside):
         return None
     value = makers.pick(m.outer, _small)
@@ -149,12 +149,12 @@ def _column(m: Making, length: int) -> int:
 
 
 def end(body: Inside, spec: TensorSpec) -> int:
-    """A value of a body that has this spec."""
+    """A value of a body with this spec."""
     same = [item for item in body.pool if body.spec(item) == spec]
     made_here = [item for item in same if item not in body.given]
     how = body.choices.integer(0, 9)
     if same and how < 2:
-        return body.choices.one_of(same)  # as it was given, or another of the same form
+        return body.choices.one_of(same)  # a given value, or another of the same spec
     if made_here and how < 9:
         return body.choices.one_of(made_here)
     x = body.choices.one_of(body.pool) if body.pool else None
@@ -175,7 +175,7 @@ def _results(body: Inside) -> list[int]:
 
 
 def scan(m: Making) -> Any:
-    """A loop along the leading dimension, from either end, of few steps or none."""
+    """A scan along the leading dimension, from either end, with few steps or none."""
     if depth(m) >= DEEPEST:
         return None
     length, reverse = m.choices.one_of(LENGTHS), m.choices.chance(40)
@@ -231,7 +231,7 @@ def branch(m: Making) -> Any:
 
 
 def loop(m: Making) -> Any:
-    """A body again and again: a counter sees to it that this ends."""
+    """A loop over a body, which a counter ends."""
     if depth(m) >= DEEPEST:
         return None
     counter = m.constant(np.array(m.choices.integer(0, 2)))
@@ -255,7 +255,7 @@ def loop(m: Making) -> Any:
 
 
 def at_number(m: Making) -> Any:
-    """The row of a number that is computed."""
+    """The row at a computed index."""
     at = makers.pick(m, lambda spec: spec.dtype == "int64" and spec.shape == ())
     x = makers.pick(m, lambda spec: len(spec.shape) > 0 and 0 not in spec.shape)
     if x is None or at is None:
@@ -291,7 +291,7 @@ SMOOTH: tuple[makers.Maker, ...] = tuple(item for item in _AROUND if item is not
 
 
 def drawn(seed: int, name: str, chosen: Sequence[Callable[[Making], Any]], most: int = 10) -> Case:
-    """A graph that holds at least one body: of the seed, or of one far behind it."""
+    """A graph with at least one body, of this seed or of a seed far above it."""
     while True:
         case = make(Seeded(seed), name, least=1, most=most, chosen=chosen)
         bodies = [node for node in case.graph.nodes if node.family == "control"]
@@ -301,7 +301,7 @@ def drawn(seed: int, name: str, chosen: Sequence[Callable[[Making], Any]], most:
 
 
 def _given_out(case: Case, bodies: Sequence[Node], choices: Choices) -> Case:
-    """With most of what the bodies give among the results."""
+    """The case with most of its bodies' outputs among the results."""
     more = [v for node in bodies for v in node.outputs if choices.chance(60)]
     outputs = tuple(dict.fromkeys((*case.graph.outputs, *more)))
     return dataclasses.replace(case, graph=msgspec.structs.replace(case.graph, outputs=outputs))
@@ -309,7 +309,7 @@ def _given_out(case: Case, bodies: Sequence[Node], choices: Choices) -> Case:
 
 @functools.lru_cache(maxsize=256)
 def control_case(seed: int) -> Case:
-    """The graph of a seed, with loops and branches."""
+    """The random graph of a seed, with loops and branches."""
     return drawn(seed, f"loops of seed {seed}", _AROUND)
 
 

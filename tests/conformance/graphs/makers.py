@@ -49,7 +49,7 @@ USUAL_BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "
 
 
 def pick(m: Making, able: Callable[[Any], bool] = lambda spec: True) -> int | None:
-    """A value that a condition on its spec allows, the newest more often than not."""
+    """A value whose spec fulfils a condition, mostly a recent one."""
     results = [item for item in m.pool if able(m.spec(item))]
     if not results:
         return None
@@ -67,7 +67,7 @@ def _with_axes(spec: Any) -> bool:
 
 
 def fitting(m: Making, value: int) -> int:
-    """A value that broadcasts with another; itself, if chance wants it."""
+    """A value that broadcasts with another, possibly that value itself."""
     shape = m.spec(value).shape
 
     def broadcasts(spec: Any) -> bool:
@@ -91,7 +91,7 @@ def fresh(m: Making, shape: Sequence[int], dtype: str) -> int:
 
 
 def partner(m: Making, shape: tuple[int, ...], dtype: str) -> int:
-    """A new value that broadcasts with a shape, in one of the ways to do so."""
+    """A new value that broadcasts with a shape, in a random way."""
     kept = list(shape[m.choices.integer(0, len(shape)) :]) if m.choices.chance(40) else list(shape)
     new = [1 if m.choices.chance(25) else n for n in kept]
     if m.choices.chance(5):
@@ -142,7 +142,7 @@ def clip(m: Making) -> Any:
 
 
 def axis_of(m: Making, ndim: int) -> Any:
-    """None, one axis or several, from the front or from behind."""
+    """None, one axis or several axes, counted from the front or the back."""
     how = m.choices.integer(0, 4)
     if not ndim or how == 0:
         return None
@@ -364,7 +364,7 @@ SAMPLED: tuple[Op, ...] = tuple(
 
 
 def sampled(m: Making) -> Any:
-    """Any op there is, on one of its own samples: convolutions, loops, branches, factorisations."""
+    """Any op on one of its samples: convolutions, loops, branches, factorisations and so on."""
     op = m.choices.one_of(SAMPLED)
     calls = list(op.samples(m.choices.numbers()))
     if not calls:

@@ -1,10 +1,10 @@
-"""Making a graph node by node, running each node at once.
+"""Makes a graph node by node, and runs each node at once.
 
-A node stands in the graph only if the op's ``infer`` and its ``impl`` both take its inputs and
-agree; so every graph that is made runs, and the value of each of its nodes is known.
+A node is added only if the op's ``infer`` and ``impl`` both accept its inputs and agree. So every
+graph runs, and the value of each node is known.
 
-Invariant: what is made is what tracing makes: leaves for inputs and constants, nodes in
-topological order, ids of nodes and of values counted apart from 1 on.
+Invariant: the graph has the form that tracing gives: leaves for inputs and constants, nodes in
+topological order, ids of nodes and of values each counted from 1.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from nodescope.ops.op import port_name
 from tests.conformance.graphs.arrays import LARGEST, Array
 from tests.conformance.graphs.choose import Choices
 
-# Errors of an impl for inputs that it refuses.
+# Errors that an impl raises for inputs that it refuses.
 REFUSED = (NodescopeError, TypeError, ValueError, OverflowError, IndexError, np.linalg.LinAlgError,
            ZeroDivisionError)  # fmt: skip
-# These show the sign or the bits of a NaN, about which nothing is promised.
+# These reveal the sign or bits of a NaN, which are unspecified.
 _OF_NAN = {"signbit", "copysign", "nextafter", "spacing", "frexp", "heaviside"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A graph with all that it takes to run it.
+    """A graph with everything needed to run it.
 
     Attributes:
-        name: Where it comes from, for messages.
-        graph: As traced.
+        name: Its origin, for messages.
+        graph: The traced graph.
         arrays: Constants by value id.
-        feeds: For each input.
+        feeds: One per input.
     """
 
     name: str
@@ -62,13 +62,13 @@ class Case:
 
 @dataclass
 class Making:
-    """A graph on its way.
+    """A graph under construction.
 
     Attributes:
-        choices: Where choices come from.
-        wild: Whether numbers are.
-        data: What each value is, by id.
-        pool: Values that further nodes may take.
+        choices: The source of choices.
+        wild: Whether its numbers include NaN, infinities and the like.
+        data: The array of each value, by id.
+        pool: The values that further nodes may use.
     """
 
     choices: Choices
@@ -84,7 +84,7 @@ class Making:
     phase: str = "forward"
 
     def input(self, array: Array, *, feed: Any = None, op: str = "placeholder") -> int:
-        """An input; it is fed with ``feed``, or with the array."""
+        """Add an input, which is fed with ``feed`` or else with the array."""
         value = self._leaf(op, array)
         self.inputs.append(value)
         self.feeds.append(array if feed is None else feed)
@@ -109,11 +109,11 @@ class Making:
         control: Sequence[int] = (),
         keep: bool = True,
     ) -> list[int] | None:
-        """A node's outputs; None if the op does not take this.
+        """Add a node. Returns its outputs, or None if the op does not accept the operands.
 
         Args:
-            operands: Value ids, and Python scalars as `Scalar`; None for one that there is not.
-            keep: Whether other nodes may take its outputs.
+            operands: Value ids, and Python scalars as `Scalar`; None for a missing one.
+            keep: Whether other nodes may use its outputs.
         """
         if any(value is None for value in operands):
             return None
@@ -137,7 +137,7 @@ class Making:
         return outputs
 
     def one(self, op: str, operands: Sequence[Any], **attrs: Any) -> int | None:
-        """`node` of an op with one output."""
+        """As `node`, for an op with one output."""
         result = self.node(op, operands, attrs)
         return None if result is None else result[0]
 
@@ -208,7 +208,7 @@ def _plain(x: Any) -> bool:
 
 
 def _fits(x: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether a conversion is defined: what a float too large for an integer becomes is not."""
+    """Whether a conversion is defined; that of floats too large for an integer is not."""
     array = np.asarray(x)
     if array.dtype.kind not in "fc" or dtype.kind not in "iu" or not array.size:
         return True

@@ -1,6 +1,6 @@
 """Graphs that `nodescope.compile` traces: random functions with gradients, and training steps.
 
-Invariant: what comes is the graph that the compiler is given, with forward, backward and update.
+Invariant: a graph is the compiler's input, with forward pass, backward pass and update.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NOT = {"assign", "assign_add", "assign_sub", "read"}
 
 
 def case_of(name: str, program: Program, arguments: list[Any]) -> Case:
-    """The graph of a traced function, with what it is fed."""
+    """The graph of a traced function, with its feeds."""
     fed: dict[int, Any] = dict(program.state)
     for (_, value), argument in zip(program._arguments, arguments, strict=True):
         fed[value] = argument
@@ -37,12 +37,12 @@ def case_of(name: str, program: Program, arguments: list[Any]) -> Case:
 
 
 def played(case: Case, given: list[Any], *, keeping: bool = False) -> list[Any]:
-    """The values of a graph by the engine's own operations, so that they can be differentiated.
+    """The values of a graph, computed by the engine's operations so that they are differentiable.
 
     Args:
         case: The graph.
-        given: For its inputs.
-        keeping: Whether scans keep what their derivatives need, as `nodescope.scan` has it.
+        given: The values of its inputs.
+        keeping: Whether scans keep what their derivatives need, as `nodescope.scan` does.
     """
     values: dict[int, Any] = {k: ns.tensor(array) for k, array in case.arrays.items()}
     values.update(zip(case.graph.inputs, given, strict=True))
@@ -188,5 +188,5 @@ NETWORKS: tuple[Callable[[], Case], ...] = (
 
 @functools.cache
 def network(make_case: Callable[[], Case]) -> Case:
-    """One of them, made once."""
+    """The case of one network, made once."""
     return make_case()

@@ -1,6 +1,6 @@
 """A random graph: inputs, then nodes of the makers' choice, then outputs.
 
-Invariant: a seed names a graph for good, as long as the makers stay the same.
+Invariant: a seed always gives the same graph while the makers do not change.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def make(
     most: int = 40,
     chosen: Sequence[makers.Maker] = _MAKERS,
 ) -> Case:
-    """A graph of about least … most nodes, of these makers."""
+    """A graph of about ``least`` to ``most`` nodes, from these makers."""
     choices = Choices(chooser)
     m = Making(choices, wild=choices.chance(30))
     for _ in range(choices.integer(1, 4)):
         m.pool.append(makers.fresh(m, _shape(choices), choices.one_of(DTYPES)))
     wanted = choices.integer(least, most if choices.chance(30) else min(most, 18))
-    for _ in range(4 * wanted):  # makers may find nothing to do
+    for _ in range(4 * wanted):  # a maker may add nothing
         if sum(not node.is_leaf for node in m.nodes) >= wanted:
             break
         choices.one_of(chosen)(m)
@@ -78,5 +78,5 @@ def random_case(seed: int) -> Case:
 
 @st.composite
 def graphs(draw: Any, most: int = 25) -> Case:
-    """A graph that Hypothesis chooses."""
+    """A strategy of Hypothesis for graphs."""
     return make(Drawn(draw), "drawn", most=most)

@@ -1,6 +1,6 @@
-"""Whether results are the same, to the bit.
+"""Whether results are bit-identical.
 
-Invariant: dtype, shape and every bit count, zeros' signs included; only what bits a NaN has does
+Invariant: dtype, shape and every bit count, including the signs of zeros; only the bits of a NaN do
 not.
 """
 
@@ -16,7 +16,7 @@ from tests.conformance.graphs.making import Case
 
 
 class Differs(AssertionError):
-    """A compiled graph does not do what the traced one does."""
+    """A compiled graph behaves differently from the traced one."""
 
 
 def difference(result: Any, expected: Any) -> str:
@@ -33,7 +33,7 @@ def difference(result: Any, expected: Any) -> str:
 
 
 def check_same(result: Sequence[Any], expected: Sequence[Any], claim: str, case: Case) -> None:
-    """Raises `Differs`."""
+    """Raise `Differs` if they differ."""
     if len(result) != len(expected):
         raise Differs(f"{claim}: {len(result)} results, not {len(expected)}\n{case}")
     for position, (first, other) in enumerate(zip(result, expected, strict=True)):

@@ -20,7 +20,7 @@ _MOST = 400  # attempts
 
 
 def fails(check: Callable[[Case], object], case: Case) -> Exception | None:
-    """The failure that a check reports for a case, if any; every case runs as traced."""
+    """The failure that a check reports for a case, if any; the traced case itself must run."""
     try:
         check(case)
     except Exception as error:
@@ -77,7 +77,7 @@ def _candidates(case: Case) -> Iterator[Case]:
 
 
 def _only(case: Case, outputs: tuple[int, ...]) -> Case:
-    """Only what these outputs need."""
+    """The case with only the nodes that these outputs need."""
     graph = case.graph
     nodes = needed(graph, outputs, ())
     values = {value for node in nodes for value in (*node.inputs, *node.outputs)} | set(outputs)
@@ -112,7 +112,7 @@ def _without(case: Case, removed: Node) -> Case:
 
 
 def _cut(case: Case, node: Node) -> Case:
-    """The node's outputs replaced by inputs with their values."""
+    """The case with the node's outputs replaced by inputs with their values."""
     graph = case.graph
     _, values = every_value(graph, case.arrays, case.feeds)
     first = 1 + max(n.id for n in graph.nodes)

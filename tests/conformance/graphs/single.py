@@ -1,6 +1,6 @@
 """Graphs of one node: every op, on its own samples.
 
-Invariant: every op with samples is there.
+Invariant: every op with samples is included.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.conformance.graphs.making import Case, Making
 
 
 def single_cases(op: Op, most: int = 3) -> list[Case]:
-    """The op on some of its samples: half of its arrays are fed, the others are constants."""
+    """The op on some of its samples; half of the arrays are fed, the others are constants."""
     results = []
     samples = list(op.samples(np.random.default_rng(5)))
     if not samples and op.elementwise and not op.is_leaf:
@@ -39,6 +39,6 @@ def single_cases(op: Op, most: int = 3) -> list[Case]:
 
 
 def every_op() -> list[Case]:
-    """Those of all ops."""
+    """The cases of all ops."""
     wanted = (op for op in ops.all_ops() if not op.is_leaf)
     return [case for op in wanted for case in single_cases(op)]

@@ -1,4 +1,4 @@
-"""Checking many cases, and showing the first that fails as small as it gets.
+"""Checks many cases, and shows the first failure shrunk as far as possible.
 
 Invariant: the same seeds give the same cases in every run.
 """
@@ -13,7 +13,7 @@ from tests.conformance.graphs.shrink import fails, smallest
 
 
 def holds(check: Callable[[Case], object], cases: Iterable[Case]) -> None:
-    """The check for all cases; of the first that fails, a small one is shown."""
+    """Run the check on all cases; show a shrunk form of the first failure."""
     for case in cases:
         if fails(check, case) is not None:
             _, error = smallest(check, case)

@@ -1,9 +1,8 @@
-"""Random graphs in which one of the rules applies that are off, as they may change bits.
+"""Random graphs for the rules that are off by default because they may change bits.
 
-Each rule has its pattern, which is put on finite numbers from 0.2 to 3, where it is said to be
-right, and the bound within which it must be.
+Each rule has a pattern, which is applied to finite numbers from 0.2 to 3, and an error bound.
 
-Invariant: nothing but the patterns of the wanted rules is in the graph that any such rule changes.
+Invariant: the graph contains nothing that such a rule changes except the wanted rules' patterns.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ Build = Callable[[Making, int, int], "int | None"]
 
 @dataclass(frozen=True)
 class Pattern:
-    """What a rule looks for.
+    """The pattern that a rule matches.
 
     Attributes:
-        build: Makes it of two values of one spec.
-        bound: How far the rule may be off, in units of the dtype's epsilon times this of the two
-            values and the result.
+        build: Makes the pattern from two values of one spec.
+        bound: The allowed error, in units of the dtype's epsilon times this of the two values and
+            the result.
     """
 
     build: Build
@@ -41,11 +40,11 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Patterned:
-    """A case with patterns in it.
+    """A case with patterns.
 
     Attributes:
         case: The graph.
-        rooms: How far the values of patterns may be off.
+        rooms: The allowed errors of the patterns' values.
     """
 
     case: Case
@@ -60,7 +59,7 @@ def _with(op: str, number: float, *, turned: bool = False) -> Build:
     def build(m: Making, x: int, y: int) -> int | None:
         other: Any = Scalar(number)
         spec = m.spec(x)
-        # A body does not know what its constants from around hold.
+        # A body does not know the values of captured constants.
         if op in ("add", "multiply") and not isinstance(m, Inside) and m.choices.chance(40):
             other = m.constant(np.full(spec.shape, number, spec.dtype))
         swap = turned or (op in ("add", "multiply") and m.choices.chance(50))
@@ -81,7 +80,7 @@ def _twice(m: Making, x: int, y: int) -> int | None:
 
 
 def _root(m: Making, x: int, y: int) -> int | None:
-    # Of wider dtypes NumPy's power takes the root itself, so that an exact rule comes first.
+    # For wider dtypes, NumPy's power itself takes the root, so an exact rule applies first.
     half = m.one("astype", (x,), dtype="float16")
     return m.one("power", (half, Scalar(0.5)))
 
@@ -131,7 +130,7 @@ PATTERNS: dict[str, Pattern] = {
 
 
 def patterned(rules: Sequence[str], seed: int) -> Patterned:
-    """The patterns of some rules on random inputs, one of them in a loop, and work around them."""
+    """The patterns of some rules on random inputs, one of them in a loop, among other nodes."""
     choices = Choices(Seeded(seed))
     m = Making(choices)
     rooms: dict[int, Array] = {}
@@ -156,7 +155,7 @@ def _room(rule: str, x: Array, y: Array, out: Array) -> Array:
 
 
 def _operands(m: Making) -> tuple[int, int]:
-    """Two values of one spec, each element from 0.2 to 3."""
+    """Two values of one spec, with elements from 0.2 to 3."""
     choices = m.choices
     known = [
         item for item in m.pool
@@ -178,7 +177,7 @@ def _input(m: Making, shape: tuple[int, ...], dtype: str) -> int:
 
 
 def _in_loop(m: Making, rule: str, x: int, y: int) -> int | None:
-    """The pattern in the body of a scan, over what comes from around."""
+    """The pattern in the body of a scan, on captured values."""
     body = Inside(m.choices, outer=m)
     captured = [body.capture(item) for item in (x, y)]
     out = PATTERNS[rule].build(body, captured[0], captured[1])
@@ -192,7 +191,7 @@ def _in_loop(m: Making, rule: str, x: int, y: int) -> int | None:
 
 
 def _work(m: Making) -> Any:
-    """A node that is no pattern's, and takes small errors to small errors."""
+    """A node outside patterns that does not amplify errors much."""
     x = m.choices.one_of(m.pool)
     how = m.choices.integer(0, 5)
     if how == 0:
@@ -210,7 +209,7 @@ def _work(m: Making) -> Any:
 
 
 def allowed(item: Patterned) -> dict[int, Range]:
-    """For each value: where it may lie if every pattern is off by what it may be."""
+    """The interval of each value if every pattern has its allowed error."""
     rng = np.random.default_rng(0)
     graph = item.case.graph
     trials: list[dict[int, Array]] = []

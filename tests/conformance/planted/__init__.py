@@ -1,6 +1,6 @@
-"""Faults that are put into the compiler on purpose, one at a time, to see that the tests find them.
+"""Faults planted into the compiler, one at a time, to check that the tests detect them.
 
-A fault lives here and replaces a part of the product while a test runs; the product holds none.
+A fault is defined here, and replaces a part of the product while a test runs.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Planted:
 
     Attributes:
         name: As in ``pytest --planted``.
-        help: What goes wrong.
-        found_by: The detector that must find it; see `detectors`.
-        plant: Puts it in.
+        help: What the fault does.
+        found_by: The detector that must detect it; see `detectors`.
+        plant: Plants it.
     """
 
     name: str
@@ -41,7 +41,7 @@ def planted(
 
     def registered(plant: Callable[[Patch], None]) -> Callable[[Patch], None]:
         def alone(patch: Patch) -> None:
-            # Plans in C are remembered on disk: neither may they hide the fault nor keep it.
+            # Plans in C are cached on disk: the cache must neither hide the fault nor keep it.
             patch.setattr(runner, "plan_for", remembered.plan_of)
             plant(patch)
 

@@ -1,6 +1,6 @@
-"""A graph built by hand, with nodes that wait for others and with effects: food for some faults.
+"""An explicitly built graph with waiting nodes and effects, on which some faults show.
 
-Invariant: every run adds the same; what waits for what is all that holds some nodes apart.
+Invariant: every run adds the same; some nodes are ordered by control edges alone.
 """
 
 from __future__ import annotations

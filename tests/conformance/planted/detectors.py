@@ -1,6 +1,6 @@
-"""Detectors of faults: the suites' own checks, on the directed graphs and on some random ones.
+"""Detectors of faults: the suites' checks, on the directed graphs and on some random ones.
 
-Invariant: without a fault nothing is found.
+Invariant: without a fault, no detector reports one.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def numpy_backend() -> None:
 
 
 def small_tiles(patch: pytest.MonkeyPatch) -> None:
-    """Let every array be large enough to be worth a loop over tiles of a few elements."""
+    """Make arrays of any size use loops over tiles of a few elements."""
     patch.setattr(fuse, "TILED", 1)
     patch.setattr(place, "TILED_FROM", 0)
     patch.setattr(place, "TILE_BYTES", 64)

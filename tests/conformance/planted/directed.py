@@ -1,6 +1,6 @@
-"""Small graphs that hold what compilers get wrong: zeros of both signs, layouts, loops, waiting.
+"""Small graphs with what compilers often get wrong: signed zeros, layouts, loops, waiting.
 
-Invariant: each runs as it is traced, and is the same in every run.
+Invariant: each traced graph runs, and is the same in every run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def casts(m: Making) -> list[int | None]:
 
 
 def twins(m: Making) -> list[int | None]:
-    """Nodes that are alike but for one thing."""
+    """Nodes that differ in one detail only."""
     x, n = m.one("copy", (m.input(_x((3, 4))),)), m.input(np.arange(12).reshape(3, 4))
     z = m.input(ZEROS)
     results = [m.one("sum", (x,), axis=axis, keepdims=keep)
@@ -67,7 +67,7 @@ def twins(m: Making) -> list[int | None]:
 
 
 def again(m: Making) -> list[int | None]:
-    """Nodes recomputed to save memory."""
+    """Nodes to recompute in order to save memory."""
     x = m.input(_x((3, 4)))
     first = m.one("tanh", (x,))
     m.phase = "recompute"
@@ -89,7 +89,7 @@ def orders(m: Making) -> list[int | None]:
 
 
 def copies(m: Making) -> list[int | None]:
-    """Sums over a transposed array and over its copy: the order in which they add differs."""
+    """Sums over a transposed array and over its copy, which add in different orders."""
     x = m.input(_x((40, 50)))
     turned = m.one("transpose", (x,), axes=None)
     copy = m.one("copy", (turned,))
@@ -101,7 +101,7 @@ def copies(m: Making) -> list[int | None]:
 
 
 def constants(m: Making) -> list[int | None]:
-    """Food for folding."""
+    """Constants to fold."""
     a = m.constant(_x((300,)))
     b = m.constant(_x((300,), seed=2))
     product = m.one("multiply", (a, b))
@@ -127,7 +127,7 @@ def waiting(m: Making) -> list[int | None]:
 
 
 def diamond(m: Making) -> list[int | None]:
-    """A product between two elementwise parts that could be one kernel otherwise."""
+    """A product between two elementwise parts, which could be one kernel without it."""
     x, w = m.input(_x((8, 8))), m.input(_x((8, 8), seed=1))
     a = m.one("tanh", (x,))
     b = m.one("multiply", (a, Scalar(2.0)))
@@ -153,7 +153,7 @@ def rows(m: Making) -> list[int | None]:
 
 
 def chain(m: Making) -> list[int | None]:
-    """Elementwise nodes in a row on 37 elements, with numbers on either side."""
+    """A chain of elementwise nodes on 37 elements, with numbers on either side."""
     x, y = m.input(_x((37,))), m.input(_x((37,), seed=1))
     now: int | None = x
     for number in (0.1, 3.0, 0.7):
@@ -165,7 +165,7 @@ def chain(m: Making) -> list[int | None]:
 
 
 def exact(m: Making) -> list[int | None]:
-    """Values that must be identical to the bit in any back end."""
+    """Values that must be bit-identical in any back end."""
     x, y = m.input(_x((37,))), m.input(_x((37,), seed=1))
     now = x
     for number in (0.123456789, 3.3333333, 0.7654321):
@@ -175,7 +175,7 @@ def exact(m: Making) -> list[int | None]:
 
 
 def held(m: Making) -> list[int | None]:
-    """Values and views of them that are used long after they were made."""
+    """Values and their views, used long after they were made."""
     x = m.input(_x((16, 16)))
     a = m.one("multiply", (x, x))
     view = m.one("transpose", (a,), axes=None)
@@ -195,7 +195,7 @@ def held(m: Making) -> list[int | None]:
 
 
 def turned(m: Making) -> list[int | None]:
-    """What is made from a product, in another order than it is read in, for another product."""
+    """A transposed result of a product, as an operand of another product."""
     x, w = m.input(_x((6, 6))), m.input(_x((6, 6), seed=1))
     a = m.one("matmul", (x, w))
     b = m.one("subtract", (m.one("transpose", (a,), axes=(1, 0)), a))
@@ -216,7 +216,7 @@ def returned(m: Making) -> list[int | None]:
 
 
 def spread_out(m: Making) -> list[int | None]:
-    """Broadcasting, by itself and by hand."""
+    """Broadcasting, implicit and explicit."""
     row, column = m.input(_x((1, 5))), m.input(_x((4, 1), seed=1))
     whole = m.input(_x((4, 5), seed=2))
     wide = m.one("broadcast_to", (row,), shape=(4, 5))

@@ -1,9 +1,9 @@
 """Faults that appear late: only if a value is large, in one phase, with one shape, in one form.
 
-A back end is replaced by one that is right but for one op. What it computes wrongly is told by the
-values, so that a program chooses in which step the fault bites.
+A back end is replaced by one that is correct except for one op. The values decide whether the fault
+takes effect, so a program chooses the step in which it does.
 
-Invariant: a fault that does not bite changes nothing.
+Invariant: a fault without effect changes nothing.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Biting:
     """A fault.
 
     Attributes:
-        op: Of the nodes whose first element is wrong, wherever it is large.
-        phase: Of those nodes; ``""`` for any.
-        shape: Of their results; None for any.
-        observed, unobserved: Whether it bites in that form.
+        op: The op of the nodes whose first element is wrong wherever it is large.
+        phase: The phase of those nodes; ``""`` for any.
+        shape: The shape of their results; None for any.
+        observed, unobserved: Whether the fault takes effect in that form.
     """
 
     op: str
@@ -61,7 +61,7 @@ class Biting:
 
 
 def plant(patch: Patch, fault: Biting) -> None:
-    """Put it into the back end ``numpy``."""
+    """Plant it into the back end ``numpy``."""
     build = NumpyBackend.build
     patch.setattr(
         NumpyBackend, "build", lambda self, lowered: _Faulty(lowered, build(self, lowered), fault)
@@ -69,7 +69,7 @@ def plant(patch: Patch, fault: Biting) -> None:
 
 
 class _Faulty:
-    """A runner that is right but for a fault."""
+    """A runner that is correct except for a fault."""
 
     def __init__(self, lowered: Lowered, runner: Runner, fault: Biting) -> None:
         self._lowered, self._runner, self._fault = lowered, runner, fault

@@ -1,6 +1,6 @@
 """The expected verdict of a cross-check for each planted fault.
 
-Invariant: one row per fault; ``""`` as the culprit says that none may be named.
+Invariant: one row per fault; the culprit ``""`` means that none may be named.
 """
 
 from __future__ import annotations
@@ -62,4 +62,4 @@ NAMED: dict[str, tuple[str, str, str]] = {
     "no_origin": ("neutral_numbers", "provenance", "copy"),
     "redirect": ("orders", "compilation", "simplify"),
 }
-"""By planted fault: the case on which it shows, its kind, and the rule, pass or kernel to name."""
+"""By planted fault, the case on which it shows, its kind, and the rule, pass or kernel to name."""

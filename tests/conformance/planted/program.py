@@ -1,7 +1,7 @@
 """A program with a fault in its compiler: ``nodescope compare program.py FAULT CASE``.
 
-It plays a case's graph in a compiled function, some steps long, or runs one that was built by hand
-in a session. `nodescope compare` is to name the fault; it bites only where graphs are compiled.
+It plays a case's graph in a compiled function for some steps, or runs an explicitly built graph in
+a session. `nodescope compare` must name the fault, which has an effect only on compiled graphs.
 """
 
 import sys
@@ -54,7 +54,7 @@ def main(name: str, case_name: str) -> None:
 
 
 def recomputed(x):
-    """A gradient for which part of the forward pass is computed again."""
+    """A gradient that recomputes a part of the forward pass."""
     part = ns.checkpoint(lambda y: ns.tanh(ns.tanh(y)))
     return ns.grad(lambda y: ns.sum(part(y) * part(y)))(x)
 

@@ -1,7 +1,7 @@
-"""The standard's functions, ours beside array-api-strict's, on the same arrays.
+"""Compares the standard's functions in nodescope with those of array-api-strict.
 
-Invariant: `check` compares values (signs of zeros and NaN included), dtypes and shapes; a call that
-the strict implementation refuses for its values must be refused by ours.
+Invariant: `check` compares values (signs of zeros and NaN included), dtypes and shapes; nodescope
+must refuse a call that the strict implementation refuses for its values.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def signature(function: Callable[..., Any]) -> list[tuple[str, str, Any]]:
     """Names, kinds and defaults of the parameters."""
     results = []
     for parameter in inspect.signature(function).parameters.values():
-        # Where the strict implementation marks "not given" by an object of its own, ours says None.
+        # The strict implementation has an object for "not given" where nodescope has None.
         default = None if type(parameter.default).__name__ == "Undef" else parameter.default
         results.append((parameter.name, parameter.kind.name, default))
     return results
 
 
 def check(name: str, *args: Any, near: float = 0.0, **kwargs: Any) -> Any:
-    """Call both with the same arrays, compare (to ``near``), and return our result."""
+    """Call both with the same arrays, compare (to ``near``), and return nodescope's result."""
     theirs, ours = _outcomes(name, args, kwargs)
     if isinstance(theirs, Exception):
         assert isinstance(ours, Exception), f"{name}: strict says {theirs!r}, ours gives {ours!r}"

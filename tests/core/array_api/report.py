@@ -1,6 +1,6 @@
 """Runs the tests of the array API and prints counts: ``python -m tests.core.array_api.report``.
 
-Invariant: counts what ran; what differs from the standard on purpose stands in `DIFFERENCES`.
+Invariant: counts only tests that ran; `DIFFERENCES` lists intended differences from the standard.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Counts:
 
 
 def names() -> list[tuple[str, int, int, int]]:
-    """Per section: names of the standard, how many are there, how many signatures are its own."""
+    """By section, the number of the standard's names, of those present, and of equal signatures."""
     rows = []
     for section in dict.fromkeys(array_api.NAMES.values()):
         wanted = [name for name, where in array_api.NAMES.items() if where == section]
@@ -64,7 +64,7 @@ def names() -> list[tuple[str, int, int, int]]:
 
 
 def main() -> int:
-    """Run and print; the exit code is pytest's."""
+    """Run the tests and print the counts; returns pytest's exit code."""
     counts = _Counts()
     folder = str(Path(__file__).parent)
     code = pytest.main([folder, "-q", "--no-header", "-p", "no:cacheprovider"], plugins=[counts])

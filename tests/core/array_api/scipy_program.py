@@ -1,4 +1,4 @@
-"""SciPy's functions of the array API, on our tensors and on arrays; run with SCIPY_ARRAY_API=1.
+"""SciPy's array API functions on tensors and on arrays; run with SCIPY_ARRAY_API=1.
 
 Invariant: prints one line per function, its name and "same"; anything else is a failure.
 """

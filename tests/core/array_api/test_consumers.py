@@ -1,4 +1,4 @@
-"""Programs that know only the standard, on our tensors: array-api-compat and array-api-extra."""
+"""Programs written to the standard, on tensors: array-api-compat and array-api-extra."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ DRAWN = settings(
     suppress_health_check=list(HealthCheck),
 )
 Data = st.DataObject
-# Sums of these are exact in any order, which NumPy leaves to the layout.
+# Sums of these are exact in any order; in NumPy, the order depends on the layout.
 SMALL = st.integers(0, 3)
 
 
@@ -184,7 +184,7 @@ def test_sorting(name: str, data: Data) -> None:
 @given(data=st.data())
 def test_unique(name: str, data: Data) -> None:
     x = drawn(data, REAL, small=data.draw(st.booleans()))
-    check(name, np.where(x == 0, np.zeros_like(x), x))  # which of two equal zeros stays is open
+    check(name, np.where(x == 0, np.zeros_like(x), x))  # either of two equal zeros may stay
 
 
 @DRAWN

@@ -23,9 +23,9 @@ from tests.conformance.op_cases import samples
 from tests.parts import in_parts
 
 BF = bfloat16()
-# One rounding of 8 or 11 significant bits, and what a few roundings inside of an op make of it.
+# One rounding to 8 or 11 significant bits, and the effect of a few roundings inside an op.
 NEAR = {"bfloat16": 2.0**-6, "float16": 2.0**-8, "float32": 1e-4}
-# Their results are no function of the values alone, or jump where inputs are rounded.
+# Their results depend on more than the values, or jump where inputs are rounded.
 UNSTABLE = {"spacing", "nextafter", "floor_divide", "remainder", "fmod", "divmod", "frexp"}
 
 
@@ -34,7 +34,7 @@ def spec(x: Any) -> Any:
 
 
 def cases(op: Op) -> list[Sample]:
-    """The op's calls, their real floats rounded to what bfloat16 can hold."""
+    """The op's calls, with real floats rounded to bfloat16's precision."""
     rng = np.random.default_rng(2)
     result = samples(op)
     if op.elementwise and not result:
@@ -53,7 +53,7 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 def outputs(op: Op, sample: Sample, dtype: Any) -> Any:
-    """What an op makes of inputs of a dtype, or the error; `infer` must say the same."""
+    """An op's outputs for inputs of a dtype, or its error; `infer` must agree."""
     inputs = tuple(cast(value, dtype) for value in sample.inputs)
     expected_outputs: Any
     try:
@@ -79,7 +79,7 @@ def outputs(op: Op, sample: Sample, dtype: Any) -> Any:
     return arrays
 
 
-# Control flow takes what its branches were traced with.
+# Control flow accepts only the dtypes that its branches were traced with.
 ALL = [op for op in ops.all_ops() if op.family not in ("control", "kernel", "leaf", "random")]
 
 

@@ -18,7 +18,7 @@ from tests.core.array_api.oracle import EXTENSIONS, FUNCTIONS, signature
 from tests.parts import in_parts
 
 EXTENDED = [f"{space}.{name}" for space, known in EXTENSIONS.items() for name in known]
-# Ours beyond the standard: they stand beside its dtypes.
+# nodescope's additions to the standard's dtypes.
 BEYOND = {"float16"}
 
 
@@ -30,7 +30,7 @@ def test_signature(name: str) -> None:
 
 @pytest.mark.parametrize("path", EXTENDED)
 def test_extensions_take_every_call_of_the_standard(path: str) -> None:
-    """Ours take NumPy's arguments, too; what the standard allows must be among them."""
+    """nodescope's extensions also accept NumPy's arguments, but must accept all the standard's."""
     space, name = path.split(".")
     ours = inspect.signature(getattr(getattr(ns, space), name))
     theirs = inspect.signature(EXTENSIONS[space][name]).parameters.values()

@@ -1,4 +1,4 @@
-"""Without PyTorch, what needs it says what to install."""
+"""Without PyTorch, features that need it say what to install."""
 
 from __future__ import annotations
 

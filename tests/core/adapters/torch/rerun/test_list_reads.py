@@ -1,4 +1,4 @@
-"""Reads of operators on lists of tensors, and of index tensors: told without PyTorch."""
+"""Reads of operators on lists of tensors, and of index tensors, without PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays on their way to the process that runs PyTorch: every bit and every stride."""
+"""Arrays sent to the process that runs PyTorch keep every bit and stride."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tensor has become by writes through other views, from their places in its memory."""
+"""The value of a tensor after writes through other views, from their places in its memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_each_element_has_one_source() -> None:
 @pytest.mark.parametrize(
     ("arrays", "places"),
     [
-        ([np.zeros(4)], attrs(ROW)),  # the rest of the whole is not known
+        ([np.zeros(4)], attrs(ROW)),  # the other elements of the whole are unknown
         ([np.zeros(3)], attrs(ROW, place=ROW)),  # of another size
         ([BASE], {}),
         ([BASE], attrs((0, (3, 4), (4, -1)))),
