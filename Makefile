@@ -36,13 +36,9 @@ test: setup browser .make/compiled  ## Set up, then test everything, in a browse
 test-quick: .make/compiled  ## Test what needs no other process, on fewer examples; a minute
 	$(PYTEST) --depth quick
 
-test-deep: setup browser .make/compiled  ## What is drawn at random: all seeds, examples and planted faults
-	$(PYTEST) --depth deep -o faulthandler_timeout=3600 \
-	  tests/conformance tests/core tests/diagnosis tests/integration tests/server \
-	  --ignore=tests/core/cli --ignore=tests/core/dap
-	$(PYTEST) --depth deep -m deep tests/bench tests/core/cli tests/e2e tests/tools \
-	  --ignore=tests/e2e/test_compare.py --ignore=tests/e2e/test_samples.py
-	$(PYTEST) --depth deep tests/samples/test_broken.py tests/core/cli/test_as_plain.py
+test-deep: setup browser .make/compiled  ## What make test leaves out: all random cases and seeds, and planted faults
+	$(PYTEST) --depth deep --no-repeats -o faulthandler_timeout=3600 --ignore=tests/e2e/test_compare.py \
+	  --ignore=tests/samples/test_learning.py --ignore=tests/e2e/test_samples.py
 
 test-samples: setup browser .make/test  ## Train every sample to its end, eager and compiled; debug each on the page
 	$(BIN)/python -m pytest tests/samples/test_learning.py tests/e2e/test_samples.py

@@ -1,7 +1,8 @@
 """Options and fixtures of all tests: ``--depth``, ``--no-batching``, ``--planted`` and others.
 
-``--depth`` selects how much runs (see `tests.depth`); ``--no-batching`` makes each case a test (see
-`tests.parts`); ``--planted NAME`` plants a fault in the compiler for the whole session;
+``--depth`` selects how much runs (see `tests.depth`); ``--no-repeats`` leaves out what
+``make test`` runs in the same way (see `tests.repeated`); ``--no-batching`` makes each case a test
+(see `tests.parts`); ``--planted NAME`` plants a fault in the compiler for the whole session;
 ``--slow-page FACTOR`` slows the browser (see `tests.e2e.slowness`); ``--new-interpreters`` concerns
 commands that tests start (see `tests.forked`).
 
@@ -22,7 +23,7 @@ import pytest
 
 import nodescope as ns
 from nodescope.debug.project_settings import VARIABLE
-from tests import depth, forked, order, parts
+from tests import depth, forked, order, parts, repeated
 
 TESTS = Path(__file__).parent
 
@@ -37,6 +38,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--depth", choices=depth.DEPTHS, default="usual",
         help="how much of what is drawn at random is run; deep: all of it, and the marked tests",
+    )  # fmt: skip
+    parser.addoption(
+        "--no-repeats", action="store_true",
+        help="leave out tests that are the same at the depth usual; see tests/repeated",
     )  # fmt: skip
     parser.addoption(
         "--no-batching", action="store_true",
@@ -76,10 +81,18 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("to depth")
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """At the depth ``quick``, do not collect folders whose tests start processes."""
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """At the depth ``quick``, do not collect folders whose tests start processes.
+
+    Nor, with ``--no-repeats``, modules all of whose tests would be repeated.
+    """
     here = collection_path.relative_to(TESTS).as_posix() if TESTS in collection_path.parents else ""
-    return True if depth.leaves_out(here) else None
+    if depth.leaves_out(here):
+        return True
+    if here.endswith(".py") and _leaves_out_repeats(config):
+        same = repeated.same_at_every_depth(collection_path)
+        return True if same and not repeated.has_marked(collection_path) else None
+    return None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -98,18 +111,32 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests marked as deep, except those named on the command line.
+    """Deselect tests marked as deep, or repeated ones, except those named on the command line.
 
     The others are ordered so that all workers finish at about the same time.
     """
-    if not depth.is_deep() and not any("::" in argument for argument in config.args):
-        usual = _usual(items)
-        chosen = set(map(id, usual))
-        deep = [item for item in items if id(item) not in chosen]
-        if deep:
-            config.hook.pytest_deselected(items=deep)
-            items[:] = usual
+    usual = set(map(id, _usual(items)))
+    left_out: list[pytest.Item] = []
+    if not depth.is_deep() and not _names_tests(config):
+        left_out = [item for item in items if id(item) not in usual]
+    elif _leaves_out_repeats(config):
+        left_out = [
+            item for item in items if id(item) in usual and repeated.same_at_every_depth(item.path)
+        ]
+    if left_out:
+        gone = set(map(id, left_out))
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if id(item) not in gone]
     items[:] = order.dealt(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _names_tests(config: pytest.Config) -> bool:
+    return any("::" in argument for argument in config.args)
+
+
+def _leaves_out_repeats(config: pytest.Config) -> bool:
+    asked = depth.is_deep() and bool(config.getoption("--no-repeats"))
+    return asked and not _names_tests(config)
 
 
 def _usual(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -1,7 +1,8 @@
 """How deep the tests go: how much of what is drawn at random is run, and which tests are left out.
 
-``make test`` runs at the depth ``usual``, ``make test-deep`` everything (``pytest --depth deep``):
-all seeds, all examples, the tests marked ``deep``, and all cases of those marked ``one_in(n)``.
+``make test`` runs at the depth ``usual``; ``pytest --depth deep`` runs everything: all seeds, all
+examples, the tests marked ``deep``, and all cases of those marked ``one_in(n)``. So does ``make
+test-deep``, except tests that ``make test`` runs in the same way (see `tests.repeated`).
 ``make test-quick`` runs at ``quick``.
 
 Invariant: what is drawn at one depth is a part of what is drawn at a greater one.
