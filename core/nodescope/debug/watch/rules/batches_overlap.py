@@ -7,7 +7,8 @@ first rows of the data are ever seen. The rule reads the source, and reports onl
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 from nodescope.debug.watch import register
@@ -17,10 +18,12 @@ from nodescope.debug.watch.rule import Verdict
 from nodescope.ir.graph import Node
 
 _DATA: Final = ("input", "constant")
+_Overlap = tuple[ast.For, int, str, str]
+"""A faulty loop, the line of the slice, the name of the index, and the size."""
 
 
 def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
-    places: dict[str, list[tuple[ast.For, int, str, str]]] = {}
+    places: dict[str, tuple[_Overlap, ...]] = {}
     reported: set[tuple[str, int]] = set()
     for node in graph.nodes.values():
         if node.role not in _DATA or node.phase != "forward" or node.source is None:
@@ -28,7 +31,7 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
         file, line = node.source.file, node.source.line
         if file not in places:
             tree = graph.tree(node.source)
-            places[file] = list(_overlaps(tree)) if tree is not None else []
+            places[file] = _overlaps(tree) if tree is not None else ()
         for loop, at, index, size in places[file]:
             within = loop.lineno <= line <= (loop.end_lineno or 0)
             if within and (file, at) not in reported:
@@ -45,8 +48,13 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
             yield Verdict(node)
 
 
-def _overlaps(tree: ast.Module) -> Iterable[tuple[ast.For, int, str, str]]:
-    """Faulty loops, each with the line of the slice, the name of the index, and the size."""
+@lru_cache(maxsize=32)
+def _overlaps(tree: ast.Module) -> tuple[_Overlap, ...]:
+    """The faulty loops of a file, which is asked about again at each look."""
+    return tuple(_read_overlaps(tree))
+
+
+def _read_overlaps(tree: ast.Module) -> Iterator[_Overlap]:
     for loop in ast.walk(tree):
         if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Name):
             continue

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nodescope.debug.watch import Rule, all_rules
+from nodescope.debug.watch.rules import batches_overlap
 from nodescope.debug.watch.watch import Watch
 from tests import depth
 from tests.core.debug.watch.graph_rules import (
@@ -116,6 +117,24 @@ def test_live_hits_are_those_of_the_recording(tmp_path: Path) -> None:
         assert [(hit.text, hit.step) for hit in watched.live] == [
             (hit.text, hit.step) for hit in asked
         ]
+
+
+def test_a_file_is_read_once_for_slices_that_overlap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = batches_overlap._read_overlaps
+    asked: list[object] = []
+    monkeypatch.setattr(
+        batches_overlap, "_read_overlaps", lambda tree: (asked.append(tree), read(tree))[1]
+    )
+    batches_overlap._overlaps.cache_clear()
+    lines = []
+    for number in range(2):
+        path = tmp_path / f"{number}.nscope"
+        judged = judge(wrong_batches.a_number_taken_for_a_row, path, ["batches_overlap"])
+        lines.append([line for _, line in judged.hits])
+    assert lines[0] == lines[1] != []
+    assert len(asked) == 1
 
 
 def test_a_selection_and_patience_hold(tmp_path: Path) -> None:
