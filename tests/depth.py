@@ -1,11 +1,11 @@
-"""How deep the tests go: how much of what is drawn at random is run, and which tests are left out.
+"""Depths of testing: how many random cases run, and which tests are left out.
 
 ``make test`` runs at the depth ``usual``; ``pytest --depth deep`` runs everything: all seeds, all
 examples, the tests marked ``deep``, and all cases of those marked ``one_in(n)``. So does ``make
 test-deep``, except tests that ``make test`` runs in the same way (see `tests.repeated`).
 ``make test-quick`` runs at ``quick``.
 
-Invariant: what is drawn at one depth is a part of what is drawn at a greater one.
+Invariant: the cases drawn at one depth are also drawn at every greater depth.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOT_QUICK: Final = {
     "core/test_processes.py", "core/test_refused.py", "core/test_thread_frames.py", "diagnosis",
     "e2e", "integration", "samples", "server", "test_docs.py", "test_import_circles.py", "tools",
 }  # fmt: skip
-"""What starts commands, servers, browsers and compilers, and what takes many seconds."""
+"""Files whose tests start commands, servers, browsers or compilers, or take many seconds."""
 _chosen = "usual"
 
 
@@ -50,7 +50,7 @@ def choose(depth: str) -> None:
 
 
 def count(full: int, least: int = 1) -> int:
-    """How many seeds of ``full`` are run: all, or a part, but no fewer than ``least``."""
+    """The number of seeds to run, of ``full``: all or a part, but at least ``least``."""
     return min(full, max(full // _PARTS[_chosen], least))
 
 
@@ -60,21 +60,21 @@ def some(cases: Sequence[Case], every: int) -> Sequence[Case]:
 
 
 def is_deep() -> bool:
-    """Whether everything is run."""
+    """Whether everything runs."""
     return _chosen == "deep"
 
 
 def leaves_out(path: str) -> bool:
-    """Whether a file or folder, from the folder of the tests, is not read at this depth."""
+    """Whether a file or folder, relative to the tests' folder, is not collected at this depth."""
     return _chosen == "quick" and path in _NOT_QUICK
 
 
 def is_slow(path: str) -> bool:
-    """Whether a file, from the folder of the tests, is not for the depth ``quick``."""
+    """Whether a file, relative to the tests' folder, is too slow for the depth ``quick``."""
     parts = path.split("/")
     return any("/".join(parts[: end + 1]) in _NOT_QUICK for end in range(len(parts)))
 
 
 def examples(full: int) -> int:
-    """How many examples Hypothesis draws of ``full``."""
+    """The number of examples that Hypothesis draws, of ``full``."""
     return count(full, _LEAST[_chosen])

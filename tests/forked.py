@@ -1,16 +1,15 @@
-"""Commands of nodescope, forked from a process that has imported all of it: hundreds are started.
+"""Commands of nodescope, forked from a process that has imported everything: tests start hundreds.
 
-`Popen` is `subprocess.Popen`, except that ``python -m nodescope``, its servers and its programs are
-not new interpreters. A process that holds nodescope, the server and NumPy is started with the first
-of them, and forks each, also on behalf of these commands. What a test says of imports, of Python's
-own options or of what the command line looks like from outside needs `subprocess`.
+`Popen` is `subprocess.Popen`, except that ``python -m nodescope``, its servers and its programs do
+not start new interpreters. The first of them starts a process that imports nodescope, the server
+and NumPy; that process forks each of them, and those that they start in turn. Tests about imports,
+Python's own options or the command line as seen from outside need `subprocess`.
 
-With ``pytest --new-interpreters``, and where the system is not Linux, `Popen` is
-`subprocess.Popen`. That new interpreters work is tested by those tests that use `subprocess`: of
-`tests/core/cli/test_as_plain.py`, `tests/core/test_processes.py` and `tests/server/test_main.py`,
-for example.
+With ``pytest --new-interpreters``, and on systems other than Linux, `Popen` is `subprocess.Popen`.
+The tests that use `subprocess` check that new interpreters work: `tests/core/cli/test_as_plain.py`,
+`tests/core/test_processes.py` and `tests/server/test_main.py`, for example.
 
-Invariant: what runs is what would run in a new interpreter.
+Invariant: a forked command runs as it would in a new interpreter.
 """
 
 from __future__ import annotations
@@ -46,13 +45,13 @@ _IMPORTED = (
     "nodescope.cli.why", "nodescope.dap.launching", "nodescope.dap.debuggee",
     "nodescope.link.client", "nodescope_server.__main__", "numpy.random", "tests.forked",
 )  # fmt: skip
-# Python, NumPy, nodescope and what the server uses read these when they are imported.
+# Python, NumPy, nodescope and the server's libraries read these when they are imported.
 _READ_AT_START = (
     "PYTHON", "OMP_", "OPENBLAS_", "MKL_", "NODESCOPE_MODE", "LC_", "LANG", "TZ",
     "UVICORN_", "WEB_CONCURRENCY", "WEBSOCKETS_", "PYDANTIC_", "FORWARDED_",
 )  # fmt: skip
 _NOT_AT_START = ("PYTHONUNBUFFERED",)
-# Run as a frozen module is, it is nobody's line: not the program's, not nodescope's.
+# Run like a frozen module: its lines count neither as the program's nor as nodescope's.
 _SOURCE = (
     "import sys; path = sys.argv[1]; names = {'__name__': 'forked', '__file__': path}; "
     "exec(compile(open(path).read(), '<frozen forked>', 'exec'), names); "
@@ -64,13 +63,13 @@ _chosen = False
 
 
 def choose(forked: bool) -> None:
-    """Whether commands are forked, or new interpreters all the same."""
+    """Choose whether commands are forked or run in new interpreters."""
     global _chosen
     _chosen = forked
 
 
 class Popen(subprocess.Popen[Any]):
-    """A process, forked where it is one of nodescope's."""
+    """A process, which is forked if it is one of nodescope's."""
 
     def _execute_child(self, args: Any, *rest: Any) -> None:
         (_, preexec, _, pass_fds, cwd, env, _, _, _,
@@ -90,7 +89,7 @@ class Popen(subprocess.Popen[Any]):
         }  # fmt: skip
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:
-            # A program may close all files that it could have opened.
+            # A program may close every possible file descriptor.
             self._reply = socket.socket(fileno=fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, 256))
             fds = [theirs.fileno(), _channel().fileno(), *streams, *pass_fds]
             socket.send_fds(_channel(), [repr(request).encode()], fds)
@@ -106,7 +105,7 @@ class Popen(subprocess.Popen[Any]):
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         if self._reply is None:
             return super()._try_wait(wait_flags)  # type: ignore[misc,no-any-return]
-        answered = select.poll()  # `select.select` takes no high numbers
+        answered = select.poll()  # `select.select` refuses high descriptors
         answered.register(self._reply, select.POLLIN)
         if not answered.poll(0 if wait_flags & os.WNOHANG else None):
             return 0, 0
@@ -131,7 +130,7 @@ class Popen(subprocess.Popen[Any]):
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started, by whichever thread, or had forked."""
+    """The processes that any thread of a process has started or had forked."""
     found = [
         int(child)
         for task in Path(f"/proc/{pid}/task").glob("*/children")
@@ -145,14 +144,14 @@ def children(pid: int) -> list[int]:
 
 
 def own_terminal() -> None:
-    """For ``preexec_fn``, in a new session: its terminal is what it writes to."""
+    """For ``preexec_fn`` in a new session: make standard output the controlling terminal."""
     os.close(os.open(os.ttyname(1), os.O_RDWR))
 
 
 def run(
     args: list[str], *, timeout: float, input: Any = None, **options: Any
 ) -> subprocess.CompletedProcess[Any]:
-    """As `subprocess.run`, of a command whose output is captured."""
+    """As `subprocess.run`, with captured output."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     if input is not None:
         pipes["stdin"] = subprocess.PIPE
@@ -174,7 +173,7 @@ def _is_ours(args: Any, env: dict[str, str] | None) -> bool:
     given, here = (os.environ if env is None else env), _environment()
     ignored = ("PYTHON",) if "-I" in args[1:3] else ()
     return all(
-        (given.get(name) or "") == (here.get(name) or "")  # what is empty is as if it were not set
+        (given.get(name) or "") == (here.get(name) or "")  # empty counts as unset
         for name in {*given, *here}
         if name.startswith(_READ_AT_START) and not name.startswith((*_NOT_AT_START, *ignored))
     )
@@ -186,38 +185,38 @@ _opened: list[tuple[socket.socket, dict[str, str]]] = []
 
 
 def _environment() -> dict[str, str]:
-    """The environment in which what is forked was imported."""
+    """The environment of the imports in the forking process."""
     _channel()
     return _opened[0][1]
 
 
 def _channel() -> socket.socket:
-    """Where to ask for a process; what forks them is started first."""
+    """The connection to the forking process, which is started if necessary."""
     if not _opened:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             command = [sys.executable, "-c", _SOURCE, __file__, str(theirs.fileno())]
             process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT,
                                        stdin=subprocess.DEVNULL)  # fmt: skip
-        process.returncode = 0  # nobody waits for it: it ends with the last that may ask it
+        process.returncode = 0  # nobody waits for it: it ends with its last client
         _opened.append((ours, dict(os.environ)))
         atexit.register(ours.close)
     return _opened[0][0]
 
 
-# What forks
+# The forking process
 
 
 def serve(channel_fd: int) -> None:
-    """Import, then fork what is asked for. Returns in what was forked, once that has run."""
+    """Import everything, then fork on request. Returns only in a forked child, when it has run."""
     for name in _IMPORTED:
         importlib.import_module(name)
-    del sys.modules["nodescope_server.__main__"]  # it is run, not imported
-    gc.collect()  # what was imported is looked at here, and not by each that is forked
+    del sys.modules["nodescope_server.__main__"]  # it must be run, not imported
+    gc.collect()  # so that no child has to look at the imported objects
     channel = socket.socket(fileno=channel_fd)
     watched = selectors.DefaultSelector()
     watched.register(channel, selectors.EVENT_READ)
-    alive: dict[int, tuple[int, socket.socket]] = {}  # what becomes readable, and whom to tell
+    alive: dict[int, tuple[int, socket.socket]] = {}  # by descriptor: process, client
     while True:
         for key, _ in watched.select():
             if key.data is not None:
@@ -229,7 +228,7 @@ def serve(channel_fd: int) -> None:
                 continue
             message, fds, _, _ = socket.recv_fds(channel, _MOST, 16)
             if not message:
-                os._exit(0)  # nobody is left who could ask
+                os._exit(0)  # no client is left
             pid = os.fork()
             if not pid:
                 watched.close()
@@ -246,12 +245,12 @@ def serve(channel_fd: int) -> None:
 
 
 def _tell(reply: socket.socket, number: int) -> None:
-    with contextlib.suppress(ConnectionError):  # who asked is gone
+    with contextlib.suppress(ConnectionError):  # the client is gone
         reply.send(str(number).encode())
 
 
 def _prepared(request: dict[str, Any], fds: list[int]) -> list[str]:
-    """Make this process what was asked for, up to its first line; its command line."""
+    """Prepare this process as requested, up to its first line. Returns its command line."""
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 256) for fd in fds[1:]]
     for fd in fds:
         os.close(fd)
@@ -259,7 +258,7 @@ def _prepared(request: dict[str, Any], fds: list[int]) -> list[str]:
     for fd, place in zip(streams, [0, 1, 2, *request["passed"]], strict=True):
         os.dup2(fd, place)
         os.close(fd)
-    # It is found by this name, not being a child of who asked for it.
+    # It is found by this name, since it is not a child of its client.
     Path("/proc/self/comm").write_text(_NAME.format(request["parent"]))
     if request["session"]:
         os.setsid()
@@ -268,11 +267,11 @@ def _prepared(request: dict[str, Any], fds: list[int]) -> list[str]:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    # The last thing at the end: what was imported is not looked at, and so copied, once more.
+    # Finally: imported objects are not visited again, which would copy their pages.
     atexit.register(gc.freeze)
     _open_streams(buffered=not os.environ.get("PYTHONUNBUFFERED"))
     main_thread: Any = threading.main_thread()
-    main_thread._set_native_id()  # Python 3.11 leaves it the number of the process that forked
+    main_thread._set_native_id()  # Python 3.11 keeps the parent's number
     random.seed()
     sys.modules["numpy"].random.seed()
     private_copies = sys.modules["nodescope.record.files.private_copies"]
@@ -287,7 +286,7 @@ def _prepared(request: dict[str, Any], fds: list[int]) -> list[str]:
 
 
 def _open_streams(*, buffered: bool) -> None:
-    """What Python does with the standard streams when it starts: they are other files now."""
+    """Open the standard streams as Python does at its start, since they are other files now."""
     for name, fd in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         before = getattr(sys, name)
         raw = open(fd, "rb" if fd == 0 else "wb", buffering=0, closefd=False)  # noqa: SIM115
@@ -307,7 +306,7 @@ def _open_streams(*, buffered: bool) -> None:
 
 
 def _run(args: list[str]) -> None:
-    """What Python does with a command line: ``-m``, or ``-c``, perhaps isolated."""
+    """Run a command line as Python does: ``-m`` or ``-c``, possibly isolated."""
     sys.orig_argv[:] = args
     options = args[1 : args.index("-m") if "-m" in args[:3] else args.index("-c")]
     kind, code = args[1 + len(options) : 3 + len(options)]
@@ -318,7 +317,7 @@ def _run(args: list[str]) -> None:
     for name in [name for name in names if not name.startswith("__")]:
         del names[name]
     if kind == "-m":
-        as_main: Any = vars(runpy)["_run_module_as_main"]  # which Python calls for ``-m``
+        as_main: Any = vars(runpy)["_run_module_as_main"]  # Python calls it for ``-m``
         as_main(code)
         return
     exec(compile(code, "<string>", "exec"), names)

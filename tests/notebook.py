@@ -11,7 +11,7 @@ from jupyter_client.manager import KernelManager
 
 
 def isolated(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have kernels work in a folder, and keep what they write there."""
+    """Let kernels work in a folder, and keep their files there."""
     for name in ("XDG_RUNTIME_DIR", "XDG_STATE_HOME", "IPYTHONDIR", "JUPYTER_CONFIG_DIR"):
         place = folder / name.lower()
         place.mkdir(mode=0o700)
@@ -31,7 +31,7 @@ class Kernel:
         self._client.wait_for_ready(timeout=60)
 
     def cell(self, code: str) -> str:
-        """Run a cell; what it prints, shows and raises."""
+        """Run a cell. Returns what it prints, shows and raises."""
         shown: list[str] = []
 
         def take(message: dict[str, Any]) -> None:

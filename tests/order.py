@@ -1,10 +1,10 @@
-"""The order in which several workers run the tests: first those that wait for processes.
+"""The order in which several workers run the tests: those that wait for processes come first.
 
-pytest-xdist's ``worksteal`` gives each worker as many tests, in a row; who has finished takes over
-from the end of the longest row. So the slow modules are dealt out to the beginnings of the rows,
-and what is taken over is quick. A browser is started by each worker that has tests in one: by few.
+pytest-xdist's ``worksteal`` gives each worker an equal row of tests; a worker that has finished
+takes tests from the end of the longest row. So slow modules are put at the beginnings of the rows,
+and the tests that move are quick. Each worker with browser tests starts a browser, so few get them.
 
-Invariant: the same tests, each once, and those of a module in their order; all workers agree.
+Invariant: each test is there once, in its module's order; all workers compute the same order.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _deal(rows: list[list[pytest.Item]], modules: list[list[pytest.Item]]) -> No
 
 
 def _lengths(tests: int, workers: int) -> list[int]:
-    """How many tests each worker is given at first."""
+    """The number of tests that each worker gets at first."""
     lengths = []
     for left in range(workers, 0, -1):
         lengths.append((tests - sum(lengths)) // left)

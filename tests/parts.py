@@ -1,12 +1,12 @@
-"""Cases by the hundred in a few tests: pytest's own work for a test is more than that of a case.
+"""Hundreds of cases in a few tests, because pytest's overhead per test exceeds a case's own work.
 
 Above the `parametrize` of a test, ``@in_parts(8)`` makes eight tests of it, each of which runs
-every eighth case. All cases of a part are run, and each that fails is named, with its traceback.
-``pytest --no-batching`` makes a test of each case again, so that ``-k`` finds one.
+every eighth case. All cases of a part run, and failures are reported by name, with tracebacks.
+``pytest --no-batching`` makes each case a test again, so ``-k`` can select it.
 
-A fixture is made once for a part: what a case leaves in it must not matter to the next.
+A fixture is made once per part, so a case must not depend on what earlier cases left in it.
 
-Invariant: the same cases, each once.
+Invariant: each case runs once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHORT = (str, int, float, complex, bool, type(None))
 
 
 def choose(case_by_case: bool) -> None:
-    """Whether each case is a test of its own; set before any test module is imported."""
+    """Choose whether each case is a test; called before any test module is imported."""
     global _case_by_case
     _case_by_case = case_by_case
 
@@ -66,7 +66,7 @@ def in_parts(count: int) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def every(count: int, items: Sequence[Item]) -> list[Sequence[Item]]:
-    """The items in this number of parts, for a fixture that is made for each part."""
+    """The items divided into this number of parts, for a fixture that is made per part."""
     parts = len(items) if _case_by_case else min(count, len(items))
     return [items[part::parts] for part in range(parts)]
 
@@ -76,7 +76,7 @@ def run_all(
     cases: Mapping[str, Mapping[str, Any]],
     fixtures: Mapping[str, Any],
 ) -> None:
-    """Run every case; raise what failed, each with the name of its case."""
+    """Run every case, and raise the failures, each with the name of its case."""
     failures: list[Exception] = []
     skipped: list[pytest.skip.Exception] = []
     for name, values in cases.items():
@@ -131,7 +131,7 @@ def _word(value: object, otherwise: str) -> str:
 def _named(
     made: Iterable[list[tuple[str, dict[str, Any]]]],
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every case of several `parametrize`, under a name that no other has."""
+    """The cases of several `parametrize`, each under a unique name."""
     seen: dict[str, int] = {}
     for combined in itertools.product(*made):
         values = {name: value for _, one in combined for name, value in one.items()}

@@ -1,10 +1,10 @@
-"""Random programs as data: drawn once, run with any library, differentiated by all their inputs.
+"""Random programs as data: drawn once, run with any library, differentiated by all inputs.
 
 A program is a list of steps. Each step names an operation, its operands (earlier values) and its
-attributes; a table per library says how that library does the operation.
+attributes; a table per library implements the operations.
 
-Invariant: programs are smooth where they are run, and their values stay small: every value has a
-bound, and operations with poles or kinks are kept away from them.
+Invariant: programs are smooth at their inputs, and their values are small: every value has a bound,
+and operations are kept away from their poles and kinks.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Step:
 
     Attributes:
         op: Its name in the tables.
-        args: Numbers of the values that it takes; inputs come first, then each step's result.
-        attrs: What else it is told.
+        args: The numbers of its operands; inputs come first, then each step's result.
+        attrs: Its attributes.
     """
 
     op: str
@@ -75,12 +75,12 @@ class Program:
 
 
 def noise(seed: int, shape: Shape) -> np.ndarray[Any, Any]:
-    """Distinct constants, which keep values apart that would be equal, as maxima have kinks."""
+    """Distinct constants that separate equal values, at which a maximum would have a kink."""
     return np.random.default_rng(seed).uniform(-1.0, 1.0, shape)
 
 
 class _Drawing:
-    """A program on its way."""
+    """A program that is being drawn."""
 
     def __init__(self, draw: Any) -> None:
         self.draw = draw
@@ -89,7 +89,7 @@ class _Drawing:
         self.steps: list[Step] = []
 
     def pick(self, *, ndim: int = 0) -> int:
-        """A value with at least that many dimensions, the newest more often than not."""
+        """A value with at least that many dimensions, mostly a recent one."""
         able = [i for i, shape in enumerate(self.shapes) if len(shape) >= ndim]
         if not able:
             return self.reshaped(ndim)
@@ -118,7 +118,7 @@ class _Drawing:
         return int(self.draw(st.integers(-ndim, ndim - 1)))
 
     def fitting(self, value: int) -> int:
-        """A value that broadcasts with another, made for it if there is none."""
+        """A value that broadcasts with another; a new one if there is none."""
         shape = self.shapes[value]
         able = [i for i, other in enumerate(self.shapes) if _broadcast(shape, other) is not None]
         return int(self.draw(st.sampled_from(able)))
@@ -328,11 +328,11 @@ def programs(draw: Any) -> Program:
 
 
 PARTS = range(10)
-"""Pieces of a comparison, each below the time limit of a test."""
+"""The parts of a comparison, each within the time limit of a test."""
 
 
 def for_each_program(part: int, check: Callable[[Program], None]) -> None:
-    """Call ``check`` with 50 programs, others for each part, always the same."""
+    """Call ``check`` with 50 programs, which differ by part and are always the same."""
 
     @seed(part)
     @settings(
@@ -388,7 +388,7 @@ OURS: Table = {
 
 
 def our_gradients(program: Program) -> tuple[float, list[np.ndarray[Any, Any]]]:
-    """Value and gradients by this engine."""
+    """Value and gradients, computed by nodescope's engine."""
     inputs = [ns.tensor(array, requires_grad=True) for array in program.arrays()]
     loss = program.loss(OURS, inputs)
     loss.backward()

@@ -1,6 +1,6 @@
-"""What tests pass to httpx as ``verify``: nothing here is encrypted, so no certificate is read.
+"""The value of httpx's ``verify`` in tests: connections are not encrypted and need no certificates.
 
-By default httpx reads all of the system's for every request, 25 ms of a processor each.
+By default, httpx reads all of the system's certificates for every request, which takes 25 ms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Faults of accessibility on a page, as axe-core finds them: names, roles, contrast (AA)."""
+"""Accessibility faults of a page, as axe-core reports them: names, roles, contrast (AA)."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _RUN = """
 
 @cache
 def _source() -> str:
-    """Of axe-core, installed as the lock of web/tools names it."""
+    """The source of axe-core, installed by the lock file of web/tools."""
     if not _SCRIPT.exists():
         subprocess.run([sys.executable, str(ROOT / "web" / "build.py"), "tools"], check=True)
     return _SCRIPT.read_text()
 
 
 def faults(page: Page, impacts: tuple[str, ...] = SERIOUS) -> list[dict[str, Any]]:
-    """What axe-core finds on the page as it is."""
+    """axe-core's findings on the page in its present state."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_source() + "; undefined")
     found: list[dict[str, Any]] = page.evaluate(_RUN, _TAGS)

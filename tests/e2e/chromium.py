@@ -1,8 +1,8 @@
-"""Find what the tests need of the system (Chromium, Graphviz, a C compiler), or install it.
+"""Find or install the system programs that tests need: Chromium, Graphviz, a C compiler.
 
-`python tests/e2e/chromium.py` prints where they are. Order for Chromium: $CHROMIUM, the system's
-(the tests take one without windows, which does half the work), the system's package manager (as
-root or with passwordless sudo), Playwright's own download.
+`python tests/e2e/chromium.py` prints their paths. The order for Chromium: $CHROMIUM; the system's
+(tests prefer a headless one, which does half the work); the system's package manager (as root or
+with passwordless sudo); Playwright's own download.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 HEADLESS = "chromium-headless-shell"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
-# A new profile, no network of its own, no sandbox (which root in a container cannot have); letters
-# as wide with windows as without.
+# A new profile, no background network, no sandbox (which root in a container cannot have); text of
+# equal width with windows and headless.
 FLAGS = (
     "--no-sandbox",
     "--font-render-hinting=none",
@@ -31,20 +31,20 @@ FLAGS = (
 
 
 def find(*, windows: bool = False) -> str | None:
-    """Path of a Chromium, or None: of any that is there, or of one that has ``windows``."""
+    """The path of an installed Chromium, or None; with ``windows``, of one that is not headless."""
     named = os.environ.get("CHROMIUM")
     if named:
         return named
     for name in NAMES if windows else (HEADLESS, *NAMES):
         path = shutil.which(name)
-        # Ubuntu's `chromium-browser` may be a stub that only tells to install a snap.
+        # Ubuntu's `chromium-browser` may be a stub that only says to install a snap.
         if path and _answers(path):
             return path
     return _playwrights_own()
 
 
 def install() -> str | None:
-    """Install one, trying the system's packages first; its path, or None."""
+    """Install a Chromium, trying the system's packages first. Returns its path, or None."""
     _apt("chromium")
     if executable := find():
         return executable
@@ -55,7 +55,7 @@ def install() -> str | None:
 
 
 def _apt(*packages: str) -> None:
-    """Install Debian packages, if this machine and user can."""
+    """Install Debian packages, if this machine and user permit it."""
     root = [] if os.geteuid() == 0 else ["sudo", "-n"]
     if not shutil.which("apt-get") or (root and not shutil.which("sudo")):
         return
@@ -87,7 +87,7 @@ def _compiler() -> str | None:
 
 
 def main() -> int:
-    """Print what is there, installing first what is not."""
+    """Install what is missing, and print all paths."""
     if not shutil.which("dot"):
         _apt("graphviz")
     if not shutil.which("dot"):

@@ -23,7 +23,7 @@ from tests.e2e.waiting import TIMEOUT_S
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "samples" / "digits_mlp.py"
-# A busy machine is slow to paint; what never comes fails all the same.
+# A busy machine paints slowly; an expectation that never holds fails in any case.
 expect.set_options(timeout=TIMEOUT_S * 1000)
 SIZE: ViewportSize = {"width": 1600, "height": 1000}
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S*")
@@ -31,7 +31,7 @@ ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S*")
 
 @dataclass
 class Debuggee:
-    """A `nodescope` command that runs, with what it printed so far."""
+    """A running `nodescope` command, with its output so far."""
 
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Debuggee:
         return self.expect(ADDRESS.pattern).group()
 
     def wait(self) -> int:
-        """Wait for its end, and return its status."""
+        """Wait for its end, and return its exit status."""
         return self.process.wait(2 * TIMEOUT_S)
 
     def interrupt(self) -> None:
@@ -78,7 +78,7 @@ def _follow(debuggee: Debuggee) -> None:
 def start(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[..., Debuggee]]:
     """`start("run", script, ...)` starts a nodescope command in an empty folder.
 
-    What the commands of a failed test have printed is shown with its report.
+    The report of a failed test shows the output of its commands.
     """
     started: list[tuple[Debuggee, threading.Thread]] = []
 
@@ -109,14 +109,14 @@ def start(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[.
         except subprocess.TimeoutExpired:
             debuggee.process.kill()
             debuggee.process.wait(10)
-        follower.join(10)  # it reads to the end; closing under its feet is an error in it
+        follower.join(10)  # it reads to the end; closing the stream earlier would raise in it
         assert debuggee.process.stdout is not None
         debuggee.process.stdout.close()
 
 
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    """Closed before the next package's tests: Playwright keeps an event loop running."""
+    """The browser, closed before the next package's tests: Playwright runs an event loop."""
     path = chromium.find()
     assert path, "no Chromium: run `make browser`"
     with sync_playwright() as playwright:
@@ -126,9 +126,9 @@ def browser() -> Iterator[Browser]:
 
 
 class Window:
-    """A window of the browser, kept for the next test: a new one costs a second of a processor.
+    """A window of the browser, reused by the next test: a new one takes a second of CPU time.
 
-    Invariant: what `cleared` returns is as in a new window: no cookie, nothing stored, no route.
+    Invariant: the page from `cleared` is like a new window's: no cookies, no storage, no routes.
     """
 
     def __init__(self, browser: Browser, slow: float) -> None:
@@ -153,7 +153,7 @@ class Window:
         return page
 
     def leave(self) -> None:
-        """Leave what is shown; the server and the page forget each other."""
+        """Leave the page, so the server and the page forget each other."""
         page = self._page
         if page is None or page.is_closed():
             return
@@ -188,8 +188,8 @@ def window(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Window]
 def page(window: Window, request: pytest.FixtureRequest) -> Iterator[Page]:
     """An empty page, 1600 x 1000, dark. A script error on it fails the test.
 
-    Its window is closed after a test that failed; a test that adds scripts to it asks for
-    `page_of_its_own`.
+    After a failed test, its window is closed. A test that adds scripts to the page uses
+    `page_of_its_own` instead.
     """
     failed = request.session.testsfailed
     cleared = window.cleared()

@@ -1,10 +1,10 @@
-"""First pictures of graphs, as they are read by the tests, kept as references, and looked at.
+"""First pictures of graphs: reading them, and comparing them with references.
 
-`python -m tests.e2e.first_pictures` says what each graph shows in windows of several sizes;
+`python -m tests.e2e.first_pictures` prints what each graph shows in windows of several sizes;
 `--renew` writes the references, `--shots FOLDER` takes screenshots in both themes.
 
-A reference lists the boxes and where they lie, in px of the drawing: these are the same on every
-machine. Screenshots are not: letters differ with the system's fonts and with Chromium's version.
+A reference lists the boxes and their positions, in px of the drawing, which are the same on every
+machine. Screenshots differ with the system's fonts and with Chromium's version.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class Rect:
     bottom: float
 
     def overlaps(self, other: Rect, by: float = 1.0) -> bool:
-        """Whether more than ``by`` px of both are the same."""
+        """Whether both overlap by more than ``by`` px."""
         return (
             min(self.right, other.right) - max(self.left, other.left) > by
             and min(self.bottom, other.bottom) - max(self.top, other.top) > by
         )
 
     def contains(self, other: Rect, by: float = 1.0) -> bool:
-        """Whether the other lies in it, but for ``by`` px."""
+        """Whether the other lies inside, except for ``by`` px."""
         return (
             self.left <= other.left + by
             and self.top <= other.top + by
@@ -95,7 +95,7 @@ class Rect:
 
 @dataclass(frozen=True)
 class Text:
-    """Letters on the screen; ``size`` is that of their font."""
+    """A text on the screen; ``size`` is its font size."""
 
     text: str
     size: float
@@ -105,7 +105,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Picture:
-    """What is seen of a graph: boxes by name, and all letters in them and beside them."""
+    """The visible part of a graph: boxes by name, and all texts in them and beside them."""
 
     boxes: list[tuple[str, Rect]]
     texts: list[Text]
@@ -114,12 +114,12 @@ class Picture:
 
     @property
     def labels(self) -> list[str]:
-        """The names that can be read."""
+        """The names that are visible."""
         return [item.text for item in self.texts if item.name and item.size > READABLE_PX - 0.01]
 
     @property
     def used(self) -> float:
-        """The share of the window that the drawing takes, with what is free within it."""
+        """The share of the window that the drawing's bounding box takes."""
         if not self.boxes:
             return 0.0
         rects = [rect for _, rect in self.boxes]
@@ -128,7 +128,7 @@ class Picture:
         return width * height / (self.window[0] * self.window[1])
 
     def collisions(self) -> list[str]:
-        """Boxes that overlap without one being in the other, and letters over letters."""
+        """Boxes that overlap without nesting, and texts that overlap."""
         found = []
         for k, (name, rect) in enumerate(self.boxes):
             for other, at in self.boxes[k + 1 :]:
@@ -144,7 +144,7 @@ class Picture:
         return found
 
     def lines(self) -> list[str]:
-        """Each box, and where it lies in the drawing."""
+        """Each box and its position in the drawing."""
         if not self.boxes:
             return []
         left = min(rect.left for _, rect in self.boxes)
@@ -161,7 +161,7 @@ class Picture:
 
 
 def read(page: Page) -> Picture:
-    """The picture that a page shows, once it is there."""
+    """Wait for the picture of a page, and read it."""
     eventually(page, THERE, True)
     settled(page)
     drawn: dict[str, Any] = page.evaluate(DRAWN)
@@ -192,7 +192,7 @@ def reference(name: str) -> Path:
 
 
 def written(pictures: dict[str, Picture]) -> str:
-    """The text of a reference: by window, what lies where."""
+    """The text of a reference: the boxes and their positions, by window."""
     return "".join(
         f"{size}\n" + "".join(f"{line}\n" for line in picture.lines())
         for size, picture in pictures.items()
@@ -200,7 +200,7 @@ def written(pictures: dict[str, Picture]) -> str:
 
 
 def title(size: ViewportSize) -> str:
-    """How a window is named in a reference."""
+    """The name of a window in a reference."""
     return f"{size['width']}x{size['height']}"
 
 
@@ -235,7 +235,7 @@ def _show(browser: Browser, make: Callable[[Path], Path], options: argparse.Name
 
 
 def main() -> None:
-    """Say what the first pictures show."""
+    """Print what the first pictures show."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("graphs", nargs="*", help="without any, all")
     parser.add_argument("--renew", action="store_true", help="write the references")

@@ -1,4 +1,4 @@
-"""The graphs whose first pictures are kept as references: small and large, flat and nested, odd.
+"""The graphs with reference pictures: small and large, flat and nested, and unusual ones.
 
 Invariant: the same graph on every machine; each function writes a file for `nodescope open`.
 """
@@ -115,7 +115,7 @@ def transformer_48(folder: Path) -> Path:
 
 
 def lstm_100(folder: Path) -> Path:
-    """A training step of a recurrent network over a hundred times."""
+    """A training step of a recurrent network over a hundred time steps."""
     return _trained(folder / "lstm_100.nscope", _Unrolled(), np.ones((1, 100, 2)), 2)
 
 
@@ -187,7 +187,7 @@ def two_nodes(folder: Path) -> Path:
 
 
 def no_node(folder: Path) -> Path:
-    """A run in which nothing ran."""
+    """A run without any node."""
     path = folder / "no_node.nscope"
     with ns.record(path, level="timing"):
         pass

@@ -27,7 +27,7 @@ VIEWPORT = ViewportSize(width=1600, height=1000)
 def running(
     command: str, *args: str, folder: str | None = None, **environment: str
 ) -> Iterator[str]:
-    """The address that a command of nodescope prints, called in a folder of its own or another."""
+    """The address that a command of nodescope prints, run in a new folder or a given one."""
     with tempfile.TemporaryDirectory() as own:
         process = subprocess.Popen(
             [sys.executable, "-m", "nodescope", command, "--no-browser", *args],
@@ -54,7 +54,7 @@ def running(
 
 
 def take(page: Page, name: str) -> None:
-    """Both themes, as docs/images/<name>-<theme>.png."""
+    """Take a picture in both themes, as docs/images/<name>-<theme>.png."""
     for theme in ("dark", "light"):
         if page.evaluate("document.documentElement.dataset.theme") != theme:
             page.get_by_test_id("theme").click()
@@ -64,7 +64,7 @@ def take(page: Page, name: str) -> None:
 
 
 def debugger(browser: Browser) -> None:
-    """Stopped on the loss; running; finished."""
+    """The debugger: stopped on the loss, running, finished."""
     with running("run", "--level", "values", str(SAMPLE)) as address:
         page = browser.new_page(viewport=VIEWPORT, color_scheme="dark")
         page.goto(address)
@@ -177,7 +177,7 @@ def channels(browser: Browser) -> None:
 
 @contextmanager
 def experiments() -> Iterator[str]:
-    """A folder for recordings, whose path is shown in pictures."""
+    """A folder for recordings; its path appears in the pictures."""
     path = Path(tempfile.gettempdir()) / "experiments"
     path.mkdir()
     try:
@@ -222,12 +222,12 @@ def comparison(browser: Browser) -> None:
 
 
 def main() -> None:
-    """All pictures."""
+    """Take all pictures."""
     path = chromium.find(windows=True)
     assert path, "no Chromium: run `make browser`"
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright:
-        os.environ["XDG_STATE_HOME"] = state  # no runs of the user's own on the start page
+        os.environ["XDG_STATE_HOME"] = state  # keeps the user's own runs off the start page
         browser = playwright.chromium.launch(executable_path=path, args=list(chromium.FLAGS))
         for pictures in (debugger, loader, explanation, channels, comparison):
             pictures(browser)

@@ -1,10 +1,10 @@
-"""A slow page, for tests that have to wait for effects: `pytest --slow-page 4 tests/e2e`.
+"""A slow page, on which tests must wait for effects: `pytest --slow-page 4 tests/e2e`.
 
 Chromium's processor is throttled by this factor, and every answer (of the server's REST interface,
-its stream, and the worker that computes layouts) comes later than it did, by a random time. A test
-that reads what has not happened yet fails.
+its stream, and the worker that computes layouts) is delayed by a random time. A test that reads the
+page too early fails.
 
-Invariant: what comes by one way keeps its order.
+Invariant: answers on one channel keep their order.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ Object.defineProperty(Worker.prototype, "onmessage", {
 
 
 def delay_answers(context: BrowserContext, factor: float) -> None:
-    """Every answer to a page of this context comes late."""
+    """Delay every answer to pages of this context."""
     most = factor * _LATER_MS_PER_FACTOR
     context.add_init_script(f"{{{_LATE_ANSWERS.replace('MOST_MS', str(most))}}}")
 
 
 def throttle(page: Page, factor: float) -> None:
-    """Let the page's own thread run at this part of its speed."""
+    """Slow down the page's main thread by this factor."""
     session = page.context.new_cdp_session(page)
     session.send("Emulation.setCPUThrottlingRate", {"rate": factor})

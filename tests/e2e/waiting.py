@@ -1,7 +1,7 @@
-"""Waiting for what the page shows: an answer of the server and a frame may come late.
+"""Waits for states of the page, since the server's answers and frames may come late.
 
-A reading of the page just after a key or a click may be of before it. `expect` waits for what an
-element shows; `eventually` for everything else.
+Reading the page just after a key or click may give the state before it. `expect` waits for what an
+element shows, `eventually` for everything else.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Read = str | Callable[[], Any]
 def eventually(
     page: Page, read: Read, expected: Any, arg: Any = None, *, timeout_s: float = TIMEOUT_S
 ) -> Any:
-    """Read until it is as expected, and return what was read.
+    """Read until the result is as expected, and return it.
 
-    ``read`` is a JavaScript expression, or a function that reads; ``expected`` the value, or a
-    function that says whether it is the one. A script error, as of what is not there yet, is
-    another value.
+    ``read`` is a JavaScript expression or a function; ``expected`` is the value, or a function that
+    tells whether a value is the expected one. A script error, such as of a missing element, counts
+    as another value.
 
-    Raises `AssertionError`, with what was read last.
+    Raises `AssertionError` with the value read last.
     """
     deadline = time.monotonic() + timeout_s
     holds = expected if callable(expected) else lambda value: value == expected
@@ -48,7 +48,7 @@ def eventually(
 
 
 def settled(page: Page, view: str = "view") -> None:
-    """Wait until no layout is under way on a canvas, in this frame and the next.
+    """Wait until no layout is running on a canvas, in this frame and the next.
 
     The canvas is ``view``, or one of the two of a comparison: ``sides.eager``, ``sides.compiled``.
     """

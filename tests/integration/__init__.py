@@ -1,1 +1,1 @@
-"""Several parts together, without a browser."""
+"""Tests of several parts together, without a browser."""

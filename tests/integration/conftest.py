@@ -1,4 +1,4 @@
-"""Fixtures: commands that are ended with the test."""
+"""Fixtures: commands that end with the test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Open = Callable[[Live], Page]
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start ``nodescope ARGS`` in an empty folder; ``text`` becomes ``script.py`` there.
 
-    With ``plain``, ``python ARGS``. Servers that wait tell so in this folder alone.
+    With ``plain``, start ``python ARGS``. Waiting servers leave their address in this folder only.
     """
     started: list[Program] = []
 

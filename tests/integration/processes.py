@@ -1,6 +1,6 @@
 """Commands in real processes, and the pages that watch them.
 
-Invariant: everything waits with a limit and nothing sleeps; what is started is ended with the test.
+Invariant: every wait has a limit, nothing sleeps, and every process ends with the test.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.server.support import WAIT_S, Live, Page
 from tests.unencrypted import NO_CERTIFICATES
 
 TIMEOUT_S = 60.0
-# What takes less than this was not waited out: on a busy machine, ten seconds become twenty.
+# Anything faster did not wait for a time-out: on a busy machine, ten seconds become twenty.
 SOON_S = 30.0
 RUN = ("run", "--port", "0", "--no-browser", "--exit")
 UNSTOPPED = (*RUN, "--no-stop-on-entry")
@@ -58,7 +58,7 @@ def environment() -> dict[str, str]:
 
 
 def one_line(done: subprocess.CompletedProcess[str]) -> str:
-    """The only line on stderr, from us, without a traceback; nothing on stdout."""
+    """The only line on stderr, which is nodescope's and no traceback; stdout is empty."""
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert len(lines) == 1, done.stderr
@@ -67,7 +67,7 @@ def one_line(done: subprocess.CompletedProcess[str]) -> str:
 
 
 class Program:
-    """A command that runs, with what it printed so far."""
+    """A running command, with its output so far."""
 
     def __init__(self, folder: Path, *args: str, plain: bool = False, **variables: str) -> None:
         head = [sys.executable] if plain else [sys.executable, "-m", "nodescope"]
@@ -93,7 +93,7 @@ class Program:
                 self._news.notify_all()
 
     def expect(self, text: str) -> str:
-        """Wait for a line that holds ``text``; the line."""
+        """Wait for a line that contains ``text``, and return it."""
         with self._news:
             assert self._news.wait_for(
                 lambda: any(text in line for line in self.lines), TIMEOUT_S
@@ -105,7 +105,7 @@ class Program:
         return forked.children(self.process.pid)[0]
 
     def end(self) -> int:
-        """Wait for its end; its status."""
+        """Wait for its end, and return its status."""
         status = self.process.wait(TIMEOUT_S)
         self._reader.join(TIMEOUT_S)
         assert self.process.stdout is not None
@@ -113,7 +113,7 @@ class Program:
         return status
 
 
-# Tells when the main thread stands in the gate.
+# Reports when the gate holds the main thread.
 WATCH = """
 import sys, threading
 main = threading.get_ident()
@@ -130,7 +130,7 @@ threading.Thread(target=watch, daemon=True).start()
 
 
 class Server(Live):
-    """A server in another process, entered by the address that it printed."""
+    """A server in another process, opened by the address that it printed."""
 
     def __init__(self, url: str) -> None:
         answer = httpx.get(url, timeout=WAIT_S, verify=NO_CERTIFICATES)
@@ -142,7 +142,7 @@ class Server(Live):
 
 
 def entered(program: Program) -> Server:
-    """The server of a command, as a browser sees it."""
+    """A command's server, with a browser's cookie."""
     line = program.expect("open http://127.0.0.1:")
     match = re.search(r"http://\S+", line)
     assert match is not None
@@ -156,13 +156,13 @@ def run_id(page: Page) -> str:
 
 
 def standing(page: Page, run: str) -> SessionInfo:
-    """Follow a run that stands or is about to; where it stands."""
+    """Follow a run until it is stopped. Returns the stop."""
     session = page.subscribe(run).session
     return session if session is not None and session.stop is not None else stopped(page)
 
 
 def stopped(page: Page, reason: str = "") -> SessionInfo:
-    """Wait for a stop, of a reason if that is given: the last one may be told more than once."""
+    """Wait for a stop, with a given reason if any: the last one may be announced several times."""
     return page.wait(
         wire.SessionChanged,
         lambda item: item.info.stop is not None and reason in ("", item.info.stop.reason),
@@ -170,5 +170,5 @@ def stopped(page: Page, reason: str = "") -> SessionInfo:
 
 
 def control(page: Page, run: str, command: protocol.Command) -> None:
-    """Have a command taken."""
+    """Send a command, and check that it is accepted."""
     assert page.ask(wire.Control(run, command)) == wire.Done()

@@ -1,7 +1,7 @@
-"""A plain model of where a program has to stop, from the list of all its events.
+"""A simple model of where a program must stop, computed from the list of all its events.
 
-The list is taken while the program runs once with everything told and nothing stopped. The model
-shares no code with the debugger: it says once more, and plainly, what the documentation promises.
+The list comes from a run that reports everything and stops nowhere. The model shares no code with
+the debugger: it implements the documentation's promises independently and simply.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from nodescope.protocol import (
 
 LEAVES = ("parameter", "tensor", "constant")
 
-# Conditions, and what they give: asked of value, inputs, gradient and step. None is an error.
+# Conditions as functions of value, inputs, gradient and step; None is an error.
 CONDITIONS: dict[str, Callable[[Any, Any, Any, int], bool | None]] = {
     "step > 1": lambda value, inputs, grad, step: step > 1,
     "max(value) > 1": lambda value, inputs, grad, step: bool(np.max(value) > 1),
@@ -58,13 +58,13 @@ CONDITIONS: dict[str, Callable[[Any, Any, Any, int], bool | None]] = {
 
 @dataclass
 class Happened:
-    """One thing that a debugger may be told of.
+    """One event that a debugger may be told of.
 
     Attributes:
         what: ``before``, ``after``, ``failed`` or ``gradient``.
-        node: What ran; of a gradient, what made it.
-        of: Of a gradient: the node whose output's gradient it is.
-        inside: The kernels that have to be opened for this to happen.
+        node: The node that ran; for a gradient, the node that made it.
+        of: For a gradient, the node whose output's gradient it is.
+        inside: The kernels that must be opened for this event.
     """
 
     what: str
@@ -81,7 +81,7 @@ class Happened:
 
 
 class Listening:
-    """A probe that takes everything down."""
+    """A probe that records everything."""
 
     def __init__(self, bus: Bus, *, opened: bool) -> None:
         self.bus = bus
@@ -111,14 +111,14 @@ class Listening:
 
 
 def with_kernels(shut: list[Happened], opened: list[Happened]) -> list[Happened]:
-    """What happens with all kernels opened, each with the kernels that it is inside of."""
+    """The events with all kernels opened, each with the kernels around it."""
     always = {event.node.name for event in shut}
     waiting: list[Happened] = []
     for event in opened:
         if event.node.name not in always:
             waiting.append(event)
         elif waiting and event.what != "gradient":
-            # What is inside of a kernel happens right before the kernel.
+            # The events inside a kernel come just before the kernel's own.
             nodes = {first.node.name: first.node for first in waiting}
             for first in waiting:
                 first.inside = (event.node, *nodes.values())
@@ -136,7 +136,7 @@ def levels(scope: str) -> int:
 
 
 def about(item: Breakpoint, node: Node) -> bool:
-    """Whether a breakpoint is about a node."""
+    """Whether a breakpoint's target matches a node."""
     if item.phase and item.phase != node.phase:
         return False
     match item.kind:
@@ -186,7 +186,7 @@ class Armed:
 
 @dataclass
 class Stopped:
-    """A stop, as the model says it and as the debugger tells it."""
+    """A stop, as predicted by the model or reported by the debugger."""
 
     reason: str
     when: str
@@ -203,9 +203,9 @@ class Model:
     """Where a program stops.
 
     Attributes:
-        happened: From `with_kernels`.
-        armed: In the order in which they were set.
-        entry: Stop before the first node.
+        happened: The events from `with_kernels`.
+        armed: The breakpoints, in the order in which they were set.
+        entry: Whether to stop before the first node.
     """
 
     happened: list[Happened]
@@ -218,10 +218,10 @@ class Model:
     previous: dict[int, tuple[str, int]] = field(default_factory=dict)
     opened: bool = False
     log: list[int] = field(default_factory=list)
-    """Which breakpoints said their line, in order."""
+    """The breakpoints that logged, in order."""
 
     def stops(self, answers: Callable[[Stopped], Iterator[Command]]) -> list[Stopped]:
-        """Run the program; at each stop the commands that were given there are taken."""
+        """Predict the stops, given the commands at each of them."""
         results: list[Stopped] = []
         if self.entry:
             self.reason, self.goal = "entry", computes
@@ -240,7 +240,7 @@ class Model:
         return results
 
     def _told(self, item: Happened) -> bool:
-        """Whether it happens at all with these breakpoints, and would be told."""
+        """Whether an event occurs with these breakpoints, and is reported."""
         if self.detached:
             return False
         on = [first.breakpoint for first in self.armed if first.on]
@@ -278,7 +278,7 @@ class Model:
         return stop
 
     def _counts(self, armed: Armed, at: Happened) -> bool:
-        """Count a breakpoint if it holds here; whether it stops the program."""
+        """Count a hit if a breakpoint holds here. Returns whether it stops the program."""
         item = armed.breakpoint
         node = at.node if at.of is None else at.of
         if (
@@ -295,7 +295,7 @@ class Model:
             if before is not None and before[1] == at.step and within(before[0], item.target):
                 return False
         if at.what == "failed":
-            # Nothing can be asked of what has no value; without a question it is counted.
+            # Without a value, a condition cannot be evaluated; without a condition, the hit counts.
             if not item.condition and not item.log:
                 armed.hits += 1
             return False

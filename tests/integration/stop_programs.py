@@ -1,6 +1,6 @@
 """Random programs of the engine, as data: scopes, compiled kernels, steps, gradients, failing ops.
 
-Invariant: a program computes the same and names its nodes alike each time that it runs.
+Invariant: a program gives the same results and node names in every run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _bodies = st.recursive(
     ),
     max_leaves=8,
 )  # fmt: skip
-# Calls of compiled functions stand in no loop, so that the names of what they hold are their own.
+# Compiled functions are not called in loops, so the names of their nodes are unique.
 _compiled = st.tuples(st.just("compiled"), st.integers(0, 1))
 programs = st.fixed_dictionaries(
     {
@@ -71,11 +71,11 @@ class Running:
         self.functions = [ns.compile(chain), ns.compile(nested)]
 
     def run(self) -> bytes:
-        """Everything that it computed."""
+        """Run the program, and return all that it computed."""
         program = self.program
         results: list[Any] = []
         optimizer = ns.optim.SGD([self.a, self.b], lr=0.1)
-        # Kernels pay for large arrays only; here they are to be there.
+        # Kernels pay off only for large arrays; here they are forced.
         with np.errstate(all="ignore"), patch.object(fuse, "TILED", 1):
             x = self._do(ns.tensor(np.array([1.0, 2.0, 3.0])), program["before"])
             for k in ns.steps(range(program["steps"])):
@@ -96,7 +96,7 @@ class Running:
         return b"".join(array.tobytes() for array in results)
 
     def run_body(self) -> bytes:
-        """What one step computes, beside other threads; without the optimizer."""
+        """Compute one step, next to other threads, without the optimizer."""
         program = self.program
         with np.errstate(all="ignore"):
             y = self._do(ns.tensor(np.array([1.0, 2.0, 3.0])), program["body"])

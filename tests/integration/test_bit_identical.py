@@ -1,4 +1,4 @@
-"""Observing changes no result: the same final weights, bit for bit, however a run is watched."""
+"""Observing changes no result: the final weights are bit-identical in all forms of observation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STEPS = 4
 
 
 def train() -> list[np.ndarray]:
-    """A small network, trained for a few steps; its weights."""
+    """Train a small network for a few steps, and return its weights."""
     rng = np.random.default_rng(3)
     images = rng.standard_normal((STEPS, 16, 12)).astype(np.float32)
     labels = rng.integers(0, 5, (STEPS, 16))
@@ -39,7 +39,7 @@ def train() -> list[np.ndarray]:
 
 
 class Controlled(nn.Module):
-    """Control flow, drawn numbers, running statistics and a part that is computed again."""
+    """Control flow, random draws, running statistics and a recomputed part."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(3)
@@ -67,7 +67,7 @@ def batches() -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def train_controlled(*, compiled: bool = False) -> list[np.ndarray]:
-    """Its losses and weights, eagerly or as static graphs."""
+    """Train `Controlled` eagerly or as static graphs. Returns its losses and weights."""
     model = Controlled()
     optimizer = optim.Adam(model, lr=1e-2)
 
@@ -84,7 +84,7 @@ def train_controlled(*, compiled: bool = False) -> list[np.ndarray]:
 
 
 def train_by_hand() -> list[np.ndarray]:
-    """The same as a graph that a session runs."""
+    """The same with an explicitly built graph that a session runs."""
     with ns.Graph().as_default() as graph:
         model = Controlled()
         x = ns.placeholder(np.float32, (8, 6), name="x")
@@ -187,7 +187,7 @@ def test_every_form_recorded_at_every_level(
     path = tmp_path / "run.nscope"
     with ns.record(path, level=level):
         same(PROGRAMS[name](), controlled)
-    same(PROGRAMS[name](), controlled)  # and nobody watches any more
+    same(PROGRAMS[name](), controlled)  # and with no observer left
     recording = Recording.open(path)
     nodes = [row.node for row in recording.nodes()]
     assert {"forward", "recompute", "backward", "optimizer"} <= {node.phase for node in nodes}

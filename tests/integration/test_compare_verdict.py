@@ -92,7 +92,7 @@ def test_a_fault_of_the_compiler_is_named(
 
 @pytest.mark.deep
 def test_the_check_says_how_much_differs_and_in_which_form(tmp_path: Path) -> None:
-    """The recorded values are those of the observed form, which is right here."""
+    """The recorded values are those of the observed form, which is the correct one here."""
     _, _, verdict = judged(tmp_path, planted_program.__file__, "softmax_axis", "rows")
     assert (verdict["amount"]["differing"], verdict["amount"]["elements"]) == (190, 200)
     assert (verdict["amount"]["actual"], verdict["amount"]["at"]) == ("nan", [0, 0])
@@ -171,7 +171,7 @@ def test_json_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
 def test_a_difference_from_the_timed_runs_is_found(
     observed: bool, words: str, tmp_path: Path
 ) -> None:
-    """What goes wrong outside of plans and kernels, in one form alone, from the third call on."""
+    """A fault outside plans and kernels, in one form only, from the third call on."""
     script = written(tmp_path, f"""
 from nodescope.engine.static.entry import Entry
 

@@ -1,4 +1,4 @@
-"""The same models eagerly and as static graphs: equal to the last bit, and alike on the page."""
+"""The same models eagerly and as static graphs: bit-identical, and the same on the page."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_gradients_through_a_compiled_model_are_bit_equal(name: str) -> None:
 
 
 def seen(events: Events) -> list[tuple[Any, ...]]:
-    """What a page shows of a run: each execution with its node, and its values."""
+    """What a page shows of a run: executions with their nodes, and values."""
     return [
         (
             node.node.name, node.node.op, node.node.phase, node.node.scope,

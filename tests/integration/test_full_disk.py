@@ -1,7 +1,7 @@
-"""A limit that the system itself sets on the recording's file: waited for, told, resumed, counted.
+"""A system limit on the size of the recording's file: waiting, a message, resuming, and the gap.
 
-What the kernel refuses here, with EFBIG, a full disk refuses with ENOSPC and a quota with EDQUOT,
-by the same calls of the same writer; no privileges are needed for it.
+The kernel refuses writes with EFBIG here, a full disk with ENOSPC and a quota with EDQUOT, in the
+same calls of the same writer. This limit needs no privileges.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A governed run beside a free one: the same bits, and steps that are seen whole or not at all."""
+"""A governed run and an unobserved one: the same bits; steps are observed whole or not at all."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_what_a_step_takes_from_one_that_was_left_out_is_not_a_nodes_output(tmp_
         makers = {item.value.id: item.producer for item in recording.values()}
         nodes = {node.node.id: node.node for node in recording.nodes()}
         steps = {step.step: step for step in recording.steps()}
-    # The last definition is that of step 3: its velocity was made where nobody looked.
+    # The last definition is step 3's: the velocity comes from an unobserved step.
     moved = [node for node in nodes.values() if node.scope == "optimizer/weight/velocity"]
     moved = moved or [node for node in nodes.values() if "velocity" in node.name]
     assert [steps[item].observed for item in (1, 2, 3)] == [True, False, True]
@@ -151,7 +151,7 @@ def test_files_of_before_have_observed_steps(tmp_path: Path) -> None:
 
 
 class Deep(nn.Module):
-    """Many small operations, so that observing them costs many times what they take."""
+    """Many small operations, which take much less time than observing them."""
 
     def __init__(self) -> None:
         self.layers = [nn.Linear(4, 4, rng=np.random.default_rng(index)) for index in range(6)]
@@ -180,7 +180,7 @@ def evaluate(*, raise_in: int = 0, tape: bool = False) -> list[np.ndarray[Any, A
 
 @pytest.fixture
 def no_call_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the first calls, all are left out: how long anything takes decides nothing."""
+    """After the first calls, leave all out, so no timing has an influence."""
     monkeypatch.setattr(
         StepSampling, "wants_call", lambda stepping: stepping._calls_since_step < 2, raising=True
     )

@@ -1,4 +1,4 @@
-"""A signal handler that computes, at the lines of the engine and the recorder: nothing hangs."""
+"""A signal handler that computes, run at lines of engine and recorder: nothing hangs."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ MODULES = (
     "record.buffers",
 )
 FILES = frozenset(importlib.import_module(f"nodescope.{item}").__file__ for item in MODULES)
-EACH = 3 if is_deep() else 10  # of how many lines one is tried
+EACH = 3 if is_deep() else 10  # one of this many lines is tried
 
 
 class Handler:
-    """Computes at the n-th line of these files, as a handler that comes there."""
+    """Computes at the n-th line of these files, like a signal handler at that moment."""
 
     def __init__(self, number: int, do: Callable[[], None]) -> None:
         self.left, self.do, self.where = number, do, ""

@@ -1,4 +1,4 @@
-"""A part goes away: the page, the server, the program, the file. The rest goes on."""
+"""One part disappears, the page, the server, the program or the file, and the rest goes on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RECORDED = (*RUN, "--record", "run.nscope")
 
 
 def alone(folder: Path) -> None:
-    """One file is left of the recording."""
+    """Check that the recording is a single file."""
     assert [path.name for path in folder.glob("run.nscope*")] == ["run.nscope"]
 
 
@@ -141,7 +141,7 @@ def test_two_runs_of_one_server(tmp_path: Path, start: Start, new_page: Open) ->
 
 
 def reach(page: Page, name: str, reason: str) -> None:
-    """Wait until the page is told of this stop, whatever else it is told of the session."""
+    """Wait until the page is told of this stop, ignoring other changes of the session."""
     page.wait(
         wire.SessionChanged,
         lambda item: (
@@ -183,7 +183,7 @@ def test_a_recording_that_is_deleted_ends_the_recording_only(tmp_path: Path, sta
 
 
 def test_a_full_disk_costs_elements_only(tmp_path: Path, start: Start) -> None:
-    # The log reaches this limit before the file does: it has to be merged to be written again.
+    # The log reaches this limit before the file does, and must be merged before it can grow again.
     text = (
         "import resource, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -276,7 +276,7 @@ def test_a_running_program_ends_when_told(tmp_path: Path, start: Start, sign: in
     assert status == (130 if sign == signal.SIGINT else -sign)
     assert os.path.join("core", "nodescope") not in "".join(program.lines)
     with Recording.open(tmp_path / "run.nscope") as recording:
-        # A signal that Python does not see leaves what was written until then.
+        # After a signal that Python does not handle, the recording has what was written until then.
         assert recording.steps() or sign == signal.SIGTERM
     assert gone(server)
 

@@ -1,4 +1,4 @@
-"""A real Jupyter kernel: what a person sees who works in a notebook."""
+"""A real Jupyter kernel: what a user sees in a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that do what programs do: they run as under plain Python, and nothing of ours shows."""
+"""Unusual programs run as under plain Python, without a trace of nodescope."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNGOVERNED = ("--max-slowdown", "0")
 def both(
     folder: Path, text: str, *options: str, stdin: bytes = b"", name: str = "script.py"
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a script plainly and under nodescope; the latter, which did what the former did."""
+    """Run a script plainly and under nodescope, compare, and return the latter's result."""
     path = folder / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)

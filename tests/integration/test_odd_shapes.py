@@ -1,4 +1,4 @@
-"""Generators, recursion, hooks, threads under a real gate: it stops where it should, and ends."""
+"""Generators, recursion, hooks and threads under a real gate: it stops as it should, and ends."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from tests.integration.test_stops_and_model import WAIT_S, in_time
 
 
 def stepped(*commands: Command):
-    """What a controller does: the commands in turn, at the stops as they come; then continue."""
+    """A controller that gives the commands at successive stops, then continues."""
     left = list(commands)
 
     def then(stop: Stop, gate: Gate) -> Command:
@@ -164,7 +164,7 @@ WORKERS = 3
 
 
 def beside(number: int, program) -> bytes:
-    """A program in a scope of its own thread's."""
+    """A program on another thread, in a scope of its own."""
     with ns.name_scope(f"thread{number}"):
         return Running(program).run_body()
 
@@ -192,7 +192,7 @@ def test_each_thread_stops_where_it_would_alone(program, specs) -> None:
 
 
 def anything(choice: random.Random, gate: Gate) -> None:
-    """One command of any kind, at any time; what makes no sense is refused."""
+    """A random command at any time; senseless ones are refused."""
     spec = choice.choice(["op:tanh", "scope:thread1", "*", "op:exp if value > 0", "no/such"])
     live = list(gate._live)
     commands: list[Command] = [

@@ -1,4 +1,4 @@
-"""A recording that is opened while it is written does not stay as it was at that moment."""
+"""A recording that is opened while it is written keeps growing for its reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two pages send random commands to a real run: it never hangs, and computes what it computes."""
+"""Two pages send random commands to a real run: it never hangs, and its results do not change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random programs of many dtypes in every form: the same values and gradients, to the last bit.
+"""Random programs of many dtypes in every form: values and gradients are bit-identical.
 
 Each program is drawn from a number: inputs of any dtype, up to a dozen operations (indexing, shapes
 with -1, several outputs, control flow, inner derivatives, writes), a parameter, dropout and a
@@ -136,7 +136,7 @@ OPERATIONS: tuple[Callable[[Any, Any, int], Any], ...] = (
 
 
 class Drawn:
-    """A program with its state; made anew for each form."""
+    """A program with its state, made afresh for each form."""
 
     def __init__(self, number: int) -> None:
         r = random.Random(number)

@@ -1,4 +1,4 @@
-"""Random programs under a real gate: they stop exactly where a plain model says, and never hang."""
+"""Random programs under a real gate: they stop exactly where the model says, and never hang."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ TARGETS = {
 
 @st.composite
 def breakpoints(draw: st.DrawFn) -> Breakpoint:
-    """Of any kind; a target ``#7`` is the seventh name of the program."""
+    """Random breakpoints; a target ``#7`` is the seventh name of the program."""
     kind = draw(st.sampled_from(["node", "node", *TARGETS]))
     target = (
         f"#{draw(st.integers(0, 40))}" if kind == "node" else draw(st.sampled_from(TARGETS[kind]))
     )
     when = draw(st.sampled_from(["after", "after", "before"]))
-    # Gradients come to few nodes, so they are asked for often.
+    # Few nodes have gradients, so these targets are frequent.
     asked = ["", "", "", *CONDITIONS, GRADIENT, GRADIENT]
     conditions = ["", "", "step > 1"] if when == "before" else asked
     return Breakpoint(
@@ -113,9 +113,9 @@ class Seen:
     """A run under a gate.
 
     Attributes:
-        stops: In order.
-        taken: At each of them, the commands that were taken.
-        said: Ids of the breakpoints that only log, as they did.
+        stops: The stops, in order.
+        taken: The accepted commands at each stop.
+        said: The ids of the breakpoints that logged, in order.
     """
 
     stops: list[Stop] = field(default_factory=list)
@@ -130,7 +130,7 @@ class Seen:
 
 
 class Controlled:
-    """A gate with a controller in a thread of its own, which answers each stop."""
+    """A gate with a controller on another thread, which answers each stop."""
 
     def __init__(self, bus: Bus, seen: Seen, names: list[str], entry: bool) -> None:
         self.bus, self.seen, self.names = bus, seen, names
@@ -213,7 +213,7 @@ class Controlled:
 
 
 def in_time(*works: Callable[[], Any]) -> list[Any]:
-    """Run works beside each other, each in a thread; what they give. A hang is a failure."""
+    """Run functions in parallel threads, and return their results. A hang is a failure."""
     result: list[Any] = [None] * len(works)
     raised: list[BaseException] = []
 
@@ -245,7 +245,7 @@ def observed(bus: Bus, work: Callable[[], Any]) -> Any:
 
 
 def all_of(program: dict[str, Any]) -> tuple[Model, bytes]:
-    """The model of a program, and what it computes."""
+    """The model of a program, and the program's results."""
     lists = []
     for opened in (False, True):
         listening = Listening(Bus(), opened=opened)

@@ -1,4 +1,4 @@
-"""The same model eagerly, as a static graph, and as a graph built by hand: the same bits.
+"""The same model eagerly, as a static graph, and as an explicitly built graph: the same bits.
 
 One model and one training program in three forms: plain Python with `backward` and an optimizer's
 `step`; the same under `nodescope.compile`; and an `nodescope.Graph` with `gradients` and `minimize`
@@ -32,7 +32,7 @@ class Net(nn.Module):
 
 
 class ConvNet(nn.Module):
-    """Batch normalisation keeps running statistics, and dropout a generator, from step to step."""
+    """A network with state between steps: running statistics of batch norm, dropout's generator."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.conv = nn.Conv2d(1, 4, 3, rng=rng, padding=1)
@@ -47,7 +47,7 @@ class ConvNet(nn.Module):
 
 
 class Lstm(nn.Module):
-    """A loop in Python, which a graph has unrolled."""
+    """An LSTM with a Python loop, which a graph unrolls."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.cell = nn.LSTMCell(5, 8, rng=rng)
@@ -61,7 +61,7 @@ class Lstm(nn.Module):
 
 
 class ScannedLstm(Lstm):
-    """The same loop as a node of the graph."""
+    """An LSTM whose loop is a scan node."""
 
     def forward(self, x: Any) -> Any:
         zeros = np.zeros((BATCH, 8), np.float32)
@@ -99,7 +99,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
 
 @dataclass
 class Trained:
-    """What a program computed: per step, and weights and running statistics at the end."""
+    """A program's results: per step, and the final weights and running statistics."""
 
     losses: list[Any] = field(default_factory=list)
     outputs: list[Any] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The wheel holds both packages and the built page, and nothing of the workshop."""
+"""The wheel contains both packages and the built page, and no development files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
 
 
 def test_without_a_compiler_it_is_a_pure_wheel(tmp_path: Path) -> None:
-    # Of a copy: the core that this checkout uses stays where it is.
+    # Build a copy, so the native core that this checkout uses is not replaced.
     root = tmp_path / "source"
     for name in ("core", "server"):
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,4 +1,4 @@
-"""What can befall a program while it stands or is stepped: signals, forks, threads, exceptions."""
+"""Signals, forks, threads and exceptions while a program is stopped or stepped."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ x = ns.tensor(np.ones(3))
 def begun(
     start: Start, new_page: Open, text: str, *more: str, head: tuple[str, ...] = RUN
 ) -> tuple[Program, Page, str]:
-    """A program that stands before its first node, and a page of it."""
+    """A program stopped before its first node, and its page."""
     program = start(*head, "--record", "run.nscope", *more, "script.py", text=HEAD + text)
     page = new_page(entered(program))
     run = run_id(page)
@@ -122,7 +122,7 @@ def test_a_fork_while_the_program_stands_runs_on(start: Start, new_page: Open) -
         "print('status', os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n",
     )  # fmt: skip
     program.process.send_signal(signal.SIGUSR1)
-    # The child stands nowhere: nobody can come to it.
+    # The child does not stop: no controller can reach it.
     program.expect("child 8.15")
     control(page, run, Continue())
     program.expect("status 7")

@@ -1,4 +1,4 @@
-"""A program that asks for C where C cannot be had: one warning, and the same numbers by NumPy."""
+"""A program requests the C back end without a compiler: one warning, the same numbers by NumPy."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def run(tmp_path: Path) -> Callable[..., tuple[list[str], list[str]]]:
     program.write_text(PROGRAM)
 
     def run(backend: str, full: bool = False, **variables: str) -> tuple[list[str], list[str]]:
-        """What the program prints, and its lines that are warnings."""
+        """Run the program. Returns its output, and its lines that are warnings."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("NODESCOPE_")}
         environment |= {"NODESCOPE_CACHE": str(tmp_path / "cache"), **variables}
 
         def disk_full() -> None:
-            # Writing beyond this many bytes fails, as it does where no space is left.
+            # Writing more bytes than this fails, as on a full disk.
             resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
 
         result = subprocess.run(
@@ -103,7 +103,7 @@ def test_numpy_runs_with_one_warning(
 def test_a_cache_that_cannot_be_written(
     run: Callable[..., tuple[list[str], list[str]]], tmp_path: Path
 ) -> None:
-    """C still runs, from a folder of this process alone; it is told once."""
+    """C still works, from a folder of this process only; a message says so once."""
     in_the_way = tmp_path / "a-file"
     in_the_way.write_text("")
     result, warnings = run("c", NODESCOPE_CACHE=str(in_the_way))

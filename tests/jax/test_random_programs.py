@@ -1,4 +1,4 @@
-"""Gradients of random programs are JAX's."""
+"""Gradients of random programs equal JAX's."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ jax.config.update("jax_disable_most_optimizations", True)
 
 
 def _extreme(where: Any, x: Any, axis: int | None, keepdims: bool) -> Any:
-    """The largest or smallest by its place.
+    """The largest or smallest element, taken by its index.
 
-    The gradient of `jnp.max` compares with the maximum again; compiled, both may be computed with
-    different rounding, then nothing is equal and the gradient is 0 / 0.
+    The gradient of `jnp.max` compares elements with the maximum again. When compiled, both may be
+    rounded differently; then no element equals the maximum, and the gradient is 0 / 0.
     """
     if axis is None:
         result = x.ravel()[where(x)]

@@ -1,4 +1,4 @@
-"""A program that is killed in parts: a chain of short tasks on a cluster of its own.
+"""A program whose processes are killed by tests: a chain of short tasks on its own cluster.
 
 Prints its processes and each result. Run as ``chain_program.py ROUNDS RETRIES``.
 """

@@ -1,4 +1,4 @@
-"""Fixtures: a real cluster for each module, which each program joins as a driver of its own."""
+"""Fixtures: a real cluster for each module, which each program joins as a separate driver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:  # Ray leaves sockets and processes behind, and says so
+    for item in items:  # Ray warns of sockets and processes that it leaves behind
         item.add_marker(pytest.mark.filterwarnings("default"))
 
 
@@ -38,7 +38,7 @@ def cluster() -> Iterator[Cluster]:
 
 @pytest.fixture
 def driver(cluster: Cluster) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    """Makes a program of a function: one that joins the cluster, and leaves it."""
+    """Wraps a function into a program that joins the cluster, and leaves it at the end."""
 
     def of(program: Callable[[], Any]) -> Callable[[], Any]:
         def joined() -> Any:
@@ -65,5 +65,5 @@ def connected(cluster: Cluster) -> Iterator[None]:
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """Where a run is recorded."""
+    """The path of a recording."""
     return tmp_path / "run.nscope"

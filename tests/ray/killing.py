@@ -1,4 +1,4 @@
-"""What the tests of kills share: programs that are killed in parts, and how they end."""
+"""Shared helpers of tests that kill a program's processes."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tests import forked
 from tests.e2e.conftest import Debuggee
 
 LIMIT_S: Final = 60.0
-"""The longest that the end takes after a kill: Ray's own limits and nodescope's 10 s."""
+"""The longest time until the end after a kill: Ray's own limits plus nodescope's 10 s."""
 
 READY_MS: Final = 180_000
-"""Within which a program on a cluster is stopped on the page, on a busy machine, too."""
+"""The time within which a program on a cluster stops on the page, even on a busy machine."""
 
 
 def number(program: Debuggee, what: str) -> int:
-    """A process that the program has printed."""
+    """The number of a process that the program has printed."""
     return int(program.expect(rf"^{what} (\d+)").group(1))
 
 
 def ended(program: Debuggee) -> int:
-    """The program's status; it ends in time."""
+    """Wait for the program's end, which must come in time. Returns its status."""
     begun = time.monotonic()
     status = program.process.wait(LIMIT_S)
     assert time.monotonic() - begun < LIMIT_S
@@ -31,7 +31,7 @@ def ended(program: Debuggee) -> int:
 
 
 def server_of(program: Debuggee) -> int:
-    """The server's process: the one child that is none of Ray's."""
+    """The server's process: the only child that is not Ray's."""
     for child in forked.children(program.process.pid):
         words = Path(f"/proc/{child}/cmdline").read_bytes()
         if b"/ray/" not in words and b"ray::" not in words:
@@ -46,7 +46,7 @@ def reached(program: Debuggee) -> int:
 
 
 def end_of(pid: int) -> bool:
-    """Wait for the end of a process; whether it ended in time."""
+    """Wait for the end of a process. Returns whether it came in time."""
     deadline = time.monotonic() + LIMIT_S
     while (alive := _lives(pid)) and time.monotonic() < deadline:
         time.sleep(0.01)

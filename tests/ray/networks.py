@@ -1,4 +1,4 @@
-"""The networks of the samples, trained for a few steps, here or in partitions on Ray."""
+"""The networks of the samples, trained for a few steps, in this process or on Ray."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Network(NamedTuple):
 
     Attributes:
         model: The network.
-        loss: Of its result and the labels.
+        loss: Maps its result and the labels to the loss.
         batches: Inputs and labels.
     """
 
@@ -96,7 +96,7 @@ def state_of(model: Any) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def computed(network: Network, **options: Any) -> list[bytes]:
-    """The network's results, and the gradients of a backward pass outside of the function."""
+    """The network's results, and the gradients of a backward pass outside the function."""
     model = network.model
     model.eval()
 

@@ -1,4 +1,4 @@
-"""What a recording of a Ray program says."""
+"""The contents of recordings of Ray programs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Observed:
     """A recorded run of a Ray program.
 
     Attributes:
-        result: Of the program.
+        result: The program's result.
         recording: The open recording.
-        nodes: By name, as they were defined last.
+        nodes: The nodes by name, in their latest definition.
     """
 
     def __init__(self, result: Any, recording: Recording) -> None:
@@ -30,11 +30,11 @@ class Observed:
 
     @property
     def tasks(self) -> list[str]:
-        """The names of the nodes that are no data, in the order of their submission."""
+        """The names of the nodes other than data, in the order of submission."""
         return [node.name for node in self.nodes.values() if not node.is_leaf]
 
     def edges(self, name: str) -> list[str]:
-        """The nodes whose results a node is given."""
+        """The nodes whose results a node takes."""
         return [self._makers[value].name for value in self.nodes[name].inputs]
 
     def runs(self, name: str) -> list[Execution]:
@@ -61,7 +61,7 @@ class Observed:
 def observed(
     path: Path, program: Callable[[], Any], level: str = "values", **options: Any
 ) -> Iterator[Observed]:
-    """A program's run, recorded."""
+    """Record a run of a program."""
     try:
         result = recorded(path, program, level=level, **options)
     except Exception as error:
@@ -71,5 +71,5 @@ def observed(
 
 
 def opened(path: Path) -> Observed:
-    """A recording that a command has made."""
+    """Open a recording that a command has made."""
     return Observed(None, Recording.open(path))

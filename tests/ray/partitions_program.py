@@ -1,4 +1,4 @@
-"""A program that is killed in parts: a compiled function in two partitions, on its own cluster.
+"""A program whose processes tests kill: a compiled function in two partitions, on its own cluster.
 
 Prints its processes and each result. Run as ``partitions_program.py ROUNDS``.
 """

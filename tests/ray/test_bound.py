@@ -1,4 +1,4 @@
-"""Bind graphs: drawn before they run, executed on the drawn nodes, compared with what was bound."""
+"""Bind graphs: drawn before they run, executed on the drawn nodes, compared with the drawing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled graphs: executions are of the drawn nodes, and stop where tasks do."""
+"""Compiled graphs: executions belong to the drawn nodes, and stop where tasks do."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A worker, Ray's own daemon, the program, or nodescope's server killed at a random moment.
 
-Whatever dies: nothing hangs, what happened is said in a line, and the recording is complete up to
-there. `make test-ray` kills each twice, ``--depth deep`` 52 times in all.
+Whichever dies, nothing hangs, one line says what happened, and the recording is complete up to that
+moment. `make test-ray` kills each twice, ``--depth deep`` 52 times in all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SEEDS = depth.some(range(13), 12)
 
 
 def started(start: Start, recording: Path, seed: int, *options: str, retries: int = 0) -> Debuggee:
-    """The program, after a random number of its rounds."""
+    """Start the program, and wait for a random number of its rounds."""
     program = start(
         "run", "--no-browser", "--no-stop-on-entry", "--exit", "--record", recording, *options,
         PROGRAM, ROUNDS, retries,
@@ -40,11 +40,11 @@ def started(start: Start, recording: Path, seed: int, *options: str, retries: in
 
 
 class Story:
-    """What a recording tells.
+    """The contents of a recording.
 
     Attributes:
         failures: Why nodes failed, by name.
-        links: The results of the links, in the order in which they ended.
+        links: The results of the chain's tasks, in the order of their ends.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,7 +64,7 @@ class Story:
 
 
 def complete(story: Story, program: Debuggee) -> None:
-    """Every result that the program has printed is recorded."""
+    """Check that every result that the program has printed is recorded."""
     program.expect("recorded in")
     assert story.links[: reached(program)] == list(range(1, reached(program) + 1))
 
@@ -111,7 +111,7 @@ def test_the_program_is_killed(start: Start, tmp_path: Path, seed: int) -> None:
 def test_the_server_is_killed_while_a_task_is_stopped(
     start: Start, page: Page, tmp_path: Path, seed: int
 ) -> None:
-    """With a page that has gone as well: one that stays would connect to the next server."""
+    """The page is closed too: an open one would connect to the next server."""
     recording = tmp_path / "run.nscope"
     program = start(
         "run", "--no-browser", "--no-stop-on-entry", "--exit", "--record", recording,

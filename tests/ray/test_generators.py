@@ -1,4 +1,4 @@
-"""Tasks and methods that yield their results: what happens in them, and where items go."""
+"""Tasks and methods that yield their results: their executions, and the users of their items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections of workers: strangers are dropped, and whatever they send does no harm."""
+"""Connections of workers: strangers are dropped, and nothing that they send does harm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nodescope.adapters.ray.hub import Connection, Hub
 
 
 class Taken:
-    """Takes what the hub hands on."""
+    """A receiver that keeps what the hub passes on."""
 
     def __init__(self) -> None:
         self.workers: list[Connection] = []
@@ -50,7 +50,7 @@ def hub(taken: Taken) -> Iterator[Hub]:
 
 
 def joined(hub: Hub, token: bytes) -> tuple[socket.socket, Any]:
-    """A connection that has said hello, and the answer; None if it was dropped."""
+    """A connection that has sent its hello, and the answer; None if it was dropped."""
     connection = socket.create_connection((hub.host, hub.port), timeout=10)
     frames = wire.Frames()
 

@@ -1,4 +1,4 @@
-"""Partitions whose workers die or do not answer: an error in time, or the same result after all."""
+"""Partitions whose workers die or do not answer: an error in time, or the right result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.depth import some
 from tests.ray.networks import cnn, trained
 
 LIMIT_S = 40.0
-"""No call takes longer: twice the executor's time-out here."""
+"""The longest time of a call: twice the executor's time-out here."""
 
 
 def executor_of(restarts: int = 0, partitions: int = 2) -> ns.RayExecutor:
@@ -54,7 +54,7 @@ def expected() -> bytes:
 
 
 def kill(executor: ns.RayExecutor, part: int) -> int:
-    """Kill the process of a partition; its number."""
+    """Kill the process of a partition, and return its number."""
     pid = executor.pool.member(f"worker:{part}").pid
     os.kill(pid, signal.SIGKILL)
     return pid

@@ -1,7 +1,7 @@
 """A partitioned run whose worker, Ray's daemon, program, or server is killed at a random moment.
 
-As for tasks (``test_faults.py``): nothing hangs, what happened is said in a line, and the recording
-is complete up to there. ``make test-ray`` kills each once, ``--depth deep`` 48 times in all.
+As for tasks (``test_faults.py``), nothing hangs, one line says what happened, and the recording is
+complete up to that moment. ``make test-ray`` kills each once, ``--depth deep`` 48 times in all.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tests.ray.killing import LIMIT_S, READY_MS, end_of, ended, number, reached,
 Start = Callable[..., Debuggee]
 PROGRAM = ROOT / "tests" / "ray" / "partitions_program.py"
 ROUNDS, MANY = 20, 2000
-"""Rounds of a program that runs to its end, and of one that is killed long before."""
+"""The rounds of a program that runs to its end, and of one that is killed long before."""
 SEEDS = depth.some(range(12), 12)
 
 
 def started(start: Start, recording: Path, seed: int) -> Debuggee:
-    """The program, after a random number of its steps, some of which are on the disk."""
+    """Start the program, and wait for a random number of steps, some of which are on disk."""
     program = start(
         "run", "--no-browser", "--no-stop-on-entry", "--exit", "--record", recording,
         "--level", "summary", PROGRAM, MANY,
@@ -45,7 +45,7 @@ def started(start: Start, recording: Path, seed: int) -> Debuggee:
 
 
 def results(path: Path) -> list[float]:
-    """What the steps of a recording returned, in their order."""
+    """The results of a recording's steps, in order."""
     sums: list[float] = []
     try:
         opened = Recording.open(path)
@@ -66,7 +66,7 @@ def results(path: Path) -> list[float]:
 
 
 def complete(path: Path, program: Debuggee) -> None:
-    """Every result that the program has printed is recorded."""
+    """Check that every result that the program has printed is recorded."""
     printed = [float(line.split()[1]) for line in program.lines if line.startswith("result ")]
     assert len(printed) >= reached(program) > 0
     recorded = results(path)
@@ -75,7 +75,7 @@ def complete(path: Path, program: Debuggee) -> None:
 
 
 def killed(process: int, path: Path, program: Debuggee) -> int:
-    """Kill a process. The program's status; what had been on the disk is there, and right."""
+    """Kill a process, and check that steps on disk are intact. Returns the program's status."""
     before = results(path)
     os.kill(process, signal.SIGKILL)
     status = ended(program)

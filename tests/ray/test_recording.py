@@ -1,4 +1,4 @@
-"""Programs that are observed give the same results, and a graph of their tasks."""
+"""Observed programs give the same results, and a graph of their tasks."""
 
 from __future__ import annotations
 

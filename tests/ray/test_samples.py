@@ -1,4 +1,4 @@
-"""The samples, as a user runs them, and the founding example changed on the page."""
+"""The samples, run as a user runs them, and the first example edited on the page."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_partitions_give_what_one_process_gives(start: Start, tmp_path: Path, sa
 
 
 def test_gradients_of_shards_are_averaged_to_those_of_the_batch() -> None:
-    """Up to rounding: sums are taken in another order."""
+    """Equal up to rounding, since sums are in another order."""
     losses = []
     for shards in ("1", "4"):
         ran = subprocess.run(

@@ -161,7 +161,7 @@ def test_where_a_task_raises(driver: Driver, recording: Path) -> None:
 
 
 def test_where_nothing_stops_nothing_is_asked(driver: Driver, recording: Path) -> None:
-    """Other tasks than that of a breakpoint make no round trip."""
+    """Tasks without a breakpoint do not ask the run."""
     from unittest.mock import patch
 
     from nodescope.adapters.ray.book import Book
@@ -256,7 +256,7 @@ def test_a_stopped_task_whose_worker_is_killed(driver: Driver, recording: Path) 
 
 
 def test_a_task_of_which_the_run_says_nothing_goes_on(driver: Driver, recording: Path) -> None:
-    """For ten seconds it waits for a sign of life."""
+    """It waits ten seconds for a sign of life."""
     from unittest.mock import patch
 
     from nodescope.adapters.ray.hub import Hub

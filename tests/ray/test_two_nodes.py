@@ -1,4 +1,4 @@
-"""A run across two nodes, each with processes and an object store of its own."""
+"""A run across two nodes, each with its own processes and object store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.ray.programs import large, task1
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """Of a cluster of two nodes; ``first`` and ``second`` are resources of one each."""
+    """The address of a cluster of two nodes, which have the resources ``first`` and ``second``."""
     cluster = Cluster(
         initialize_head=True,
         head_node_args={"num_cpus": 1, "include_dashboard": False, "resources": {"first": 1}},

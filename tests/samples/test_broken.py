@@ -1,6 +1,6 @@
-"""The broken programs: the documented way leads from the symptom to the culprit.
+"""The broken programs: the documented commands lead from the symptom to the culprit.
 
-The commands of the first program are run by new interpreters, as somebody would run them.
+The first program's commands run in new interpreters, as a user would run them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ Start = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def anew(args: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """What `forked.run` does, of a new interpreter."""
+    """As `forked.run`, in a new interpreter."""
     return subprocess.run(args, capture_output=True, check=False, **options)
 
 
 def printed(start: Start, folder: Path, command: str) -> str:
-    """What a documented command prints, as it stands, in a folder that holds the programs."""
+    """The output of a documented command, run as written in a folder with the programs."""
     program, *arguments = shlex.split(command)
     head = {"nodescope": [sys.executable, "-m", "nodescope"], "python": [sys.executable]}[program]
     done = start([*head, *arguments], cwd=folder, env=environment(), text=True, timeout=60)

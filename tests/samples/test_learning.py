@@ -13,7 +13,7 @@ SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
 
 def output_of(sample: str, *arguments: str, cwd: Path) -> str:
-    """What it prints. It must neither fail nor warn."""
+    """Run a sample, and return its output. It must neither fail nor warn."""
     done = subprocess.run(
         [sys.executable, str(SAMPLES / sample), *arguments],
         cwd=cwd, capture_output=True, text=True, timeout=110, check=False,
@@ -23,7 +23,7 @@ def output_of(sample: str, *arguments: str, cwd: Path) -> str:
 
 
 def figure(output: str, name: str) -> float:
-    """The last line's number of that name."""
+    """The number of that name in the last line that has it."""
     result = re.findall(rf"^{name} (-?[\d.]+)$", output, re.M)
     assert result, output
     return float(result[-1])
