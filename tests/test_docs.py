@@ -1,4 +1,4 @@
-"""The documents stay true: their code runs, their commands and links are there."""
+"""The documents are correct: their code runs, and their commands and links exist."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glo
 
 
 def links_of(document: str) -> list[tuple[str, str]]:
-    """The file and the anchor (or "") of each link that stays in the repository."""
+    """The file and the anchor (or "") of each link within the repository."""
     text = re.sub(r"```.*?```", "", (ROOT / document).read_text(), flags=re.S)
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
     parts = [link.partition("#") for link in links]

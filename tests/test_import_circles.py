@@ -1,4 +1,4 @@
-"""Imports: no circle of files, but for the two that pay for speed."""
+"""Imports: no cycles of files, except two that speed requires."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-# Every operation on tensors goes through these files: tensors call the tape, which makes tensors;
-# the tracer's operators are its own inner loop, cut out.
+# Every tensor operation goes through these files: tensors call the tape, which makes tensors; the
+# tracer's operators are its inner loop in a separate file.
 ALLOWED = {
     "tensor and tape": {
         "nodescope.engine.autodiff.backward",
@@ -37,7 +37,7 @@ def modules() -> dict[str, Path]:
 
 
 def imported(path: Path, known: Set[str]) -> set[str]:
-    """The modules that a file names anywhere, within functions and for types only, too."""
+    """The modules that a file imports, also within functions and for types only."""
     names = set()
     for statement in ast.walk(ast.parse(path.read_text())):
         if isinstance(statement, ast.Import):
@@ -49,7 +49,7 @@ def imported(path: Path, known: Set[str]) -> set[str]:
 
 
 def circles(graph: Mapping[str, Set[str]]) -> Iterator[set[str]]:
-    """The sets of modules that reach each other."""
+    """The sets of modules that import each other."""
     reached = {module: _reached(graph, module) for module in graph}
     seen: set[str] = set()
     for module in graph:

@@ -1,4 +1,4 @@
-"""Cases in parts: each is run once, and each that fails is named."""
+"""Cases in parts: each runs once, and each failure is named."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests import parts
 
 
 def of(count, *marks):
-    """What `in_parts` makes of a test with these marks, and what its cases were given."""
+    """The tests that `in_parts` makes of a marked test, and the arguments of its cases."""
     ran = []
 
     def test(letter, number, fixture):

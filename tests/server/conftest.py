@@ -1,4 +1,4 @@
-"""Fixtures: one server and what talks to it, all ended with the test."""
+"""Fixtures: a server with its programs and pages, which all end with the test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def live() -> Iterator[Live]:
 
 @pytest.fixture
 def new_program(live: Live, tmp_path: Path) -> Iterator[Callable[..., Program]]:
-    """Programs by number, connected to the server unless ``connected=False``."""
+    """Make numbered programs, connected to the server unless ``connected=False``."""
     programs: list[Program] = []
 
     def make(number: int = 1, *, connected: bool = True, **options: object) -> Program:

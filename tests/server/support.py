@@ -1,6 +1,6 @@
-"""A server in this process, and the two that talk to it: a program and a page.
+"""A server in this process, and its two kinds of clients: a program and a page.
 
-Invariant: real sockets and real recordings; everything waits with a limit and nothing sleeps.
+Invariant: sockets and recordings are real; every wait has a limit, and nothing sleeps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BEARER = "bearer-of-the-test"
 
 
 class _Server(uvicorn.Server):
-    """Tells when it has started."""
+    """A server that reports when it has started."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -57,14 +57,14 @@ class Live:
         self.cookie = {"Cookie": f"{app.guard.cookie_name}={app.keys.cookie}"}
 
     def get(self, path: str, **more: Any) -> httpx.Response:
-        """A GET as a program."""
+        """Send a GET request as a program."""
         headers = {"Authorization": f"Bearer {BEARER}"}
         return httpx.get(
             self.base + path, headers=headers, timeout=WAIT_S, verify=NO_CERTIFICATES, **more
         )
 
     def socket(self, path: str, headers: dict[str, str], **more: Any) -> ClientConnection:
-        """A WebSocket."""
+        """Open a WebSocket."""
         # Newer versions of websockets connect on entering; older ones have connected by then.
         return connect(
             f"ws://127.0.0.1:{self.port}{path}",
@@ -80,7 +80,7 @@ class Live:
 
 @contextlib.contextmanager
 def serving(**config: Any) -> Iterator[Live]:
-    """A server on a free port, in a thread."""
+    """Run a server on a free port, in a thread."""
     listener = listen.bind(0)
     port = listener.getsockname()[1]
     app = create_app(Config(port=port, bearer=BEARER, **config))
@@ -109,7 +109,7 @@ class Page:
         self.hello = self.ask(wire.Initialize(client, protocol_version))
 
     def ask(self, body: Any) -> Any:
-        """Send a request and wait for its answer; what comes in between is kept in `pushes`."""
+        """Send a request and wait for its answer; messages before it are kept in `pushes`."""
         number = next(self._numbers)
         self.socket.send(msgspec.msgpack.encode(wire.Request(number, body)))
         while True:
@@ -125,14 +125,14 @@ class Page:
         return self.wait(wire.Snapshot)
 
     def wait(self, kind: type[T], when: Callable[[T], bool] = lambda _: True) -> T:
-        """The next push of a kind; the pushes before it are used up."""
+        """Wait for the next push of a kind, and drop those before it."""
         while True:
             message = self.pushes.pop(0) if self.pushes else self._next()
             if isinstance(message, kind) and when(message):
                 return message
 
     def records_until(self, seq: int) -> list[wire.Records]:
-        """Every batch up to the one that reaches ``seq``."""
+        """All batches up to the one that reaches ``seq``."""
         results = [self.wait(wire.Records)]
         while results[-1].seq < seq:
             results.append(self.wait(wire.Records))
@@ -151,7 +151,7 @@ def seqs(columns: wire.ExecutionColumns) -> list[int]:
 
 
 def numbers_in(column: bytes, count: int) -> list[int]:
-    """A column of numbers: as many bytes an entry as the largest needs, none if all are 0."""
+    """A column's numbers: an entry has as many bytes as the largest needs, none if all are 0."""
     if not column:
         return [0] * count
     dtype = {1: "u1", 2: "<u2", 4: "<u4", 8: "<f8"}[len(column) // count]
@@ -169,7 +169,7 @@ def _lists_in(column: Lists, count: int) -> list[tuple[int, ...]]:
 
 
 def nodes_in(columns: NodeColumns) -> list[tuple[int, Node]]:
-    """The definitions of nodes that columns hold, each with its seq."""
+    """The definitions of nodes in columns, each with its seq."""
     count = columns.count
     rows = zip(
         numbers_in(columns.seq, count),
@@ -214,7 +214,7 @@ def nodes_in(columns: NodeColumns) -> list[tuple[int, Node]]:
 
 
 def values_in(columns: ValueColumns, nodes: Sequence[Node]) -> list[wire.ProducedValue]:
-    """The values that columns hold; ``nodes`` produce them."""
+    """The values in columns; ``nodes`` produce them."""
     usual = {
         value: f"{node.name}:{port}" if port else node.name
         for node in nodes
@@ -239,7 +239,7 @@ def values_in(columns: ValueColumns, nodes: Sequence[Node]) -> list[wire.Produce
 
 
 class Program:
-    """A debuggee: a real recorder fed by hand, and the debuggee's end of ``/link``."""
+    """A debuggee: a real recorder that the test feeds, and the debuggee's end of ``/link``."""
 
     def __init__(
         self, live: Live, folder: Path, *, level: events.Level = "values", number: int = 1
@@ -263,7 +263,7 @@ class Program:
         self.version = 0
 
     def connect(self, *, protocol_version: int = protocol.PROTOCOL_VERSION) -> Any:
-        """Say hello; the answer."""
+        """Send a hello, and return the answer."""
         self.socket = self.live.socket("/link", {"Authorization": f"Bearer {BEARER}"})
         self.send(messages.Hello(protocol_version, "0.0.1", self.run))
         return self.next()
@@ -284,7 +284,7 @@ class Program:
         return message
 
     def define(self, op: str = "exp", inputs: tuple[int, ...] = ()) -> Node:
-        """A new node with one output, a (2, 3) float64."""
+        """Define a node with one output, a (2, 3) float64."""
         number = next(self._nodes)
         name = f"model/{op}_{number}"
         node = Node(
@@ -308,7 +308,7 @@ class Program:
         self.recorder.emit(events.Logged("stdout", text, 0, next(self.clock)))
 
     def commit(self) -> int:
-        """Have everything written; if connected, say so. The seq."""
+        """Write everything, report it if connected, and return the seq."""
         assert self.recorder.flush(WAIT_S)
         seq = self.recorder.last_seq
         if self.socket is not None:
@@ -316,7 +316,7 @@ class Program:
         return seq
 
     def read(self, question: Callable[[Recording], T]) -> T:
-        """Ask the recording."""
+        """Open the recording for reading."""
         recording = Recording.open(Path(self.run.recording))
         try:
             return question(recording)
@@ -324,12 +324,12 @@ class Program:
             recording.close()
 
     def stop_at(self, node: Node, seq: int) -> SessionInfo:
-        """Stand still after a node."""
+        """Stop after a node."""
         stop = protocol.Stop("step", node.id, node.name, node.scope, "after", 0, seq, 1)
         return self.update(SessionInfo("stopped", self.version + 1, stop))
 
     def go_on(self) -> SessionInfo:
-        """Run on after a stop."""
+        """Continue after a stop."""
         return self.update(SessionInfo("running", self.version + 1))
 
     def update(self, info: SessionInfo) -> SessionInfo:
@@ -338,14 +338,14 @@ class Program:
         return info
 
     def end(self, status: int = 0, error: str = "") -> None:
-        """End well."""
+        """End regularly."""
         self.recorder.emit(events.RunFinished(status, error, next(self.clock)))
         self.recorder.close()
         if self.socket is not None:
             self.send(messages.Goodbye(status, error))
 
     def drop(self) -> None:
-        """Lose the connection without a word."""
+        """Drop the connection without a goodbye."""
         assert self.socket is not None
         self.socket.close()
         self.socket = None

@@ -46,10 +46,10 @@ def ask(app: App, verb: str, path: str, **headers: str) -> httpx.Response:
 
 
 def walk(routes: Any) -> Iterator[str]:
-    """Every path of the route table, with something in place of its parameters."""
+    """Every path of the route table, with values for its parameters."""
     for route in routes:
         original = getattr(route, "original_router", None)
-        if original is not None:  # how newer versions keep an included router
+        if original is not None:  # newer versions keep included routers this way
             yield from walk(original.routes)
         elif isinstance(route, Mount):
             yield from (f"{route.path}/", f"{route.path}/assets/index-abc123.js")
@@ -72,9 +72,9 @@ def test_no_route_and_no_verb_is_open(app: App) -> None:
             assert ask(app, verb, path, Cookie=cookie, Origin="http://evil").status_code == 403
             if verb not in ("GET", "HEAD"):
                 assert ask(app, verb, path, Cookie=cookie).status_code == 403
-                # Nothing can be changed from a page, not even from the own one,
+                # A page cannot change anything by request, not even nodescope's own page,
                 answer = ask(app, verb, path, Cookie=cookie, Origin=own)
-                # but that it may send a file to be opened; this one is empty.
+                # except that it may send a file to open; this one is empty.
                 sent = path == "/api/library" and verb == "POST"
                 assert answer.status_code in ((409,) if sent else (403, 404, 405)), (verb, path)
 
@@ -144,7 +144,7 @@ def test_faults_are_answered_behind_the_guard_too(app: App) -> None:
     async def fault() -> None:
         raise ZeroDivisionError("inside")
 
-    app.router.routes.insert(0, app.router.routes.pop())  # before the page, which takes the rest
+    app.router.routes.insert(0, app.router.routes.pop())  # before the page's
 
     async def run() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)

@@ -1,4 +1,4 @@
-"""The recording of a run that has ended is one file, though the server was reading it."""
+"""After the end of a run, its recording is one file, even if the server was reading it."""
 
 from __future__ import annotations
 

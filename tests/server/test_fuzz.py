@@ -1,7 +1,7 @@
-"""Every route, with any parameter and body, and every request of a page, with any field: answered.
+"""The server answers every route with any parameters, and every page request with any fields.
 
-The routes come from the server's own description, the requests from the wire's own types, so that
-what is added is tried, too.
+The routes come from the server's own description, the requests from the wire's types, so new ones
+are tested automatically.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.depth import examples
 from tests.server.support import BEARER, WAIT_S, Live, Page, serving
 from tests.unencrypted import NO_CERTIFICATES
 
-# The server runs in a thread of this process, and may draw a number while an example is drawn.
+# The server is a thread of this process, and may use random numbers while an example is drawn.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
 )
@@ -74,7 +74,7 @@ def run(live: Live, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def value_for(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """Sensible and senseless values of a parameter."""
+    """Valid and invalid values of a parameter."""
     texts = TEXTS | NUMBERS.map(str)
     return texts | st.sampled_from(schema["enum"]) if "enum" in schema else texts
 
@@ -132,7 +132,7 @@ def test_any_parameter_and_body_is_answered(live: Live, run: str) -> None:
 
 
 def strategy(kind: Any, run: str) -> st.SearchStrategy[Any]:
-    """Plain data in the shape of a type, with values that are no good."""
+    """Plain data in the shape of a type, with invalid values."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, UnionType):
         return st.one_of([strategy(argument, run) for argument in arguments])
@@ -189,7 +189,7 @@ RAW = st.sampled_from(
 
 @st.composite
 def broken(draw: st.DrawFn, run: str) -> bytes | str:
-    """A request with a field of another type, one too many, a byte that is wrong, or cut off."""
+    """A request with a wrong type, an extra field or a wrong byte, or cut short."""
     kind = draw(st.sampled_from(KINDS))
     body = draw(strategy(kind, run))
     if body and draw(st.booleans()):

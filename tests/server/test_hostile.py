@@ -1,4 +1,4 @@
-"""Frames that nobody sane sends: answered or closed with a reason, and nobody else notices."""
+"""Malicious frames: answered, or closed with a reason, without an effect on other clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nodescope_server import wire
 from tests.depth import examples
 from tests.server.support import BEARER, Live, Page, Program
 
-# The server runs in a thread of this process, and may draw a number while an example is drawn.
+# The server is a thread of this process, and may use random numbers while an example is drawn.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
 )
@@ -32,7 +32,7 @@ def knock(live: Live, path: str) -> ClientConnection:
 
 
 def closing(socket: ClientConnection) -> int | None:
-    """Read to the end; the code with which the server closed, None if it just went."""
+    """Read to the end. Returns the server's close code, or None if it closed without one."""
     try:
         while True:
             socket.recv(20)

@@ -1,4 +1,4 @@
-"""The process: one line when it is ready, an end when it is told or its parent is gone."""
+"""The server's process: one line when ready; it ends on request, or when its parent is gone."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_it_says_where_it_is_and_ends_when_told(sign: signal.Signals) -> None:
             assert browser.get(f"http://127.0.0.1:{port}/api/runs").json() == {"runs": []}
         live = Live.__new__(Live)
         live.port = port
-        held_open = live.socket("/link", {"Authorization": f"Bearer {BEARER}"})  # it does not wait
+        held_open = live.socket("/link", {"Authorization": f"Bearer {BEARER}"})  # not waited for
         start = time.monotonic()
         process.send_signal(sign)
         out, errors = process.communicate(timeout=WAIT_S)
@@ -105,7 +105,7 @@ def open_files(pid: int) -> set[str]:
 
 
 def test_a_page_has_time_to_hear_that_the_server_ends() -> None:
-    """Otherwise a page that just sends something sees a reset connection, and reconnects."""
+    """Otherwise, a page that is just sending sees a reset connection, and reconnects."""
     with started("--port", "0") as process, httpx.Client(verify=NO_CERTIFICATES) as browser:
         address = ready(process)
         origin = f"http://127.0.0.1:{address['port']}"

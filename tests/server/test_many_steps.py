@@ -1,4 +1,4 @@
-"""A run with very many steps: what a page gets first does not grow with them, nor does the work."""
+"""A run with very many steps: a page's first message, and its work, do not grow with them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Counted:
         guard.table = counted(guard.table)  # type: ignore[method-assign]
 
     def of(self, action: Callable[[Recording], object]) -> tuple[int, int]:
-        """Rows, and thousands of instructions of SQLite, that an action takes."""
+        """The rows, and the thousands of SQLite instructions, that an action takes."""
         self.rows = self.looks = 0
 
         def look() -> int:

@@ -35,7 +35,7 @@ NO_FILE = raising(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
 
 
 def opened(live: Live, folder: Path) -> str:
-    """The id of a recording that the server knows, and has read nothing of since."""
+    """The id of a recording that the server knows, but has not read since."""
     weight = ns.parameter([1.0, 2.0], name="w")
     with ns.record(folder / "run.nscope", level="values"):
         for step in ns.steps(range(3)):

@@ -1,4 +1,4 @@
-"""Generated files: checked, and written when asked."""
+"""Generated files: checked by default, written on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of what is covered: complete, reasoned, and in the README."""
+"""The list of covered ops: complete, with reasons, and in the README."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of rules in `docs/watches.md` is the registry's."""
+"""The table of rules in `docs/watches.md` equals the registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program recorded twice: with steps that follow others, and operator by operator."""
+"""Records a program twice: with steps that follow scripts, and operator by operator."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(
     tap: str = "native",
     **options: Any,
 ) -> tuple[Any, dict[str, Any], int]:
-    """What a program returns, its recording, and how many steps followed another."""
+    """A program's result, its recording, and the number of steps that followed a script."""
     paths: list[fast_path.StepFastPath] = []
 
     class FastPath(fast_path.StepFastPath):
@@ -48,7 +48,7 @@ def run(
 
 
 def _contents(path: Path) -> dict[str, Any]:
-    """All that a recording says, but for times; values by their order."""
+    """A recording's contents without times; values are numbered by their order."""
     contents: dict[str, Any] = {}
     with Recording.open(path) as recording:
         database = sqlite3.connect(path)
@@ -112,13 +112,13 @@ def _contents(path: Path) -> dict[str, Any]:
 
 
 def _measured(rows: list[Any]) -> Iterator[tuple[Any, ...]]:
-    """Statistics that are kept in columns, as rows of ``summary``."""
+    """Statistics from columns, as rows of ``summary``."""
     for first, last, values, data in rows:
         yield from packing.unpacked(first, last, values_of(values), data).rows()
 
 
 def check_equal(fast: dict[str, Any], slow: dict[str, Any]) -> None:
-    """Check that two recordings say the same."""
+    """Check that two recordings have the same contents."""
     for name in slow:
         if name != "summaries":
             assert fast[name] == slow[name], name

@@ -1,7 +1,7 @@
-"""A device that comes to things when a test says so. Its tensors are those of the processor.
+"""A simulated device, which completes work when a test says so. Its tensors are CPU tensors.
 
-It computes what is enqueued at once, but into memory that nobody reads, and puts it where it
-belongs once it comes to it, as a device does whose stream is long.
+It computes enqueued work at once into hidden memory, and copies the results to their destination
+when the work completes, like a device with a long queue.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class FakeDriver:
     """See `Driver`.
 
     Attributes:
-        lazy: Whether it comes to nothing before `advance`; else to all at once.
+        lazy: Whether work completes only with `advance`, and not at once.
         broken: Whether it has failed.
-        capturing: Whether a graph is captured.
+        capturing: Whether a CUDA graph is being captured.
         pretends: See `Driver`.
-        launched: How many kernels the observer has launched.
+        launched: The number of kernels that the observer has launched.
     """
 
     def __init__(self) -> None:
@@ -53,14 +53,14 @@ class FakeDriver:
         self.clock = time.perf_counter_ns
 
     def advance(self, things: int = 1 << 30) -> None:
-        """Come to some of what is enqueued."""
+        """Complete some of the enqueued work."""
         while things and self._queue:
             self._queue.popleft()()
             things -= 1
 
     @property
     def waiting(self) -> int:
-        """How many things are enqueued."""
+        """The number of enqueued pieces of work."""
         return len(self._queue)
 
     def _enqueue(self, thing: Callable[[], None]) -> None:
@@ -87,7 +87,7 @@ class FakeDriver:
         self._done.pop(event, None)
         if stream != STREAM and stream < 100:
             self._enqueue(lambda: self._done.__setitem__(event, self.clock()))
-        elif stream >= 100:  # a stream in which nothing else is
+        elif stream >= 100:  # an otherwise empty stream
             self._done[event] = self.clock()
         else:
             self._enqueue(lambda: self._done.__setitem__(event, self.clock()))
@@ -116,7 +116,7 @@ class FakeDriver:
         self._enqueue(lambda: ctypes.memmove(to, data, nbytes) and None)
 
     def summarise(self, index: int, stream: int, code: int, given: bytes, blocks: int) -> None:
-        """What the kernel does, from the kernel's own arguments."""
+        """Do the kernel's work, from the kernel's arguments."""
         fields = struct.unpack("<30q", given)
         data, _scratch, to, count, dims, previewed = fields[:6]
         sizes, strides, first = fields[6 : 6 + dims], fields[14 : 14 + dims], fields[22:30]
@@ -147,7 +147,7 @@ class FakeDriver:
         return 4
 
     def addresses(self) -> tuple[int, ...]:
-        """The same for the observer in C++."""
+        """The same functions for the observer in C++."""
         number, pointer = ctypes.c_uint, ctypes.c_void_p
 
         def create(to: int, flags: int) -> int:
@@ -205,7 +205,7 @@ def _numbers(raw: bytes, dtype: torch.dtype) -> Any:
 
 @contextlib.contextmanager
 def fake_device() -> Iterator[FakeDriver]:
-    """Have all tensors be on a device meanwhile."""
+    """A context in which all tensors count as being on a device."""
     driver = FakeDriver()
     before = runtime.chosen()
     runtime.use(Runtime(driver))

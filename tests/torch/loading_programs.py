@@ -1,4 +1,4 @@
-"""Programs with a data loader whose workers compute; importable, as spawned workers need it."""
+"""Programs with a data loader whose workers compute; spawned workers import this module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Curves(Dataset[Any]):
 
 
 class Stream(IterableDataset[Any]):
-    """The same, one after the other, dealt out to the workers."""
+    """The same samples as a stream, divided among the workers."""
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
@@ -67,7 +67,7 @@ def batches(
 
 
 def train(how: str | None, **options: Any) -> list[Any]:
-    """What some steps on such batches give; ``how`` is None for no workers."""
+    """The results of some steps on such batches; ``how`` is None for no workers."""
     torch.manual_seed(0)
     loader = DataLoader(
         Curves(), batch_size=4, shuffle=True, num_workers=2 if how else 0,

@@ -1,12 +1,12 @@
-"""How large a training step of each model is, what observing it costs, and how soon it is drawn.
+"""A table of models: the size of a training step, the cost of observing it, the time to draw it.
 
     python -m tests.torch.model_table [model ...]
 
-Costs are of steps that follow an earlier one, at level `timing`, under either tap: processor time
-of the program's thread, beside that of the same step alone in the same round, so that a busy
-machine slows both; the median over rounds. The first step, which is seen operator by operator, is
-measured so, too. Then a recording is opened in Chromium, and the time from the request to the
-first picture is taken on the clock, in a page that has been opened before.
+Costs are those of steps that follow a script, at level `timing`, under either tap: CPU time of the
+program's thread, relative to the same step unobserved in the same round, so a busy machine slows
+both; the median over rounds. The first step, which is observed operator by operator, is measured
+too. Then a recording is opened in Chromium; the wall time from the request to the first picture is
+measured in a page that was open before.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Measured(NamedTuple):
     """A model.
 
     Attributes:
-        operators: How many ran in a step.
-        plain_ms: A step alone.
-        ratios: By tap: of a step recorded and alone.
-        followed: By tap: whether steps followed the one before.
-        first_ms: The first step, recorded under the native tap.
-        picture_ms: From the request for the page to the first picture.
+        operators: The number of operators in a step.
+        plain_ms: The time of an unobserved step.
+        ratios: By tap, a recorded step's time relative to an unobserved one's.
+        followed: By tap, whether steps followed a script.
+        first_ms: The time of the first step, recorded under the native tap.
+        picture_ms: The time from the request for the page to the first picture.
     """
 
     operators: int

@@ -1,4 +1,4 @@
-"""Models that nobody here wrote, small and with random parameters, and a batch for each."""
+"""Models of third parties, small and with random parameters, and a batch for each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORDS = {
 }  # fmt: skip
 RESNET = {"embedding_size": 16, "num_labels": 5}
 Made = tuple[Any, Callable[[Any], Any]]
-"""A model, and what computes its loss."""
+"""A model, and a function that computes its loss."""
 
 
 def _with(**batch: Any) -> Callable[[Any], Any]:

@@ -1,4 +1,4 @@
-"""A program of PyTorch run twice: plainly, and observed."""
+"""Runs a PyTorch program twice: plainly and observed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.adapters.driving import recorded
 
 
 def state_of(module: torch.nn.Module) -> dict[str, bytes]:
-    """Parameters, buffers, and the state of the generator, bit for bit."""
+    """The bits of parameters, buffers, and the random generator's state."""
     state = {name: value.numpy().tobytes() for name, value in module.state_dict().items()}
     return {**state, "generator": torch.get_rng_state().numpy().tobytes()}
 
@@ -25,7 +25,7 @@ def state_of(module: torch.nn.Module) -> dict[str, bytes]:
 def observed(
     path: Path, program: Callable[[], Any], level: str = "timing"
 ) -> Iterator[tuple[Any, Recording]]:
-    """What a program returns under a run, and its recording."""
+    """A program's result under a run, and its recording."""
     said: list[str] = []
     with patch("nodescope.adapters.torch.attachment.say", said.append):
         result = recorded(path, program, level=level)
@@ -35,13 +35,13 @@ def observed(
 
 
 def nodes_of(recording: Recording) -> dict[str, Node]:
-    """The nodes by name, as they were defined last."""
+    """The nodes by name, in their latest definition."""
     by_id = {row.node.id: row.node for row in recording.nodes()}
     return {node.name: node for node in by_id.values()}
 
 
 def edges_of(recording: Recording) -> dict[str, list[str]]:
-    """By node: the nodes whose outputs it reads."""
+    """The nodes whose outputs a node reads, by node."""
     nodes = nodes_of(recording)
     makers = {value: node.name for node in nodes.values() for value in node.outputs}
     return {name: [makers[value] for value in node.inputs] for name, node in nodes.items()}

@@ -1,4 +1,4 @@
-"""Samples of PyTorch's own database of operators, `torch.testing._internal`."""
+"""Samples from PyTorch's own database of operators, `torch.testing._internal`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How many of PyTorch's operators are recorded, and give the same when they are run again.
+"""A table of PyTorch's operators: which are recorded, and give the same result when rerun.
 
     python -m tests.torch.op_table [--per-op 2] [--every 1] [--step] [--names]
 
-Each sample of PyTorch's own database runs under a recording, forward and backward, or is stepped
-by a debugger, node by node; then each recorded node is run again on its recorded operands, and
-compared bit for bit. NODESCOPE_TORCH_TAP=python or native chooses the tap.
+Each sample of PyTorch's own database is recorded, forward and backward, or stepped by a debugger
+node by node. Then each recorded node is rerun on its recorded operands, and compared bit for bit.
+NODESCOPE_TORCH_TAP=python or native chooses the tap.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ DTYPES = (torch.float32, torch.int64, torch.bfloat16)
 
 
 class Outcome(NamedTuple):
-    """What became of one recorded node.
+    """The outcome for one recorded node.
 
     Attributes:
-        sample: The function that it is part of.
-        native: Its operator.
+        sample: The sampled function that it is part of.
+        native: The node's operator.
         kind: ``equal``; ``different``; ``refused``, with the reason; ``raised``, with what PyTorch
             said; or ``unseen``: its operands are not recorded.
         text: See ``kind``.
@@ -57,8 +57,8 @@ class Table(NamedTuple):
         samples: The number of samples that ran.
         failed: Those that raised without a recording.
         outcomes: One per executed node.
-        passed: The nodes that a debugger should have stopped at, but did not.
-        stopped: How many it stopped at.
+        passed: The nodes at which the debugger should have stopped, but did not.
+        stopped: The number of nodes at which it stopped.
     """
 
     samples: int
@@ -68,7 +68,7 @@ class Table(NamedTuple):
     stopped: int
 
     def counts(self) -> Counter[str]:
-        """How many nodes had each outcome."""
+        """The number of nodes by outcome."""
         return Counter(outcome.kind for outcome in self.outcomes)
 
     def operators(self, kind: str) -> Counter[str]:

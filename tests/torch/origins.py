@@ -1,10 +1,10 @@
-"""Which versions of storages are read, and which of these no recorded node has made or written.
+"""Finds orphans: versions of storages that are read, but were made or written by no recorded node.
 
-PyTorch counts the writes to each tensor itself. A version is without origin (an orphan) if, when it
-is read, this count is higher than it was after the last recorded write, or if its storage was made
-by no recorded node. What the program hands over is declared: parameters, buffers, the state of
-optimizers, the data in calls of ``torch.tensor`` and its like, memory that is not filled yet, and
-numbers that PyTorch makes a tensor of, as for ``x[0] = 3``.
+PyTorch counts the writes to each tensor. A version is an orphan if this count is higher when it is
+read than after the last recorded write, or if no recorded node made its storage. Data from the
+program is declared: parameters, buffers, the state of optimizers, the data in calls such as
+``torch.tensor``, uninitialised memory, and numbers that PyTorch turns into tensors, as for
+``x[0] = 3``.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Origins:
     """What was read.
 
     Attributes:
-        reads: How many versions.
-        declared: How many storages hold what the program handed over.
-        numbers: How many of these are numbers.
-        orphans: What is known of each version without origin.
+        reads: The number of versions read.
+        declared: The number of storages with declared data.
+        numbers: The number of these that are numbers.
+        orphans: A description of each orphan.
     """
 
     def __init__(self, tap: str) -> None:
@@ -39,11 +39,11 @@ class Origins:
         self.declared = 0
         self.numbers = 0
         self.orphans: list[str] = []
-        # By storage. Tensors that share one, but were not made as views, have counts of their own.
+        # By storage. Tensors that share one, but are no views of each other, have separate counts.
         self._counts: dict[int, set[int]] = {}
         self._handed: list[Any] = []
         self._parameters: set[tuple[int, int]] = set()
-        # A dispatch mode sees a write before PyTorch has counted it.
+        # A dispatch mode sees a write before PyTorch counts it.
         self._late = int(tap == "python")
 
     def read(self, values: Values, tensor: Any) -> None:
@@ -87,7 +87,7 @@ class Origins:
             known |= counts
 
     def hand(self, original: Any) -> Any:
-        """A function whose results are handed over."""
+        """Wrap a function whose results are declared data."""
 
         @functools.wraps(original)
         def handing(*args: Any, **kwargs: Any) -> Any:
@@ -120,7 +120,7 @@ def followed(tap: str) -> Iterator[Origins]:
         wrote(values, tensor, id)
         origins.wrote(values, tensor)
 
-    _device_constructors()  # PyTorch keeps the set that it makes first: of its own functions
+    _device_constructors()  # PyTorch caches this set: it must be made with the original functions
     with (
         patch.multiple(Values, id_of=read, made=make, wrote=write),
         patch.multiple(torch, **{name: origins.hand(getattr(torch, name)) for name in _CONSTANTS}),

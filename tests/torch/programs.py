@@ -13,7 +13,7 @@ STEPS = 2
 
 
 class Small(nn.Module):
-    """A bit of everything: convolution, norms, pooling, attention, an embedding."""
+    """A network with convolution, norms, pooling, attention and an embedding."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,12 +30,12 @@ class Small(nn.Module):
 
 
 def images(step: int) -> Any:
-    """The images of a step, as NumPy has them."""
+    """The images of a step, as NumPy arrays."""
     return np.random.default_rng(step).normal(size=(3, 2, 6, 6)).astype(np.float32)
 
 
 def train(scale: float = 1.0, *, foreach: bool = False) -> Any:
-    """Two steps; the images of the last one are multiplied by ``scale``."""
+    """Train for two steps; the images of the last one are multiplied by ``scale``."""
     torch.manual_seed(0)
     model = Small()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=foreach)
@@ -54,7 +54,7 @@ def train(scale: float = 1.0, *, foreach: bool = False) -> Any:
 
 
 class Gated(nn.Module):
-    """Attention whose scores get the logarithm of gates."""
+    """Attention that adds the logarithm of gates to its scores."""
 
     def __init__(self) -> None:
         super().__init__()

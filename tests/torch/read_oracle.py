@@ -1,4 +1,4 @@
-"""Which input elements an element depends on, by changing one after another: slow, and sure."""
+"""Finds the input elements that an element depends on by changing each: slow, but certain."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Compared(NamedTuple):
     """The reads of one element, compared.
 
     Attributes:
-        missing: Elements, as port and position, that matter and are not listed.
-        needless: Elements that are listed, and do not matter at these values.
+        missing: Elements, as port and position, that matter but are not listed.
+        needless: Elements that are listed but do not matter at these values.
     """
 
     missing: set[tuple[int, int]]
@@ -32,9 +32,9 @@ def compared(
     native: str, attrs: dict[str, Any], arrays: Sequence[Array], port: int, position: int,
     told: ElementDependence, *, small: bool = False,
 ) -> Compared:  # fmt: skip
-    """Compare what is told with what matters; inputs that are no floats are left out.
+    """Compare the listed elements with those that matter; only inputs of floats are changed.
 
-    ``small`` changes leave the winner of a comparison the winner.
+    ``small`` changes do not alter the winner of a comparison.
     """
     matter: set[tuple[int, int]] = set()
     before = _element(native, attrs, arrays, port, position)

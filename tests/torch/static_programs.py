@@ -1,4 +1,4 @@
-"""Models that are exported, and what they are run on."""
+"""Models to export, and their inputs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Classifier(nn.Module):
 
 
 class Branching(nn.Module):
-    """A region without gradients, and a branch that depends on data."""
+    """A model with a region without gradients, and a data-dependent branch."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():

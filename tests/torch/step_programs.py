@@ -1,4 +1,4 @@
-"""Programs that train for several steps, each of which differs from the others in its own way."""
+"""Programs that train for several steps, and differ in how their steps change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 7
 
 
 def sgd_of(parameters: Any) -> torch.optim.Optimizer:
-    """The optimizer of most."""
+    """The optimizer of most programs."""
     return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
 
 
@@ -48,7 +48,7 @@ def _loss(model: nn.Module, words: Any) -> Any:
 
 
 def trained(model: nn.Module) -> list[Any]:
-    """What training has made of a model."""
+    """A trained model's parameters and buffers."""
     return [*model.parameters(), *model.buffers()]
 
 
@@ -105,7 +105,7 @@ def losses_kept() -> Any:
 
 
 def losses_added_up() -> Any:
-    """Before the optimizer's step, in which the step ends."""
+    """Losses are added up before the optimizer's step, with which the training step ends."""
     model, total = _Network(), torch.zeros(())
     optimizer = sgd_of(model.parameters())
     for _ in range(STEPS):
@@ -404,7 +404,7 @@ def memory_filled_later() -> Any:
 
 
 def memory_handed_on() -> Any:
-    """In step 5, what is read lies where another tensor was that is gone."""
+    """In step 5, a tensor that is read has the memory of a freed one."""
     model = nn.Linear(4, 4)
     optimizer = sgd_of(model.parameters())
     for step in range(STEPS):
@@ -430,9 +430,9 @@ FOLLOWED = (
     loaded, second_order, memory_filled_later, memory_handed_on, branch_used_later,
     losses_added_up,
 )  # fmt: skip
-"""Steps of these follow the one before."""
+"""Programs whose steps follow a script."""
 
 NOT_FOLLOWED = (
     losses_kept, checkpointed, what_is_picked_varies, carried_over,
 )  # fmt: skip
-"""In each step of these something is new."""
+"""Programs in which every step has something new."""

@@ -1,4 +1,4 @@
-"""Small programs for both taps. Each returns tensors, and computes the same each time."""
+"""Small programs for both taps. Each returns tensors, the same in every run."""
 
 from __future__ import annotations
 

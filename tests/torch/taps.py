@@ -1,4 +1,4 @@
-"""Programs in PyTorch under either tap, and their recorded nodes in a form that can be compared."""
+"""Runs programs in PyTorch under either tap, and returns their nodes in a comparable form."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Seen(NamedTuple):
     """A node.
 
     Attributes:
-        native: The operator, after what both taps call alike.
-        inputs: By port: the number of the node that made it, and which of its outputs it is.
+        native: The operator, under a name that is the same for both taps.
+        inputs: By port, the number of the node that made the input, and the output's port.
         forward: The number of the node that it differentiates, or -1.
     """
 
@@ -42,7 +42,7 @@ _ALIKE = {"aten::add_.Tensor": "aten::add.Tensor", "aten::_reshape_alias": "aten
 def seen(
     tap: str, program: Callable[[], Any], path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[Any, list[Seen]]:
-    """What a program returns, and its nodes."""
+    """A program's result, and its nodes."""
     monkeypatch.setenv("NODESCOPE_TORCH_TAP", tap)
     torch.manual_seed(0)
     result = recorded(path, program, level="values")

@@ -1,4 +1,4 @@
-"""Training programs as people write them: each returns numbers that depend on all it computed."""
+"""Typical training programs; each returns numbers that depend on everything it computed."""
 
 from __future__ import annotations
 

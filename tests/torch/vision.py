@@ -1,9 +1,9 @@
-"""Where torchvision, timm and their like are: in a folder beside the environment's packages.
+"""Imports torchvision, timm and similar libraries from a folder beside the environment's packages.
 
-torchvision's wheel holds kernels for CUDA, and cannot be imported beside a PyTorch for the
-processor alone, where other libraries would try to. What is missing is two operators, which no
-model here uses: it is enough to declare them. `transformers` looks for torchvision when it is
-imported, so that comes last.
+torchvision's wheel contains CUDA kernels and cannot be imported with a CPU build of PyTorch, so it
+is not in the environment, where other libraries would try to import it. Only two operators are
+missing, which no model here uses; declaring them is enough. `transformers` looks for torchvision
+when it is imported, so it is imported last.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Breakpoints that the page reads as the command line does."""
+"""Breakpoints in text form, which the page reads as the command line does."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.unencrypted import NO_CERTIFICATES
 
 
 def drop(live: Live, name: str, content: bytes, **headers: str) -> httpx.Response:
-    """As the page does."""
+    """Drop a file, as the page does."""
     return httpx.post(
         f"{live.base}/api/library", params={"name": name}, content=content, timeout=WAIT_S,
         headers={**live.cookie, "Origin": live.base, **headers}, verify=NO_CERTIFICATES,

@@ -1,4 +1,4 @@
-"""The list of recordings: what is in it, and what can be done with its ids."""
+"""The list of recordings: its entries, and requests with their ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unencrypted import NO_CERTIFICATES
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with recordings: one of our own, one that lies there, one that is damaged."""
+    """A folder with recordings: one that this server made, another one, and a damaged one."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     directory = tmp_path / "here"
     (directory / ".nodescope" / "runs").mkdir(parents=True)
@@ -43,7 +43,7 @@ def listing(folder: Path) -> Iterator[Live]:
 
 
 def all_entries(live: Live) -> list[dict[str, Any]]:
-    """The list once everything was read."""
+    """The list once all entries have been read."""
     while True:
         answer = live.get("/api/library").json()
         if not answer["pending"]:
@@ -51,12 +51,12 @@ def all_entries(live: Live) -> list[dict[str, Any]]:
 
 
 def shelf(live: Live) -> dict[str, Any]:
-    """The list by file, for tests whose files have names of their own."""
+    """The list by file name, for tests with unique names."""
     return {entry["file"]: entry for entry in all_entries(live)}
 
 
 def ask(live: Live, method: str, path: str, origin: str | None = "") -> httpx.Response:
-    """As the page does it."""
+    """Ask, as the page does."""
     headers = dict(live.cookie)
     if origin is not None:
         headers["Origin"] = origin or live.base

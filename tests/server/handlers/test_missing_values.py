@@ -1,4 +1,4 @@
-"""Why a value is not there: the true reason and one thing to do, for each way to lose it."""
+"""Why a value is missing: the true reason and one remedy, for each way to lose it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT = Keeping("summary", limit=2.0, newest_steps=2, newest_bytes=64 << 20,
 
 
 def written(path: Path, arrays: list[Any], **options: Any) -> tuple[int, ...]:
-    """Record one value several times, each in a step of its own; the seqs."""
+    """Record one value several times, once per step. Returns the seqs."""
     recorder = Recorder(path, **options)
     graph = chain(["x"])
     recorder.emit(graph)

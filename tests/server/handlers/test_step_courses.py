@@ -1,4 +1,4 @@
-"""What a step waited for, and its memory, as the page asks for it."""
+"""A step's waits and its memory, as the page requests them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALWAYS = (0, 1 << 60)
 
 @pytest.fixture
 def run(live: Live, tmp_path: Path) -> tuple[str, Path]:
-    """Its id and its file: two steps, of which the second one needs 12,000 bytes at most."""
+    """A run's id and file: two steps, the second of which needs at most 12,000 bytes."""
     path = tmp_path / "r.nscope"
     x = np.ones(1000, np.float32)
     with ns.record(path, level="timing"):

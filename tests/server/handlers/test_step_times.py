@@ -1,4 +1,4 @@
-"""Where the time of steps went, as the page asks for it."""
+"""Where the time of steps went, as the page requests it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS = 20_000
 
 
 def opened(live: Live, path: Path, *, steps: int) -> None:
-    """A run of steps of 2,000 ns, of which 500 ns are each of two nodes."""
+    """A run with steps of 2,000 ns, in which two nodes take 500 ns each."""
     recorder = Recorder(path, level="timing", queue_bytes=1 << 30)
     wide = threading.get_ident()
     recorder.emit(HostSpan("data", wide, 1, 0, 0))

@@ -94,7 +94,7 @@ def test_the_same_execution_and_none_at_all(opened: Callable[..., Opened]) -> No
     none = run.compare("net/multiply", 0, 2)
     assert (none.one.found, none.measure.source) == (False, "none")
     assert "not computed" in none.measure.why
-    # The axis is another one, and so is the shape.
+    # Another axis gives another shape.
     other = run.compare("net/sum", 1, 2)
     assert other.measure.why == "the shapes differ: (4,) and (2,)"
     whole = run.compare("net/argmax", 1, 2)
@@ -104,7 +104,7 @@ def test_the_same_execution_and_none_at_all(opened: Callable[..., Opened]) -> No
 def test_statistics_are_compared_where_no_elements_are(opened: Callable[..., Opened]) -> None:
     result = opened("summary").compare("net/multiply", 1, 2)
     assert (result.measure.source, result.differ, result.difference) == ("summaries", None, None)
-    assert result.measure.max_abs == pytest.approx(3.744593)  # of the norms
+    assert result.measure.max_abs == pytest.approx(3.744593)  # the difference of the norms
     assert not result.one.elements
     assert "run with --level values" in result.one.reason
 
@@ -179,7 +179,7 @@ def test_statistics_are_those_of_the_moment(opened: Callable[..., Opened]) -> No
     doubled, largest = run.values["net/multiply"], run.values["net/argmax"]
     assert at(1)[doubled] == pytest.approx((8, 0, np.sqrt(240)))
     assert at(2)[doubled] == pytest.approx((8, 0, np.sqrt(2 * (4 + 25 + 36 + 4))))
-    # The finite elements alone.
+    # Only finite elements count.
     assert at(None)[doubled] == pytest.approx((8, 0, np.sqrt(2 * (4 + 25))))
     assert at(1)[largest] == pytest.approx((2, 0, np.sqrt(18)))
     assert at(2)[largest][:2] == (2, 0)
@@ -200,7 +200,7 @@ def test_breakpoints_are_set_on_a_recording_and_found(opened: Callable[..., Open
     result = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
     assert (result.node, result.step) == (run.nodes["net/multiply"], 2)
     assert "net/multiply, step 2: breakpoint net/multiply if max(value) < 7" in result.text
-    # What is kept is told to whoever comes later, and replaced as a whole.
+    # A page that connects later is told what is kept; a new list replaces the whole.
     assert run.page.subscribe(run.id).session == session
     breakpoints(run.page, run.id, status.breakpoint, Breakpoint("op", "summ"))
     session = run.page.wait(wire.SessionChanged).info
@@ -232,7 +232,7 @@ def test_a_condition_that_cannot_be_evaluated_is_reported(opened: Callable[..., 
     result = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
     assert result.seq is None
     assert "breakpoint op:multiply if mean(value) > 0 could not be evaluated 3 times" in result.text
-    # What statistics say is evaluated.
+    # Conditions that statistics can answer are evaluated.
     breakpoints(run.page, run.id, Breakpoint("op", "multiply", condition="max(value) > 3"))
     result = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
     assert "At multiply, step 2" in result.text

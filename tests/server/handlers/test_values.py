@@ -1,4 +1,4 @@
-"""Values: the right window of the right moment, from the file or from the standing program."""
+"""Values: the right window at the right moment, from the file or from the stopped program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def elements(answer: wire.ValueSlice) -> list[list[float]]:
 
 
 def settled(page: Page, program: Program) -> int:
-    """Commit, and wait until a page has seen it."""
+    """Commit, and wait until a page has received it."""
     seq = program.commit()
     page.subscribe(program.run.id)
     while not page.ask(wire.GetState(program.run.id, seq)).executions.count:
@@ -117,8 +117,8 @@ def test_a_standing_program_is_asked_once(new_program: NewProgram, page: Page) -
     request = wire.GetValue(program.run.id, node.outputs[0])
     assert elements(page.ask(request)) == array.tolist()
     thread.join(60)
-    assert elements(page.ask(request)) == array.tolist()  # nobody answers a second time
-    # Once it goes on, the array is not what the program holds any more.
+    assert elements(page.ask(request)) == array.tolist()  # no second question is answered
+    # Once the program goes on, it no longer holds this array.
     info = program.update(wire.SessionInfo("running", info.version + 1))
     page.wait(wire.SessionChanged, lambda item: item.info == info)
     assert not page.ask(request).available

@@ -1,4 +1,4 @@
-"""What the page says of a branch of which nothing was run again."""
+"""The page's words for a branch in which no node was rerun."""
 
 from __future__ import annotations
 

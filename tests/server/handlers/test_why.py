@@ -1,4 +1,4 @@
-"""Why and what-if over the wire: real recordings, bounded work, other questions beside it."""
+"""Why and what-if over the wire: real recordings, bounded work, other requests meanwhile."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.server.support import Live
 
 @pytest.fixture
 def ids(live: Live, tmp_path: Path) -> tuple[str, str]:
-    """An eager and a compiled run that the server has opened."""
+    """The ids of an eager and a compiled run that the server has opened."""
     results = []
     for item in both(tmp_path, training()):
         item.close()

@@ -25,7 +25,7 @@ HERE = f"127.0.0.1:{PORT}"
 
 
 async def inside(scope: Scope, receive: Receive, send: Send) -> None:
-    """What is guarded: says what reached it."""
+    """The guarded application, which reports what reaches it."""
     if scope["type"] == "websocket":
         await receive()
         await send({"type": "websocket.accept"})
@@ -34,7 +34,7 @@ async def inside(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class Door:
-    """A guard with requests to it."""
+    """A guard, and methods that send requests to it."""
 
     def __init__(self) -> None:
         self.keys = Secrets("bearer-of-the-test")
@@ -270,7 +270,7 @@ def test_a_proof_of_the_token_is_as_good_as_the_token_once() -> None:
             return f"{proof.SCHEME} {number}:{proof.proof(token, side, port, number)}"
 
         def opens(authorization: str) -> str:
-            """The server's own proof, or ``""`` where it refuses."""
+            """The server's proof, or ``""`` if it refuses."""
             try:
                 socket = live.socket("/link", {"Authorization": authorization})
             except InvalidStatus:
@@ -287,7 +287,7 @@ def test_a_proof_of_the_token_is_as_good_as_the_token_once() -> None:
 
 
 def test_a_personal_address_lets_in_its_own_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads it in the arguments of a browser gains nothing, and spoils nothing."""
+    """Another user who reads it in a browser's arguments gains nothing, and cannot use it up."""
     with serving() as live:
         url = f"{live.base}/?token={live.app.keys.mint(personal=True)}"
         for owner in (4321, None):
@@ -306,7 +306,7 @@ def test_a_server_that_is_started_again_knows_its_pages_and_no_other_does() -> N
 
 
 def test_what_an_earlier_listener_heard_is_of_no_use(live: Live) -> None:
-    """A server that is started again has the token and the port of the one before."""
+    """A restarted server has the token and the port of its predecessor."""
     fresh = Secrets(BEARER)
     old = proof.nonce()  # heard by whoever listened in between
     later = Secrets(BEARER)

@@ -1,4 +1,4 @@
-"""REST: what programs can ask without a socket, and what they are told when it is not there."""
+"""REST: requests of programs without a socket, and the answers for missing things."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ROUTES = (
 
 @pytest.fixture
 def recorded(program: Program, page: Page) -> Program:
-    """A program with one node that ran twice; its records have arrived."""
+    """A program with one node that ran twice, whose records have arrived."""
     page.subscribe(program.run.id)
     node = program.define("exp")
     program.define("log", (101,))
@@ -199,7 +199,7 @@ def test_logs_by_page(live: Live, recorded: Program) -> None:
 
 @pytest.fixture(scope="module")
 def idle() -> Iterator[Live]:
-    """A server without a run, for questions that change nothing."""
+    """A server without a run, for requests that change nothing."""
     with serving() as running:
         yield running
 

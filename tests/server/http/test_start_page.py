@@ -1,4 +1,4 @@
-"""What the start page and the end of a run tell of a recording."""
+"""What the start page, and the page at the end of a run, show of a recording."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_commands_report_a_folder_that_is_gone(
 
 
 def _left_behind(program: Program, folder: Path) -> Path:
-    """What lies there while a program runs, or once it was killed: the file and its log."""
+    """The files of a running or killed program: the recording and its log."""
     program.execute(program.define())
     program.commit()
     recording = Path(program.run.recording)

@@ -1,4 +1,4 @@
-"""What a browser is sent: exactly what was recorded, in order, however it connects."""
+"""A browser receives exactly what was recorded, in order, however it connects."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_snapshot_and_then_records(program: Program, page: Page) -> None:
 def test_what_is_kept_of_a_program_is_none_of_its_events(
     new_program: NewProgram, tmp_path: Path
 ) -> None:
-    """A page that looks at a node has it kept whole; a reload counts the same events as before."""
+    """A page that shows a node has its values kept; a reload counts the same events as before."""
     program = new_program(connected=False)
     program.recorder.close()
     program.recorder = recorder = Recorder(tmp_path / "kept.nscope", level="summary", newest=True)
@@ -93,7 +93,7 @@ def test_what_is_kept_of_a_program_is_none_of_its_events(
 
 
 def test_reconnecting_is_replaying(program: Program, page: Page, new_page: NewPage) -> None:
-    """Over many commits and reconnections every execution arrives exactly once, in order."""
+    """Over many commits and reconnections, every execution arrives exactly once, in order."""
     node = program.define()
     seq = program.commit()
     seen: list[int] = []
@@ -336,19 +336,19 @@ def test_workers_and_lanes_are_reported_where_there_are_any() -> None:
 
 
 def attended(program: Program) -> int:
-    """The next count of pages that the program is told."""
+    """The next number of attending pages that the program is told."""
     return program.until(messages.Controllers).count
 
 
 def answer(page: Page) -> None:
-    """As a page does whose main thread is at work."""
+    """Answer a heartbeat, as a page with a responsive main thread does."""
     page.socket.send(msgspec.msgpack.encode(wire.Request(0, wire.Alive())))
 
 
 def test_a_frozen_page_holds_no_program(
     live: Live, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its connection stands, and pongs come from below: it is the page that does not answer."""
+    """The connection lives, and the browser sends pongs, but the page itself does not answer."""
     for name, seconds in (("BEAT_S", 0.05), ("SILENT_S", 0.3), ("GONE_S", 60.0)):
         monkeypatch.setattr(browser, name, seconds)
     assert attended(program) == 0
@@ -365,7 +365,7 @@ def test_a_frozen_page_holds_no_program(
 def test_a_stop_is_held_by_a_page_that_shows_another_run(
     live: Live, new_program: NewProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And that page is told which program waits; when all pages are gone, nobody holds it."""
+    """That page is told which program waits; once all pages are gone, the program goes on."""
     monkeypatch.setattr(browser, "SILENT_S", WAIT_S)
     stopping, other = new_program(1), new_program(2)
     assert attended(stopping) == 0
@@ -445,7 +445,7 @@ def test_a_connection_that_does_not_introduce_itself_is_dropped(
 
 
 def test_no_key_of_a_message_is_a_prototype(program: Program, page: Page) -> None:
-    """A reader in JavaScript refuses such a key, and with it the whole message."""
+    """JavaScript's decoder refuses such a key, and the whole message with it."""
     node = program.define("exp")
     hostile = {"__proto__": {"__proto__": 1}, "constructor": "__proto__", "axis": 1}
     odd = msgspec.structs.replace(node, id=99, name="odd", attrs=hostile)

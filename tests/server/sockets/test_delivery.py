@@ -1,4 +1,4 @@
-"""Recorded = delivered: whatever breaks in between, every execution arrives once, in order."""
+"""Delivery: whatever connection breaks, every recorded execution arrives once, in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ACTIONS: tuple[Action, ...] = ("run", "commit", "page breaks", "program breaks",
 
 
 class Viewer:
-    """A page that survives its connections, as the real one does."""
+    """A page that reconnects, as the real one does."""
 
     def __init__(self, live: Live, run: str) -> None:
         self.live = live
@@ -50,7 +50,7 @@ class Viewer:
             self.take(self.page.wait(wire.Snapshot | wire.Records))  # type: ignore[arg-type]
 
     def reconnect(self) -> None:
-        # What is under way when a connection breaks is lost with it.
+        # A broken connection loses the messages in transit.
         self.page.close()
         self.page = Page(self.live)
         assert self.page.ask(wire.Subscribe(self.run, self.seq)) == wire.Done()

@@ -1,4 +1,4 @@
-"""Debuggees: taken in, lost, come back, ended, refused."""
+"""Debuggees: connected, lost, reconnected, ended, refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NewProgram = Callable[..., Program]
 
 
 def state(page: Page, wanted: str) -> protocol.RunInfo:
-    """Wait until a list of runs shows a state."""
+    """Wait until the list of runs shows a state."""
     push = page.wait(wire.RunsChanged, lambda item: any(run.state == wanted for run in item.runs))
     return next(run for run in push.runs if run.state == wanted)
 
@@ -90,7 +90,7 @@ def test_an_end_is_reported_with_everything_before_it(program: Program, page: Pa
 
 
 class Leaving:
-    """A socket whose program says goodbye and is gone: what it is sent next fails."""
+    """A socket whose program has said goodbye and left: the next send fails."""
 
     client_state = application_state = WebSocketState.CONNECTED
 

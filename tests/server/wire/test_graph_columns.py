@@ -1,4 +1,4 @@
-"""A graph in columns is the graph that rows would be."""
+"""A graph sent in columns equals the graph sent in rows."""
 
 from __future__ import annotations
 

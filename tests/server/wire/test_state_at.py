@@ -1,4 +1,4 @@
-"""The state of all nodes at a moment: whole, and as what is different from another moment."""
+"""The state of all nodes at a moment, whole or as the difference from another moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ State = dict[int, tuple[int, int]]
 
 @pytest.fixture(params=["timing", "summary"])
 def recording(tmp_path: Path, request: pytest.FixtureRequest) -> Recording:
-    """Three steps; one node runs in the second alone, one after all steps."""
+    """Three steps; one node runs only in the second, another one after all steps."""
     file = tmp_path / "run.nscope"
     x = ns.tensor([1.0, 2.0])
     with ns.record(file, level=request.param):
@@ -39,7 +39,7 @@ def column(data: bytes, count: int) -> list[int]:
 
 
 def rows(answer: wire.StateAt) -> State:
-    """By node, the seq of its latest execution and how often it had run."""
+    """By node, the seq of its latest execution, and its number of executions."""
     packed = answer.executions
     columns = (column(data, packed.count) for data in (packed.node, packed.seq, packed.times))
     return {node: (seq, times) for node, seq, times in zip(*columns, strict=True)}
