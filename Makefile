@@ -3,8 +3,7 @@
 
 PYTHON ?= python3
 # Half of the tests wait for processes: two workers for each processor keep all of them busy.
-PROCESSORS := $(shell getconf _NPROCESSORS_ONLN)
-TEST_WORKERS ?= $(shell expr 2 '*' $(PROCESSORS))
+TEST_WORKERS ?= $(shell expr 2 '*' $$(getconf _NPROCESSORS_ONLN))
 BIN := .venv/bin
 PYTEST = $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 # Hundreds of processes and all workers import the same modules: what is compiled is kept for the next.
@@ -49,7 +48,7 @@ test-torch: page browser .make/vision  ## PyTorch observed, and compared with th
 	OMP_NUM_THREADS=1 .venv-torch/bin/python -m pytest -n $(TEST_WORKERS) --dist worksteal tests/torch tests/adapters
 
 test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
-	.venv-jax/bin/python -m pytest -n $(PROCESSORS) --dist worksteal --timeout 600 -o faulthandler_timeout=900 tests/jax
+	.venv-jax/bin/python -m pytest --timeout 600 -o faulthandler_timeout=900 tests/jax
 
 test-ray: page browser .make/env-ray  ## Ray programs observed, stopped and edited, on a real local cluster, in a venv of its own
 	.venv-ray/bin/python -m pytest --timeout 300 tests/ray
