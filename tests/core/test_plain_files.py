@@ -1,4 +1,4 @@
-"""Paths from outside that lead to a pipe, a device or a huge file: nothing waits, nothing grows."""
+"""Paths from outside to a pipe, a device or a huge file: nothing waits or uses much memory."""
 
 from __future__ import annotations
 

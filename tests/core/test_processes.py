@@ -1,7 +1,7 @@
-"""Nothing of the current folder is run by our commands, the server and what they start.
+"""Commands, the server and their child processes run no code from the current folder.
 
-Each module that the server, an export or a command imports lies in the current folder under the
-same name, and leaves a mark when it is run.
+The current folder has a module with the name of each that the server, an export or a command
+imports, which leaves a mark if it runs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A system that has no more processes or threads: a clear line, and the program runs as it can.
+"""A system without free processes or threads: a clear line, and the program runs as it can.
 
-The limit of processes does not hold for root, so what the kernel answers is answered in its place.
+The limit of processes does not apply to root, so the tests simulate the kernel's answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors that stand for one in another process are named by that one."""
+"""An error that stands for one in another process has that one's name."""
 
 from __future__ import annotations
 

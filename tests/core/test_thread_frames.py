@@ -1,4 +1,4 @@
-"""Frames of all threads are had even where a garbage collection begins in the middle."""
+"""Frames of all threads are read correctly even if a garbage collection begins meanwhile."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Commands in a real terminal: a pseudo-terminal, driven from the user's side.
 
-Invariant: every wait has a limit and nothing sleeps; what is started is ended with the test.
+Invariant: every wait has a limit, nothing sleeps, and every command ends with the test.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Typed:
             stdout=terminal,
             stderr=terminal,
             start_new_session=True,
-            # The terminal of the new session, so that Ctrl-C reaches the program.
+            # The new session's controlling terminal, so Ctrl-C reaches the program.
             preexec_fn=forked.own_terminal,
         )
 
@@ -86,12 +86,12 @@ class Typed:
             self.shown = _ESCAPES.sub("", self.shown)
 
     def end(self) -> int:
-        """Wait for its end; its status."""
+        """Wait for its end, and return its status."""
         status = self.process.wait(WAIT_S)
         while select.select([self._person], [], [], 0)[0]:
             self._take()
         return status
 
     def modes_now(self) -> list[int]:
-        """How the terminal is set."""
+        """The terminal's present settings."""
         return termios.tcgetattr(self._terminal)[:4]

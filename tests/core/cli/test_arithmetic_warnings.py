@@ -1,4 +1,4 @@
-"""Warnings of the program's arithmetic name the program's lines."""
+"""Warnings from the program's arithmetic name the program's own lines."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_hit_is_status_1_with_reports_and_the_recording(tmp_path: Path) -> Non
     assert [[item.tag for item in case] for case in result.values()] == [
         ["failure"], [], ["skipped"],
     ]  # fmt: skip
-    # The command that it names works as it stands.
+    # The command that the output names works as printed.
     why = nodescope(tmp_path, "why", str(shown), "loss/log@2")
     assert "log of -1" in why.stdout
 
@@ -235,7 +235,7 @@ def test_a_watch_that_was_never_evaluated_does_not_pass(
         np.log(ns.tensor([1.0]))
     assert main(["check", "--watch", watch, str(path)]) == 1
     assert f"nothing was checked: {why}" in capsys.readouterr().out
-    # One that could be asked is enough.
+    # One watch that could be evaluated is enough.
     assert main(["check", "--watch", watch, "--watch", "inf", str(path)]) == (level == "timing")
 
 
@@ -367,7 +367,7 @@ def test_watches_that_watch_nothing_are_no_clean_run(tmp_path: Path, spec: str) 
 
 
 def test_next_prefers_what_a_hit_leaves_to_trace(tmp_path: Path) -> None:
-    """Softmax given to cross-entropy is told with its line; a NaN has a history."""
+    """Softmax passed to cross-entropy is reported with its line; a NaN is traced back."""
     for watches, target in (("softmax_twice", "cross_entropy@1"), ("softmax_twice; nan", "log@1")):
         path = tmp_path / f"{len(watches)}.nscope"
         with ns.record(path, level="values"), np.errstate(all="ignore"):

@@ -72,7 +72,7 @@ def test_both_forms_are_timed_unobserved_and_the_headline_is_theirs(tmp_path: Pa
     program = compare(tmp_path, "-o", "out", "script.py", timed=True)
     program.process.send_signal(signal.SIGINT)
     program.end()
-    # Six runs are announced, and only the two that are recorded are heard.
+    # Six runs are announced, and only the output of the two recorded ones is shown.
     assert any("6 runs, eager and compiled in turns" in line for line in program.lines)
     assert program.lines.count("ran to its end\n") == 2
     with (

@@ -1,7 +1,7 @@
 """Every option and argument of every command with invalid values: each gives a clear message.
 
-The options come from the parser itself, so that new ones are tested as well. Commands that would
-serve a page or run a program are only parsed.
+The options come from the parser itself, so new ones are tested too. Commands that would serve a
+page or run a program are only parsed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A server that dies during a run is restarted, unless it keeps dying or was told to end."""
+"""A server that dies during a run is restarted, unless it keeps dying or was asked to end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.server.support import Live, Page
 
 Start = Callable[..., Program]
 
-# Goes on until the file is there.
+# Runs until the file exists.
 UNTIL = """
 import os
 import numpy as np
@@ -87,7 +87,7 @@ def test_a_page_comes_back_to_the_stop_that_it_left(start: Start) -> None:
     if session.phase != "stopped":
         assert time.monotonic() - killed_at > 4.0  # then the program may have gone on by itself
     else:
-        # The page may be there before the terminal is told.
+        # The page may connect before the terminal shows it.
         program.expect("was ended by SIGKILL and was restarted; open http")
         assert session.stop == stop
         control(page, run, Continue())
@@ -135,7 +135,7 @@ def test_where_nobody_has_come_yet_the_new_address_lets_in(start: Start) -> None
     assert program.end() == 0
 
 
-# Says that it can be reached, and dies.
+# Announces that it is ready, and dies.
 DYING = """
 import os
 ready = '{"url": "http://a", "personal": "http://b", "link": "ws://127.0.0.1:%s/link"}'

@@ -24,7 +24,7 @@ for batch in ns.steps([np.full((4, 3), float(k)) for k in (1, 2, 3)]):
     loss.backward()
 print("trained", float(loss.numpy()))
 """
-# Runs until it is ended, and says when Ctrl-C came.
+# Runs until it is ended, and prints when Ctrl-C arrives.
 FOREVER = """\
 import numpy as np
 import nodescope as ns
@@ -281,7 +281,7 @@ def test_kill_ends_the_program_as_ctrl_c_would(tmp_path):
     done = scripted(tmp_path, "n\nkill\n", text=FOREVER)
     assert done.returncode == 130
     trace = done.stderr[done.stderr.index("Traceback") :].splitlines()
-    # as without nodescope: the user's lines, and nothing of how the program was held
+    # as without nodescope: the user's lines, without the frames that held the program
     assert [line for line in trace if line.startswith("  File ")] == [
         f'  File "{tmp_path / "script.py"}", line 4, in <module>'
     ]
@@ -381,8 +381,8 @@ def test_ctrl_c_pauses_and_at_the_prompt_there_is_another_prompt(tmp_path, term)
 
 def test_ctrl_c_twice_ends_a_program_that_comes_to_no_node(tmp_path):
     (tmp_path / "script.py").write_text(
-        # Short waits: an interrupt that comes while the one before is being handled may reach a
-        # long one before it begins, and Python then tells of it at its end.
+        # Short waits: an interrupt during the handling of another may arrive just before a long
+        # wait begins, and Python then raises only at its end.
         "import threading\nprint('waiting', flush=True)\n"
         "for _ in range(600):\n    threading.Event().wait(0.1)\n"
     )

@@ -1,6 +1,6 @@
-"""Programs of different kinds, in which numbers become large in a given step.
+"""Programs of various kinds, in which numbers become large in a given step.
 
-Each takes ``large``, the step in which its data is a hundred times larger, or 0 for never, and runs
+Each takes ``large``, the step in which its data is a hundred times larger, or 0 for none, and runs
 `STEPS` steps. The compiled function is named ``step`` unless there are several.
 """
 
@@ -17,7 +17,7 @@ from nodescope import nn
 STEPS = 5
 Program = Callable[[int], None]
 PROGRAMS: dict[str, tuple[Program, str]] = {}
-"""By name: the program, and an op with a large result in the step with large data."""
+"""The programs by name, each with an op whose result is large in the step with large data."""
 F = nn.functional
 
 
@@ -225,7 +225,7 @@ def donated(large: int) -> None:
 
 @program("matmul")
 def derivative_outside(large: int) -> None:
-    """The backward pass of a compiled function is a graph of its own."""
+    """The backward pass of a compiled function is a separate graph."""
     weight = ns.parameter(np.ones((3, 2)), np.float32, name="weight")
 
     @ns.compile

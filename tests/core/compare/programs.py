@@ -1,4 +1,4 @@
-"""Programs that run eagerly and compiled into recordings."""
+"""Records programs eagerly and compiled."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def judged(folder: Path, program: Callable[[], Any]) -> Verdict:
 
 
 def compared(folder: Path, program: Callable[[], Any], *, level: Any = "values") -> Comparison:
-    """The comparison of both."""
+    """The comparison of a program's eager and compiled runs."""
     eager, compiled = both(folder, program, level=level)
     with eager, compiled:
         return compare(eager, compiled)

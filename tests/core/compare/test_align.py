@@ -11,7 +11,7 @@ SPEC = TensorSpec((2,), "float64")
 
 
 def chain(*ops: str, scope: str = "", first: int = 1, leaf: str = "placeholder") -> list[Node]:
-    """A leaf, then each op on the result of the previous one."""
+    """A chain: a leaf, then each op on the previous result."""
     results: list[Node] = []
     counts: dict[str, int] = {}
     for number, op in enumerate((leaf, *ops), first):
@@ -109,7 +109,7 @@ def test_the_call_with_the_shapes_of_the_trace() -> None:
     eager = at([*chain("exp", first=11), *chain("exp", first=21)], 8)
     result = align(graph(traced), eager, {12: TensorSpec((5,), "float64"), 22: SPEC})
     assert result.matches[2].eager == 22
-    # shapes are those of a first execution: where none fits, the line decides
+    # shapes come from the first execution: if none fits, the line decides
     result = align(graph(traced), eager, {12: TensorSpec((5,), "float64"), 22: TensorSpec((), "")})
     assert result.matches[2].eager == 12
 

@@ -28,14 +28,14 @@ def test_a_training_step_is_matched_measured_and_timed(tmp_path: Path) -> None:
     assert {node.matched for node in inner} == {"name"}
     assert function.unmatched == ()
     assert all(node.eager_ns for node in inner)
-    # what is computed exactly is bit-equal, at each step that was looked at
+    # exact nodes are bit-equal in each measured step
     measured = [value for node in inner for value in node.values if value.compiled]
     assert measured
     assert all(value.worst is not None and value.worst.equal for value in measured)
     assert {value.steps for value in measured} == {(1, 2, 3)}
-    # what was not measured says why
+    # unmeasured values have a reason
     assert all(value.why for node in inner for value in node.values if not value.compiled)
-    # what runs has its time, and that of what it covers
+    # nodes that run have their time, and the time of the nodes that they cover
     assert all(kernel.run and kernel.ns and kernel.times == 3 for kernel in function.kernels)
     assert all(kernel.eager_ns for kernel in function.kernels if kernel.covers)
     covered = {cover for kernel in function.kernels for cover in kernel.covers}
@@ -68,7 +68,7 @@ def test_times_alone(tmp_path: Path) -> None:
 
 
 def test_an_error_is_found_where_it_is(tmp_path: Path) -> None:
-    """A program that computes something else when it is compiled."""
+    """A program that computes something different when compiled."""
 
     def program() -> None:
         offset = 0.0 if ns.get_mode() == "eager" else 1e-3

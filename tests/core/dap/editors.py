@@ -1,4 +1,4 @@
-"""An editor: debugpy's client side of the Debug Adapter Protocol, in front of our adapter.
+"""An editor: debugpy's client side of the Debug Adapter Protocol, connected to our adapter.
 
 Invariant: each message of both sides is valid by the protocol's JSON schema; every wait has a
 limit; every started process ends with the test.
@@ -177,7 +177,7 @@ class Editor:
             return [name for name, _ in self._events if name != "output"]
 
     def output(self, category: str) -> str:
-        """All that was written so far."""
+        """All output so far."""
         with self._news:
             return "".join(body["output"] for name, body in self._events
                            if name == "output" and body["category"] == category)  # fmt: skip

@@ -23,7 +23,7 @@ def test_each_attribute_of_a_launch_is_reported():
 
 
 def attached_by(configuration: dict[str, object]) -> set[str]:
-    """The attributes of a configuration that attaches, which are ours or the editor's."""
+    """The attributes of an attaching configuration, which are nodescope's or the editor's."""
     known = {*(field.encode_name for field in msgspec.structs.fields(Attach)), *EDITORS}
     assert set(configuration) <= known
     return set(configuration)

@@ -23,7 +23,7 @@ for batch in ns.steps([np.full((4, 3), float(k)) for k in (1, 2, 3)]):
     loss.backward()
 print("trained", float(loss.numpy()))
 """
-# What every adapter is to know, whatever it announces.
+# The requests that every adapter must support, whatever it announces.
 BASE = {
     "initialize", "launch", "attach", "disconnect", "setBreakpoints", "setExceptionBreakpoints",
     "threads", "stackTrace", "scopes", "variables", "evaluate", "source", "continue", "next",
@@ -117,7 +117,7 @@ def test_the_console_takes_the_terminals_commands(tmp_path):
         editor.value("now", "repl")
         editor.event("stopped")
         assert editor.top()["name"] == "model/loss/mean, step 1"
-        # what the editor sets does not take away what the console has set
+        # the editor's breakpoints do not replace those set in the console
         editor.ask("setFunctionBreakpoints", breakpoints=[])
         assert "op:mean" in editor.value("b", "repl")
         assert "mean" in editor.value("why", "repl")

@@ -80,7 +80,7 @@ def test_another_user_cannot_launch(
             other.setattr(owner, "owner_of", lambda *_: STRANGER)
             with socket.create_connection(place, WAIT_S) as connection:
                 assert not is_answered(connection, "launch", program="mark.py", cwd=str(tmp_path))
-            # Nor somebody who is gone before it can be seen who it was.
+            # Nor a client that is gone before its user can be determined.
             other.setattr(owner, "owner_of", lambda *_: None)
             with socket.create_connection(place, WAIT_S) as connection:
                 assert not is_answered(connection, "launch", program="mark.py", cwd=str(tmp_path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.core.dap.editors import Body, Editor
 
-# Two workers that compute in scopes of their own; what they do is ordered by nothing.
+# Two workers that compute in separate scopes, in no particular order.
 WORKERS = """\
 import threading
 import numpy as np
@@ -25,7 +25,7 @@ for each in workers:
     each.join()
 print("done", flush=True)
 """
-# A worker that waits for what the main thread does between two nodes.
+# A worker that waits for the main thread between two nodes.
 WAITING = """\
 import threading
 import numpy as np
@@ -80,7 +80,7 @@ def test_no_stop_is_lost_and_each_is_reported_by_its_thread(tmp_path):
 
 
 def both_stand(editor: Editor) -> tuple[int, int]:
-    """Two threads at nodes: the one that stopped, and the other one, held at its next node."""
+    """Two threads at nodes: one has stopped, and the other is held at its next node."""
     stop = editor.event("stopped")
     first = stop["threadId"]
     threads = names(editor)
@@ -103,7 +103,7 @@ def test_one_thread_continues_alone_while_the_other_is_held(tmp_path):
             answer = editor.ask("continue", threadId=first, singleThread=True)
             assert not answer["allThreadsContinued"]
             assert editor.event("stopped")["threadId"] == first
-        # Its end pauses the rest; before that the other one is let go and stops at its node.
+        # Its end pauses the other threads; before, the other one is released and stops at its node.
         editor.ask("continue", threadId=other, singleThread=True)
         assert editor.event("stopped")["threadId"] == other
         editor.ask("setFunctionBreakpoints", breakpoints=[])

@@ -28,7 +28,7 @@ from nodescope.record.recorder import Recorder
 
 @dataclass
 class Debugged:
-    """What happened: stops in order, with their live values, and logged lines."""
+    """The stops in order, with their live values, and the logged lines."""
 
     bus: Bus = field(default_factory=Bus)
     stops: list[Stop] = field(default_factory=list)
@@ -58,7 +58,7 @@ Then = Callable[[Stop, Gate], Command]
 
 
 def go_on(stop: Stop, gate: Gate) -> Command:
-    """The controller's action at a stop: just continue."""
+    """Continue, the controller's default action at a stop."""
     return Continue()
 
 

@@ -221,7 +221,7 @@ def test_back_and_forth_in_the_recording(tmp_path):
         assert seen[2].step == 2
         assert seen[2].node.phase == "backward"
         assert controller.looking_back
-        # what is shown is of then, and so are expressions
+        # values and expressions are of that moment
         controller.back(RunTo("loss/square"))
         assert controller.moment.step == 2
         assert controller.evaluate("max(value)") == 36
@@ -229,7 +229,7 @@ def test_back_and_forth_in_the_recording(tmp_path):
         assert controller.frames()[0].name == "loss/square"
         controller.back(NextStep())
         assert controller.moment.step == 1
-        # and forth again, up to where the program stands
+        # and forward again, up to the program's stop
         assert controller.command(StepOver()).moment.step == 2
         names = []
         while controller.looking_back:

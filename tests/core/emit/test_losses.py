@@ -1,4 +1,4 @@
-"""The loss of every training step, of those too that run unobserved."""
+"""The loss of every training step, including unobserved steps."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def of_a_graph() -> Train:
 def record(
     path: Path, train: Train, leaves_out: Callable[[int], bool] = lambda step: step not in (1, 4)
 ) -> tuple[list[LossRow], list[float], np.ndarray]:
-    """Train; the losses of the recording, those that the program had, and its weights."""
+    """Train. Returns the recorded losses, the program's own losses, and its weights."""
     bus = Bus()
     recorder = Recorder(path)
     bus.add(recorder)

@@ -1,4 +1,4 @@
-"""Loops that mark no steps: the graph of one closes after a few rounds, however long it runs."""
+"""Loops without marked steps: a loop's graph closes after a few rounds, however long it runs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Collects the events that a piece of program emits.
+"""Collects the events of a block of code.
 
-Invariant: observation ends with the block, also when it raises.
+Invariant: observation ends with the block, even if it raises.
 """
 
 from __future__ import annotations

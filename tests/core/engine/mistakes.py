@@ -1,4 +1,4 @@
-"""A user's mistake as data, and what `nodescope` has to say to it."""
+"""A user's mistake as data, with nodescope's message."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Mistake(NamedTuple):
         name: What the mistake is.
         program: Its lines, the first of which is empty; it has ``ns`` and ``np``.
         kind: The error.
-        line: Of the program, where it is; the first after the empty one is 1.
+        line: The line of the mistake; the first after the empty one is 1.
         says: The whole message.
-        hint: How to mend it.
+        hint: How to fix it.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Mistake(NamedTuple):
 
 
 def check(mistake: Mistake) -> None:
-    """The program raises the error, which says what, where and how to mend it."""
+    """Check that the program raises the error, with message, line and hint."""
     code = compile(mistake.program.strip("\n"), "model.py", "exec")
     with pytest.raises(mistake.kind) as caught:
         exec(code, {"ns": ns, "np": np})

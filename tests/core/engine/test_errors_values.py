@@ -1,6 +1,6 @@
 """Typical mistakes: elements, arguments, layers and optimizers.
 
-Each message says what is wrong, where in the user's own file, and how to mend it.
+Each message says what is wrong, where in the user's own file, and how to fix it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What NumPy refuses as an index is refused here with NumPy's kind of error, and says why."""
+"""Indices that NumPy refuses are refused with NumPy's kind of error, and a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators under observation: they tell what the road that all ops can take would tell."""
+"""Observed operators emit the same events as the general path of all ops."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN_MULTIPLY = ns.Tensor.__mul__
 
 
 def trained(multiply: Callable[[Any, Any], Any], add: Callable[[Any, Any], Any]) -> Events:
-    """Steps in which a node meets other inputs, a scalar, an array, no tape, and another scope."""
+    """Steps in which a node gets other inputs, a scalar, an array, no tape, and another scope."""
     with observed() as events:
         x, w = ns.tensor([1.0, 2.0], name="x"), ns.parameter([3.0, 4.0], name="w")
         for number in ns.steps(range(4)):

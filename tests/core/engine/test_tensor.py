@@ -1,4 +1,4 @@
-"""Tensor: what it is, what it refuses, and what NumPy does with it."""
+"""Tensor: its properties, what it refuses, and how NumPy handles it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executions by their times alone: who takes them, and when everything is emitted again."""
+"""Executions as times alone: which probes take them, and when events are emitted again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nodescope.record.recording import Recording
 
 
 class Times:
-    """A probe that takes times alone, and the events that it got in spite of it."""
+    """A probe that takes only times, and keeps the events that it still received."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, int]] = []
@@ -40,7 +40,7 @@ class Times:
 
 
 class Calm:
-    """A probe that wants nothing of executions, at first."""
+    """A probe that demands no executions at first."""
 
     def __init__(self) -> None:
         self.level: Level | None = "graph"

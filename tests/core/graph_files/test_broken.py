@@ -1,4 +1,4 @@
-"""Whatever a graph file holds, there is a graph or one line: no traceback, no hang, no flood."""
+"""Any graph file gives a graph or one line: no traceback, no hang, no flood of output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORDS = {
 
 
 def survives(data: bytes, name: str) -> None:
-    """Read a file; all but a `GraphError` fails the test."""
+    """Read a file; any exception except `GraphError` fails the test."""
     started = time.process_time()
     try:
         graph, *_ = read_graph(data, name)

@@ -1,4 +1,4 @@
-"""A graph file is read in a process that may do nothing else, and becomes a recording."""
+"""A graph file is read in a restricted process, and becomes a recording."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_time_and_memory_are_limited(tmp_path: Path) -> None:
 
 
 def test_the_process_can_open_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a child, for the limits last as long as a process."""
+    """In a child process, since the limits cannot be lifted again."""
     process = os.fork()
     if not process:
         status = 3

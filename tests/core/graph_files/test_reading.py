@@ -1,4 +1,4 @@
-"""Files of real libraries, and texts, become graphs with scopes, shapes, constants and edges.
+"""Files of real libraries and handwritten texts become graphs: scopes, shapes, constants, edges.
 
 The files in ``fixtures/graphs`` were written by onnx 1.23.2 and TensorFlow 2.21.0.
 """
@@ -47,7 +47,7 @@ def test_onnx(name: str) -> None:
     assert spec(graph, "encoder/linear/MatMul") == "float32 (?, 3)"
     assert named(graph, "encoder/linear/encoder.linear.weight").role == "parameter"
     assert named(graph, "axes").role == named(graph, "head/Constant").role == "constant"
-    # The function is drawn where it is called, and branches inside their node's scope.
+    # The function is expanded where it is called, and branches are inside their node's scope.
     assert sources(graph, "encoder/act/Mul") == ["encoder/linear/Add", "encoder/act/Erf"]
     assert sources(graph, "head/If/then_branch/then_id") == ["encoder/act/Mul"]
     assert sources(graph, "head/If") == [

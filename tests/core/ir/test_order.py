@@ -19,7 +19,7 @@ def test_each_comes_after_what_it_needs_and_only_cycles_are_left_out(
     assert len(set(done)) == len(done)
     for place, number in enumerate(done):
         assert needs[number] <= set(done[:place])
-    # Of those left out each needs another one that is left out.
+    # Each omitted node needs another omitted node.
     rest = set(needs) - set(done)
     assert all(needs[number] & rest for number in rest)
 

@@ -1,4 +1,4 @@
-"""Graphs as text: every graph comes back exactly; what is no graph is refused with its place."""
+"""Graphs as text: a graph is restored exactly; an invalid text is refused with its position."""
 
 from __future__ import annotations
 

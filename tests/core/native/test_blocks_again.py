@@ -1,4 +1,4 @@
-"""Copies of outputs lie in the memory of others before, once nobody has those, not sooner."""
+"""Copies of outputs reuse the memory of earlier copies once nothing refers to those."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One check for every pass: which rules fired, and that results do not change.
 
-Invariant: compares bits, not numbers; only the payload of a NaN is ignored.
+Invariant: bits are compared, not numbers; only the payload of a NaN is ignored.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tests of recordings share."""
+"""Fixtures of tests of recordings."""
 
 from __future__ import annotations
 

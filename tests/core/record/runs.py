@@ -1,4 +1,4 @@
-"""Runs made by hand, without an engine."""
+"""Runs emitted by tests, without an engine."""
 
 from __future__ import annotations
 

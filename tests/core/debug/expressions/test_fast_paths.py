@@ -39,7 +39,7 @@ NUMBERS = (0.0, -0.0, 1.0, -1.0, 3.0, 0.1, 250.0, 7e4, float("nan"), float("inf"
 
 
 def plainly(node: ast.expr, scene: Scene) -> Any:
-    """The value of an expression directly from the tables; every fast path must agree with it."""
+    """The value of an expression without fast paths, which must agree with it."""
     match node:
         case ast.Constant(value=number):
             return number
@@ -94,7 +94,7 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, tuple):
         return isinstance(b, tuple) and a == b
     x, y = np.asarray(a), np.asarray(b)
-    # As text, which tells -0.0 and NaN; bytes would tell the padding of long doubles, too.
+    # As text, which distinguishes -0.0 and NaN; bytes would include the padding of long doubles.
     return x.dtype == y.dtype and x.shape == y.shape and repr(x.tolist()) == repr(y.tolist())
 
 

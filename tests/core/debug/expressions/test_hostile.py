@@ -1,5 +1,5 @@
-"""Hostile text in every text field: refused, or handled with little work; never run, and never an
-error other than nodescope's.
+"""Hostile text in every text field is refused or handled with little work; it is never run, and
+raises only nodescope's errors.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def nothing_comes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def work(ask: Callable[[], object]) -> float:
-    """Processor seconds of this thread, the least of three: others use the machine, too."""
+    """CPU seconds of this thread, the least of three runs, since the machine may be busy."""
     spent = []
     for _ in range(3):
         start = time.thread_time()
@@ -183,7 +183,7 @@ def work(ask: Callable[[], object]) -> float:
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_hostile_texts_are_cheap(field: str) -> None:
-    # 10 ms is what is promised, and five times as much what is asked for on a busy machine.
+    # 10 ms are promised; a busy machine is allowed five times that.
     spent = {name: work(lambda text=text: FIELDS[field](text)) for name, text in TEXTS.items()}
     assert {name: item for name, item in spent.items() if item > 0.05} == {}
 

@@ -41,7 +41,7 @@ class At:
             return None
         if event == "line":
             text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-            # Python looks for signals at no place where a `with` has been left and still holds.
+            # Leaving a `with` visits its line again, where Python does not check for signals.
             if not text.startswith("with "):
                 self.left -= 1
                 if self.left == 0:
@@ -185,7 +185,7 @@ def test_a_signal_handler_that_computes_at_any_line_hangs_nothing(work: Work) ->
             bench.end()
             break
         lines += 1
-        # What it told of came to be known, though the gate was at work.
+        # Its report arrived, although the gate was busy.
         assert bench.gate.info.breakpoints[2].verified, at.where
         goes_on(bench, at.where)
     assert 10 < lines < MOST_LINES - 1

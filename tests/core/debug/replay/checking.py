@@ -1,4 +1,4 @@
-"""Checking a replay: reruns every node of its step, and compares it with the recording."""
+"""Checks a replay: reruns every node of its step, and compares it with the recording."""
 
 from __future__ import annotations
 

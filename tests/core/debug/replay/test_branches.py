@@ -136,7 +136,7 @@ def recurrent() -> None:
 
 
 def without_step(path: Path, step: int) -> None:
-    """Remove a step, as if the governor had left it out."""
+    """Remove a step, as if it had not been observed."""
     database = sqlite3.connect(path)
     database.execute("UPDATE step SET observed = 0 WHERE step = ?", (step,))
     first, last = database.execute(

@@ -49,7 +49,7 @@ def test_a_run_in_short(tmp_path: Path) -> None:
         ran = {cost.node: cost.times for cost in recording.costs()}
     held = {leaf.name for leaf in leaves}
     assert held
-    # What only holds data is no operation: neither a node that ran nor an execution.
+    # Leaves do not count as operations: neither as nodes that ran nor as executions.
     assert summary.operations == sum(ran.values()) - sum(ran.get(leaf.id, 0) for leaf in leaves)
     assert not held & {slow_node.name for slow_node in summary.slow_nodes}
     totals = [slow_node.total_ns for slow_node in summary.slow_nodes]

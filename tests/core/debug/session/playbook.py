@@ -1,4 +1,4 @@
-"""Playbooks: feed a session events one by one, and check it after each.
+"""Playbooks: feed events to a session one by one, and check its state after each.
 
 ``play(session()).give(reach(A)).expect(stopped("step", A))``
 """
@@ -76,13 +76,13 @@ Check = Callable[[SessionState, tuple[Effect, ...]], None]
 
 
 def _told(info: SessionInfo) -> SessionInfo:
-    """The state without hits, which are announced with the next change only, and the version."""
+    """The state without hits, which are announced only with the next change, and the version."""
     breakpoints_told = tuple(msgspec.structs.replace(item, hits=0) for item in info.breakpoints)
     return msgspec.structs.replace(info, breakpoints=breakpoints_told, version=0)
 
 
 class play:
-    """Feeds inputs to a session; every change visible to a page must be announced."""
+    """Feeds inputs to a session, and checks that every change visible to a page is announced."""
 
     def __init__(self, state: SessionState) -> None:
         self.state = state

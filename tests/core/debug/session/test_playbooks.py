@@ -1,4 +1,4 @@
-"""One playbook for every command, every reason to stop, and every input of the session.
+"""A playbook for every command, every reason to stop, and every input of the session.
 
 The tables are complete: an addition to the protocol without a playbook here fails.
 """
@@ -324,7 +324,7 @@ ALL = dict.fromkeys((*COMMANDS.values(), *REASONS.values(), *INPUTS.values()))
 
 
 def test_nothing_is_without_a_playbook() -> None:
-    # What is kept is the recorder's concern: a run takes that command before the session does.
+    # Keeping values is the recorder's task: the run handles that command before the session.
     assert set(COMMANDS) == set(get_args(Command)) - {SetKeeping}
     assert set(REASONS) == set(get_args(StopReason))
     assert set(INPUTS) == set(get_args(inputs.Input))

@@ -1,4 +1,4 @@
-"""The session under random programs and random commands, against a model of what must stop."""
+"""The session under random programs and commands, compared with a model of the stops."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ commands = st.one_of(
 
 
 def told(state: SessionState) -> tuple[Any, ...]:
-    """The state that is announced at once: all except hits."""
+    """The state that is announced immediately: everything except hits."""
     breakpoints_told = [
         (item.breakpoint, item.verified, item.message) for item in state.breakpoints
     ]

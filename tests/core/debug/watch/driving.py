@@ -1,4 +1,4 @@
-"""Plays the examples of rules to a watcher, as if a program ran them.
+"""Feeds the examples of rules to a watcher, as if a program ran them.
 
 The events are those of the engine: parameters are leaves, and a gradient is a backward node that
 `GradientComputed` announces after it has run.

@@ -1,4 +1,4 @@
-"""Real training programs to watch; all except the healthy ones have a fault."""
+"""Real training programs to watch; all except the correct ones have a fault."""
 
 from __future__ import annotations
 

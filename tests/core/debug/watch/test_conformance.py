@@ -27,7 +27,7 @@ EXAMPLES = [
     for rule in RULES
     for number, example in enumerate(rule.examples)
 ]
-# These look at times or attributes, at conditions on no more than the step; or at the node first.
+# These look at times, attributes or the node first, or at conditions on the step only.
 QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_layer",
          "schedule_ends_early", "decay_too_large", "target_not_updated", "average_from_zero",
          "dropout_in_evaluation",
@@ -55,7 +55,7 @@ SHOWN_BY_PROGRAMS = (
     "evaluation_targets", "optimizers_opposed", "used_without_gradient",
     "log_probability_above_zero",
 )  # fmt: skip
-# What a rule cannot do without, where nothing is the default.
+# Required settings of rules, which have no default.
 REQUIRED: dict[str, dict[str, Setting]] = {
     "condition": {"condition": "isnan(value).any()"},
     "hysteresis": {"enter": "max(value) > 0", "leave": "max(value) < 0"},
@@ -185,7 +185,7 @@ def test_a_rule_is_documented(rule: Rule) -> None:
 def test_hostile_arrays_do_no_harm(rule: Rule) -> None:
     """No fault, nothing changed, and the same hits each time."""
     arrays = list(HOSTILE.values())
-    # The same kinds in other steps, too: a value may change its shape and dtype.
+    # The same arrays in other steps too: a value may change its shape and dtype.
     steps = [*arrays, *arrays[::-1], *itertools.chain.from_iterable((a, a, a) for a in arrays)]
     before = [array.tobytes() for array in arrays if array.dtype != object]
     names_of_ops = sorted(rule.ops) or [None]

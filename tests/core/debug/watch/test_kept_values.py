@@ -47,7 +47,7 @@ def test_weights_and_losses_are_whole_in_every_step(
         assert ran >= STEPS
         assert kept >= weights if not said else 2 <= kept < weights
         losses, computed = recording.kept_of(values["mse"])
-        # Without room, the first loss may go before its pass has told that it is one.
+        # Without room, the first loss may be dropped before the backward pass identifies it.
         assert computed == STEPS
         assert losses >= STEPS - bool(said)
         report = checking.report(recording)

@@ -73,7 +73,7 @@ def test_live_and_recorded_say_the_same(name: str, tmp_path: Path) -> None:
     for a, b in zip(live, in_order(recorded), strict=True):
         assert a.actual == pytest.approx(b.actual, rel=1e-12)
     assert [hit.seq for hit in recorded] == sorted(hit.seq for hit in recorded)
-    # How it went is the same, too: what was looked at, what could not be asked, what was found.
+    # The outcome is also the same: what was evaluated, what could not be, and what was found.
     assert watched.watcher.outcomes == asking.coverage().outcomes
 
 
@@ -304,7 +304,7 @@ def test_what_is_held_has_bounds() -> None:
 def test_gradients_in_conditions(tmp_path: Path) -> None:
     watch = parse_watch('condition(condition="norm(grad) > 0") on glob:*weight')
     watched = Watched(programs.healthy, tmp_path / "run.nscope", watch)
-    # A weight is read before its gradient of the step is there: the latest is the one before.
+    # A weight is read before the step's gradient exists, so the gradient is the previous step's.
     assert {hit.step for hit in watched.live} == set(range(3, programs.STEPS + 1))
     assert in_order(watched.asked()[0]) == in_order(watched.live)
 

@@ -53,7 +53,7 @@ def test_an_operation_that_raised_is_explained_by_its_inputs(tmp_path: Path) -> 
         assert (first.root.kind, first.root.step) == ("raised", 1)
         assert first.culprit is first.root
         assert first.root.error.startswith("MatrixError: inv: singular matrix")
-        # No element is to blame: the input is named as a whole, and so is where it came from.
+        # No single element is responsible: the whole input is named, and its origin.
         assert [(item.name, item.at, item.number) for item in first.root.operands] == [
             ("multiply", None, None)
         ]
@@ -81,7 +81,7 @@ def test_a_raise_is_followed_to_the_nan_it_was_given(tmp_path: Path) -> None:
         assert [item.name for item in result.root.operands] == ["head/log", "w"]
         assert result.culprit.name == "head/log"
         assert "log of -1" in sentence(result.root)
-        # A question at the end of the message keeps its mark.
+        # A question at the end of the message keeps its question mark.
         question = replace(result.root, error="no inverse?", operands=())
         assert sentence(question).endswith(": no inverse?")
         assert "raised in step 0: ShapeError" in sentence(result.root)
@@ -183,7 +183,7 @@ def test_exploding_rnn(tmp_path: Path) -> None:
         assert result.culprit.birth.kind == "overflow"
         assert result.culprit.op == "matmul"
         assert "above the largest float32" in result.culprit.words
-        # The one before is finite, and of it the larger product is followed.
+        # The previous value is finite, and its larger product is followed.
         after = result.root.chain()
         behind = after[after.index(result.culprit) + 1]
         assert state_of(behind.number) == "finite"
@@ -378,7 +378,7 @@ def test_a_nan_in_the_data_is_found_from_wherever_it_got_to(
                 for _, cause in result.groups:
                     end = cause.culprit()
                     if node.phase == "backward" and end.birth is not None:
-                        # The gradient of a maximum asks who is equal to it: no NaN is.
+                        # The gradient of a maximum compares elements with it; NaN equals none.
                         assert end.birth.kind == "0/0"
                         continue
                     assert end.kind == "leaf", (node, render(result))

@@ -1,4 +1,4 @@
-"""Checkpointing: less is kept, everything else is as without."""
+"""Checkpointing: less memory is kept, and everything else is the same."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ W, X = RNG.standard_normal((4, 4)), RNG.standard_normal((3, 4))
 
 
 def gradients(wrap: Callable[[Any], Any], depth: int = 4, create_graph: bool = False) -> Any:
-    """Of a chain of blocks that share a parameter, which is used outside of them as well."""
+    """The gradients of a chain of blocks with a shared parameter, which is also used outside."""
     w = ns.parameter(W, name="w")
     x = ns.tensor(X, requires_grad=True)
     rng = ns.random.Generator(7)
@@ -53,7 +53,7 @@ def nested(f: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.mark.parametrize("wrap", [ns.checkpoint, nested], ids=["flat", "nested"])
 @pytest.mark.parametrize("create_graph", [False, True], ids=["raw", "traced"])
 def test_everything_is_bit_identical(wrap: Any, create_graph: bool) -> None:
-    """Gradients, and what the blocks change: the generator's state and a running mean."""
+    """Gradients, the generator's state, and a running mean that the blocks change."""
     plain = gradients(lambda f: f)
     for gradient, other in zip(gradients(wrap, create_graph=create_graph), plain, strict=True):
         np.testing.assert_array_equal(gradient, other)

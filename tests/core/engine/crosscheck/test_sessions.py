@@ -1,4 +1,4 @@
-"""Runs of graphs that were built by hand are checked in each form in which they may run."""
+"""Runs of explicitly built graphs are checked in each form in which they may run."""
 
 from __future__ import annotations
 

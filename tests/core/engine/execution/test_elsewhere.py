@@ -1,4 +1,4 @@
-"""Executors: what can be asked for, and what is said without Ray."""
+"""Executors: valid and invalid requests, and the message without Ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Execution: memory that is let go, threads that change nothing, errors that name their node."""
+"""Execution: memory is released, threads change no result, and errors name their node."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def computing(graph: Graph) -> list[Node]:
 
 
 def by_hand(graph: Graph, second: Callable[[str], bool]) -> dict[int, int]:
-    """Every forward node, its derivative and its update by the scope that they belong to."""
+    """Place every forward node, its derivative and its update by their scope."""
     part_of = {}
     for node in computing(graph):
         scope = join(node.scope, node.name.rpartition("/")[2])
@@ -122,7 +122,7 @@ def test_no_more_bytes_and_no_worse_balance_than_a_cut_by_hand(
 def test_a_training_step_alternates_as_seldom_as_possible(network: Callable[[], Lowered]) -> None:
     compiled = network()
     segments = segments_of(compiled.graph, compiled.arrays, placed(compiled.graph, 2))
-    # Forward here, forward and backward there, the rest of the backward pass, and an update each.
+    # Forward here, forward and backward there, the rest of the backward pass, and two updates.
     assert [segment.part for segment in segments] in ([0, 1, 0], [0, 1, 0, 1])
 
 
@@ -199,7 +199,7 @@ def traced(program: list[tuple[int, int, int]], devices: bool) -> Lowered:
 def run_in_order(
     graph: Graph, segments: tuple[Segment, ...], feeds: dict[int, Any]
 ) -> dict[int, Any]:
-    """Run segments in their order, each partition with a memory of its own."""
+    """Run segments in order, each partition with separate memory."""
     memories: dict[int, dict[int, Any]] = {}
     sent: dict[int, Any] = {}
     for segment in segments:

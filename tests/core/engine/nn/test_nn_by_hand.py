@@ -1,4 +1,4 @@
-"""Networks in graphs that are built by hand: statistics, generators, dropout."""
+"""Networks in explicitly built graphs: statistics, generators, dropout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of NumPy's functions: what each is given first, and what for its optional arguments.
+"""Calls of NumPy's functions: required arguments, and values for the optional ones.
 
 Invariant: data only; arrays under `T` are tensors when nodescope runs the call.
 """
@@ -126,7 +126,7 @@ OF_METHODS: dict[str, Any] = {
     "choose": N[:4] % 2, "searchsorted": UP, "squeeze": A[:, :1], "item": np.array([2.5]),
     "conj": A * (1 + 0.5j), "conjugate": A * (1 + 0.5j),
 }  # fmt: skip
-"""What a method is of, if not of `A`."""
+"""The objects of methods, if not `A`."""
 
 VALUES: dict[str, list[Any]] = {
     "axis": [0, -1, (0, 1), None], "dtype": ["float32", "float64", "complex128", "int64"],
@@ -166,7 +166,7 @@ VALUES: dict[str, list[Any]] = {
     "floatmode": ["fixed"], "suffix": ["x"], "legacy": ["1.25"], "formatter": [{}],
     "m": [2], "full": [True], "w": [np.ones(5)], "cov": [True], "allow_pickle": [False],
 }  # fmt: skip
-"""Values of optional arguments by name; what NumPy refuses is not asked of us."""
+"""Values of optional arguments by name; calls that NumPy refuses are not tried on tensors."""
 
 SPECIAL: dict[str, list[Any]] = {
     "sort.order": [None], "argsort.order": [None], "partition.order": [None],
@@ -297,7 +297,7 @@ UNTRIED = frozenset(
     # NumPy's own; other names of min and max; no arguments of the methods.
     ["einsum_path einsum_call", ".clip a_min", ".clip a_max", ".std correction", ".var correction"]
 )
-"""Arguments that nobody gives."""
+"""Arguments that are not tested."""
 
 ATTRIBUTES = (
     "T base ctypes device dtype flags flat imag itemsize mT nbytes ndim real shape size strides"
@@ -346,7 +346,7 @@ DIFFERENT: dict[str, str] = {
     **{f"{name} dtype": _REAL for name in ("var", "std", "nanvar", "nanstd", ".var", ".std")},
     **{f"fft.{name} out": _WRITTEN for name in ("hfft", "ifft2", "irfft2")},
 }  # fmt: skip
-"""What differs on purpose, by function and argument."""
+"""Intended differences, by function and argument."""
 
 NO_GRADIENT: dict[str, str] = {
     "full_like": "a constant", "ones_like": "a constant", "zeros_like": "a constant",

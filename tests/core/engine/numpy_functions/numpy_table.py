@@ -1,12 +1,12 @@
-"""What of NumPy works on tensors, argument by argument: makes docs/numpy.md.
+"""Makes docs/numpy.md: which of NumPy's functions work on tensors, argument by argument.
 
     python -m tests.core.engine.numpy_functions.numpy_table            fail if docs/numpy.md is old
     python -m tests.core.engine.numpy_functions.numpy_table --write    bring it up to date
 
 Each function and method runs with each of its optional arguments in turn, once on arrays and once
-on tensors that want gradients.
+on tensors with gradients.
 
-Invariant: a row says what happened just now; nothing in it is written by hand.
+Invariant: rows are generated from real calls only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MODULES = {"": np, "linalg.": np.linalg, "fft.": np.fft}
 
 
 class Outcome(NamedTuple):
-    """What became of one call.
+    """The outcome of one call.
 
     Attributes:
         kind: ``works``, ``refused``, ``differs``, ``error`` (of no kind of ours) or ``none``
@@ -98,7 +98,7 @@ def function(name: str) -> Any:
 
 
 def names() -> Iterator[str]:
-    """All functions that are no ufuncs, and all methods."""
+    """All functions other than ufuncs, and all methods."""
     for prefix, module in MODULES.items():
         for name, called in functions(module).items():
             if not isinstance(called, np.ufunc) and name != "test":
@@ -308,14 +308,14 @@ def ufuncs() -> list[str]:
 
 
 def everything(part: int = 0, parts: int = 1) -> list[tuple[Call, Outcome]]:
-    """All calls with what became of them; or those of every ``parts``-th function."""
+    """All calls with their outcomes, or those of every ``parts``-th function."""
     every_call = [call for name in list(names())[part::parts] for call in calls(name)]
     every_call += [call for name in ufuncs()[part::parts] for call in ufunc_calls(name)]
     return [(call, outcome(call)) for call in every_call]
 
 
 def faults(outcomes: list[tuple[Call, Outcome]]) -> list[str]:
-    """What no call may do: raise no error of ours, differ or lose a gradient without a reason."""
+    """Forbidden outcomes: a foreign error, a difference or a lost gradient without a reason."""
     results = []
     for call, result in outcomes:
         key, key_text = f"{call.name} {call.argument}".strip(), result.said
@@ -390,7 +390,7 @@ def _cell(text: str) -> str:
 
 
 def _working(rows: list[tuple[Call, Outcome]]) -> str:
-    """The arguments of which some value works."""
+    """The arguments for which some value works."""
     result = dict.fromkeys(
         call.argument for call, result in rows if result.kind == "works" and call.argument
     )

@@ -1,4 +1,4 @@
-"""Habits from other libraries: what they meet says what to write instead."""
+"""Habits from other libraries: errors say what to write instead."""
 
 from __future__ import annotations
 

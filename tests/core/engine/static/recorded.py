@@ -15,7 +15,7 @@ from nodescope.ops.plan import Plan
 
 
 def recorded(f: Callable[..., Any], *arrays: Any) -> tuple[Any, Graph]:
-    """What ``f`` gives as a graph, run once (as arrays), and the graph."""
+    """The results of ``f`` run once as a graph, as arrays, and the graph."""
     arguments = [np.asarray(array) for array in arrays]
     builder = Builder()
     with dispatch_mode.building(builder):

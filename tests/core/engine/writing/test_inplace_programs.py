@@ -1,7 +1,7 @@
 """Random programs of views, writes and operations, on tensors and on arrays side by side.
 
-After every step all living values are equal to the last bit; at the end the gradient is that of the
-program on arrays, by central differences.
+After every step, all live values are bit-identical; at the end, the gradient equals that of the
+program on arrays by central differences.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Recordings that are small and whose content has no end, as somebody makes them who means harm.
+"""Malicious recordings: small files whose content never ends.
 
-A page of a table names others. Here each of a few levels names the next one hundreds of times.
+A page of a table refers to others. Here, each of a few levels refers to the next hundreds of times.
 """
 
 from __future__ import annotations

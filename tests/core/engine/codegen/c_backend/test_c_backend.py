@@ -1,4 +1,4 @@
-"""The C back end beside the plain one: every kind of kernel, odd feeds, threads, times, memory."""
+"""The C back end compared with the plain one: kernels, odd feeds, threads, times, memory."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def lowered(function: Callable[..., Any], *arrays: Any) -> tuple[Lowered, list[A
 
 
 def ready(function: Callable[..., Any], *arrays: Any) -> tuple[CRunner, Lowered, list[Any]]:
-    """A function in C; fails where there is no compiler."""
+    """A function compiled to C; fails without a compiler."""
     assert not get("c").missing(), get("c").missing()
     result, feeds = lowered(function, *arrays)
     return CRunner(result), result, feeds
 
 
 def near(first: Any, other: Any, tolerance: float = 4e-6) -> None:
-    """Equal shapes, dtypes, NaN and infinities; floats near each other, all else the same."""
+    """Check for equal shapes, dtypes, NaN and infinities, close floats, and other values equal."""
     first, other = np.asarray(first), np.asarray(other)
     assert (first.shape, first.dtype) == (other.shape, other.dtype)
     if first.dtype.kind != "f":
@@ -364,7 +364,7 @@ def lowerings(compiled: Any) -> list[Any]:
 
 @pytest.mark.parametrize("count", range(3))
 def test_rows_are_called_like_no_type(count: int) -> None:
-    """Numbers of values stand in names of C, and there are types of a letter and a number."""
+    """C names contain values' numbers, and some type names are a letter and a number."""
     chosen = np.tril(np.ones((4, 4), bool))
 
     def f(q: Any, k: Any) -> Any:

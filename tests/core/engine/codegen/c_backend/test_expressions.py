@@ -1,7 +1,7 @@
 """Every op that has C, compiled as a loop and compared with its impl.
 
-Exact ops to the last bit, NaN payloads aside; the others within the bounds that `prelude.ULPS`
-states, against results computed with more digits.
+Exact ops are compared bit for bit, except NaN payloads; others within the bounds of `prelude.ULPS`,
+against results computed with higher precision.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SCALARS: dict[str, tuple[Any, ...]] = {
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """C says nothing of overflow; what NumPy says of it is not what is tested."""
+    """Silence NumPy's warnings of overflow, which C does not give."""
     with np.errstate(all="ignore"):
         yield
 
@@ -138,7 +138,7 @@ def text(case: Case, c: OpExpression, name: str) -> str:
 
 
 def edges(dtype: str) -> np.ndarray:
-    """Values at which things go wrong, and some at which they do not."""
+    """Values at which ops often fail, and some ordinary ones."""
     rng = np.random.default_rng(1)
     if dtype == "bool":
         return np.array([False, True, True, False, True])
@@ -263,7 +263,7 @@ def functions() -> toolchain.Library:
 
 
 def everywhere(dtype: str, salt: int) -> np.ndarray:
-    """Numbers of all sizes: bit patterns, and those that programs have."""
+    """Numbers of all sizes: random bit patterns, and typical values."""
     rng = np.random.default_rng(salt)
     word = np.dtype(f"u{np.dtype(dtype).itemsize}")
     patterns = rng.integers(0, np.iinfo(word).max, 60_001, word, endpoint=True).view(dtype)

@@ -1,4 +1,4 @@
-"""Memory of large results is used again once nobody holds it, and never before."""
+"""The memory of large results is reused once nothing refers to it, and never earlier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding a compiler, building and loading: what goes wrong is made to go wrong, for real."""
+"""Finding a compiler, building and loading, with real failures."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def answer(library: toolchain.Library, x: int = 20) -> int:
 
 @pytest.fixture(autouse=True)
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A cache of the test's own, and nothing found out yet."""
+    """A separate cache, with no compiler detected yet."""
     monkeypatch.setenv("NODESCOPE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("NODESCOPE_CC", raising=False)
     monkeypatch.delenv("CC", raising=False)
@@ -70,7 +70,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Non
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own, with this one's cache."""
+    """Run a program in a separate process, with this one's cache."""
     return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=100,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
@@ -358,7 +358,7 @@ def test_a_name_that_the_library_lacks() -> None:
 
 
 def privately(reason: str) -> None:
-    """It goes on in a folder of its own, and says so once."""
+    """It goes on in a private folder, and says so once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         library = toolchain.build(source())

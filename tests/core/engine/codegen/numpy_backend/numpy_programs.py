@@ -1,6 +1,6 @@
 """Programs for back ends: functions of arrays, with arrays to run them on.
 
-Invariant: small enough to run dozens of times; what is large is so on purpose.
+Invariant: programs are small enough to run dozens of times, except those meant to be large.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The back end numpy beside running node by node: the same bits in the same layout, every time."""
+"""The back end numpy gives the same bits and layouts as running node by node, in every run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""What the back end numpy takes for granted: a ufunc gives each element the same bits, whether it
-runs over all at once or tile by tile, into other memory or over an operand, beside a Python number
-or the same number as a scalar of the dtype."""
+"""An assumption of the back end numpy: a ufunc gives each element the same bits in all these cases.
+
+It runs over all elements or tile by tile, into other memory or over an operand, with a Python
+number or the same number as a scalar of the dtype.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles on several threads: the same bits, the caller's settings, and nobody waits for ever."""
+"""Tiles on several threads: the same bits, the caller's settings, and no endless wait."""
 
 from __future__ import annotations
 
