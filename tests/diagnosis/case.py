@@ -1,7 +1,7 @@
-"""What a program of the corpus is, as data: the fault, its mend, and who counts as its culprit.
+"""A program of the corpus as data: the fault, its fix, and what counts as its culprit.
 
-Invariant: a case says nothing about how nodescope finds a fault; it says what a person would accept
-as the fault being found and its place being named.
+Invariant: a case does not say how nodescope finds a fault; it says what a person would accept as
+the fault being found and its place being named.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 
 HERE: Final = Path(__file__).parent
 LOSS: Final = r"^(loss|underfit)\S* "
-"""A hit of a rule about the loss: the fault keeps it from falling."""
+"""Hits of rules about the loss, for faults that keep it from falling."""
 STILL: Final = (
     r"^(gradient_(vanish|lost)|weight_(not_changed|frozen|unchanged)|(tensor_)?all_zero|dead)\S* "
 )
-"""A hit of a rule about what stays as it is: no gradient arrives, no weight changes."""
+"""Hits of rules about lack of change: no gradient arrives, no weight changes."""
 NAN: Final = r"\b(NaN|Inf)\b"
-"""A hit that speaks of NaN or Inf: the fault makes them."""
+"""Hits about NaN or Inf, for faults that make them."""
 NUMBER: Final = r"[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|nan|inf)"
 
 
@@ -29,16 +29,16 @@ class Broken:
 
     Attributes:
         name: The file in ``broken/``, without its suffix.
-        kind: The fault, as a person would say it.
+        kind: The fault, as a person would describe it.
         mend: Pairs of old and new text, each found once, that make the fixed twin.
-        goal: What the twin reaches and the program with the fault does not: a name that it prints
-            before a number, ``<`` or ``>``, and a bound. The last such number counts.
-        lines: Parts of the source lines that hold the fault.
-        nodes: Node names that hold the fault, as patterns of `re`.
+        goal: A goal that only the twin reaches: a name that it prints before a number, ``<`` or
+            ``>``, and a bound. The last such number counts.
+        lines: Parts of the source lines with the fault.
+        nodes: Names of the nodes with the fault, as patterns of `re`.
         about: Hits that are about the fault, wherever they are: patterns of `re` for the rule, the
-            node and the text, joined by spaces. A hit at one of the places is about it, too.
-        words: What must be said along with the place for the culprit to be named, as a pattern;
-            empty where the place alone tells the fault.
+            node and the text, joined by spaces. Hits at one of the places are about it too.
+        words: A pattern that must appear with the place for the culprit to count as named; empty
+            if the place is enough.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Broken:
 
     @property
     def twin(self) -> str:
-        """The program without the fault."""
+        """The fixed program's text."""
         text = self.text
         for old, new in self.mend:
             if text.count(old) != 1:
@@ -65,7 +65,7 @@ class Broken:
         return text
 
     def line_numbers(self) -> list[int]:
-        """Of the lines that hold the fault."""
+        """The numbers of the lines with the fault."""
         numbers = []
         for part in self.lines:
             where = [n for n, line in enumerate(self.text.splitlines(), 1) if part in line]
@@ -77,12 +77,12 @@ class Broken:
 
 @dataclass(frozen=True)
 class Right:
-    """A program without a fault, in which something looks like one.
+    """A correct program, in which something looks like a fault.
 
     Attributes:
         name: The file in ``right/``, without its suffix.
         oddity: What looks like a fault.
-        goal: What it reaches, as in `Broken`.
+        goal: A goal that it reaches, as in `Broken`.
     """
 
     name: str
@@ -95,7 +95,7 @@ class Right:
 
 
 def reached(goal: str, output: str) -> bool:
-    """Whether a program reached its goal, by what it printed."""
+    """Whether a program's output shows that it reached its goal."""
     name, sign, bound = goal.rsplit(" ", 2)
     numbers = re.findall(rf"(?<!\w){re.escape(name)} ({NUMBER})", output)
     if not numbers:

@@ -1,4 +1,4 @@
-"""The corpus: broken programs with their twins, and odd ones that are right."""
+"""The corpus: broken programs with their fixed twins, and correct programs that look broken."""
 
 from __future__ import annotations
 

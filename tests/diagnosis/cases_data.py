@@ -1,4 +1,4 @@
-"""Faults in what a program is given: order, labels, scale, training against use."""
+"""Faults in a program's data: order, labels, scale, differences between training and use."""
 
 from __future__ import annotations
 

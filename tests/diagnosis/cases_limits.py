@@ -1,4 +1,4 @@
-"""Faults by which a loss, a mask, a state or a layer cannot do what is meant."""
+"""Faults that keep a loss, a mask, a state or a layer from doing what is intended."""
 
 from __future__ import annotations
 

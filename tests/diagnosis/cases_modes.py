@@ -1,4 +1,4 @@
-"""Faults between training and evaluation: modes, scales, copies, and whose weights are whose."""
+"""Faults between training and evaluation: modes, scales, copies, mixed-up weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults in numbers: what overflows, vanishes, is rounded away or is not a number."""
+"""Faults in numbers: overflow, vanishing, rounding, NaN."""
 
 from __future__ import annotations
 

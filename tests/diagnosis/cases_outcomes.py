@@ -1,4 +1,4 @@
-"""Faults in what is wanted, compared and updated: outputs, losses, labels, steps."""
+"""Faults in outputs, losses, labels and update steps."""
 
 from __future__ import annotations
 

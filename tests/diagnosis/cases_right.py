@@ -1,4 +1,4 @@
-"""Programs that look faulty to a naive rule, and are right."""
+"""Correct programs that look faulty to a naive rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broken programs: masks, candidates, stacks, statistics and solvers that are not as meant."""
+"""Faults in structure: masks, candidates, stacks, statistics and solvers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The table of the corpus: ``python -m tests.diagnosis.report [--jobs N] [-o FILE] [NAME...]``.
 
-For each broken program whether its fault was found unattended and its culprit named, by which
-rules; false alarms in the twins and in the right programs with their text.
+For each broken program, it shows whether the fault was found and the culprit named, and by which
+rules; for the twins and the correct programs, false alarms with their text.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Row:
     """A program in the table.
 
     Attributes:
-        judgement: Of a broken program.
-        alarms: Of its twin, or of a right program; why it could not be run, if so.
-        failed: Commands named as next that failed, also of the twin.
+        judgement: The judgement on a broken program.
+        alarms: False alarms in its twin or in a correct program, or why it could not run.
+        failed: Suggested next commands that failed, including the twin's.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Row:
 
 
 def rows(folder: Path, names: Collection[str] = (), jobs: int = 1) -> Iterator[Row]:
-    """Run the programs that are named, or all; each row as soon as those before it are there."""
+    """Run the named programs, or all; yields each row once those before it are finished."""
     work: list[Callable[[], Row]] = [
         *(partial(_broken_row, case, folder) for case in BROKEN if case.name in (names or ALL)),
         *(partial(_right_row, case, folder) for case in RIGHT if case.name in (names or ALL)),
@@ -76,7 +76,7 @@ def _failed(error: Exception) -> str:
 
 
 def counts(table: Sequence[Row]) -> dict[str, int]:
-    """The numbers at the end of the table."""
+    """The totals at the end of the table."""
     broken = [(row, row.judgement) for row in table if row.judgement is not None]
     right = [row for row in table if row.judgement is None]
     return {
@@ -91,7 +91,7 @@ def counts(table: Sequence[Row]) -> dict[str, int]:
 
 
 def words(row: Row) -> str:
-    """A row as text, in several lines."""
+    """A row as several lines of text."""
     judgement, lines = row.judgement, []
     if judgement is None:
         lines.append(f"right   {'ALARM' if row.alarms else 'ok':5}  {row.name}: {row.what}")

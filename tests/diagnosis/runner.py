@@ -1,6 +1,6 @@
-"""Runs `nodescope check` on a program as a user does, follows what it says next, and judges.
+"""Runs `nodescope check` on a program as a user would, follows its suggestions, and judges.
 
-Invariant: at most three commands, all with default options; the judge sees only what they print,
+Invariant: at most three commands run, all with default options; the judge uses only their output
 and the hits of ``--json``.
 """
 
@@ -28,7 +28,7 @@ _TIMEOUT_S: Final = 240.0
 
 @dataclass(frozen=True)
 class Hit:
-    """A hit of a watch, as ``--json`` has it."""
+    """A hit of a watch, from ``--json``."""
 
     rule: str
     node: str
@@ -42,15 +42,15 @@ class Hit:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the commands said of a program.
+    """The output of the commands on a program.
 
     Attributes:
         status: The exit status of the check.
-        hits: All hits that ``--json`` has.
-        verdicts: What the check printed, without the program's own output and what was clean.
-        answers: What the commands printed that it named as next.
-        commands: They, the check first.
-        failed: Those named as next that failed, with their status and their error.
+        hits: All hits in ``--json``.
+        verdicts: The check's output, without the program's own output and clean rules.
+        answers: The output of the suggested commands.
+        commands: The commands, the check first.
+        failed: Suggested commands that failed, with status and error.
     """
 
     status: int
@@ -67,12 +67,12 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class Judgement:
-    """How it went with a broken program.
+    """The judgement on a broken program.
 
     Attributes:
         found_by: The rules that found the fault; none if it was not found.
-        named_by: ``check`` or ``next`` if the culprit was named there, ``aside`` if it appears
-            only among all that an answer lists, which does not count; or ``""``.
+        named_by: ``check`` or ``next`` if the culprit was named there; ``aside`` if it appears
+            only in the rest of an answer's list, which does not count; else ``""``.
         other: Rules with hits that are not about the fault.
         first: The first hit that the check printed.
     """
@@ -92,7 +92,7 @@ class Judgement:
 
 
 def plainly(text: str, name: str) -> str:
-    """What a program prints when nobody observes it."""
+    """A program's output when it is not observed."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -101,9 +101,9 @@ def plainly(text: str, name: str) -> str:
 
 
 def diagnose(text: str, name: str, folder: Path) -> Diagnosis:
-    """Check a program, and follow what is named as next."""
+    """Check a program, and run the suggested next commands."""
     folder.mkdir(parents=True, exist_ok=True)
-    program = folder / "program.py"  # whose name gives nothing away
+    program = folder / "program.py"  # a name without hints
     program.write_text(text, encoding="utf-8")
     commands = [f"nodescope check --json hits.json {program.name}"]
     done = _command(commands[0], folder)
@@ -132,9 +132,9 @@ def diagnose(text: str, name: str, folder: Path) -> Diagnosis:
 
 
 def judge(case: Broken, broken: Diagnosis, twin: Diagnosis) -> Judgement:
-    """Whether the fault was found, and its culprit named.
+    """Judge whether the fault was found, and its culprit named.
 
-    What is said of the twin, too, is not about the fault.
+    Hits that the twin has too are not about the fault.
     """
     lines = case.line_numbers()
     about, other = [], []
@@ -154,14 +154,14 @@ def judge(case: Broken, broken: Diagnosis, twin: Diagnosis) -> Judgement:
 
 
 def false_alarms(diagnosis: Diagnosis) -> list[str]:
-    """The hits of a program that has no fault, the first of each rule; its status otherwise."""
+    """The first hit of each rule in a correct program, or the status if the check failed."""
     first = {hit.rule: hit for hit in reversed(diagnosis.hits)}
     alarms = [f"{hit.rule}: {hit.text}" for hit in reversed(first.values())]
     return alarms or ([f"status {diagnosis.status}"] if diagnosis.status else [])
 
 
 def first_line(verdicts: str) -> str:
-    """The first hit in the words of the check."""
+    """The line of the first hit in the check's output."""
     lines = verdicts.splitlines()
     for number, line in enumerate(lines):
         if line.startswith("HIT"):

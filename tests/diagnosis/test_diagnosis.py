@@ -1,8 +1,8 @@
-"""The corpus: what is found, what is named, and that nothing right is blamed.
+"""The corpus: which faults are found and named, and that correct programs raise no alarm.
 
-At the usual depth a few quick programs are checked, at the depth ``deep`` all of them. The
-thresholds say what holds today: all are found and named, and nothing right is blamed. The aim is 34
-found and 30 named of 40 (82 and 72 of 97), for programs that nobody has seen.
+At the usual depth, a few quick programs are checked; at the depth ``deep``, all of them. The
+thresholds are the present results: all faults are found and named, without false alarms. The aim is
+34 found and 30 named of 40 (82 and 72 of 97) for unseen programs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.diagnosis.cases import BROKEN, RIGHT
 from tests.diagnosis.report import counts, rows, words
 from tests.diagnosis.runner import plainly
 
-# Raise these (the two last: lower them) when the product has become better.
+# Raise these (lower the last two) when the product improves.
 LEAST_FOUND: Final = 97
 LEAST_NAMED: Final = 97
 MOST_NOISY_TWINS: Final = 0
@@ -28,7 +28,7 @@ ALWAYS_SILENT: Final = ("xor",)
 
 
 def programs() -> Iterator[tuple[str, str, str, bool]]:
-    """Programs, their goals, and whether they reach them."""
+    """Programs with their goals, and whether they should reach them."""
     for case in (*BROKEN, *RIGHT):
         if isinstance(case, Broken):
             yield case.name, case.text, case.goal, False

@@ -1,4 +1,4 @@
-"""Whether the corpus is what it says: ``python -m tests.diagnosis.verify [NAME...]``."""
+"""Verifies the cases of the corpus: ``python -m tests.diagnosis.verify [NAME...]``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backpressure: a program that waits for its writer loses nothing, and never waits in vain."""
+"""Backpressure: a program that waits for its writer loses nothing, and always goes on."""
 
 from __future__ import annotations
 

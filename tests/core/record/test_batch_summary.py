@@ -1,4 +1,4 @@
-"""Statistics of many small tensors against those of each alone; copies in memory used again."""
+"""Statistics of many small tensors compared with each alone; copies in reused memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it takes to run a node again: attributes that change, and how arrays lay in memory."""
+"""Data for rerunning a node: attributes that change, and the memory layout of arrays."""
 
 from __future__ import annotations
 

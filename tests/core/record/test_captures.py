@@ -1,4 +1,4 @@
-"""What is set aside of arrays of other libraries: once, within bounds, whatever they raise."""
+"""Captures of other libraries' arrays: made once, within bounds, even if the library raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled functions are kept with graphs, passes and fates, apart from the nodes that ran."""
+"""Compiled functions are recorded with graphs, passes and fates, apart from the run's nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noted outputs are summarised before much memory waits for it."""
+"""Noted outputs are summarised before they hold much memory."""
 
 from __future__ import annotations
 

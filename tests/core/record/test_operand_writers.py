@@ -1,4 +1,4 @@
-"""Operand writers: which execution wrote what another one read, as the program knows it."""
+"""Operand writers: which execution wrote what another read, compared with the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader: slices, thinning, and files that are not what they should be."""
+"""The reader: slices, thinning, and invalid files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of rows of a recording."""
+"""Texts about rows of a recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What schema 2 holds besides: frameworks, opaque values, unknown sizes, storage, workers."""
+"""Additions of schema 2: frameworks, opaque values, unknown sizes, storage, workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recording says of scopes."""
+"""A recording's facts about scopes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts of a program: those that are no Unicode are recorded, none of them steers a terminal."""
+"""A program's texts: invalid Unicode is recorded, and no text controls a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps that went unobserved together: the rows that each of them would have by itself."""
+"""Consecutive unobserved steps give the rows that each of them would give alone."""
 
 from __future__ import annotations
 

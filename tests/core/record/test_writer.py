@@ -1,4 +1,4 @@
-"""Rows are written in few statements, and none is lost, added or changed by that."""
+"""Rows are written in few statements, without losing, adding or changing any."""
 
 from __future__ import annotations
 

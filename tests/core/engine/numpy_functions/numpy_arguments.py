@@ -302,7 +302,7 @@ UNTRIED = frozenset(
 ATTRIBUTES = (
     "T base ctypes device dtype flags flat imag itemsize mT nbytes ndim real shape size strides"
 )
-"""Of arrays; ``data`` is NumPy's buffer there and the array here."""
+"""Attributes of arrays; ``data`` is NumPy's buffer there and the array here."""
 
 _COUNTS = np.arange(1, 7).reshape(2, 3)
 UFUNC_OPERANDS: list[tuple[Any, ...]] = [

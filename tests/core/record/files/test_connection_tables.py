@@ -1,4 +1,4 @@
-"""Answers in columns of integers: the same numbers as rows, and no more of them than allowed."""
+"""Answers in columns of integers: the same numbers as in rows, up to the allowed number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that is full: the recording waits, goes on when there is room, and counts the gap."""
+"""A full disk: the recording waits, goes on when there is room, and counts the gap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that lies beside a recording which nodescope finished was not left there by nodescope."""
+"""A log beside a finished recording does not come from nodescope, and is not used."""
 
 from __future__ import annotations
 

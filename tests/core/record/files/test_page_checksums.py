@@ -47,7 +47,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def shown(path: Path) -> tuple[str, list[Any]]:
-    """The note, and everything that a reader can be shown."""
+    """The note, and everything that a reader can show."""
     with Recording.open(path) as recording:
         last = recording.last_seq()
         arrays = []
@@ -172,7 +172,7 @@ def test_it_is_reported_on_the_command_line(
 
 
 def test_a_damaged_page_without_a_seal(whole: Path, tmp_path: Path) -> None:
-    """As of earlier releases: SQLite notices, and the rest is shown."""
+    """As in files of earlier releases: SQLite notices the damage, and the rest is shown."""
     result = page_checksums.read_seal(whole)
     assert result is not None
     content = bytearray(whole.read_bytes()[: result.page * len(result.sums)])

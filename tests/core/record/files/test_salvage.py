@@ -1,4 +1,4 @@
-"""A recording that was cut is shown with what is whole, and says so."""
+"""A truncated recording shows its intact part, and says that it is truncated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(recording: Recording) -> dict[tuple[int, int], bytes]:
-    """Every array that is there, by value and seq, after everything else was read."""
+    """Every available array by value and seq, after everything else has been read."""
     info, last = recording.run(), recording.last_seq()
     nodes = {row.node.id: row.node for row in recording.nodes()}
     assert convert.snapshot(recording, info, None, last)

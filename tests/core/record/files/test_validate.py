@@ -1,6 +1,6 @@
-"""A recording that somebody sent is data: it and what lies beside it are never opened to write.
+"""A recording from elsewhere is data: neither it nor the files beside it are opened for writing.
 
-The files here are made as somebody would make them who means harm.
+The tests make malicious files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where copies are made; a test looks whether any stays."""
+    """The folder for copies; a test checks that none is left."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def sent(tmp_path: Path) -> Path:
-    """A recording as it is taken out of an archive."""
+    """A recording taken out of an archive."""
     with ns.record(tmp_path / "made.nscope", level="values"):
         np.tanh(ns.tensor([1.0, 2.0]))
     made = tmp_path / "made.nscope"
@@ -62,7 +62,7 @@ def sent(tmp_path: Path) -> Path:
 
 
 def hot_journal(path: Path, names: Path) -> None:
-    """Lay a journal beside a recording that has SQLite delete the file ``names``."""
+    """Put a journal beside a recording that makes SQLite delete the file ``names``."""
     content = path.read_bytes()
     page = int.from_bytes(content[16:18], "big")
     first = content[:page]
@@ -126,7 +126,7 @@ def test_what_is_wrong_is_reported_without_a_word_of_the_copy(sent: Path, folder
 
 
 def test_the_attack_is_one(sent: Path, tmp_path: Path) -> None:
-    """What SQLite does with such a journal when it may write."""
+    """SQLite does act on such a journal when it may write."""
     canary = tmp_path / "thesis.tex"
     canary.write_text("mine")
     hot_journal(sent, canary)
@@ -170,7 +170,7 @@ def test_what_lies_beside_and_leads_elsewhere_is_left_alone(
 
 
 def dead(tmp_path: Path) -> Path:
-    """What a program leaves that was killed: a recording and its log, sent on."""
+    """A killed program's recording and log, taken from elsewhere."""
     recorder = Recorder(tmp_path / "live.nscope", level="values")
     graph = chain(["x"])
     recorder.emit(graph)
@@ -262,7 +262,7 @@ def test_anything_but_a_file_is_refused_at_once(
 
 
 def changed(path: Path, *statements: str) -> Path:
-    """The recording with another schema, written as SQLite itself would never."""
+    """The recording with a schema that SQLite itself would never write."""
     database = sqlite3.connect(path, isolation_level=None)
     database.execute("PRAGMA writable_schema=ON")
     for statement in statements:
@@ -328,7 +328,7 @@ def test_a_question_that_does_not_end_is_ended(
 
 
 def crafted(tmp_path: Path, mib: int, monkeypatch: pytest.MonkeyPatch, table: str = "log") -> Path:
-    """A table without an end, in a file too large to be checked whole; most of it is a hole."""
+    """An endless table in a file too large to be checked whole, most of which is a hole."""
     path = endless_table(recorded(tmp_path / "r.nscope"), table)
     monkeypatch.setattr(validate, "_CHECKED_BYTES", 1 << 20)
     page = int.from_bytes(path.read_bytes()[16:18], "big")

@@ -1,4 +1,4 @@
-"""The governor's lines for the person."""
+"""The governor's messages for the user."""
 
 from __future__ import annotations
 

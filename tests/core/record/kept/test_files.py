@@ -1,4 +1,4 @@
-"""Files with many arrays in a row: damaged ones, those of killed programs, and small budgets."""
+"""Files with many arrays in a row: damaged files, those of killed programs, small budgets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def recorded(path: Path, many: int = MANY) -> Path:
 
 
 def kept(recording: Recording) -> list[int]:
-    """Which arrays are kept; each must be as it was."""
+    """The kept arrays, each of which must be unchanged."""
     found = []
     for row in recording.executions():
         array = recording.array(row.node, row.seq)
@@ -225,7 +225,7 @@ def test_a_queue_that_is_full_gives_up_the_oldest_elements(tmp_path: Path) -> No
 
 
 def test_a_program_waits_for_the_writer_before_elements_are_given_up(tmp_path: Path) -> None:
-    """Whether it was the memory that was full, or steps that began."""
+    """Whether the memory was full, or new steps began."""
     path = tmp_path / "r.nscope"
     go, done = threading.Semaphore(0), threading.Semaphore(0)
     recorder = Recorder(

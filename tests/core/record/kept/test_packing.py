@@ -1,4 +1,4 @@
-"""Arrays in a row: what was packed comes back, and damaged rows are refused."""
+"""Arrays in a row: packed arrays are restored, and damaged rows are refused."""
 
 from __future__ import annotations
 

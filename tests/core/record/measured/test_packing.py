@@ -1,4 +1,4 @@
-"""Statistics in columns: what was packed comes back, and damaged rows are refused."""
+"""Statistics in columns: packed rows are restored, and damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_common_output_takes_few_bytes() -> None:
 
 
 def damages(row: packing.Row) -> list[tuple[int, int, list[int], bytes]]:
-    """Rows that claim something else than what they hold."""
+    """Rows whose description does not fit their contents."""
     first, last, values, data = row
     seen, cells = values_of(values).tolist(), msgspec.msgpack.decode(data)
 

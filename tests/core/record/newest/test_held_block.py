@@ -1,4 +1,4 @@
-"""Outputs of executions that were told together are held, and taken out one by one."""
+"""Outputs of executions that were reported together are held, and taken out one by one."""
 
 from __future__ import annotations
 

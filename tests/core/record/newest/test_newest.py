@@ -1,4 +1,4 @@
-"""The newest is what is there: the last steps whole at any level, and what is not kept is told."""
+"""The newest values are kept: the last steps whole at any level; what is not kept is counted."""
 
 from __future__ import annotations
 

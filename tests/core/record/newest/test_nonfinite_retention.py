@@ -1,4 +1,4 @@
-"""The step of the first NaN is kept whole, however many steps follow."""
+"""The step of the first NaN is kept whole for any number of later steps."""
 
 from __future__ import annotations
 

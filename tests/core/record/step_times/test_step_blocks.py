@@ -1,4 +1,4 @@
-"""Sums of steps that are written while recording equal what is summed from the rows."""
+"""Sums of steps written while recording equal the sums of the rows."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def events_of(seed: int) -> list[Event]:
 def record(
     path: Path, events: list[Event], look: Callable[[Recording], Any] | None = None
 ) -> list[Any]:
-    """Record a run; what a reader saw at each flush."""
+    """Record a run. Returns what a reader saw at each flush."""
     recorder = Recorder(path, level="timing")
     recorder.emit(RunStarted("0" * 16, "train.py", ("train.py",), 7, 1_000))
     values = tuple(Value(number, SPEC, f"n{number}") for number in IDS)

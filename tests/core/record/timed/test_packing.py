@@ -1,4 +1,4 @@
-"""Executions in columns: what was packed comes back, and damaged rows are refused."""
+"""Executions in columns: packed rows are restored, and damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_few_are_rows_of_their_own() -> None:
 
 
 def damages(row: Row) -> list[tuple[int, int, list[int], bytes]]:
-    """Rows that claim something else than what they hold."""
+    """Rows whose description does not fit their contents."""
     nodes = np.frombuffer(row[4], np.int64).tolist()
     cells = msgspec.msgpack.decode(row[5])
 
