@@ -28,7 +28,7 @@ def test_an_import_loads_neither_the_engine_nor_the_ops() -> None:
     )
 
 
-def test_whoever_imports_a_part_of_the_engine_gets_whole_tensors() -> None:
+def test_importing_a_part_of_the_engine_completes_tensors() -> None:
     run(
         "from nodescope.engine.tensor import make\n"
         "import numpy as np\n"

@@ -81,7 +81,7 @@ def test_the_page_goes_to_the_run_of_a_second_attach(page: Page, begin: Callable
 
 
 @pytest.mark.deep
-def test_what_is_looked_at_stays_and_the_new_run_is_offered(
+def test_the_page_keeps_the_shown_run_and_offers_the_new_one(
     page: Page, begin: Callable[..., str]
 ) -> None:
     first = begin()

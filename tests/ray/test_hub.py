@@ -97,7 +97,9 @@ def test_a_stranger_is_dropped(hub: Hub, taken: Taken) -> None:
     ],
     ids=["another protocol", "too long", "no MessagePack", "before the proof"],
 )
-def test_what_is_no_greeting_ends_the_connection(hub: Hub, taken: Taken, data: bytes) -> None:
+def test_a_first_message_other_than_hello_ends_the_connection(
+    hub: Hub, taken: Taken, data: bytes
+) -> None:
     with socket.create_connection((hub.host, hub.port), timeout=10) as connection:
         connection.sendall(data)
         with _ended():
@@ -125,7 +127,7 @@ def _ended() -> Any:
     return contextlib.suppress(ConnectionResetError)
 
 
-def test_a_worker_that_does_not_read_keeps_nobody_waiting(hub: Hub, taken: Taken) -> None:
+def test_a_worker_that_does_not_read_delays_no_other(hub: Hub, taken: Taken) -> None:
     connection, _ = joined(hub, hub.token)
     (worker,) = taken.workers
     large = wire.Content("x", data=bytes(1 << 20))

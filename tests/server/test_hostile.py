@@ -76,7 +76,7 @@ def test_text_that_is_not_utf8_is_1007(live: Live, path: str) -> None:
     "frame",
     [b"", b"\xc1", b"\x80", b"\x91" * 50_000, b"\xdd\xff\xff\xff\xff", b"\x81\xa2id\xa1x"],
 )
-def test_what_is_not_a_request_closes_with_1007(live: Live, frame: bytes) -> None:
+def test_a_message_that_is_no_request_closes_with_1007(live: Live, frame: bytes) -> None:
     socket = knock(live, "/api/stream")
     socket.send(frame)
     assert closing(socket) == 1007

@@ -113,7 +113,7 @@ def test_an_exception_that_nothing_catches_stops(tmp_path):
         assert "OSError: no data" in error
 
 
-def test_nobody_comes_in_without_the_token(tmp_path):
+def test_a_client_without_the_token_is_refused(tmp_path):
     with waiting(tmp_path):
         (file,) = (tmp_path / ".nodescope" / "attach").iterdir()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -128,7 +128,7 @@ def test_nobody_comes_in_without_the_token(tmp_path):
             editor.ask("disconnect", terminateDebuggee=True)
 
 
-def test_what_is_not_there_cannot_be_attached_to(tmp_path):
+def test_attaching_to_a_missing_program_is_refused(tmp_path):
     with Editor(tmp_path) as editor:
         editor.initialize()
         refused = editor.refused("attach", cwd=str(tmp_path))

@@ -31,7 +31,7 @@ BASE = {
 }  # fmt: skip
 
 
-def test_capabilities_are_what_is_handled():
+def test_capabilities_are_the_handled_requests():
     capabilities_listed = {name for name, value in capabilities.CAPABILITIES.items() if value}
     announced = capabilities.ANNOUNCED
     assert set(announced) <= capabilities_listed

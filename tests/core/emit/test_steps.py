@@ -110,7 +110,7 @@ def test_an_unobserved_step_lets_the_library_rest_until_the_next() -> None:
     assert [observed for what, _, observed in told.steps if what == "began"] == [True, False, True]
 
 
-def test_whoever_wants_to_know_hears_once_that_observation_rests() -> None:
+def test_a_listener_hears_once_that_observation_rests() -> None:
     steps, _, _ = fresh()
     rests: list[bool] = []
     steps.on_rest = rests.append

@@ -95,7 +95,7 @@ def test_no_recording_is_an_error_of_the_recording(tmp_path: Path) -> None:
         export_isolated(tmp_path / "r.nscope", tmp_path / "graph.svg")
 
 
-def test_it_ends_with_who_requested_it(tmp_path: Path) -> None:
+def test_the_process_ends_with_its_requester(tmp_path: Path) -> None:
     """As where that is killed: standard input is at its end, and the export has not been read."""
     path = recorded(tmp_path / "r.nscope", 3)
     os.mkfifo(tmp_path / "held")

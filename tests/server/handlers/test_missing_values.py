@@ -84,7 +84,7 @@ def test_each_reason_is_its_own(keeping: Keeping | None, flags: int, reason: str
     assert reason in _told(keeping, "summary", None, ran(flags))
 
 
-def test_an_older_recording_blames_nobody() -> None:
+def test_an_older_recording_lists_both_causes() -> None:
     reason = _told(None, "values", None, ran(0))
     assert reason == "Not kept: the byte budget was used up, or the recorder fell behind."
 

@@ -78,7 +78,7 @@ def test_all_elements_are_compared(opened: Callable[..., Opened]) -> None:
     np.testing.assert_array_equal(np.frombuffer(part.data), [1, 0])
 
 
-def test_what_is_not_finite_is_counted_and_shown(opened: Callable[..., Opened]) -> None:
+def test_nonfinite_elements_are_counted_and_shown(opened: Callable[..., Opened]) -> None:
     result = opened().compare("net/multiply", 2, 3)
     assert (result.differ, result.measure.nan, result.measure.inf) == (4, (0, 2), (0, 2))
     assert result.first == wm.ElementPair((0, 2), "6", "nan")
@@ -115,7 +115,7 @@ def test_at_level_timing_it_is_reported(opened: Callable[..., Opened]) -> None:
     assert result.measure.why == "no statistics at one of the moments"
 
 
-def test_what_is_too_large_is_compared_by_statistics(
+def test_large_arrays_are_compared_by_statistics(
     opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(value_diff, "MOST_BYTES", 16)

@@ -61,7 +61,7 @@ def test_a_window_of_a_moment(program: Program, page: Page) -> None:
     assert "Not computed yet" in before.reason
 
 
-def test_what_is_not_kept_says_how_to_keep_it(new_program: NewProgram, page: Page) -> None:
+def test_a_value_that_is_not_kept_says_how_to_keep_it(new_program: NewProgram, page: Page) -> None:
     program = new_program(level="summary")
     node = program.define()
     program.execute(node)

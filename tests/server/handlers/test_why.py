@@ -111,7 +111,7 @@ def test_what_cannot_be_answered_is_reported(
     assert message in result.message
 
 
-def test_a_long_question_is_given_up_and_holds_up_nobody(
+def test_a_long_question_is_abandoned_without_delaying_others(
     opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = opened(programs.log_of_a_negative)
@@ -263,7 +263,7 @@ def test_of_many_changes_scalars_tell_how_it_went_on(
     assert set(result.changed_values) == {(change.node, change.value) for change in whole.changes}
 
 
-def test_what_is_set_to_what_it_was_changes_nothing(opened: Callable[..., Opened]) -> None:
+def test_setting_a_value_to_itself_changes_nothing(opened: Callable[..., Opened]) -> None:
     run = opened(training)
     result = run.what_if("net/multiply", edit={"how": "add", "number": 0.0})
     assert (result.info.changed, result.info.blocked) == (0, 0)

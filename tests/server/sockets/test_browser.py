@@ -71,9 +71,7 @@ def test_a_snapshot_and_then_records(program: Program, page: Page) -> None:
     assert batches[-1].executions.times == b""
 
 
-def test_what_is_kept_of_a_program_is_none_of_its_events(
-    new_program: NewProgram, tmp_path: Path
-) -> None:
+def test_kept_values_are_not_counted_as_events(new_program: NewProgram, tmp_path: Path) -> None:
     """A page that shows a node has its values kept; a reload counts the same events as before."""
     program = new_program(connected=False)
     program.recorder.close()
@@ -274,7 +272,7 @@ def test_an_unknown_run_is_reported_as_unknown(page: Page, body: wire.RequestBod
     assert len(answer.message) < 100
 
 
-def test_a_browser_that_does_not_read_is_dropped_and_delays_nobody(
+def test_a_browser_that_does_not_read_is_dropped_without_delaying_others(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(lost_after_s=0.05, send_deadline_s=2.0) as live:

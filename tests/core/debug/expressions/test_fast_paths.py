@@ -176,7 +176,7 @@ SIGNALLING = {
         "not any(value < 3)", "mean(value) > 1 or value.max() > 1e300", "max(value) == value[0]",
     ],
 )  # fmt: skip
-def test_signalling_nans_warn_nobody(dtype, count, text):
+def test_signalling_nans_give_no_warning(dtype, count, text):
     value = np.frombuffer(SIGNALLING[dtype] * count, dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

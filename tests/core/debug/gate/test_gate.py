@@ -429,7 +429,7 @@ def test_refused_commands_leave_the_gate_as_it_was():
     assert bench.gate.info == before
 
 
-def test_a_node_that_nobody_waits_for_is_cheap():
+def test_a_node_without_a_breakpoint_is_cheap():
     bench = Bench()
     bench.breaks("op:log")
     event = NodeFinished(MATMUL, (), (), 1, 0, 0, 1)

@@ -85,7 +85,7 @@ def test_a_body_that_is_kept_elsewhere_is_missing() -> None:
     assert recorded_call(whole).rerun is not None
 
 
-def test_a_dialect_that_nobody_runs_says_what_why_and_how() -> None:
+def test_a_dialect_without_rerun_says_what_why_and_how() -> None:
     call = recorded_call(node_of("aten::mm.default", 2, op="matmul", dialect="no such library"))
     with pytest.raises(ReplayError) as refused:
         call.run([X, X])

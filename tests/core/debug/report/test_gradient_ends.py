@@ -58,7 +58,7 @@ def test_a_cut_is_reported_with_its_line(
         assert gradient_end(recording, names["tanh"]) == ""
 
 
-def test_what_is_trained_has_no_end(tmp_path: Path) -> None:
+def test_a_trained_parameter_has_no_gradient_end(tmp_path: Path) -> None:
     _train(tmp_path / "run.nscope", lambda h: h)
     with Recording.open(tmp_path / "run.nscope") as recording:
         values = [row.node.outputs[0] for row in recording.nodes() if row.node.outputs]

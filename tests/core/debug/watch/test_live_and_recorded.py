@@ -285,7 +285,7 @@ def test_a_watch_that_stays_keeps_its_state() -> None:
     assert [(hit.watch, hit.text.endswith("(2 times in a row)")) for hit in hits] == [(1, True)]
 
 
-def test_what_is_held_has_bounds() -> None:
+def test_held_values_are_bounded() -> None:
     hits: list[Hit] = []
     watch = parse_watch("weight_not_changed")
     node = Node(1, "w", "parameter", "leaf", outputs=(1,), role="parameter")

@@ -77,7 +77,7 @@ def test_a_program_without_training() -> None:
     assert first.watch.actions == ("log",)
 
 
-def test_what_is_carried_from_step_to_step_is_watched() -> None:
+def test_values_carried_from_step_to_step_are_watched() -> None:
     """A clock whose node reads its own result."""
     clock = Node(1, "clock", "add", "elementwise", inputs=(1,), outputs=(1,))
     found = {item.watch.rule: item.reason for item in recommend([clock])}

@@ -42,7 +42,7 @@ def hits(report: CheckReport) -> dict[str, str]:
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("program", RIGHT, ids=lambda program: program.__name__)
-def test_what_is_right_is_silent(program: Callable[[], None], tmp_path: Path) -> None:
+def test_correct_programs_have_no_hits(program: Callable[[], None], tmp_path: Path) -> None:
     report = checked(program, tmp_path / "run.nscope")
     assert hits(report) == {}
     assert not report.vacuous

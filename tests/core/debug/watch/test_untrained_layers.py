@@ -86,7 +86,7 @@ def test_a_last_layer_that_was_never_trained_is_forgotten(
         low_rank_beside_a_layer,
     ],
 )  # fmt: skip
-def test_what_is_left_as_it_is_on_purpose_is_not_blamed(
+def test_layers_frozen_on_purpose_are_not_reported(
     program: Callable[[], None], tmp_path: Path
 ) -> None:
     assert hits(checked(program, tmp_path / "run.nscope", "weight_frozen")) == {}

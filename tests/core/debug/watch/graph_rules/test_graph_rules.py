@@ -78,7 +78,7 @@ NAMES = [rule.name for rule in RULES]
 @pytest.mark.one_in(8)
 @in_parts(8)
 @pytest.mark.parametrize("program", WRONG, ids=lambda program: program.__name__)
-def test_what_is_wrong_is_found_where_it_is(program: Program, tmp_path: Path) -> None:
+def test_wrong_programs_are_reported_at_their_line(program: Program, tmp_path: Path) -> None:
     judged = judge(program, tmp_path / "run.nscope", NAMES)
     expected = marked(program)
     assert expected
@@ -92,7 +92,7 @@ def test_what_is_wrong_is_found_where_it_is(program: Program, tmp_path: Path) ->
 @pytest.mark.one_in(8)
 @in_parts(8)
 @pytest.mark.parametrize("program", depth.some(RIGHT, 3), ids=lambda program: program.__name__)
-def test_what_is_right_is_left_alone(program: Program, tmp_path: Path) -> None:
+def test_right_programs_have_no_hits(program: Program, tmp_path: Path) -> None:
     judged = judge(program, tmp_path / "run.nscope", NAMES)
     assert [hit.text for hit, _ in judged.hits] == []
 
