@@ -5,11 +5,16 @@ the recorder's. Other rows have PyTorch's profiler with shapes and stacks, its D
 modules and stacks, an empty dispatch mode, which is the lower bound for the Python tap, and
 TorchLens, which records a forward pass and is compared with that alone. Needs PyTorch, and
 TorchLens for its rows (``pip install torchlens``): ``.venv-torch/bin/python -m bench torch_tap``.
+
+The C library keeps freed memory meanwhile, for the plain and the observed steps alike: by default
+it returns and requests large buffers again, in some runs and not in others, which makes the same
+step up to a third slower.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import importlib.util
 import os
@@ -33,6 +38,9 @@ PEERS: Final = {
     "empty": "a dispatch mode that does nothing",
 }  # fmt: skip
 LEVELS_MEASURED: Final[tuple[Level, ...]] = ("graph", "timing", "summary", "values")
+# Options of glibc's `mallopt`, in bytes.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_MOST_KEPT: Final = 1 << 30
 _LIMITS: Final = {
     ("gpt2 tiny", "python", "timing"): (2.2, 1.7),
     ("gpt2 tiny", "python", "summary"): (3.5, 2.5),
@@ -54,12 +62,21 @@ def rows() -> Iterator[Row]:
     from nodescope.adapters.torch.native_tap import choosing
 
     torch.set_num_threads(1)
+    _keep_freed_memory()
     os.environ[choosing.VARIABLE] = "native"
     choice = choosing.choose()
     for name, make in NETWORKS.items():
         training = make()
         yield from _network(name, training.step, choice.library is not None, choice.reason)
         yield _torchlens(name, training.model, training.inputs)
+
+
+def _keep_freed_memory() -> None:
+    """Have glibc keep freed memory, and use it for large buffers too."""
+    with contextlib.suppress(AttributeError, OSError):
+        set_option = ctypes.CDLL(None).mallopt
+        for option in (_TRIM_THRESHOLD, _MMAP_THRESHOLD):
+            set_option(option, _MOST_KEPT)
 
 
 def _network(name: str, step: Callable[[], object], native: bool, reason: str) -> Iterator[Row]:
