@@ -5,8 +5,8 @@ is made of knows of a depth: neither the module, nor a ``conftest.py`` above it,
 these imports from this repository reads `tests.depth` or draws by Hypothesis, whose number of
 examples the depth sets. What is marked as ``deep`` or ``one_in(n)`` is run in any case.
 
-Invariant: who is in doubt runs it. Imports are read from the text, wherever they are in it; of a
-package with code of its own, which may load its modules, all are taken as imported.
+Invariant: a module in doubt is run. Imports are read from the text, wherever they are in it. If a
+package has code of its own, which may load its modules, all of its modules count as imported.
 """
 
 from __future__ import annotations

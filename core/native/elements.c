@@ -15,11 +15,6 @@
 #define TRIES 4     /* arrays that one is compared with, at most */
 
 typedef struct {
-    const char *start;
-    Py_ssize_t begin, end;
-} Block;
-
-typedef struct {
     int64_t start, nbytes;  /* no bytes: nothing is here */
 } Known;
 
@@ -72,34 +67,12 @@ PyDoc_STRVAR(gather_doc,
 "Returns:\n"
 "    The elements, a `Memory`, and where those of each output begin, int64.\n");
 
-/* The blocks of a tuple of triples, to be freed; NULL with an exception. */
-static Block *blocks_of(PyObject *triples) {
-    Py_ssize_t count = PyTuple_Size(triples);
-    Block *blocks = PyMem_Calloc((size_t)count + 1, sizeof(Block));
-    if (!blocks) return (Block *)PyErr_NoMemory();
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *memory;
-        Block *block = blocks + i;
-        Py_ssize_t size;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(triples, i), "Onn", &memory, &block->begin, &block->end) ||
-            !(block->start = memory_of(memory, &size)))
-            break;
-        if (block->begin < 0 || block->begin > block->end || block->end > size) {
-            PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
-            break;
-        }
-    }
-    if (!PyErr_Occurred()) return blocks;
-    PyMem_Free(blocks);
-    return NULL;
-}
-
 static PyObject *py_gather(PyObject *module, PyObject *arguments) {
     PyObject *triples, *outputs, *elements = NULL, *starts = NULL, *both = NULL;
     if (!PyArg_ParseTuple(arguments, "O!S", &PyTuple_Type, &triples, &outputs)) return NULL;
     Py_ssize_t count = PyTuple_Size(triples), many = PyBytes_Size(outputs) / (8 * PLACES);
     const int64_t *rows = (const int64_t *)PyBytes_AsString(outputs);
-    Block *blocks = blocks_of(triples);
+    Block *blocks = blocks_in(triples);
     if (!blocks) return NULL;
     int64_t nbytes = 0;
     for (Py_ssize_t i = 0; i < many; i++) {

@@ -1,8 +1,8 @@
-/* Copies of outputs, and elements on their way into a file, come by megabytes. The system clears memory
-   when it is first written, one page at a time, which takes longer than the copy where a page is 4 KiB. So
-   pieces are large, of large pages, and some that were let go are kept.
+/* Copies of outputs, and elements on their way into a file, take megabytes. The system clears memory one
+   page at a time when it is first written, which takes longer than the copy if a page has 4 KiB. So a piece
+   of memory is large and made of large pages, and some freed pieces are kept for later copies.
 
-   Whoever has the interpreter's lock may use these functions. */
+   The caller of these functions holds the interpreter's lock. */
 #include "memory.h"
 
 #include <stdint.h>
@@ -72,6 +72,27 @@ char *memory_of(PyObject *object, Py_ssize_t *size) {
         return ((Memory *)object)->start;
     }
     return PyBytes_AsStringAndSize(object, &start, size) < 0 ? NULL : start;
+}
+
+Block *blocks_in(PyObject *triples) {
+    Py_ssize_t count = PyTuple_Size(triples);
+    Block *blocks = PyMem_Calloc((size_t)count + 1, sizeof(Block));
+    if (!blocks) return (Block *)PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *memory;
+        Block *block = blocks + i;
+        Py_ssize_t size;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(triples, i), "Onn", &memory, &block->begin, &block->end) ||
+            !(block->start = memory_of(memory, &size)))
+            break;
+        if (block->begin < 0 || block->begin > block->end || block->end > size) {
+            PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
+            break;
+        }
+    }
+    if (!PyErr_Occurred()) return blocks;
+    PyMem_Free(blocks);
+    return NULL;
 }
 
 void cut_memory(PyObject *object, Py_ssize_t size) { ((Memory *)object)->size = size; }

@@ -5,6 +5,12 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+/* Noted executions: the bytes from `begin` to `end` of a piece of memory. */
+typedef struct {
+    const char *start;
+    Py_ssize_t begin, end;
+} Block;
+
 /* Adds the type `Memory`; -1 with an exception set. */
 int add_memory(PyObject *module);
 
@@ -14,6 +20,10 @@ PyObject *new_memory(Py_ssize_t bytes);
 
 /* The address and the size of bytes, or of a `Memory`; NULL with an exception set. */
 char *memory_of(PyObject *object, Py_ssize_t *size);
+
+/* The blocks of a tuple of triples (memory, begin, end), to be freed by the caller; NULL with an
+   exception set. */
+Block *blocks_in(PyObject *triples);
 
 /* Shorten a `Memory`. */
 void cut_memory(PyObject *object, Py_ssize_t size);

@@ -279,11 +279,6 @@ typedef struct {
     double *moments, *previews;
 } Columns;
 
-typedef struct {
-    const char *start;
-    Py_ssize_t begin, end;
-} Block;
-
 /* Add how many executions, outputs, sizes and identities a block has; 0 if it is not as noted. */
 static int counted(const Block *block, Py_ssize_t many[4]) {
     for (Py_ssize_t place = block->begin; place < block->end;) {
@@ -407,25 +402,16 @@ PyDoc_STRVAR(summarise_noted_doc,
 /* The blocks of a tuple of triples, to be freed, and what they hold in all; NULL with an exception. */
 static Block *blocks_of(PyObject *triples, Py_ssize_t many[4]) {
     Py_ssize_t count = PyTuple_Size(triples);
-    Block *blocks = PyMem_Calloc((size_t)count + 1, sizeof(Block));
-    if (!blocks) return (Block *)PyErr_NoMemory();
+    Block *blocks = blocks_in(triples);
+    if (!blocks) return NULL;
     memset(many, 0, 4 * sizeof(Py_ssize_t));
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *memory;
-        Block *block = blocks + i;
-        Py_ssize_t size;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(triples, i), "Onn", &memory, &block->begin, &block->end) ||
-            !(block->start = memory_of(memory, &size)))
-            break;
-        if (block->begin < 0 || block->begin > block->end || block->end > size ||
-            block->begin % 8 || !counted(block, many)) {
-            PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
-            break;
-        }
+        if (blocks[i].begin % 8 == 0 && counted(blocks + i, many)) continue;
+        PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
+        PyMem_Free(blocks);
+        return NULL;
     }
-    if (!PyErr_Occurred()) return blocks;
-    PyMem_Free(blocks);
-    return NULL;
+    return blocks;
 }
 
 static PyObject *py_summarise_noted(PyObject *module, PyObject *arguments) {
