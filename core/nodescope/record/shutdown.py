@@ -11,7 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-STILL_S: Final = 2.0
+ANNOUNCED_S: Final = 2.0
+"""The wait after which the user is told, and how to end it: Ctrl-C."""
+STILL_S: Final = 20.0
+"""The wait without progress: longer than a busy disk, or a machine that is paused, stands still."""
 PATIENT_S: Final = 60.0
 """The wait without progress of a program that waits for its recording, such as a checked one."""
 MOST_S: Final = 120.0
@@ -35,7 +38,7 @@ def wait_for(
     Args:
         thread: The writer.
         written: A measure of progress: only whether it changes matters.
-        slow: Called once if the writer takes longer than `STILL_S` and the wait continues.
+        slow: Called once if the writer takes longer than `ANNOUNCED_S` and the wait continues.
         still_s: The longest wait without progress.
         most_s: The longest wait in total.
 
@@ -46,7 +49,7 @@ def wait_for(
     announced = False
     known, still = written(), 0.0
     while True:
-        left = min(STILL_S, still_s - still, end - time.monotonic())
+        left = min(ANNOUNCED_S, still_s - still, end - time.monotonic())
         if left > 0:
             thread.join(left)
         if not thread.is_alive():

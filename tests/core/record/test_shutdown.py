@@ -74,7 +74,7 @@ class Writer:
         self.looks, self.gets_on, self.rows = looks, gets_on, 0
 
     def join(self, timeout_s: float) -> None:
-        assert 0 < timeout_s <= shutdown.STILL_S
+        assert 0 < timeout_s <= shutdown.ANNOUNCED_S
         self.looks -= 1
         self.rows += self.gets_on
 
