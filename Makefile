@@ -52,7 +52,7 @@ test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
 
 test-ray: page browser .make/env-ray  ## Ray programs observed, stopped and edited, on a real local cluster, in a venv of its own
 	.venv-ray/bin/python -m pytest --timeout 300 tests/ray
-	.venv-ray/bin/python -m pytest --timeout 300 tests/adapters
+	.venv-ray/bin/python -m pytest --timeout 300 -m ray tests/adapters
 
 test-all: test test-deep test-samples test-torch test-jax test-ray  ## All of these
 

@@ -68,6 +68,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "one_in(n): `make test` runs one in n of its cases, `make test-deep` all"
     )
     config.addinivalue_line(
+        "markers",
+        "ray: an adapter's test with Ray's programs; `make test` runs the other adapters'",
+    )
+    config.addinivalue_line(
         "markers", "needs(...): the capabilities that an adapter's test is about"
     )
     depth.choose(config.getoption("--depth"))

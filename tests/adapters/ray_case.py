@@ -115,5 +115,5 @@ RAY = Case(
     write=_write_ray, written="lowered", view=_view_ray, viewed="row",
     select=_select_ray, selected="positive", opaque=None, obscured="",
     overflow=_overflow_ray, overflowing="explode", weight="put",
-    around=_cluster, marks=(pytest.mark.filterwarnings("default"),),
+    around=_cluster, marks=(pytest.mark.ray, pytest.mark.filterwarnings("default")),
 )  # fmt: skip
