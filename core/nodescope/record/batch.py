@@ -141,6 +141,7 @@ class Batch:
 
     def timed(self, item: QueuedTimes) -> None:
         """Collect executions without outputs."""
+        self._structure.respecified(item)
         if item.latest_only:
             rows = execution_rows(item.times, item.seq, self._times)
             self._latest.update((row[1], row) for row in rows)
@@ -178,6 +179,7 @@ class Batch:
 
     def noted(self, item: QueuedOutputs) -> None:
         """Collect executions that were noted with their outputs."""
+        self._structure.respecified(item)
         self._noted.add(item)
         self._mark(item.seq + item.many - 1, 0)
 
@@ -345,16 +347,15 @@ class Batch:
                 for _, content in item.outputs
             )
             return Dropped(arrays + len(self._arrays) + len(self._noted.kept))
-        rows = self._rows
         return Dropped(
             len(self._arrays),
             sum(len(item.outputs) for item in self._outputs.values())
             + len(self._summed)
             + len(self._noted.measured),
-            sum(not row[6] & FAILED for row in rows["execution"])
+            sum(not row[6] & FAILED for row in self._rows["execution"])
             + len(self._latest)
             + len(self._timed)
-            + len(rows.get("log", ())),
+            + len(self._rows.get("log", ())),
         )
 
     def commit(
@@ -596,5 +597,4 @@ class Batch:
     def _mark(self, seq: int, time_ns: int) -> None:
         if seq > self.seq:
             self.seq = seq
-        if time_ns > self._time_ns:
-            self._time_ns = time_ns
+        self._time_ns = max(time_ns, self._time_ns)

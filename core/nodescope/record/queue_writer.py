@@ -40,6 +40,7 @@ from nodescope.record.queued import (
     QueuedTimes,
     Told,
     first_of,
+    specs_of,
 )
 from nodescope.record.record_queue import BATCH_BYTES, RESERVED, RecordQueue
 from nodescope.record.resolving import resolved_execution, resolved_whole
@@ -418,7 +419,11 @@ class QueueWriter(RecordQueue):
         self._disk_losses.begin(counts, "slow")
         with self.lock:
             self._omitted = self._waits()
-            notes = [item for item in self._queue if isinstance(item, QueuedRecord)]
+            notes = [
+                note
+                for item in self._queue
+                for note in ((item,) if isinstance(item, QueuedRecord) else specs_of(item))
+            ]
             self._lost_executions += sum(
                 item.many if isinstance(item, SEVERAL) else 1
                 for item in self._queue

@@ -14,6 +14,7 @@ from nodescope.events import (
     ArrayMoved,
     DeviceRan,
     Event,
+    GraphExtended,
     HostSpan,
     Logged,
     NodeFailed,
@@ -34,6 +35,9 @@ RECORD_BYTES: Final = 320
 
 TIMES_BYTES: Final = 64
 """The weight of an execution that is noted by its times alone, as bytes."""
+
+SPECS_BYTES: Final = 2 * RECORD_BYTES
+"""The weight of changed specs that are queued with executions."""
 
 BLOCK_BYTES: Final = 128
 """The weight of one execution of a block, without statistics."""
@@ -63,6 +67,10 @@ class QueuedExecution(NamedTuple):
     arrays: bytes = b""  # those of `nodescope.native.identities`
 
 
+Respecified = Sequence[tuple[int, GraphExtended]]
+"""Changed specs of values, with the number of executions of a lot that came before each change."""
+
+
 class QueuedTimes(NamedTuple):
     """Executions that are recorded by their times alone; their seqs follow each other."""
 
@@ -70,6 +78,7 @@ class QueuedTimes(NamedTuple):
     weight: int
     times: Rows
     latest_only: bool = False
+    respecified: Respecified = ()
 
     @property
     def many(self) -> int:
@@ -83,6 +92,7 @@ class QueuedOutputs(NamedTuple):
     seq: int  # of the first
     weight: int
     lot: NotedLot
+    respecified: Respecified = ()
 
     @property
     def many(self) -> int:
@@ -145,6 +155,17 @@ class QueuedRecord(NamedTuple):
     seq: int
     weight: int
     event: Told
+
+
+def specs_of(item: Queued) -> list[QueuedRecord]:
+    """The changed specs that came with executions, as records of their own."""
+    if not isinstance(item, QueuedTimes | QueuedOutputs):
+        return []
+    last = item.many - 1
+    return [
+        QueuedRecord(item.seq + min(place, last), SPECS_BYTES, event)
+        for place, event in item.respecified
+    ]
 
 
 _MIXED: Final = (QueuedTimes, QueuedOutputs, QueuedRecord)

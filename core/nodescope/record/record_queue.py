@@ -12,20 +12,23 @@ from typing import Any, Final
 
 import msgspec
 
-from nodescope.events import NodeFinished, NodesFinished
+from nodescope.events import GraphExtended, NodeFinished, NodesFinished
 from nodescope.ir.block_demands import OutputsSink
 from nodescope.record.noted_outputs import MOST_BYTES, NotedLot, noted, noted_outputs
 from nodescope.record.noted_times import Rows, count, last_of_threads, nodes, noted_times
 from nodescope.record.queued import (
     BLOCK_BYTES,
     RECORD_BYTES,
+    SPECS_BYTES,
     TIMES_BYTES,
     Queued,
     QueuedBlock,
     QueuedOutputs,
     QueuedRecord,
     QueuedTimes,
+    Respecified,
     Told,
+    specs_of,
 )
 
 RESERVED: Final = 8
@@ -67,6 +70,7 @@ class RecordQueue:
         self._queued = self._seq = 0
         self._times: Any = noted_times(self._times_full, self._wake)
         self._only_latest_times = self._keeps_elements = False
+        self._respecified: list[tuple[int, GraphExtended]] = []
         self._lot_bytes = max(min(queue_bytes // _LOTS, MOST_BYTES), 8)
         self._lost_executions = self._lost_summaries = 0
         self._missed: deque[int] = deque()
@@ -134,7 +138,7 @@ class RecordQueue:
 
     def _number(self, many: int = 1) -> int:
         """Take consecutive numbers; return the first. The caller holds the lock until it queues."""
-        if self._times:
+        if self._times or self._respecified:
             self._queue_times()
         first = self._seq + 1
         self._seq += many
@@ -142,9 +146,18 @@ class RecordQueue:
 
     def number_times(self) -> None:
         """Number and queue the executions noted so far."""
-        if self._times and not self._forked:
+        if (self._times or self._respecified) and not self._forked:
             with self.lock:
                 self._queue_times()
+
+    def _respecify(self, event: GraphExtended) -> None:
+        """Queue changed specs of values with the noted executions, from the next one on.
+
+        With a number of its own, each change would end a lot: a smaller last batch changes the
+        shapes of all outputs of a step, one after the other.
+        """
+        with self.lock:
+            self._respecified.append((len(self._times), event))
 
     def _note_outputs(self, *, keep: bool) -> OutputsSink | None:
         """Note executions with their outputs from now on; return the sink, or None without one.
@@ -194,29 +207,52 @@ class RecordQueue:
         self._queueing = True
         try:
             taken = self._times.take()
+            changes, self._respecified = self._respecified, []
             if len(taken) > 2:
                 lot = NotedLot(*taken[:-1], keep=self._keeps_elements)
-                self._queue_outputs(lot, taken[-1])
+                self._queue_outputs(lot, taken[-1], changes)
             else:
-                self._queue_noted(*taken)
+                self._queue_noted(taken[0], taken[1], changes)
         finally:
             self._queueing = False
 
-    def _queue_noted(self, times: Rows, thread: int | None) -> None:
+    def _queue_specs(self, changes: Respecified) -> None:
+        """Queue changed specs that no execution has followed yet."""
+        for _, event in changes:
+            self._seq += 1
+            self._queued += SPECS_BYTES
+            self._queue.append(QueuedRecord(self._seq, SPECS_BYTES, event))
+
+    def _queue_lot(self, item: QueuedTimes | QueuedOutputs) -> bool:
+        """Queue executions if they fit, and their changed specs in any case."""
+        if self._off or self._queued + item.weight > self._queue_bytes:
+            specs = specs_of(item)
+            self._queued += SPECS_BYTES * len(specs)
+            self._queue.extend(specs)
+            return False
+        if item.respecified:
+            item = item._replace(weight=item.weight + SPECS_BYTES * len(item.respecified))
+        self._queued += item.weight
+        self._queue.append(item)
+        return True
+
+    def _queue_noted(self, times: Rows, thread: int | None, changes: Respecified) -> None:
         many, first = count(times), self._seq + 1
+        if not many:
+            self._queue_specs(changes)
+            return
         self._seq += many
         self._last.update({thread: self._seq} if thread else last_of_threads(times, first))
         weight = many * (TIMES_BYTES if isinstance(times, bytes) else RECORD_BYTES)
-        if self._off or self._queued + weight > self._queue_bytes:
+        latest = self._only_latest_times
+        if not self._queue_lot(QueuedTimes(first, weight, times, latest, changes)):
             self._lost_executions += many
             self._missed.extend(nodes(times))
-        elif many:
-            self._queued += weight
-            self._queue.append(QueuedTimes(first, weight, times, self._only_latest_times))
 
-    def _queue_outputs(self, lot: NotedLot, thread: int | None) -> None:
+    def _queue_outputs(self, lot: NotedLot, thread: int | None, changes: Respecified) -> None:
         many, first = len(lot), self._seq + 1
         if not many:
+            self._queue_specs(changes)
             return
         self._seq += many
         if thread is None:
@@ -233,15 +269,12 @@ class RecordQueue:
             if lot.keep:
                 self._gave_up(lot.outputs)
         weight = lot.nbytes + many * TIMES_BYTES
-        if self._off or self._queued + weight > self._queue_bytes:
+        if not self._queue_lot(QueuedOutputs(first, weight, lot, changes)):
             self._lost_executions += many
             self._lost_summaries += lot.outputs
             self._missed.extend([node.id for node in lot.nodes])
-        else:
-            self._queued += weight
-            self._queue.append(QueuedOutputs(first, weight, lot))
-            if lot.keep and self._queued > _PLENTY:
-                self._hurry.set()
+        elif lot.keep and self._queued > _PLENTY:
+            self._hurry.set()
 
     def _reduce_oldest(self, nbytes: int) -> int:
         """Replace the oldest elements in the queue by statistics; return the bytes freed."""
@@ -250,9 +283,10 @@ class RecordQueue:
             if freed >= nbytes:
                 break
             if isinstance(item, QueuedOutputs) and item.lot.keep and item.lot.shrinks:
+                before = item.lot.nbytes
                 item.lot.reduce()
                 self._gave_up(item.lot.outputs)
-                weight = item.lot.nbytes + item.many * TIMES_BYTES
+                weight = item.weight - before + item.lot.nbytes
                 self._queue[place] = item._replace(weight=weight)
                 freed += item.weight - weight
         self._queued -= freed

@@ -144,8 +144,7 @@ class Recorder(QueueWriter):
         if same == "summary" or (same == "values" and value_steps is None):
             self._record_outputs = self._note_outputs(keep=same == "values")
         self._only_latest_times = level == "graph"
-        self._due_unseen_ns = 0
-        self.operations = self.leaves = 0
+        self._due_unseen_ns = self.operations = self.leaves = 0
         self._told: Keeping | None = self.keeping()
         self._begin()
 
@@ -163,6 +162,8 @@ class Recorder(QueueWriter):
             else:
                 levels = self.levels
                 self._record(event, levels.top if levels.uniform else levels.of(event.node))
+        elif event.__class__ is GraphExtended and not event.nodes:
+            self._respecify(event)
         elif isinstance(event, StepStarted | StepFinished | StepsUnobserved):
             self._step(event)
         elif isinstance(event, NodesFinished):
@@ -292,8 +293,8 @@ class Recorder(QueueWriter):
                 return
         if self.newest is not None and not self.newest.held.kept(value, seq):
             return
-        outputs = ((value, array.copy()),)
-        item = Held(seq, step, outputs, array.nbytes, summarised=level == "summary")
+        copied, summarised = ((value, array.copy()),), level == "summary"
+        item = Held(seq, step, copied, array.nbytes, summarised=summarised)
         self._note(Whole((item,)), array.nbytes + RECORD_BYTES, always=False)
 
     def keep_whole(self, *, everything: bool, nodes: frozenset[int]) -> None:

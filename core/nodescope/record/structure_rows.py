@@ -11,6 +11,7 @@ from typing import Any
 from nodescope.console_output import printable
 from nodescope.ir.attrs import encode
 from nodescope.ir.graph import Node, Value
+from nodescope.record.queued import QueuedOutputs, QueuedTimes
 from nodescope.record.row_texts import recorded_source
 from nodescope.record.value_rows import ValueRows
 
@@ -37,6 +38,12 @@ class StructureRows:
         self.files(nodes)
         for defined in values:
             self._add("value", self._values.defined(seq, defined))
+
+    def respecified(self, item: QueuedTimes | QueuedOutputs) -> None:
+        """Add the changed specs of values that came with executions."""
+        for place, event in item.respecified:
+            for value in event.values:
+                self._add("value", self._values.defined(item.seq + place, value))
 
     def files(self, nodes: Sequence[Node]) -> None:
         """Add the files in which nodes are called."""
