@@ -4,31 +4,18 @@
    For the histogram, each item is a word with one bit, that of its bin, and the words are added up
    position by position with bitwise operations (Harley and Seal): counters in memory would wait for
    one another. Bins are computed as everywhere, in float64 without fused operations. */
-#include "summary.h"
+#include "summary_float.h"
 
 #include <math.h>
 #include <string.h>
 
 #if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
 
-#define WITH_AVX2 __attribute__((target("avx2,fma")))
 #define FIRST 1024
 #define FEW 96          /* so many are counted one by one */
+#define MANY 512        /* so many are counted in wide vectors: reading their counts takes longer */
 /* If more than this part of the squares is due to the mean's distance, too few digits are left. */
 #define CANCELLED 0.999
-
-typedef struct {
-    float low, high;
-    double sum, squares;  /* of the differences */
-    int64_t zero;
-} Totals;
-
-WITH_AVX2 static double added(__m256d lanes) {
-    double parts[4];
-    _mm256_storeu_pd(parts, lanes);
-    return parts[0] + parts[1] + parts[2] + parts[3];
-}
 
 /* As if all were finite: they are if `squares` is. */
 WITH_AVX2 static void total(const float *items, int64_t many, double shift, Totals *totals) {
@@ -63,24 +50,10 @@ WITH_AVX2 static void total(const float *items, int64_t many, double shift, Tota
         if (highs[j] > totals->high) totals->high = highs[j];
         totals->zero += counts[j];
     }
-    totals->sum += added(_mm256_add_pd(_mm256_add_pd(sums[0], sums[1]),
-                                       _mm256_add_pd(sums[2], sums[3])));
-    totals->squares += added(_mm256_add_pd(_mm256_add_pd(squares[0], squares[1]),
-                                           _mm256_add_pd(squares[2], squares[3])));
-    for (int64_t i = whole; i < many; i++) {
-        double x = (double)items[i] - shift;
-        if (items[i] < totals->low) totals->low = items[i];
-        if (items[i] > totals->high) totals->high = items[i];
-        totals->zero += items[i] == 0.0f;
-        totals->sum += x;
-        totals->squares += x * x;
-    }
+    totals->sum += added_parts(sums[0], sums[1], sums[2], sums[3]);
+    totals->squares += added_parts(squares[0], squares[1], squares[2], squares[3]);
+    total_singly(items + whole, many - whole, shift, totals);
 }
-
-/* How often each bit is set, over vectors of 32-bit words: bit k of the counts of all 8 * 32 positions
-   is in level k. Adding in pairs takes five operations for each vector, and no counter in memory. */
-#define LEVELS 10
-#define FULL ((1 << LEVELS) - 1)
 
 /* sum + a + b, of which the carry is returned. */
 WITH_AVX2 static inline __m256i added_bits(__m256i *sum, __m256i a, __m256i b) {
@@ -100,18 +73,18 @@ WITH_AVX2 static inline void add_carry(__m256i *levels, int level, __m256i carry
 
 typedef struct {
     __m256d low, scale;
-    __m256 rough_scale, under, over;  /* for float32: offsets a margin below and above the exact one */
-    int roughly;                      /* whether the margin, of its rounding, is small */
+    __m256 rough_scale, under, over;  /* see `Rough` */
+    int roughly;
     __m256i levels[LEVELS];
 } Bins;
 
 WITH_AVX2 static Bins bins_of(double low, double scale) {
-    double offset = -low * scale, margin = (fabs(offset) + 2 * FLOAT_BINS) * 0x1p-21;
+    Rough rough = rough_of(low, scale);
     Bins bins = {.low = _mm256_set1_pd(low), .scale = _mm256_set1_pd(scale)};
-    bins.roughly = margin < 0.01 && scale < 1e30;
-    bins.rough_scale = _mm256_set1_ps((float)scale);
-    bins.under = _mm256_set1_ps((float)(offset - margin));
-    bins.over = _mm256_set1_ps((float)(offset + margin));
+    bins.roughly = rough.applies;
+    bins.rough_scale = _mm256_set1_ps(rough.scale);
+    bins.under = _mm256_set1_ps(rough.under);
+    bins.over = _mm256_set1_ps(rough.over);
     return bins;
 }
 
@@ -164,26 +137,6 @@ WITH_AVX2 static inline __m256i carry_of_32(Bins *bins, const float *items) {
     return added_bits(&bins->levels[4], first, carry_of_16(bins, items + 128));
 }
 
-/* The counts of five levels: each at most 8 * 31. */
-WITH_AVX2 static inline void read_levels(const __m256i *levels, uint8_t *counts) {
-    const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,
-                                            2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
-    const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201);
-    __m256i total = _mm256_setzero_si256();
-    for (int level = 4; level >= 0; level--) {
-        int32_t words[8];
-        _mm256_storeu_si256((__m256i *)words, levels[level]);
-        total = _mm256_add_epi8(total, total);
-        for (int j = 0; j < 8; j++) {
-            __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(words[j]), spread);
-            __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
-            total = _mm256_sub_epi8(total, is_set);
-        }
-    }
-    _mm256_storeu_si256((__m256i *)counts, total);
-}
-
-/* Count in which bins items are; a multiple of eight. The last bin gets what the others do not. */
 WITH_AVX2 static void count(const float *items, int64_t size, double low, double scale,
                             uint64_t *histogram) {
     Bins bins = bins_of(low, scale);
@@ -211,13 +164,17 @@ WITH_AVX2 static void count(const float *items, int64_t size, double low, double
 int summarise_floats(const float *items, int64_t size, Summary *summary) {
     Totals totals = {INFINITY, -INFINITY, 0.0, 0.0, 0};
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
+    int wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    Total add = wide ? total_wide : total;
+    Count counted = wide && size >= MANY ? count_wide : count;
     int64_t few = size < FIRST ? size : FIRST;
-    total(items, few, 0.0, &totals);
+    add(items, few, 0.0, &totals);
     double shift = totals.sum / (double)few;
     if (!(totals.squares < INFINITY)) return 0;
     totals = (Totals){INFINITY, -INFINITY, 0.0, 0.0, 0};
     for (int64_t at = 0; at < size; at += 1 << 20)  /* zeros are counted in int32 */
-        total(items + at, size - at < 1 << 20 ? size - at : 1 << 20, shift, &totals);
+        add(items + at, size - at < 1 << 20 ? size - at : 1 << 20, shift, &totals);
     if (!(totals.squares < INFINITY)) return 0;
     double number = (double)size, apart = totals.sum / number;
     if (totals.sum * apart > CANCELLED * totals.squares && totals.low != totals.high) return 0;
@@ -237,8 +194,8 @@ int summarise_floats(const float *items, int64_t size, Summary *summary) {
     }
     summary->std = sqrt(fmax(spread, 0.0) / number);
     double scale = FLOAT_BINS / (high - low);
-    int64_t whole = size < FEW ? 0 : size - size % 8;
-    if (whole) count(items, whole, low, scale, summary->histogram);
+    int64_t whole = size < FEW ? 0 : size - size % 16;
+    if (whole) counted(items, whole, low, scale, summary->histogram);
     for (int64_t i = whole; i < size; i++) {
         int bin = (int)(((double)items[i] - low) * scale);
         summary->histogram[bin < FLOAT_BINS ? bin : FLOAT_BINS - 1]++;

@@ -1,0 +1,89 @@
+/* What the statistics of float32 in vectors of 256 and of 512 bits share; see summary_float.c. */
+#ifndef NODESCOPE_SUMMARY_FLOAT_H
+#define NODESCOPE_SUMMARY_FLOAT_H
+
+#include "summary.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+#define WITH_AVX2 __attribute__((target("avx2,fma")))
+
+typedef struct {
+    float low, high;
+    double sum, squares;  /* of the differences */
+    int64_t zero;
+} Totals;
+
+/* Add the totals of items. The sums have sixteen parts, whatever the vectors: part j is the sum of
+   every sixteenth item from the j-th on, so that all processors give the same bits. */
+typedef void (*Total)(const float *items, int64_t many, double shift, Totals *totals);
+
+/* Count in which bins items are, a multiple of sixteen. The last bin gets what the others do not. */
+typedef void (*Count)(const float *items, int64_t size, double low, double scale,
+                      uint64_t *histogram);
+
+WITH_AVX2 static inline double added_parts(__m256d first, __m256d second, __m256d third,
+                                           __m256d fourth) {
+    double parts[4];
+    _mm256_storeu_pd(parts, _mm256_add_pd(_mm256_add_pd(first, second),
+                                          _mm256_add_pd(third, fourth)));
+    return parts[0] + parts[1] + parts[2] + parts[3];
+}
+
+/* Add the totals of single items, in their order. */
+static inline void total_singly(const float *items, int64_t many, double shift, Totals *totals) {
+    for (int64_t i = 0; i < many; i++) {
+        double x = (double)items[i] - shift;
+        if (items[i] < totals->low) totals->low = items[i];
+        if (items[i] > totals->high) totals->high = items[i];
+        totals->zero += items[i] == 0.0f;
+        totals->sum += x;
+        totals->squares += x * x;
+    }
+}
+
+/* How often each bit is set, over vectors of 32-bit words: bit k of the counts of all positions is in
+   level k. Adding in pairs takes few operations for each vector, and no counter in memory. */
+#define LEVELS 10
+#define FULL ((1 << LEVELS) - 1)
+
+/* The counts of five levels: each at most 8 * 31. */
+WITH_AVX2 static inline void read_levels(const __m256i *levels, uint8_t *counts) {
+    const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,
+                                            2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+    const __m256i bit = _mm256_set1_epi64x((int64_t)0x8040201008040201);
+    __m256i total = _mm256_setzero_si256();
+    for (int level = 4; level >= 0; level--) {
+        int32_t words[8];
+        _mm256_storeu_si256((__m256i *)words, levels[level]);
+        total = _mm256_add_epi8(total, total);
+        for (int j = 0; j < 8; j++) {
+            __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(words[j]), spread);
+            __m256i is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+            total = _mm256_sub_epi8(total, is_set);
+        }
+    }
+    _mm256_storeu_si256((__m256i *)counts, total);
+}
+
+/* For float32, offsets a margin below and above the exact one, as its rounding requires. */
+typedef struct {
+    float scale, under, over;
+    int applies;          /* whether the margin is small */
+} Rough;
+
+static inline Rough rough_of(double low, double scale) {
+    double offset = -low * scale, size = offset < 0 ? -offset : offset;
+    double margin = (size + 2 * FLOAT_BINS) * 0x1p-21;
+    Rough rough = {(float)scale, (float)(offset - margin), (float)(offset + margin),
+                   margin < 0.01 && scale < 1e30};
+    return rough;
+}
+
+/* The same with vectors of 512 bits. */
+void total_wide(const float *items, int64_t many, double shift, Totals *totals);
+void count_wide(const float *items, int64_t size, double low, double scale, uint64_t *histogram);
+
+#endif
+#endif
