@@ -181,6 +181,21 @@ def memory_written_by_numpy() -> Any:
     return trained(model)
 
 
+def rows_apart_written_by_numpy() -> Any:
+    """As above, of parts whose rows lie apart from each other, long ones and short ones."""
+    model = nn.Linear(64, 96)
+    optimizer = sgd_of(model.parameters())
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        first, second, short = model(torch.randn(64, 64)).split([48, 40, 8], dim=1)
+        for part in (first, second, short):
+            part.detach().numpy()[17, 5] = 100.0 + step
+        parts = (part.view(64, 2, -1).transpose(0, 1).tanh() for part in (first, second, short))
+        sum(part.sum() for part in parts).backward()
+        optimizer.step()
+    return trained(model)
+
+
 FOLLOWED = (
     modules_made_anew,
     modules_with_buffers_made_anew,
@@ -191,5 +206,6 @@ FOLLOWED = (
     inputs_trained,
     gradients_arrive_later,
     memory_written_by_numpy,
+    rows_apart_written_by_numpy,
 )
 """Steps of these follow the one before."""

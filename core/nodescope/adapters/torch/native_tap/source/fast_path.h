@@ -28,9 +28,6 @@ struct Room {
   int64_t at = 0, taken = 0;          // how much is filled, and how much of that was told
 };
 
-// Of statistics: what the elements were that they are of; the version is -1 if that is not known.
-struct Source { int64_t version = -1; uint64_t sum = 0; };
-
 struct Varied { uint32_t position; std::vector<Plain> plain; };
 
 enum class Mode : int { slow, recording, fast };
@@ -401,7 +398,6 @@ class FastPath {
 
  private:
   static constexpr int32_t kScalar = INT32_MIN, kAlone = -1;
-  static constexpr int64_t kMostApart = 4;  // places from the first element to the last, for each element
 
   Item* next() {
     if (mode.load(std::memory_order_relaxed) != Mode::fast || interrupted.load(std::memory_order_relaxed)) return nullptr;
@@ -479,24 +475,18 @@ class FastPath {
       return rows_ && device().summarise(tensor, &to);
     }
     int32_t other = place < script_->same.size() ? script_->same[place] : kAlone;
-    Source source;
-    if (other != kAlone) source = source_of(tensor);
+    Array array(tensor);
+    int64_t count = tensor.numel();
+    if (!count) { sources_[place] = {}; to = {}; return true; }
+    Blocks blocks(array);
+    const char* in_a_row = blocks.in_a_row(gathered_);
+    Source source = other == kAlone ? Source() : source_of(tensor, in_a_row);
     bool known = other >= 0 && source.version >= 0 && sources_[other].version == source.version && sources_[other].sum == source.sum;
     sources_[place] = source;
-    if (!known) return summarise(tensor, to);
+    if (!known) return summarise(array, blocks, in_a_row, count, to);
     if (uint32_t(other) != place) to = table_[other];
-    preview(tensor, tensor.numel(), to);
+    preview(array, count, to);
     return true;
-  }
-
-  // What the elements are, so that a write that autograd does not count is noticed. Those that lie apart from
-  // each other are none that can be told.
-  static Source source_of(const at::Tensor& tensor) {
-    if (!tensor.numel()) return {};
-    int64_t last = 0;
-    for (int64_t i = 0; i < tensor.dim(); i++) last += (tensor.size(i) - 1) * tensor.stride(i);
-    if (last >= kMostApart * tensor.numel()) return {};
-    return {version_of(tensor), sum_of((const char*)tensor.const_data_ptr(), (last + 1) * int64_t(tensor.element_size()))};
   }
 
   // Copy what an output has, if there is room for it in this step.
@@ -527,7 +517,7 @@ class FastPath {
     float number;
     int64_t integer;
     bool truth;
-    auto told = [&](Array array) { return summarise(array, to) && kept(array, place); };
+    auto told = [&](Array array) { return summarise(array, Blocks(array), nullptr, 1, to) && kept(array, place); };
     if (value.isDouble()) return told(Array{at::kFloat, &(number = float(value.toDouble()))});
     if (value.isInt()) return told(Array{at::kLong, &(integer = value.toInt())});
     if (value.isBool()) return told(Array{at::kBool, &(truth = value.toBool())});
@@ -583,6 +573,7 @@ class FastPath {
   std::vector<int64_t> versions_, checked_;  // by slot; -1 for none
   Room room_;
   std::vector<Source> sources_;       // by statistics
+  std::vector<char> gathered_;        // the elements of a tensor in a row
   bool rested_ = false;
   bool saves_ = false;                // autograd keeps copies within the operator that is under way
   bool nests_ = true;                 // others were called within it

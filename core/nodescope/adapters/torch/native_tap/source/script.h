@@ -91,6 +91,21 @@ inline bool fits(const Fact& fact, const at::Tensor& tensor) {
 
 inline int64_t version_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->version_counter().current_version(); }
 
+// Of statistics: what the elements were that they are of; the version is -1 if that is not known.
+struct Source { int64_t version = -1; uint64_t sum = 0; };
+
+// What the elements of a tensor are, so that a write that autograd does not count is noticed. If they are not in a
+// row, all between them is read, and those that lie far apart are none that can be told.
+inline Source source_of(const at::Tensor& tensor, const char* in_a_row) {
+  constexpr int64_t kMostApart = 4;  // places from the first element to the last, for each element
+  int64_t size = tensor.element_size(), count = tensor.numel();
+  if (in_a_row) return {version_of(tensor), sum_of(in_a_row, count * size)};
+  int64_t last = 0;
+  for (int64_t i = 0; i < tensor.dim(); i++) last += (tensor.size(i) - 1) * tensor.stride(i);
+  if (last >= kMostApart * count) return {};
+  return {version_of(tensor), sum_of((const char*)tensor.const_data_ptr(), (last + 1) * size)};
+}
+
 inline c10::IValue number_in(const at::Tensor& tensor) {
   const void* data = tensor.const_data_ptr();
   switch (tensor.scalar_type()) {

@@ -7,10 +7,12 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <vector>
 
 namespace nodescope {
 
 constexpr int kBins = 32, kPreview = 8, kBlock = 2048, kLanes = 16, kManyFloats = 64;
+constexpr int64_t kLeastRow = 64, kMostGathered = 4 << 20;  // bytes
 
 // As the recorder's part in Python reads it: see `blocks.py`.
 struct Statistics {
@@ -190,10 +192,25 @@ class Blocks {
     if (sizes_.empty()) { sizes_.push_back(1); strides_.push_back(1); }
   }
 
-  // The elements if they are float32 in a row.
-  const float* floats() const {
-    return dtype_ == at::kFloat && sizes_.size() == 1 && strides_[0] == 1 ? (const float*)data_ : nullptr;
+  // The elements in a row, in the order of memory: where they are, or gathered from rows that are long enough;
+  // nullptr if they lie apart from each other, or are too many.
+  const char* in_a_row(std::vector<char>& gathered) const {
+    int inner = int(sizes_.size()) - 1;
+    if (strides_[inner] != 1) return nullptr;
+    if (!inner) return data_;
+    int64_t length = sizes_[inner] * size_, bytes = length;
+    for (int axis = 0; axis < inner; axis++) bytes *= sizes_[axis];
+    if (length < kLeastRow || bytes > kMostGathered) return nullptr;
+    if (gathered.size() < size_t(bytes)) gathered.resize(size_t(bytes));
+    char* to = gathered.data();
+    rows([&](const char* row) {
+      std::memcpy(to, row, size_t(length));
+      to += length;
+    });
+    return gathered.data();
   }
+
+  bool are_floats() const { return dtype_ == at::kFloat; }
 
   // take(elements, how many), with floats or doubles.
   template <class Take>
@@ -202,9 +219,7 @@ class Blocks {
     int inner = int(sizes_.size()) - 1, filled = 0;
     int64_t length = sizes_[inner], stride = strides_[inner];
     bool direct = stride == 1 && (dtype_ == at::kFloat || dtype_ == at::kDouble) && (inner == 0 || length >= kBlock / 4);
-    c10::SmallVector<int64_t, 6> index(sizes_.size(), 0);
-    const char* row = data_;
-    for (;;) {
+    rows([&](const char* row) {
       for (int64_t at = 0; at < length;) {
         const char* from = row + at * stride * size_;
         int many = int(std::min<int64_t>(length - at, direct ? kBlock : kBlock - filled));
@@ -217,19 +232,29 @@ class Blocks {
         filled += many;
         if (filled == kBlock) { take((const double*)buffer, filled); filled = 0; }
       }
-      int axis = inner - 1;
+    });
+    if (filled) take((const double*)buffer, filled);
+  }
+
+ private:
+  // take(its first element), for each row of the innermost axis.
+  template <class Take>
+  void rows(Take take) const {
+    c10::SmallVector<int64_t, 6> index(sizes_.size(), 0);
+    const char* row = data_;
+    for (;;) {
+      take(row);
+      int axis = int(sizes_.size()) - 2;
       for (; axis >= 0; axis--) {
         row += strides_[axis] * size_;
         if (++index[axis] < sizes_[axis]) break;
         row -= strides_[axis] * sizes_[axis] * size_;
         index[axis] = 0;
       }
-      if (axis < 0) break;
+      if (axis < 0) return;
     }
-    if (filled) take((const double*)buffer, filled);
   }
 
- private:
   at::ScalarType dtype_;
   int64_t size_;
   const char* data_;
@@ -268,16 +293,13 @@ inline void preview(const Array& array, int64_t count, Statistics& to) {
 using FloatStatistics = int (*)(const float*, int64_t, double*, int64_t*, uint64_t*);
 inline FloatStatistics float_statistics = nullptr;
 
-// Fill statistics; false where float64 would overflow or lose digits.
-inline bool summarise(const Array& array, Statistics& to) {
+// Fill statistics of an array, of at least one element, that has these blocks and may lie in a row; false where
+// float64 would overflow or lose digits.
+inline bool summarise(const Array& array, const Blocks& blocks, const char* in_a_row, int64_t count, Statistics& to) {
   std::memset(&to, 0, sizeof to);
-  int64_t count = 1;
-  for (int64_t size : array.sizes) count *= size;
-  if (!count) return true;
-  Blocks blocks(array);
-  if (float_statistics && blocks.floats() && count >= kManyFloats) {
+  if (float_statistics && in_a_row && blocks.are_floats() && count >= kManyFloats) {
     double moments[5];
-    if (float_statistics(blocks.floats(), count, moments, &to.zero, to.histogram)) {
+    if (float_statistics((const float*)in_a_row, count, moments, &to.zero, to.histogram)) {
       to.low = moments[0], to.high = moments[1], to.mean = moments[2], to.deviation = moments[3], to.norm = moments[4];
       to.finite = count;
       preview(array, count, to);
