@@ -1,8 +1,8 @@
-/* Parameters that are read again, as `Tracer.read_leaf` does it. Included by calls.c alone. */
+/* Leaves that are read in every step, as `Tracer.read_leaf` does it. Included by calls.c alone. */
 #ifndef NODESCOPE_CALL_READS_H
 #define NODESCOPE_CALL_READS_H
 
-/* What `noted_read` in engine/native_calls.py puts into READS. */
+/* What `note_read` in engine/native_calls.py puts into READS for a parameter. */
 enum { READ_TENSOR, READ_NAME, READ_STATE, READ_PLACE, READ_CURSOR, READ_SLOT, READ_ENTRY, READ_USED, READ };
 
 /* The entry that a thread would find for a parameter, as its next read in this step, borrowed. NULL if
@@ -32,47 +32,118 @@ static PyObject *entry_read(Calls *calls, PyObject *state, PyObject *tensor, PyO
     return entry;
 }
 
+/* Read a leaf as a node, whose place is the next in its slot. 1, or 0 if it has another shape or dtype
+   than before, and nothing was told; -1: exception. */
+static int read_as(Calls *calls, PyObject *state, PyObject *tensor, PyObject *slot, PyObject *entry,
+                   PyObject *used) {
+    const Py_ssize_t *offset = calls->offset;
+    PyObject *data = SLOT(tensor, offset[TENSOR_DATA]);
+    if (!data) return 0;
+    PyObject *spec = PyObject_GetAttr(PyTuple_GetItem(SLOT(entry, offset[ENTRY_VALUES]), 0), names.spec);
+    int status = spec ? as_specified(calls, spec, data) : -1;
+    Py_XDECREF(spec);
+    if (status != 1) return status;
+    PyObject *number = PyLong_FromSsize_t(PyLong_AsSsize_t(PyList_GetItem(slot, 0)) + 1);
+    PyObject *step = Py_NewRef(SLOT(calls->object[EMITTER], offset[EMITTER_STEP]));
+    PyObject *nothing = PyTuple_New(0);
+    Py_INCREF(data);
+    status = -1;
+    if (!number || !nothing) Py_XDECREF(number);
+    else if (PyList_SetItem(slot, 0, number) == 0) { /* it owns the number now */
+        long long start = now_ns();
+        keep(&SLOT(tensor, offset[TENSOR_VID]), PyTuple_GetItem(SLOT(entry, offset[ENTRY_OUTPUTS]), 0));
+        if ((!used || PyList_Append(calls->object[USED], used) == 0) &&
+            tell(calls, state, entry, step, nothing, data, tensor, nothing, start, now_ns()) == 0)
+            status = 1;
+    }
+    Py_XDECREF(nothing);
+    Py_DECREF(step);
+    Py_DECREF(data);
+    return status;
+}
+
+/* Whether steps are distinguished; -1: exception. */
+static int is_marked(Calls *calls) {
+    PyObject *marked = PyObject_GetAttr(calls->object[EMITTER], names.marked);
+    Py_XDECREF(marked);
+    return marked ? marked == Py_True : -1;
+}
+
 /* Read a parameter again that was read in an earlier step. 1, or 0 if the tracer has to, before anything
    was told; -1: exception. */
 static int read_again(Calls *calls, PyObject *state, PyObject *tensor) {
-    const Py_ssize_t *offset = calls->offset;
-    PyObject *marked = PyObject_GetAttr(calls->object[EMITTER], names.marked);
-    Py_XDECREF(marked);
-    if (marked != Py_True) return marked ? 0 : -1;
+    int marked = is_marked(calls);
+    if (marked != 1) return marked;
     PyObject *key = PyLong_FromVoidPtr(tensor);
     PyObject *read = key ? PyDict_GetItemWithError(calls->object[READS], key) : NULL;
     Py_XDECREF(key);
     if (!read || !PyTuple_Check(read) || PyTuple_Size(read) != READ) return PyErr_Occurred() ? -1 : 0;
     Py_INCREF(read);
     Py_INCREF(state);
-    PyObject *entry = entry_read(calls, state, tensor, read), *data = SLOT(tensor, offset[TENSOR_DATA]);
+    PyObject *entry = entry_read(calls, state, tensor, read);
     int status = PyErr_Occurred() ? -1 : 0;
-    Py_XINCREF(data);
-    if (entry && data) {
-        PyObject *spec = PyObject_GetAttr(PyTuple_GetItem(SLOT(entry, offset[ENTRY_VALUES]), 0), names.spec);
-        status = spec ? as_specified(calls, spec, data) : -1;
-        Py_XDECREF(spec);
-    }
-    if (status == 1) {
-        PyObject *slot = PyTuple_GetItem(read, READ_SLOT), *nothing = PyTuple_New(0);
-        PyObject *number = PyLong_FromSsize_t(PyLong_AsSsize_t(PyList_GetItem(slot, 0)) + 1);
-        PyObject *step = Py_NewRef(SLOT(calls->object[EMITTER], offset[EMITTER_STEP]));
-        status = -1;
-        if (!number || !nothing) Py_XDECREF(number);
-        else if (PyList_SetItem(slot, 0, number) == 0) { /* it owns the number now */
-            long long start = now_ns();
-            keep(&SLOT(tensor, offset[TENSOR_VID]), PyTuple_GetItem(SLOT(entry, offset[ENTRY_OUTPUTS]), 0));
-            if (PyList_Append(calls->object[USED], PyTuple_GetItem(read, READ_USED)) == 0 &&
-                tell(calls, state, entry, step, nothing, data, tensor, nothing, start, now_ns()) == 0)
-                status = 1;
-        }
-        Py_XDECREF(nothing);
-        Py_DECREF(step);
-    }
-    Py_XDECREF(data);
+    if (entry)
+        status = read_as(calls, state, tensor, PyTuple_GetItem(read, READ_SLOT), entry,
+                         PyTuple_GetItem(read, READ_USED));
     Py_DECREF(state);
     Py_DECREF(read);
     return status;
+}
+
+/* The node of a leaf that is no parameter, and its slot of the cursor, both borrowed: the one that an
+   earlier step read here. NULL if the tracer has to find it, or with an exception set. */
+static PyObject *entry_like(Calls *calls, PyObject *cursor, PyObject *tensor, PyObject **slot) {
+    const Py_ssize_t *offset = calls->offset;
+    PyObject *kind = SLOT(tensor, offset[TENSOR_KIND]), *name = SLOT(tensor, offset[TENSOR_NAME]);
+    PyObject *both = PyTuple_Pack(2, kind ? kind : names.tensor, name ? name : names.unnamed);
+    PyObject *key = both ? PyDict_GetItemWithError(calls->object[READS], both) : NULL;
+    PyObject *slots = SLOT(cursor, offset[CURSOR_SLOTS]);
+    Py_XDECREF(both);
+    *slot = key && slots ? PyDict_GetItemWithError(slots, key) : NULL;
+    if (!*slot || !PyList_Check(*slot) || PyList_Size(*slot) != 2) return NULL;
+    Py_ssize_t nth = PyLong_AsSsize_t(PyList_GetItem(*slot, 0));
+    PyObject *entries = PyList_GetItem(*slot, 1);
+    if (nth < 0 || !PyList_Check(entries) || nth >= PyList_Size(entries)) return NULL;
+    PyObject *entry = PyList_GetItem(entries, nth);
+    if ((PyObject *)Py_TYPE(entry) != calls->object[ENTRY_TYPE]) return NULL;
+    PyObject *inputs = SLOT(entry, offset[ENTRY_INPUTS]), *outputs = SLOT(entry, offset[ENTRY_OUTPUTS]);
+    PyObject *values = SLOT(entry, offset[ENTRY_VALUES]);
+    if (!inputs || !outputs || !values || PyTuple_Size(inputs) != 0 || PyTuple_Size(outputs) != 1 ||
+        PyTuple_Size(values) != 1)
+        return NULL;
+    return entry;
+}
+
+/* Read a leaf that is no parameter at the place of one of an earlier step, outside of loops. As
+   `read_again`. */
+static int read_like(Calls *calls, PyObject *state, PyObject *cursor, PyObject *tensor) {
+    PyObject *slot;
+    int marked = is_marked(calls);
+    if (marked != 1) return marked;
+    PyObject *entry = entry_like(calls, cursor, tensor, &slot);
+    if (!entry) return PyErr_Occurred() ? -1 : 0;
+    Py_INCREF(entry);
+    Py_INCREF(slot);
+    Py_INCREF(state);
+    int status = read_as(calls, state, tensor, slot, entry, NULL);
+    Py_DECREF(state);
+    Py_DECREF(slot);
+    Py_DECREF(entry);
+    return status;
+}
+
+PyDoc_STRVAR(read_doc,
+"read(tensor)\n--\n\n"
+"Read a tensor that no observed op made, if an earlier step read its like here; whether it was read.\n");
+
+static PyObject *calls_read(PyObject *self, PyObject *tensor) {
+    Calls *calls = (Calls *)self;
+    PyObject *state, *cursor;
+    int varies, read = 0;
+    if ((PyObject *)Py_TYPE(tensor) == calls->object[TENSOR] &&
+        (cursor = place_of(calls, &state, &varies)))
+        read = read_like(calls, state, cursor, tensor);
+    return read < 0 || PyErr_Occurred() ? NULL : PyBool_FromLong(read);
 }
 
 #endif

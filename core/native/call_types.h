@@ -13,7 +13,7 @@
 
 /* The slots that are read, in the order in which `Calls` takes their offsets. */
 enum {
-    TENSOR_VID, TENSOR_DATA, TENSOR_EDGE, TENSOR_NAME,
+    TENSOR_VID, TENSOR_DATA, TENSOR_EDGE, TENSOR_NAME, TENSOR_KIND,
     STATE_BUILDER, STATE_CURSOR, STATE_RECORDING, STATE_THREAD, STATE_RAN, STATE_CURSORS,
     STATE_SCOPE, STATE_PHASE,
     CURSOR_STEP, CURSOR_SLOTS, CURSOR_LOOP, CURSOR_LABEL, CURSOR_OWNER,
@@ -24,7 +24,7 @@ enum {
 };
 
 static const char *const SLOT_NAMES[SLOTS] = {
-    "_vid", "data", "edge", "_name",
+    "_vid", "data", "edge", "_name", "_kind",
     "builder", "cursor", "recording", "thread", "ran", "cursors",
     "scope", "phase",
     "step", "slots", "loop", "label", "owner",
@@ -35,7 +35,7 @@ static const char *const SLOT_NAMES[SLOTS] = {
 
 /* The object of the second argument of `Calls` to which each slot belongs. */
 static const int SLOT_OWNERS[SLOTS] = {
-    0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5, 5};
+    0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5, 5};
 
 /* The tracer's methods, and the objects that are used at every call. */
 enum {
@@ -70,7 +70,7 @@ static PyTypeObject *operation_type;
 static struct {
     PyObject *dtype, *id, *impl, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
         *cursor, *slot, *marked, *checked, *refused, *take_edits, *emit, *failed, *shape, *spec,
-        *dtype_name, *reshape;
+        *dtype_name, *reshape, *tensor, *unnamed;
 } names;
 
 static long long now_ns(void) {

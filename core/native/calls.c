@@ -280,6 +280,20 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, 
     return done ? 0 : -1;
 }
 
+/* The cursor for the place where this thread is, its state, and whether values vary in this step; all
+   borrowed. NULL: with an exception, or without one if the tracer has to run what comes. */
+static PyObject *place_of(Calls *calls, PyObject **state, int *varies) {
+    const Py_ssize_t *offset = calls->offset;
+    PyObject *cursor, *token = SLOT(calls->object[EMITTER], offset[EMITTER_STEADY]);
+    *state = state_of_thread(calls);
+    if (!*state || SLOT(*state, offset[STATE_BUILDER]) != Py_None) return NULL;
+    *varies = token == Py_None;
+    if (*varies) token = SLOT(calls->object[EMITTER], offset[EMITTER_EPOCH]);
+    if (!token || !(cursor = cursor_of(calls, *state, token))) return NULL;
+    if (look_up(calls, SLOT(calls->object[BUS], offset[BUS_DEMAND]), token) < 0) return NULL;
+    return calls->starts || SLOT(cursor, offset[CURSOR_LOOP]) != calls->zero ? NULL : cursor;
+}
+
 #include "call_reads.h"
 
 /* What the tracer does about an operation that raised: it raises the explained error. */
@@ -299,10 +313,11 @@ static void refuse(Calls *calls, Operation *operation, PyObject *inputs, PyObjec
     if (done) PyErr_SetString(PyExc_SystemError, "an operation failed without an error");
 }
 
-/* Value ids of inputs that are tensors, which the tracer reads first where they have none.
+/* Value ids of inputs that are tensors, which are read first where they have none.
    The number of tensors; -1: with an exception, or without one if the tracer has to do the call. */
-static Py_ssize_t read_inputs(Calls *calls, PyObject *state, PyObject *const *inputs,
-                              Py_ssize_t count, PyObject **ids, int *reads) {
+static Py_ssize_t read_inputs(Calls *calls, PyObject *state, PyObject *cursor,
+                              PyObject *const *inputs, Py_ssize_t count, PyObject **ids,
+                              int *reads) {
     Py_ssize_t tensors = 0;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *kind = (PyObject *)Py_TYPE(inputs[i]);
@@ -311,6 +326,7 @@ static Py_ssize_t read_inputs(Calls *calls, PyObject *state, PyObject *const *in
         PyObject *id = SLOT(inputs[i], calls->offset[TENSOR_VID]);
         if (!id || PyLong_AsLongLong(id) <= calls->base) {
             int again = read_again(calls, state, inputs[i]);
+            if (again == 0) again = read_like(calls, state, cursor, inputs[i]);
             if (again < 0) return -1;
             if (again) {
                 *reads += 1;
@@ -373,16 +389,9 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     int reads = 0, varies;
     if (!operation->single || count > MOST_INPUTS) return NULL;
     do {
-        state = state_of_thread(calls);
-        if (!state || SLOT(state, offset[STATE_BUILDER]) != Py_None) return NULL;
-        PyObject *token = SLOT(calls->object[EMITTER], offset[EMITTER_STEADY]);
-        varies = token == Py_None;
-        if (varies) token = SLOT(calls->object[EMITTER], offset[EMITTER_EPOCH]);
-        if (!token || !(cursor = cursor_of(calls, state, token))) return NULL;
-        if (look_up(calls, SLOT(calls->object[BUS], offset[BUS_DEMAND]), token) < 0) return NULL;
-        if (calls->starts || SLOT(cursor, offset[CURSOR_LOOP]) != calls->zero) return NULL;
+        if (!(cursor = place_of(calls, &state, &varies))) return NULL;
         int before = reads;
-        tensors = read_inputs(calls, state, inputs, count, ids, &reads);
+        tensors = read_inputs(calls, state, cursor, inputs, count, ids, &reads);
         if (tensors < 0) return NULL;
         if (reads == before) break;
     } while (reads <= MOST_INPUTS);
@@ -508,6 +517,7 @@ static PyObject *calls_operator(PyObject *self, PyObject *op) {
 static PyMethodDef calls_methods[] = {
     {"operator", calls_operator, METH_O, operator_doc},
     {"run", (PyCFunction)(void (*)(void))calls_run, METH_FASTCALL, run_doc},
+    {"read", calls_read, METH_O, read_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -566,7 +576,8 @@ int add_calls(PyObject *module) {
         name(&names.marked, "marked") < 0 ||
         name(&names.emit, "emit") < 0 || name(&names.failed, "failed") < 0 ||
         name(&names.shape, "shape") < 0 || name(&names.spec, "spec") < 0 ||
-        name(&names.dtype_name, "dtype_name") < 0 || name(&names.reshape, "reshape_to") < 0)
+        name(&names.dtype_name, "dtype_name") < 0 || name(&names.reshape, "reshape_to") < 0 ||
+        name(&names.tensor, "tensor") < 0 || name(&names.unnamed, "") < 0)
         return -1;
     if (!operation_type) operation_type = (PyTypeObject *)PyType_FromSpec(&operation_spec);
     PyObject *type = operation_type ? PyType_FromSpec(&calls_spec) : NULL;

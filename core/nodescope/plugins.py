@@ -12,7 +12,9 @@ import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-_known: tuple[tuple[tuple[str, int], ...], Any] | None = None
+_Groups = dict[str, tuple[EntryPoint, ...]]
+
+_known: tuple[tuple[tuple[str, int], ...], Any, _Groups] | None = None
 
 
 def plugins(group: str) -> tuple[EntryPoint, ...]:
@@ -21,8 +23,11 @@ def plugins(group: str) -> tuple[EntryPoint, ...]:
     folders = tuple((path, _changed_ns(path)) for path in sys.path)
     known = _known
     if known is None or known[0] != folders:
-        known = _known = (folders, entry_points())
-    return tuple(known[1].select(group=group))
+        known = _known = (folders, entry_points(), {})
+    _, entries, groups = known
+    if group not in groups:  # selecting one compares all
+        groups[group] = tuple(entries.select(group=group))
+    return groups[group]
 
 
 def _changed_ns(path: str) -> int:

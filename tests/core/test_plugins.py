@@ -35,6 +35,8 @@ def test_plugins_are_read_once_until_something_is_installed(
     assert [entry.name for entry in plugins.plugins("nodescope.test_kind")] == ["one"]
     assert plugins.plugins("nodescope.another_kind") == ()
     assert len(reads) == 1
+    once = plugins.plugins("nodescope.test_kind")
+    assert plugins.plugins("nodescope.test_kind") is once
     install(tmp_path, "two", "nodescope.test_kind")
     os.utime(tmp_path, ns=(2, 2))
     assert {entry.name for entry in plugins.plugins("nodescope.test_kind")} == {"one", "two"}

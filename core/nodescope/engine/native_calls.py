@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from nodescope.ir.block_demands import OutputsSink, TimesSink
 from nodescope.ir.identity import Cursor, Entry
 from nodescope.ops.op import Op
 
+_MOST_READS: Final = 4096
 _SLOTTED = (Tensor, State, Cursor, Entry, Bus, Emitter)
 
 
@@ -33,7 +34,7 @@ class Checked(Protocol):
     bus: Bus
     base: int
     outputs: OutputsSink | None
-    reads: dict[int, Any]
+    reads: dict[Any, Any]
     used: list[Any]
 
     def times(self) -> TimesSink | None:
@@ -76,31 +77,37 @@ def native_calls(tracer: Checked) -> Any:
 
 
 def note_read(
-    reads: dict[int, Any], tensor: Tensor, state: State, cursor: Cursor, slot: list[Any],
-    entry: Entry,
+    reads: dict[Any, Any], tensor: Tensor, state: State, cursor: Cursor, slot: list[Any],
+    entry: Entry, key: str,
 ) -> None:  # fmt: skip
-    """Note how a parameter was read in a step, so that the core can read it in the next one.
+    """Note how a leaf was read in a step, so that the core can read it in the next one.
 
     Args:
-        reads: The latest read of each parameter that still exists, by ``id``.
-        tensor: The parameter.
+        reads: The latest read of each parameter that still exists, by ``id``, and the keys of other
+            leaves, by kind and name.
+        tensor: The leaf.
         state: State of the thread that read it.
         cursor: The cursor of its scope; reads in loops are not noted.
         slot: The slot of its name in the cursor.
         entry: The entry of its node.
+        key: The name of that slot.
     """
-    if cursor.loop or entry.loop or entry.node.role != "parameter":
+    if cursor.loop or entry.loop:
         return
-    key = id(tensor)
+    if entry.node.role != "parameter":
+        if len(reads) < _MOST_READS:  # the program may name a tensor differently in each step
+            reads[getattr(tensor, "_kind", "tensor"), getattr(tensor, "_name", "")] = key
+        return
+    number = id(tensor)
 
     def forget(reference: object) -> None:
-        if reads.get(key, (None,))[0] is reference:
-            del reads[key]
+        if reads.get(number, (None,))[0] is reference:
+            del reads[number]
 
     reference = weakref.ref(tensor, forget)
     place = (cursor.scope, cursor.phase, 0)
     name = getattr(tensor, "_name", None)
-    reads[key] = (reference, name, state, place, cursor, slot, entry, (reference, entry))
+    reads[number] = (reference, name, state, place, cursor, slot, entry, (reference, entry))
 
 
 def native_operator(calls: Any, op: Op) -> Callable[[Tensor, Any], Tensor]:

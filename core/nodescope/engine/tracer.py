@@ -97,7 +97,7 @@ class Tracer:
         self._demand: object = None  # the bus's demand when looked up in this step
         # Parameters read in this step; the program determines which of them stay alive.
         self.used: list[tuple[weakref.ref[Tensor], Entry]] = []
-        self.reads: dict[int, Any] = {}  # with steps: see `note_read`
+        self.reads: dict[Any, Any] = {}  # with steps: see `note_read`
         # Without steps: parameters and their nodes, for later reads.
         self._read_before: dict[int, tuple[weakref.ref[Tensor], Entry]] = {}
         self._calls = native_calls(self)
@@ -312,9 +312,8 @@ class Tracer:
 
     def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
         """The operator method of a binary op while this tracer observes."""
-        if self._calls is not None:
-            return native_operator(self._calls, op)
-        return observed_operator(self, op)
+        calls = self._calls
+        return observed_operator(self, op) if calls is None else native_operator(calls, op)
 
     def failed(
         self, entry: Entry, live: tuple[Any, ...], step: int, state: State, start: int,
@@ -331,8 +330,7 @@ class Tracer:
         state, emitter = current(), self.emitter
         if state.builder is not None:
             return
-        start = _now()
-        inputs = tuple(map(settled, inputs))
+        start, inputs = _now(), tuple(map(settled, inputs))
         tensors = [value for value in inputs if value.__class__ is Tensor]
         live = tuple(tensor.data for tensor in tensors)
         cursor = emitter.cursor(state, emitter.token(state))
@@ -469,6 +467,8 @@ class Tracer:
         """Emit a tensor that no observed op made, and return its value id."""
         if not self.emitter.marked:
             self.emitter.look(current())
+        elif self._calls is not None and self._calls.read(tensor):
+            return tensor._vid
         return self.read_leaf(tensor, 0)
 
     def read_leaf(self, tensor: Tensor, port: int) -> Any:
@@ -518,8 +518,8 @@ class Tracer:
                 raise
         if kind == "parameter" and not emitter.marked:
             self._read_before[id(tensor)] = weakref.ref(tensor), entry
-        elif kind == "parameter" and self._calls is not None:
-            note_read(self.reads, tensor, state, cursor, slot, entry)
+        elif self._calls is not None:
+            note_read(self.reads, tensor, state, cursor, slot, entry, key)
         self._read(tensor, entry, state)
         return entry.outputs[0]
 
