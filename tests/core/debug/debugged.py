@@ -93,7 +93,8 @@ def debugged(
     def follow() -> None:
         last: Stop | None = None
         while (info := news.get()) is not None:
-            # While one thread is stopped, another may reach new nodes; the same stop is announced.
+            # While one thread is stopped, other threads may reach new nodes, which announces the
+            # same stop again.
             known, last = info.stop is last, info.stop
             if info.stop is not None and not known and not info.stop.edits:
                 seen.stops.append(info.stop)

@@ -138,7 +138,7 @@ def test_values_by_name_and_expressions(tmp_path):
         assert controller.evaluate("step") == 2
         assert controller.evaluate("loss/matmul: value[0, 1]") == 6
         assert controller.evaluate("matmul: sum(value)") == 48
-        # of the step before, since this one has not come to its backward pass
+        # Step 2 has not run its backward pass yet, so the gradient is from step 1.
         gradient = controller.gradient()
         assert gradient.step == 1
         assert np.array_equal(gradient.array, np.full((4, 2), 1 / 8))
@@ -221,7 +221,7 @@ def test_back_and_forth_in_the_recording(tmp_path):
         assert seen[2].step == 2
         assert seen[2].node.phase == "backward"
         assert controller.looking_back
-        # values and expressions are of that moment
+        # Values and expressions are those of that moment.
         controller.back(RunTo("loss/square"))
         assert controller.moment.step == 2
         assert controller.evaluate("max(value)") == 36
@@ -229,7 +229,7 @@ def test_back_and_forth_in_the_recording(tmp_path):
         assert controller.frames()[0].name == "loss/square"
         controller.back(NextStep())
         assert controller.moment.step == 1
-        # and forward again, up to the program's stop
+        # Step forward again, up to the program's stop.
         assert controller.command(StepOver()).moment.step == 2
         names = []
         while controller.looking_back:
@@ -238,7 +238,7 @@ def test_back_and_forth_in_the_recording(tmp_path):
         assert names[-1] == "loss/mean"
         assert controller.stop.step == controller.moment.step == 3
         assert controller.evaluate("value") == 81
-        # the program has not moved meanwhile
+        # Meanwhile the program has not moved.
         assert controller.command(StepNode()) is None
         assert stopped(controller).startswith("backward/")
 
@@ -257,7 +257,7 @@ def test_reverse_continue_asks_conditions_of_recorded_values(tmp_path):
     specs = ("loss/mean [step 3]", "loss/square if max(value) > 30", "op:matmul [off]")
     with controlled(tmp_path, train, *specs) as (controller, _):
         stopped(controller)
-        assert controller.stop.step == 2  # loss/square
+        assert controller.stop.step == 2  # Stopped at loss/square.
         controller.command(Continue())
         stopped(controller)
         assert controller.stop.step == 3
@@ -267,7 +267,7 @@ def test_reverse_continue_asks_conditions_of_recorded_values(tmp_path):
         assert (moved.moment.node.name, moved.moment.step, moved.found) == ("loss/square", 3, True)
         assert "breakpoint 2" in moved.text
         assert controller.reverse_continue().moment.step == 2
-        moved = controller.reverse_continue()  # in step 1 the condition does not hold
+        moved = controller.reverse_continue()  # The condition is false in step 1.
         assert not moved.found
         assert moved.moment.step == 1
         assert "No earlier breakpoint" in moved.text
@@ -297,14 +297,15 @@ def test_reverse_continue_to_the_entry_of_a_scope(tmp_path):
 def test_what_was_not_recorded_is_reported(tmp_path):
     def program() -> None:
         w = ns.parameter(np.ones((3, 2)), name="w")
-        for number in ns.steps((1, 2, 3)):  # of more elements than statistics show
+        for number in ns.steps((1, 2, 3)):  # Each batch has more elements than statistics keep.
             with ns.name_scope("loss"):
                 np.mean(np.square(ns.tensor(np.full((5, 3), float(number)), name="batch") @ w))
 
     specs = ("loss/mean [step 3]", "loss/square [step 9] if max(value) > 30")
     with controlled(tmp_path, program, *specs, level="summary") as (controller, _):
         stopped(controller)
-        assert controller.outputs()[0].array is not None  # here the program stands
+        # The program is stopped here, so the array is available.
+        assert controller.outputs()[0].array is not None
         controller.set_breakpoints(
             [
                 controller.breakpoints[0].breakpoint,

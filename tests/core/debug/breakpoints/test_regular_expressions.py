@@ -38,7 +38,7 @@ def test_it_says_what_re_says(text: str, names: list[str]) -> None:
         check(text)
         pattern = re.compile(text, re.ASCII)
     except (BreakpointError, re.error):
-        return  # refusing is always allowed
+        return  # A pattern may always be refused.
     for name in names:
         assert matches(text, name) is (pattern.fullmatch(name) is not None), (text, name)
 
@@ -56,7 +56,8 @@ def test_it_says_what_re_says(text: str, names: list[str]) -> None:
         ("", "x", False),
         ("a{2,}", "a", False),
         ("größe.", "größe😀", True),
-        ("net/.", "net/\ud800", True),  # of a file's name that is no UTF-8
+        # The surrogate stands for a byte that is not UTF-8, as in a file name.
+        ("net/.", "net/\ud800", True),
         ("(a*)*b", "a" * 50, False),
     ],
 )
@@ -97,7 +98,7 @@ def test_refused_with_its_column(text: str, column: int, message: str) -> None:
 )  # fmt: skip
 def test_work_is_bounded(text: str) -> None:
     spent = []
-    for _ in range(3):  # the machine may be busy
+    for _ in range(3):  # The least of three: the machine may be busy.
         before = time.thread_time()
         check(text)
         assert not matches(text, "a" * 1000 + "!")

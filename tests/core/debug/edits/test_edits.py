@@ -135,7 +135,7 @@ def test_an_edit_keeps_shape_and_dtype_or_is_refused(array: Any, command: SetVal
     assert describe_edit(command, "net/tanh").startswith("net/tanh")
 
 
-# In a program
+# Edits in a running program
 
 
 def output_of(stop: Stop, gate: Gate) -> int:
@@ -215,7 +215,7 @@ def test_gradients_flow_as_if_the_operation_had_given_it() -> None:
     with debugged("op:tanh", then=setting(how="set", number=0.5)):
         y = np.tanh(x)
         (y * y).sum().backward()
-    # tanh's rule at the output 0.5, times 2 y.
+    # The derivative of tanh at the output 0.5 is 0.75; times 2 y, which is 1.
     np.testing.assert_allclose(x.grad.numpy(), [0.75, 0.75])
 
 

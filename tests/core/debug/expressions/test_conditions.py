@@ -108,7 +108,7 @@ def test_refused(text, column, message):
 
 def test_a_power_tower_is_refused_within_10_ms_of_a_processor():
     took = []
-    for _ in range(5):  # a garbage collection may fall into one of them
+    for _ in range(5):  # Garbage may be collected during one of the five.
         start = time.thread_time()
         with pytest.raises(ConditionError):
             compile_condition("9**9**9")

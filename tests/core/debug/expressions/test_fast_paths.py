@@ -94,7 +94,8 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, tuple):
         return isinstance(b, tuple) and a == b
     x, y = np.asarray(a), np.asarray(b)
-    # As text, which distinguishes -0.0 and NaN; bytes would include the padding of long doubles.
+    # Compare text, which distinguishes -0.0 and NaN; bytes would include the padding of long
+    # doubles.
     return x.dtype == y.dtype and x.shape == y.shape and repr(x.tolist()) == repr(y.tolist())
 
 
@@ -147,7 +148,7 @@ def test_short_roads_agree_with_the_tables(text, value, left, right):
     try:
         expression = compile_expression(text)
     except ConditionError:
-        return  # a constant within it makes no sense, or it is too long
+        return  # The text is too long, or one of its constants is invalid.
     with np.errstate(all="ignore"):
         wanted = outcome(lambda: plainly(ast.parse(text, mode="eval").body, scene))
     results = [outcome(lambda: expression(scene)) for _ in range(2)]

@@ -162,7 +162,7 @@ FIELDS: dict[str, Callable[[str], None]] = {
 
 @pytest.fixture(autouse=True)
 def nothing_comes_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    all_rules()  # are loaded once
+    all_rules()  # Load the rules before the folder changes.
     monkeypatch.chdir(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -183,7 +183,7 @@ def work(ask: Callable[[], object]) -> float:
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_hostile_texts_are_cheap(field: str) -> None:
-    # 10 ms are promised; a busy machine is allowed five times that.
+    # The target is 10 ms; the limit is five times that for busy machines.
     spent = {name: work(lambda text=text: FIELDS[field](text)) for name, text in TEXTS.items()}
     assert {name: item for name, item in spent.items() if item > 0.05} == {}
 

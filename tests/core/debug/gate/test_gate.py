@@ -294,7 +294,7 @@ def test_a_lost_page_lets_the_program_continue():
     bench.clock.now = 8.0
     join(thread)
     assert any("the program continues" in text for text in bench.logs)
-    bench.finished(LOG)  # Unattended: does not stop.
+    bench.finished(LOG)  # No page is attached: the program does not stop.
     assert bench.gate.info.phase == "running"
 
 
@@ -318,7 +318,7 @@ def test_keyboard_interrupt_gets_through_and_releases():
     join(poke)
     assert bench.gate.info.phase == "running"
     assert bench.announced[-1].stop is None
-    bench.finished(MATMUL)  # Nothing is locked.
+    bench.finished(MATMUL)  # No lock is held.
     assert bench.gate in bench.bus.probes
 
 
@@ -336,7 +336,8 @@ def test_failures_stop_with_their_error():
 def test_events_from_inside_the_gate_pass():
     bench = Bench()
     bench.breaks("op:log")
-    bench.gate._flush = lambda: bench.finished(LOG) or True  # An observer that computes.
+    # An observer runs a node while the gate flushes.
+    bench.gate._flush = lambda: bench.finished(LOG) or True
     thread = bench.program(lambda: bench.finished(LOG))
     bench.stopped()
     bench.gate.command(Continue())

@@ -41,7 +41,8 @@ class At:
             return None
         if event == "line":
             text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-            # Leaving a `with` visits its line again, where Python does not check for signals.
+            # Leaving a `with` block reports its line again, where Python does not check for
+            # signals.
             if not text.startswith("with "):
                 self.left -= 1
                 if self.left == 0:
@@ -133,7 +134,7 @@ def goes_on(bench: Attended, where: str) -> None:
     """Check that the program continues, and stops at every breakpoint."""
 
     def on() -> None:
-        bench.finished(LATE)  # without a word about it, if that is what was interrupted
+        bench.finished(LATE)  # LATE was not announced if the interrupt hit its announcement.
         bench.finished(LOG)
 
     thread = bench.program(on)
@@ -185,7 +186,7 @@ def test_a_signal_handler_that_computes_at_any_line_hangs_nothing(work: Work) ->
             bench.end()
             break
         lines += 1
-        # Its report arrived, although the gate was busy.
+        # The gate handled the report although it was busy.
         assert bench.gate.info.breakpoints[2].verified, at.where
         goes_on(bench, at.where)
     assert 10 < lines < MOST_LINES - 1
@@ -201,7 +202,7 @@ def test_a_listener_gives_no_command() -> None:
             bench.gate.command(Continue())
         except UsageError as error:
             lines.append(str(error))
-        bench.finished(LOG)  # nor does what it computes stop
+        bench.finished(LOG)  # A node that the listener runs does not stop either.
         bench.gate.controllers(1)
 
     bench.gate._on_change = hear
@@ -219,7 +220,7 @@ def test_a_forked_child_is_not_stopped_anywhere() -> None:
     bench.breaks("op:log")
     thread = bench.program(lambda: bench.finished(LOG))
     bench.stopped()
-    bench.gate.forked()  # as in a child, with a thread that stands in the gate
+    bench.gate.forked()  # What a forked child calls while a thread waits in the gate.
     join(thread)
     bench.finished(LOG)
     assert bench.gate.info.phase == "detached"

@@ -81,7 +81,7 @@ def test_where_a_step_leads(history, start, command: Command, back: bool, end) -
         assert result.step == 1
         return
     assert names == end
-    back = back or isinstance(command, StepTwin)  # from a backward node
+    back = back or isinstance(command, StepTwin)  # The twin of a backward node ran earlier.
     assert text == f"{'Back at' if back else 'At'} {end[0]}, step {end[1]}"
 
 

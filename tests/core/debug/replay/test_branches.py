@@ -31,7 +31,7 @@ def training(first: float = 1.0, shift: float = 2.0) -> None:
 def test_a_branch_continues_where_the_one_before_it_ended(tmp_path: Path) -> None:
     """The parent branch ends with the first step, and the branch with the last one."""
     first = recorded(tmp_path / "one.nscope", training)
-    for shift in (2.0, 6.0):  # the first of them changes nothing itself
+    for shift in (2.0, 6.0):  # 2.0 is the recorded y, so that edit changes nothing.
         two = recorded(tmp_path / f"{shift}.nscope", lambda shift=shift: training(3.0, shift))
         with Recording.open(first) as here, Recording.open(two) as there:
             replay = Replay(here, 1)
@@ -144,7 +144,8 @@ def without_step(path: Path, step: int) -> None:
     ).fetchone()
     for table in ("execution", "summary", "blob"):
         database.execute(f"DELETE FROM {table} WHERE seq BETWEEN ? AND ?", (first, last))
-    database.execute("DROP TABLE operand")  # or it would say that nothing is missing
+    # With its operand table, the file would still describe the deleted executions.
+    database.execute("DROP TABLE operand")
     database.commit()
     database.close()
 
@@ -162,7 +163,7 @@ def test_a_fork_is_not_carried_over_a_step_that_was_left_out(tmp_path: Path) -> 
 
 def test_nothing_is_computed_again_over_a_step_that_was_left_out(tmp_path: Path) -> None:
     def program() -> None:
-        w = ns.parameter(np.arange(1.0, 17.0), name="w")  # too many for a preview
+        w = ns.parameter(np.arange(1.0, 17.0), name="w")  # More elements than a preview holds.
         for _ in ns.steps([1, 2, 3]):
             with ns.no_grad():
                 ns.assign(w, w * 3.0)

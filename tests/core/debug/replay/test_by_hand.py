@@ -71,7 +71,8 @@ def test_an_element_that_was_changed_by_hand_comes_from_nowhere_else(tmp_path: P
 
 def test_of_a_value_that_was_changed_by_hand_the_change_is_explained(tmp_path: Path) -> None:
     with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
-        assert why(recording, "exp[1]").root.number == np.exp(2.0)  # the largest
+        # Without the edit, the largest element would be explained.
+        assert why(recording, "exp[1]").root.number == np.exp(2.0)
         answer = why(recording, "exp")
         assert (answer.root.at, answer.root.number) == ((0,), -5.0)
         assert sentence(answer.root).startswith(

@@ -116,7 +116,8 @@ def test_a_recording_that_was_changed_is_found_out(path: Path, tmp_path: Path) -
         "SELECT id FROM blob WHERE value = ? AND seq = ?", (value, execution.seq)
     ).fetchone()
     database.execute("UPDATE chunk SET data = ? WHERE blob = ?", (changed.tobytes(), blob[0]))
-    database.execute("DELETE FROM checksum")  # as whoever changes it on purpose would
+    # A deliberate change would drop the checksums as well.
+    database.execute("DELETE FROM checksum")
     database.commit()
     database.close()
     with Recording.open(less) as recording:

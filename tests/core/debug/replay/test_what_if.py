@@ -79,7 +79,7 @@ def test_what_comes_out_is_what_the_edited_program_gives(tmp_path: Path) -> None
 
 def test_what_gives_the_same_ends_the_cone(recording: Recording) -> None:
     replay = Replay(recording, 2)
-    edited = value_of(recording, "add")  # w * 2 + 0, far below 100
+    edited = value_of(recording, "add")  # The output of w * 2 + 0, far below 100.
     branch = replay.what_if({edited: np.array([5.0, 6.0, 7.0])}, name="less")
     assert "other/maximum" in branch.same
     assert "other/exp" not in [*branch.same, *(change.node for change in branch.changes)]
@@ -102,7 +102,7 @@ def test_branches_have_names_and_a_tree(recording: Recording) -> None:
     loss = value_of(recording, "loss/sum")
     change = child.value(loss)
     assert change is not None
-    # Before: in its parent; now with the edits of both.
+    # `old` is the value in the parent branch; `new` has the edits of both branches.
     assert change.old == np.sum(np.square(replay.value(w).array))
     assert change.new == 0.0
     assert list(replay.branches) == ["ones", "branch 2"]
@@ -250,5 +250,5 @@ def test_a_parameter_that_is_updated_twice_in_a_step(form: str, tmp_path: Path) 
         for name in ("w", "optimizer/w/velocity"):
             truth = Replay(there, 3).value(value_of(there, name)).array
             made = branch.value(value_of(here, name)).new
-            # Code in C may round otherwise.
+            # Generated C may round differently.
             np.testing.assert_allclose(made, truth, rtol=1e-12 if form == "one kernel" else 0)

@@ -29,7 +29,7 @@ def test_head_and_tail_are_kept_and_the_rest_is_counted(count: int, missing: int
     assert lines[1:] == (
         [f"{missing:,} lines of the program's output were not recorded"] * (missing > 0)
     )
-    if missing:  # it is said where they are missing
+    if missing:  # The notice takes the place of the missing lines.
         assert kept.index(next(item for item in kept if "not recorded" in item.text)) == 11
 
 

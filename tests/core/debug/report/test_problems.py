@@ -113,7 +113,7 @@ def test_inf_that_the_program_writes_down_is_none(tmp_path: Path) -> None:
         x = ns.tensor(np.array([[1.0, 2.0], [3.0, 4.0]]), name="x")
         masked = np.where(np.array([[True, False], [True, True]]), x, -np.inf)
         attention = ns.softmax(masked * 0.5)
-        np.log(attention)  # the program's own log of 0
+        np.log(attention)  # The program takes log(0) itself: this is a problem.
         np.add(masked * 2.0, np.log(attention))
     with Recording.open(tmp_path / "r.nscope") as recording:
         result, problems = rows(recording), Problems(recording)

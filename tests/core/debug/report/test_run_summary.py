@@ -39,7 +39,7 @@ def test_a_run_in_short(tmp_path: Path) -> None:
     assert curve.points[-1].value is None
     assert curve.first == pytest.approx(np.log([4.0, 3.0]).mean())
     assert (curve.broken, curve.total) == (3, 6)
-    # log(0) in step 4 comes before log(-1) in step 5.
+    # log(0) in step 4 precedes log(-1) in step 5.
     assert [(trouble.kind, trouble.name, trouble.step) for trouble in summary.troubles] == [
         ("inf", "loss/log", 4), ("nan", "loss/log", 5),
     ]  # fmt: skip

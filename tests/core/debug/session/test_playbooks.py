@@ -148,7 +148,7 @@ def sets_breakpoints() -> None:
 
 
 def sets_a_value() -> None:
-    # The gate has the arrays; the session says whether one stands where they are.
+    # The gate has the arrays; the session knows whether the program is stopped at the value.
     refused(play(session()), SetValue(5), "running")
     edited = at().give(Edited("value *= 2")).expect(effect(Log, "edited: value *= 2"))
     assert edited.state.stop.edits == ("value *= 2",)
@@ -248,7 +248,8 @@ def at_an_exception() -> None:
     raised = play(session()).give(RAISED)
     raised.expect(effect(Hold), stopped("exception", MEAN, text="ValueError: no at train.py:12"))
     assert raised.state.stop.error == "ValueError: no"
-    unseen = msgspec.structs.replace(RAISED, in_step=5)  # which was left out
+    # The exception was raised in a step that was not observed.
+    unseen = msgspec.structs.replace(RAISED, in_step=5)
     play(session()).give(unseen).expect(stopped("exception", MEAN, text="in step 5 or after it"))
     raised.give(StepNode()).expect(running, effect(Release))
     play(session(expects_controller=False)).expect(running).give(RAISED)

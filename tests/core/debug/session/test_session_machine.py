@@ -147,7 +147,7 @@ class Sessions(RuleBasedStateMachine):
     )
     def reach(self, node: Node, true: bool, thread: int, when: str, place: str) -> None:
         if self.state.phase == "stopped":
-            return  # The gate holds every thread.
+            return  # The gate holds every thread, so none reaches a node.
         self.seq += 1
         previous = (place, self.step)
         before = self.state

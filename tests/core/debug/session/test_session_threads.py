@@ -66,7 +66,7 @@ def test_one_thread_continues_alone_until_the_next_stop():
     assert played.state.stop is not None
     assert played.state.stop.thread == 2
     assert going(played) == []
-    assert going(played.give(Continue(alone=True))) == [2]  # the one that stopped
+    assert going(played.give(Continue(alone=True))) == [2]  # The thread that stopped.
 
 
 def test_more_threads_may_join_it_and_all_be_released():

@@ -111,7 +111,7 @@ class Program:
                 self.events.append(GradientComputed(weight.outputs[0], gradient.outputs[0]))
             return
         owner, colon, _ = name.partition(":")
-        if colon:  # ``w:assign`` writes to the node ``w``
+        if colon:  # ``w:assign`` writes to the node ``w``.
             writer = self.node(name, op, self.nodes[owner].outputs)
             self.ran(writer, array_of(content), (array_of(content),), at)
             return

@@ -21,13 +21,14 @@ from tests.core.debug.watch.driving import Program, events_of, watched
 from tests.depth import is_deep
 from tests.parts import in_parts
 
-RULES = [rule for rule in all_rules() if rule.study is None]  # see graph_rules/
+# The others have their examples in graph_rules/.
+RULES = [rule for rule in all_rules() if rule.study is None]
 EXAMPLES = [
     pytest.param(rule, example, id=f"{rule.name}-{number}")
     for rule in RULES
     for number, example in enumerate(rule.examples)
 ]
-# These look at times, attributes or the node first, or at conditions on the step only.
+# Rules that decide without arrays: by times, attributes, the graph or the step.
 QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_layer",
          "schedule_ends_early", "decay_too_large", "target_not_updated", "average_from_zero",
          "dropout_in_evaluation",
@@ -40,7 +41,7 @@ QUIET = ("stalled_training", "within", "without", "gradient_lost", "saturated_la
          "loop_unstable", "attention_looks_ahead", "targets_masked",
          "state_runs_away", "evaluation_in_training", "evaluation_targets",
          "optimizers_opposed", "used_without_gradient", "log_probability_above_zero")  # fmt: skip
-# Their examples are programs, in graph_rules/.
+# Rules whose examples are programs, in graph_rules/.
 SHOWN_BY_PROGRAMS = (
     "schedule_ends_early", "evaluation_inputs", "rows_change", "decay_too_large",
     "target_not_updated", "clipped_layer", "targets_are_inputs", "training_in_evaluation",
@@ -55,7 +56,7 @@ SHOWN_BY_PROGRAMS = (
     "evaluation_targets", "optimizers_opposed", "used_without_gradient",
     "log_probability_above_zero",
 )  # fmt: skip
-# Required settings of rules, which have no default.
+# Settings without a default, which a rule requires.
 REQUIRED: dict[str, dict[str, Setting]] = {
     "condition": {"condition": "isnan(value).any()"},
     "hysteresis": {"enter": "max(value) > 0", "leave": "max(value) < 0"},
@@ -133,7 +134,8 @@ def many(rule: Rule) -> list[dict[str, Setting]]:
     return results
 
 
-TESTABLE = [rule for rule in RULES if rule.name != "similar_across_runs"]  # which needs a file
+# similar_across_runs needs a file.
+TESTABLE = [rule for rule in RULES if rule.name != "similar_across_runs"]
 
 
 @in_parts(4)
@@ -185,7 +187,7 @@ def test_a_rule_is_documented(rule: Rule) -> None:
 def test_hostile_arrays_do_no_harm(rule: Rule) -> None:
     """No fault, nothing changed, and the same hits each time."""
     arrays = list(HOSTILE.values())
-    # The same arrays in other steps too: a value may change its shape and dtype.
+    # Run the arrays in other orders too: a value may change its shape and dtype.
     steps = [*arrays, *arrays[::-1], *itertools.chain.from_iterable((a, a, a) for a in arrays)]
     before = [array.tobytes() for array in arrays if array.dtype != object]
     names_of_ops = sorted(rule.ops) or [None]
@@ -201,7 +203,7 @@ def test_hostile_arrays_do_no_harm(rule: Rule) -> None:
             first, watcher, faults = watched(events_of(rule, example), watch)
             if not faults:
                 assert watcher.outcomes[0].looked or rule.concerns is not None
-            else:  # a condition may well not make sense for text
+            else:  # A condition may be invalid for an array of text.
                 assert rule.name in REQUIRED
             again, _, _ = watched(events_of(rule, example), watch)
             assert first == again

@@ -36,7 +36,7 @@ def test_weights_and_losses_are_whole_in_every_step(
         keep_values=run.recorder.keep_values,
     )  # fmt: skip
     run.start()
-    weight = ns.parameter(np.zeros((20, 4)), name="weight")  # 640 bytes
+    weight = ns.parameter(np.zeros((20, 4)), name="weight")  # 640 bytes.
     optimizer = optim.SGD([weight], lr=0.01)
     for _ in ns.steps(range(STEPS)):
         optimizer.minimize(nn.mse(ns.tensor(X) @ weight, X[:, :4]))
@@ -47,7 +47,8 @@ def test_weights_and_losses_are_whole_in_every_step(
         assert ran >= STEPS
         assert kept >= weights if not said else 2 <= kept < weights
         losses, computed = recording.kept_of(values["mse"])
-        # Without room, the first loss may be dropped before the backward pass identifies it.
+        # Without room, the first loss may be dropped before the backward pass identifies it as a
+        # loss.
         assert computed == STEPS
         assert losses >= STEPS - bool(said)
         report = checking.report(recording)

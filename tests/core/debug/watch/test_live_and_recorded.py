@@ -66,14 +66,14 @@ def test_live_and_recorded_say_the_same(name: str, tmp_path: Path) -> None:
     assert watched.faults == []
     assert watched.live
     live = in_order(watched.live)
-    # The recorder adds up copies, in C order: sums may differ in their last digit.
+    # The recorder sums C-ordered copies, so sums may differ in their last digit.
     assert [msgspec.structs.replace(hit, actual={}) for hit in live] == [
         msgspec.structs.replace(hit, actual={}) for hit in in_order(recorded)
     ]
     for a, b in zip(live, in_order(recorded), strict=True):
         assert a.actual == pytest.approx(b.actual, rel=1e-12)
     assert [hit.seq for hit in recorded] == sorted(hit.seq for hit in recorded)
-    # The outcome is also the same: what was evaluated, what could not be, and what was found.
+    # The outcomes are equal too: how often a rule was evaluated, was not, and why.
     assert watched.watcher.outcomes == asking.coverage().outcomes
 
 
@@ -113,7 +113,7 @@ def test_what_is_wrong_is_found(
     assert node in first.node_name or node in first.text
     assert first.step == step
     assert words in first.text
-    assert "programs.py:" in first.text  # the user's line
+    assert "programs.py:" in first.text  # The hit names the user's line.
 
 
 @pytest.mark.parametrize("train", ["healthy", "healthy_compiled"])
@@ -126,7 +126,7 @@ def test_nothing_is_found_where_nothing_is_wrong(train: str, tmp_path: Path) -> 
     assert watched.live == []
     assert watched.asked()[0] == []
     looked = {item.watch.rule: item.looked for item in watched.watcher.outcomes}
-    assert looked.pop("dead_relu") == 0  # there are none
+    assert looked.pop("dead_relu") == 0  # The program has no rectifier.
     assert all(looked.values())
 
 
@@ -141,9 +141,8 @@ def test_what_was_not_recorded_is_reported_and_counted(tmp_path: Path) -> None:
     assert dict(dead.unasked) == {"the full array was not kept": programs.STEPS}
     assert dead.looked == programs.STEPS
     assert not nan.unasked
-    assert (
-        unchanged.unasked["the full array was not kept"] == 4 * (programs.STEPS - 1) + 1
-    )  # a bias is written before
+    # One more: a bias is written before the first step.
+    assert unchanged.unasked["the full array was not kept"] == 4 * (programs.STEPS - 1) + 1
     lines = coverage.words()
     assert lines[0] == (
         "dead_relu: not evaluated 6 of 6 times: "
@@ -236,7 +235,7 @@ def test_what_no_watch_covers_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) 
     array = np.ones(3).view(Counted)
     for node in (exp, log, exp):
         watcher.emit(NodeFinished(node, (), (array,), 1, 1, 0, 0))
-    assert judged == [(3,)]  # once, for both watches
+    assert judged == [(3,)]  # Evaluated once for both watches.
     watcher.replace([parse_watch("nan on op:exp")])
     watcher.emit(NodeFinished(log, (), (array,), 1, 1, 0, 0))
     assert len(judged) == 1
@@ -265,7 +264,7 @@ def test_a_rule_that_fails_is_disabled_and_reported(monkeypatch: pytest.MonkeyPa
     assert bus.probes == (watcher,)
     first, second = watcher.outcomes
     assert (first.looked, second.looked) == (1, 3)
-    # Set again it is asked again.
+    # A disabled watch is evaluated again once it is set again.
     watcher.replace(watcher.watches)
     bus.emit(NodeFinished(node, (), (np.array([3.0]),), 1, 1, 0, 0))
     assert [hit.rule for hit in hits[3:]] == ["condition", "max_gt"]
@@ -304,7 +303,7 @@ def test_held_values_are_bounded() -> None:
 def test_gradients_in_conditions(tmp_path: Path) -> None:
     watch = parse_watch('condition(condition="norm(grad) > 0") on glob:*weight')
     watched = Watched(programs.healthy, tmp_path / "run.nscope", watch)
-    # A weight is read before the step's gradient exists, so the gradient is the previous step's.
+    # A weight is read before the step's gradient exists, so its gradient is the previous step's.
     assert {hit.step for hit in watched.live} == set(range(3, programs.STEPS + 1))
     assert in_order(watched.asked()[0]) == in_order(watched.live)
 
@@ -349,7 +348,7 @@ def test_one_run_beside_another_that_left_steps_out(tmp_path: Path) -> None:
     watched = Watched(run(range(300)), tmp_path / "run.nscope", watch)
     (status,) = watched.watcher.outcomes
     assert watched.asked()[1].coverage().outcomes == (status,)
-    # Steps 1, 4, 7 and so on are in both.
+    # Both runs have every third step, beginning with step 1.
     assert dict(status.unasked) == {"the other run has no such step": 200}
     assert (status.looked, status.hits) == (300, 0)
 

@@ -245,7 +245,7 @@ def watches(draw: st.DrawFn) -> Watch:
 def test_what_is_written_is_read_back(watch: Watch) -> None:
     try:
         kept, _ = checked(watch)
-    except WatchError:  # such as a range that ends before it begins
+    except WatchError:  # The settings are invalid: a range may end before it begins.
         return
     assert parse_watch(describe(kept)) == kept
 

@@ -50,9 +50,8 @@ def test_a_second_value_in_a_step_does_not_replace_the_previous_step() -> None:
     play = Play("weight_not_changed")
     play.ran(WEIGHT, [1.0]).ran(WEIGHT, [1.0])
     assert play.steps == []
-    assert not play.watcher.outcomes[
-        0
-    ].unasked  # in the first step there is nothing to compare with
+    # The first step has no previous step to compare with.
+    assert not play.watcher.outcomes[0].unasked
     play.ran(WEIGHT, [1.0], 2).ran(WEIGHT, [1.0], 2)
     assert play.steps == [2]
     assert play.watcher.outcomes[0].unasked == {

@@ -123,7 +123,7 @@ class Case:
     sure: bool
 
 
-# What carries the value on
+# Operations that carry the value on
 
 
 def _healthy(carried: Carried, shape: tuple[int, ...]) -> Any:
@@ -308,7 +308,7 @@ CARRIERS: Final[tuple[Callable[[Carried], None], ...]] = (
     _branch, _while, _scan,
 )  # fmt: skip
 
-# Decoys
+# Decoys: bad elements that do not reach the value
 
 
 def _bad(rng: Draws, kind: Kind, size: int = 4) -> tuple[Any, int, str]:
@@ -517,7 +517,7 @@ class _Program:
         for step in ns.steps(range(1, 4)):
             self.rng = self.rng.again()
             x = self.input(step == mine)
-            if step != mine:  # the same node gives another one, at another place
+            if step != mine:  # In other steps, the same node has a birth at another place.
                 x[other] = BIRTHS[self.kind][self.born][0]
             c = self.start(ns.tensor(x))
             if step == mine:

@@ -130,7 +130,7 @@ def test_what_is_seen_of_it_later_is_reported_as_later(tmp_path: Path) -> None:
     with Recording.open(path) as recording:
         words = last_words(recording)
         assert words.endswith("first NaN in step 3, which was not observed; then in y (step 4)")
-        assert summarise_run(recording).broken_loss is None  # it is finite again at the end
+        assert summarise_run(recording).broken_loss is None  # The loss is finite again at the end.
 
 
 def test_a_number_set_to_nan_by_hand_is_where_it_began(tmp_path: Path) -> None:
@@ -158,5 +158,6 @@ def test_statistics_that_come_late_are_among_the_problems_at_the_end(tmp_path: P
     by_hand(path, {}, {1, 2, 3, 4, 5}, {2})
     with Recording.open(path) as recording:
         problems = Problems(recording)
-        problems._until = recording.last_seq()  # as if nothing had been known so far
+        # Read the recording as if nothing had been read before.
+        problems._until = recording.last_seq()
         assert [row.first_step for row in problems.rows()] == [2]

@@ -67,7 +67,8 @@ def test_a_value_of_a_branch_is_led_back_to_the_edit(tmp_path: Path) -> None:
     text = render(answer)
     assert "of the branch and 0.2542 as recorded: it differs because of tanh at [1, 1]" in text
     assert "set in this branch; it was -0.04473 before" in text
-    # Without an index, the element that the branch changed most, not the largest.
+    # Without an index, the question is about the element that the branch changed most, not the
+    # largest.
     assert asked.why("log").root.at == (1, 1)
 
 
@@ -82,7 +83,7 @@ def test_what_a_branch_leaves_alone_is_explained_as_recorded(tmp_path: Path) -> 
             link.words for link in plain.root.chain()
         ]
         assert there.culprit == plain.culprit
-    # It ends before step 3.
+    # The branch ends before step 3.
     assert asked.why("mean", step=3).root.recorded is None
 
 

@@ -55,7 +55,7 @@ def test_births(op: str, numbers: list[Any], state: str, kind: str, words: str) 
     arrays = [np.asarray(number) for number in numbers]
     with np.errstate(all="ignore"):
         out = np.asarray(ops.get(op).impl(*arrays))
-    assert state_of(out[()]) == state  # the op does so, indeed
+    assert state_of(out[()]) == state  # The operation itself gives this state.
     result = birth(op, numbers, out[()], out.dtype.name)
     assert (result.kind, result.words) == (kind, words)
 
@@ -113,5 +113,6 @@ def test_two_numbers_are_distinguished(first: Any, other: Any, texts: tuple[str,
 
 @given(st.floats(), st.floats())
 def test_numbers_that_differ_are_distinguished(one: float, other: float) -> None:
-    alike = repr(one) == repr(other)  # also of NaN, whatever its sign; 0.0 is not -0.0
+    # All NaNs are alike, whatever their sign; 0.0 and -0.0 are not.
+    alike = repr(one) == repr(other)
     assert (distinct_texts(one, other)[0] == distinct_texts(one, other)[1]) == alike

@@ -63,7 +63,7 @@ def test_the_operand_that_it_is(op: Two, a: float, b: float, leads: str, tmp_pat
         (lambda x: ns.softmax(x)[1:2], [0.0, -2000.0, 1.0], 1),
         (lambda x: np.linalg.norm(x), [0.0, 0.0], 0),
         (lambda x: np.prod(x), [0.0, 3.0, INF], 2),
-        # The largest factor is another term's than the one that overflows.
+        # The largest factor, 1e250, is not in the term that overflows.
         (lambda x: x[:2] @ x[2:], [1.0, 1e200, 1e250, 1e200], 1),
     ],
 )

@@ -13,7 +13,7 @@ SEEDS = 200
 MOST_WRONG = 0.02
 
 
-@pytest.mark.timeout(900)  # 200 programs at the depth deep
+@pytest.mark.timeout(900)  # 200 programs at depth "deep".
 def test_the_birth_that_reached_the_value_is_the_culprit(tmp_path: Path) -> None:
     """With and without a given element; ``births_report`` lists wrong answers."""
     seeds = range(count(SEEDS))

@@ -28,7 +28,7 @@ def test_a_log_of_a_negative_and_how_far_it_got(tmp_path: Path) -> None:
         assert first.reached == result.touched - 1
         assert [event.node for event in result.passed][:2] == ["loss/square", "loss/mean"]
         assert result.passed[0].sources == ("loss/log",)
-        # In the next step the parameter brings it in, and nothing is born.
+        # In step 2 the parameter brings the NaN in, and no NaN is born.
         after = spread(recording, 3)
         assert after.births == ()
         assert after.passed[0].node == "w"
@@ -45,7 +45,7 @@ def test_what_heals(tmp_path: Path) -> None:
         np.where(np.isnan(bad), 0.0, bad)
         np.fmax(bad, 1.0)
         bad[1]
-        np.zeros_like(bad)  # does not look at it
+        np.zeros_like(bad)  # zeros_like does not read the elements.
 
     with Recording.open(recorded(tmp_path / "r.nscope", program)) as recording:
         result = spread(recording)
@@ -117,15 +117,16 @@ def test_what_is_made_of_nan_through_finite_numbers_is_not_a_birth(tmp_path: Pat
         for low in ns.steps([1.0, -1.0]):
             x = np.log(ns.tensor([[low, 1.0], [1.0, 2.0]]))
             hit = (x == np.max(x, axis=1, keepdims=True)).astype(np.float64)
-            _ = hit / np.sum(hit, axis=1, keepdims=True)  # of a row with NaN, none is hit
-            _ = ns.tensor([0.0]) / ns.tensor([0.0])  # has nothing to do with it
+            # In a row with NaN, no element equals the maximum.
+            _ = hit / np.sum(hit, axis=1, keepdims=True)
+            _ = ns.tensor([0.0]) / ns.tensor([0.0])  # Unrelated to the other NaN.
     with Recording.open(path) as recording:
         report = spread(recording, 2)
         divided = why(recording, "divide", step=2)
     assert [(birth.node, birth.at) for birth in report.births] == [
         ("log", (0, 0)), ("divide_1", (0,)),
     ]  # fmt: skip
-    assert report.births[0].reached == 2  # max and divide; what is hit is finite
+    assert report.births[0].reached == 2  # The NaN reaches max and divide; `hit` is finite.
     assert ("divide", ("log",)) in [(node.node, node.sources) for node in report.passed]
     assert divided.culprit.name == "log"
     text = render(divided)

@@ -53,20 +53,21 @@ def test_an_operation_that_raised_is_explained_by_its_inputs(tmp_path: Path) -> 
         assert (first.root.kind, first.root.step) == ("raised", 1)
         assert first.culprit is first.root
         assert first.root.error.startswith("MatrixError: inv: singular matrix")
-        # No single element is responsible: the whole input is named, and its origin.
+        # No single element is responsible: the explanation names the whole input and where it
+        # came from.
         assert [(item.name, item.at, item.number) for item in first.root.operands] == [
             ("multiply", None, None)
         ]
         assert [(item.at, item.number) for item in first.root.causes] == [((), None)]
         assert first.root.ranges == ("multiply, float32 (2, 2), is 2",)
-        assert names(first)[1].endswith("multiply")  # what it was given is followed
+        assert names(first)[1].endswith("multiply")  # The chain follows the input.
         assert sentence(first.root).endswith("lstsq. Its input has no NaN and no Inf.")
         said = render(first)
         assert "* inv  [inv, step 1]" in said
         assert said.count("singular matrix") == 1
 
         with pytest.raises(ReplayError):
-            why(recording, "inv[0, 0]@1")  # there is no element
+            why(recording, "inv[0, 0]@1")  # The node has no element [0, 0].
 
 
 def test_a_raise_is_followed_to_the_nan_it_was_given(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_a_raise_is_followed_to_the_nan_it_was_given(tmp_path: Path) -> None:
         assert [item.name for item in result.root.operands] == ["head/log", "w"]
         assert result.culprit.name == "head/log"
         assert "log of -1" in sentence(result.root)
-        # A question at the end of the message keeps its question mark.
+        # A message that ends with a question mark keeps it.
         question = replace(result.root, error="no inverse?", operands=())
         assert sentence(question).endswith(": no inverse?")
         assert "raised in step 0: ShapeError" in sentence(result.root)
@@ -124,7 +125,7 @@ def test_log_of_a_negative(tmp_path: Path) -> None:
         said = sentence(result.root)
         assert "log of -3.196, in loss/log at [4, 0]" in said
         assert "the negative number comes from loss/subtract at [4, 0]" in said
-        # The terms of the product that went wrong.
+        # The product's operands are those of the term with the negative number.
         product = result.root.chain()[4]
         numbers = {value.name: float(value.number) for value in product.operands[:1]}
         assert numbers == {"loss/tensor": -2.0}
@@ -169,7 +170,7 @@ def test_zero_by_zero(tmp_path: Path) -> None:
 
 def test_overflow_in_float16(tmp_path: Path) -> None:
     with run(broken.overflow_in_float16, tmp_path) as recording:
-        result = why(recording, "divide")  # 300 / inf
+        result = why(recording, "divide")  # 300 / inf.
         assert state_of(result.root.number) == "zero"
         result = why(recording, "norm/sum")
         assert (result.culprit.name, result.culprit.at) == ("norm/square", (2,))
@@ -183,7 +184,7 @@ def test_exploding_rnn(tmp_path: Path) -> None:
         assert result.culprit.birth.kind == "overflow"
         assert result.culprit.op == "matmul"
         assert "above the largest float32" in result.culprit.words
-        # The previous value is finite, and its larger product is followed.
+        # Before the culprit the value is finite; the chain follows its larger term.
         after = result.root.chain()
         behind = after[after.index(result.culprit) + 1]
         assert state_of(behind.number) == "finite"
@@ -378,7 +379,8 @@ def test_a_nan_in_the_data_is_found_from_wherever_it_got_to(
                 for _, cause in result.groups:
                     end = cause.culprit()
                     if node.phase == "backward" and end.birth is not None:
-                        # The gradient of a maximum compares elements with it; NaN equals none.
+                        # The gradient of a maximum compares elements with the maximum; NaN equals
+                        # nothing, so 0/0.
                         assert end.birth.kind == "0/0"
                         continue
                     assert end.kind == "leaf", (node, render(result))
@@ -512,7 +514,7 @@ def test_a_nan_that_is_added_times_zero_comes_from_an_operand(name: str, tmp_pat
             try:
                 answer = why(recording, name, "nan")
             except ReplayError:
-                continue  # it did not come through
+                continue  # The NaN did not reach the result.
             result += 1
             for _, cause in answer.groups:
                 assert cause.kind == "passed", cause.words
