@@ -143,7 +143,7 @@ def compiled() -> list[Any]:
 
 def loops() -> list[Any]:
     x = ns.tensor([1.0])
-    for _ in range(40):  # no steps
+    for _ in range(40):  # A loop without steps.
         x = x * 1.5 - x
     return [x]
 
@@ -173,7 +173,7 @@ def seen(events: Events) -> list[Any]:
 
     rows: list[Any] = []
     for event in events.all:
-        if isinstance(event, HostSpan):  # only of some length
+        if isinstance(event, HostSpan):  # Only spans of some length are reported.
             continue
         row: list[Any] = [type(event).__name__]
         if isinstance(event, NodeFinished | NodeFailed):
@@ -216,7 +216,7 @@ def test_events_and_results_are_pythons(program: Program, monkeypatch: pytest.Mo
     assert by_core[0] == by_python[0]
     for mine, other in zip(by_core[1], by_python[1], strict=True):
         assert mine == other
-    if program not in (loops, numbers_of_inputs):  # the first step defines nodes
+    if program not in (loops, numbers_of_inputs):  # In these two, most calls define nodes.
         assert left < 0.8 * all_calls
 
 
@@ -234,7 +234,7 @@ def test_steps_of_other_shapes_are_the_cores(monkeypatch: pytest.MonkeyPatch) ->
 
     _, all_calls = ran(program, monkeypatch, core=False)
     _, left = ran(program, monkeypatch, core=True)
-    assert left < all_calls / 3  # those of the first step, and with attributes of their own
+    assert left < all_calls / 3  # The first step, and calls whose attributes change.
 
 
 @given(st.lists(st.sampled_from(["+", "-", "*", "@", "sum", "t", "scalar", "cast", "where"]),
@@ -248,7 +248,7 @@ def test_random_programs_are_pythons(calls: list[str], change: int) -> None:
             x: Any = w
             for place, call in enumerate(calls):
                 if number == change and place == len(calls) // 2:
-                    x = x + x  # one call more
+                    x = x + x  # One more call than in other steps.
                 x = {
                     "+": lambda x: x + w, "-": lambda x: x - w, "*": lambda x: x * w,
                     "@": lambda x: x @ w, "sum": lambda x: x.sum(axis=0, keepdims=True) + w,
@@ -277,7 +277,7 @@ def test_a_failure_is_explained_and_told(monkeypatch: pytest.MonkeyPatch, core: 
             if number < 3:
                 x @ w
                 continue
-            x.data = np.ones((2, 4))  # as an edit at a stop would
+            x.data = np.ones((2, 4))  # As an edit at a stop does.
             with pytest.raises(ShapeError, match="matmul") as failed:
                 x @ w
     assert str(failed.value.source).startswith(__file__)

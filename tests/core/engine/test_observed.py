@@ -43,7 +43,7 @@ def test_operators_tell_what_functions_tell() -> None:
     operators = trained(lambda a, b: a * b, lambda a, b: a + b)
     functions = trained(np.multiply, np.add)
     mine, other = operators.all, functions.all
-    # Ids grow from observation to observation, so they are counted from the first.
+    # Ids grow from one observation to the next, so count them from the first one.
     first = [
         min(v for n in item.nodes.values() for v in n.outputs) for item in (operators, functions)
     ]

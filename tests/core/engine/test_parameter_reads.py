@@ -57,7 +57,7 @@ def other_names() -> list[Any]:
     w, results = ns.parameter([1.0, 2.0], name="first"), []
     for number in ns.steps(range(STEPS)):
         if number == 3:
-            w._name = "model/second"  # as a module does with parameters without a name
+            w._name = "model/second"  # As a module names its parameters.
         results.append(w * 3.0)
     return results
 

@@ -61,7 +61,7 @@ def test_every_op_gives_the_same(op: Op) -> None:
             )
             both(op, inputs, sample.attrs, tracked)
             both(op, inputs, sample.attrs, not tracked)
-            both(op, inputs[:-1], sample.attrs, True)  # some refuse that
+            both(op, inputs[:-1], sample.attrs, True)  # Too few inputs: some ops refuse them.
             both(op, (*inputs, "x"), sample.attrs, True)
 
 
@@ -148,13 +148,13 @@ def test_a_switch_of_the_path_holds_at_once() -> None:
 def test_calls_leave_no_objects_behind() -> None:
     x = ns.parameter(np.ones(2), name="x")
     op = ops.get("exp")
-    gc.collect()  # what other tests have left
+    gc.collect()  # Collect what other tests have left.
     before = sys.getrefcount(x), sys.getrefcount(op), sys.getrefcount(x.data)
     for _ in range(100):
         engine.apply(op, (x,), {})
         with pytest.raises(ns.NodescopeError):
             engine.apply(ops.get("matmul"), (x, ns.tensor(np.ones((3, 3)))), {})
-    gc.collect()  # errors and their frames
+    gc.collect()  # Collect errors and their frames.
     assert (sys.getrefcount(x), sys.getrefcount(op), sys.getrefcount(x.data)) == before
 
 

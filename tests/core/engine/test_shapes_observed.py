@@ -80,7 +80,7 @@ def test_steps_alike_tell_nothing_and_run_as_fast_as_they_can() -> None:
         for batch in ns.steps(batches((64, 64, 29, 64, 64, 64))):
             model(ns.tensor(batch, name="x"), w)
             steady.append(tracer.emitter.steady is tracer.epoch)
-    # The step after a change is asked, too: values may be carried over.
+    # The step after a change is checked too: it may use values of the changed step.
     assert steady == [True, True, False, False, False, True]
     names = ["x", "layer/matmul", "layer/tanh", "multiply"]
     assert told(events) == [
@@ -166,7 +166,7 @@ def test_shapes_that_always_change_are_reported_at_that_rate(
             np.exp(ns.tensor(np.ones(size), name="x"))
         tracer = dispatch_mode.attending()
         assert tracer is not None
-        # Nothing is told any more, so nothing is asked.
+        # No shape is reported any more, so none is checked.
         assert tracer.emitter.steady is tracer.epoch
     assert told(events) == [(name, (size,)) for size in (2, 3, 4) for name in ("x", "exp")]
 
@@ -174,7 +174,7 @@ def test_shapes_that_always_change_are_reported_at_that_rate(
 def test_a_stop_before_a_node_whose_shape_values_decide() -> None:
     with observed(starts=True) as events:
         mask(2)
-    # `infer` knew nothing; what ran does.
+    # `infer` cannot tell the shape; the execution does.
     assert [shape for name, shape in told(events) if name == "getitem"] == [(3,)]
 
 
@@ -188,7 +188,7 @@ def test_compiled_with_dynamic_sizes_shows_the_sizes_of_the_call(tmp_path: Path)
         for rows in ns.steps((8, 8, 8, 5, 5)):
             forward(ns.tensor(np.ones((rows, 3)), name="x"), w)
     with Recording.open(tmp_path / "r.nscope") as recording:
-        for step, rows in ((3, 8), (5, 5)):  # each size is a graph with nodes of its own
+        for step, rows in ((3, 8), (5, 5)):  # Each size has a graph with its own nodes.
             ran = {node for node, _ in recording.ran_in(step)}
             graph = graph_of(recording, end_of(recording, step))
             produced = {value for node in graph.nodes if node.id in ran for value in node.outputs}

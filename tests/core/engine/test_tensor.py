@@ -163,6 +163,6 @@ def test_floating_point_errors_pass_unchanged() -> None:
 
 
 def test_norm_is_right_to_rounding() -> None:
-    # NumPy sums squares by BLAS there, in another order.
+    # NumPy sums these squares by BLAS, in another order.
     result = np.linalg.norm(ns.tensor(A), axis=1)
     assert result.numpy() == pytest.approx(np.linalg.norm(A, axis=1), rel=1e-14)

@@ -76,7 +76,8 @@ def test_times_alone_are_taken_of_operators_and_calls(bus: Bus) -> None:
     for _ in range(3):
         ns.step()
         body(x)
-    assert [step for _, step in times.rows] == [1] * 4 + [2] * 4 + [3] * 4  # with the parameter
+    # Four nodes per step, including the parameter.
+    assert [step for _, step in times.rows] == [1] * 4 + [2] * 4 + [3] * 4
     assert len({node for node, _ in times.rows}) == 4
     assert not times.events
 

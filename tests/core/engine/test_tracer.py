@@ -193,7 +193,7 @@ def test_a_start_is_reported_only_when_wanted_and_with_its_inputs() -> None:
     assert started[-1].inputs[0] is x.data
     order = [type(e).__name__ for e in events.all]
     one_run = ["GraphExtended", "NodeStarted", "NodeFinished"]
-    # What a mask selects is known once it has run: its shape is told then.
+    # The shape of a masked selection is known, and reported, after it has run.
     assert order == one_run * 2 + one_run[:2] + ["GraphExtended", "NodeFinished"]
 
 
@@ -339,7 +339,7 @@ def test_parameters_are_not_kept_alive() -> None:
         np.sum(made * 2.0)
         del made
         assert weight() is None
-        ns.step()  # goes through those that were read
+        ns.step()  # A step visits the parameters that were read.
 
 
 def test_an_observer_that_rests_is_one() -> None:

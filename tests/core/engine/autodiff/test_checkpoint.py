@@ -70,7 +70,8 @@ def test_observed_it_is_the_same_and_is_seen(wrap: Any) -> None:
     assert {node.scope for node in again} == {"recompute/block"}
     forward = [node for node in events.nodes.values() if node.scope == "block"]
     assert [node.op for node in forward if node.op == "tanh"] == ["tanh"] * 4
-    times = 2 if wrap is nested else 1  # the inner one again for the outer one's second run
+    # The outer block runs again, and each time the inner one does too.
+    times = 2 if wrap is nested else 1
     assert sum(node.op == "tanh" for node in again) == 4 * times
     back = {node.scope for node in events.nodes.values() if node.phase == "backward"}
     assert "backward/block" in back

@@ -44,7 +44,7 @@ def test_the_gradient_is_the_given_one() -> None:
     scaled(x, np.array([3.0, 4.0])).sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == [30.0, 40.0]
-    assert scaled(2.0, 3.0) == 6.0  # where no gradient is wanted, it is the function
+    assert scaled(2.0, 3.0) == 6.0  # Without a gradient it is the plain function.
     assert scaled.__name__ == "scaled"
 
 
@@ -56,7 +56,7 @@ def test_the_simple_form() -> None:
 
 
 def test_higher_derivatives_differentiate_both_functions() -> None:
-    # d/dx is 10 y; by y that is 10, by x it is 0.
+    # The given d/dx is 10 y: its derivative by y is 10, and by x it is 0.
     assert ns.grad(ns.grad(scaled), 1)(2.0, 3.0).item() == 10.0
     assert ns.grad(ns.grad(scaled))(2.0, 3.0).item() == 0.0
     _, tangent = ns.jvp(scaled, (2.0, 3.0), (1.0, 0.0))
@@ -65,7 +65,8 @@ def test_higher_derivatives_differentiate_both_functions() -> None:
     @ns.custom_gradient
     def cube(x: Any) -> Any:
         square = x * x
-        return square * x, lambda up: up * square * 3.0  # what it keeps depends on x
+        # The value kept for the gradient depends on x.
+        return square * x, lambda up: up * square * 3.0
 
     assert ns.grad(cube)(2.0).item() == 12.0
     assert ns.grad(ns.grad(cube))(2.0).item() == 12.0

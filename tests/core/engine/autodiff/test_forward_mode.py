@@ -43,7 +43,7 @@ def test_vjp_gives_value_and_a_tree_like_each_primal() -> None:
     np.testing.assert_allclose(by_p.a.numpy(), inner @ Y.T)
     np.testing.assert_allclose(by_p.b.numpy(), [20.0, 40.0])
     np.testing.assert_allclose(by_y.numpy(), X.T @ inner)
-    again, _ = pull({"out": 2 * ct, "sum": 0.0})  # as often as one likes
+    again, _ = pull({"out": 2 * ct, "sum": 0.0})  # It can be called any number of times.
     np.testing.assert_allclose(again.a.numpy(), 2 * inner @ Y.T)
 
 
@@ -134,7 +134,7 @@ def test_grad_of_holomorphic_functions() -> None:
 def test_vjp_and_jvp_of_complex_functions() -> None:
     z, v = np.array([1 + 2j, 0.5 - 1j]), np.array([1j, 2.0 + 1j])
     _, pull = ns.vjp(lambda z: z * z, z)
-    np.testing.assert_allclose(pull(v)[0].numpy(), np.conj(2 * z) * v)  # J^H v
+    np.testing.assert_allclose(pull(v)[0].numpy(), np.conj(2 * z) * v)  # J^H v.
     _, tangent = ns.jvp(lambda z: z * z, (z,), (v,))
     np.testing.assert_allclose(tangent.numpy(), 2 * z * v)
     _, tangent = ns.jvp(np.abs, (z,), (v,))
@@ -171,7 +171,7 @@ def test_they_nest() -> None:
     assert ns.grad(lambda x: ns.vjp(cube, x)[1](1.0)[0])(2.0).item() == 12.0
     assert ns.jacobian(ns.jacobian(ns.jacobian(cube)))(2.0).item() == 6.0
     w = ns.parameter(3.0, name="w")
-    ns.jvp(lambda x: x * x * w, (2.0,), (1.0,))[1].backward()  # 2 x w
+    ns.jvp(lambda x: x * x * w, (2.0,), (1.0,))[1].backward()  # The tangent is 2 x w.
     assert w.grad is not None
     assert w.grad.item() == 4.0
 

@@ -160,7 +160,7 @@ def test_watched_variables_are_those_that_were_used() -> None:
     p, q, r = w(2.0), w(3.0, name="q"), w(4.0, name="r")
     x = ns.tensor(1.0)
     before = r * r
-    reference = weakref.proxy({1})  # whatever else is in the process
+    reference = weakref.proxy({1})  # A dead proxy among the objects of the process.
     with ns.GradientTape() as tape:
         tape.watch(x)
         y = q * p * x + before
@@ -238,7 +238,7 @@ def test_tapes_belong_to_their_thread() -> None:
         thread.start()
         thread.join(60)
     assert results[0].tolist() == [4.0]
-    assert results[0].edge is None  # no tape of that thread recorded the gradient
+    assert results[0].edge is None  # No tape of this thread recorded the gradient.
 
 
 def test_refusals() -> None:

@@ -131,14 +131,14 @@ def test_derivatives_nest() -> None:
 def test_a_gradient_penalty_reaches_the_closure() -> None:
     x = w(3.0)
     slope = ns.grad(lambda v: (v * v * x).sum())(np.array([2.0]))
-    (slope * slope).sum().backward()  # (2 v w)^2, so 8 v^2 w
+    (slope * slope).sum().backward()  # The loss is (2 v w)^2, so the gradient is 8 v^2 w.
     assert x.grad is not None
     assert x.grad.tolist() == [96.0]
 
 
 def test_inner_derivatives_do_not_disturb_outer_ones() -> None:
     def f(x: Any) -> Any:
-        return x * ns.grad(lambda y: x * y * y)(x)  # x * 2 x x
+        return x * ns.grad(lambda y: x * y * y)(x)  # x * 2 x x.
 
     assert ns.grad(f)(2.0).item() == pytest.approx(24.0)
 
@@ -178,7 +178,7 @@ def test_what_is_dropped_is_freed_without_backward() -> None:
 def test_sums_of_many_uses_touch_nothing_that_is_shared() -> None:
     cotangent = np.array([1.0, 2.0], np.float32)
     x, y = (ns.parameter(np.ones(2, np.float32), name=name) for name in "xy")
-    # x + x, y + y: all of them are handed the given cotangent itself, over and over.
+    # In x + x and y + y, every use gets the given cotangent array itself.
     total = ((x + y) + (x + y)) + ((x + x) + y)
     total.backward(cotangent, retain_graph=True)
     first = x.grad

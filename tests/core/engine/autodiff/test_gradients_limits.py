@@ -203,7 +203,7 @@ def test_functions_that_write_to_their_argument() -> None:
 
     x = np.array([2.0])
     assert ns.grad(g)(x).tolist() == [27.0 * 3 * 4.0]
-    # The inner function's argument is computed, so it may be written to.
+    # The inner function's argument is a computed tensor, so the function may write to it.
     inner = ns.grad(lambda x: ns.grad(f)(x * 1.0).sum())
     assert inner(x).tolist() == [27.0 * 6 * 2.0]
     assert ns.jvp(g, (x,), (np.ones(1),))[1].item() == 27.0 * 3 * 4.0
@@ -221,4 +221,4 @@ def test_an_array_that_is_overwritten_later_changes_nothing() -> None:
     f = ns.compile(lambda x: x + factor)
     assert f(ns.tensor(1.0)).tolist() == [101.0, 101.0]
     factor[:] = 0.0
-    assert f(ns.tensor(1.0)).tolist() == [101.0, 101.0]  # an array is a constant of the graph
+    assert f(ns.tensor(1.0)).tolist() == [101.0, 101.0]  # An array is a constant of the graph.

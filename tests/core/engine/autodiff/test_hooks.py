@@ -45,7 +45,7 @@ def test_a_hook_registered_after_use_replaces_what_flows_on(looking: Any) -> Non
     h = x * 3.0
     y = (h * h).sum()
     h.register_hook(lambda g: g * 10.0)
-    h.register_hook(lambda g: g + 1.0)  # in order
+    h.register_hook(lambda g: g + 1.0)  # Hooks run in the order in which they were registered.
     y.backward()
     assert listed(x.grad) == [3.0 * 61.0, 3.0 * 121.0]
 
@@ -119,14 +119,15 @@ def test_a_hooks_operations_are_nodes_of_the_backward_pass() -> None:
 def test_hooks_can_be_differentiated_through() -> None:
     x = leaf(3.0)
     h = x * 1.0
-    h.register_hook(lambda g: g * x)  # d(h^2)/dh is 2 x, times x
+    h.register_hook(lambda g: g * x)  # d(h^2)/dh is 2 h; the hook multiplies it by x.
     (h * h).sum().backward(create_graph=True)
     slope = x.grad
     assert listed(slope) == [18.0]
     x.grad = None
     assert slope is not None
     slope.sum().backward()
-    # 2 h x: by x it is 2 h, by h it is 2 x, which passes the hook as well.
+    # The first gradient is 2 h x. Its derivative by x is 2 h, plus 2 x through h, which the hook
+    # multiplies by x.
     assert listed(x.grad) == [6.0 + 6.0 * 3.0]
 
 

@@ -160,7 +160,8 @@ def test_cond_where_one_branch_reaches_nothing(p: float) -> None:
 
 def test_cond_runs_only_the_chosen_branch() -> None:
     def f(p: Any, x: Any) -> Any:
-        return ns.cond(p, lambda x: 1.0 / x, lambda x: x, x)  # a warning would be an error
+        # Dividing by 0 in the other branch would warn, which is an error here.
+        return ns.cond(p, lambda x: 1.0 / x, lambda x: x, x)
 
     result, _ = recorded(f, False, np.zeros((2, 2)))
     assert not result.any()

@@ -43,7 +43,7 @@ def test_a_long_chain_holds_two_buffers() -> None:
     session.run(total, {x: given_})
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # The session's own copy of the feed, and two buffers of the chain.
+    # The session's own copy of the feed, and the two buffers of the chain.
     assert peak < 3.2 * 8 * size
 
 
@@ -55,7 +55,7 @@ def test_views_hold_nothing() -> None:
         ends = [y[::2], z.T]
     session = ns.Session(g)
     session.run(ends, {x: np.ones((100, 100))})
-    assert session.run_metadata.peak_bytes == 2 * 80_000  # the product, and the reshaped copy
+    assert session.run_metadata.peak_bytes == 2 * 80_000  # The product and the reshaped copy.
 
 
 def branches() -> tuple[ns.Graph, Any, Any]:
@@ -94,7 +94,7 @@ def test_threads_are_used_where_they_pay() -> None:
     session = ns.Session(g)
     feed = {x: np.linspace(0, 1, 400_000)}
     first = session.run(y, feed)
-    assert not session.run_metadata.parallel  # the first run measures memory
+    assert not session.run_metadata.parallel  # The first run measures memory.
     second = session.run(y, feed)
     assert session.run_metadata.parallel
     assert first.tobytes() == second.tobytes()
@@ -182,7 +182,7 @@ def test_an_error_in_a_thread_names_its_node_and_stops_the_rest() -> None:
             session.run([write, good], {x: np.zeros((2, 2))}, SIDE_BY_SIDE)
         assert "'left/inv'" in "".join(error.value.__notes__)
     assert session.run(later).tolist() == [[0, 0], [0, 0]]
-    assert threading.active_count() <= before + 1  # the pool's
+    assert threading.active_count() <= before + 1  # The pool keeps one thread.
 
 
 def test_many_threads_share_one_session() -> None:

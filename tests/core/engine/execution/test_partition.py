@@ -48,7 +48,7 @@ def test_cut_edges_get_one_send_and_receive_each() -> None:
     assert [part.device for part in parts] == ["cpu:0", "cpu:1"]
     sends = [n for p in parts for n in p.graph.nodes if n.op == "send"]
     receives = [n for p in parts for n in p.graph.nodes if n.op == "receive"]
-    # `a` is used twice there and sent once; the control edge is sent separately.
+    # The part uses `a` twice, but `a` is sent once; the control edge has its own pair.
     assert [n.attrs["key"] for n in sends] == [
         "value 3 to cpu:1", "control 3 to cpu:1", "value 7 to cpu:0"
     ]  # fmt: skip
@@ -85,7 +85,7 @@ def test_any_cut_gives_the_same_bits(program: list[tuple[int, int, int, int]]) -
         updates: list[Any] = []
         for kind, i, j, place in program:
             a, b = values[i % len(values)], values[j % len(values)]
-            # Reads come after all earlier updates, so their order is determined.
+            # A read runs after all earlier updates, so its result is determined.
             with ns.device(devices[place % 4]), ns.control_dependencies(updates[-1:]):
                 if kind in (0, 1):
                     values.append(a + b)

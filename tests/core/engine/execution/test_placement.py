@@ -122,7 +122,8 @@ def test_no_more_bytes_and_no_worse_balance_than_a_cut_by_hand(
 def test_a_training_step_alternates_as_seldom_as_possible(network: Callable[[], Lowered]) -> None:
     compiled = network()
     segments = segments_of(compiled.graph, compiled.arrays, placed(compiled.graph, 2))
-    # Forward here, forward and backward there, the rest of the backward pass, and two updates.
+    # Part 0 runs forward; part 1 runs forward and backward; part 0 runs the rest of the backward
+    # pass and its updates. The updates of part 1 may be a segment of their own.
     assert [segment.part for segment in segments] in ([0, 1, 0], [0, 1, 0, 1])
 
 
@@ -141,7 +142,7 @@ def test_nodes_are_where_they_are_annotated() -> None:
     where = {node.op: found.parts[found.part_of[node.id]] for node in computing(graph)}
     products = [found.part_of[node.id] for node in computing(graph) if node.op == "matmul"]
     assert products == [1, 0]
-    assert where["add"] == "worker:0"  # not annotated: beside its operand
+    assert where["add"] == "worker:0"  # Not annotated: placed beside its operand.
     assert found.cut_bytes == 36
 
 

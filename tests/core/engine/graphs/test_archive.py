@@ -250,7 +250,7 @@ def test_sizes_that_are_not_true_are_refused(good: Path, kind: str, tmp_path: Pa
     for at, message in ((24, "larger than the file|larger than 256 MiB"), (20, "larger than the")):
         path.write_bytes(directory(raw, at, 0xFFFF_FFF0))
         refused(path, kind, message)
-    path.write_bytes(directory(raw, 42, 0xFFFF_FFF0))  # where the member begins
+    path.write_bytes(directory(raw, 42, 0xFFFF_FFF0))  # The offset of the member.
     refused(path, kind, "is damaged|cannot be read")
 
 
@@ -387,7 +387,7 @@ def test_a_program_is_called_and_has_its_own_state(tmp_path: Path) -> None:
 
     program = step.graph(np.zeros(3))
     with ns.no_grad():
-        w += 5  # in place: the program keeps what it was made with
+        w += 5  # In place, after the program was made: the program keeps the old state.
     assert [array.tolist() for array in program.state.values()] == [[1, 1, 1]]
     x = np.array([1.0, 2, 3])
     now, _ = program(x)

@@ -41,7 +41,8 @@ def test_a_scope_entered_again_is_another_one_unless_by_its_path() -> None:
             assert ns.constant(0, name="x").op.name == "a/x_1"
             with ns.name_scope(""):
                 assert ns.constant(0, name="x").op.name == "x"
-        assert ns.constant(0, name="a").op.name == "a_2"  # operations and scopes share names
+        # Operations and scopes share one namespace.
+        assert ns.constant(0, name="a").op.name == "a_2"
 
 
 def test_eager_scopes_stay_as_they_are() -> None:
@@ -61,14 +62,14 @@ def test_default_graphs_nest_and_are_restored() -> None:
         with h.as_default():
             assert ns.get_default_graph() is h
             assert ns.constant(1.0, name="x").op.name == "x"
-            with g.as_default():  # where g was left
+            with g.as_default():  # Entering g again returns to its scope.
                 assert ns.constant(1.0, name="x").op.name == "s/x"
         assert ns.get_default_graph() is g
         with pytest.raises(ZeroDivisionError), h.as_default():
             1 / 0  # noqa: B018
         assert ns.constant(1.0, name="y").op.name == "s/y"
     assert ns.get_default_graph() is outside
-    assert (ns.tensor(2.0) * 3).item() == 6.0  # eager again
+    assert (ns.tensor(2.0) * 3).item() == 6.0  # Operations are eager again.
 
 
 def test_each_thread_has_its_own_default() -> None:
@@ -191,7 +192,7 @@ def test_collections() -> None:
     g.get_collection_ref("live").append(3)
     g.add_to_collections(["live", "other", "live"], 4)
     assert g.get_collection("live") == [3, 4]
-    g.get_collection("live").append(5)  # a copy
+    g.get_collection("live").append(5)  # get_collection returns a copy.
     assert g.get_collection("live") == [3, 4]
     g.clear_collection("live")
     assert g.get_collection("live") == []
@@ -211,7 +212,7 @@ def test_control_dependencies_are_edges_without_value() -> None:
             e = ns.identity(a, name="e")
     assert [control.name for control in c.op.control_inputs] == ["a", "b"]
     assert [control.name for control in d.control_inputs] == ["_SOURCE"]
-    assert e.op.control_inputs == ()  # its input runs before in any case
+    assert e.op.control_inputs == ()  # It depends on `a` as an input already.
     assert ("a", -1, "c", -1) in g.edges
     assert ("a", 0, "e", 0) in g.edges
     assert [control_output.name for control_output in a.op.control_outputs] == ["k", "c"]

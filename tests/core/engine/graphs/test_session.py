@@ -56,7 +56,7 @@ def test_what_is_not_needed_does_not_run() -> None:
     assert events.ran == ["a", "add", "b", "subtract", "d"]
     session.run(d, {a: 1.0})
     assert session.run_metadata.executed == ("add", "b", "subtract", "d")
-    assert session.run(d, {b: 5.0}) == 3.0  # a value in between: a is not needed
+    assert session.run(d, {b: 5.0}) == 3.0  # An intermediate value is fed, so `a` is not needed.
     assert session.run_metadata.executed == ("subtract", "d")
 
 
@@ -162,7 +162,7 @@ def test_reads_are_of_the_start_of_the_run_unless_ordered() -> None:
     session.run(init)
     assert [int(item) for item in session.run([before, after, up])] == [0, 10, 1]
     assert session.run(before) == 10
-    assert session.run(after) == 20  # brings the update with it
+    assert session.run(after) == 20  # The read runs the update it depends on.
 
 
 def test_updates_of_many_threads_are_all_there() -> None:
@@ -273,7 +273,8 @@ def test_an_error_names_the_node_and_its_line() -> None:
         with ns.name_scope("solver"):
             y = np.linalg.inv(x)
     session = ns.Session(g)
-    for matrix in (np.zeros((2, 2)), np.eye(2), np.zeros((2, 2))):  # also on the fast path
+    # The third run takes the fast path.
+    for matrix in (np.zeros((2, 2)), np.eye(2), np.zeros((2, 2))):
         if matrix.any():
             session.run(y, {x: matrix})
             continue
@@ -316,7 +317,8 @@ def test_observed_runs_keep_names_phases_and_identity() -> None:
     by_name = events.nodes
     assert {"net/w", "net/multiply_1", "net/y", "assign_sub"} <= set(by_name)
     assert "net/unused_too" not in by_name
-    assert "net/multiply" not in by_name  # its name is that of the graph
+    # The name `net/multiply` belongs to an operation that does not run.
+    assert "net/multiply" not in by_name
     backward = [node for node in by_name.values() if node.phase == "backward"]
     assert backward
     assert any(node.forward == by_name["net/multiply_1"].id for node in backward)

@@ -69,7 +69,7 @@ def test_updates_follow_their_formulas() -> None:
     assert updated(lambda p: optim.SGD(p, 0.1), [1.0, 2.0]) == pytest.approx(0.7)
     assert updated(lambda p: optim.SGD(p, 0.1, momentum=0.5), [1.0, 2.0]) == pytest.approx(0.65)
     assert updated(lambda p: optim.SGD(p, 0.1, weight_decay=0.5), [1.0]) == pytest.approx(0.85)
-    # Adam's first step is lr in the gradient's direction, whatever its size.
+    # Adam's first step has the size lr, whatever the size of the gradient.
     assert updated(lambda p: optim.Adam(p, 0.1), [1e-3]) == pytest.approx(0.9, rel=1e-5)
     assert updated(lambda p: optim.AdamW(p, 0.1, weight_decay=0.5), [3.0]) == pytest.approx(0.85)
 

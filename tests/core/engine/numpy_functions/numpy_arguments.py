@@ -294,7 +294,7 @@ WITHOUT_ARRAYS = frozenset([
 classes or arrays of any values."""
 
 UNTRIED = frozenset(
-    # NumPy's own; other names of min and max; no arguments of the methods.
+    # Internal to NumPy; aliases of min and max; not arguments of the methods.
     ["einsum_path einsum_call", ".clip a_min", ".clip a_max", ".std correction", ".var correction"]
 )
 """Arguments that are not tested."""

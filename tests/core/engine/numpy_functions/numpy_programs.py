@@ -22,7 +22,7 @@ def holed(x: Any) -> Any:
     return np.where(np.isnan(HOLES), np.nan, x).astype(x.dtype)
 
 
-# Functions of one float array, which any other float or complex dtype may stand for.
+# Functions of one float array; the tests also call them with other float and complex dtypes.
 SHAPES: dict[str, Any] = {
     "reshape_fortran": lambda x: np.reshape(x, (2, 6), order="F"),
     "ravel_fortran": lambda x: np.ravel(x, order="F"),

@@ -92,7 +92,7 @@ def function(name: str) -> Any:
     if name.startswith("."):
         return getattr(np.ndarray, name[1:])
     module, _, last = name.rpartition(".")
-    if module and f"{module}." not in MODULES:  # a ufunc's method
+    if module and f"{module}." not in MODULES:  # A method of a ufunc.
         return getattr(getattr(np, module), last)
     return getattr(MODULES[f"{module}." if module else ""], last)
 
@@ -103,7 +103,7 @@ def names() -> Iterator[str]:
         for name, called in functions(module).items():
             if not isinstance(called, np.ufunc) and name != "test":
                 yield prefix + name
-    yield "nditer"  # a class that is called like a function
+    yield "nditer"  # A class, but called like a function.
     for name in dir(np.ndarray):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

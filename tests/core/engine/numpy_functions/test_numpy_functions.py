@@ -62,7 +62,7 @@ def test_functions_of_integers(name: str) -> None:
 SMOOTH = {
     **SHAPES,
     **{name: f for name, f in SUMS.items() if name not in {"nan_to_num", "median_nan"}},
-    # The edges of bins are constants.
+    # Gradients treat the edges of bins as constants.
     **{name: f for name, f in REAL.items() if name not in {"histogram_free", "quantile_nan"}},
 }
 
@@ -103,7 +103,7 @@ def check_slope(program: Any, data: np.ndarray, way: np.ndarray) -> None:
     assert actual == pytest.approx((up - down) / 2e-6, rel=2e-5, abs=2e-6)
 
 
-# Their shapes are known only once their values are.
+# Functions whose result shapes depend on values.
 DEPENDENT = {
     "nonzero", "argwhere", "where_1",
     "flatnonzero", "unique", "trim_zeros", "unique_index", "unique_inverse", "unique_axis",

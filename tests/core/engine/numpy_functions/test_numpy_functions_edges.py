@@ -39,9 +39,9 @@ def test_cumprod_is_exact_at_zeros_twice() -> None:
     def loss(v: Any) -> Any:
         return np.sum(np.cumprod(v) * weights)
 
-    # d/dv[1]: 10 * 2 + 100 * 2 * 3, and nothing behind the second zero.
+    # d/dv[1] is 10 * 2 + 100 * 2 * 3; terms after the second zero add nothing.
     assert slope(loss, x)[1] == 620.0
-    # Mixed: v[1] and v[3] together lead to 1000 * 2 * 3 + 10000 * 2 * 3 * 5.
+    # The terms with both v[1] and v[3] give 1000 * 2 * 3 + 10000 * 2 * 3 * 5.
     assert slope(lambda v: ns.grad(loss)(v)[1], x)[3] == 306000.0
     assert slope(lambda v: ns.grad(loss)(v)[3], x)[1] == 306000.0
 
@@ -79,7 +79,7 @@ def test_slopes_at_delicate_places(f: Any, at: list[float], expected: list[float
 def test_second_derivatives_at_zero() -> None:
     assert slope(lambda v: ns.grad(np.sinc)(v), 0.0) == pytest.approx(-(np.pi**2) / 3)
     assert slope(lambda v: ns.grad(np.i0)(v), 0.0) == pytest.approx(0.5)
-    # b * a**(b - 1) has a slope in b where b is 0 and a is not.
+    # The derivative of b * a**(b - 1) by b at b = 0 is 1 / a.
     mixed = ns.grad(lambda b: ns.grad(lambda a: a**b)(ns.tensor(2.0)))(0.0)
     assert mixed.item() == pytest.approx(0.5)
 

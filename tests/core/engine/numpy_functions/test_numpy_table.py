@@ -105,7 +105,7 @@ def test_methods_have_the_arguments_of_numpys(name: str) -> None:
         with pytest.raises(AttributeError, match=f"a tensor has no {name}"):
             getattr(ns.tensor(A), name)
         return
-    # For type checkers: what is put on the class later is annotated on its base.
+    # For type checkers: a method that is set on the class later is annotated on its base.
     assert name in Operators.__annotations__ or name in inspect.getsource(Tensor)
     numpys = inspect.signature(getattr(np.ndarray, name)).parameters
     known = inspect.signature(ours).parameters  # type: ignore[arg-type]
@@ -121,7 +121,7 @@ def test_methods_have_the_arguments_of_numpys(name: str) -> None:
 
 # While a graph is built
 
-_FREE = {  # what NumPy leaves to the machine, or how a random phase turns out
+_FREE = {  # Results that depend on the machine or on a random phase.
     "linalg.eig",
     "empty_like",
 }
@@ -206,13 +206,13 @@ def _compare(call: Call, forms: set[str]) -> None:
         expected = _called(call, eager)
         results = _tensors(expected)
         if not results and not isinstance(expected, type(None)):
-            return  # an answer about shapes or dtypes
+            return  # The result is a shape or dtype.
         own_arrays = [
             ns.parameter(array) if array.dtype.kind == "f" else ns.tensor(array) for array in arrays
         ]
         captured = [ns.tensor(array) for array in arrays]
         fixed = [ns.constant(array) for array in arrays]
-        # Where something is written to it is a copy, as no graph writes to what it is given.
+        # Calls that write get a copy, since a graph does not write to its arguments.
         writes = expected is None or call.kwargs.get("copy") is False
         own = (lambda xs: [x.copy() for x in xs]) if writes else list
         programs = {
@@ -305,12 +305,13 @@ def test_orders_that_memory_decides() -> None:
 
 
 _OTHERWISE = {
-    "argsort axis", ".argsort axis",  # of equal elements NumPy takes any first
-    "intersect1d assume_unique", "setxor1d assume_unique",  # they are not unique here
-    "unique_values", "partition", ".partition",  # NumPy's is in no order
-    "from_dlpack",  # gives the array that was asked for
-    "linalg.eig", "linalg.eigvals",  # always complex
-    "vecmat",  # NumPy forgets to conjugate where order="F"
+    "argsort axis", ".argsort axis",  # NumPy orders equal elements arbitrarily.
+    # The arrays here have repeated elements.
+    "intersect1d assume_unique", "setxor1d assume_unique",
+    "unique_values", "partition", ".partition",  # NumPy's result is unordered.
+    "from_dlpack",  # Returns the given array itself.
+    "linalg.eig", "linalg.eigvals",  # Always complex.
+    "vecmat",  # NumPy does not conjugate where order="F".
 }  # fmt: skip
 
 

@@ -185,7 +185,7 @@ def test_parameters_in_arguments_are_state() -> None:
             loss = run(params, np.ones((1, 3)))
         results.append((loss.item(), params["w"].numpy(), params["w"].grad.numpy()))
     np.testing.assert_equal(results[0], results[1])
-    assert len(step.explain().traces) == 2  # without and with a gradient before
+    assert len(step.explain().traces) == 2  # One without an earlier gradient, one with it.
     assert "params['w'].grad" in step.explain().traces[1].reason or "grad" in str(step.explain())
 
 

@@ -53,7 +53,7 @@ def first_order(pick: Callable[[dict[str, Any]], Any]) -> Callable[[Any], Any]:
     ],
 )
 def test_some_results_as_eagerly(pick: Any) -> None:
-    # log(0) has an infinite derivative: a cotangent of zeros for it would make nan.
+    # log(0) has an infinite derivative: a cotangent of zeros for it would give NaN.
     eager, static = both(first_order(pick))
     np.testing.assert_equal(static, eager)
     assert np.isfinite(static[1]).all()
@@ -67,7 +67,7 @@ def test_inside_a_program_and_on_captured_parameters() -> None:
         w.grad = None
         x = ns.tensor(X, requires_grad=True)
         (g(x * 2.0) * 3.0).sum().backward()
-        g(x * 1.0).sum().backward()  # adds
+        g(x * 1.0).sum().backward()  # The gradient is added to the first one.
         results.append((x.grad.numpy(), w.grad.numpy()))
     np.testing.assert_equal(results[0], results[1])
     assert len(f.explain().traces) == 1
@@ -248,8 +248,8 @@ def test_a_derivative_is_right_when_the_first_arguments_are_gone() -> None:
 
     f(ns.tensor(W))[0].sum().backward()
     expected = w.grad.numpy()
-    # What is freed last is taken first: one of the derivative's tensors comes to lie where the
-    # argument lay.
+    # Memory that is freed last is allocated first, so one of the derivative's tensors gets the
+    # argument's address.
     for count in range(40):
         w.grad = None
         x, later = ns.tensor(W), [ns.tensor(W) for _ in range(count)]

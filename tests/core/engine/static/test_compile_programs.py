@@ -80,7 +80,7 @@ def test_random_programs_are_bit_equal(
         run = ns.compile(run) if static else run
         results = []
         for _ in range(2):
-            # Eagerly all of it: a compiled part would add up its own gradients first.
+            # Run everything eagerly: a compiled part would add up its own gradients first.
             x = ns.tensor(rng.standard_normal((rows, 3)), requires_grad=True)
             with contextlib.nullcontext() if static else ns.disable_compile():
                 last, rest = run(x)
@@ -96,7 +96,7 @@ def test_random_programs_are_bit_equal(
 W2 = ns.parameter(np.ones(2), name="w2")
 
 
-# Graphs as things of their own
+# Graphs as objects
 
 
 def training() -> tuple[Any, Any]:

@@ -98,7 +98,7 @@ def test_backward_does_not_continue_outside() -> None:
 
     with pytest.raises(TraceError, match="reaches a tensor, which was computed outside"):
         f(ones(2))
-    h.sum().backward()  # its tape is whole
+    h.sum().backward()  # The outer tape is still complete.
     assert w.grad.numpy().tolist() == [2.0, 2.0]
     g = ns.compile(lambda x: x.sum().backward())
     with pytest.raises(TraceError, match="computed outside"):

@@ -176,7 +176,8 @@ def test_where_nobody_looks_at_values_a_plan_runs_at_once(backend: str) -> None:
         events.bus.want(events, Demand(arrays=False))
         assert trained(backend=backend) == expected
     ran = [event for event in events.of(NodeFinished) if event.node.graph]
-    assert all(node.outputs for node in ran if node.step == 1)  # when the run learns the nodes
+    # In step 1 the observer learns the nodes.
+    assert all(node.outputs for node in ran if node.step == 1)
     later = [item for item in ran if item.step > 1]
     assert not any(node.outputs for node in later)
     names = [[event.node.name for event in ran if event.step == step] for step in (1, 2, 3)]
@@ -257,7 +258,7 @@ def test_tracing_and_compiling_are_reported_with_the_functions_line() -> None:
         unobserve()
     compilations = [span for span in spans if span.kind == "compiling"]
     names = [item.function for item in compilations]
-    # The trace, its graph, and what is recorded of it; nothing in the second step.
+    # The trace, its graph, and the graph's record; none in the second step.
     assert names[:2] == ["slow_to_trace"] * 2
     assert names[2:] == ["slow_to_trace (its graph is recorded)"]
     line = slow_to_trace.__wrapped__.__code__.co_firstlineno

@@ -90,7 +90,7 @@ def _masks(x: Any) -> Any:
 
 
 def _arrays(x: Any) -> Any:
-    x[[0, 0, 2]] += 1  # once, not twice
+    x[[0, 0, 2]] += 1  # Adds once to the element named twice.
     x[[0, 1, 0], [1, 1, 1]] = np.array([5.0, 6.0, 7.0])
     return (x,)
 
@@ -163,7 +163,7 @@ def _ints(x: Any) -> Any:
     x |= 1
     x &= 13
     x ^= 2
-    x[0] = 2.75  # cut off, as NumPy does
+    x[0] = 2.75  # Truncated, as in NumPy.
     y //= 2
     return x, y
 
@@ -175,7 +175,7 @@ def _matrices(x: Any) -> Any:
 
 
 def _layout_is_kept(x: Any) -> Any:
-    y = x.T.copy().T  # not in C order
+    y = x.T.copy().T  # Not in C order.
     y[0] = 1
     z = np.ravel(y)
     z += 1

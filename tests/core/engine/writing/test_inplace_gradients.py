@@ -183,7 +183,7 @@ def test_a_leaf_that_changed_is_not_pulled_through() -> None:
         squares = w * w
         change(w)
         w.grad = None
-        plus.backward(np.ones(12))  # needs no elements
+        plus.backward(np.ones(12))  # The gradient of the sum does not need the elements of w.
         same(w.grad, np.ones_like(A))
         with pytest.raises(GradientError, match="'w' has changed since multiply used it"):
             squares.sum().backward()

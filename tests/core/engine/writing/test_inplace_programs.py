@@ -42,7 +42,7 @@ OPERATORS = st.sampled_from(["+", "-", "*", "/"])
 def _taken(value: Any, index: Any) -> Any:
     try:
         return value[index]
-    except IndexError:  # the value has too few dimensions
+    except IndexError:  # The index has too many dimensions.
         return value[...]
 
 
@@ -119,7 +119,7 @@ def steps(draw: Any) -> Step:
             x[(np.arange(x.size) % 3 == 0).reshape(x.shape)] = number
         elif kind == "drop" and len(values) > 1:
             values.pop(first % len(values))
-        elif kind == "again":  # another name, and more use of what may be overwritten
+        elif kind == "again":  # Another reference, and another use that must see the old elements.
             values.append(x)
             values.append(x * x)
         del x, y, other
@@ -157,7 +157,7 @@ def _same(result: Values, expected: Values) -> None:
 @given(st.lists(steps(), min_size=2, max_size=14), st.booleans())
 def with_a_tape(program: list[Step], leaf_too: bool) -> None:
     w = ns.parameter(START, name="w")
-    # A leaf among the values: to write to it or to a view of it is refused.
+    # With a leaf among the values, writing to it or to a view of it is refused.
     results: Values = [w * 1.0, ns.tensor(FIXED), *([w] if leaf_too else [])]
     expected: Values = [START * 1.0, FIXED.copy(), *([START.copy()] if leaf_too else [])]
     done = 0
@@ -209,8 +209,8 @@ def without_a_tape(program: list[Step]) -> None:
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("programs", ["with_a_tape", "without_a_tape"])
 def test_programs_that_write(programs: str) -> None:
-    # In a process of its own: who shares memory is looked for among all objects, and a process that
-    # has run thousands of tests holds many.
+    # Run in a new process: sharing is detected by scanning all objects, of which a process that
+    # has run thousands of tests has too many.
     done = subprocess.run(
         [sys.executable, "-c",
          "from tests.core.engine.writing import test_inplace_programs as programs\n"

@@ -45,11 +45,11 @@ def written(x: ns.Tensor, value: Any) -> ns.Tensor:
 def test_tensors_of_the_program_are_never_taken_for_the_tapes() -> None:
     factor = ns.tensor(2.0, requires_grad=True)
     x = ns.zeros(3)
-    x[0] = factor  # from here on the tape is behind it
+    x[0] = factor  # From here on, x has a tape.
     assert sharing.taped(x, written(x, factor))
-    kept = x[1:] * factor  # the tape holds the view
+    kept = x[1:] * factor  # The tape holds the view.
     assert sharing.taped(x, written(x, np.sum(kept)))
-    view = x[1:]  # the program does, too
+    view = x[1:]  # The program holds the view too.
     assert not sharing.taped(x, written(x, np.sum(view * factor)))
     x[1] = 5.0
     assert view.tolist() == [5.0, 0.0]
@@ -64,7 +64,7 @@ def test_what_the_tape_holds_elsewhere_is_not_taken_for_nobodys() -> None:
     factor = ns.tensor(2.0, requires_grad=True)
     x = ns.zeros(3)
     x[0] = factor
-    other = np.sum(x[1:] * factor)  # not behind what is written next
+    other = np.sum(x[1:] * factor)  # The tape of `other` is not behind the next write.
     assert not sharing.taped(x, written(x, factor))
     x[1] = 5.0
     other.backward()

@@ -168,7 +168,7 @@ def test_graphs_built_by_hand() -> None:
         with pytest.raises(TraceError, match="argument of the graph"):
             x += 1
     result, first = ns.Session(graph).run([y, "multiply:0"], {x: A})
-    np.testing.assert_array_equal(first, A * 2)  # a name is its node's value
+    np.testing.assert_array_equal(first, A * 2)  # A name means the value of its node.
     expected = A * 2
     expected[0] = 7
     np.testing.assert_array_equal(result, expected + A)

@@ -36,7 +36,7 @@ NS_EXPORT f64 number(void *tuple) { return ns_python_float(ns_item(tuple, 1)); }
 
 
 def library(text: str) -> toolchain.Library:
-    # The snippet needs what stands at the head.
+    # The snippet needs the definitions of the C prelude.
     return toolchain.build(complete(text))
 
 
@@ -100,7 +100,7 @@ def test_c_multiplies_by_the_blas_of_numpy(dtype: str, kind: str) -> None:
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     run = library(text).function("product", *[pointer] * 4, *[integer] * 3)
     run(result.address, a.ctypes.data, b.ctypes.data, y.ctypes.data, 37, 70, 129)
-    assert np.array_equal(y, a @ b)  # the very same function
+    assert np.array_equal(y, a @ b)  # Both call the same function.
 
 
 def test_a_blas_that_multiplies_otherwise_is_refused() -> None:

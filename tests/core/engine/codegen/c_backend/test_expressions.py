@@ -75,7 +75,7 @@ class Case:
     def expression(self) -> OpExpression | None:
         try:
             return expression(self.op, self.specs(), self.attrs)
-        except NodescopeError:  # no such call
+        except NodescopeError:  # The op does not accept these operands.
             return None
 
 
@@ -84,7 +84,7 @@ def cases(op: ops.Op) -> list[Case]:
     count = PORTS.get(op.name, getattr(op.impl, "nin", 1))
     for dtype, attrs in itertools.product(CTYPES, ATTRS.get(op.name, [{}])):
         if op.family == "activation" and dtype not in (*FLOATS, "int16", "int32"):
-            continue  # integers go the same way, whichever they are
+            continue  # All integer dtypes take the same path.
         operands: list[Any] = [dtype] * count
         if op.name in CONDITION:
             operands[CONDITION[op.name]] = "bool"
@@ -230,7 +230,7 @@ def close(
             size = np.fmax(size, np.abs(array.astype(wide)))
     if case.op.name in ("sigmoid", "silu", "mish") or case.op.name.startswith("logaddexp"):
         size = np.maximum(size, 1)
-    if case.op.name == "gelu_grad":  # a tanh near 1 is multiplied by what grows with x
+    if case.op.name == "gelu_grad":  # It multiplies a tanh near 1 by a factor that grows with x.
         size = np.abs(inputs[0].astype(wide)) * (1 + np.square(inputs[1].astype(wide)))
     info = np.finfo(result.dtype)
     unit = np.fmin(size, info.max) * info.eps + info.smallest_subnormal
@@ -318,10 +318,11 @@ def test_ops_without_c_are_reported() -> None:
     assert has("add", "float32", 0.1)
     assert not has("add", "float16", "float16")
     assert not has("add", "complex64", "complex64")
-    assert not has("power", "int32", "int32")  # raises for negative exponents
-    assert not has("less", "int64", "uint64")  # C compares otherwise
+    assert not has("power", "int32", "int32")  # NumPy raises for negative exponents.
+    assert not has("less", "int64", "uint64")  # C compares them after a conversion to unsigned.
     assert not has("less", "uint8", -1)  # NumPy compares by value
-    assert not has("astype", "float32", dtype="uint8")  # what does not fit is up to the compiler
+    # C leaves the result undefined where a number does not fit.
+    assert not has("astype", "float32", dtype="uint8")
     assert not has("matmul", "float32", "float32")
 
 

@@ -38,7 +38,8 @@ def test_a_table_computes_what_calls_do(
     by_table, _, _ = ready(unrolled(steps), X, W)
     assert "steps[] = {" in by_table.source
     monkeypatch.setattr(tables, "FEWEST", 1 << 60)
-    monkeypatch.setenv("NODESCOPE_CACHE", str(tmp_path))  # where no plan is remembered
+    # Use an empty cache, so that the plan is made again.
+    monkeypatch.setenv("NODESCOPE_CACHE", str(tmp_path))
     by_calls, _, _ = ready(unrolled(steps), X, W)
     assert "steps[] = {" not in by_calls.source
     assert outputs(by_table) == outputs(by_calls)

@@ -71,7 +71,8 @@ def test_threads_change_no_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     result, runners = set(), []
     for count in ("1", "2", "5"):
         monkeypatch.setenv("NODESCOPE_THREADS", count)
-        # One library holds one number of threads: the last that was told. So each runs at once.
+        # Runners share a library, which uses the last number of threads set, so run each one at
+        # once.
         runner = CRunner(lowered(function, x))
         assert runner.threads == int(count)
         runners.append(runner)
@@ -126,7 +127,7 @@ def test_forked_children_make_threads_of_their_own(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.deep
 def test_one_thread_means_none() -> None:
-    # In a process of its own, where nothing else has made any.
+    # Run in a new process, where no other code has started threads.
     script = """
         import numpy as np, nodescope as ns, os
         f = ns.compile(lambda x: np.tanh(x) * 2.0, backend="c")
@@ -142,7 +143,7 @@ def test_one_thread_means_none() -> None:
         for many in ("1", "2")
     ]  # fmt: skip
     assert counts[0] == 0
-    assert counts[1] <= 1  # on one processor there is none either
+    assert counts[1] <= 1  # With one processor, there is no thread either.
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_a_known_compiler_is_not_run_again(cache: Path) -> None:
     toolchain.forget()
     assert toolchain.compiler().version == "as it stands in the note"
     assert toolchain.build(source()).found
-    note.write_text("{")  # half of a note is none
+    note.write_text("{")  # A truncated note is ignored.
     toolchain.forget()
     assert toolchain.compiler().version != "as it stands in the note"
 
@@ -181,7 +181,8 @@ def test_processes_build_the_same_and_other_sources_at_once(cache: Path) -> None
         )
         for _ in wanted
     ]  # fmt: skip
-    for process, numbers in zip(processes, wanted, strict=True):  # all are up before one begins
+    # All processes are running before the first one builds.
+    for process, numbers in zip(processes, wanted, strict=True):
         assert process.stdin is not None
         process.stdin.write(numbers + "\n")
         process.stdin.close()
@@ -190,7 +191,7 @@ def test_processes_build_the_same_and_other_sources_at_once(cache: Path) -> None
         out, err = process.communicate(timeout=100)
         assert (out.strip(), err) == (numbers, "")
     names = [path.name for path in cache.iterdir()]
-    assert len([name for name in names if name.endswith(".so")]) == 8  # 7 and the self-test
+    assert len([name for name in names if name.endswith(".so")]) == 8  # 7 and the self-test.
     assert not [name for name in names if name.endswith(".tmp") or name.startswith(".build")]
 
 
@@ -206,14 +207,14 @@ def test_a_damaged_library_is_built_again(damage: str, cache: Path) -> None:
     checksum = library.path.with_suffix(".sum")
     if damage == "no sum":
         checksum.unlink()
-    elif damage == "other's":  # whole, but not what the name says
+    elif damage == "other's":  # A valid library, but of another source.
         library.path.unlink()
         shutil.copyfile(other.path, library.path)
         shutil.copyfile(other.path.with_suffix(".sum"), checksum)
     else:
         worse = {"truncated": content[:999], "empty": b"",
                  "flipped": content[:500] + bytes([content[500] ^ 1]) + content[501:]}  # fmt: skip
-        library.path.unlink()  # a file of its own: the one that was loaded is mapped
+        library.path.unlink()  # Write a new file: the old one is loaded and mapped into memory.
         library.path.write_bytes(worse[damage])
     if damage == "other's":
         result = python(BUILD.replace("sys.stdin.readline()", "'1'"))
@@ -222,7 +223,7 @@ def test_a_damaged_library_is_built_again(damage: str, cache: Path) -> None:
         toolchain.forget()
         again = toolchain.build(source())
         assert (answer(again), again.found) == (41, False)
-    assert library.path.read_bytes() == content  # the same text gives the same bytes
+    assert library.path.read_bytes() == content  # The same source compiles to the same bytes.
 
 
 def test_the_oldest_libraries_go_first_and_those_in_use_stay(
@@ -239,10 +240,11 @@ def test_the_oldest_libraries_go_first_and_those_in_use_stay(
     monkeypatch.setattr(caches, "MOST_BYTES", 3500)
     assert kept.evict(now) == 3
     assert sorted(p.stem for p in cache.glob("*.so")) == ["k0", "k1", "k2"]
-    assert len(list(cache.iterdir())) == 6  # with their sums, and what a dead process left is gone
+    # Their checksums stay too; the file that a dead process left is gone.
+    assert len(list(cache.iterdir())) == 6
     monkeypatch.setattr(caches, "MOST_BYTES", 0)
     assert kept.evict(now) == 2
-    assert [p.stem for p in cache.glob("*.so")] == ["k0"]  # used a moment ago
+    assert [p.stem for p in cache.glob("*.so")] == ["k0"]  # Used a moment ago.
     assert kept.find("k0") is not None
 
 
@@ -279,21 +281,21 @@ def test_a_compiler_that_fails(fake: Callable[[str], None]) -> None:
     reason = unusable()
     assert "status 3" in reason
     assert "no licence" in reason
-    assert "one;" not in reason  # the last lines only
+    assert "one;" not in reason  # The reason quotes the last lines only.
 
 
 @pytest.mark.deep
 def test_a_compiler_that_hangs(
     fake: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    # Long enough for a busy machine to begin with it.
+    # Long enough for the compiler to start on a busy machine.
     monkeypatch.setattr(compilers, "TIMEOUT_S", 3)
     fake(f"sleep 1000 & echo $! > {tmp_path}/child; wait")
     start = time.monotonic()
     assert "did not finish within 3 s" in unusable()
     assert time.monotonic() - start < 60
     child = int((tmp_path / "child").read_text())
-    try:  # killed with it
+    try:  # The compiler's child is killed too.
         handle = os.pidfd_open(child)
     except ProcessLookupError:
         return
@@ -324,7 +326,7 @@ def test_a_compiler_that_computes_wrongly(fake: Callable[[str], None]) -> None:
 
 
 def test_a_compiler_that_turns_off_denormals() -> None:
-    # In a process of its own, although the mode is put back.
+    # Use a new process: floating-point modes would otherwise affect later tests.
     result = python(
         f"""
         import os, pathlib, numpy as np
@@ -346,7 +348,8 @@ def test_a_source_that_is_not_c() -> None:
     assert toolchain.unavailable() == ""
     with pytest.raises(CompilerError, match=r"failed with status 1: .*error"):
         toolchain.build("this is not C;\n")
-    assert toolchain.unavailable() == ""  # the fault was the text's
+    # The error is in this source, so the compiler stays available.
+    assert toolchain.unavailable() == ""
 
 
 def test_a_name_that_the_library_lacks() -> None:
@@ -390,13 +393,13 @@ def test_a_cache_that_cannot_be_written(cache: Path) -> None:
     if os.geteuid():
         cache.chmod(0o500)
         privately("cannot be written")
-    else:  # root writes everywhere, but must not trust what is another's
+    else:  # Root can write everywhere, but must not trust another user's files.
         os.chown(cache, 12345, -1)
         privately("belongs to another user")
 
 
 def test_a_full_disk() -> None:
-    # Files of this process may have no bytes: neither its own nor the compiler's.
+    # Files written by this process and by the compiler must be empty.
     result = python(
         """
         import resource
@@ -410,7 +413,7 @@ def test_a_full_disk() -> None:
 
 
 def test_a_full_folder_of_temporary_files(fake: Callable[[str], None]) -> None:
-    # Says what gcc says there, with the lines by which it shows the place.
+    # Print what gcc prints in this case, including the lines that quote the source.
     fake(
         'case "$PWD" in */cache/c/*) ;; *) echo "kernel.c: fatal error: k.o: No space left" >&2\n'
         f'echo "22 | int x" >&2; echo "compilation terminated" >&2; exit 1;; esac\nexec {REAL} "$@"'
@@ -419,7 +422,7 @@ def test_a_full_folder_of_temporary_files(fake: Callable[[str], None]) -> None:
 
 
 def test_a_cache_that_is_full(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # /dev/full takes no byte: a real write and a real ENOSPC, in the place of the temporary file.
+    # /dev/full rejects every byte: a real write fails with ENOSPC in place of the temporary file.
     assert toolchain.unavailable() == ""
 
     def full(**_: Any) -> tuple[int, str]:
@@ -485,6 +488,6 @@ def test_stamps_are_of_the_clock_of_perf_counter() -> None:
         run(address, stamps.size)
         end = time.perf_counter_ns()
         assert np.all(np.diff(stamps) >= 0)
-        # Both clocks are read one after the other: a little slack.
+        # The clocks are read one after the other, so allow 2 µs.
         assert begin - 2000 <= stamps[0]
         assert stamps[-1] <= end + 2000

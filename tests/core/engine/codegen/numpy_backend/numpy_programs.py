@@ -88,7 +88,7 @@ def _nested(start: Any, rows: Any, w: Any) -> Any:
 
 
 def _branch(x: Any, w: Any) -> Any:
-    # The branches give their results in different layouts.
+    # The branches return arrays of different layouts.
     y = ns.cond(x.sum() > 0, lambda: x.T @ w, lambda: (w.T * 2.0).T)
     return (y * 2.0).sum(axis=0), np.tanh(y) @ w
 

@@ -50,7 +50,7 @@ def test_the_callers_errstate_holds_in_every_share() -> None:
         result = fast.run([x])[0]
     assert np.isnan(result[-1])
     with np.errstate(invalid="raise"):
-        for _ in range(20):  # whichever thread meets it
+        for _ in range(20):  # Any thread may compute the share with -1.
             with pytest.raises(FloatingPointError, match="invalid value encountered in sqrt"):
                 fast.run([x])
     with np.errstate(all="ignore"):
