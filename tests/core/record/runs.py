@@ -68,7 +68,8 @@ def record(recorder: Recorder, *, names: Sequence[str] = ("a/x", "a/y"), steps: 
         for node in graph.nodes:
             array = np.full((2, 3), 100 * step + node.id, dtype=np.float32)
             recorder.emit(finished(node, array, step=step, at=time_ns))
-            array[:] = -1  # later changes by the program must not appear in the recording
+            # The program may change its array later, which must not change the recording.
+            array[:] = -1
             time_ns += 1_000
         recorder.emit(Logged("stdout", f"step {step}", step, time_ns))
         recorder.emit(StepFinished(step, time_ns))

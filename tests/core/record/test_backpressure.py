@@ -57,7 +57,7 @@ def test_nothing_is_lost_however_slow_the_disk_is(tmp_path: Path, monkeypatch) -
 def test_the_end_is_waited_for_as_the_program_waits(
     waits: bool, still_s: float, tmp_path: Path, monkeypatch
 ) -> None:
-    """If the disk stalls for some seconds, nothing is lost; a checked program waits for a minute."""
+    """If the disk stalls for seconds, nothing is lost; a checked program waits for a minute."""
     asked: list[float] = []
     wait_for = shutdown.wait_for
 

@@ -33,12 +33,12 @@ def check(arrays: list[np.ndarray[Any, Any]]) -> None:
     expected = [summary_row(value, seq, step, summarise(a)) for value, seq, step, a in items]
     assert len(result) == len(expected)
     for mine, alone in zip(result, expected, strict=True):
-        assert mine[:8] == alone[:8]  # up to min and max
+        assert mine[:8] == alone[:8]  # The fields up to min and max.
         for first, other in zip(mine[8:11], alone[8:11], strict=True):
             assert first == (
                 other if other is None else pytest.approx(other, rel=1e-12, abs=1e-300)
             )
-        assert mine[11:] == alone[11:]  # counts, histogram and preview
+        assert mine[11:] == alone[11:]  # The counts, the histogram and the preview.
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -77,7 +77,7 @@ def test_a_copy_is_a_copy_in_memory_used_again() -> None:
     assert not np.shares_memory(first, array)
     np.testing.assert_array_equal(first, array)
     buffers.give_back(first)
-    second = buffers.copy(array.astype(np.int32))  # as large, of another dtype
+    second = buffers.copy(array.astype(np.int32))  # As many bytes, of another dtype.
     assert np.shares_memory(first, second)
     third = buffers.copy(array)
     assert not np.shares_memory(second, third)

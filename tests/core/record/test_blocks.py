@@ -68,7 +68,7 @@ def _recorded(path: Path, level: Level, *, in_blocks: bool) -> dict[str, list[An
             continue
         times = np.array([[at, at + 500] for at in starts])
         table = _statistics(arrays) if level == "summary" else None
-        for part in (slice(0, 1), slice(1, 3)):  # as it comes
+        for part in (slice(0, 1), slice(1, 3)):  # A block may arrive in parts.
             some = None if table is None else table[part]
             recorder.emit(NodesFinished(track, part.start, times[part], step, 1, {}, some))
     recorder.emit(Logged("stdout", "the end", 3, 9000))
@@ -116,7 +116,7 @@ def _many(path: Path, *, copied: bool) -> tuple[dict[str, Any], int]:
     arrays[0][0, 0], arrays[1][0, 0], arrays[4][:] = np.nan, np.inf, np.nan
     table = _statistics(arrays)
     table["previewed"][8] = NOT_KNOWN
-    table["preview"][2, 1:] = 7  # left from an earlier use
+    table["preview"][2, 1:] = 7  # Elements left from an earlier use of the table.
     track = Track(graph.nodes, tuple(values), tuple(firsts))
     recorder = Recorder(path, level="summary")
     recorder.emit(graph)
@@ -147,7 +147,7 @@ def _many(path: Path, *, copied: bool) -> tuple[dict[str, Any], int]:
 
 def test_many_are_kept_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_rows_said, none = _many(tmp_path / "rows.nscope", copied=True)
-    monkeypatch.setattr(block_columns, "AT_ONCE", 100)  # parts of a block
+    monkeypatch.setattr(block_columns, "AT_ONCE", 100)  # The block is divided into parts.
     said, some = _many(tmp_path / "columns.nscope", copied=False)
     assert said == in_rows_said
     assert len(said["summary"]) == 2 * (MANY - len(WITHOUT) - 1)
@@ -218,6 +218,7 @@ def test_what_was_earlier_is_emitted_earlier() -> None:
             bus.emit(late.pop())
 
     bus.catch_up = catch_up
-    bus.emit(HostSpan("python", 1, 1, 0, 1))  # has its own times
+    # A span has its own times, so nothing has to be emitted before it.
+    bus.emit(HostSpan("python", 1, 1, 0, 1))
     bus.emit(Logged("stdout", "later", 1, 2))
     assert [getattr(event, "text", "") for event in probe.seen] == ["", "earlier", "later"]

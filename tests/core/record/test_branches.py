@@ -114,7 +114,8 @@ def test_what_cannot_be_written_or_read_is_reported(
 def test_a_server_that_dies_while_it_keeps_a_branch_damages_nothing(path: Path) -> None:
     before = path.read_bytes()
     database = sqlite3.connect(path, isolation_level=None)
-    database.execute("PRAGMA cache_size=1")  # so that pages are written before the end
+    # A small cache makes SQLite write pages before the transaction ends.
+    database.execute("PRAGMA cache_size=1")
     database.execute("BEGIN IMMEDIATE")
     for number in range(1, 40):
         row = (number, 0, "x", 0, 0, "how", bytes(3000))
@@ -128,7 +129,7 @@ def test_a_server_that_dies_while_it_keeps_a_branch_damages_nothing(path: Path) 
     journal.write_bytes(left)
     cut = path.read_bytes()
     assert read(path) == []
-    # Undone in a copy: SQLite would delete what a journal names.
+    # A copy is rolled back, because SQLite would delete the journal of the file itself.
     assert journal.read_bytes() == left
     assert path.read_bytes() == cut
     assert keep(path, ROW) == ROW
@@ -142,7 +143,7 @@ def test_what_is_tried_on_a_recording_from_elsewhere_is_kept_in_a_file_of_our_ow
     child = msgspec.structs.replace(ROW, id=4, parent=3)
     keep(path, ROW)
     sent = tmp_path / "sent.nscope"
-    sent.write_bytes(path.read_bytes())  # nothing in the file can say that it is ours
+    sent.write_bytes(path.read_bytes())  # The copy holds no sign that the recording was made here.
     before = sent.read_bytes()
     assert keep(sent, ROW).id == 4
     keep(sent, msgspec.structs.replace(child, id=5))

@@ -10,7 +10,8 @@ def test_all_are_at_one_level_again_once_nothing_is_kept_whole() -> None:
     assert levels.of_blocks == "summary"
     levels.keep_whole(everything=False, nodes=frozenset({3}))
     assert not levels.uniform
-    assert levels.of_blocks == "summary"  # the elements of that node are kept in addition
+    # Blocks keep statistics; the node's elements are kept in addition.
+    assert levels.of_blocks == "summary"
     levels.keep_whole(everything=True, nodes=frozenset())
     assert levels.of_blocks is None
     levels.keep_whole(everything=False, nodes=frozenset())

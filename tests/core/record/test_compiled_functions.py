@@ -68,7 +68,7 @@ def test_a_compiled_function_is_kept(tmp_path: Path) -> None:
         origins={1: (1,), 2: (2,)}, values={1: 1, 2: 2}, costs=costs, memory=memory,
         compile_ns=1_500_000,
     )  # fmt: skip
-    # its nodes are not the run's
+    # The run does not have the nodes of the compiled function.
     assert ran == ["a/x", "a/y"]
     assert values == 2
 
@@ -80,7 +80,7 @@ def test_recordings_that_describe_what_was_compiled_as_dicts_are_read(tmp_path: 
         block, kernel = functions(recording)
         compared = compare(recording, recording)
     assert [item.compiled.backend for item in (block, kernel)] == ["numpy", "c"]
-    # Values 4 to 8 are inside the kernel 11.
+    # Values 4 to 8 are inside kernel 11.
     into_the_kernel = [(4, 4), (5, 4), (6, 6), (7, 7), (8, 8)]
     assert block.compiled.inside == {traced: (11, inner) for traced, inner in into_the_kernel}
     assert block.compiled.values == {1: 1, 2: 2, 9: 9, 10: 10}

@@ -36,7 +36,7 @@ def ids(step: StepRuns, chain: Chain) -> list[int]:
     return [step.nodes[row].id for row in chain.members]
 
 
-# From one to four, by way of two or three.
+# Node 4 depends on node 1 through node 2 and through node 3.
 DIAMOND = (op(1), op(2, (1,)), op(3, (1,)), op(4, (2, 3)))
 
 
@@ -82,7 +82,7 @@ def test_what_reads_a_parameter_depends_on_what_assigned_to_it() -> None:
         (op(4, (1,)), 2, 30, 40),
     )
     path = critical_path(step)
-    assert ids(step, path.data) == [2, 3, 4]  # the parameter itself computes nothing
+    assert ids(step, path.data) == [2, 3, 4]  # The parameter itself computes nothing.
     assert path.data.total_ns == 27
 
 

@@ -55,7 +55,7 @@ def test_the_time_held_before_an_edit_is_known_with_it(tmp_path: Path) -> None:
     steps: list[Stretch | None] = []
 
     def then(stop: Stop, gate: Gate) -> Command:
-        gate._bus.origin_ns -= held_ns  # five seconds later
+        gate._bus.origin_ns -= held_ns  # Five seconds pass.
         (value,) = gate._catalog.nodes[stop.node].outputs
         gate.command(SetValue(value, "set", 7.0, "0"))
         assert recorder.flush()
@@ -64,7 +64,7 @@ def test_the_time_held_before_an_edit_is_known_with_it(tmp_path: Path) -> None:
             times.update(recording)
             steps.append(times.of(stop.step))
             (*_, (_, held_until)) = recording.holds()
-            assert recording.time_ns() <= held_until  # including the log line about the edit
+            assert recording.time_ns() <= held_until  # Includes the log line about the edit.
         return Continue()
 
     with debugged("op:exp", then=then, first=recorder):
@@ -77,7 +77,7 @@ def test_the_time_held_before_an_edit_is_known_with_it(tmp_path: Path) -> None:
     assert step.duration_ns < held_ns
     with Recording.open(tmp_path / "r.nscope") as recording:
         kinds = [row.kind for row in recording.host(0, 2 * held_ns, 99)]
-    # Until the edit, until its log line, and until the program continued.
+    # One up to the edit, one up to its log line, and one until the program continues.
     assert kinds.count("held") == 3
 
 

@@ -84,7 +84,7 @@ def test_a_gap_is_named_by_the_users_line() -> None:
 def test_a_thread_that_does_not_compute_waits() -> None:
     bench = Bench().run(*[[LOADER, STEPS, MODULE]] * 4, [OP, MODULE], busy=False)
     assert bench.told() == [("waiting", 5, 45, "data.py", 12, "batches")]
-    # What it computes after the last sample does not count.
+    # What the thread computes after the last sample does not count.
     bench = Bench().run(*[[LOADER, STEPS, MODULE]] * 2, busy=False).run([OP, MODULE])
     assert [kind for kind, *_ in bench.told()] == ["waiting"]
 
@@ -231,7 +231,7 @@ def test_a_thread_that_is_ready_and_gets_no_processor_is_active() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
         numbers = np.random.default_rng(0).standard_normal(100_000)
         while not ended.is_set():
-            np.sort(numbers)  # without the interpreter's lock
+            np.sort(numbers)  # Runs without the interpreter lock.
 
     thread = threading.Thread(target=compute)
     with subprocess.Popen([sys.executable, "-c", burn]) as burner:
@@ -264,9 +264,9 @@ def test_looking_all_the_time_changes_no_result(
         running = ns.tensor(np.zeros(8))
 
         def loss_of(batch: np.ndarray) -> ns.Tensor:
-            local = ns.tensor(batch) @ w  # a frame that is held would keep it alive
+            local = ns.tensor(batch) @ w  # A reference to the frame would keep this tensor alive.
             hidden = np.tanh(local)
-            hidden *= 0.5  # reference counts decide whether this may be written to
+            hidden *= 0.5  # The reference count decides whether this may write in place.
             return (hidden * hidden).mean()
 
         for k in ns.steps(range(60)):
@@ -332,6 +332,6 @@ def test_while_steps_go_unobserved_it_rests_and_wakes_up_for_the_next_observed_o
     sampler.rest(False)
     assert looked.wait(60)
     sampler.rest(True)
-    sampler.stop()  # ends the rest
+    sampler.stop()  # Stopping ends the rest.
     thread.join(60)
     assert not thread.is_alive()

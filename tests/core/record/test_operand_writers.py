@@ -129,7 +129,7 @@ def test_unknowns_are_reported_as_unknown(make: Callable[[], Any]) -> None:
     assert list(writers.ran(2, reader, (555, 900))) == [(2, 0, UNKNOWN)]
     writers.moved(1, 100, 555)
     assert list(writers.ran(3, reader, (555, 900))) == []
-    writers.edited(1, 4)  # it lies in an array that nobody saw
+    writers.edited(1, 4)  # The edited value is in an array that was not seen.
     assert list(writers.ran(5, reader, (777, 900))) == []
 
 
@@ -182,7 +182,7 @@ def test_many_at_a_time_are_as_one_by_one() -> None:
         ran = [makers[k] for k in rng.integers(0, len(makers), 20_000)]
         seqs = np.arange(1, len(ran) + 1)
         counts = np.array([len(one.inputs) + 1 for one in ran])
-        counts[::50] = 0  # nothing is known of these
+        counts[::50] = 0  # No operands are known for these.
         ids = rng.integers(1, 30, counts.sum()).astype(np.uint64)
         by_core = operand_writers().many_ran(seqs, ran, counts, ids)
         assert by_core == PythonWriters().many_ran(seqs, ran, counts, ids)
@@ -192,6 +192,7 @@ def test_many_at_a_time_are_as_one_by_one() -> None:
 def test_identities_are_those_of_id() -> None:
     first, second = (np.ones(2), object()), (np.zeros(3),)
     expected = [id(item) for item in (*first, *second)]
-    for function in (identities, _identities):  # of the native core, and without it
+    # The function of the native core, and the one in Python.
+    for function in (identities, _identities):
         assert list(memoryview(function(first, second)).cast("Q")) == expected
         assert function((), ()) == b""

@@ -18,7 +18,7 @@ from nodescope.record.writer import Writer
 from tests.core.record.runs import RUN, chain, finished
 
 MANY = 40
-SIZE = 40_000  # float64: more than may be written before a stop is reported
+SIZE = 40_000  # Elements of float64: more bytes than are written before a stop is reported.
 
 
 class Stepwise:
@@ -26,10 +26,10 @@ class Stepwise:
 
     def __init__(self, path: Path, *, most: int = MANY, **options: int) -> None:
         self.path = path
-        self.at = threading.Semaphore(0)  # released at each announced commit
+        self.at = threading.Semaphore(0)  # Released at each commit.
         self.go = threading.Semaphore(0)
         self.recorder = Recorder(path, level="values", on_commit=self._wait, **options)
-        self.recorder._record_outputs = None  # arrays that come as events
+        self.recorder._record_outputs = None  # Arrays arrive as events instead.
         self.recorder.emit(RunStarted(RUN, "run", ("run.py",), 1, 0))
         assert self.at.acquire(timeout=60)
         graph = chain(["x"])
@@ -78,7 +78,7 @@ def test_records_can_be_read_before_their_elements(tmp_path: Path) -> None:
         assert recording.array(1, last.seq) is None
         at = recording.latest_at(1, last.seq)
         assert at is not None
-        assert at.summary.mean == MANY - 1  # statistics are never late
+        assert at.summary.mean == MANY - 1  # Statistics are written at once.
     settled.set()
     assert run.recorder.flush(20)
     assert not run.recorder.owes
@@ -143,7 +143,7 @@ def test_one_file_is_made_later_where_that_takes_long(
     graph = chain(["x"])
     recorder.emit(graph)
     recorder.emit(finished(graph.nodes[0], np.ones(3)))
-    assert recorder.close(0.01)  # nothing is missing
+    assert recorder.close(0.01)  # Closing succeeds: no record is missing.
     assert recorder.written
     with Recording.open(recorder.path) as recording:
         assert len(recording.executions()) == 1
@@ -164,9 +164,9 @@ def test_a_large_array_is_progress(tmp_path: Path) -> None:
     recorder._writer.insert = looked  # type: ignore[method-assign]
     graph = chain(["x"])
     recorder.emit(graph)
-    recorder.emit(finished(graph.nodes[0], np.ones(4 << 20)))  # 32 MiB
+    recorder.emit(finished(graph.nodes[0], np.ones(4 << 20)))  # 32 MiB.
     assert recorder.close()
-    assert len(seen) >= 8  # it is written in parts
+    assert len(seen) >= 8  # The array is written in parts.
 
 
 def test_a_retry_is_not_progress(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_retry_is_not_progress(tmp_path: Path) -> None:
 
 def test_what_is_written_at_once_is_bounded() -> None:
     owed = PendingArrays()
-    first = np.zeros(MOST_BYTES // 16)  # half of it
+    first = np.zeros(MOST_BYTES // 16)  # Half of the limit.
     owed.add([(1, seq, first) for seq in range(9)], ours=True)
     assert len(owed.first()) == 3
     assert all(item is first for item in owed.paid(3))

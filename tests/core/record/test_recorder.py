@@ -102,10 +102,10 @@ def test_overflow_drops_values_first_and_counts(tmp_path: Path) -> None:
     assert recorder.close(20)
     with Recording.open(path) as recording:
         dropped, kept = recording.dropped(), recording.executions()
-        assert recording.last_seq() == 1002  # the last record reports what was kept
+        assert recording.last_seq() == 1002  # The last record reports which values were kept.
         assert dropped.executions > 0
         assert len(kept) + dropped.executions == 1000
-        # Every kept execution has exact statistics; arrays are dropped first.
+        # Every kept execution has exact statistics, since arrays are dropped first.
         assert all(item.flags & 15 == HAS_SUMMARY | HAS_NAN for item in kept)
         assert len(kept) + dropped.summaries == 1000
         _, _, points = recording.history(1)
@@ -153,7 +153,7 @@ def test_nobody_waits_for_a_disk_that_takes_nothing(
     recorder._room.stuck = False
     monkeypatch.undo()
     assert recorder.close(20)
-    recorder._give_way()  # it has ended: `time.sleep` is not reached
+    recorder._give_way()  # The writer has ended, so this does not call `time.sleep`.
     assert len(slept) == 1
 
 
@@ -315,7 +315,7 @@ def test_structure_is_never_dropped(tmp_path: Path) -> None:
 
 
 def test_many_steps_are_written_in_few_statements(tmp_path: Path) -> None:
-    # Each statement releases the interpreter lock, which a busy program returns milliseconds later.
+    # Each statement releases the interpreter lock, and a busy program keeps it for milliseconds.
     writer = Writer(tmp_path / "run.nscope", budget_bytes=0)
     batch = Batch(writer, level="timing")
     statements: list[str] = []
@@ -328,7 +328,7 @@ def test_many_steps_are_written_in_few_statements(tmp_path: Path) -> None:
     batch.commit(2001, Dropped())
     batch.event(next(seq), StepFinished(1001, 20_005, observed=False))
     batch.commit(2002, Dropped())
-    assert len(statements) < 15  # including those for the sums of their times
+    assert len(statements) < 15  # Includes the statements for the sums of step times.
     writer.finish()
     with Recording.open(tmp_path / "run.nscope") as recording:
         steps = recording.steps()

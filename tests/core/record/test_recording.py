@@ -163,7 +163,7 @@ def test_cut_files_are_refused_or_read(path: Path, tmp_path: Path) -> None:
             refused += 1
         assert cut.read_bytes() == whole[:place]
         assert sorted(item.name for item in tmp_path.iterdir()) == ["cut.nscope", "r.nscope"]
-    assert 0.5 < refused / len(places) < 1  # in some, much is whole: see test_salvage
+    assert 0.5 < refused / len(places) < 1  # Some cut files are mostly intact: see test_salvage.
 
 
 def test_flipped_bits_never_crash(path: Path, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_flipped_bit_of_an_array_is_noticed(path: Path, tmp_path: Path) -> Non
     seq_of, array = next((key, a) for key, a in arrays.items() if a is not None and a.size > 1)
     sealed = read_seal(path)
     assert sealed is not None
-    whole = path.read_bytes()[: sealed.page * len(sealed.sums)]  # without the checksums of pages
+    whole = path.read_bytes()[: sealed.page * len(sealed.sums)]  # Leave out the checksums of pages.
     place = whole.index(array.tobytes())
     flipped = tmp_path / "flipped.nscope"
     for bit in range(0, 8 * array.nbytes, 5):

@@ -44,7 +44,7 @@ class Blocked:
             dropped = recording.dropped().executions
             assert len(recording.executions()) + dropped == 1000
             assert recording.run().status == 3
-            assert recording.last_seq() == 1005  # with two reports of what was kept
+            assert recording.last_seq() == 1005  # Two of the records report which values were kept.
         return dropped
 
 

@@ -58,7 +58,7 @@ def check(array: np.ndarray[Any, Any]) -> None:
     assert result.min == pytest.approx(min(finite), rel=1e-6)
     assert result.max == pytest.approx(max(finite), rel=1e-6)
     scaled = [item / largest for item in finite]
-    least = 5e-324 / largest  # no result is finer than the smallest float64
+    least = 5e-324 / largest  # No result is more precise than the smallest float64.
     mean = math.fsum(scaled) / len(scaled)
     assert result.mean / largest == pytest.approx(mean, abs=1e-6 + least)
     spread = math.sqrt(math.fsum((item - mean) ** 2 for item in scaled) / len(scaled))

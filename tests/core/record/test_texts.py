@@ -49,7 +49,7 @@ def test_a_program_without_a_unicode_name_is_recorded(tmp_path: Path) -> None:
         assert any(KEPT in row.value.name for row in recording.values())
         assert recording.logs()[-1].text == f"out {KEPT}"
         assert recording.executions()
-    with Recording.open(info.recording) as recording:  # as the page and the link name it
+    with Recording.open(info.recording) as recording:  # The page and the link use this name.
         assert recording.last_seq() > 0
     assert fold(Path(info.recording))
 
@@ -153,7 +153,8 @@ def test_a_stream_that_has_few_characters(encoding: str) -> None:
 def test_signs_that_a_terminal_lacks_are_written_in_plain_characters(capsys) -> None:
     ascii_terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     show("about 1.62× slower (limit 2×) · w → b…", ascii_terminal)
-    show("Größe 3×2", ascii_terminal)  # what has no plain form is escaped, the rest is not
+    # Characters without a plain form are escaped, and only these.
+    show("Größe 3×2", ascii_terminal)
     assert ascii_terminal.buffer.getvalue().decode() == (
         "about 1.62x slower (limit 2x) - w -> b...\nGr\\xf6\\xdfe 3x2\n"
     )

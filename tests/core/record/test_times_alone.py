@@ -38,7 +38,7 @@ def test_they_come_before_what_follows_and_are_known_to_their_thread(tmp_path: P
     recorder.emit(Logged("stdout", "hello", 1, 5))
     assert recorder.thread_seq() == first + 5
     note(1, 1, here, 6, 7)
-    assert recorder.flush(20)  # a reader gets the last one, too
+    assert recorder.flush(20)  # The last execution can be read too.
     with Recording.open(tmp_path / "r.nscope") as recording:
         assert [row.seq for row in recording.executions()] == [
             *range(first + 1, first + 5),
@@ -64,7 +64,8 @@ def test_threads_note_theirs_side_by_side(tmp_path: Path) -> None:
             if start % 100 == 50:
                 recorder.emit(Logged("stdout", str(start), step, start))
         lasts[step] = recorder.thread_seq()
-        together.wait()  # the identifier of an ended thread may be reused
+        # Wait for the other threads, because an ended thread's identifier may be reused.
+        together.wait()
 
     threads = [threading.Thread(target=run, args=(step,)) for step in range(3)]
     for thread in threads:
@@ -89,7 +90,7 @@ def test_a_signal_handler_takes_none_while_they_are_taken() -> None:
         taken_within: Any = None
 
         def __getitem__(self, key: Any) -> Any:
-            if self.taken_within is None:  # the handler runs a node, too
+            if self.taken_within is None:  # The signal handler runs a node and takes the rows.
                 self.append((2, 1, 7, 5, 6))
                 self.taken_within, _ = self.take()
             return super().__getitem__(key)
@@ -137,7 +138,7 @@ def test_the_native_core_notes_what_python_notes(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(OverflowError):
         noted(1, 1, 7, 3, 1 << 64)
     assert len(noted) == 0
-    for number in range(100):  # nobody takes them
+    for number in range(100):  # Rows are not taken meanwhile.
         noted(number, 1, 7, 3, 4)
     rows, thread = noted.take()
     assert noted_times.nodes(rows) == list(range(100))
@@ -160,7 +161,7 @@ def test_what_is_lost_is_counted(
     note, here = recorder.times_sink(), threading.get_ident()
     assert note is not None
     before = recorder.last_seq
-    recorder._off = True  # as after a fault of the writer
+    recorder._off = True  # As after a writer failure.
     for start in range(AT_ONCE):
         note(1, 1, here, start, start)
     assert recorder.last_seq == before + AT_ONCE

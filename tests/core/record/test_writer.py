@@ -84,11 +84,12 @@ def test_weights_that_take_too_much_are_spread_over_the_run(tmp_path: Path) -> N
     writer.keep_values(frozenset({WEIGHT}), frozenset({LOSS}))
     _emit_rounds(writer, range(64), 50)
     kept = _kept(writer)
-    assert kept[LOSS][:15] == [3 * number + LOSS for number in range(15)]  # an eighth
+    # Losses may take an eighth of the budget.
+    assert kept[LOSS][:15] == [3 * number + LOSS for number in range(15)]
     weights = [(seq - WEIGHT) // 3 for seq in kept[WEIGHT]]
     assert weights[0] == 0
     assert 32 in weights
-    assert weights[-1] == 63  # the newest, as of all values
+    assert weights[-1] == 63  # The newest weight is kept as one of the newest values.
     assert sum(len(seqs) for seqs in kept.values()) == len(writer._blobs) + len(writer._lasting)
     writer.abandon()
 
@@ -142,7 +143,7 @@ def test_the_log_of_large_arrays_is_written_from_its_start_again(tmp_path: Path)
         writer.begin()
         writer.add_blobs([(OTHER, seq, np.zeros(1 << 19))])
         writer.commit(seq, 0, Dropped())
-    assert path.with_name(f"{path.name}-wal").stat().st_size < 24 << 20  # of 48 MiB
+    assert path.with_name(f"{path.name}-wal").stat().st_size < 24 << 20  # 48 MiB were written.
     writer.finish()
     with Recording.open(path) as recording:
         assert recording.kept_arrays() == (12, 48 << 20)

@@ -36,7 +36,8 @@ def endless_schema(path: Path) -> Path:
     content, page = _read(path)
     assert content[100] == _INTERIOR
     texts = [text.encode() for text in row[:3]]
-    kinds = b"".join(_varint(13 + 2 * len(text)) for text in texts) + b"\4\0"  # integer, null
+    # Serial types of the row: texts, then an integer and NULL.
+    kinds = b"".join(_varint(13 + 2 * len(text)) for text in texts) + b"\4\0"
     record = _varint(len(kinds) + 1) + kinds + b"".join(texts) + struct.pack(">i", row[3])
     cell = _varint(len(record)) + _varint(200) + record
     at = page - len(cell)

@@ -86,7 +86,7 @@ def _usual_limits() -> None:
 def test_what_is_opened_within_has_high_numbers(limits: tuple[int, int], tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     child = os.fork()
-    if not child:  # limits that were lowered cannot be raised again
+    if not child:  # Lower the limits in a child: they cannot be raised again.
         status = 1
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
@@ -146,7 +146,8 @@ def test_readers_in_a_program_are_out_of_its_reach_too(tmp_path: Path) -> None:
 def test_files_that_took_the_place_of_ours_are_neither_written_nor_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "high", contextlib.nullcontext)  # as where there is no room
+    # As if no high descriptors were free.
+    monkeypatch.setattr(writer, "high", contextlib.nullcontext)
     path = tmp_path / "r.nscope"
     faults: list[str] = []
     recorder = Recorder(path, level="values", on_fault=faults.append)
@@ -166,4 +167,4 @@ def test_files_that_took_the_place_of_ours_are_neither_written_nor_closed(
     assert "the program closed the files of its recording" in fault
     assert (tmp_path / "mine").read_bytes() == b"mine"
     for number in (mine, *numbers):
-        os.close(number)  # each is still open
+        os.close(number)  # Fails if the descriptor was closed.

@@ -88,13 +88,13 @@ def test_it_waits_continues_and_counts_what_is_missing(level: str, tmp_path: Pat
         recorder.emit(finished(GRAPH.nodes[0], array))
         emitted += 1
     since = time.monotonic()
-    assert not recorder.flush(60.0)  # `flush` does not wait for a full disk
+    assert not recorder.flush(60.0)  # `flush` does not wait for a full disk.
     assert time.monotonic() - since < 50.0
     for _ in range(5000):
         recorder.emit(finished(GRAPH.nodes[0], array))
     emitted += 5000
     make_room(recorder)
-    while not told.empty.wait(0.01):  # set when as much was written as the failed write needed
+    while not told.empty.wait(0.01):  # Set once as much was written as the failed write needed.
         for _ in range(100):
             recorder.emit(finished(GRAPH.nodes[0], array))
         emitted += 100
@@ -169,7 +169,7 @@ def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(
         for _ in range(50):
             recorder.emit(finished(GRAPH.nodes[0], np.zeros(2000), step=step))
         recorder.emit(StepFinished(step, step + 1, losses=(Loss(1, 0.5),)))
-        recorder.flush(20.0)  # so that the writer never falls behind
+        recorder.flush(20.0)  # The writer never falls behind.
         emitted, step = emitted + 50, step + 1
     names = ["x", *(f"late_{number}" for number in range(late_nodes))]
     late = chain(names)
@@ -254,7 +254,7 @@ def test_nothing_is_acknowledged_that_has_no_room_at_all(tmp_path: Path) -> None
     while not told.full.is_set():
         recorder.emit(crowd)
         recorder.emit(finished(GRAPH.nodes[0], np.arange(2000.0)))
-    for number in range(1000):  # not even the steps fit
+    for number in range(1000):  # Not even the steps fit.
         recorder.emit(StepStarted(number, number))
     assert not recorder.close(100.0)
     assert len(told.texts) == len(faults) == 1

@@ -35,7 +35,7 @@ def test_a_log_beside_a_finished_recording_is_ignored(path: Path, tmp_path: Path
     database.execute("DELETE FROM node")
     database.commit()
     log = tmp_path / "mine.nscope-wal"
-    shutil.copy(other / "a-wal", log)  # as it comes out of an archive
+    shutil.copy(other / "a-wal", log)  # As unpacked from an archive.
     database.close()
     content, forged = path.read_bytes(), log.read_bytes()
     assert len(forged) > 1000

@@ -36,7 +36,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     weight = ns.parameter(np.ones((8, 8)), name="w")
     with (
         patch.object(queue_writer, "LARGE_PAGE_BYTES", PAGE),
-        patch.object(native, "NotedOutputs", None),  # rows of their own, on several pages
+        # Each execution has its own row, so the rows fill several pages.
+        patch.object(native, "NotedOutputs", None),
         ns.record(path, level="values") as run,
     ):
         for step in ns.steps(range(60)):
@@ -100,7 +101,7 @@ def test_a_flipped_bit_is_noticed_or_the_same_is_shown(whole: Path, tmp_path: Pa
     flipped = tmp_path / "flipped.nscope"
     dice = random.Random(0)
     places = [dice.randrange(8 * len(content)) for _ in range(count(120))]
-    places += some(range(8 * 16, 8 * 100, 13), 3)  # SQLite's header
+    places += some(range(8 * 16, 8 * 100, 13), 3)  # The header of the SQLite file.
     noticed = 0
     for place in places:
         changed = bytearray(content)
@@ -232,12 +233,12 @@ def test_a_kept_branch_is_not_damage(whole: Path, tmp_path: Path) -> None:
         b"x" * 9000,
     )
     branches.keep(path, row)
-    assert page_checksums.read_seal(path) is not None  # and it is of the new state
+    assert page_checksums.read_seal(path) is not None  # The seal is valid for the new contents.
     assert page_checksums.faults(path, page_checksums.read_seal(path)) == []  # type: ignore[arg-type]
     with Recording.open(path) as recording:
         assert not recording.note
         assert [read_branch.name for read_branch in branches.read_branches(recording)] == ["try"]
-    database = sqlite3.connect(path)  # by hand, or by an earlier release
+    database = sqlite3.connect(path)  # A change by other means, or by an earlier release.
     database.execute("UPDATE progress SET time_ns = 7")
     database.commit()
     database.close()

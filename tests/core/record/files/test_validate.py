@@ -350,7 +350,7 @@ def test_a_query_takes_as_long_as_its_file_requires(
         with pytest.raises(RecordingError, match=r"did not end in the time that its 2,097,152 byt"):
             recording._all("SELECT sum(step) FROM log")
         assert 0.2 < time.thread_time() - start < 3
-        assert recording.last_seq() > 0  # others are answered
+        assert recording.last_seq() > 0  # Other queries are answered.
 
 
 def test_pages_of_an_endless_table_are_not_read_one_after_the_other(
@@ -442,7 +442,7 @@ def test_a_table_without_an_end_is_salvaged_within_limits(
     table: str, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = endless_table(recorded(tmp_path / "r.nscope"), table)
-    if table == "log":  # the same row is not written twice, so that time is what ends it
+    if table == "log":  # No row is salvaged twice, so the time limit ends the salvage.
         monkeypatch.setattr(salvage, "PATIENCE_S", 1.0)
     with Recording.open(path) as recording:
         assert "damaged" in recording.note

@@ -37,7 +37,7 @@ from nodescope.record.rows import Governed
 from tests.core.record.runs import RUN, chain, finished
 
 Body = Callable[[Any, int], Any]
-# Recording costs any program more than this, so that levels have to be lowered.
+# Recording any program costs more than this, so levels have to be lowered.
 STRICT = 1.001
 MOST_STEPS = 20_000
 
@@ -135,7 +135,7 @@ def test_of_steps_all_is_recorded_or_nothing(
     assert (actual.steps, actual.steps_left_out) == (steps, steps - len(observed))
     assert set(ran) == observed
     assert sum(ran.values()) + dropped.executions == len(tally.nodes)
-    # Nodes keep their identity: each observed step ran the same ones, except for inputs.
+    # Nodes keep their identity: all observed steps run the same nodes, except for inputs.
     inside = [node for node in tally.nodes.values() if ops[node] != "tensor"]
     assert set(Counter(inside).values()) == {len(observed)}
 
@@ -160,13 +160,13 @@ def test_results_are_the_same_and_what_is_missing_is_counted(
         blobs = recording._all("SELECT count(*) FROM blob")[0][0]
     assert actual.executions > 100
     assert actual.limit == STRICT
-    # Every execution has a row or is counted.
+    # Every execution has a row or is counted as missing.
     assert len(rows) + actual.executions + dropped.executions == len(tally.nodes)
     kept = summaries + actual.summaries + dropped.summaries
     assert kept == (tally.outputs if level != "timing" else 0)
     assert actual.values == (tally.outputs if level != "timing" else 0)
     assert blobs + actual.arrays + dropped.blobs == (tally.outputs if level == "values" else 0)
-    # The run count of a node in a row is right although earlier rows are missing.
+    # A row counts the runs of its node correctly although earlier rows are missing.
     times: dict[int, int] = {}
     so_far: dict[int, int] = {}
     for seq, node in sorted(tally.nodes.items()):
@@ -188,7 +188,7 @@ def test_what_was_counted_before_the_first_step_is_whole_in_it(tmp_path: Path) -
     first, second = graph.nodes
     governor.detail = "counted"
     for _ in range(3):
-        bus.emit(finished(first, np.zeros(1)))  # the first run has a row in any case
+        bus.emit(finished(first, np.zeros(1)))  # The first run has a row at any level of detail.
     assert not bus.leave_out(1)
     bus.emit(StepStarted(1, 10))
     for node in (first, second):
@@ -342,14 +342,14 @@ def test_time_in_the_debugger_is_not_the_programs(
     monkeypatch.setattr(governor_module, "STEPLESS_TRACING_NS", 200_000)
     governor = Governor(2, tell=str, bus=clock)
     recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
-    # The recorder's own time depends on the machine, so it is set to 0.
+    # Set the recorder's own time to 0, because it depends on the machine.
     monkeypatch.setattr(recorder_module, "_now", lambda: 0)
     monkeypatch.setattr(recorder, "writer_ns", lambda: 0)
     governor.govern(recorder)
     graph = chain(["x"])
     recorder.emit(graph)
     for number in range(40):
-        clock.now += 880_000  # the program's own time and that of making the event
+        clock.now += 880_000  # The time of the program and of making the event.
         recorder.emit(finished(graph.nodes[0], np.zeros(1), at=clock.now - 500))
         if number == 20:
             clock.now += held_ns
@@ -358,7 +358,8 @@ def test_time_in_the_debugger_is_not_the_programs(
     with Recording.open(tmp_path / "r.nscope") as recording:
         result = recording.governed()
     assert result is not None
-    # 0.2 ms of observing per 0.68 ms; with ten more seconds of program, this would be 1.0.
+    # 0.2 ms of observing per 0.68 ms; counting the 10 s of the stop as program time would give
+    # 1.0.
     assert 1.2 < result.slowdown < 1.5
 
 
@@ -372,7 +373,7 @@ def test_what_passes_before_the_program_begins_is_not_the_programs(
     governor.govern(recorder)
     clock.add(recorder)
     monkeypatch.setattr(governor.sampling, "wants", lambda **_: True)
-    clock.now += before_ns  # a server starts
+    clock.now += before_ns  # The time in which a server starts.
     recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
     for step in range(1, 12):
         assert not clock.leave_out(step)
@@ -464,7 +465,8 @@ def test_one_decision_for_several_short_steps(
         governor.tell_counts()
     steps.end_of_steps()
     assert recorder.close()
-    assert len(decided) < 300  # one per observed step, and one for several unobserved steps
+    # One decision per observed step, and one for several unobserved steps.
+    assert len(decided) < 300
     with Recording.open(tmp_path / "r.nscope") as recording:
         governed, rows = recording.governed(), recording.steps()
     assert [row.step for row in rows] == list(range(1, 501))
@@ -473,7 +475,7 @@ def test_one_decision_for_several_short_steps(
     assert governed is not None
     assert (governed.steps, governed.steps_left_out) == (500, sum(left_out))
     assert 1.1 < governed.slowdown < 1.25
-    # The step after the first non-finite loss is observed, whatever was decided.
+    # The step after the first non-finite loss is observed, whatever was decided before.
     assert left_out[399]
     assert left_out[400] == (broken is None)
 
@@ -495,7 +497,8 @@ def test_the_cost_is_told_while_no_step_may_run_unobserved(
         clock.watched_ns += 900_000_000
     assert recorder.close()
     told = [row for row in told if isinstance(row, Governed)]
-    assert [row.steps for row in told] == [4, 7, 10, 11]  # the last one at the end of the run
+    # The last row is written when the run ends.
+    assert [row.steps for row in told] == [4, 7, 10, 11]
     assert all(9 < row.slowdown < 11 for row in told)
     assert told[-1].because == "watches are set"
 
@@ -509,11 +512,13 @@ def test_a_stop_finds_how_many_steps_are_observed_so_far(tmp_path: Path) -> None
         for step in range(1, 8):
             ns.step()
             x = cheap(x, step)
-            if observed.bus.tell_steps is not None:  # the start of the step is one of its records
+            # The start of the step is told as one of its records.
+            if observed.bus.tell_steps is not None:
                 observed.bus.tell_steps()
             here = recorder.thread_seq()
             assert recorder.flush(20)
-            assert recorder.thread_seq() == here  # a stop's records are not its own
+            # Records written for a stop do not count as the thread's.
+            assert recorder.thread_seq() == here
             with Recording.open(path) as recording:
                 governed, rows = recording.governed(), recording.steps()
             assert governed is not None

@@ -104,11 +104,11 @@ class Machine(Program):
 def test_a_busy_writer_and_cold_caches_are_charged(limit: float, writing: float) -> None:
     program = Machine(limit, constant, writing=writing).run(6000)
     assert program.slowdown <= limit
-    # Far below the limit, no step is left out for a measurement.
+    # Far below the limit, no step is left out to measure it.
     assert program.stepping.measured == (limit < 5 or writing > 200 * US)
-    if program.stepping.measured:  # the estimate may be too high rather than too low
+    if program.stepping.measured:  # The estimate may be too high rather than too low.
         assert 0.95 < program.stepping.slowdown / program.slowdown < 1.17
-    # The limit is used up, unless observing every step stays below it.
+    # The program uses up the limit, unless observing every step stays below it.
     cost = 1000 + 900 + 300 + 500 + 0.6 * writing / US
     assert program.slowdown >= 1 + 0.55 * (min(limit, cost / 1000) - 1)
 
@@ -172,7 +172,7 @@ def test_where_no_step_may_be_left_out_the_slowdown_is_reported_all_the_same() -
     assert program.slowdown > 2.5
     assert program.stepping.slowdown == pytest.approx(program.slowdown, rel=0.1)
     assert program.stepping.of_observed == pytest.approx(3.1, rel=0.05)
-    # Afterwards the excess is compensated as far as possible, and some steps are still observed.
+    # Afterwards, fewer steps are observed to make up for the excess, but still some.
     before = len(program.observed)
     program.run(1000)
     assert len(program.observed) > before
@@ -201,7 +201,7 @@ def test_what_a_busy_writer_takes_from_unobserved_steps_is_reported() -> None:
         else:
             stepping.skipped(StepCost(wall, written_ns=writing))
     assert stepping.slowdown == pytest.approx(total / program, rel=0.06)
-    # The writer's time is part of the cost of observing, whichever steps lose it.
+    # The writer's time counts as a cost of observing, even if it slows unobserved steps.
     assert 2.0 <= stepping.model.tracing <= 2.0 + 4 * 0.6
 
 
@@ -222,7 +222,7 @@ def test_what_is_allowed_ahead_is_never_spent(
         wanted = stepping.wants()
         cost, saved = stepping.cost_ns, stepping.saved_ns
         owing = stepping.extra_ns > (limit - 1) * stepping.program_ns
-        # The allowance covers an observed step, or every observed step is within the limit.
+        # The allowance covers an observed step, or observing every step is within the limit.
         assert not wanted or saved >= cost or (stepping.of_observed <= limit and not owing)
         assert 0 <= stepping.share <= 1
         assert 1 + stepping.share * (stepping.of_observed - 1) <= limit * (1 + 1e-9)
@@ -246,12 +246,12 @@ def test_steps_that_are_left_out_for_certain_would_be_left_out(
             together += 1
         else:
             certain = stepping.left_out_for_certain()
-    assert (together > 700) == (step_ns < 50e6)  # each long step gets a decision of its own
+    assert (together > 700) == (step_ns < 50e6)  # Long steps are decided one by one.
 
 
 def test_while_the_writer_is_behind_no_step_that_costs_much_is_observed() -> None:
     stepping = StepSampling(2.0, share=0.65, unnoticed_ns=100e6)
-    assert stepping.wants(behind=True)  # the first step is observed
+    assert stepping.wants(behind=True)  # The first step is always observed.
     stepping.observed(StepCost(50_000 * US, 30_000 * US))
     assert not stepping.wants(behind=True)
     assert stepping.wants(behind=False)
@@ -269,7 +269,8 @@ def test_what_nobody_would_notice_is_not_saved() -> None:
             stepping.observed(StepCost(4000 * US, 3000 * US, fresh=20 if step == 1 else 0))
         else:
             stepping.skipped(StepCost(1000 * US))
-    # 100 ms at 3 ms per step, minus the definition of 20 nodes; then the limit applies.
+    # 100 ms at 3 ms per step, less the cost of defining 20 nodes, is 32 steps; then the limit
+    # applies.
     assert seen[:32] == list(range(1, 33))
     assert len(seen) < 80
     assert stepping.slowdown < 2
@@ -371,7 +372,7 @@ def test_a_program_without_steps_keeps_to_the_limit_and_uses_it(
     used = (program.slowdown - 1) / (limit - 1)
     assert used > 0.7 or program.seen["whole"] == 3000
     assert program.seen["whole"]
-    # Times are recorded instead of counts if the limit allows it.
+    # Times are recorded rather than counts if the limit allows it.
     assert (program.seen["times"] > program.seen["counted"]) or (
         costs[1] >= 80 * (limit - 1) or program.seen["whole"] == 3000
     )
@@ -410,5 +411,5 @@ def test_once_steps_are_told_in_blocks_what_they_took_before_is_forgotten() -> N
     sampling.observed(StepCost(22e6, 1e6, BLOCK_TRACING_NS * 1000, in_blocks=1000))
     assert before > 80e6
     assert sampling.cost_ns < 10e6
-    sampling.observed(StepCost(100e6, 80e6, 3_500.0 * 1000))  # a step without blocks
+    sampling.observed(StepCost(100e6, 80e6, 3_500.0 * 1000))  # A step without blocks.
     assert sampling.cost_ns < 50e6

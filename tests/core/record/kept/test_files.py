@@ -66,7 +66,8 @@ def test_arrays_are_kept_many_in_a_row(tmp_path: Path) -> None:
         assert (database.execute("SELECT count(*) FROM blob").fetchone()) == (0,)
         assert 0 < packs <= 9
         assert arrays == MANY
-        assert nbytes < 0.6 * MANY * 84  # every other array was there already
+        # Every second array equals the one before it and is not stored again.
+        assert nbytes < 0.6 * MANY * 84
         assert database.execute("PRAGMA page_size").fetchone() == (1 << 16,)
     with Recording.open(path) as recording:
         assert kept(recording) == [*range(MANY)]
@@ -160,7 +161,7 @@ def test_arrays_of_lost_chunks_are_left_out(tmp_path: Path) -> None:
         database.execute("UPDATE pack SET data = x'93' WHERE first_seq = ?", rows[3][:1])
         database.commit()
         database.execute("VACUUM")
-    path.write_bytes(path.read_bytes()[:-1])  # now it is read as far as it is whole
+    path.write_bytes(path.read_bytes()[:-1])  # A truncated file is read as far as it is intact.
     with Recording.open(path) as recording:
         assert "pack" in recording.note
         shown = kept(recording)
@@ -205,7 +206,7 @@ def test_a_queue_that_is_full_gives_up_the_oldest_elements(tmp_path: Path) -> No
     recorder._give_way = lambda: None  # type: ignore[method-assign]
     node = Node(1, "x", "exp", "elementwise", outputs=(1,))
     recorder.emit(GraphExtended((node,), chain(["x"]).values))
-    with recorder.lock:  # so nothing is taken out of the queue
+    with recorder.lock:  # The writer cannot take rows from the queue meanwhile.
         for at in range(200):
             recorder.emit(finished(node, np.full((32, 32), at, np.float32)))
     assert recorder.close()
@@ -213,7 +214,7 @@ def test_a_queue_that_is_full_gives_up_the_oldest_elements(tmp_path: Path) -> No
         rows = recording.executions()
         arrays = [recording.array(1, row.seq) is not None for row in rows]
         assert 20 < sum(arrays) < 180
-        assert arrays == sorted(arrays)  # the newest
+        assert arrays == sorted(arrays)  # The newest arrays are kept.
         for row, is_kept in zip(rows, arrays, strict=True):
             assert row.flags == HAS_SUMMARY | (WANTED if is_kept else BEHIND)
         gone = arrays.count(False)
@@ -323,7 +324,8 @@ def test_the_oldest_make_room_together(tmp_path: Path) -> None:
     writer.commit(400, 0, Dropped())
     assert seqs_in(writer) == ([(OTHER, 201)], [101, 301])
     writer.begin()
-    assert writer.add_packs([pack_of(401, 300)]) == 201 + 300  # more than there is room for
+    # This pack needs more room than there is.
+    assert writer.add_packs([pack_of(401, 300)]) == 201 + 300
     writer.commit(700, 0, Dropped())
     assert seqs_in(writer) == ([], [])
     writer.abandon()

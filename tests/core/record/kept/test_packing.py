@@ -65,7 +65,8 @@ def test_damaged_rows_are_refused() -> None:
         ),
         *((last, values, changed(4, runs(*pair))) for pair in ((0, 121), (1, 120), (-1, 120))),
         *((last, values, changed(place, runs(-1, 120))) for place in (5, 7, 8)),
-        (last, values, changed(8, runs(0, 120))),  # its bytes limit the number of arrays
+        # The bytes of the pack limit the number of arrays.
+        (last, values, changed(8, runs(0, 120))),
         (last, values, pack.data[:-3]),
         (last, values, b""),
     ]

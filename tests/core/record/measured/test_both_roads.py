@@ -194,7 +194,7 @@ def array_at(recording: Recording, value: int, seq: int, draw: random.Random) ->
 
 
 def alike(first: Any, second: Any) -> bool:
-    return repr(first) == repr(second)  # NaN is like NaN
+    return repr(first) == repr(second)  # Text, because NaN is not equal to NaN.
 
 
 @pytest.mark.parametrize("level", ["summary", "values"])

@@ -84,13 +84,13 @@ def test_statistics_of_lost_values_are_left_out(tmp_path: Path) -> None:
         database.execute("UPDATE measured SET data = x'93' WHERE first_seq = ?", held[:1])
         database.commit()
         database.execute("VACUUM")
-    path.write_bytes(path.read_bytes()[:-1])  # now it is read as far as it is whole
+    path.write_bytes(path.read_bytes()[:-1])  # A truncated file is read as far as it is intact.
     with Recording.open(path) as recording:
         assert "measured" in recording.note
         assert recording.means(1) == []
         shown = recording.means(2)
     kept = [row for row in others if not held[0] <= row[0] <= held[1]]
-    assert shown == kept[: len(shown)]  # the last page is missing
+    assert shown == kept[: len(shown)]  # The last page is missing.
     assert shown[-1][0] > held[1]
 
 
@@ -179,7 +179,7 @@ def test_a_queue_that_is_full_keeps_statistics_in_place_of_copies(tmp_path: Path
     recorder._give_way = lambda: None  # type: ignore[method-assign]
     node = Node(1, "x", "exp", "elementwise", outputs=(1,))
     recorder.emit(GraphExtended((node,), chain(["x"]).values))
-    with recorder.lock:  # so nothing is taken out of the queue
+    with recorder.lock:  # The writer cannot take rows from the queue meanwhile.
         for at in range(100):
             recorder.emit(finished(node, np.full((32, 32), at, np.float32)))
     assert recorder.close()

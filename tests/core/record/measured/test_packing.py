@@ -85,7 +85,7 @@ def test_several_lots_are_one_row() -> None:
 def test_a_common_output_takes_few_bytes() -> None:
     columns, rows = statistics_of(3, 8000)
     size = sum(len(part) for part in packing.packed(columns) if isinstance(part, bytes))
-    assert size < 150 * len(rows)  # as a row of the table ``summary`` it takes 440
+    assert size < 150 * len(rows)  # A row in the table ``summary`` takes 440 bytes.
 
 
 def damages(row: packing.Row) -> list[tuple[int, int, list[int], bytes]]:

@@ -66,9 +66,9 @@ def test_a_stop_finds_the_step_so_far_whole(tmp_path: Path) -> None:
             recorder.emit(finished(graph.nodes[1], np.full(3, np.nan), step=step))
     here = recorder.thread_seq()
     assert recorder.flush()
-    assert recorder.thread_seq() == here  # records written for a stop do not count as its own
+    assert recorder.thread_seq() == here  # Records written for a stop do not count as the thread's.
     with Recording.open(path) as recording:
-        # The NaN is found when it is written; values of the step before it may follow at once.
+        # A NaN is found when it is written; the values of step 2 may be written then as well.
         assert {3, 4} <= recording.steps_with_arrays() <= {2, 3, 4}
         at = recording.latest_at(1, here)
         assert at is not None

@@ -72,7 +72,7 @@ def test_a_step_that_runs_is_kept_when_it_is_over() -> None:
     assert result.committed(27) == []
     assert result.needed_from == 10
     result.step_ended(29, broken=True)
-    assert result.committed(28) == []  # its last values are not recorded yet
+    assert result.committed(28) == []  # The last values of the step are not committed yet.
     assert result.committed(29) == [Span(10, 30, 2)]
 
 
@@ -146,7 +146,8 @@ def test_half_of_the_budget_is_protected_at_most(tmp_path: Path) -> None:
     assert writer.add_blobs([(1, seq, np.full(10, float(seq))) for seq in range(1, 13)]) == 0
     writer.protect(2, 40)
     assert writer.add_blobs([(1, seq, np.full(10, float(seq))) for seq in range(13, 40)]) == 27
-    assert writer.add_blobs([(1, 40, np.zeros(100))]) == 7  # none is left, and it has no room
+    # Drops the six unprotected arrays, then has no room itself.
+    assert writer.add_blobs([(1, 40, np.zeros(100))]) == 7
     kept = writer._db.execute("SELECT seq FROM blob ORDER BY id").fetchall()
     assert [seq for (seq,) in kept] == [2, 3, 4, 5, 6, 7]
     assert writer._db.execute("SELECT count(*) FROM chunk").fetchone() == (6,)

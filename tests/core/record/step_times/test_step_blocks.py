@@ -65,7 +65,8 @@ class Program:
         elif deed == "end":
             self._end()
         elif deed in ("run", "thread"):
-            # Of another thread: of a step before, or long, or beginning before what ran last.
+            # An execution of another thread may belong to an earlier step, be long, or begin
+            # before the last one.
             step = max(self.step - (which // 2 if deed == "thread" else 0), 0)
             start = max(self.now - (long if deed == "thread" else 0), 0)
             self.now += long // 2

@@ -99,9 +99,9 @@ def test_what_runs_at_once_or_inside_is_counted_once(tmp_path: Path) -> None:
     run = Run(tmp_path / "r.nscope").begin()
     run.run(FORWARD, 10)
     run.now -= 4 * MS
-    run.run(FORWARD, 10, thread=2)  # 6 ms beyond the first
+    run.run(FORWARD, 10, thread=2)  # Ends 6 ms after the first one.
     run.now -= 3 * MS
-    run.run(BACKWARD, 2)  # inside
+    run.run(BACKWARD, 2)  # Within the second one.
     run.now += MS
     step = times(run.end(), tmp_path / "r.nscope").of(1)
     assert parts(step) == {"forward": 16}
@@ -186,10 +186,10 @@ def test_what_runs_after_a_step_is_not_a_part_of_it(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     run = Run(path).begin(5).run(FORWARD, 1).end()
     run.begin(5).run(FORWARD, 2).end()
-    run.run(FORWARD, 30).pass_(20, "python").pass_(7, "held")  # between epochs
+    run.run(FORWARD, 30).pass_(20, "python").pass_(7, "held")  # Runs between epochs.
     run.begin(4).run(FORWARD, 3).end()
     over = run.now
-    run.pass_(2).run(FORWARD, 40)  # the evaluation
+    run.pass_(2).run(FORWARD, 40)  # Runs as evaluation.
     run.recorder.emit(RunFinished(0, "", run.now))
     result = times(run, path)
     assert [parts(result.of(step))["forward"] for step in (1, 2, 3)] == [1, 2, 3]

@@ -51,7 +51,8 @@ def events_of(seed: int) -> list[Event]:
         if kind < 0.9:
             node = draw.choice(often if kind < 0.85 else IDS)
             start = time_ns - draw.choice((0, 0, 250_000))
-            took = draw.choice((40, 900, 80_000, 1 << 33)) + len(events)  # all different
+            # No two executions take equally long.
+            took = draw.choice((40, 900, 80_000, 1 << 33)) + len(events)
             events.append(("times", (node, step, draw.choice(threads), start, start + took)))
         elif kind < 0.91:
             node = NODES[draw.choice(IDS)]
@@ -89,7 +90,7 @@ def record(
     note = recorder.times_sink()
     assert note is not None
     seen: list[Any] = []
-    ran: list[tuple[int, int, int]] = []  # seq, node, step
+    ran: list[tuple[int, int, int]] = []  # Seq, node and step.
     recording: Recording | None = None
     for kind, what in events:
         if kind == "times":
@@ -103,7 +104,7 @@ def record(
                 continue
             place = known[int(what * len(known))]
             seq, node, step = ran[place]
-            ran[place] = (0, node, step)  # an array is kept once
+            ran[place] = (0, node, step)  # An array is kept only once.
             recorder.keep(NODES[node], node, np.full(2, seq, dtype=np.float32), seq, step)
         elif kind == "flush":
             assert recorder.flush(30)
@@ -165,7 +166,7 @@ def test_both_give_the_same_answers(
 ) -> None:
     if not native:
         monkeypatch.setattr(noted_times.native, "NotedTimes", None)
-    if seed % 4:  # unpacking hundreds of tiny rows for each question is most of the work
+    if seed % 4:  # Unpacking hundreds of tiny rows for each query would take most of the time.
         monkeypatch.setattr(packed_rows, "_KEPT", 1 << 20)
     events, results = events_of(seed), []
     for name, fewest in (("columns", 1), ("rows", 1 << 40)):

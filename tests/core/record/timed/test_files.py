@@ -97,7 +97,7 @@ def test_executions_of_lost_nodes_are_left_out(tmp_path: Path) -> None:
         database.commit()
         database.execute("VACUUM")
     whole = path.read_bytes()
-    path.write_bytes(whole[:-1])  # now it is read as far as it is whole
+    path.write_bytes(whole[:-1])  # A truncated file is read as far as it is intact.
     with Recording.open(path) as recording:
         assert "timed" in recording.note
         kept = [row for row in others if not held[0] <= row.seq <= held[1]]

@@ -61,7 +61,7 @@ def test_what_was_packed_comes_back(seed: int) -> None:
             counts[node] = counts.get(node, 0) + 1
             expected.append([seq, node, step, thread, begin, end - begin, 0, counts[node]])
             seq += 1
-        seq += seed  # other records
+        seq += seed  # Other records take these numbers.
     batch = collect(lots, ran)
     assert len(batch) == 300
     (row,) = batch.rows
@@ -163,7 +163,7 @@ def test_a_damaged_file_is_refused_in_one_way(damage: str, tmp_path: Path) -> No
     path = recorded(tmp_path / "r.nscope")
     with closing(sqlite3.connect(path)) as database:
         assert database.execute("SELECT count(*) FROM timed").fetchone()[0] >= 4
-        if damage.endswith("LIMIT 1)"):  # executions of the last row in the first
+        if damage.endswith("LIMIT 1)"):  # Put the executions of the last row into the first one.
             damage += " WHERE first_seq = (SELECT min(first_seq) FROM timed)"
             database.execute("UPDATE timed SET data = zeroblob(9) WHERE first_seq > 600")
         database.execute(damage)
