@@ -16,8 +16,8 @@ from pathlib import Path
 HEADLESS = "chromium-headless-shell"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
-# A new profile, no background network, no sandbox (which root in a container cannot have); text of
-# equal width with windows and headless.
+# No first-run page, no background network, and no sandbox, which root cannot use in a container.
+# Text is equally wide with a window and headless.
 FLAGS = (
     "--no-sandbox",
     "--font-render-hinting=none",
@@ -37,7 +37,7 @@ def find(*, windows: bool = False) -> str | None:
         return named
     for name in NAMES if windows else (HEADLESS, *NAMES):
         path = shutil.which(name)
-        # Ubuntu's `chromium-browser` may be a stub that only says to install a snap.
+        # On Ubuntu, `chromium-browser` may be a stub that only says to install a snap.
         if path and _answers(path):
             return path
     return _playwrights_own()

@@ -23,7 +23,8 @@ from tests.e2e.waiting import TIMEOUT_S
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "samples" / "digits_mlp.py"
-# A busy machine paints slowly; an expectation that never holds fails in any case.
+# A busy machine paints slowly; this timeout only delays the failure of an expectation that never
+# holds.
 expect.set_options(timeout=TIMEOUT_S * 1000)
 SIZE: ViewportSize = {"width": 1600, "height": 1000}
 ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/\S*")
@@ -109,7 +110,8 @@ def start(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[.
         except subprocess.TimeoutExpired:
             debuggee.process.kill()
             debuggee.process.wait(10)
-        follower.join(10)  # it reads to the end; closing the stream earlier would raise in it
+        # The follower reads to the end; closing the stream earlier would raise in it.
+        follower.join(10)
         assert debuggee.process.stdout is not None
         debuggee.process.stdout.close()
 

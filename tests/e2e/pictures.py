@@ -197,7 +197,7 @@ def record(script: Path, recording: Path, *args: str, level: str = "") -> None:
         cwd=recording.parent,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        check=False,  # some are broken on purpose
+        check=False,  # Some scripts fail on purpose.
     )
 
 
@@ -227,7 +227,7 @@ def main() -> None:
     assert path, "no Chromium: run `make browser`"
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright:
-        os.environ["XDG_STATE_HOME"] = state  # keeps the user's own runs off the start page
+        os.environ["XDG_STATE_HOME"] = state  # Keep the user's own runs off the start page.
         browser = playwright.chromium.launch(executable_path=path, args=list(chromium.FLAGS))
         for pictures in (debugger, loader, explanation, channels, comparison):
             pictures(browser)

@@ -16,7 +16,7 @@ from tests.e2e.conftest import Debuggee
 from tests.e2e.test_first_flow import by, row
 from tests.e2e.waiting import eventually
 
-# Begins a run for each line it is given; another word than "again" ends it.
+# Begins a run for each line of input, and finishes it unless the line is "and stay".
 PROGRAM = """
 import sys
 import numpy as np
@@ -39,7 +39,7 @@ def begin(
     """`begin()` makes the program attach, run and finish; the id of its run."""
     server = start("serve", "--port", "0", "--no-browser")
     page.goto(server.address)
-    # A run that ends before the page is connected is one of the list.
+    # Otherwise the run may end before the page is connected, and be only a row of the list.
     eventually(page, "window.__nodescope?.store?.link().kind", "open")
     script = tmp_path / "notebook.py"
     script.write_text(PROGRAM)

@@ -56,7 +56,7 @@ def test_a_layout(start: Start, page: Page, tmp_path: Path) -> None:
     expect(by(page, "layout-chip")).to_have_count(0)
     eventually(page, OPEN, before)
     settled(page)
-    # The canvas is as before, and takes the next request.
+    # The canvas is unchanged and handles the next request.
     page.evaluate("window.__nodescope.store.toggleScope('model')")
     eventually(page, OPEN, lambda paths: json.dumps(paths) != json.dumps(before))
     settled(page)

@@ -16,7 +16,7 @@ from tests.e2e.test_first_flow import by
 
 Start = Callable[..., Debuggee]
 
-# In a process of its own: the library starts one, too.
+# Record in a process of its own, as a library does.
 RECORD = """
 import sys
 from pathlib import Path
@@ -54,7 +54,7 @@ def opened(start: Start, page: Page, tmp_path: Path) -> Callable[..., None]:
 
 def look_at(page: Page, name: str) -> None:
     search = page.get_by_placeholder("name or op:matmul")
-    search.fill(name)  # its scope may be folded
+    search.fill(name)  # The search shows the row even if its scope is collapsed.
     page.locator(f'[data-testid="outline-row"][data-name$="{name}"]').first.click()
     search.fill("")
     expect(by(page, "inspector-title")).to_have_text(name)
@@ -72,12 +72,12 @@ def test_a_library_that_can_do_little_has_no_dead_buttons(
     expect(by(page, "value-edit")).to_have_count(0)
     expect(page.get_by_role("tab", name="What if")).to_have_count(0)
     expect(page.get_by_role("radio", name="Time")).to_have_count(0)
-    # Times that a library cannot tell are shown nowhere.
+    # The page shows no times if the library reports none.
     rows = page.locator('[data-testid="outline-row"]')
     expect(rows.filter(has_text=re.compile(r"\d\s?(ns|µs|ms)"))).to_have_count(0)
     durations = "[...window.__nodescope.store.live.durationNs].filter((ns) => ns > 0).length"
     assert page.evaluate(durations) == 0
-    page.keyboard.press("e")  # nor by its key
+    page.keyboard.press("e")  # The key does nothing either.
     expect(by(page, "edit-form")).to_have_count(0)
     by(page, "breakpoint-new").click()
     expect(by(page, "breakpoint-target")).to_be_visible()
@@ -99,7 +99,7 @@ def test_of_two_libraries_each_node_has_what_its_own_can_do(
     expect(by(page, "value-edit")).to_be_visible()
     expect(by(page, "withheld")).to_have_count(0)
 
-    # A tab that the other node lacks leads to its value.
+    # The inspector falls back to the Value tab if the other node lacks the current tab.
     gradient.click()
     look_at(page, "frobnicate")
     expect(page.get_by_role("tab", name="Value")).to_have_attribute("aria-selected", "true")

@@ -24,7 +24,7 @@ from tests.e2e.waiting import eventually, settled
 
 Start = Callable[..., Debuggee]
 Recorded = Callable[[str], tuple[Path, Path]]
-# What is scrolled is drawn in the next frame, and measured after it.
+# Scrolling is drawn in the next frame, and measured in the one after it.
 TWO_FRAMES = """() => new Promise((done) => {
     requestAnimationFrame(() => requestAnimationFrame(() => done()));
 })"""
@@ -115,7 +115,7 @@ PICKED = """
   return compare.fn()?.nodes.find((node) => node.eager === compare.picked()?.id)?.name ?? "";
 }
 """
-# How many nodes of the eager side there are, and how many of them lie within its canvas.
+# The number of nodes of the eager graph, and how many of them are inside the canvas.
 WHOLE = """
 () => {
   const { compare, sides } = window.__nodescope;
@@ -140,7 +140,7 @@ def test_the_sample_is_compared(
     expect(by(page, "side-eager")).to_contain_text("Eager")
     expect(by(page, "side-compiled")).to_contain_text("final graph")
     expect(page).to_have_title(re.compile("digits_mlp.py"))
-    # all of a graph is seen at first
+    # at first, the whole graph is visible
     settled(page, "sides.eager")
     eventually(page, WHOLE, lambda counts: counts[0] == counts[1] > 40)
 
@@ -158,7 +158,7 @@ def test_the_sample_is_compared(
     for name in matched:
         assert ERROR.search(rows[name][3]), rows[name]
     for name in set(inner) - set(matched):
-        assert len(rows[name][3]) > 5, rows[name]  # why there is none
+        assert len(rows[name][3]) > 5, rows[name]  # The cell says why there is no error.
     assert all(TIME.match(cells[4]) for cells in rows.values())
 
     # kernels their time
@@ -167,7 +167,7 @@ def test_the_sample_is_compared(
     assert len(kernels) == fn(page, "f.kernels.length")
     assert all(TIME.match(cells[3]) for cells in kernels.values())
 
-    # the counts of the legend are those of the table, and it filters
+    # the legend counts as the table does, and filters it
     counted = dict.fromkeys(FATES, 0)
     for cells in rows.values():
         counted[cells[1]] += 1
@@ -194,19 +194,19 @@ def test_a_node_leads_to_what_runs_for_it(start: Start, page: Page, recorded: Re
     expect(by(page, "pair-times")).to_contain_text(re.compile(r"compiled.*\d", re.S))
     page.wait_for_url(re.compile(rf"left={traced['eager']}\b"))
 
-    # what runs for it stands on the other side, and leads back
+    # the node that runs for it is selected on the other side, and leads back
     block = traced["into"][0]
     click_node(page, "compiled", block)
     page.wait_for_url(re.compile(rf"right={block}\b"))
     expect(by(page, "pair-fate")).to_contain_text("hidden_1/matmul")
 
-    # the place is kept
+    # the place is kept across a reload
     page.reload()
     expect(by(page, "pair-fate")).to_contain_text("hidden_1/matmul")
     page.keyboard.press("Escape")
     expect(by(page, "whole-verdict")).to_be_visible()
 
-    # along the edges by keyboard
+    # the keyboard follows edges
     click_node(page, "eager", traced["eager"])
     page.keyboard.press("ArrowDown")
     expect(by(page, "pair-fate")).to_contain_text("hidden_1/add")
@@ -238,7 +238,7 @@ def test_a_slider_goes_through_the_passes(start: Start, page: Page, recorded: Re
     stages = fn(page, "f.stages.map(s => [s.name, s.nodes, s.changes.length])")
     assert len(stages) > 2
     expect(by(page, "side-compiled")).to_contain_text("final graph")
-    # a graph that is not there yet is not told of as if it were
+    # no words describe a graph before it is loaded
     held: list[Route] = []
     page.route("**/captured/*", lambda route: held.append(route))
     slider = by(page, "pass-slider")
@@ -260,11 +260,11 @@ def test_a_slider_goes_through_the_passes(start: Start, page: Page, recorded: Re
     slider.focus()
     page.keyboard.press("End")
     expect(by(page, "side-compiled")).to_contain_text(f"final graph · {stages[-1][1]} nodes")
-    # the graph of the stage is on the canvas
+    # the canvas shows the graph of the stage
     shown = "window.__nodescope.compare.graph()?.nodes.filter(n => n.family !== 'leaf').length"
-    assert page.evaluate(shown) == stages[-1][1]  # the words were those of what is drawn
+    assert page.evaluate(shown) == stages[-1][1]  # The words describe the drawn graph.
 
-    # and on to the run itself
+    # the run itself opens from here
     by(page, "open-compiled").click()
     expect(by(page, "state")).to_contain_text("Recording")
     expect(by(page, "graph")).to_be_visible()
@@ -306,7 +306,7 @@ def test_the_page_opens_where_the_runs_first_differ(start: Start, page: Page) ->
     by(page, "show-verdict").click()
     assert picked() == "flip_1"
     assert fn(page, "f.stages[c.stageIndex()].name") == "simplify"
-    # Without a place in the address, too.
+    # The page also opens there without a place in the address.
     page.goto("about:blank")
     page.goto(program.address.split("&function")[0])
     eventually(page, PICKED, lambda name: name == "flip_1")

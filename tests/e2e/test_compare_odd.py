@@ -62,7 +62,7 @@ for _ in ns.steps(range(2)):
 raise SystemExit(3)
 """
 
-# What sticks out of the row, the block or the bar that it stands in, or of the window.
+# Elements that stick out of their row, block or bar, or out of the window.
 STICKS_OUT = """() => {
     const clipped = [];
     for (const element of document.querySelectorAll('.cmp-block *, .cmp-row > *, .top > *')) {
@@ -105,7 +105,7 @@ def test_odd_names_and_functions_of_nothing(start: Start, page: Page, tmp_path: 
         for owner in owners[:6]:
             choose(page, owner)
             eventually(page, STICKS_OUT, [])
-    # a long name is cut, and whole in its title
+    # a long name is cut; its title has the whole name
     expect(by(page, "function-select")).to_have_attribute("title", "x" * 5000)
     node = fn(page, "f.nodes.find(n => n.name.startsWith('xxx') && n.family !== 'leaf')")
     pick(page, node)
@@ -152,14 +152,14 @@ def test_many_nodes_and_a_run_that_ends_badly(start: Start, page: Page, tmp_path
     expect(by(page, "tab-nodes")).to_contain_text("1,600")
     page.locator(".vlist").evaluate("list => { list.scrollTop = list.scrollHeight; }")
     expect(page.locator("[data-testid=node-row][data-name=tanh_799]")).to_be_visible()
-    # rows that are not in sight do not exist
+    # rows that are out of sight are not in the document
     eventually(page, "document.querySelectorAll('*').length", lambda count: count < 1500)
     last = fn(page, "f.nodes.find(n => n.name === 'tanh_799')")
     page.locator("[data-testid=node-row][data-name=tanh_799]").click()
     page.wait_for_url(re.compile(rf"left={last['eager']}\b"))
     by(page, "tab-pair").click()
     expect(by(page, "pair-verdict")).to_have_text("Bit-equal")
-    # what is picked is in sight on both sides
+    # the selected node is in sight on both sides
     page.wait_for_function(
         """id => ['eager', 'compiled'].every(side => {
             const now = window.__nodescope.compare;

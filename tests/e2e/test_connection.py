@@ -14,7 +14,7 @@ from tests.e2e.waiting import eventually
 
 Start = Callable[..., Debuggee]
 
-# Lets a test cut the page's sockets, and keep new ones from being opened.
+# Lets a test close the page's sockets, and prevents new ones.
 CUTTABLE = """
 const Real = WebSocket;
 window.cut = { sockets: [], off: false };
@@ -26,7 +26,7 @@ window.WebSocket = class extends Real {
 };
 """
 
-# Raises the protocol number in the page's first request: msgpack of {"protocol": 1}.
+# Changes the protocol number in the page's first request: msgpack of {"protocol": 1}.
 OTHER_VERSION = """
 const send = WebSocket.prototype.send;
 WebSocket.prototype.send = function (data) {
@@ -55,7 +55,7 @@ def test_a_cut_line_is_reported_and_mended_and_nothing_is_missed(
     expect(by(page, "banner")).to_contain_text("Connection lost")
     expect(by(page, "continue")).to_be_disabled()
     page.evaluate("() => { cut.off = false; }")
-    # it comes back by itself, before the program would have gone on alone
+    # the page reconnects before the program would continue without it
     expect(by(page, "banner")).to_have_count(0)
     expect(by(page, "state")).to_contain_text("Stopped")
     expect(by(page, "continue")).to_be_enabled()

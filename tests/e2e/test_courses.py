@@ -16,7 +16,7 @@ from tests.e2e.waiting import eventually
 
 Start = Callable[..., Debuggee]
 
-# The other thread takes much longer than the main one, which then needs its result.
+# The second thread takes much longer than the main thread, which then needs its result.
 PROGRAM = """\
 import threading
 import numpy as np
@@ -43,7 +43,7 @@ SELECTED = (
     "window.__nodescope.store.model().graph.nodes[window.__nodescope.store.selection().id].name"
 )
 MOMENT = "window.__nodescope.store.cursor()"
-# The middle of the lane of memory, below the axis and the names of steps.
+# The middle of the memory lane, below the axis and the names of steps.
 LANE_Y = 60
 
 
@@ -82,7 +82,7 @@ def test_memory_leads_to_the_values_of_its_peak_and_to_moments(opened: Page) -> 
     page = opened
     by(page, "timeline-memory").click()
     course = by(page, "course")
-    # The input, and with two of the products of its size the one that is read meanwhile.
+    # The input and two products of its size, one of which is read to make the other.
     expect(by(page, "course-total")).to_contain_text("1.83\u202fMiB in ")
     rows = course.locator(".course-row")
     expect(rows.first).to_contain_text("(400, 400)")
@@ -92,7 +92,7 @@ def test_memory_leads_to_the_values_of_its_peak_and_to_moments(opened: Page) -> 
     timeline = page.get_by_label("Timeline. Arrow keys")
     box = timeline.bounding_box()
     assert box is not None
-    # How much of the view is the step's depends on how long it and the one before took.
+    # The step's share of the view depends on how long it and the step before it took.
     across = itertools.cycle(range(95, 5, -2))
 
     def told() -> str:
@@ -103,7 +103,7 @@ def test_memory_leads_to_the_values_of_its_peak_and_to_moments(opened: Page) -> 
     page.mouse.down()
     page.mouse.up()
     eventually(page, MOMENT, lambda cursor: cursor["kind"] == "past")
-    # The click may have been at the peak itself: away from it, so that it can be gone to.
+    # The click may have hit the peak itself, so move away before going to it.
     clicked = page.evaluate(MOMENT)["seq"]
     page.get_by_role("button", name="To the start of the step").click()
     eventually(page, MOMENT, lambda cursor: cursor["seq"] != clicked)
@@ -111,5 +111,5 @@ def test_memory_leads_to_the_values_of_its_peak_and_to_moments(opened: Page) -> 
     page.get_by_role("radio", name="This moment").click()
     course.locator(".course-peak").click()
     eventually(page, MOMENT, lambda cursor: cursor["kind"] == "past" and cursor["seq"] != before)
-    # The moment is now the peak's, and so is what needs memory at it.
+    # The moment is the peak, and the list shows the values that need memory then.
     expect(by(page, "course-total")).to_contain_text("1.83\u202fMiB in ")

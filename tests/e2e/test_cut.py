@@ -46,7 +46,7 @@ WITHIN = """
 })
 """
 
-# A group of signs is in one line, or begins one.
+# Whether each group of the legend fits one line or begins a line.
 GROUPS = """
 () => {
   const legend = document.querySelector('[data-testid=legend]').getBoundingClientRect();
@@ -73,15 +73,16 @@ def test_nothing_that_tells_is_cut(start: Start, page: Page, tmp_path: Path) -> 
     page.keyboard.press("F5")
     expect(by(page, "state")).to_contain_text("Stopped by an error")
 
-    # What raised is named whole, beside its mark.
+    # The name of the node that raised is whole, beside its mark.
     raised = page.locator('[data-testid=outline-row][data-name="encoder/matmul_1"]')
     expect(raised).to_contain_text("raised")
     eventually(page, CUT, [], [".tr-name"])
-    # The text of a log message ends with an ellipsis within its column; what is not there says so.
+    # A log message ends with an ellipsis within its column; the note of a missing target is
+    # whole.
     expect(by(page, "breakpoint-row")).to_have_count(2)
     eventually(page, WITHIN, True, [".bp-option, .bp-message", "td"])
     eventually(page, CUT, [], [".bp-message"])
-    # However many operations there are.
+    # The count fits however many operations there are.
     page.locator(".overview-count").evaluate("(element) => { element.textContent = '12,345 ops' }")
     eventually(page, CUT, [], [".overview-count"])
     eventually(page, GROUPS, lambda groups: len(groups) == 2 and all(groups))

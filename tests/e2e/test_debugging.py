@@ -150,7 +150,7 @@ def test_back_and_forth_through_what_was_recorded(start: Start, page: Page, tmp_
     expect(by(page, "back-to-live")).to_be_enabled()
     page.keyboard.press("F11")
     expect(by(page, "inspector-title")).to_contain_text("multiply")
-    page.keyboard.press("F5")  # to where the program stands
+    page.keyboard.press("F5")  # Returns to where the program is stopped.
     expect(by(page, "back-to-live")).to_be_disabled()
     expect(by(page, "inspector-title")).to_contain_text("sum")
     by(page, "breakpoint-new").click()
@@ -164,7 +164,7 @@ def test_back_and_forth_through_what_was_recorded(start: Start, page: Page, tmp_
     by(page, "back-to-live").click()
     by(page, "detach").click()
     program.expect("step 5 loss")
-    # and when it is over, in the same way
+    # Stepping back works the same way after the program has ended.
     expect(by(page, "state")).to_contain_text("Finished")
     by(page, "step-back").click()
     expect(by(page, "back-to-live")).to_be_enabled()

@@ -74,7 +74,7 @@ def test_an_error_of_the_program_is_in_one_step_wherever_it_is_reported(
     by(page, "continue").click()
     reason = by(page, "inspector-reason")
     expect(reason).to_contain_text("The program raises ValueError: no more data")
-    expect(reason).to_have_class(re.compile("failed"))  # red, as the lamp of the strip
+    expect(reason).to_have_class(re.compile("failed"))  # Red, like the lamp of the strip.
     expect(by(page, "state").locator(".lamp")).to_have_class(re.compile("bad"))
     for _ in ("stopped", "ended"):
         expect(by(page, "state")).to_contain_text(re.compile(r"step\s*300"))
@@ -84,7 +84,7 @@ def test_an_error_of_the_program_is_in_one_step_wherever_it_is_reported(
             by(page, "continue").click()
             expect(by(page, "state")).to_contain_text("Failed")
 
-    # The console stays at its end in a window that becomes smaller.
+    # The console stays scrolled to its end when the window shrinks.
     page.get_by_role("tab", name="Console").click()
     console = by(page, "console")
     eventually(page, lambda: console.evaluate(_AT_END), 0)
@@ -108,7 +108,7 @@ def test_why_at_an_operation_that_raised(start: Start, page: Page, tmp_path: Pat
     expect(page.locator("#insp")).not_to_contain_text("[0, 0]")
     assert page.locator("#insp").inner_text().count("singular matrix") == 1
     expect(by(page, "why-sentence")).to_contain_text(re.compile("no NaN and no Inf[.]$"))
-    # What a command came to goes with the next one.
+    # The next command removes the result of the previous one.
     page.keyboard.press("n")
     expect(by(page, "notice")).to_have_text("No NaN or Inf at this moment.")
     page.keyboard.press("b")
@@ -119,7 +119,7 @@ def test_why_at_an_operation_that_raised(start: Start, page: Page, tmp_path: Pat
 def test_what_was_given_to_an_operation_that_raised(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
-    limit = ("--max-slowdown", "1.05")  # so that the last step is not observed
+    limit = ("--max-slowdown", "1.05")  # The last step is not observed.
     program = start("run", "--no-browser", *limit, script(tmp_path, SHORTER))
     page.goto(program.address)
     expect(by(page, "state")).to_contain_text("Stopped")

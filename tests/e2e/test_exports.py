@@ -26,7 +26,7 @@ def test_each_export_is_the_file_that_the_menu_names(
         ns.matmul(ns.parameter(np.ones((2, 3)), name="w"), np.ones((3, 1)))
     page.goto(start("open", "--no-browser", "--port", "0", "run.nscope").address)
     settled(page)
-    # By keyboard alone: the menu has the focus, and gives it back.
+    # By keyboard alone: the menu takes the focus, and returns it.
     by(page, "export").focus()
     page.keyboard.press("Enter")
     expect(by(page, "export-svg")).to_be_focused()
@@ -68,5 +68,5 @@ def test_a_browser_shows_the_file_alone(page: Page, tmp_path: Path, suffix: str)
     page.goto(out.as_uri())
     assert {"net", "matmul"} <= {text.strip() for text in page.evaluate(SHOWN)}
     assert faults == []
-    # Fonts are within the file.
+    # The file contains its fonts.
     assert [url for url in asked if not url.startswith("data:")] == [out.as_uri()]

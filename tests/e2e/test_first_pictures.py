@@ -28,7 +28,7 @@ def shown(page: Page, address: str) -> dict[str, Picture]:
     for size in SIZES:
         page.goto("about:blank")
         page.set_viewport_size(size)
-        # The address is good for one time; then the browser is known.
+        # The address works once; later the browser is recognised by its cookie.
         page.goto(address if not pictures else address.split("?")[0])
         pictures[title(size)] = read(page)
     return pictures
@@ -89,5 +89,5 @@ def test_a_graph_that_was_not_run_is_drawn_as_it_is(
     )
     expect(page.get_by_test_id("legend")).not_to_contain_text("not yet")
     expect(page.get_by_test_id("mode")).to_have_text("graph")
-    # Nothing has happened: the window belongs to the graph.
+    # Nothing has run, so the graph has the whole window.
     expect(page.get_by_label("Timeline, console and breakpoints")).to_have_count(0)

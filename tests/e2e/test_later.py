@@ -73,7 +73,7 @@ def test_branches_are_there_again(start: Start, page: Page, tmp_path: Path) -> N
     program.interrupt()
     program.wait()
 
-    # Opened later, in which step 2 has gone on beyond the stop.
+    # Opened later, when step 2 has continued beyond the stop.
     page.goto(start("open", "--no-browser", kept).address)
     expect(by(page, "state")).to_contain_text("Recording")
     page.keyboard.press("t")
@@ -97,7 +97,7 @@ def test_an_error_of_the_program_itself_is_shown_where_it_is(
     reason = by(page, "inspector-reason")
     expect(reason).to_contain_text("Stopped by an error. The program raises KeyError: 2")
     expect(reason).to_contain_text("words.py:12")
-    # The line that raises, not that of the node that ran last.
+    # The source shows the line that raises, not that of the last node.
     source = by(page, "inspector-source")
     expect(source.locator(".src-line.at")).to_contain_text('print("word", words[k])')
     go_to(page, "net/tanh")
@@ -140,11 +140,12 @@ def test_steps_that_were_left_out_are_reported(start: Start, page: Page, tmp_pat
     page.evaluate("(seq) => window.__nodescope.store.seek(seq)", seq)
     words = page.locator(".scrub-words")
     expect(words).to_contain_text(f"step {step} (unobserved)")
-    # No operation of it is known, and none of the step before is counted as its own.
+    # None of the step's operations is known, and none of the previous step's is counted as its
+    # own.
     unknown = re.compile(rf"step\s*{step}\s*unobserved, to stay below 1\.05×")
     expect(by(page, "state")).to_contain_text(unknown)
     expect(by(page, "as-of")).to_have_text(re.compile(r"as in step \d+"))
-    # Nobody saw what ran in it, so nothing is said to have been skipped.
+    # Nothing is reported as skipped, since it is unknown what ran.
     expect(page.get_by_text(re.compile(r"\d+ skipped"))).to_have_count(0)
 
 
@@ -158,7 +159,7 @@ def test_the_legend_lies_over_no_node(start: Start, page: Page, tmp_path: Path) 
     expect(by(page, "state")).to_contain_text("Stopped by an error")
     page.keyboard.press("f")
     expect(by(page, "legend")).to_be_visible()
-    # Nodes of all scopes are drawn, and stand where they stay.
+    # Nodes of all scopes are drawn at their final places.
     settled(page)
     eventually(
         page,
@@ -195,7 +196,7 @@ def test_the_watch_that_stopped_is_in_sight(start: Start, page: Page) -> None:
     by(page, "continue").click()
     expect(by(page, "inspector-reason")).to_contain_text("dead_layer")
     rows = by(page, "watch-row")
-    # One of many: the list had to be scrolled.
+    # The list had to be scrolled: its first row is out of sight.
     expect(rows.first).to_contain_text("operator_overflow")
     expect(rows.first).not_to_be_in_viewport()
     here = page.locator("[data-testid=watch-row].here")

@@ -84,7 +84,7 @@ def test_no_number_of_a_grid_is_cut(start: Start, page: Page, tmp_path: Path) ->
 
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 900})
-        # By keyboard to the end of a row, and back by one.
+        # Go to the end of a row and back by one, by keyboard.
         grid.focus()
         page.keyboard.press("Control+Home")
         check()
@@ -95,7 +95,7 @@ def test_no_number_of_a_grid_is_cut(start: Start, page: Page, tmp_path: Path) ->
         page.keyboard.press("ArrowDown")
         page.keyboard.press("ArrowLeft")
         check()
-    # Then why that element is what it is.
+    # Then ask why that element has its value.
     page.keyboard.press("Enter")
     expect(by(page, "why-sentence")).to_contain_text("net/multiply at [1, 28]")
 
@@ -237,7 +237,7 @@ def test_function_keys_are_the_debuggers_in_a_form_too(
     by(page, "outline").focus()
     page.keyboard.press("Control+F9")
     expect(by(page, "breakpoint-target")).to_be_focused()
-    page.keyboard.type("op:exp")  # letters that are shortcuts elsewhere
+    page.keyboard.type("op:exp")  # Letters that are shortcuts elsewhere.
     expect(by(page, "breakpoint-target")).to_have_value("op:exp")
     page.keyboard.press("Escape")
     expect(by(page, "breakpoint-form")).to_have_count(0)
@@ -357,7 +357,7 @@ def test_a_condition_is_read_whole(start: Start, page: Page, tmp_path: Path) -> 
             page, CUT_CONDITIONS, lambda fields: fields and not any(each["cut"] for each in fields)
         )
         assert sorted(each["text"] for each in fields) == ["", long]
-        # Names take no more than they need.
+        # Names do not take room from conditions.
         assert all(each["share"] > 0.35 for each in fields), fields
 
 
@@ -381,7 +381,7 @@ def test_a_long_name_is_whole_in_the_bar_where_there_is_room(
     path.write_text(PROGRAM)
     page.goto(start("run", "--no-browser", path).address)
     expect(by(page, "state")).to_contain_text("Stopped")
-    # Beside it nothing says that the program, which stands, was running.
+    # The program is stopped, so nothing beside its name says that it is running.
     eventually(page, NAME_IN_BAR, lambda words: words and words.split("\n")[0] == path.name)
     expect(page.locator(".runsel-state")).to_have_text("")
     eventually(
@@ -428,7 +428,7 @@ def test_numbers_and_names_are_whole_at_1280(start: Start, page: Page, tmp_path:
     page.get_by_role("tab", name="Diff").click()
     expect(by(page, "diff")).to_contain_text("B − A by element")
     eventually(page, CUT_TEXTS, [], ".diff-gap .lab")
-    # Of a node asked about, each operand's name.
+    # Why names every operand in full.
     page.get_by_role("tab", name="Why").click()
     expect(by(page, "why-sentence")).to_be_visible()
     eventually(page, CUT_TEXTS, [], ".why-operand .ell")
@@ -488,7 +488,7 @@ def test_where_the_time_went_takes_one_line_at_1280(
     expect(words).to_have_attribute("title", re.compile("between operations"))
     eventually(page, LINES, 1)
     eventually(page, CUT_TEXTS, [], ".timeline-words")
-    # In the past, Continue moves through the recording and is not the program's.
+    # In the past, Continue moves through the recording, not the program.
     go_on = by(page, "continue")
     expect(go_on).not_to_have_class(re.compile("past"))
     page.keyboard.press("Shift+F8")

@@ -56,7 +56,7 @@ def go_to(page: Page, name: str) -> None:
     page.keyboard.press("Control+k")
     expect(by(page, "palette-input")).to_be_focused()
     page.keyboard.type(name)
-    # The graph may still be on its way.
+    # The graph may still be loading.
     expect(page.get_by_role("listbox").get_by_role("option").first).to_contain_text(leaf)
     page.keyboard.press("Enter")
     expect(by(page, "inspector-title")).to_contain_text(leaf)
@@ -77,7 +77,7 @@ def test_a_value_is_compared_at_two_moments(start: Start, page: Page, tmp_path: 
     page.keyboard.press("m")
     expect(by(page, "diff-verdict")).to_contain_text("Both moments show the same execution")
 
-    # Elsewhere: A stays, B is what is shown; whatever is selected is compared.
+    # Go to another moment: A stays, and B is the moment shown; the selected node is compared.
     page.keyboard.press("F8")
     expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
     diff = by(page, "diff")
@@ -147,13 +147,14 @@ for _ in ns.steps(range(3)):
     go_to(page, "multiply")
     by(page, "tab-inputs").click()
     taken = by(page, "inspector-inputs")
-    # Stopped after it: what it took is not what it has made of it.
+    # Stopped after the node: its input is not its output.
     expect(taken).to_contain_text("0.5000 … 2, norm 2.062")
     page.keyboard.press("F8")
     expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 3", re.S))
     expect(taken).to_contain_text("0.2500 … 1, norm 1.031")
     go_to(page, "sin")
-    expect(taken).to_contain_text("2 … 2, norm 2.828")  # of step 2, before the assignment
+    # The value of step 2, before the assignment.
+    expect(taken).to_contain_text("2 … 2, norm 2.828")
 
 
 @pytest.mark.deep
@@ -217,7 +218,7 @@ def test_breakpoints_are_found_in_a_recording(start: Start, page: Page, tmp_path
     expect(result).to_contain_text("At loss/log, step 4: breakpoint")
     page.keyboard.press("F5")
     expect(page.get_by_role("status").last).to_contain_text("No breakpoint after this")
-    page.reload()  # the server keeps them
+    page.reload()  # The server keeps breakpoints.
     expect(by(page, "breakpoint-row")).to_contain_text("loss/log")
     by(page, "breakpoint-remove").click()
     expect(by(page, "breakpoint-row")).to_have_count(0)

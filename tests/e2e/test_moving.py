@@ -31,7 +31,7 @@ def test_a_search_walks_through_its_matches_and_names_what_it_cannot_read(
     page.keyboard.type("op:matmul -phase:backward")
     expect(by(page, "search-words")).to_have_count(0)
     count = by(page, "search-count")
-    # The program is stopped at one of them.
+    # The program is stopped at a match.
     expect(count).to_have_text(re.compile(r"^1 / \d$"))
     matches = int(count.inner_text()[-1])
     assert matches >= 2
@@ -47,7 +47,7 @@ def test_a_search_walks_through_its_matches_and_names_what_it_cannot_read(
     page.keyboard.press("Escape")
     expect(by(page, "search-error")).to_have_count(0)
     page.keyboard.type("slow:3")
-    expect(count).to_have_text(re.compile(r"^(\d / )?3$"))  # it may have stopped at one of them
+    expect(count).to_have_text(re.compile(r"^(\d / )?3$"))  # The program may be stopped at a match.
     page.keyboard.press("ArrowDown")
     expect(by(page, "outline")).to_be_focused()
 

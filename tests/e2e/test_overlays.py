@@ -43,7 +43,7 @@ def test_each_says_what_it_shows(start: Start, page: Page, tmp_path: Path) -> No
         expect(by(page, "legend-numbers")).to_be_visible()
         eventually(page, SCALE, lambda texts, title=title: title in texts)
     page.get_by_role("radio", name="FLOP").click()
-    # 4 rows of 64 by 64 columns of 32.
+    # A product of (4, 32) and (32, 64): 2 * 4 * 64 * 32 FLOP.
     expect(by(page, "legend-selected")).to_contain_text("16.4\u202fkFLOP")
     page.get_by_role("radio", name="Roofline").click()
     expect(legend).to_contain_text("FLOP per byte, bound by")

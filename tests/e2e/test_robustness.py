@@ -51,10 +51,10 @@ def test_a_killed_server_is_reported_and_comes_back(start: Start, page: Page) ->
     program = start("run", "--no-browser", "--exit", SAMPLE, "--epochs", "1")
     page.goto(program.address)
     expect(by(page, "state")).to_contain_text("Stopped")
-    page.evaluate(BANNERS)  # it may be gone before anybody looks
+    page.evaluate(BANNERS)  # The banner may be gone before the test looks.
     os.kill(server_of(program), signal.SIGKILL)
     eventually(page, "window.banners.join()", re.compile("Connection lost").search)
-    # a new one takes its place: the page, the run and the stop are there again
+    # a new server takes its place: the page shows the run and the stop again
     program.expect("was restarted")
     expect(by(page, "banner")).to_have_count(0)
     expect(by(page, "state")).to_contain_text("Stopped")
@@ -81,11 +81,11 @@ def test_a_killed_program_leaves_what_was_recorded(start: Start, page: Page) -> 
     program.process.kill()
     expect(by(page, "state")).to_contain_text("Killed")
     expect(by(page, "lost-run")).to_contain_text("can still be inspected")
-    # It lies over the graph, not over the field that searches the outline.
+    # The message covers the graph, not the outline's search field.
     eventually(page, WITHIN_THE_WIDTH, True, ["[data-testid=lost-run]", "main"])
     expect(by(page, "pause")).to_be_disabled()
     expect(by(page, "pause")).to_have_attribute("title", re.compile("killed or crashed"))
-    # what was recorded can still be walked through, and values are read from the file
+    # the recording can still be stepped through, with values read from the file
     expect(by(page, "continue")).to_have_attribute("title", re.compile("through the recording"))
     by(page, "step-back").click()
     expect(by(page, "state")).to_contain_text("In the past")
@@ -144,7 +144,7 @@ def test_a_recording_tells_of_the_disk_that_was_full(
     lost = re.compile(r"^The disk was full: \d.* of steps \d to 4 could not be recorded\.$")
     expect(trouble).to_have_text(lost)
     expect(by(page, "summary")).to_contain_text("The disk was full: ")
-    # it lies over the graph, until it is closed
+    # it covers the graph until it is closed
     eventually(page, WITHIN_THE_WIDTH, True, ["[data-testid=recording-trouble]", "main"])
     trouble.get_by_role("button", name="Close").click()
     expect(trouble).to_have_count(0)
@@ -248,7 +248,7 @@ def test_a_wrong_condition_is_reported_at_its_field(
     field.press("Enter")
     expect(by(page, "condition-error")).to_have_count(0)
 
-    # and it stops where the first NaN is made, which the problems name
+    # and the program stops where the first NaN is made, which the problems name
     by(page, "continue").click()
     expect(by(page, "inspector-reason")).to_contain_text("isnan(value).any()")
     by(page, "tab-problems").click()
@@ -274,7 +274,7 @@ def test_a_scope_is_broken_on_at_its_gutter(start: Start, page: Page) -> None:
     expect(row(page, "loss/max")).to_have_attribute("aria-current", "step")
     row(page, "loss").get_by_test_id("gutter").click()
     expect(by(page, "breakpoint-row")).to_have_count(0)
-    # and by the key, as a node
+    # the key works as on a node
     row(page, "loss").click()
     page.keyboard.press("F9")
     expect(by(page, "breakpoint-row")).to_contain_text("scope loss")
@@ -342,7 +342,7 @@ def test_nothing_overlaps(start: Start, page: Page) -> None:
         eventually(page, OVERLAPS, [])
         by(page, "theme").click()
         eventually(page, OVERLAPS, [])
-    # And in a page that is opened in the narrowest.
+    # The narrowest window, also right after loading.
     page.reload()
     expect(by(page, "state")).to_contain_text("Stopped")
     eventually(page, OVERLAPS, [])
@@ -373,7 +373,7 @@ def test_the_current_node_stays_in_sight(start: Start, page: Page) -> None:
     expect(by(page, "inspector-reason")).to_contain_text("Breakpoint")
     loss = node_id(page, "loss/mean")
     eventually(page, IN_SIGHT, True, loss)
-    # the user has taken the camera in hand
+    # the user moves the camera
     by(page, "graph").hover()
     page.mouse.wheel(0, -40)
     eventually(page, IN_SIGHT, True, loss)

@@ -15,7 +15,7 @@ from tests.e2e.waiting import eventually
 
 Start = Callable[..., Debuggee]
 SAMPLES = sorted((ROOT / "samples").glob("*.py"))
-# As short as they can be made; what is not named here is short as it is.
+# Arguments that make a sample short; the others are short already.
 SHORT = {
     "char_transformer": ("--steps", "3", "--letters", "10"),
     "digits_cnn": ("--epochs", "1"),
@@ -23,7 +23,7 @@ SHORT = {
     "lstm_adding": ("--steps", "3"),
 }
 NO_GRADIENTS = {"graph_by_hand"}
-# A size, and after it a number, a picture's scale or statistics.
+# A size, followed by a number, the scale of a picture or statistics.
 VALUE = re.compile(r"\d\s*([KM]i)?B.*\d", re.S)
 
 
@@ -45,7 +45,7 @@ def test_a_sample_is_debugged(start: Start, page: Page, sample: Path) -> None:
     program = start("run", "--no-browser", sample, *SHORT.get(sample.stem, ()))
     page.goto(program.address)
 
-    # stopped on entry; one node on, and its value is there
+    # stopped on entry; one node later, its value is shown
     expect(by(page, "state")).to_contain_text("Stopped")
     stop_elsewhere(page, "step-node")
     expect(by(page, "state")).to_contain_text("forward")
@@ -55,10 +55,10 @@ def test_a_sample_is_debugged(start: Start, page: Page, sample: Path) -> None:
     first = step_number(page)
     stop_elsewhere(page, "next-step")
     second = eventually(page, lambda: step_number(page), lambda step: step > first)
-    if second == 1:  # what came before was no step
+    if second == 1:  # The first stop was not in a step.
         stop_elsewhere(page, "next-step")
 
-    # into the backward pass, whose scope the step before has made known
+    # stop in the backward pass, whose scope is known from the previous step
     if sample.stem not in NO_GRADIENTS:
         row(page, "backward").get_by_test_id("gutter").click()
         expect(by(page, "breakpoint-row")).to_contain_text("backward")
@@ -69,7 +69,7 @@ def test_a_sample_is_debugged(start: Start, page: Page, sample: Path) -> None:
         by(page, "breakpoint-remove").click()
         expect(by(page, "breakpoint-row")).to_have_count(0)
 
-    # to its end, and what ran can be looked at again
+    # run to the end, then look at what ran
     by(page, "continue").click()
     expect(by(page, "state")).to_contain_text("Finished", timeout=60_000)
     eventually(page, "window.__nodescope.store.model().info.status", 0)
@@ -87,7 +87,7 @@ def test_changes_of_a_dynamic_graph_are_seen(start: Start, page: Page) -> None:
     for step in range(2, 8):
         stop_elsewhere(page, "next-step")
         eventually(page, lambda: step_number(page), step)
-        # of the step just over; in the first one everything is new, which is no change
+        # the changes of the last step; in the first step everything is new, which is no change
         if step == 2:
             expect(chip).to_have_count(0)
         else:
@@ -100,7 +100,7 @@ def test_changes_of_a_dynamic_graph_are_seen(start: Start, page: Page) -> None:
     assert re.search(r"\d+\s+rewired", said), said
     assert re.search(r"\d+\s+skipped", said), said
 
-    # marked on request: in the legend, in the outline, and in the address
+    # on request, changes are marked in the legend, in the outline and in the address
     expect(by(page, "legend")).not_to_contain_text("rewired")
     page.keyboard.press("g")
     expect(chip).to_have_attribute("aria-pressed", "true")
@@ -108,7 +108,7 @@ def test_changes_of_a_dynamic_graph_are_seen(start: Start, page: Page) -> None:
     expect(row(page, "output").get_by_test_id("outline-rewired")).to_have_text("1")
     page.wait_for_url(re.compile("changes=1"))
 
-    # which inputs a rewired node had, and the way there
+    # the inspector names the inputs that a rewired node had, and leads to them
     expand(page, "output")
     row(page, "output/matmul").click()
     note = by(page, "inspector-rewired")

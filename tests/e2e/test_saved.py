@@ -45,7 +45,7 @@ def test_a_stub_leads_to_what_it_stands_for(start: Start, page: Page, tmp_path: 
     page.keyboard.press("f")
     picture = read(page)
     (reader,) = (rect for name, rect in picture.boxes if name == "backward/net/square")
-    # Directly below: there, the picture goes upwards.
+    # The reader's input is directly below it: this picture goes upwards.
     (stub,) = (
         text.rect
         for text in picture.texts

@@ -41,19 +41,19 @@ def test_a_stack_is_turned_by_the_keyboard(start: Start, page: Page, tmp_path: P
     expect(row(page, "layer_0…")).to_be_visible()
     expect(by(page, "outline")).to_contain_text("×9")
 
-    # a search opens the scope in which the node is, and that alone
+    # a search opens only the scope of its result
     go_to(page, "layer_4/inner/tanh")
     eventually(page, OPEN, ["layer_4", "layer_4/inner"])
     settled(page)
     assert on_canvas(page, "tanh") == 1
 
-    # the next one, and the one before: the same place is open, and the same node selected
+    # the next layer, and the one before: the same scopes are open, and the same node is selected
     for key, number in (("}", 5), ("}", 6), ("{", 5)):
         page.keyboard.press(key)
         eventually(page, OPEN, [f"layer_{number}", f"layer_{number}/inner"])
         expect(by(page, "inspector")).to_contain_text(f"layer_{number}/inner/tanh")
 
-    # around the ends
+    # the last layer is followed by the first
     go_to(page, "layer_8/inner/tanh")
     page.keyboard.press("}")
     eventually(page, OPEN, ["layer_0", "layer_0/inner"])

@@ -52,7 +52,7 @@ def test_from_the_list_to_a_run_and_back(
     here = page.locator("[role=rowgroup]", has_text=str(tmp_path))
     expect(here.get_by_test_id("start-entry")).to_have_count(3)
 
-    # The list is asked for again and again; the focus stays on its row.
+    # The page asks for the list again and again; the focus stays on its row.
     page.keyboard.press("ArrowDown")
     for _ in range(2):
         expect(entries.first).to_be_focused()
@@ -60,7 +60,7 @@ def test_from_the_list_to_a_run_and_back(
             pass
     expect(entries.first).to_be_focused()
 
-    # Found by its arguments, and opened by keyboard.
+    # A run is found by its arguments and opened by keyboard.
     search = page.get_by_test_id("start-search")
     search.fill("train 2.0")
     expect(entries).to_have_count(1)
@@ -74,7 +74,7 @@ def test_from_the_list_to_a_run_and_back(
     page.get_by_test_id("summary-open").click()
     expect(summary).to_be_visible()
 
-    # Back to the list; what nothing can be seen of is advised.
+    # Back to the list; a run that shows nothing has advice.
     page.get_by_test_id("all-runs").click()
     search.fill("plain")
     expect(entries).to_have_count(1)
@@ -83,7 +83,7 @@ def test_from_the_list_to_a_run_and_back(
     expect(advice).to_contain_text("plain NumPy")
     expect(advice.locator("ins").nth(1)).to_contain_text("ns.tensor(np.zeros(3)")
 
-    # A recording is deleted only after it was confirmed.
+    # A recording is deleted only after confirmation.
     page.get_by_test_id("all-runs").click()
     search.fill("0.5")
     expect(entries).to_have_count(1)

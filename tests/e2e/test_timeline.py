@@ -34,7 +34,7 @@ for batch in ns.steps(batches()):
     w.grad = None
 """
 LINE = 1 + PROGRAM[: PROGRAM.index("for batch in ns")].count("\n")
-# Below the axis and the names of steps; the first row of bars, where an item was fetched.
+# The first row of bars, below the axis and the names of steps, where an item was fetched.
 PHASES_Y = 48
 WITHIN = """
 ([inner, outer]) => {
@@ -89,7 +89,7 @@ def test_every_step_is_there_with_its_loader_and_what_was_held(
     by(page, "timeline-step").click()
     hover(0.15, PHASES_Y, rf"data loading · {script.stem}\.py:{LINE}")
     expect(tip).to_contain_text(f"most of it waiting in time.sleep · {script.name}:9")
-    # It has three lines of words, and lies within the pane with all of them.
+    # The tip has three lines, all inside the pane.
     eventually(page, WITHIN, True, ["[data-testid=timeline-tip]", ".timeline-pane"])
     by(page, "timeline-all").click()
     hover(0.9, -40, r"step \d\d · ")
@@ -98,7 +98,7 @@ def test_every_step_is_there_with_its_loader_and_what_was_held(
     pointed = re.match(r"step (\d+)", tip.inner_text())
     assert pointed is not None
     page.mouse.down()
-    page.mouse.up()  # it is gone to, and the columns stay
+    page.mouse.up()  # The click goes to the step, and the columns stay.
     expect(words).to_contain_text(f"step {pointed[1]} · ")
     expect(tip).to_contain_text(f"step {pointed[1]} · ")
 
@@ -111,7 +111,7 @@ def test_every_step_is_there_with_its_loader_and_what_was_held(
             tip.filter(has_text=", at").wait_for(timeout=2000)
         return "\n".join(tip.all_inner_texts())
 
-    # Clicks count one by one where columns are drawn in between, as on a busy machine.
+    # Clicks count singly if columns are drawn between them, as on a busy machine.
     eventually(page, shown_whole, re.compile(r"step \d\d, at").search)
     timeline.focus()
     page.keyboard.press("Home")

@@ -33,7 +33,7 @@ def test_the_tour(page: Page, start: Callable[..., Debuggee], tmp_path: Path) ->
 
     first, second, third, fourth, fifth, sixth, *more = tour()
     assert not more
-    stopped("step 1")  # before the first node
+    stopped("step 1")  # Before the first node.
 
     assert "(<kbd>F8</kbd>). Step 1 has run, and the program has stopped after the" in first
     page.keyboard.press("F8")
@@ -81,7 +81,7 @@ def test_the_tour(page: Page, start: Callable[..., Debuggee], tmp_path: Path) ->
     assert "Press <kbd>B</kbd> to go back one node, or drag the slider" in fifth
     page.keyboard.press("b")
     expect(title).to_have_text("subtract")
-    page.get_by_test_id("slider").click()  # in its middle
+    page.get_by_test_id("slider").click()  # The click goes to the middle of the recording.
     expect(state).to_contain_text("In the past")
     assert "*Back to live* returns." in fifth
     page.get_by_role("button", name="Back to live").click()

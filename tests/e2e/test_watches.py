@@ -40,7 +40,7 @@ def test_from_the_gallery_to_the_hit(start: Start, page: Page, tmp_path: Path) -
     page.keyboard.press("F8")
     expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 2", re.S))
 
-    # What suits, and what was written wrong, with its place.
+    # The gallery recommends watches, and points out the place of a mistake.
     page.keyboard.press("a")
     expect(by(page, "watches")).to_contain_text("No watches yet")
     by(page, "watch-add").click()
@@ -58,7 +58,7 @@ def test_from_the_gallery_to_the_hit(start: Start, page: Page, tmp_path: Path) -
     by(page, "watch-add").click()
     rows = by(page, "watch-row")
     expect(rows).to_have_count(1)
-    page.keyboard.press("w")  # the button that added it has the focus
+    page.keyboard.press("w")  # Shortcuts work while the button that added the watch has the focus.
     expect(by(page, "why")).to_be_visible()
     by(page, "watch-edit").click()
     by(page, "watch-edit-text").fill("tensor_range -> stop")
@@ -72,7 +72,7 @@ def test_from_the_gallery_to_the_hit(start: Start, page: Page, tmp_path: Path) -
     expect(by(page, "watch-take-all")).to_contain_text("All added")
     expect(rows.first).to_contain_text("operator_overflow")
 
-    # It stops where the NaN is made, and says so.
+    # The program stops where the NaN is made, and the page says so.
     page.keyboard.press("F5")
     expect(by(page, "state")).to_contain_text("Stopped by a watch")
     expect(by(page, "inspector-reason")).to_contain_text("Stopped by a watch at log")
@@ -83,7 +83,7 @@ def test_from_the_gallery_to_the_hit(start: Start, page: Page, tmp_path: Path) -
     rows.first.get_by_role("checkbox").click(force=True)
     expect(rows.first).to_have_class(re.compile("off"))
 
-    # The recording is asked; a click goes there.
+    # The recording is checked, and a click on a hit goes there.
     by(page, "watch-text").fill("nan on scope:loss")
     by(page, "watch-ask").click()
     expect(by(page, "watch-answer")).to_contain_text(re.compile(r"\d hits?"))

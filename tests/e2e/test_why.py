@@ -64,7 +64,7 @@ def test_from_a_nan_to_its_culprit(start: Start, page: Page, tmp_path: Path) -> 
     culprit.locator(".why-head").click()
     expect(by(page, "inspector-title")).to_contain_text("log")
     expect(by(page, "state")).to_contain_text("past")
-    expect(sentence).to_contain_text("loss/mean is NaN")  # the question stays
+    expect(sentence).to_contain_text("loss/mean is NaN")  # The question stays.
 
     product = links.filter(has_text="net/matmul").last
     product.locator("button.why-operand").first.click()
@@ -81,7 +81,7 @@ def test_from_a_nan_to_its_culprit(start: Start, page: Page, tmp_path: Path) -> 
     by(page, "tab-problems").click()
     expect(by(page, "spread")).to_contain_text("First culprit: loss/log")
     by(page, "problem-why").last.click()
-    expect(sentence).to_contain_text("loss/mean is NaN in step 1")  # the first
+    expect(sentence).to_contain_text("loss/mean is NaN in step 1")  # The first NaN.
     by(page, "detach").click()
     program.expect("step 2")
 
@@ -96,7 +96,7 @@ def test_after_an_edit_the_edit_is_explained(start: Start, page: Page, tmp_path:
     sentence = by(page, "why-sentence")
     expect(sentence).to_contain_text("loss/mean is 7 in step 2: changed by hand in step 2")
     expect(sentence).to_contain_text("it was NaN before")
-    page.keyboard.press("e")  # while the answer is shown
+    page.keyboard.press("e")  # The edit begins while the answer is shown.
     by(page, "edit-number").fill("8")
     by(page, "edit-apply").click()
     by(page, "tab-why").click()
@@ -113,7 +113,7 @@ def test_another_number_is_tried_beside_the_recording(
     program = stopped_at_the_loss(start, page, tmp_path)
     row(page, "net/tanh").click()
     page.keyboard.press("e")
-    expect(by(page, "edit-apply")).to_have_count(0)  # the program does not stand there
+    expect(by(page, "edit-apply")).to_have_count(0)  # The program is not stopped there.
     by(page, "edit-number").fill("1")
     by(page, "edit-index").fill("7")
     by(page, "edit-what-if").click()
@@ -157,7 +157,7 @@ def test_another_number_is_tried_beside_the_recording(
     row(page, "loss/square").click()
     page.keyboard.press("e")
     by(page, "edit-number").fill("2")
-    by(page, "edit-what-if").click()  # from the branch that is shown
+    by(page, "edit-what-if").click()  # Begins at the branch that is shown.
     expect(branch).to_have_count(2)
     expect(changes).to_have_count(2)
     expect(changes.last).to_contain_text(re.compile(r"loss/mean.*0\.62.*2", re.S))

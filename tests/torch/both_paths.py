@@ -125,5 +125,6 @@ def check_equal(fast: dict[str, Any], slow: dict[str, Any]) -> None:
     assert len(fast["summaries"]) == len(slow["summaries"])
     for one, other in zip(fast["summaries"], slow["summaries"], strict=True):
         assert (*one[:8], *one[11:]) == (*other[:8], *other[11:])
-        for number, expected in zip(one[8:11], other[8:11], strict=True):  # the order of sums
+        # Sums may be added in another order.
+        for number, expected in zip(one[8:11], other[8:11], strict=True):
             assert number == (expected and pytest.approx(expected, rel=1e-9, abs=1e-12))

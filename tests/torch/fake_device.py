@@ -46,7 +46,7 @@ class FakeDriver:
         self.current = STREAM
         self.waits: list[tuple[int, int]] = []
         self._queue: deque[Callable[[], None]] = deque()
-        self._done: dict[int, int] = {}  # by event: the device's time
+        self._done: dict[int, int] = {}  # The device's time by event.
         self._count = 100
         self._memory: list[Any] = []
         self._tensors: dict[int, Any] = {}
@@ -87,7 +87,7 @@ class FakeDriver:
         self._done.pop(event, None)
         if stream != STREAM and stream < 100:
             self._enqueue(lambda: self._done.__setitem__(event, self.clock()))
-        elif stream >= 100:  # an otherwise empty stream
+        elif stream >= 100:  # The stream has no other work.
             self._done[event] = self.clock()
         else:
             self._enqueue(lambda: self._done.__setitem__(event, self.clock()))

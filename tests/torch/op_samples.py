@@ -26,7 +26,7 @@ class OpSample(NamedTuple):
 
 
 def _database() -> list[Any]:
-    if "expecttest" not in sys.modules:  # the database uses it only in tests of its own
+    if "expecttest" not in sys.modules:  # The database needs it only for its own tests.
         stub: Any = types.ModuleType("expecttest")
         stub.TestCase = unittest.TestCase
         stub.assert_expected_inline = None
@@ -61,7 +61,7 @@ def samples(
                         op.sample_inputs("cpu", dtype, requires_grad=differentiated), per_op
                     )
                 )
-            except Exception:  # a sample that needs a library which is not installed
+            except Exception:  # The sample needs a library that is not installed.
                 continue
             variant = f".{op.variant_test_name}" if op.variant_test_name else ""
             for sample in given:

@@ -143,7 +143,7 @@ def _run(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 sample.run()
-        except Exception:  # of samples that need what is not there
+        except Exception:  # The sample needs something that is missing here.
             failed.append(sample.name)
         ran.append((sample.name, run.recorder.last_seq))
 

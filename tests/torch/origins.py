@@ -39,7 +39,8 @@ class Origins:
         self.declared = 0
         self.numbers = 0
         self.orphans: list[str] = []
-        # By storage. Tensors that share one, but are no views of each other, have separate counts.
+        # By storage; tensors that share one without being views of each other have separate
+        # counts.
         self._counts: dict[int, set[int]] = {}
         self._handed: list[Any] = []
         self._parameters: set[tuple[int, int]] = set()
@@ -120,7 +121,7 @@ def followed(tap: str) -> Iterator[Origins]:
         wrote(values, tensor, id)
         origins.wrote(values, tensor)
 
-    _device_constructors()  # PyTorch caches this set: it must be made with the original functions
+    _device_constructors()  # PyTorch caches this set, so compute it with the original functions.
     with (
         patch.multiple(Values, id_of=read, made=make, wrote=write),
         patch.multiple(torch, **{name: origins.hand(getattr(torch, name)) for name in _CONSTANTS}),

@@ -35,7 +35,7 @@ class Seen(NamedTuple):
     line: int
 
 
-# Dispatch modes change these: they keep autograd from adding in place, and reshapes from aliasing.
+# Under a dispatch mode, autograd does not add in place, and a reshape is a view.
 _ALIKE = {"aten::add_.Tensor": "aten::add.Tensor", "aten::_reshape_alias": "aten::view"}
 
 
@@ -48,7 +48,7 @@ def seen(
     result = recorded(path, program, level="values")
     with Recording.open(path) as recording:
         nodes = [row.node for row in recording.nodes()]
-        # Which worker of a data loader is first differs from run to run.
+        # The order of the workers of a data loader differs from run to run.
         nodes.sort(key=lambda node: node.scope if node.scope.startswith("data/") else "")
         specs = {row.value.id: str(row.value.spec) for row in recording.values()}
     number = {node.id: at for at, node in enumerate(nodes)}

@@ -95,7 +95,7 @@ def test_results_given_as_out_and_lists(tmp_path: Path) -> None:
 def test_detaching_is_a_node_where_a_gradient_ends(tmp_path: Path) -> None:
     def program() -> None:
         w = nn.Parameter(torch.ones(3))
-        y = torch.sigmoid(w)  # autograd detaches what it saves
+        y = torch.sigmoid(w)  # Autograd detaches the output that it saves.
         (y.detach() * y).sum().backward()
 
     with observed(tmp_path / "run.nscope", program) as (_, recording):
@@ -167,7 +167,7 @@ def test_an_everyday_training_run(tmp_path: Path) -> None:
         assert result == plain
         nodes, edges = nodes_of(recording), edges_of(recording)
         steps = [row.step for row in recording.steps()]
-    assert steps == list(range(1, 18))  # 8 of training, 8 of evaluation, the last
+    assert steps == list(range(1, 18))  # 8 training steps, 8 of evaluation, and the last call.
     again = [node for node in nodes.values() if node.phase == "recompute"]
     assert {node.scope for node in again} == {
         "recompute/Whole/first",
@@ -178,7 +178,7 @@ def test_an_everyday_training_run(tmp_path: Path) -> None:
     own = next(node for node in backward if node.name == "backward/Whole/cos")
     forward = next(node for node in nodes.values() if node.id == own.forward)
     assert forward.name == "Whole/sin"
-    assert "Whole/twice_1/linear/addmm" in nodes  # a second call of the same module
+    assert "Whole/twice_1/linear/addmm" in nodes  # The second call of the same module.
     assert edges["backward/Whole/first/threshold_backward"][1] == "recompute/Whole/first/relu"
 
 
@@ -250,7 +250,7 @@ def test_a_call_of_a_model_is_one_step_however_many_modules_it_has(tmp_path: Pat
     other = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
     run = Run(tmp_path / "run.nscope", max_slowdown=1e9)
     run.start()
-    run.bus.leaves_out = lambda step: step % 3 > 0  # two of three go unobserved
+    run.bus.leaves_out = lambda step: step % 3 > 0  # Two of three steps are unobserved.
     try:
         with torch.no_grad():
             for _ in range(6):

@@ -81,7 +81,7 @@ def test_at_level_graph_nothing_is_enqueued(driver: FakeDriver, tap: str, tmp_pa
 
 
 def test_time_is_that_of_the_device(driver: FakeDriver, tap: str, tmp_path: Path) -> None:
-    # It comes to things long after they were called, and takes a known time for each.
+    # The device runs its work long after it was enqueued, and takes a known time for each kernel.
     driver.lazy = True
     origin = time.perf_counter_ns() + 60_000_000_000
     moments = iter(range(origin, 1 << 62, 5_000))
@@ -149,7 +149,8 @@ def test_the_native_tap_on_a_thread_without_frames(
 def test_tensors_are_let_go_on_a_thread_without_frames(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Autograd adds to a gradient in place if nobody else refers to it.
+    # Autograd adds to a gradient in place if nothing else refers to it, so the tap must keep no
+    # tensor.
     monkeypatch.setenv("NODESCOPE_TORCH_TAP", "native")
     alive: list[bool] = []
 

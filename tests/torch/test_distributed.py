@@ -70,6 +70,6 @@ def test_each_process_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[
             nodes = nodes_of(recording)
             assert "DistributedDataParallel/module/addmm" in nodes
             assert len(recording.losses()) == 3
-    # Opened together, the first difference is named: each process draws numbers of its own.
+    # The comparison names the first difference: each process draws its own random numbers.
     main(["compare", "--no-browser", "--exit", *map(str, recordings)])
     assert "initialisation/uniform_ (train.py:" in "".join(capsys.readouterr())

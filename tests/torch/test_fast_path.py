@@ -70,7 +70,8 @@ def test_a_run_without_options_takes_it(
     monkeypatch.setattr(StepSampling, "wants", lambda self, behind=False: self.steps % 4 != 3)
     monkeypatch.setattr(StepSampling, "left_out_for_certain", lambda self: 0)
     monkeypatch.setattr(fast_path.StepFastPath, "learns", lambda self: False)
-    monkeypatch.setattr(newest_values, "SHARE_NS", 1 << 60)  # nothing depends on times
+    # The recording does not depend on times.
+    monkeypatch.setattr(newest_values, "SHARE_NS", 1 << 60)
     monkeypatch.setattr(Pacing, "observes", lambda self: True)
     for name in ("_STRETCH_NS", "_TELLING_NS"):
         monkeypatch.setattr(governor, name, 1 << 60)
@@ -85,7 +86,8 @@ def test_a_run_without_options_takes_it(
         assert all(map(torch.equal, plain, results))
     check_equal(ways[1][1], ways[0][1])
     assert ways[0][1]["blobs"]
-    # What is no module's, and was written to in a step that was left out, is new each time.
+    # These may never take the fast path: a tensor of no module is new after an unobserved step
+    # writes to it.
     slow = (
         *step_programs.NOT_FOLLOWED, step_programs.buffers_written, step_programs.losses_added_up,
         view_programs.views_written_of_kept_memory,
@@ -232,7 +234,8 @@ def test_the_state_that_an_operator_draws_from_is_kept_while_it_is_under_way(
         for _ in range(step_programs.STEPS):
             optimizer.zero_grad()
             y = model(torch.ones(3, 4))
-            torch.native_dropout(y * 3, 0.5, True)  # has no gradient, for which it is waited
+            # The gradient that the tap waits for never comes.
+            torch.native_dropout(y * 3, 0.5, True)
             y.sum().backward()
             optimizer.step()
         return list(model.parameters())

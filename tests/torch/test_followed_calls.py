@@ -64,7 +64,7 @@ class _Shared(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Tanh())
-        self.others = [nn.Linear(3, 3)]  # of which the model does not know
+        self.others = [nn.Linear(3, 3)]  # A list hides them from the model.
         self.step = 0
 
     def forward(self, x: Any) -> Any:

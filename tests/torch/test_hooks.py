@@ -59,7 +59,7 @@ def backward_hooks() -> list[Any]:
     model.last.register_full_backward_pre_hook(lambda module, got: (got[0].clamp(-1, 1),))
     model.last.weight.register_hook(lambda gradient: gradient * 0.5)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of inputs without gradients
+        warnings.simplefilter("ignore", UserWarning)  # PyTorch warns of inputs without gradients.
         train(model)
     return [*(p.tolist() for p in model.parameters()), *map(float, norms)]
 
@@ -97,7 +97,7 @@ def test_what_backward_hooks_compute_is_part_of_the_backward_pass(
     assert edges["backward/Net/first/mm"][0] == "backward/Net/first/t"
     assert edges["backward/Net/first/t"] == ["backward/Net/act/mul"]
     updated = edges["optimizer/Net/last/weight/add_"]
-    assert edges[updated[1]] == ["backward/Net/last/mm_1"]  # the tensor's hook
+    assert edges[updated[1]] == ["backward/Net/last/mm_1"]  # The tensor's hook ran.
     assert not [node for node in nodes.values() if node.op == "tensor"]
 
 

@@ -111,7 +111,7 @@ def nested() -> Any:
     layer, sums = nn.Linear(3, 2), []
     for layout in (torch.jagged, torch.strided):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a prototype
+            warnings.simplefilter("ignore")  # Nested tensors warn that they are a prototype.
             rows = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=layout)
         total = torch.stack([part.sum() for part in layer(rows).unbind()]).sum()
         total.backward()
@@ -128,7 +128,7 @@ def traced() -> Any:
     graphs = []
     for _ in range(6):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it is deprecated
+            warnings.simplefilter("ignore")  # torch.jit.trace is deprecated.
             script = torch.jit.trace(model, torch.ones(2, 3))
         graphs.append(re.sub(r"___torch_mangle_\d+\.|#.*", "", str(script.inlined_graph)))
         optimizer.zero_grad()

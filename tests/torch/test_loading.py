@@ -65,7 +65,7 @@ def test_operations_of_workers_are_nodes(tap: str, how: str, tmp_path: Path) -> 
         ran = Counter(
             (by_id[execution.node], execution.worker) for execution in recording.executions()
         )
-        # Two epochs, each with workers of its own: of 16 samples, either worker made 8.
+        # In each of the two epochs, each worker makes 8 of the 16 samples.
         assert sorted(count for (name, _), count in ran.items() if name.endswith("/sinh")) == [
             16,
             16,
@@ -241,7 +241,7 @@ def test_operations_without_workers_are_nodes(tap: str, tmp_path: Path) -> None:
             value = recording.array(sinh, row.seq)
             assert value is not None
             assert value.shape == (4,)
-        # A batch is made after the step before it, and begins none.
+        # A batch is made after the previous step and begins no step.
         steps = Counter(row.step for row in made)
         assert steps == dict.fromkeys(range(8), 4)
 
@@ -375,7 +375,7 @@ def test_loaders_of_several_threads_are_counted_apart(tap: str, tmp_path: Path) 
     with observed(tmp_path / "a.nscope", program) as (result, recording):
         assert result == plain
         names = Counter(node.op for node in nodes_of(recording).values() if node.op == "sinh")
-        assert names == {"sinh": 2}  # one of each loader
+        assert names == {"sinh": 2}  # One per loader.
 
 
 def test_loaders_outlive_the_run(tap: str, tmp_path: Path) -> None:

@@ -53,12 +53,12 @@ def test_a_training_step_is_observed_whole(make: Callable[[], Made], tmp_path: P
         assert not unlinked
         phases = Counter(node.phase for node in nodes if not node.is_leaf)
         assert min(phases["forward"], phases["backward"], phases["optimizer"]) > 50
-        # Each tensor of a model is known by its name: no version is without origin.
+        # Every tensor is known by its name in the model, so no version lacks an origin.
         last = {row.node for row in recording.executions() if row.step == STEPS}
         names = {node.name for node in nodes if node.role == "parameter" and node.id in last}
         assert names
         assert all("/" in name for name in names), names
-        # Their writes in place are meant.
+        # The models write in place deliberately.
         assert not list(Asking(recording, [Watch("alias_overwritten")]))
 
 
@@ -68,7 +68,7 @@ def test_each_version_that_is_read_has_an_origin(
     name: str, tap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NODESCOPE_TORCH_TAP", tap)
-    monkeypatch.setenv("NODESCOPE_TORCH_FAST", "0")  # operator by operator
+    monkeypatch.setenv("NODESCOPE_TORCH_FAST", "0")  # Observe operator by operator.
     make = MODELS[NAMES.index(name)]
     with (
         origins.followed(tap) as read,

@@ -68,7 +68,7 @@ def test_scopes_tell_which_module_they_are(tmp_path: Path) -> None:
         assert optimizer is not None
         assert (optimizer.kind, optimizer.attrs["lr"]) == ("SGD", "0.1")
         assert scope_facts(run, "nowhere") is None
-        assert len(run.documents("scope")) == 5  # each once
+        assert len(run.documents("scope")) == 5  # One document per scope.
 
 
 def test_memory_is_what_is_still_to_be_read(tmp_path: Path) -> None:
@@ -81,6 +81,6 @@ def test_memory_is_what_is_still_to_be_read(tmp_path: Path) -> None:
     with observed(tmp_path / "run.nscope", program) as (_, run):
         nodes = nodes_of(run)
         live = live_memory(run, 0).live
-    # exp reads the memory that mul made, which view and relu_ share; ones is read no more.
+    # exp reads the memory of mul, which view and relu_ share; nothing reads ones any more.
     assert live[nodes["mul"].id] == live[nodes["exp"].id] == 8000
     assert live[nodes["relu_"].id] == 4000

@@ -67,7 +67,7 @@ def test_threads_of_the_program_are_seen(tmp_path: Path, monkeypatch: Patch) -> 
 def test_what_runs_in_inference_mode_is_what_runs_without_gradients(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    # A dispatch mode sees `linear` there, which is never run as such.
+    # In inference mode, a dispatch mode sees `linear`, which elsewhere is never called as such.
     programs = (tap_programs.inferred, tap_programs.without_gradients)
     ops = [
         [
@@ -89,7 +89,7 @@ def test_the_program_runs_as_it_does_unobserved(tmp_path: Path, monkeypatch: Pat
     plain = operators()
     monkeypatch.setenv(choosing.VARIABLE, "native")
     watched = recorded(tmp_path / "run.nscope", operators)
-    # Each step's loss is read, for the table of losses.
+    # The observer reads the loss of each step for the table of losses.
     read = {"aten::detach", "detach", "aten::item", "aten::_local_scalar_dense"}
     assert not plain - watched
     assert set(watched - plain) <= read
@@ -98,7 +98,7 @@ def test_the_program_runs_as_it_does_unobserved(tmp_path: Path, monkeypatch: Pat
 def test_operators_that_a_script_calls(
     tap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # They are called with a stack whose lower part is the script's.
+    # A script calls operators with its own values below theirs on the stack.
     torch.manual_seed(0)
     plain = tap_programs.scripted()
     torch.manual_seed(0)
@@ -161,7 +161,7 @@ def test_what_is_raised_at_an_operation_ends_the_program(
         recorded(tmp_path / "run.nscope", program)
     assert ended == (["forward"] if op == "relu_grad" else [])
     monkeypatch.undo()
-    model(torch.ones(1, 2)).sum().backward()  # nothing is left of it
+    model(torch.ones(1, 2)).sum().backward()  # The interrupted run leaves nothing behind.
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ ACTIVATIONS: list[tuple[str, Any, Any]] = [
 @pytest.mark.parametrize(("name", "ours", "theirs"), ACTIVATIONS, ids=[a[0] for a in ACTIVATIONS])
 def test_activations(name: str, ours: Any, theirs: Any) -> None:
     x = np.concatenate([np.linspace(-8, 8, 64), [-3.0, 3.0, 0.0, 6.0, 100.0, -100.0, 1.0, -1.0]])
-    # PyTorch's 1/6 is a float32.
+    # PyTorch stores 1/6 as a float32.
     rtol = 1e-7 if name == "hardsigmoid" else 1e-9
     compare(ours, theirs, x.reshape(8, 9)[:, :8], rtol=rtol)
 
@@ -349,7 +349,7 @@ def test_batchmean_certain_mistakes_and_cosine() -> None:
         a,
     )
     compare(F.cosine_similarity, T.cosine_similarity, a, b)
-    # PyTorch's 1e-12, which bounds the slope, is a float32.
+    # PyTorch stores the 1e-12 that bounds the slope as a float32.
     p, t = np.array([0.0, 1.0, 0.0, 1.0, 0.5]), np.array([1.0, 0.0, 0.0, 1.0, 1.0])
     compare(
         F.binary_cross_entropy,
@@ -385,7 +385,7 @@ def test_attention(causal: bool, mask: str | None, scale: float | None) -> None:
     elif mask == "float":
         given = np.where(keep, RNG(5).standard_normal(keep.shape), -np.inf)
     merged = given
-    if causal and given is not None:  # PyTorch takes one of the two
+    if causal and given is not None:  # PyTorch takes either a mask or `is_causal`.
         earlier = np.tril(np.ones((5, 6), bool))
         merged = given & earlier if mask == "bool" else np.where(earlier, given, -np.inf)
     compare(

@@ -17,7 +17,8 @@ from tests.torch.static_programs import Classifier
 Start = Callable[..., Debuggee]
 GPT = ROOT / "samples" / "torch" / "gpt.py"
 ATTENTION = "GPT/blocks/1/attention"
-# How many colours a picture of 32 by 32 elements has above its diagonal, and on and below it.
+# The numbers of colours in a picture of 32 by 32 elements: above the diagonal, and on or below
+# it.
 SHADES = """
 (cells) => {
   const { width, height } = cells;
@@ -64,7 +65,7 @@ def test_an_exported_program_is_stepped_and_changed(
     by(page, "continue").click()
     expect(by(page, "inspector-reason")).to_contain_text("softmax_backward")
 
-    # back to the forward pass, and what would be if
+    # Look at the forward pass again, and try an edit.
     look(page, "Classifier/body/addmm")
     page.keyboard.press("e")
     by(page, "edit-how").select_option("scale")
@@ -80,7 +81,7 @@ def test_an_exported_program_is_stepped_and_changed(
     expect(by(page, "state")).to_contain_text(re.compile("Stopped.*backward", re.S))
     by(page, "breakpoint-remove").click()
     by(page, "continue").click()
-    # What is kept is written to the file first: on a busy machine that takes a while.
+    # Values that are kept are written to the file first, which takes a while on a busy machine.
     expect(by(page, "state")).to_contain_text("Finished", timeout=240_000)
 
 
@@ -99,24 +100,24 @@ def test_a_gpt_is_debugged(start: Start, page: Page) -> None:
     expect(by(page, "inspector-path")).to_contain_text(ATTENTION)
     expect(by(page, "state")).to_contain_text(re.compile("Stopped.*step 1", re.S))
 
-    # attention as a picture: 16 sequences, 4 heads, 32 x 32 letters
+    # Attention as a picture: 16 sequences, 4 heads, 32 x 32 letters.
     expect(by(page, "inspector-value")).to_contain_text("(16, 4, 32, 32)")
     expect(by(page, "inspector-value")).to_contain_text("zero")
     picture = by(page, "inspector-value").locator(".heat-cells canvas, canvas.heat-cells").first
     expect(picture).to_be_visible()
     page.wait_for_function(f"(cells) => ({SHADES})(cells)[1] > 4", arg=picture.element_handle())
     future, past = picture.evaluate(SHADES)
-    assert future == 1  # a letter does not look at later ones: their weights are all zero
+    assert future == 1  # No letter attends to later ones: their weights are all zero.
     assert past > 4
 
-    # an edit, in place
+    # Edit a value in place.
     page.keyboard.press("e")
     by(page, "edit-index").fill("0, 0")
     by(page, "edit-number").fill("0")
     by(page, "edit-apply").click()
     expect(by(page, "edited")).to_contain_text("softmax[0, 0] set to 0")
 
-    # into the backward pass of the same node
+    # Continue to the backward pass of the same node.
     by(page, "breakpoint-remove").click()
     expect(by(page, "breakpoint-row")).to_have_count(0)
     by(page, "breakpoint-new").click()
@@ -133,5 +134,5 @@ def test_a_gpt_is_debugged(start: Start, page: Page) -> None:
     expect(by(page, "breakpoint-row")).to_have_count(0)
     by(page, "continue").click()
     program.expect(r"^loss \d")
-    # What is kept is written to the file first: on a busy machine that takes a while.
+    # Values that are kept are written to the file first, which takes a while on a busy machine.
     expect(by(page, "state")).to_contain_text("Finished", timeout=240_000)

@@ -152,7 +152,7 @@ def told_by(call: RecordedCall, asked: Asked) -> ElementDependence:
     )
 
 
-# What these tell depends on the numbers: a factor of zero, a comparison, one key alone.
+# Which elements these read depends on the numbers: a factor of zero, a comparison, a single key.
 LOOSE = (
     "aten::clamp", "aten::gt", "aten::threshold", "aten::eq", "aten::ge", "aten::div", "aten::mul",
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward",

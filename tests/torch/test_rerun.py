@@ -91,7 +91,7 @@ def test_what_if_is_what_a_real_run_gives(tmp_path: Path) -> None:
         changed = branch.value(by_op["nll_loss"].outputs[0])
         assert changed is not None
         assert changed.new.tobytes() == loss.tobytes()
-        # Every gradient and every update, too.
+        # All gradients and updates are equal too.
         real = Replay(other)
         by_name = {name: value for value, name in real.book.values.items()}
         for change in branch.changes:
@@ -136,7 +136,8 @@ def test_random_numbers_are_drawn_again_bit_for_bit(tmp_path: Path) -> None:
         assert checked.missing == {}
         drawing = [row.node for row in recording.nodes() if "rand" in row.node.native]
         assert len(drawing) == 5
-        # Each execution has a state of its own; the node, which stands for all, has none.
+        # Each execution has its own generator state; the node, which stands for all executions,
+        # has none.
         assert all(GENERATOR_STATE not in node.attrs for node in drawing)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples" / "torch"
-# One thread: a busy machine makes several wait for each other.
+# With more threads, a busy machine makes them wait for each other.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
 
 
@@ -94,5 +94,5 @@ def test_a_residual_that_was_overwritten_is_seen_in_the_graph(tmp_path: Path) ->
 
     with Recording.open(recording) as opened:
         edges = edges_of(opened)
-    # What is added is what the branch overwrote, not what came in.
+    # `add` reads the tensor that the branch overwrote, not the original input.
     assert edges["Sequential/1/add"][0] == "Sequential/1/mul_"

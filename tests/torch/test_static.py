@@ -169,7 +169,7 @@ def test_graphs_inside_of_graphs_run_where_they_belong(tmp_path: Path) -> None:
         with observed(path, lambda given=x, static=static: static.run(given)) as (result, run):
             assert torch.equal(result, model(x))
             natives = {row.node.native for row in run.nodes() if row.node.id in ran(run)}
-        assert "aten::cos" in natives  # under no_grad
+        assert "aten::cos" in natives  # Runs under no_grad.
         assert ("aten::sin" in natives) == (sign > 0)
         assert ("aten::exp" in natives) == (sign < 0)
 

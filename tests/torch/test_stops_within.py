@@ -132,7 +132,7 @@ def test_a_value_is_seen_and_edited(
     monkeypatch.setenv(choosing.VARIABLE, tap)
     program = PROGRAMS[name]
     with debugged(tmp_path / "run.nscope", program.run, "op:sinh") as stopped:
-        if name == "exception":  # at what raises, the debugger stops unasked
+        if name == "exception":  # The debugger also stops at the exception.
             raised = stopped.stop()
             assert raised is not None
             assert raised.node_name == "dot"

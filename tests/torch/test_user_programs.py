@@ -33,7 +33,7 @@ def test_it_gives_the_same_and_has_its_steps(program: Callable[[], Any], tmp_pat
     backward = [node for node in nodes if node.phase == "backward"]
     assert backward
     assert all(node.forward for node in backward)
-    # Nothing is read that nobody made, but for data from outside.
+    # Every tensor that is read was made by a node, except for data from outside.
     assert not [node.name for node in nodes if node.op == "tensor" and node.phase != "forward"]
 
 
@@ -119,7 +119,7 @@ def test_steps_of_a_program_without_modules(optimized: bool, tmp_path: Path) -> 
     assert steps == ([1, 2, 3, 4] if optimized else [])
     assert len({node for _, node in losses}) <= 1
     assert [step for step, _ in losses] == steps
-    # Each of the four iterations runs the same nodes.
+    # All four iterations run the same nodes.
     assert [node.native for node in nodes.values() if node.phase == "forward"].count(
         "aten::mv"
     ) == 1

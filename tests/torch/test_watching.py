@@ -19,7 +19,7 @@ def test_a_watched_model_has_the_name_that_it_was_given(tmp_path: Path) -> None:
 
     def program() -> Any:
         run = ns.watch(model, "net.encoder")
-        ns.watch(other)  # by its class
+        ns.watch(other)  # Named after its class.
         assert run is ns.attach()
         return other(model(torch.ones(1, 2)))
 
@@ -32,7 +32,7 @@ def test_without_a_run_and_a_server_the_program_continues(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     said: list[str] = []
-    monkeypatch.chdir(tmp_path)  # no server has left its address here
+    monkeypatch.chdir(tmp_path)  # No server has left its address in this folder.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setattr(api.console_output, "say", said.append)

@@ -195,7 +195,7 @@ def recurrent() -> Any:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        losses.append(loss)  # keeps the graph, as people do
+        losses.append(loss)  # Keeps the graph alive, as many programs do.
     return [*_numbers(network, head), torch.stack(losses).tolist(), sum(losses).item()]
 
 
