@@ -110,7 +110,7 @@ def trace_texts(content: bytes) -> list[str]:
             start, length = round(event["ts"] * 1000), round(event["dur"] * 1000)
             assert length >= 0
             stack = stacks.setdefault(track, [])
-            # A slice without duration contains only such slices.
+            # A slice without duration contains only others like it, at the same time.
             while stack and stack[-1][1] <= start and (length or stack[-1] != (start, start)):
                 stack.pop()
             assert not stack or (stack[-1][0] <= start and start + length <= stack[-1][1])

@@ -17,7 +17,7 @@ from tests.depth import count
 from tests.parts import every, run_all
 
 ALL = list(ops.all_ops())
-# They compute nothing: they order nodes, or are the two ends of a wire.
+# These ops compute nothing: they order nodes, or are the two ends of a wire.
 SIGNALS = {"no_op", "send", "receive"}
 # For these, an element listed as exact may have no effect at one position, but not at all of them:
 # they have flat parts (steps, comparisons, the smaller operand of a maximum, clipped elements).
@@ -123,7 +123,7 @@ def check_what_changes(case: Case) -> None:
                 try:
                     after = run(op, inputs, sample.attrs)
                 except Exception:
-                    continue  # this op refuses such a value
+                    continue  # The op refuses this value.
                 for out, new, list_ in zip(outs, after, lists, strict=True):
                     if out.shape != new.shape:
                         assert all(at in item for item in list_)
@@ -145,7 +145,7 @@ def check_tight(
     """Check that elements listed as exact, other than selectors, change the output element."""
     array = sample.inputs[port]
     if any(np.any(np.asarray(value) == 0) for value in sample.inputs):
-        return  # a factor of zero hides the others
+        return  # A zero factor hides the effect of the others.
     if op.name in FLAT or array.dtype.kind not in "fc" or kind_of(op) == "drawn":
         return
     after: dict[int, tuple[np.ndarray, ...]] = {}

@@ -115,7 +115,7 @@ def test_the_small_one_is_as_kept(name: str, tmp_path: Path) -> None:
 def test_hostile_names_are_text(name: str, tmp_path: Path) -> None:
     names = [f"s{place}/{text.replace('/', '')}" for place, text in enumerate(HOSTILE)]
     path = of_chain(tmp_path / "r.nscope", names, runs=True)
-    with Recording.open(path) as recording:  # which has no lone surrogates
+    with Recording.open(path) as recording:  # Recorded names have no lone surrogates.
         labels = [row.node.name.rpartition("/")[2] for row in recording.nodes()]
     assert len(labels) == len(HOSTILE)
     shown = "\n".join(rendered(path, name, ExportOptions(expand="all")))

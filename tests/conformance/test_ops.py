@@ -32,17 +32,17 @@ from tests.depth import examples
 from tests.parts import in_parts
 
 ALL = list(ops.all_ops())
-PICKY = {"where", "isclose", "round", "nan_to_num"}  # elementwise, but sampled
+PICKY = {"where", "isclose", "round", "nan_to_num"}  # Elementwise, but tested with samples.
 ELEMENTWISE = [op for op in ALL if op.elementwise and op.name not in PICKY]
-# They compute nothing: they order nodes, or are the two ends of a wire.
+# These ops compute nothing: they order nodes, or are the two ends of a wire.
 SIGNALS = {"no_op", "send", "receive"}
 SAMPLED = [op for op in ALL if (not op.elementwise or op.name in PICKY) and op.name not in SIGNALS]
 SMOOTH_KINDS = "fc"
-# Their dtypes are fixed by the graphs inside, or by the variable that changes.
+# The dtypes of these are fixed by the graphs inside, or by the variable that changes.
 FIXED = {"control", "update", "kernel"}
 ELEMENTWISE_ANY = [op for op in ELEMENTWISE if op.family not in FIXED]
-# Their complex vectors are determined only up to a phase, so differences cannot check them alone;
-# tests/core/ops/test_linalg.py checks them in functions that do not depend on the phase.
+# The complex vectors of these are determined only up to a phase, so differences cannot check them
+# alone; tests/core/ops/test_linalg.py checks them in functions that do not depend on the phase.
 UP_TO_PHASE = {"svd", "eigh", "eig"}
 SAMPLED_ANY = [op for op in SAMPLED if op.family not in FIXED and op.name not in UP_TO_PHASE]
 DRAWN = settings(
@@ -106,7 +106,7 @@ def gradients(op: Op, sample: Sample, cts: list[Any], *, traced: bool) -> list[A
     for x in sample.inputs:
         if not isinstance(x, np.ndarray):
             tensors.append(x)
-        else:  # the array itself: a copy would lose its layout
+        else:  # Use the array itself: a copy would lose its layout.
             tensors.append(make(x, LEAF) if x.dtype.kind in SMOOTH_KINDS else make(x))
     result = apply(op, tuple(tensors), sample.attrs)
     outs = result if isinstance(result, tuple) else (result,)
@@ -164,7 +164,7 @@ def agrees(op: Op, sample: Sample) -> None:
         assert infers(op, *sample) is None
         return
     except NodescopeError:
-        return  # an error about values or shapes, to which the samples of that dtype do not keep
+        return  # The values or shapes are invalid: samples are not made for this dtype.
     except (ValueError, OverflowError):
         return
     try:

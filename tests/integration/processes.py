@@ -22,7 +22,7 @@ from tests.server.support import WAIT_S, Live, Page
 from tests.unencrypted import NO_CERTIFICATES
 
 TIMEOUT_S = 60.0
-# Anything faster did not wait for a time-out: on a busy machine, ten seconds become twenty.
+# Anything faster did not wait for a timeout. On a busy machine, ten seconds may become twenty.
 SOON_S = 30.0
 RUN = ("run", "--port", "0", "--no-browser", "--exit")
 UNSTOPPED = (*RUN, "--no-stop-on-entry")

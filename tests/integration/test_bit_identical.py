@@ -187,20 +187,20 @@ def test_every_form_recorded_at_every_level(
     path = tmp_path / "run.nscope"
     with ns.record(path, level=level):
         same(PROGRAMS[name](), controlled)
-    same(PROGRAMS[name](), controlled)  # and with no observer left
+    same(PROGRAMS[name](), controlled)  # Again without an observer.
     recording = Recording.open(path)
     nodes = [row.node for row in recording.nodes()]
     assert {"forward", "recompute", "backward", "optimizer"} <= {node.phase for node in nodes}
     inside = [node for node in nodes if node.phase == "forward" and node.op == "tanh"]
     iterations = [item for item in inside if "scan" in item.scope]
     branch = any("cond" in node.scope for node in nodes if node.op == "multiply")
-    if name == "compiled":  # a loop is one kernel, and so is a branch
+    if name == "compiled":  # A loop is one kernel, and so is a branch.
         assert not iterations
         assert not branch
         assert {"scan", "cond"} <= {node.op for node in nodes if node.graph}
-    else:  # every iteration of a loop is nodes of its own, and so is what a branch does
+    else:  # Every iteration of a loop has its own nodes, and so has the branch taken.
         assert len(iterations) == 8
-        assert branch is (name == "by hand")  # eagerly the branch is Python's own
+        assert branch is (name == "by hand")  # In eager code, Python itself branches.
     recording.close()
 
 

@@ -96,7 +96,7 @@ def trained(
     run = ns.compile(step, **how) if static else step
     losses, outputs = [], []
     for x, labels in ns.steps(batches):
-        updates.lr *= 0.98  # read on each call
+        updates.lr *= 0.98  # The rate is read on each call.
         loss, logits = run(ns.tensor(x, name="x"), ns.tensor(labels, name="labels"))
         losses.append(loss.item())
         outputs.append(logits.numpy())
@@ -133,7 +133,7 @@ def test_gradients_through_a_compiled_model_are_bit_equal(name: str) -> None:
             rng.standard_normal((4, *shape)).astype(np.float32), name="x", requires_grad=True
         )
         run = ns.compile(model) if static else model
-        for _ in range(2):  # the second adds to the first
+        for _ in range(2):  # The second gradient is added to the first.
             (run(x) ** 2).sum().backward()
         grads = {path: p.grad.numpy() for path, p in model.named_parameters()}
         results.append((grads, x.grad.numpy()))

@@ -58,7 +58,7 @@ def test_a_recording_waits_for_room_and_says_what_is_missing(tmp_path: Path) -> 
     changed = page.wait(wire.RunChanged, lambda item: bool(item.run.trouble))
     assert "paused" in changed.run.trouble
     with Recording.open(tmp_path / "run.nscope") as recording:
-        before = recording.last_seq()  # all that was told is there, and can be read
+        before = recording.last_seq()  # All records that the page was told of can be read.
         assert len(recording.executions()) > 0
     (tmp_path / "room").touch()
     program.expect("room")
@@ -127,7 +127,7 @@ def test_a_disk_that_stays_full_costs_values_and_not_the_run(tmp_path: Path) -> 
     line = program.expect("the disk was full: ")
     lost_steps = re.search(r"of steps (\d+) to 40 could not be recorded", line)
     assert lost_steps is not None
-    assert 4 <= int(lost_steps[1]) <= 20  # it depends on when the log is merged
+    assert 4 <= int(lost_steps[1]) <= 20  # Depends on when the log is merged.
     assert program.end() == 3
     with Recording.open(tmp_path / "run.nscope") as recording:
         assert recording.run().status == 3

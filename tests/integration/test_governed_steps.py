@@ -69,7 +69,7 @@ def test_the_bits_are_those_of_a_free_run(compiled: bool, tmp_path: Path) -> Non
     assert result.steps_left_out == sum(not row.observed for row in rows) > STEPS // 2
     left_out = {row.step for row in rows if not row.observed} - {STEPS}
     assert not left_out & set(ran)
-    # What comes after the loop is seen again, once, and takes the weights as they are then.
+    # Nodes after the loop are observed once, and read the current weights.
     assert after
     assert set(times.values()) == {1}
     assert inputs & weights
@@ -83,7 +83,7 @@ def test_what_a_step_takes_from_one_that_was_left_out_is_not_a_nodes_output(tmp_
         makers = {item.value.id: item.producer for item in recording.values()}
         nodes = {node.node.id: node.node for node in recording.nodes()}
         steps = {step.step: step for step in recording.steps()}
-    # The last definition is step 3's: the velocity comes from an unobserved step.
+    # Step 3 defined these nodes last: they read a velocity from an unobserved step.
     moved = [node for node in nodes.values() if node.scope == "optimizer/weight/velocity"]
     moved = moved or [node for node in nodes.values() if "velocity" in node.name]
     assert [steps[item].observed for item in (1, 2, 3)] == [True, False, True]
@@ -203,7 +203,7 @@ def test_calls_outside_of_steps_are_seen_whole_or_not_at_all(tmp_path: Path) -> 
     inside = [count for scope, count in ran.items() if scope.startswith("evaluation/layers_")]
     assert inside
     assert all(count % 2 == 0 for count in inside)
-    assert ran["evaluation"] >= 60  # what is outside of the calls is observed
+    assert ran["evaluation"] >= 60  # Operations outside of the calls are observed.
     assert len(spans) == 58
     assert all(span.file.endswith("test_governed_steps.py") for span in spans)
 
@@ -232,7 +232,7 @@ def test_an_error_in_a_call_that_was_left_out_is_reported(tmp_path: Path) -> Non
 def test_a_run_that_costs_little_is_kept_whole_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(governor, "_UNNOTICED_NS", 60e9)  # whatever this machine takes
+    monkeypatch.setattr(governor, "_UNNOTICED_NS", 60e9)  # However slow this machine is.
     run = Run(tmp_path / "r.nscope", newest=True, max_slowdown=1.01, explicit=False,
               level="summary", say=lambda _: None)  # fmt: skip
     run.start()
@@ -269,7 +269,7 @@ def test_an_operation_that_raises_in_a_step_that_was_left_out_is_seen(tmp_path: 
     assert (nodes[failed.node].op, failed.step) == ("matmul", 3)
     assert failed.node == min(node.id for node in nodes.values() if node.op == "matmul")
     assert text == f"ShapeError: {raised.value}"
-    assert set(nodes) == observed  # none is new
+    assert set(nodes) == observed  # The failure defines no new node.
 
 
 def test_of_several_operations_in_a_line_the_one_with_the_same_parameter_raised(
@@ -314,7 +314,7 @@ def test_what_an_operation_was_given_that_raises_in_a_step_that_was_left_out(
         answer = render(why(recording, "multiply", step=3))
     assert [(at.step, at.summary.spec.shape) for at in given if at] == [(3, (8, 2)), (3, (7, 2))]
     assert [array.shape for array in arrays if array is not None] == [(8, 2), (7, 2)]
-    assert failed.flags == FAILED  # it produced nothing, and no NaN
+    assert failed.flags == FAILED  # The failed execution has no output, and no NaN.
     assert "exp, float64 (8, 2), is 1" in answer
     assert "target, float64 (7, 2), " in answer
     assert ". target is (7, 2), and was (8, 2) in step 1" in answer
@@ -332,7 +332,7 @@ def test_outside_of_steps_only_times_are_recorded_while_the_run_is_above_the_lim
         for _ in range(4):
             for _ in ns.steps(range(2)):
                 np.sin(x)
-            score = np.exp(x) + 1.0  # as an evaluation after each epoch
+            score = np.exp(x) + 1.0  # Like an evaluation after each epoch.
     np.testing.assert_array_equal(score.numpy(), np.exp([1.0, 2.0]) + 1.0)
     with Recording.open(tmp_path / "r.nscope") as recording:
         ops = {item.node.id: item.node.op for item in recording.nodes()}
@@ -340,7 +340,7 @@ def test_outside_of_steps_only_times_are_recorded_while_the_run_is_above_the_lim
         for row in recording.executions():
             kept.setdefault(ops[row.node], []).append(bool(row.flags & HAS_SUMMARY))
         governed = recording.governed()
-    assert kept["sin"] == [True] * 8  # in steps
+    assert kept["sin"] == [True] * 8  # In steps, everything is kept.
     assert kept["exp"] == kept["add"] == [True, *[not owes] * 3]
     assert governed is not None
     assert (governed.arrays, governed.summaries) == ((6, 6) if owes else (0, 0))

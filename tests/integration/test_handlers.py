@@ -30,7 +30,7 @@ MODULES = (
     "record.buffers",
 )
 FILES = frozenset(importlib.import_module(f"nodescope.{item}").__file__ for item in MODULES)
-EACH = 3 if is_deep() else 10  # one of this many lines is tried
+EACH = 3 if is_deep() else 10  # One in so many lines is tried.
 
 
 class Handler:
@@ -105,10 +105,11 @@ def test_a_child_forked_while_another_thread_changes_modes_computes() -> None:
     thread.start()
     inside.wait(WAIT_S)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # threads and forks: that is the point
+        # Forking with threads is what this tests.
+        warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
-        # Ends by a signal, should it hang.
+        # The signal ends the child if it hangs.
         signal.alarm(int(WAIT_S))
         with ns.no_grad():
             status = 0 if float(np.sum(ns.tensor(np.ones(3))).numpy()) == 3.0 else 1

@@ -53,7 +53,7 @@ def test_a_watched_run_leaves_one_file(tmp_path: Path, start: Start, new_page: O
     run = run_id(page)
     stop = standing(page, run).stop
     assert stop is not None
-    # The user's frames, and not what launched them.
+    # The user's frames, without those that launched them.
     assert [(frame.function, frame.line) for frame in stop.stack] == [("<module>", 7)]
     assert page.ask(wire.GetState(run, stop.seq)).executions.count >= 0
     control(page, run, Continue())
@@ -114,7 +114,7 @@ def test_a_killed_program_is_lost_and_its_recording_opens(
     with Recording.open(file) as recording:
         assert recording.run().status is None
         assert recording.steps()
-    # What was there when it died can be looked at.
+    # What was recorded before the program died can be inspected.
     assert page.ask(wire.GetState(run, 10**6)).executions.count > 5
 
 
@@ -165,7 +165,7 @@ def test_two_pages_control_one_run(start: Start, new_page: Open) -> None:
     control(first, run, Continue())
     for item in (first, two):
         reach(item, "loss/mean", "breakpoint")
-    first.close()  # the other one is still there, so the program stands
+    first.close()  # The other page is still there, so the program stays stopped.
     control(two, run, Detach())
     assert program.end() == 0
 
@@ -183,7 +183,7 @@ def test_a_recording_that_is_deleted_ends_the_recording_only(tmp_path: Path, sta
 
 
 def test_a_full_disk_costs_elements_only(tmp_path: Path, start: Start) -> None:
-    # The log reaches this limit before the file does, and must be merged before it can grow again.
+    # The log reaches this limit before the file does; it must be merged before it can grow again.
     text = (
         "import resource, signal\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
@@ -237,7 +237,8 @@ def test_a_page_that_never_reads_does_not_hold_the_program(start: Start, new_pag
     deaf, page = new_page(server), new_page(server)
     run = run_id(page)
     standing(page, run)
-    assert deaf.ask(wire.Subscribe(run, 0)) == wire.Done()  # and not a byte is read from now on
+    # This page does not read a byte from now on.
+    assert deaf.ask(wire.Subscribe(run, 0)) == wire.Done()
     control(page, run, Continue())
     page.wait(wire.RunChanged, lambda item: item.run.state == "finished")
     program.process.send_signal(signal.SIGINT)
@@ -263,7 +264,8 @@ def test_a_running_program_ends_when_told(tmp_path: Path, start: Start, sign: in
         "    loss.backward()", "    loss.backward()\n    print('step', flush=True)"
     )
     program = start(*UNSTOPPED, "--record", "run.nscope", "script.py", text=text)
-    program.expect("open http")  # the server starts beside a program that waits for no page
+    # The server starts while the program runs, which waits for no page.
+    program.expect("open http")
     program.expect("step")
     until = time.monotonic() + TIMEOUT_S
     while not has_begun(tmp_path / "run.nscope"):
@@ -276,7 +278,7 @@ def test_a_running_program_ends_when_told(tmp_path: Path, start: Start, sign: in
     assert status == (130 if sign == signal.SIGINT else -sign)
     assert os.path.join("core", "nodescope") not in "".join(program.lines)
     with Recording.open(tmp_path / "run.nscope") as recording:
-        # After a signal that Python does not handle, the recording has what was written until then.
+        # If Python does not handle the signal, the recording has what was written before it.
         assert recording.steps() or sign == signal.SIGTERM
     assert gone(server)
 

@@ -15,7 +15,7 @@ from tests.integration.processes import RUN, TIMEOUT_S, TRAIN, UNSTOPPED, enviro
 
 NUMPY = "import numpy as np\nimport nodescope as ns\n"
 RECORDED = (*UNSTOPPED, "--record", "run.nscope")
-# Where the limit is reached, all that a thread of a program without steps did may be a count.
+# At the limit, a thread without steps may be recorded as counts only.
 UNGOVERNED = ("--max-slowdown", "0")
 
 
@@ -184,7 +184,8 @@ def test_a_server_that_does_not_start_is_one_line_and_the_program_runs(tmp_path:
     )
     assert done.returncode == 0
     assert done.stdout == "trained 9.0\n"
-    line, *_, finished, recorded = done.stderr.splitlines()  # what was kept may stand between
+    # A line about kept values may come between these.
+    line, *_, finished, recorded = done.stderr.splitlines()
     assert "the server did not start: ImportError: uvicorn is broken here" in line
     assert "the program runs without a page" in line
     assert finished.startswith("nodescope: script.py finished, 3 steps")

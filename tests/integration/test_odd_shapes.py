@@ -58,7 +58,7 @@ def test_a_scope_that_a_generator_holds_open_can_be_stepped_out_of() -> None:
     def run() -> None:
         x = ns.tensor(np.ones(3))
         source = values(x)
-        y = np.exp(next(source))  # runs within the scope, which is open
+        y = np.exp(next(source))  # Runs within the scope that the generator holds open.
         y = np.log(y + next(source))
         source.close()
         np.sum(y)

@@ -25,7 +25,7 @@ def test_it_continues_with_its_writer(tmp_path: Path, level: str) -> None:
         assert early.last_seq() == 0
         graph = chain(("loss/add",))
         recorder.emit(graph)
-        for _ in range(3):  # past several checkpoints, each of which may empty the log
+        for _ in range(3):  # Long enough for several checkpoints, each of which may empty the log.
             for step in range(MANY):
                 recorder.emit(finished(graph.nodes[0], np.zeros((64, 64), np.float32), step=step))
             assert recorder.flush(20.0)
@@ -51,7 +51,7 @@ def test_a_living_writer_is_not_folded(tmp_path: Path) -> None:
 def test_one_that_has_just_been_made_says_so(tmp_path: Path) -> None:
     full = tmp_path / "full.nscope"
     writer = Writer(full, budget_bytes=0)
-    # The main file as it is before the first checkpoint, without the log that holds the rest.
+    # The main file before the first checkpoint, without the log that holds the rest.
     bare = tmp_path / "bare.nscope"
     bare.write_bytes(full.read_bytes())
     writer.finish()

@@ -97,7 +97,7 @@ def test_random_commands_change_no_result(
             if choice.random() < 0.2:
                 page.ask(wire.GetState(run, 10**9))
         except ConnectionClosed:
-            break  # the program has ended, and its server with it
+            break  # The program has ended, and with it its server.
         assert isinstance(answer, wire.Done | wire.Failed)
         if isinstance(answer, wire.Failed):
             refused += 1

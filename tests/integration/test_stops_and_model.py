@@ -71,7 +71,7 @@ def breakpoints(draw: st.DrawFn) -> Breakpoint:
         f"#{draw(st.integers(0, 40))}" if kind == "node" else draw(st.sampled_from(TARGETS[kind]))
     )
     when = draw(st.sampled_from(["after", "after", "before"]))
-    # Few nodes have gradients, so these targets are frequent.
+    # Few nodes have gradients, so ask for gradients often.
     asked = ["", "", "", *CONDITIONS, GRADIENT, GRADIENT]
     conditions = ["", "", "step > 1"] if when == "before" else asked
     return Breakpoint(
@@ -149,7 +149,7 @@ class Controlled:
         latest = -1
         while (info := self.news.get()) is not None:
             if info.stop is None or info.stop.seq == latest:
-                continue  # told again, with an edit or a breakpoint
+                continue  # The same stop, announced again with an edit or a breakpoint.
             latest = info.stop.seq
             try:
                 self._answer(info.stop, script)

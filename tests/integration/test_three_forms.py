@@ -163,7 +163,8 @@ def by_hand(name: str, optimizer: str) -> Trained:
         logits = model(x)
         loss = ns.cross_entropy(logits, labels)
         gradients = ns.gradients(loss, parameters)
-        # As in TensorFlow 1: running statistics change only if training waits for them.
+        # As in TensorFlow 1, running statistics are updated only if the training step depends on
+        # them.
         with ns.control_dependencies(graph.get_collection(ns.GraphKeys.UPDATE_OPS)):
             train = OPTIMIZERS[optimizer](parameters).minimize(loss)
         start = ns.global_variables_initializer()
@@ -197,7 +198,8 @@ def trained(form: str, name: str, optimizer: str) -> Trained:
 def test_three_forms_give_the_same_bits(name: str, optimizer: str) -> None:
     eager, compiled, hand = (trained(form, name, optimizer) for form in FORMS)
     assert np.isfinite(eager.losses).all()
-    assert len({loss.tobytes() for loss in eager.losses}) == STEPS  # it learns
+    # The network learns: every loss is different.
+    assert len({loss.tobytes() for loss in eager.losses}) == STEPS
     assert all(np.any(grad) for grads in eager.grads for grad in grads.values())
     assert compiled.bits() == eager.bits()
     assert hand.bits() == eager.bits()

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.deep
 def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
-    # The page that `make setup` built is packed as it is; building it anew is `pip install .`.
+    # Pack the page that `make setup` built; `pip install .` would build it again.
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
         cwd=ROOT,
@@ -25,7 +25,8 @@ def test_the_wheel_holds_the_page(tmp_path: Path) -> None:
         capture_output=True,
     )
     (wheel,) = tmp_path.glob("*.whl")
-    assert "-cp311-abi3-" in wheel.name  # the native core is of this platform, for any Python
+    # The native core is built for this platform and any Python.
+    assert "-cp311-abi3-" in wheel.name
     names = set(zipfile.ZipFile(wheel).namelist())
     page = "nodescope_server/_web"
     wanted = {

@@ -122,7 +122,7 @@ def test_a_fork_while_the_program_stands_runs_on(start: Start, new_page: Open) -
         "print('status', os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n",
     )  # fmt: skip
     program.process.send_signal(signal.SIGUSR1)
-    # The child does not stop: no controller can reach it.
+    # The child does not stop, because no controller can reach it.
     program.expect("child 8.15")
     control(page, run, Continue())
     program.expect("status 7")
@@ -140,7 +140,7 @@ def test_a_child_that_runs_to_the_end_of_the_script_ends(start: Start, new_page:
     assert step(page, run) == "log"
     control(page, run, Continue())
     program.expect("child 0")
-    # The page outlives the child: its server is the parent's.
+    # The page outlives the child, which shares the parent's server.
     program.expect("The page stays open")
     assert len([line for line in program.lines if "The page stays open" in line]) == 1
     program.process.send_signal(signal.SIGINT)

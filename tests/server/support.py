@@ -65,12 +65,13 @@ class Live:
 
     def socket(self, path: str, headers: dict[str, str], **more: Any) -> ClientConnection:
         """Open a WebSocket."""
-        # Newer versions of websockets connect on entering; older ones have connected by then.
+        # Newer versions of websockets connect when the context is entered; older ones are
+        # connected already.
         return connect(
             f"ws://127.0.0.1:{self.port}{path}",
             additional_headers=headers,
             open_timeout=WAIT_S,
-            close_timeout=2,  # a server that is killed does not answer
+            close_timeout=2,  # A killed server does not answer.
             max_size=None,
             compression=None,
             proxy=None,

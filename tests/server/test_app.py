@@ -49,7 +49,7 @@ def walk(routes: Any) -> Iterator[str]:
     """Every path of the route table, with values for its parameters."""
     for route in routes:
         original = getattr(route, "original_router", None)
-        if original is not None:  # newer versions keep included routers this way
+        if original is not None:  # Newer versions store included routers here.
             yield from walk(original.routes)
         elif isinstance(route, Mount):
             yield from (f"{route.path}/", f"{route.path}/assets/index-abc123.js")
@@ -72,7 +72,7 @@ def test_no_route_and_no_verb_is_open(app: App) -> None:
             assert ask(app, verb, path, Cookie=cookie, Origin="http://evil").status_code == 403
             if verb not in ("GET", "HEAD"):
                 assert ask(app, verb, path, Cookie=cookie).status_code == 403
-                # A page cannot change anything by request, not even nodescope's own page,
+                # Pages cannot change anything by request, not even nodescope's own page,
                 answer = ask(app, verb, path, Cookie=cookie, Origin=own)
                 # except that it may send a file to open; this one is empty.
                 sent = path == "/api/library" and verb == "POST"
@@ -144,7 +144,7 @@ def test_faults_are_answered_behind_the_guard_too(app: App) -> None:
     async def fault() -> None:
         raise ZeroDivisionError("inside")
 
-    app.router.routes.insert(0, app.router.routes.pop())  # before the page's
+    app.router.routes.insert(0, app.router.routes.pop())  # Routed before the page.
 
     async def run() -> httpx.Response:
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
@@ -164,7 +164,7 @@ def test_the_printed_address_works_once(page_folder: Path) -> None:
     ):
         link = f"/?token={live.app.keys.mint()}"
         assert browser.get(link, follow_redirects=True).text.endswith("the page</title>")
-        assert browser.get("/").status_code == 200  # a reload
+        assert browser.get("/").status_code == 200  # As on a reload.
         assert browser.get("/api/runs").json() == {"runs": []}
         refused = httpx.get(live.base + link, verify=NO_CERTIFICATES)
         assert refused.status_code == 403

@@ -24,7 +24,7 @@ def test_the_last_reader_folds(program: Program, page: Page) -> None:
     assert page.ask(wire.GetState(program.run.id, seq)).executions.count == 1
     path = Path(program.run.recording)
     log = path.with_name(path.name + "-wal")
-    assert log.exists()  # both readers have it open
+    assert log.exists()  # Both readers have the recording open.
     program.end()
     page.wait(wire.RunChanged, lambda item: item.run.state == "finished")
     assert [p.name for p in path.parent.glob(path.name + "*")] == [path.name]

@@ -29,7 +29,8 @@ from tests.depth import examples
 from tests.server.support import BEARER, WAIT_S, Live, Page, serving
 from tests.unencrypted import NO_CERTIFICATES
 
-# The server is a thread of this process, and may use random numbers while an example is drawn.
+# The server runs in a thread of this process, and may draw random numbers while Hypothesis draws
+# an example.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
 )
@@ -57,7 +58,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> typing.Iterator[Live]:
         pytest.MonkeyPatch.context() as patch,
         serving(folder=tmp_path_factory.mktemp("folder")) as running,
     ):
-        # Recordings of other tests, listed as recent ones, may have ended with an error.
+        # Recent recordings of other tests may have ended with an error.
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield running
 

@@ -17,7 +17,8 @@ from nodescope_server import wire
 from tests.depth import examples
 from tests.server.support import BEARER, Live, Page, Program
 
-# The server is a thread of this process, and may use random numbers while an example is drawn.
+# The server runs in a thread of this process, and may draw random numbers while Hypothesis draws
+# an example.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning"
 )
@@ -45,14 +46,14 @@ def closing(socket: ClientConnection) -> int | None:
 @pytest.mark.parametrize("path", PATHS)
 def test_a_frame_beyond_16_mib_is_too_big(live: Live, path: str) -> None:
     socket = knock(live, path)
-    # The header alone: what follows would cross with the answer and reset the connection.
+    # Send the header only: more data would cross with the answer and reset the connection.
     socket.socket.sendall(b"\x82\xff" + (17 * 1024 * 1024).to_bytes(8, "big") + b"mask")
     assert closing(socket) == 1009
     whole = knock(live, path)
     try:
         whole.send(b"\0" * (17 * 1024 * 1024))
     except ConnectionClosed:
-        pass  # closed while it was still being written
+        pass  # Closed while the frame was still being sent.
     assert closing(whole) in (1009, None)
     assert live.get("/api/health").status_code == 200
 
@@ -102,7 +103,8 @@ def test_a_request_that_cannot_be_understood_is_answered(page: Page, body: Any) 
     assert answer.id == 41
     assert isinstance(answer.body, wire.Failed)
     assert "cannot be read" in answer.body.message
-    assert isinstance(page.ask(wire.Subscribe("0" * 16)), wire.Failed)  # it goes on
+    # The connection continues to work.
+    assert isinstance(page.ask(wire.Subscribe("0" * 16)), wire.Failed)
 
 
 JUNK = st.recursive(

@@ -69,13 +69,15 @@ def test_it_says_where_it_is_and_ends_when_told(sign: signal.Signals) -> None:
             assert browser.get(f"http://127.0.0.1:{port}/api/runs").json() == {"runs": []}
         live = Live.__new__(Live)
         live.port = port
-        held_open = live.socket("/link", {"Authorization": f"Bearer {BEARER}"})  # not waited for
+        # The server does not wait for this connection.
+        held_open = live.socket("/link", {"Authorization": f"Bearer {BEARER}"})
         start = time.monotonic()
         process.send_signal(sign)
         out, errors = process.communicate(timeout=WAIT_S)
-        assert time.monotonic() - start < HELLO_DEADLINE_S  # which it gives who says nothing
+        # The deadline for programs that say nothing.
+        assert time.monotonic() - start < HELLO_DEADLINE_S
         assert process.returncode == 0
-        assert out == ""  # nothing after the one line
+        assert out == ""  # Nothing after the first line.
         assert errors == ""
         held_open.close()
 
@@ -84,7 +86,8 @@ def test_it_says_where_it_is_and_ends_when_told(sign: signal.Signals) -> None:
 def test_it_ends_while_it_opens_a_recording_without_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue_writer, "LARGE_PAGE_BYTES", PAGE_BYTES)  # the schema takes several
+    # With small pages, the schema takes several.
+    monkeypatch.setattr(queue_writer, "LARGE_PAGE_BYTES", PAGE_BYTES)
     path = endless_schema(recorded(tmp_path / "r.nscope"))
     with started("--port", "0", "--open", str(path)) as process:
         until = time.monotonic() + WAIT_S
@@ -130,7 +133,8 @@ def test_a_page_has_time_to_hear_that_the_server_ends() -> None:
             while (result := frame(frames))[0] != 0x88:
                 pass
             assert result[1] == (1012).to_bytes(2, "big")
-            # What comes after it is still read: the connection stays until the page has closed it.
+            # The server still reads what follows: the connection stays open until the page has
+            # closed it.
             page.sendall(masked(0x82, b"x" * 100_000))
             assert frames.read() == b""
         assert process.wait(WAIT_S) == 0
@@ -253,9 +257,9 @@ def test_a_server_that_was_killed_is_replaced_and_the_program_comes_back(tmp_pat
 @pytest.mark.parametrize(
     "slow",
     [
-        # The body of a request does not come,
+        # The body of a request does not arrive,
         b"POST /api/tokens HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: 10\r\n\r\n{",
-        # nor the rest of a second one on the same connection.
+        # nor does the rest of a second request on the same connection.
         b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\nGET /api/hea",
     ],
 )
@@ -265,7 +269,7 @@ def test_requests_that_never_end_are_dropped(monkeypatch: pytest.MonkeyPatch, sl
         connection.settimeout(WAIT_S)
         connection.sendall(slow % live.port)
         while connection.recv(65536):
-            pass  # until it is hung up
+            pass  # Until the server closes the connection.
         assert live.get("/api/health").status_code == 200
 
 
@@ -280,12 +284,12 @@ def test_connections_that_say_nothing_are_dropped(
         for number, item in enumerate(silent):
             item.settimeout(WAIT_S)
             if number % 2:
-                item.sendall(b"GET / HTTP/1.1\r\nHost: 127")  # and no more
+                item.sendall(b"GET / HTTP/1.1\r\nHost: 127")  # The request does not continue.
         assert live.get("/api/health").status_code == 200
         for item in silent:
             assert item.recv(1) == b""
             item.close()
-        # Who was let in stays, however long ago it came.
+        # An admitted program stays connected, however long ago it connected.
         program.execute(program.define())
         program.commit()
         page = Page(live)

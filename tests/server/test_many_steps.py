@@ -122,12 +122,12 @@ def test_what_a_page_gets_of_the_steps(counted: dict[int, Counted]) -> None:
     near = convert.state_at(recording, 1_000_003).steps
     assert [row.step for row in near] == list(range(99_901, 100_101))
     assert next(row for row in near if row.step == 100_000).observed is (100_000 % 3 > 0)
-    # What began or ended after a seq, whether or not it is in the message before.
+    # Steps that began or ended after a seq, even if the previous message had them.
     assert [row.step for row in recording.steps(1_999_984)] == [199_998, 199_999, 200_000]
 
 
 def test_of_few_steps_a_page_has_all(tmp_path: Path) -> None:
-    for index in (True, False):  # without it, as of earlier releases
+    for index in (True, False):  # Recordings of earlier releases have no index.
         path = made(tmp_path / f"{index}.nscope", MAX_STEPS, index=index)
         with Recording.open(path) as recording:
             info, last = recording.run(), recording.last_seq()
@@ -172,6 +172,7 @@ def test_times_of_all_steps_are_read_by_the_block(tmp_path: Path) -> None:
 
     with counted.recording:
         rows, looks = counted.of(whole)
-        assert rows < steps / 4  # the newest steps by their rows, and their block's steps
+        # The newest steps have rows of their own; the others are read from blocks.
+        assert rows < steps / 4
         assert looks < steps / 100
         assert counted.of(whole)[0] < 1000

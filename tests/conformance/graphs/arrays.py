@@ -30,7 +30,7 @@ def content(shape: tuple[int, ...], dtype: str, choices: Choices, *, wild: bool)
         edge = np.iinfo(dtype).max if wild and choices.chance(30) else 9
         return np.asarray(rng.integers(-edge, edge, shape), dtype)
     how = choices.integer(0, 3)
-    if how == 0:  # few distinct values: ties, zeros and ones
+    if how == 0:  # Few distinct values give ties, zeros and ones.
         result = rng.integers(-2, 3, shape).astype(dtype)
     else:
         result = np.asarray(rng.standard_normal(shape) * (1.0, 1.0, 0.1, 30.0)[how]).astype(dtype)
@@ -59,7 +59,7 @@ def laid_out(array: Array, choices: Choices) -> Array:
         return np.ascontiguousarray(array.transpose(order)).transpose(back)
     if how == 5 and array.ndim:
         return np.broadcast_to(array[:1], array.shape) if array.shape[0] else array
-    if how == 6 and array.nbytes and array.itemsize > 1:  # not aligned
+    if how == 6 and array.nbytes and array.itemsize > 1:  # Not aligned.
         raw = np.empty(array.nbytes + 1, np.uint8)
         result = raw[1:].view(array.dtype).reshape(array.shape)
         result[...] = array

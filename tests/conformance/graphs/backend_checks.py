@@ -114,7 +114,7 @@ def check_bounds(
     """Check one kernel of a back end that is not exact."""
     body = node.attrs["body"] if node.op == "fused" else node
     if ops.get(node.op).outputs != 1 and node.op != "fused" and node.family != "control":
-        return  # factorisations are not unique
+        return  # Factorisations are not unique.
     for value, first, where in zip(node.outputs, result, ranges(body, operands), strict=True):
         error = outside(np.asarray(first), where)
         if error:

@@ -154,7 +154,7 @@ def end(body: Inside, spec: TensorSpec) -> int:
     made_here = [item for item in same if item not in body.given]
     how = body.choices.integer(0, 9)
     if same and how < 2:
-        return body.choices.one_of(same)  # a given value, or another of the same spec
+        return body.choices.one_of(same)  # A value given to the body, or another one of this spec.
     if made_here and how < 9:
         return body.choices.one_of(made_here)
     x = body.choices.one_of(body.pool) if body.pool else None

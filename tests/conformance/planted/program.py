@@ -48,7 +48,7 @@ def main(name: str, case_name: str) -> None:
     feeds = [ns.tensor(feed) if isinstance(feed, np.ndarray) else feed for feed in case.feeds]
     for _ in ns.steps(range(STEPS)):
         play(*feeds)
-        if name == "one_layout":  # the same in another layout
+        if name == "one_layout":  # The same elements in another layout.
             feeds = [ns.tensor(feed.numpy().T.copy()).T for feed in feeds]
     return None
 

@@ -143,7 +143,7 @@ def test_a_recording_has_one_entry_by_whichever_way_its_program_came(
 def test_a_live_program_is_in_the_list(live: Live, new_program: Callable[..., Program]) -> None:
     program = new_program()
     program.commit()
-    # Not by file: other tests' programs left recordings with the same name elsewhere.
+    # Match by run: recordings of other tests have the same file name.
     (entry,) = (entry for entry in all_entries(live) if entry["run"] == program.run.id)
     assert (entry["live"], entry["ours"]) == (True, False)
     assert entry["glance"]["outcome"] == "running"

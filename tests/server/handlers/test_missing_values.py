@@ -93,7 +93,7 @@ def test_an_execution_without_statistics_has_none_of_another(tmp_path: Path) -> 
     path = tmp_path / "r.nscope"
     seqs = written(path, [np.full(3, step) for step in range(3)], level="summary")
     connection = sqlite3.connect(path)
-    with connection:  # as the governor leaves an execution
+    with connection:  # The governor leaves such executions.
         connection.execute("DELETE FROM summary WHERE seq > ?", [seqs[0]])
         connection.execute("UPDATE execution SET flags = 0 WHERE seq > ?", [seqs[0]])
     connection.close()

@@ -94,7 +94,7 @@ def test_the_same_execution_and_none_at_all(opened: Callable[..., Opened]) -> No
     none = run.compare("net/multiply", 0, 2)
     assert (none.one.found, none.measure.source) == (False, "none")
     assert "not computed" in none.measure.why
-    # Another axis gives another shape.
+    # Reducing another axis gives another shape.
     other = run.compare("net/sum", 1, 2)
     assert other.measure.why == "the shapes differ: (4,) and (2,)"
     whole = run.compare("net/argmax", 1, 2)
@@ -104,7 +104,7 @@ def test_the_same_execution_and_none_at_all(opened: Callable[..., Opened]) -> No
 def test_statistics_are_compared_where_no_elements_are(opened: Callable[..., Opened]) -> None:
     result = opened("summary").compare("net/multiply", 1, 2)
     assert (result.measure.source, result.differ, result.difference) == ("summaries", None, None)
-    assert result.measure.max_abs == pytest.approx(3.744593)  # the difference of the norms
+    assert result.measure.max_abs == pytest.approx(3.744593)  # The difference of the norms.
     assert not result.one.elements
     assert "run with --level values" in result.one.reason
 
@@ -200,7 +200,7 @@ def test_breakpoints_are_set_on_a_recording_and_found(opened: Callable[..., Open
     result = run.page.ask(wire.Move(run.id, 0, Continue(), back=False))
     assert (result.node, result.step) == (run.nodes["net/multiply"], 2)
     assert "net/multiply, step 2: breakpoint net/multiply if max(value) < 7" in result.text
-    # A page that connects later is told what is kept; a new list replaces the whole.
+    # A page that connects later gets the kept breakpoints; a new list replaces all of them.
     assert run.page.subscribe(run.id).session == session
     breakpoints(run.page, run.id, status.breakpoint, Breakpoint("op", "summ"))
     session = run.page.wait(wire.SessionChanged).info

@@ -117,8 +117,9 @@ def test_a_standing_program_is_asked_once(new_program: NewProgram, page: Page) -
     request = wire.GetValue(program.run.id, node.outputs[0])
     assert elements(page.ask(request)) == array.tolist()
     thread.join(60)
-    assert elements(page.ask(request)) == array.tolist()  # no second question is answered
-    # Once the program goes on, it no longer holds this array.
+    # The server answers from its cache: the program answers only once.
+    assert elements(page.ask(request)) == array.tolist()
+    # When the program continues, it no longer holds this array.
     info = program.update(wire.SessionInfo("running", info.version + 1))
     page.wait(wire.SessionChanged, lambda item: item.info == info)
     assert not page.ask(request).available

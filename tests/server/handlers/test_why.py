@@ -173,8 +173,9 @@ def test_a_value_in_a_branch_is_that_of_the_branch(opened: Callable[..., Opened]
     assert (there.branch, recorded.branch, there.seq) == (branch, 0, recorded.seq)
     assert np.frombuffer(there.data) == pytest.approx(100 * np.frombuffer(recorded.data))
     assert there.summary.preview[0] == np.frombuffer(there.data)[0]
-    assert value("other/maximum", branch).branch == 0  # as recorded
-    assert value("loss/sum", branch, step=2).branch == 0  # the branch ends before
+    # The recorded value: the branch does not change it.
+    assert value("other/maximum", branch).branch == 0
+    assert value("loss/sum", branch, step=2).branch == 0  # The branch ends before step 2.
     run.page.ask(why_messages.DropBranch(run.id, branch))
     assert "deleted" in value("loss/sum", branch).message
 
@@ -193,7 +194,7 @@ def test_why_in_a_branch_leads_to_the_edit(opened: Callable[..., Opened]) -> Non
     assert first.recorded == recorded.groups[0].links[0].number != first.number
     assert (end.kind, end.name, end.culprit) == ("set", "net/multiply", True)
     assert "of the branch and" in there.groups[0].text
-    # The same number of another operand; a value after the branch's end.
+    # A value that does not depend on the edit, and one after the end of the branch.
     assert (why("other/maximum", branch).branch, why("other/maximum", 0).branch) == (0, 0)
     assert why("loss/sum", branch, 2) == why("loss/sum", 0, 2)
     run.page.ask(why_messages.DropBranch(run.id, branch))
@@ -205,7 +206,7 @@ def test_branches_of_branches_named_and_thrown_away(opened: Callable[..., Opened
     first = run.what_if("net/multiply", name="zero").info
     two = run.what_if("loss/square", parent=first.id, edit={"number": 5.0})
     assert [change.name for change in two.changes[:2]] == ["loss/square", "loss/sum"]
-    assert two.changes[1].old.preview[0] == 0.0  # in what it starts from
+    assert two.changes[1].old.preview[0] == 0.0  # The value in the parent branch.
     three = run.what_if("a").info
     run.page.ask(why_messages.RenameBranch(run.id, two.info.id, "  five   everywhere "))
     listed = run.page.ask(why_messages.GetBranches(run.id)).branches
@@ -239,7 +240,7 @@ def test_a_branch_continues_into_later_steps(opened: Callable[..., Opened]) -> N
     assert "later steps" not in first.redone
     whole = run.what_if("net/multiply", edit={"how": "scale", "number": 10.0}, steps=None)
     assert [change.new for change in whole.changes] == [change.new for change in first.changes]
-    # A branch from the later step: it stands on what the parent made of that step.
+    # A branch from the later step begins with the parent's values of that step.
     two = run.what_if(
         "net/multiply", step=2, parent=first.info.id, edit={"how": "add", "number": 0.0}
     )
@@ -287,7 +288,7 @@ def test_branches_are_bounded_and_none_is_lost(
     first = run.what_if("a", name="one").info
     two = run.what_if("net/multiply", name="two", parent=first.id)
     assert all(item.branch is None for item in run.run.branches.line(two.info.id))
-    # what is not at hand is computed again, and comes out as it did
+    # Values that were evicted are computed again, with the same results.
     three = run.what_if("loss/sum", name="three", parent=two.info.id)
     assert three.info.parent == two.info.id
     assert "3 branches are kept" in run.what_if("a").message

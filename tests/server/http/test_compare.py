@@ -35,7 +35,7 @@ def test_two_runs_are_compared(live: Live, ids: tuple[str, str]) -> None:
     tanh = next(node for node in function["nodes"] if node["op"] == "tanh")
     assert tanh["name"] == "layer/tanh"
     assert tanh["matched"] == "name"
-    # the same answer again, from memory
+    # The second answer comes from memory and is the same.
     assert live.get("/api/compare", params=ids_given).json() == answered
     node = next(item for item in function["nodes"] if item["op"] == "matmul")
     more = live.get(

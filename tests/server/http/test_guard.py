@@ -155,7 +155,7 @@ def test_sockets_need_the_exact_origin(door: Door, origin: str) -> None:
 
 def test_sockets_of_the_page_and_of_programs(door: Door) -> None:
     assert door.connect({**door.cookie, "Origin": f"http://{HERE}"}) == 101
-    assert door.connect(door.cookie) == 403  # every browser sends an Origin
+    assert door.connect(door.cookie) == 403  # Every browser sends an Origin.
     assert door.connect({}) == 401
     assert door.connect(door.bearer) == 101
     assert door.connect(door.bearer, path="/link") == 101
@@ -184,7 +184,7 @@ def test_the_printed_address_lets_one_browser_in_once(door: Door) -> None:
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     mine = {"Cookie": cookie.partition(";")[0]}
-    # A browser to which the answer was lost asks again.
+    # A browser that did not receive the answer asks again.
     assert door.ask(f"/?token={token}").headers["set-cookie"] == cookie
     assert door.ask("/", mine).text == "inside /"
 
@@ -192,7 +192,7 @@ def test_the_printed_address_lets_one_browser_in_once(door: Door) -> None:
     assert again.status_code == 403
     assert "used already" in again.text
     assert "set-cookie" not in again.headers
-    # The browser that was let in may use the link again: what counts is its cookie.
+    # The browser that was let in may use the link again, because its cookie counts.
     assert door.ask(f"/?token={token}", mine).status_code == 303
 
 
@@ -239,7 +239,7 @@ def test_secrets_are_long_and_different() -> None:
     seen = {secret for _ in range(50) for keys in [Secrets()]
             for secret in (keys.bearer, keys.cookie, keys.mint())}  # fmt: skip
     assert len(seen) == 150
-    assert min(map(len, seen)) >= 43  # 256 bits in base 64
+    assert min(map(len, seen)) >= 43  # 256 bits in base 64.
 
 
 @pytest.mark.parametrize(("path", "status"), [("/", 200), ("/?token=wrong", 303)])
@@ -283,7 +283,7 @@ def test_a_proof_of_the_token_is_as_good_as_the_token_once() -> None:
         wrong = (says("server"), says(port=live.port + 1), says(token="x"), without)
         assert [opens(item) for item in wrong] == [""] * 4
         assert proof.is_proof(opens(says()), BEARER, "server", live.port, number)
-        assert opens(says()) == ""  # heard by somebody, it is of no use
+        assert opens(says()) == ""  # A proof that was overheard does not work again.
 
 
 def test_a_personal_address_lets_in_its_own_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ def test_a_personal_address_lets_in_its_own_user_alone(monkeypatch: pytest.Monke
         monkeypatch.undo()
         assert httpx.get(url, verify=NO_CERTIFICATES).status_code == 303
         live.app.keys.came_back()
-        assert httpx.get(url, verify=NO_CERTIFICATES).status_code == 403  # once
+        assert httpx.get(url, verify=NO_CERTIFICATES).status_code == 403  # The address works once.
 
 
 def test_a_server_that_is_started_again_knows_its_pages_and_no_other_does() -> None:
@@ -308,7 +308,7 @@ def test_a_server_that_is_started_again_knows_its_pages_and_no_other_does() -> N
 def test_what_an_earlier_listener_heard_is_of_no_use(live: Live) -> None:
     """A restarted server has the token and the port of its predecessor."""
     fresh = Secrets(BEARER)
-    old = proof.nonce()  # heard by whoever listened in between
+    old = proof.nonce()  # A nonce that a listener overheard before the server was restarted.
     later = Secrets(BEARER)
     assert fresh.is_new(old)
     assert not later.is_new(old)

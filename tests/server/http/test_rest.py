@@ -102,7 +102,7 @@ def test_the_graph_of_a_step_has_its_shapes(live: Live, program: Program, page: 
         return [item["value"]["spec"]["shape"] for item in result["values"]]
 
     assert shapes(step=1) == [[8, 3]]
-    assert sorted(shapes(step=2)) == sorted(shapes()) == [[2, 3], [5, 3]]  # it has not ended
+    assert sorted(shapes(step=2)) == sorted(shapes()) == [[2, 3], [5, 3]]  # Step 2 has not ended.
     assert len(get(live, program, "/graph", step=1)["nodes"]) == 1
     assert live.get(f"/api/runs/{program.run.id}/graph?step=-1").status_code == 422
 

@@ -41,7 +41,7 @@ def test_a_snapshot_and_then_records(program: Program, page: Page) -> None:
     program.log("hello")
     seq = program.commit()
     shot = page.subscribe(program.run.id)
-    while shot.seq < seq:  # the commit may come after the subscription
+    while shot.seq < seq:  # The subscription may precede the commit.
         page.records_until(seq)
         shot = page.subscribe(program.run.id)
     defined = nodes_in(shot.nodes)
@@ -106,7 +106,7 @@ def test_reconnecting_is_replaying(program: Program, page: Page, new_page: NewPa
             seen += seqs(batch.executions)
         at = seq
         page.close()
-        program.execute(node)  # missed
+        program.execute(node)  # The page misses this execution.
         seq = program.commit()
         page = new_page()
         assert page.ask(wire.Subscribe(program.run.id, at)) == wire.Done()
@@ -177,7 +177,7 @@ def test_a_program_that_goes_on_is_left_alone_for_a_moment(
     for _ in range(5):
         program.execute(node)
         seq = program.commit()
-        page.ask(wire.GetState(program.run.id, seq))  # is answered all the same
+        page.ask(wire.GetState(program.run.id, seq))  # The page gets answers meanwhile.
     second = program.stop_at(node, seq)
     (records,) = page.records_until(seq)
     assert records.executions.count == 5
@@ -207,7 +207,7 @@ def test_the_program_knows_how_many_browsers_follow(program: Program, new_page: 
     first, second = new_page(), new_page()
     first.subscribe(program.run.id)
     assert count() == 1
-    first.subscribe(program.run.id)  # again: it is still one browser
+    first.subscribe(program.run.id)  # Subscribing again does not count twice.
     second.subscribe(program.run.id)
     counts = [count()]
     while counts[-1] != 2:
@@ -289,7 +289,7 @@ def test_a_browser_that_does_not_read_is_dropped_without_delaying_others(
         good.subscribe(program.run.id)
         node = program.define()
         seq = 0
-        # What the stalled browser would have to read is more than its socket's buffers hold.
+        # The stalled browser has more to read than its socket's buffers hold.
         for _ in range(40):
             program.log("x" * 400_000)
             program.execute(node)
@@ -354,8 +354,8 @@ def test_a_frozen_page_holds_no_program(
     page.subscribe(program.run.id)
     assert attended(program) == 1
     page.wait(wire.Heartbeat)
-    assert attended(program) == 0  # it has not answered
-    answer(page)  # it is thawed
+    assert attended(program) == 0  # The page has not answered.
+    answer(page)  # The page thaws.
     assert attended(program) == 1
     page.close()
 
@@ -379,7 +379,7 @@ def test_a_stop_is_held_by_a_page_that_shows_another_run(
     assert told.runs == (wire.StoppedRun(stopping.run.id, "train_1.py", node.name),)
     page.subscribe(other.run.id)
 
-    # Another page comes and goes: had the first one not counted, the program would have heard 0.
+    # Another page comes and goes: if the first page did not count, the program would be told 0.
     second = Page(live, client="page")
     assert attended(stopping) == 2
     second.close()
@@ -387,7 +387,7 @@ def test_a_stop_is_held_by_a_page_that_shows_another_run(
 
     stopping.update(protocol.SessionInfo("running", stopping.version + 1))
     assert page.wait(wire.StoppedElsewhere).runs == ()
-    assert attended(stopping) == 0  # a running program is only attended by who shows it
+    assert attended(stopping) == 0  # Only pages that show a running program attend it.
     page.close()
 
 
@@ -415,7 +415,7 @@ def test_a_page_that_stays_frozen_gives_up_its_place(
         monkeypatch.setattr(browser, name, seconds)
     page = Page(live, client="page")
     with pytest.raises(ConnectionClosed):
-        page.wait(wire.RunsChanged)  # which never come: only heartbeats, and then the end
+        page.wait(wire.RunsChanged)  # Never arrives: only heartbeats do, and then the end.
 
 
 def test_a_page_that_answers_stays(

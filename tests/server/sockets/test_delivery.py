@@ -72,7 +72,7 @@ numbers = itertools.count(1)
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_every_execution_arrives_once(live: Live, schedule: list[Action]) -> None:
-    # The server may still fold the recording into one file when the folder goes.
+    # The server may still fold the recording into one file while the folder is removed.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         program = Program(live, Path(folder), number=next(numbers))
         program.connect()
@@ -80,7 +80,7 @@ def test_every_execution_arrives_once(live: Live, schedule: list[Action]) -> Non
         first = program.commit()
         viewers = [Viewer(live, program.run.id), Viewer(live, program.run.id)]
         for viewer in viewers:
-            viewer.reach(first)  # from here on there is a seq to replay from
+            viewer.reach(first)  # From here on, the viewer has a seq to continue from.
         lines = 0
         for action in schedule:
             match action:

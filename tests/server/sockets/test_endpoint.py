@@ -80,7 +80,7 @@ def test_an_end_is_reported_with_everything_before_it(program: Program, page: Pa
     page.subscribe(program.run.id)
     node = program.define()
     program.execute(node)
-    program.end(3, "ValueError: no")  # without a last Committed
+    program.end(3, "ValueError: no")  # No Committed message comes before the end.
     ended = page.wait(wire.RunChanged, lambda item: item.run.state == "finished")
     assert (ended.run.status, ended.run.error) == (3, "ValueError: no")
     assert page.ask(wire.GetState(program.run.id, 10**6)).executions.count == 1
@@ -138,7 +138,7 @@ def test_a_lost_program_is_lost_after_a_moment_and_may_come_back(
     program.drop()
     page.wait(wire.RunChanged, lambda item: item.run.state == "lost")
     node = program.define()
-    program.execute(node)  # recorded while nobody listened
+    program.execute(node)  # Recorded without a connection.
     assert isinstance(program.connect(), messages.Welcome)
     assert program.until(messages.Controllers).count == 1
     page.wait(wire.RunChanged, lambda item: item.run.state == "live")
@@ -204,7 +204,7 @@ def test_nonsense_later_ends_only_this_program(new_program: NewProgram, page: Pa
     assert bad.socket is not None
     bad.socket.send(b"\xc1")
     with pytest.raises(ConnectionClosed) as caught:
-        bad.until(messages.Goodbye)  # never comes: reads to the end
+        bad.until(messages.Goodbye)  # Never arrives: read to the end.
     assert caught.value.rcvd is not None
     assert caught.value.rcvd.code == 1007
     state(page, "lost")
