@@ -27,7 +27,7 @@ from tests import depth, forked, order, parts, repeated
 
 TESTS = Path(__file__).parent
 
-# A busy machine is slow; the benchmarks measure time, not the examples.
+# A busy machine is slow. Benchmarks measure time; examples do not.
 hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -61,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )  # fmt: skip
 
 
-@pytest.hookimpl(trylast=True)  # after Hypothesis has loaded the requested profile
+@pytest.hookimpl(trylast=True)  # Run after Hypothesis has loaded the requested profile.
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deep: is run by `make test-deep`, not by `make test`")
     config.addinivalue_line(
@@ -77,7 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
     depth.choose(config.getoption("--depth"))
     parts.choose(config.getoption("--no-batching"))
     forked.choose(sys.platform == "linux" and not config.getoption("--new-interpreters"))
-    # A shell's background process ignores Ctrl-C; programs that tests start would inherit that.
+    # A shell's background process ignores Ctrl-C, and programs that tests start would inherit
+    # that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     full = hypothesis.settings.default.max_examples

@@ -51,7 +51,8 @@ _READ_AT_START = (
     "UVICORN_", "WEB_CONCURRENCY", "WEBSOCKETS_", "PYDANTIC_", "FORWARDED_",
 )  # fmt: skip
 _NOT_AT_START = ("PYTHONUNBUFFERED",)
-# Run like a frozen module: its lines count neither as the program's nor as nodescope's.
+# The source runs like a frozen module, so its lines count neither as the program's nor as
+# nodescope's.
 _SOURCE = (
     "import sys; path = sys.argv[1]; names = {'__name__': 'forked', '__file__': path}; "
     "exec(compile(open(path).read(), '<frozen forked>', 'exec'), names); "
@@ -118,7 +119,7 @@ class Popen(subprocess.Popen[Any]):
             return super()._internal_poll(*args, **kwargs)  # type: ignore[misc,no-any-return]
         lock = self._waitpid_lock  # type: ignore[attr-defined]
         if not lock.acquire(blocking=False):
-            return None  # another thread waits for it, and holds the lock meanwhile
+            return None  # Another thread waits for the process, and holds the lock meanwhile.
         try:
             if self.returncode is None:
                 pid, status = self._try_wait(os.WNOHANG)
@@ -137,7 +138,7 @@ def children(pid: int) -> list[int]:
         for child in task.read_text().split()
     ]
     for path in Path("/proc").glob("[0-9]*/comm"):
-        with contextlib.suppress(OSError):  # it has just ended
+        with contextlib.suppress(OSError):  # The process has just ended.
             if path.read_text().strip() == _NAME.format(pid):
                 found.append(int(path.parent.name))
     return found
@@ -173,7 +174,7 @@ def _is_ours(args: Any, env: dict[str, str] | None) -> bool:
     given, here = (os.environ if env is None else env), _environment()
     ignored = ("PYTHON",) if "-I" in args[1:3] else ()
     return all(
-        (given.get(name) or "") == (here.get(name) or "")  # empty counts as unset
+        (given.get(name) or "") == (here.get(name) or "")  # An empty variable counts as unset.
         for name in {*given, *here}
         if name.startswith(_READ_AT_START) and not name.startswith((*_NOT_AT_START, *ignored))
     )
@@ -198,7 +199,7 @@ def _channel() -> socket.socket:
             command = [sys.executable, "-c", _SOURCE, __file__, str(theirs.fileno())]
             process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT,
                                        stdin=subprocess.DEVNULL)  # fmt: skip
-        process.returncode = 0  # nobody waits for it: it ends with its last client
+        process.returncode = 0  # Nobody waits for this process, which ends with its last client.
         _opened.append((ours, dict(os.environ)))
         atexit.register(ours.close)
     return _opened[0][0]
@@ -211,12 +212,13 @@ def serve(channel_fd: int) -> None:
     """Import everything, then fork on request. Returns only in a forked child, when it has run."""
     for name in _IMPORTED:
         importlib.import_module(name)
-    del sys.modules["nodescope_server.__main__"]  # it must be run, not imported
-    gc.collect()  # so that no child has to look at the imported objects
+    # The child runs this module, so it must not be imported.
+    del sys.modules["nodescope_server.__main__"]
+    gc.collect()  # Collect now, so that no child traverses the imported objects.
     channel = socket.socket(fileno=channel_fd)
     watched = selectors.DefaultSelector()
     watched.register(channel, selectors.EVENT_READ)
-    alive: dict[int, tuple[int, socket.socket]] = {}  # by descriptor: process, client
+    alive: dict[int, tuple[int, socket.socket]] = {}  # Process and client by descriptor.
     while True:
         for key, _ in watched.select():
             if key.data is not None:
@@ -228,7 +230,7 @@ def serve(channel_fd: int) -> None:
                 continue
             message, fds, _, _ = socket.recv_fds(channel, _MOST, 16)
             if not message:
-                os._exit(0)  # no client is left
+                os._exit(0)  # No client is left.
             pid = os.fork()
             if not pid:
                 watched.close()
@@ -245,7 +247,7 @@ def serve(channel_fd: int) -> None:
 
 
 def _tell(reply: socket.socket, number: int) -> None:
-    with contextlib.suppress(ConnectionError):  # the client is gone
+    with contextlib.suppress(ConnectionError):  # The client is gone.
         reply.send(str(number).encode())
 
 
@@ -258,7 +260,7 @@ def _prepared(request: dict[str, Any], fds: list[int]) -> list[str]:
     for fd, place in zip(streams, [0, 1, 2, *request["passed"]], strict=True):
         os.dup2(fd, place)
         os.close(fd)
-    # It is found by this name, since it is not a child of its client.
+    # `children` finds the process by this name, since it is not a child of its client.
     Path("/proc/self/comm").write_text(_NAME.format(request["parent"]))
     if request["session"]:
         os.setsid()
@@ -267,11 +269,11 @@ def _prepared(request: dict[str, Any], fds: list[int]) -> list[str]:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    # Finally: imported objects are not visited again, which would copy their pages.
+    # When a child ends, its collections skip imported objects, whose pages they would copy.
     atexit.register(gc.freeze)
     _open_streams(buffered=not os.environ.get("PYTHONUNBUFFERED"))
     main_thread: Any = threading.main_thread()
-    main_thread._set_native_id()  # Python 3.11 keeps the parent's number
+    main_thread._set_native_id()  # Python 3.11 keeps the parent's thread id.
     random.seed()
     sys.modules["numpy"].random.seed()
     private_copies = sys.modules["nodescope.record.files.private_copies"]
@@ -317,7 +319,7 @@ def _run(args: list[str]) -> None:
     for name in [name for name in names if not name.startswith("__")]:
         del names[name]
     if kind == "-m":
-        as_main: Any = vars(runpy)["_run_module_as_main"]  # Python calls it for ``-m``
+        as_main: Any = vars(runpy)["_run_module_as_main"]  # Python calls this function for ``-m``.
         as_main(code)
         return
     exec(compile(code, "<string>", "exec"), names)

@@ -281,7 +281,7 @@ def _index(d: _Drawing) -> None:
         d.add(op, (x,), (*rest[0], size, *rest[1]), bound, axis=axis, start=start, step=step)
     elif op == "row":
         d.add(op, (x,), (*rest[0], *rest[1]), bound, axis=axis, at=d.draw(st.integers(0, n - 1)))
-    elif op == "take":  # with repeats
+    elif op == "take":  # Indices may repeat.
         at = d.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=4))
         d.add(op, (x,), (*rest[0], len(at), *rest[1]), bound, axis=axis, at=np.array(at))
     else:

@@ -19,7 +19,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 _OWN: Final = ("bench", "samples", "tests", "tools")
-# The options of all tests: the depth is set here, and read by nothing that a test is given.
+# The file with all options of tests. It sets the depth; no fixture reads it.
 _OPTIONS: Final = ROOT / "tests" / "conftest.py"
 _FROM: Final = re.compile(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)", re.M)
 _IMPORT: Final = re.compile(r"^[ \t]*import[ \t]+([^\n]+)", re.M)

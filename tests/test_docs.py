@@ -55,7 +55,8 @@ def test_the_programs_of_the_guide_run(capsys: pytest.CaptureFixture[str]) -> No
     mode = ns.get_mode()
     try:
         for program in programs_of("docs/engine.md"):
-            before = text[: text.index(program)].count("\n")  # errors show the guide's own lines
+            # With these lines before it, errors show the lines of the guide.
+            before = text[: text.index(program)].count("\n")
             exec(compile("\n" * before + program, "engine.md", "exec"), names)
     finally:
         ns.set_mode(mode)
@@ -66,7 +67,7 @@ def test_the_names_in_the_guide_exist() -> None:
     text = (ROOT / "docs" / "engine.md").read_text()
     assert len(text.splitlines()) <= 400
     absent = {item for item in re.findall(r"\bns\.(\w+)", text) if not hasattr(ns, item)}
-    assert absent == {"einsum"}  # which the text says is not there
+    assert absent == {"einsum"}  # The text says that einsum is not available.
     named = set(re.findall(r"\bns\.optim\.(\w+)", text))
     assert not {item for item in named if not hasattr(ns.optim, item)}
 
@@ -129,7 +130,7 @@ def test_the_first_ten_minutes_go_as_written(
 
 
 def test_the_cells_of_the_notebook_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # no server waits here
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # No server can be found here.
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     for cell in programs_of("docs/notebooks.md"):

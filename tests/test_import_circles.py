@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-# Every tensor operation goes through these files: tensors call the tape, which makes tensors; the
-# tracer's operators are its inner loop in a separate file.
+# Every tensor operation runs these files: tensors call the tape, which makes tensors. The
+# tracer's operators are its inner loop, in a file of their own.
 ALLOWED = {
     "tensor and tape": {
         "nodescope.engine.autodiff.backward",

@@ -12,9 +12,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 MAX_LINES = 600
 SUFFIXES = {".py", ".ts", ".tsx"}
-# Written in pieces, so this file does not match itself.
+# In pieces, so that this file does not match itself.
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
-# Nearly all modules begin like this; the others are parsed.
+# Nearly all modules begin like this; only the others are parsed.
 DOCUMENTED = re.compile(r'"""\w')
 
 

@@ -237,11 +237,11 @@ DISTANT = Case(
     overflow=_overflow_distant, overflowing="balloon",
 )  # fmt: skip
 CASES = [ENGINE, DISTANT]
-if importlib.util.find_spec("torch") is not None:  # make test-torch
+if importlib.util.find_spec("torch") is not None:  # Present in the environment of make test-torch.
     from tests.adapters.torch_case import TORCH
 
     CASES += [replace(TORCH, tap="python"), replace(TORCH, tap="native")]
-if importlib.util.find_spec("ray") is not None:  # make test-ray
+if importlib.util.find_spec("ray") is not None:  # Present in the environment of make test-ray.
     from tests.adapters.ray_case import RAY
 
     CASES += [RAY]

@@ -53,7 +53,8 @@ class Debugged:
 
     def _work(self) -> None:
         try:
-            # On the thread that ends the run: a dispatch mode can only be left there.
+            # Start on the thread that ends the run: a dispatch mode can only be left on its own
+            # thread.
             try:
                 self.run.start()
             finally:

@@ -151,7 +151,7 @@ def test_scopes_and_steps_of_the_program_itself(
         for stop in seen.stops():
             names = Console(seen.controller, lambda line: None).complete("", "")
             offered.append((stop.step, {"s", "u"} <= set(names), "step" in names))
-    # The optimizer's steps are known only after its first.
+    # Steps are known only after the optimizer's first one.
     assert offered == [(0, True, False), (1, True, True), (2, True, True)]
 
 
@@ -245,7 +245,7 @@ class Client:
         self._thread.join(WAIT_S)
         self._other.close()
         for file in self._files:
-            with contextlib.suppress(OSError):  # unsent data does not matter
+            with contextlib.suppress(OSError):  # Unsent data does not matter.
                 file.close()
 
 

@@ -41,7 +41,7 @@ def test_steps_scopes_lines_and_dialect(case: Case, tmp_path: Path) -> None:
         assert product.source is not None
         assert product.source.file == case.train.__code__.co_filename
         ran = Counter(execution.node for execution in recording.executions())
-        # Where the optimizer tells steps apart, the first one began before that was known.
+        # If the optimizer marks steps, the first step began before that was known.
         assert ran[product.id] in (STEPS, STEPS - 1)
         steps = [row.step for row in recording.steps()]
         assert steps == list(range(1, len(steps) + 1))
@@ -145,7 +145,7 @@ def test_the_losses_of_the_steps(case: Case, tmp_path: Path) -> None:
     last = recorded(path, case.train)
     with Recording.open(path) as recording:
         losses = recording.losses()
-        # Where the optimizer tells steps apart, the first one began before that was known.
+        # If the optimizer marks steps, the first step began before that was known.
         assert len(losses) in (STEPS, STEPS - 1)
         assert losses[-1].value == float(last)
         assert {row.node for row in losses} == {nodes_of(recording)[case.mean].id}

@@ -210,7 +210,7 @@ def test_what_a_watch_fetches(
     with debugged(tmp_path / "run.nscope", large, watches=watches, level="timing") as seen:
         pass
     assert seen.run.watching is not None
-    # Elements that the program itself fetches at its end do not count.
+    # The program itself fetches one element at its end.
     assert fetched.elements - 1 == elements
     assert fetched.statistics <= statistics
 

@@ -48,7 +48,7 @@ def opened(case: Case, tmp_path: Path) -> Iterator[Opened]:
     path = tmp_path / "run.nscope"
     recorded(path, case.differentiate, level="values")
     with serving() as live:
-        # On a thread of its own: this one may have the event loop of a browser that is still open.
+        # On another thread, since this one may have the event loop of an open browser.
         with ThreadPoolExecutor(1) as aside:
             aside.submit(asyncio.run, live.app.runs.open(path)).result()
         (info,) = live.app.runs.infos()

@@ -67,7 +67,8 @@ def test_a_library_that_was_looked_for_first(
     monkeypatch.setattr(foreign.DistantAdapter, "module", LATER)
 
     def program() -> None:
-        assert importlib.util.find_spec(LATER) is not None  # as libraries do with optional ones
+        # Libraries look for optional ones in this way.
+        assert importlib.util.find_spec(LATER) is not None
         importlib.import_module(LATER)
 
     recorded(tmp_path / "r.nscope", program)

@@ -22,7 +22,7 @@ def test_all_forms_agree(program: str) -> None:
     case = programs.tiny(program)
     assert {EAGER, *BACKENDS, HAND} <= set(case.makers)
     forms = (EAGER, *(name for name, item in BACKENDS.items() if not get(item).missing()), HAND)
-    assert {PLAIN, NUMPY} <= set(forms)  # only C may be missing
+    assert {PLAIN, NUMPY} <= set(forms)  # Only C may be missing.
     field = line_up(case, forms)
     assert not field.left_out
     assert set(field.contenders) == set(forms)

@@ -142,9 +142,9 @@ def test_odd_arguments_raise_the_same_under_a_debugger(tmp_path: Path) -> None:
     probes = run.bus.probes
     run.start()
     try:
-        with np.errstate(all="raise"):  # conditions are computed with nodescope's own settings
+        with np.errstate(all="raise"):  # Conditions are evaluated with nodescope's own error state.
             watched = outcomes()
-        assert run.bus.probes == probes  # none has failed
+        assert run.bus.probes == probes  # No probe failed.
     finally:
         run.finish()
     assert watched == plain

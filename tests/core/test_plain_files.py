@@ -41,7 +41,7 @@ def endless(path: Path) -> None:
 
 def huge(path: Path) -> None:
     with path.open("wb") as file:
-        file.truncate(1 << 40)  # holds no blocks
+        file.truncate(1 << 40)  # A sparse file uses no disk blocks.
 
 
 TRAPS = [pipe, endless, huge]

@@ -33,17 +33,17 @@ import uvicorn.protocols.websockets.websockets_sansio_impl, uvicorn.loops.asynci
 import uvicorn.lifespan.on, webbrowser, resource
 print(*sorted({each.partition(".")[0] for each in sys.modules}))
 """
-# What they would import if it were there.
+# Modules that would be imported if they were installed.
 OPTIONAL = (
     "uvloop httptools orjson ujson dotenv email_validator multipart sitecustomize usercustomize"
 )
 OURS = {"__main__", "__mp_main__", "sys", "builtins", "nodescope", "nodescope_server"}
-# What `python -m`, and the command as pip writes it, import before they come to ours.
+# What `python -m` and the console script import before nodescope.
 BEFORE = """
 import sys, re, runpy, __future__
 print("sitecustomize", *{each.partition(".")[0] for each in sys.modules})
 """
-# As pip writes it.
+# The console script as pip writes it.
 COMMAND = """import re
 import sys
 from nodescope.cli import main

@@ -60,7 +60,7 @@ UNSEEN = ("run", "--exit", *STAYS[1:])
 @pytest.mark.parametrize(
     ("kind", "allowed", "command", "status", "expected"),
     [
-        # What leaves at its end needs no server, if it is quick enough.
+        # A run that leaves at its end needs no server if it is short enough.
         ("process", 0, (*STAYS, "train.py"), 0, "the system refuses another process"),
         ("process", 0, ("run", "--exit", "--no-browser", "train.py"), 0, "runs without a page"),
         ("process", 0, ("compare", "--no-browser", "train.py"), 2, "run cannot be started: the"),
@@ -98,4 +98,4 @@ def test_what_the_system_refuses_is_reported_in_a_line(
     assert done.returncode == status, output
     assert expected in output
     if command[-1] in ("train.py", "compiled.py") and status == 0:
-        assert "total " in output  # the program itself is as ever
+        assert "total " in output  # The program itself runs as usual.

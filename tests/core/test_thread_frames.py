@@ -15,7 +15,7 @@ from nodescope import thread_frames as module
 from nodescope.thread_frames import stack_of, thread_frames, thread_frames_once
 
 # Each collection frees a `threading.local`, which takes a lock of the interpreter, and leaves
-# garbage for the next; the threads are such as have no frame objects yet.
+# garbage for the next collection. The threads have no frame objects yet.
 COLLECTED = """\
 import faulthandler, gc, os, threading
 faulthandler.dump_traceback_later(20, exit=True)
@@ -45,7 +45,7 @@ os._exit(0)
 """
 
 
-# Each collection runs a finalizer that lets other threads run, which enter and leave frames.
+# Each collection runs a finalizer that lets other threads enter and leave frames.
 WALKED = """\
 import gc, sys, threading, time
 from operator import attrgetter

@@ -19,7 +19,7 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:  # Ray warns of sockets and processes that it leaves behind
+    for item in items:  # Ray warns of the sockets and processes that it leaves behind.
         item.add_marker(pytest.mark.filterwarnings("default"))
 
 

@@ -106,7 +106,7 @@ def test_a_first_message_other_than_hello_ends_the_connection(
             while connection.recv(4096):
                 pass
     assert not taken.messages
-    worker, welcome = joined(hub, hub.token)  # others still get in
+    worker, welcome = joined(hub, hub.token)  # Other workers can still connect.
     assert welcome is not None
     worker.close()
 

@@ -72,7 +72,7 @@ def test_a_worker_starts_on_a_node_that_has_just_joined(
         return {**others, **addresses_of(ray)} if next(calls) % 2 else others
 
     monkeypatch.setattr(pool, "addresses_of", joining)
-    # By resources: by node, a worker would wait for one that does not exist.
+    # Place workers by resources: by node, a worker would wait for a node that does not exist.
     placed: dict[str, dict[str, float]] = {"worker:0": {}, "worker:1": {}}
     executor = ns.RayExecutor(partitions=2, timeout_s=LIMIT_S / 2, resources=placed)
     assert products(executor)(ns.tensor(X)).numpy().tobytes() == expected()
@@ -93,7 +93,7 @@ def test_a_dead_worker_is_named_with_its_nodes_and_line(connected: None) -> None
     assert "nodes from '" in error.message
     assert "test_partitions_faults.py" in error.source
     assert error.node > 0
-    # Another one is started for the next call.
+    # The next call starts another worker.
     assert function(ns.tensor(X)).numpy().tobytes() == expected()
 
 
@@ -165,7 +165,8 @@ def test_a_worker_that_does_not_answer(connected: None) -> None:
     function = products(executor)
     function(ns.tensor(X))
     limit_s = executor.timeout_s
-    object.__setattr__(executor, "timeout_s", 3)  # not before: a busy machine starts workers late
+    # Set only now, because workers start slowly on a busy machine.
+    object.__setattr__(executor, "timeout_s", 3)
     pid = executor.pool.member("worker:0").pid
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -193,7 +194,7 @@ def test_the_recording_is_complete_up_to_the_failure(
         executor = executor_of()
         function = products(executor)
         for number in ns.steps(range(3)):
-            if number == (0 if alone else 2):  # the first call runs node by node
+            if number == (0 if alone else 2):  # The first call runs node by node.
                 if alone:
                     executor.pool.member("worker:1")
                 kill(executor, 1)

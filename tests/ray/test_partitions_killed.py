@@ -49,7 +49,7 @@ def results(path: Path) -> list[float]:
     sums: list[float] = []
     try:
         opened = Recording.open(path)
-    except RecordingError:  # nothing is written yet
+    except RecordingError:  # Nothing is written yet.
         return sums
     with opened as run:
         total = next((row.node for row in run.nodes() if row.node.op == "sum"), None)
@@ -111,7 +111,8 @@ def test_rays_daemon_is_killed(start: Start, tmp_path: Path, seed: int) -> None:
     assert status != 0
     if any("recorded in" in line for line in program.lines):
         complete(recording, program)
-    else:  # Ray ends a program whose values are in the daemon's memory at once, mostly in silence
+    # Ray ends a program that has values in the daemon's memory at once, mostly without a message.
+    else:
         assert status == 1
         assert glance(recording).outcome == "killed"
     assert end_of(worker)

@@ -32,20 +32,21 @@ def test_the_events_of_all_workers_are_one_run(driver: Driver, recording: Path, 
     with Recording.open(recording) as run:
         nodes = {row.node.id: row.node for row in run.nodes()}
         assert {node.device for node in nodes.values()} >= {"worker:0/cpu:0", "worker:1/cpu:0"}
-        assert not any(node.dialect == "ray" for node in nodes.values())  # no tasks of our own
+        # nodescope's own tasks are not recorded.
+        assert not any(node.dialect == "ray" for node in nodes.values())
         lanes = run.device_table.names()
         assert sorted(name.partition(" · ")[0] for name in lanes.values()) == [
             "worker:0", "worker:1"
         ]  # fmt: skip
         last = steps_of(run, 3)
         assert {lanes[row.lane].partition(" · ")[0] for row in last} == {"worker:0", "worker:1"}
-        assert all(row.worker for row in last)  # side by side, not node by node
-        for row in last:  # each where it is placed
+        assert all(row.worker for row in last)  # Workers run side by side, not node by node.
+        for row in last:  # Each node runs where it is placed.
             assert nodes[row.node].device.startswith(lanes[row.lane].partition(" · ")[0])
         ended = {row.node: row.start_ns + row.duration_ns for row in last}
         makers = {value: node.id for node in nodes.values() for value in node.outputs}
         begun = {row.node: row.start_ns for row in last}
-        for node, start in begun.items():  # clocks agree: nothing begins before its operands
+        for node, start in begun.items():  # Clocks agree: no node begins before its operands.
             for value in nodes[node].inputs:
                 if makers.get(value) in ended:
                     assert ended[makers[value]] <= start

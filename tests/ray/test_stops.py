@@ -111,7 +111,7 @@ def test_a_stopped_task_gives_its_processors_back(driver: Driver, recording: Pat
     ran = []
 
     def program() -> Any:
-        held = [task1.remote(x, 1) for x in range(2)]  # one for each processor
+        held = [task1.remote(x, 1) for x in range(2)]  # One for each processor.
         ran.append(ray.get(task2.remote(3, 4), timeout=60))
         return ray.get(held)
 
@@ -244,7 +244,7 @@ def test_a_stopped_task_whose_worker_is_killed(driver: Driver, recording: Path) 
         stop = run.stop()
         assert stop is not None
         run.run.recorder.flush()
-        for pid in set(workers):  # one of them waits there
+        for pid in set(workers):  # One of these workers is waiting.
             os.kill(pid, signal.SIGKILL)
         again = next(other for other in run.stops() if other.seq != stop.seq)
         assert again.node_name == "task1"
@@ -268,6 +268,6 @@ def test_a_task_of_which_the_run_says_nothing_goes_on(driver: Driver, recording:
     ):
         assert run.stop() is not None
         began = time.monotonic()
-        assert run._ended.wait(6 * SILENT_S)  # nobody continues it
+        assert run._ended.wait(6 * SILENT_S)  # No command continues it.
         assert time.monotonic() - began > SILENT_S / 2
         assert run.result == 20

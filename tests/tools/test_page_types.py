@@ -52,9 +52,9 @@ def test_output_does_not_depend_on_hash_order() -> None:
     ("name", "line"),
     [
         ("Request", "readonly body: RequestBody;"),
-        ("GetValue", "readonly seq?: number | null;"),  # only the page sends it
+        ("GetValue", "readonly seq?: number | null;"),  # Only the page sends this message.
         ("GetValue", "readonly index?: readonly number[];"),
-        ("Breakpoint", "readonly condition: string;"),  # the server sends it too
+        ("Breakpoint", "readonly condition: string;"),  # The server sends it too.
         ("ValueSlice", 'readonly type: "value_slice";'),
         ("ValueSlice", "readonly window: readonly [number, number, number, number];"),
         ("ValueSlice", "readonly summary: TensorSummary | null;"),

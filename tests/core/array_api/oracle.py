@@ -41,7 +41,8 @@ def signature(function: Callable[..., Any]) -> list[tuple[str, str, Any]]:
     """Names, kinds and defaults of the parameters."""
     results = []
     for parameter in inspect.signature(function).parameters.values():
-        # The strict implementation has an object for "not given" where nodescope has None.
+        # The strict implementation marks a missing default with an object where nodescope has
+        # None.
         default = None if type(parameter.default).__name__ == "Undef" else parameter.default
         results.append((parameter.name, parameter.kind.name, default))
     return results

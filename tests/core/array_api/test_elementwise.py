@@ -54,7 +54,7 @@ SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3)
 
 
 def elements(dtype: str, name: str = "") -> st.SearchStrategy[Any]:
-    if "shift" in name:  # by more bits than there are is undefined
+    if "shift" in name:  # Shifting by more bits than the dtype has is undefined.
         return st.integers(0, np.dtype(dtype).itemsize * 8 - 1)
     special = {"f": [np.nan, np.inf, -np.inf, -0.0, 0.0, 0.5, 1.0, -1.0],
                "c": [complex(np.nan, 0), complex(np.inf, 1), complex(-0.0, 0.0), 1j]}  # fmt: skip
@@ -115,7 +115,7 @@ def test_binary_promotes(name: str, dtypes: tuple[str, ...], data: st.DataObject
     first, other = data.draw(st.sampled_from(dtypes)), data.draw(st.sampled_from(dtypes))
     try:
         strict.result_type(getattr(strict, first), getattr(strict, other))
-    except TypeError:  # the standard leaves it open; ours promotes as NumPy does
+    except TypeError:  # The standard leaves it open; nodescope promotes as NumPy does.
         return
     check(name, np.ones((2,), first), np.ones((2,), other))
 
@@ -131,7 +131,8 @@ def test_clip(data: st.DataObject) -> None:
 
 
 def test_sign_of_complex_numbers() -> None:
-    # Ours is NumPy's, which has limits where x / abs(x) has none, and rounds once less.
+    # nodescope's sign is NumPy's, which has limits where x / abs(x) has none, and rounds once
+    # less.
     check("sign", np.array([-2.0, 0, 4 + 0j]))
     x = np.array([3 + 4j, -1j, 1e-3 - 1e-3j])
     np.testing.assert_allclose(ns.sign(ns.asarray(x)).numpy(), x / np.abs(x), rtol=1e-15)

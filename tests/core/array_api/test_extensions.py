@@ -65,7 +65,7 @@ def linalg(dtype: str) -> dict[str, Cases]:
     }  # fmt: skip
 
 
-# Their factors are not unique, so the product of the factors is checked.
+# The factors of these are not unique, so the product of the factors is checked.
 FACTORS = {"eigh", "qr", "svd"}
 
 

@@ -33,7 +33,7 @@ DRAWN = settings(
     suppress_health_check=list(HealthCheck),
 )
 Data = st.DataObject
-# Sums of these are exact in any order; in NumPy, the order depends on the layout.
+# Sums of these numbers are exact in any order; NumPy's order depends on the layout.
 SMALL = st.integers(0, 3)
 
 
@@ -184,14 +184,14 @@ def test_sorting(name: str, data: Data) -> None:
 @given(data=st.data())
 def test_unique(name: str, data: Data) -> None:
     x = drawn(data, REAL, small=data.draw(st.booleans()))
-    check(name, np.where(x == 0, np.zeros_like(x), x))  # either of two equal zeros may stay
+    check(name, np.where(x == 0, np.zeros_like(x), x))  # Either of two equal zeros may be kept.
 
 
 @DRAWN
 @given(data=st.data())
 def test_isin(data: Data) -> None:
     x, known = drawn(data, ("int32",), small=True), drawn(data, ("int32",), small=True)
-    invert = data.draw(st.booleans())  # of the next version of the standard
+    invert = data.draw(st.booleans())  # An argument of the next version of the standard.
     result = ns.isin(ns.asarray(x), ns.asarray(known), invert=invert)
     np.testing.assert_array_equal(result.numpy(), np.isin(x, known, invert=invert))
     np.testing.assert_array_equal(ns.isin(ns.asarray(x), 2).numpy(), np.isin(x, 2))
@@ -329,7 +329,7 @@ def test_ranges(data: Data) -> None:
 def test_functions_of_dtypes(first: str) -> None:
     dtype = np.dtype(first)
     for other in ALL:
-        # Across kinds the standard leaves it open, and ours says what NumPy says.
+        # Across kinds, the standard leaves it open; nodescope answers as NumPy does.
         assert ns.can_cast(dtype, np.dtype(other)) == np.can_cast(first, other)
         theirs = strict.can_cast(getattr(strict, first), getattr(strict, other))
         assert ns.can_cast(dtype, np.dtype(other)) or not theirs

@@ -25,7 +25,7 @@ from tests.parts import in_parts
 BF = bfloat16()
 # One rounding to 8 or 11 significant bits, and the effect of a few roundings inside an op.
 NEAR = {"bfloat16": 2.0**-6, "float16": 2.0**-8, "float32": 1e-4}
-# Their results depend on more than the values, or jump where inputs are rounded.
+# Results of these depend on more than the values, or jump where inputs are rounded.
 UNSTABLE = {"spacing", "nextafter", "floor_divide", "remainder", "fmod", "divmod", "frexp"}
 
 

@@ -31,7 +31,7 @@ class Typed:
         raw: bool = False,
         **variables: str,
     ) -> None:
-        self._raw = raw  # whether escape sequences are kept
+        self._raw = raw  # Whether escape sequences are kept.
         self._person, terminal = pty.openpty()
         self._terminal = terminal
         self.modes = termios.tcgetattr(terminal)[:4]
@@ -45,7 +45,7 @@ class Typed:
             stdout=terminal,
             stderr=terminal,
             start_new_session=True,
-            # The new session's controlling terminal, so Ctrl-C reaches the program.
+            # Make it the new session's controlling terminal, so that Ctrl-C reaches the program.
             preexec_fn=forked.own_terminal,
         )
 

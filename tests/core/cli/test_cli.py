@@ -181,7 +181,7 @@ def test_ctrl_c_while_stopped_ends_the_program(tmp_path, programs):
     start = time.monotonic()
     program.process.send_signal(signal.SIGINT)
     program.expect("KeyboardInterrupt")
-    assert time.monotonic() - start < CONTROLLER_GRACE_S  # it waits for nobody
+    assert time.monotonic() - start < CONTROLLER_GRACE_S  # The end does not wait for a page.
     assert program.end() == 130
     text = "".join(program.lines)
     assert "trained" not in text
@@ -220,7 +220,7 @@ def test_ctrl_c_while_running_is_seen_by_the_page_to_the_last_record(tmp_path, p
     with pytest.raises(ConnectionClosed) as closed:
         page.socket.recv(TIMEOUT_S)
     assert closed.value.rcvd is not None
-    assert closed.value.rcvd.code == 1012  # not to be waited for
+    assert closed.value.rcvd.code == 1012  # Tells the page not to wait for this server.
     assert program.end() == 130
     (path,) = (tmp_path / ".nodescope" / "runs").glob("*.nscope")
     with Recording.open(path) as recording:
@@ -254,7 +254,7 @@ def test_a_server_that_is_stopped_does_not_delay_the_end(tmp_path, programs):
     start = time.monotonic()
     program.process.send_signal(signal.SIGINT)
     assert program.end() == 130
-    assert time.monotonic() - start < _END_S  # which it gives a server that ends
+    assert time.monotonic() - start < _END_S  # The limit for a server that is ending.
 
 
 @pytest.mark.deep

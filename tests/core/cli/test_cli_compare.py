@@ -58,7 +58,7 @@ def test_a_program_runs_twice_in_the_same_way(tmp_path: Path) -> None:
         assert address.strip().endswith(wanted)
         assert functions(eager) == []
         assert len(functions(compiled)) == 1
-        # every element of two steps, statistics of the third
+        # Every element of two steps, and statistics of the third.
         assert eager.steps_with_arrays() == compiled.steps_with_arrays() == {1, 2}
         last = eager.latest_at(eager.nodes()[-1].node.outputs[0])
         assert last is not None

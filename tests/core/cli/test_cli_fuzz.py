@@ -109,7 +109,8 @@ def test_any_value_is_taken_or_refused_in_words(
             if status == 2:
                 assert captured.err.strip(), line
                 assert len(captured.err) < 12_000, line
-        for path in folder.iterdir():  # what was written, under whatever name
+        # Remove the files that the command wrote, whatever their names.
+        for path in folder.iterdir():
             if path.name not in (
                 "run.nscope",
                 "fifo",

@@ -191,7 +191,7 @@ def test_a_program_that_waits_for_no_page_does_not_wait_for_the_server(
     server = starting.leave()
     assert isinstance(server, _Slow)
     starting._left = False
-    server.ran.set()  # the program has run
+    server.ran.set()  # The program has run.
     assert starting.wait() is (None if error else server)
     assert server.did == did
     assert ("the program runs without a page" in capfd.readouterr().err) == bool(error)

@@ -48,7 +48,7 @@ def test_a_module_runs_as_under_python(package: Path, module: str) -> None:
 
 def test_check_takes_modules(package: Path) -> None:
     status, output, _ = run(package, "-m", "nodescope", "check", "-m", "train.step")
-    assert status == 1  # nothing of it is seen
+    assert status == 1  # Nothing in the module is observed.
     assert "train.step ended with status 0" in output
 
 

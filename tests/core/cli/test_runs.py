@@ -27,7 +27,7 @@ def test_the_run_that_began_last_is_the_first(
     monkeypatch.chdir(tmp_path)
     record(tmp_path / "early.nscope", "early.py")
     record(tmp_path / "late.nscope", "late.py")
-    os.utime(tmp_path / "early.nscope")  # written last, as that of a long run
+    os.utime(tmp_path / "early.nscope")  # Written last, like a long run.
     assert main(["runs"]) == 0
     _, first, second = capsys.readouterr().out.splitlines()
     assert "late.py" in first

@@ -33,7 +33,7 @@ from tests.server.support import Live, Page
 
 Start = Callable[..., Program]
 
-# Runs until the file exists.
+# A program that runs until the file exists.
 UNTIL = """
 import os
 import numpy as np
@@ -69,7 +69,7 @@ def again(live: Live) -> Page:
     while True:
         try:
             return Page(live)
-        except (OSError, InvalidHandshake, ConnectionClosed):  # it was just dying
+        except (OSError, InvalidHandshake, ConnectionClosed):  # The old server was still ending.
             assert time.monotonic() < limit
 
 
@@ -85,9 +85,10 @@ def test_a_page_comes_back_to_the_stop_that_it_left(start: Start) -> None:
     assert run_id(page) == run
     session = page.subscribe(run).session or page.wait(wire.SessionChanged).info
     if session.phase != "stopped":
-        assert time.monotonic() - killed_at > 4.0  # then the program may have gone on by itself
+        # Then the program may have continued without a page.
+        assert time.monotonic() - killed_at > 4.0
     else:
-        # The page may connect before the terminal shows it.
+        # The page may connect before the terminal shows the message.
         program.expect("was ended by SIGKILL and was restarted; open http")
         assert session.stop == stop
         control(page, run, Continue())
@@ -135,7 +136,7 @@ def test_where_nobody_has_come_yet_the_new_address_lets_in(start: Start) -> None
     assert program.end() == 0
 
 
-# Announces that it is ready, and dies.
+# A server that announces that it is ready, and dies.
 DYING = """
 import os
 ready = '{"url": "http://a", "personal": "http://b", "link": "ws://127.0.0.1:%s/link"}'

@@ -281,7 +281,7 @@ def test_kill_ends_the_program_as_ctrl_c_would(tmp_path):
     done = scripted(tmp_path, "n\nkill\n", text=FOREVER)
     assert done.returncode == 130
     trace = done.stderr[done.stderr.index("Traceback") :].splitlines()
-    # as without nodescope: the user's lines, without the frames that held the program
+    # As without nodescope: the user's lines, without the frames that hold the program.
     assert [line for line in trace if line.startswith("  File ")] == [
         f'  File "{tmp_path / "script.py"}", line 4, in <module>'
     ]
@@ -325,7 +325,7 @@ def test_typed_with_completion_history_and_repetition(tmp_path):
         typed.line("p loss/sq\t")
         typed.expect("p loss/square")
         assert "float64 (4, 2), 9 … 9" in typed.expect("(nodescope) ")
-        typed.type("\x1b[A\n")  # the arrow: the command before
+        typed.type("\x1b[A\n")  # The up arrow recalls the last command.
         typed.expect("p loss/square")
         typed.expect("9 … 9")
         typed.line("n")
@@ -367,7 +367,7 @@ def test_ctrl_c_pauses_and_at_the_prompt_there_is_another_prompt(tmp_path, term)
         typed.type("\x03")
         typed.expect("Stopped at tanh")
         typed.expect("(nodescope) ")
-        typed.type("p st\x03")  # at the prompt there is another prompt
+        typed.type("p st\x03")  # Ctrl-C at the prompt gives a new prompt.
         typed.expect("kill ends it)\n(nodescope) ")
         typed.type("\x15p step * 2\n")
         typed.expect("p step * 2\n")
@@ -414,7 +414,7 @@ def test_the_program_reads_its_own_input(tmp_path):
         assert typed.end() == 0
     history = (tmp_path / ".nodescope" / "history").read_text()
     assert "b op:tanh\n" in history
-    assert "Ada" not in history  # what the program reads is its own
+    assert "Ada" not in history  # The history has no input of the program.
 
 
 def test_commands_come_from_the_terminal_past_a_piped_input(tmp_path):

@@ -56,7 +56,7 @@ def test_why_what_if_and_diff(tmp_path):
         "what-if w = 0\nq\n"
     )
     replies = dict(answers(scripted(tmp_path, HERE + commands, text=ASSIGN)))
-    # The queries have closed the recording.
+    # The commands have closed the recording.
     (kept,) = (tmp_path / ".nodescope" / "runs").iterdir()
     assert kept.suffix == ".nscope"
     assert replies["diff w"] == [
@@ -211,7 +211,7 @@ def test_examples_of_help_are_commands(tmp_path):
     examples = [line.split("   ")[0] for text in HELP.values() for line in text.splitlines()]
     commands = [example for example in examples if example.split(" ")[0] in BY_NAME]
     assert len(commands) > 50
-    # Commands that continue are left out: this is about parsing.
+    # Commands that continue the program are left out: this test is about parsing.
     stays = ("b", "p", "values", "why", "nodes", "w", "rule")
     expressions = [command for command in commands if command.split(" ")[0] in stays]
     done = scripted(tmp_path, "until loss/mean\nuntil loss/mean\n" + "\n".join((*expressions, "q")))
@@ -301,7 +301,8 @@ def test_a_rule_set_at_the_first_stop_sees_the_inputs_of_its_node(tmp_path):
     done = scripted(tmp_path, "\n".join(commands), text=text)
     lines = [line for line in done.stderr.splitlines() if "w in step" in line]
     hits = [line.split(" (")[0] for line in lines]
-    # Answered when the program goes on; it stops at the first node that has run.
+    # The rule is evaluated when the program continues, which stops at the first node that has
+    # run.
     for step in (1, 2):
         assert hits.count(f"nodescope: watch 1, nan: w in step {step}") == 1
         assert hits.count(f"Watch 1, nan: w in step {step}") == 1

@@ -103,7 +103,7 @@ def test_a_mask_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["why", str(result)]) == 0
     first = capsys.readouterr().out
     assert first.startswith("no NaN or Inf in 1 step of ")
-    assert ", except Inf that the program writes, in 2 nodes" in first  # where, multiply
+    assert ", except Inf that the program writes, in 2 nodes" in first  # where and multiply.
 
 
 @pytest.mark.parametrize("caught", [False, True])

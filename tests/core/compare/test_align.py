@@ -109,7 +109,7 @@ def test_the_call_with_the_shapes_of_the_trace() -> None:
     eager = at([*chain("exp", first=11), *chain("exp", first=21)], 8)
     result = align(graph(traced), eager, {12: TensorSpec((5,), "float64"), 22: SPEC})
     assert result.matches[2].eager == 22
-    # shapes come from the first execution: if none fits, the line decides
+    # Shapes come from the first execution: if none fits, the line decides.
     result = align(graph(traced), eager, {12: TensorSpec((5,), "float64"), 22: TensorSpec((), "")})
     assert result.matches[2].eager == 12
 

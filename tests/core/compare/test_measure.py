@@ -31,7 +31,7 @@ def test_over_zero_each_number_counts() -> None:
     zeros = measure_arrays(np.array([0.0]), np.array([-0.0]))
     assert zeros.ulp == 0
     assert zeros.max_abs == 0
-    assert not zeros.equal  # their bits differ
+    assert not zeros.equal  # The bits of -0.0 and 0.0 differ.
 
 
 def test_what_is_not_finite_is_counted() -> None:

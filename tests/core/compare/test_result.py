@@ -23,19 +23,19 @@ def test_a_training_step_is_matched_measured_and_timed(tmp_path: Path) -> None:
     assert function.owner.startswith("train_step")
     assert function.steps == (1, 2, 3)
     inner = [node for node in function.nodes if node.role == "op"]
-    # every traced node has a fate, and is a node of the eager run
+    # Every traced node has a fate, and is a node of the eager run.
     assert sum(function.fates.values()) == len(inner)
     assert {node.matched for node in inner} == {"name"}
     assert function.unmatched == ()
     assert all(node.eager_ns for node in inner)
-    # exact nodes are bit-equal in each measured step
+    # Exact nodes are bit-equal in each measured step.
     measured = [value for node in inner for value in node.values if value.compiled]
     assert measured
     assert all(value.worst is not None and value.worst.equal for value in measured)
     assert {value.steps for value in measured} == {(1, 2, 3)}
-    # unmeasured values have a reason
+    # Unmeasured values have a reason.
     assert all(value.why for node in inner for value in node.values if not value.compiled)
-    # nodes that run have their time, and the time of the nodes that they cover
+    # Nodes that run have their time, and the time of the nodes that they cover.
     assert all(kernel.run and kernel.ns and kernel.times == 3 for kernel in function.kernels)
     assert all(kernel.eager_ns for kernel in function.kernels if kernel.covers)
     covered = {cover for kernel in function.kernels for cover in kernel.covers}
@@ -182,7 +182,8 @@ def test_each_function_is_beside_the_step_in_which_it_ran(tmp_path: Path, level:
             hidden = np.tanh(batch @ weight)
             return np.mean(hidden * hidden)
 
-        for rows in ns.steps((8, 8, 5)):  # the last batch is smaller, and is traced once more
+        # The last batch is smaller, so the function is traced again.
+        for rows in ns.steps((8, 8, 5)):
             forward(ns.tensor(np.ones((rows, 6), np.float32), name="batch"))
 
     eager, compiled = both(tmp_path, program, level=level)

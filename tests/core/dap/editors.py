@@ -89,7 +89,7 @@ class Editor:
         self._stream.faults = []
         self._news = threading.Condition()
         self._events: list[tuple[str, Body]] = []
-        self._read = [0, 0]  # events that were waited for; of what is printed
+        self._read = [0, 0]  # How far events, and how far output events, have been read.
         self.closed = threading.Event()
         self._channel = JsonMessageChannel(
             self._stream, MessageHandlers(event=self._event, disconnect=self._disconnected)
@@ -101,7 +101,7 @@ class Editor:
 
     def __exit__(self, kind: object, *_: object) -> None:
         if kind is not None:
-            self._kill_program()  # it would go on for ever
+            self._kill_program()  # It would run forever.
         if self.process is not None:
             if self.process.poll() is None:
                 self.process.kill()

@@ -75,7 +75,7 @@ def test_editors_come_and_go(tmp_path):
             editor.ask("pause", threadId=1)
             assert editor.event("stopped")["reason"] == "pause"
             assert editor.value("b", "repl") == "no breakpoints"
-            editor.process.kill()  # lost while the program stands
+            editor.process.kill()  # The adapter is lost while the program is stopped.
             assert editor.closed.wait(WAIT_S)
         (tmp_path / "stop").touch()
         out, _ = process.communicate(timeout=WAIT_S)
@@ -91,7 +91,7 @@ def test_without_a_stop_the_program_runs_until_one_is_requested(tmp_path):
         editor.event("stopped")
         editor.ask("terminate")
         editor.event("terminated")
-        assert "exited" not in editor.happened()  # its status is its parent's to know
+        assert "exited" not in editor.happened()  # Only the program's parent knows its status.
         out, _ = process.communicate(timeout=WAIT_S)
         assert (process.returncode, out) == (130, "interrupted\n")
 

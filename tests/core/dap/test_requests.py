@@ -23,7 +23,7 @@ for batch in ns.steps([np.full((4, 3), float(k)) for k in (1, 2, 3)]):
     loss.backward()
 print("trained", float(loss.numpy()))
 """
-# The requests that every adapter must support, whatever it announces.
+# Every adapter must support these requests, whatever it announces.
 BASE = {
     "initialize", "launch", "attach", "disconnect", "setBreakpoints", "setExceptionBreakpoints",
     "threads", "stackTrace", "scopes", "variables", "evaluate", "source", "continue", "next",
@@ -54,7 +54,7 @@ def test_stepping_into_a_scope_that_is_chosen(tmp_path):
         editor.ask("setFunctionBreakpoints", breakpoints=[{"name": "model/layer/matmul"}])
         editor.configured()
         editor.event("stopped")
-        editor.ask("continue", threadId=1)  # by now the scopes of a step are known
+        editor.ask("continue", threadId=1)  # After this, the scopes of a step are known.
         editor.event("stopped")
         _, layer, model = editor.frames()[:3]
         assert (layer["name"], model["name"]) == ("model/layer", "model")
@@ -117,7 +117,7 @@ def test_the_console_takes_the_terminals_commands(tmp_path):
         editor.value("now", "repl")
         editor.event("stopped")
         assert editor.top()["name"] == "model/loss/mean, step 1"
-        # the editor's breakpoints do not replace those set in the console
+        # The editor's breakpoints do not replace those set in the console.
         editor.ask("setFunctionBreakpoints", breakpoints=[])
         assert "op:mean" in editor.value("b", "repl")
         assert "mean" in editor.value("why", "repl")

@@ -82,7 +82,7 @@ def test_frames_scopes_and_variables(tmp_path):
         assert matmul["value"] == "float64 (4, 2), 6 … 6, mean 6"
         assert matmul["evaluateName"] == "inputs[0]"
         assert matmul["indexedVariables"] == 4
-        # paged, and nested by axis
+        # Variables are paged, and nested by axis.
         rows = editor.variables(matmul["variablesReference"], start=1, count=2, filter="indexed")
         assert list(rows) == ["[1]", "[2]"]
         cells = editor.variables(rows["[2]"]["variablesReference"])
@@ -98,7 +98,7 @@ def test_frames_scopes_and_variables(tmp_path):
         nodes = editor.variables(editor.scope("Nodes", scope["id"]))
         assert nodes["matmul"]["value"] == "float64 (4, 2), 6 … 6, mean 6"
         assert nodes["mean"]["value"] == "float64 scalar 9 of step 1"
-        # references end with the stop
+        # References are invalid after the stop.
         editor.ask("next", threadId=1)
         editor.event("stopped")
         assert "earlier stop" in editor.refused("variables", variablesReference=1)
@@ -354,7 +354,7 @@ def test_a_killed_adapter_leaves_or_ends_the_program(tmp_path, ends):
         editor.process.kill()
         assert editor.closed.wait(WAIT_S)
         if not ends:
-            (tmp_path / "stop").touch()  # else it would run for ever
+            (tmp_path / "stop").touch()  # The program would run forever.
         wait_for_end(pid)
         assert (tmp_path / "ended").exists()
 
@@ -415,7 +415,8 @@ def test_a_web_page_that_posts_to_the_port_gets_nowhere(tmp_path):
             page.shutdown(socket.SHUT_WR)
             try:
                 answered = page.makefile("rb").read()
-            except ConnectionResetError:  # closed on what it had not read
+            # The adapter closed the connection without reading everything.
+            except ConnectionResetError:
                 answered = b""
             assert answered == b""
     finally:

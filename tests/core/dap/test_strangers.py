@@ -44,7 +44,7 @@ def adapter(monkeypatch: pytest.MonkeyPatch, **options: object) -> Iterator[sock
     options_ = argparse.Namespace(**{"port": None, "socket": None, **options})
 
     def serve() -> None:
-        with contextlib.suppress(OSError):  # the listener is shut
+        with contextlib.suppress(OSError):  # The listener was closed.
             command.dap(options_)
 
     thread = threading.Thread(target=serve)
@@ -66,7 +66,7 @@ def is_answered(connection: socket.socket, command: str, **arguments: object) ->
     try:
         connection.sendall(b"Content-Length: %d\r\n\r\n" % len(content) + content)
         return connection.recv(1) != b""
-    except OSError:  # it was hung up
+    except OSError:  # The adapter closed the connection.
         return False
 
 
@@ -80,11 +80,11 @@ def test_another_user_cannot_launch(
             other.setattr(owner, "owner_of", lambda *_: STRANGER)
             with socket.create_connection(place, WAIT_S) as connection:
                 assert not is_answered(connection, "launch", program="mark.py", cwd=str(tmp_path))
-            # Nor a client that is gone before its user can be determined.
+            # A client that leaves before its user can be determined is refused too.
             other.setattr(owner, "owner_of", lambda *_: None)
             with socket.create_connection(place, WAIT_S) as connection:
                 assert not is_answered(connection, "launch", program="mark.py", cwd=str(tmp_path))
-        with socket.create_connection(place, WAIT_S) as connection:  # the owner is still served
+        with socket.create_connection(place, WAIT_S) as connection:  # The owner is still served.
             assert is_answered(connection, "initialize")
     assert not (tmp_path / "mark").exists()
     assert capfd.readouterr().err.count("refused a connection from another user") == 2
@@ -100,7 +100,7 @@ def test_a_port_is_not_opened_where_users_cannot_be_identified(
 
 def test_a_socket_is_this_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "adapter"
-    with socket.socket(socket.AF_UNIX) as killed:  # what an adapter leaves that is killed
+    with socket.socket(socket.AF_UNIX) as killed:  # A killed adapter leaves such a file.
         killed.bind(str(place))
     os.umask(mask := os.umask(0))
     try:

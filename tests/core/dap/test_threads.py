@@ -99,11 +99,12 @@ def test_one_thread_continues_alone_while_the_other_is_held(tmp_path):
         editor.ask("setFunctionBreakpoints", breakpoints=[{"name": "op:exp"}, {"name": "op:tanh"}])
         editor.configured()
         first, other = both_stand(editor)
-        for _ in range(3):  # its own four nodes, and nothing of the other's
+        for _ in range(3):  # Only its own four nodes, none of the other thread's.
             answer = editor.ask("continue", threadId=first, singleThread=True)
             assert not answer["allThreadsContinued"]
             assert editor.event("stopped")["threadId"] == first
-        # Its end pauses the other threads; before, the other one is released and stops at its node.
+        # The end of the thread pauses the others. Before that, the other thread is released and
+        # stops at its node.
         editor.ask("continue", threadId=other, singleThread=True)
         assert editor.event("stopped")["threadId"] == other
         editor.ask("setFunctionBreakpoints", breakpoints=[])
@@ -144,9 +145,11 @@ def test_second_pause_releases_other_threads_when_lone_thread_waits_for_them(tmp
         worker, main = names(editor)["worker"], names(editor)["MainThread"]
         assert sorted(stops) == sorted((worker, main))
         editor.ask("setFunctionBreakpoints", breakpoints=[])
-        editor.ask("continue", threadId=worker, singleThread=True)  # it waits for the main thread
+        # The worker waits for the main thread.
+        editor.ask("continue", threadId=worker, singleThread=True)
         editor.ask("pause", threadId=worker)
-        editor.ask("pause", threadId=worker)  # so the others may come to a node, too
+        # The second pause lets the other threads reach a node too.
+        editor.ask("pause", threadId=worker)
         assert editor.event("stopped")["reason"] == "pause"
         editor.ask("continue", threadId=main)
         editor.event("terminated")

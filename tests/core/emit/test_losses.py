@@ -69,7 +69,7 @@ def of_a_graph() -> Train:
     session.run(init)
 
     def step(_: ns.Tensor, value: float) -> float:
-        session.run(loss, {x: value})  # to look at it, which trains nothing
+        session.run(loss, {x: value})  # Only evaluates the loss; trains nothing.
         return float(session.run([train, loss], {x: value})[1])
 
     return step
@@ -109,7 +109,7 @@ def test_the_loss_of_every_step_is_kept(make: Callable[[], Train], tmp_path: Pat
     assert [(point.step, point.value) for point in curve.points] == list(enumerate(had, 1))
     assert [point.seq for point in curve.points] == sorted({point.seq for point in curve.points})
     assert words.endswith(f"7 steps, {curve.name} {had[0]:.4g} → {had[-1]:.4g}")
-    # It changes nothing.
+    # Observing changes no result.
     w = ns.parameter(np.array([4.0, 3.0, -2.0]), name="w")
     train = make()
     for step in range(STEPS):
@@ -120,7 +120,7 @@ def test_the_loss_of_every_step_is_kept(make: Callable[[], Train], tmp_path: Pat
 def test_a_loss_that_another_node_gives_in_some_steps_is_one_curve(tmp_path: Path) -> None:
     def train(w: ns.Tensor, x: float) -> float:
         if x > 1.25:
-            np.mean(w)  # from here on the loss is the second mean of a step
+            np.mean(w)  # From here on, the loss is the second mean of a step.
         return by_backward(w, x)
 
     rows, had, _ = record(tmp_path / "run.nscope", train)
@@ -186,19 +186,19 @@ def test_anything_but_a_loss_is_not_taken_for_one() -> None:
     w = ns.parameter(np.array([4.0, 3.0]), name="w")
     observe(bus)
     try:
-        np.mean(w).backward()  # before the first step
+        np.mean(w).backward()  # Before the first step.
         for step in ns.steps(range(2)):
             if step:
-                (w * w).backward(np.ones(2))  # no number
+                (w * w).backward(np.ones(2))  # Not a scalar.
                 with ns.no_grad():
-                    np.mean(w)  # nothing begins here
-        np.mean(w).backward()  # after the last one
+                    np.mean(w)  # Without a backward pass.
+        np.mean(w).backward()  # After the last step.
         with ns.name_scope("later"):
             pass
     finally:
         unobserve()
     assert [item.losses for item in finished] == [(), ()]
-    np.mean(w).backward()  # unobserved: nobody is there to be told
+    np.mean(w).backward()  # Unobserved: no event is emitted.
 
 
 def test_a_recording_of_an_earlier_release_has_the_losses_that_were_observed(

@@ -29,7 +29,7 @@ def test_a_loop_without_steps_has_as_many_nodes_however_long_it_runs(rounds: int
             x = np.tanh(x @ w) + 0.5
             ns.tensor(np.ones(2)) * 2.0
     assert len({node.id for node in definitions(events)}) == 7
-    assert len(events.of(NodeFinished)) == 2 + 5 * rounds  # each execution is told
+    assert len(events.of(NodeFinished)) == 2 + 5 * rounds  # Each execution has an event.
 
 
 def test_a_loop_is_closed_by_what_it_computes() -> None:
@@ -185,7 +185,7 @@ def test_a_recurrent_network_is_unrolled_for_its_gradients() -> None:
     products = [name for name in ran(events)[-60:] if name.startswith("backward/matmul")]
     assert len(products) > len(set(products)) / 2
     counts = Counter(ran(events))
-    assert max(counts.values()) <= 20 + 1  # nothing is executed twice in a round
+    assert max(counts.values()) <= 20 + 1  # No node runs twice in a round.
 
 
 def test_a_single_call_over_and_over_and_several_ops_of_one_call() -> None:

@@ -69,7 +69,7 @@ def fresh() -> tuple[Steps, EventLog, Attachment]:
 
 def test_a_step_ends_where_the_next_begins() -> None:
     steps, told, _ = fresh()
-    steps.end_step()  # none is open
+    steps.end_step()  # No step is open.
     steps.begin_step()
     steps.begin_step()
     steps.end_step()
@@ -217,7 +217,7 @@ def test_the_optimizer_ends_steps_that_calls_begin() -> None:
     steps, told, _ = fresh()
     for _ in range(2):
         steps.root_called()
-        steps.root_called()  # a second model, in the same step
+        steps.root_called()  # A second model in the same step.
         steps.optimizer_stepped()
     assert [event[:2] for event in told.steps] == [
         ("began", 1), ("ended", 1), ("began", 2), ("ended", 2)

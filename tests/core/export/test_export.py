@@ -96,7 +96,7 @@ def test_hostile_names_by_dot(hostile: Path, tmp_path: Path) -> None:
 def test_hostile_names_by_the_page(
     hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The built page may be absent here; what it is given and what becomes of it is the test.
+    # The built page may be absent here; the test is about its input and its output.
     bundle = """var nodescopeExport = {renderSvg: (text) => {
       const input = JSON.parse(text);
       const escape = (each) => each.replace(/&/g, "&amp;").replace(/</g, "&lt;")
@@ -121,7 +121,7 @@ def test_a_painter_that_throws_is_one_line(
     assert not (tmp_path / "g.svg").exists()
 
 
-# A node of DOT: attributes whose values are words, numbers or quoted, and none is HTML.
+# A node of DOT: attributes whose values are words, numbers or quoted strings, but not HTML.
 _NODE_LINE = re.compile(r'\tn1 \[(?: ?\w+=(?:"(?:[^"\\]|\\.)*"|[\w.\-]+))+\]')
 
 

@@ -35,7 +35,7 @@ def test_a_command_gets_a_recording_for_as_long_as_it_runs(tmp_path: Path) -> No
         pass
     assert path == tmp_path / "kept.nscope"
     assert path.is_file()
-    run = recorded(tmp_path / "run.json")  # a recording, whatever its name
+    run = recorded(tmp_path / "run.json")  # A recording, despite its suffix.
     with as_recording(run) as path:
         assert path == run
     with pytest.raises(RecordingError, match="no recording"), as_recording(tmp_path / "none.onnx"):

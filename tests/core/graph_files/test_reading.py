@@ -47,7 +47,7 @@ def test_onnx(name: str) -> None:
     assert spec(graph, "encoder/linear/MatMul") == "float32 (?, 3)"
     assert named(graph, "encoder/linear/encoder.linear.weight").role == "parameter"
     assert named(graph, "axes").role == named(graph, "head/Constant").role == "constant"
-    # The function is expanded where it is called, and branches are inside their node's scope.
+    # A function is expanded where it is called, and branches are inside the scope of their node.
     assert sources(graph, "encoder/act/Mul") == ["encoder/linear/Add", "encoder/act/Erf"]
     assert sources(graph, "head/If/then_branch/then_id") == ["encoder/act/Mul"]
     assert sources(graph, "head/If") == [

@@ -272,7 +272,7 @@ def test_a_mute_server_is_inert_too(program):
         start = time.monotonic()
         with pytest.raises(LinkError):
             program.link(mute.getsockname()[1]).connect(patience_s=0.2)
-        assert time.monotonic() - start < 2.0  # what it is given if nothing else is said
+        assert time.monotonic() - start < 2.0  # The limit for a server that does not answer.
 
 
 def test_a_refusal_names_its_reason(program):
@@ -382,7 +382,8 @@ def test_a_connection_whose_number_was_given_away_is_left_alone():
         number = own.fileno()
         other, end = socket.socketpair()
         with other, end:
-            os.dup2(other.fileno(), number)  # the program closed ours, and opened its own
+            # As if the program had closed the link's descriptor and opened one of its own.
+            os.dup2(other.fileno(), number)
             for use in (
                 lambda: own.recv(1), lambda: own.recv_into(bytearray(1)), lambda: own.send(b"x"),
                 lambda: own.sendall(b"x"), lambda: own.shutdown(socket.SHUT_RDWR), own.accept,
@@ -390,7 +391,7 @@ def test_a_connection_whose_number_was_given_away_is_left_alone():
                 with pytest.raises(OSError, match="closed the descriptor"):
                     use()
             own.close()
-            os.fstat(number)  # which is the program's, and open
+            os.fstat(number)  # The descriptor is the program's, and still open.
             os.close(number)
             end.setblocking(False)
             with pytest.raises(BlockingIOError):

@@ -51,8 +51,8 @@ def test_one_that_is_closed_already_is_nobodys(listener: socket.socket) -> None:
     ("state", "user", "inode", "expected"),
     [
         ("01", 1234, 77, 1234),
-        ("01", 0, 0, None),  # an orphan, whatever it says
-        ("06", 0, 0, None),  # waits for its end: the list says 0 of everybody's
+        ("01", 0, 0, None),  # An orphaned socket has no inode and no reliable user.
+        ("06", 0, 0, None),  # A socket in TIME_WAIT, for which the table always says user 0.
         ("04", 0, 77, None),
     ],
 )
@@ -63,7 +63,7 @@ def test_the_table_is_read_carefully(
     client, server = ("127.0.0.1", 40000), ("127.0.0.1", 7711)
     client_end, server_end = owner._written(*client), owner._written(*server)
     table = tmp_path / "tcp"
-    # Our own end of the connection is listed as well, and is no answer.
+    # The table also lists the server's end of the connection, which does not tell the owner.
     other = ROW.format(server_end, client_end, "01", os.geteuid(), 76)
     table.write_text(HEAD + other + ROW.format(client_end, server_end, state, user, inode))
     monkeypatch.setattr(owner, "TABLES", (table, tmp_path / "none"))
@@ -79,4 +79,4 @@ def test_without_a_table_nothing_is_known(
         connection, _ = listener.accept()
         with connection:
             assert not owner.is_this_users(connection)
-            assert not owner.is_foreign(connection)  # a token decides
+            assert not owner.is_foreign(connection)  # The token decides.

@@ -11,7 +11,7 @@ from nodescope import native
 from nodescope.ir.graph import Node
 
 NODE = Node(1, "n1", "add", "elementwise", outputs=(1,))
-PIECE = 4 << 20  # of memory, unless little is asked for
+PIECE = 4 << 20  # The size of a block, unless less memory is allowed.
 SIZES = pytest.mark.parametrize("most_bytes", [4096, 1 << 20])
 
 
@@ -52,7 +52,7 @@ def test_memory_that_was_let_go_is_used_again() -> None:
         assert bytes(memoryview(block)[begin:end]) == bytes([number % 256]) * 48_000
         places.add(address(block))
         del block
-    assert len(places) == 2  # the one that is being filled, and the one before
+    assert len(places) == 2  # The block being filled and the one before it.
 
 
 @SIZES
@@ -78,7 +78,7 @@ def test_a_lot_takes_no_more_than_it_may() -> None:
     taken.append(sink.take())
     assert [len(lot[4]) for lot in taken] == [2] * 10
     assert all(end - begin <= 4096 for _, begin, end, *_ in taken)
-    assert not sink(NODE, 1, 0, 0, 0, 1, (), (np.zeros(4096, np.uint8),))  # more than it may
+    assert not sink(NODE, 1, 0, 0, 0, 1, (), (np.zeros(4096, np.uint8),))  # More than the limit.
 
 
 def test_nothing_is_taken_of_nothing() -> None:

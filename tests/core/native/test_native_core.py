@@ -49,14 +49,14 @@ def check(array: np.ndarray[Any, Any], bins: int = BINS) -> None:
         return
     result = TensorSummary(expected.spec, array.nbytes, *statistics)
     for exact in ("min", "max", "nan_count", "inf_count", "zero_count", "histogram", "preview"):
-        # Not by ==: a preview may hold NaN, and zeros have signs.
+        # Compare text: a preview may hold NaN, and zeros have signs.
         assert repr(getattr(result, exact)) == repr(getattr(expected, exact)), exact
     if result.min is None:
         return
     largest = max(abs(result.min), abs(expected.max or 0.0))
     for moment in ("mean", "std", "norm"):
         mine, other = getattr(result, moment), getattr(expected, moment)
-        # Sums in another order, of up to some thousand float64.
+        # Up to some thousand float64 are added in another order.
         assert mine == pytest.approx(other, rel=1e-12, abs=1e-12 * largest)
 
 

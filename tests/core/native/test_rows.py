@@ -67,13 +67,13 @@ def test_nothing_finite_and_nothing_at_all() -> None:
 def test_the_same_elements_are_counted_once_unless_they_have_changed() -> None:
     array, table = np.arange(12.0).reshape(3, 4), _Table(3)
     assert table.fill(0, array, same=-2, version=4)
-    table.rows[0]["zero"] = 77  # as if it had been computed so
+    table.rows[0]["zero"] = 77  # A mark that shows whether the row is copied.
     assert table.fill(1, array.T, same=0, version=4)
     assert table.rows[1]["zero"] == 77
     assert table.rows[1]["preview"].tolist() == array.T.ravel()[:8].tolist()
     assert table.fill(2, array.T, same=0, version=5)
     table.check(2, array.T)
-    array[1, 1] = 100.0  # which nobody counted
+    array[1, 1] = 100.0  # The version does not count this write.
     assert table.fill(1, array.T, same=0, version=4)
     table.check(1, array.T)
 

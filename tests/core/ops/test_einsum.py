@@ -27,7 +27,7 @@ def calls(draw: Any) -> tuple[str, list[np.ndarray]]:
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     for _ in range(draw(st.integers(1, 4))):
         term = "".join(draw(st.lists(st.sampled_from(letters), max_size=3)))
-        # A letter that comes twice in one operand has to have its size there.
+        # A letter that occurs twice in an operand has its full size there.
         shape = tuple(
             1 if draw(st.integers(0, 5)) == 0 and term.count(item) == 1 else sizes[item]
             for item in term
@@ -64,7 +64,7 @@ def test_any_einsum_is_numpys_and_has_its_gradient(call: tuple[str, list[np.ndar
     result.backward(ct)
     for i, (x, tensor) in enumerate(zip(arrays, tensors, strict=True)):
         way = rng.standard_normal(x.shape)
-        # Linear in each operand: the difference is exact.
+        # The product is linear in each operand, so the difference is exact.
         moved = np.einsum(subscripts, *arrays[:i], way, *arrays[i + 1 :])
         slope = float(np.sum(ct * moved))
         assert float(np.sum(tensor.grad.numpy() * way)) == pytest.approx(slope, abs=1e-9)
@@ -88,7 +88,7 @@ def test_large_ones_are_numpys(subscripts: str, shapes: list[Any], dtype: str) -
     result = np.einsum(subscripts, *map(ns.tensor, arrays))
     expected = np.einsum(subscripts, *arrays)
     assert result.dtype == expected.dtype
-    near = 2e-2 if dtype == "float16" else 1e-12  # what a pair leaves is rounded to float16
+    near = 2e-2 if dtype == "float16" else 1e-12  # The product of each pair is rounded to float16.
     assert np.allclose(result.numpy(), expected, rtol=near, atol=near * np.abs(expected).max())
 
 

@@ -10,7 +10,7 @@ from nodescope.ops.reading import KINDS
 from nodescope.ops.traits import names, traits_of
 from tests.parts import in_parts
 
-# In the vocabulary of other libraries, or the effect of a compiler's rewrite.
+# Operations of other libraries' vocabularies, or of compiler rewrites.
 _NOT_OPS = {"keep", "choose"}
 
 

@@ -46,7 +46,7 @@ def test_bodies_in_bodies_are_simplified_to_the_last():
     assert "negative" not in {op for _, op in left}
 
 
-# Memory: each of these gave a result that was the memory of something else
+# Memory: each of these once returned a result that shared the memory of another value
 
 
 def carried(x):
@@ -84,7 +84,7 @@ def test_what_is_hoisted_is_not_a_carry():
     check(function, [X], ["bodies", "cse", "own"])
 
 
-# Layouts: sums add up in the order in which elements lie
+# Layouts: sums are added up in memory order
 
 
 def test_the_next_iteration_sees_how_a_carry_lies():

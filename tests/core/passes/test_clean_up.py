@@ -110,7 +110,7 @@ def test_reciprocals_that_are_exact():
     assert exact_reciprocal(0.25, "float32")
     assert exact_reciprocal(-1024, "float16")
     assert not exact_reciprocal(3, "float64")
-    assert not exact_reciprocal(2.0**127, "float32")  # its reciprocal is not normal
+    assert not exact_reciprocal(2.0**127, "float32")  # The reciprocal is subnormal.
     assert not exact_reciprocal(float("inf"), "float32")
 
 

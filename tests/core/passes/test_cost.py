@@ -27,7 +27,8 @@ def work_of(function: object, *inputs: object) -> Work:
 
 
 def test_nodes() -> None:
-    assert work_of(lambda x: x + x, X) == Work(48, 192, 192)  # one operand twice is read once
+    # An operand that is used twice is read once.
+    assert work_of(lambda x: x + x, X) == Work(48, 192, 192)
     assert work_of(lambda x, y: x @ y, X, X.T.copy()) == Work(2 * 6 * 8 * 6, 384, 144)
     assert work_of(lambda x: np.sum(x, axis=1), X) == Work(48, 192, 24)
     assert work_of(lambda x: np.transpose(x), X) == Work(0, 0, 0)
@@ -51,9 +52,9 @@ def test_a_kernel_moves_what_goes_in_and_out() -> None:
         ("ij->i", [(20, 30)], 20 * 30),
         ("ij->ji", [(20, 30)], 0),
         ("ii->i", [(30, 30)], 0),
-        # In pairs: first the one that leaves the least.
+        # Operands are multiplied in pairs, beginning with the pair that has the smallest result.
         ("ij,jk,kl->il", [(2, 50), (50, 3), (3, 40)], 2 * 2 * 50 * 3 + 2 * 2 * 3 * 40),
-        # Axes that broadcast are left to NumPy, which multiplies all three at once.
+        # NumPy multiplies all three at once, since axes broadcast.
         ("ij,ij,ij->j", [(1, 5), (4, 5), (4, 5)], 3 * 4 * 5),
     ],
 )
@@ -110,7 +111,7 @@ def test_nothing_to_do() -> None:
 
 def test_speeds_are_measured_by_a_clock() -> None:
     ticks = itertools.count()
-    result = cost.measured(lambda: float(next(ticks)))  # each trial takes one second
+    result = cost.measured(lambda: float(next(ticks)))  # Each trial takes one second of this clock.
     assert result == Machine(2.0 * cost._PRODUCT**3, 2.0 * cost._COPIED)
 
 

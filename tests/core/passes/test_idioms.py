@@ -68,11 +68,11 @@ def test_layer_without_activation() -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x, w, b: np.maximum(x @ w + b, 1),  # not zero
-        lambda x, w, b: np.maximum(x @ w * b, 0),  # not a sum
-        lambda x, w, b: np.maximum(x @ w, 0),  # no bias
-        lambda x, w, b: ns.relu(x @ w + b[:, None][:1]),  # one number
-        lambda x, w, b: ns.relu(w.T + b[:, None]),  # no product
+        lambda x, w, b: np.maximum(x @ w + b, 1),  # The bound is not zero.
+        lambda x, w, b: np.maximum(x @ w * b, 0),  # Not a sum.
+        lambda x, w, b: np.maximum(x @ w, 0),  # No bias.
+        lambda x, w, b: ns.relu(x @ w + b[:, None][:1]),  # A bias of one number.
+        lambda x, w, b: ns.relu(w.T + b[:, None]),  # No product.
     ],
 )
 def test_no_layers(function: Any) -> None:
@@ -253,7 +253,7 @@ def eps_outside(x: Any) -> Any:
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: normed(x, axis=0),  # a batch norm
+        lambda x: normed(x, axis=0),  # A batch norm.
         lambda x: (
             (x - np.mean(x, axis=0, keepdims=True))
             / np.sqrt(np.var(x, axis=1, keepdims=True) + 1e-5)
@@ -298,8 +298,10 @@ def test_attention(how: str) -> None:
 
 
 def test_no_attention() -> None:
-    assert found_in(lambda q, k, v: attended(q, k, v, "after"), Q, K, V) == []  # mask too late
-    assert found_in(lambda q, v: ns.softmax(q, axis=-1) @ v, Q[..., :4], V) == []  # no product
+    # The mask comes too late.
+    assert found_in(lambda q, k, v: attended(q, k, v, "after"), Q, K, V) == []
+    # No product of queries and keys.
+    assert found_in(lambda q, v: ns.softmax(q, axis=-1) @ v, Q[..., :4], V) == []
     assert found_in(lambda q, k, v: ns.softmax(q @ k.swapaxes(1, 2), axis=1) @ v, Q, K, V) == []
 
 
@@ -371,7 +373,7 @@ def test_char_transformer() -> None:
     names = kernels(result)
     assert names["attention"] == 2
     assert names["matmul_bias_gelu"] == 2
-    assert names["layer_norm"] == 5  # what the gradient computes again
+    assert names["layer_norm"] == 5  # Includes those that the gradient recomputes.
     assert names["adam"] == 38
     assert _count(result.graph) * 3 < _count(result.traced)
 

@@ -63,7 +63,7 @@ def test_in_place_only_at_the_last_use_and_of_as_many_bytes() -> None:
     assert taken([start, over, ProgramStep((), (1, 2))], {1: 64, 2: 64}) == ()
     assert taken([start, over, read], {1: 64, 2: 32}) == ()
     assert taken([start, over, read], {1: 64, 2: 64}, kept={1}) == ()
-    assert taken([over, read], {2: 64}) == ()  # an input is not ours
+    assert taken([over, read], {2: 64}) == ()  # The input belongs to the caller.
 
 
 def test_in_place_not_beside_another_view_of_the_operand() -> None:

@@ -29,7 +29,7 @@ def order(graph: Any) -> list[str]:
 
 def test_a_node_whose_operands_stay_comes_before_its_user() -> None:
     def early(x: Any) -> Any:
-        e = np.exp(x)  # x is fed, and so is held anyway
+        e = np.exp(x)  # x is a feed, which is held anyway.
         w = x
         for _ in range(3):
             w = w @ w

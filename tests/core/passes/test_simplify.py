@@ -47,7 +47,7 @@ def program(text, dtype, number, condition=False):
         return number(ast.literal_eval(tree))
 
     def function(*arrays):
-        # Each operand comes from somewhere whose layout is known, and from where it is not.
+        # Each operand is used with a known layout and with an unknown one.
         results = []
         for wrapped in (lambda a: a, lambda a: ~a if a.dtype == bool else -a, np.copy):
             bound = dict(zip(names, map(wrapped, arrays), strict=True))
@@ -83,7 +83,7 @@ def test_a_pattern_is_found_and_nobody_can_tell(rule):
             with np.errstate(all="ignore"):
                 result = lowered(function, inputs, ["simplify"], unsafe=unsafe)
         except (NodescopeError, TypeError, OverflowError):
-            continue  # the op does not take this dtype
+            continue  # The op does not accept this dtype.
         fired += f"simplify/{rule.name}" in rules(result)
         if rule.exact:
             check(function, inputs, ["simplify"])

@@ -44,8 +44,8 @@ def test_each_element_has_one_source() -> None:
 @pytest.mark.parametrize(
     ("arrays", "places"),
     [
-        ([np.zeros(4)], attrs(ROW)),  # the other elements of the whole are unknown
-        ([np.zeros(3)], attrs(ROW, place=ROW)),  # of another size
+        ([np.zeros(4)], attrs(ROW)),  # The other elements of the whole array are unknown.
+        ([np.zeros(3)], attrs(ROW, place=ROW)),  # Another size.
         ([BASE], {}),
         ([BASE], attrs((0, (3, 4), (4, -1)))),
         ([BASE], attrs((0, (3, 4), (4,)))),
