@@ -25,8 +25,8 @@ Shown = list[tuple[str, int, str]]
 def program() -> None:
     x = ns.tensor(np.array([-1.0, 0.0]))
     for _ in range(2):
-        np.log(x)  # The line of log.
-        1.0 / x  # The line of divide.
+        np.log(x)  # log
+        1.0 / x  # divide
 
 
 @pytest.fixture(params=["free", "observed"])

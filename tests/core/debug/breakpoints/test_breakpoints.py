@@ -26,7 +26,7 @@ def steps(count: int = 4) -> None:
     for _ in range(count):
         ns.step()
         with ns.name_scope("net"):
-            h = np.tanh(w * x)  # The line that the breakpoint names.
+            h = np.tanh(w * x)  # the line of tanh
         with ns.name_scope("loss"):
             loss = np.mean(h * h)
         loss.backward()
