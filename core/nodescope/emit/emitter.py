@@ -521,7 +521,8 @@ class Emitter(Steps):
         Returns:
             As in `finish`.
         """
-        self.pair(value, gradient)
+        if self.pairs.get(value) != gradient:
+            self.pair(value, gradient)
         bus = self.bus
         if not bus.demand.gradients:
             return {}

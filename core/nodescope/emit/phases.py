@@ -62,16 +62,23 @@ def backward_phase(state: ThreadState, place: Place) -> Iterator[Callable[[Any],
         _moved(state)
 
 
-@contextlib.contextmanager
-def optimizer_phase(state: ThreadState, path: str) -> Iterator[None]:
+class optimizer_phase:
     """Make the nodes inside optimizer nodes under ``optimizer/<path>``."""
-    saved = (state.scope, state.phase, state.cursor)
-    state.scope, state.phase, state.cursor = join("optimizer", path), "optimizer", None
-    _moved(state)
-    try:
-        yield
-    finally:
-        state.scope, state.phase, state.cursor = saved
+
+    __slots__ = ("_path", "_saved", "_state")
+
+    def __init__(self, state: ThreadState, path: str) -> None:
+        self._state, self._path = state, path
+
+    def __enter__(self) -> None:
+        state = self._state
+        self._saved = state.scope, state.phase, state.cursor
+        state.scope, state.phase, state.cursor = join("optimizer", self._path), "optimizer", None
+        _moved(state)
+
+    def __exit__(self, *raised: object) -> None:
+        state = self._state
+        state.scope, state.phase, state.cursor = self._saved
         _moved(state)
 
 

@@ -77,7 +77,12 @@ class name_scope:
 
 
 def _is_name(name: object) -> bool:
-    return isinstance(name, str) and all(part.strip() for part in name.split("/"))
+    return isinstance(name, str) and _has_parts(str.__str__(name))
+
+
+@functools.lru_cache(maxsize=1024)
+def _has_parts(name: str) -> bool:
+    return all(part.strip() for part in name.split("/"))
 
 
 def _is_path(name: object) -> bool:

@@ -188,8 +188,9 @@ class Optimizer:
                     if builder is not None:
                         rates = builder.host(reader, rates, _working(value).name, "optimizer")
                     with tracer.optimizer(path):
-                        now = value.astype(_working(value), copy=False)
-                        slope = gradient.astype(_working(value), copy=False)
+                        dtype = _working(value)
+                        now = value if value.dtype == dtype else value.astype(dtype)
+                        slope = gradient if gradient.dtype == dtype else gradient.astype(dtype)
                         new = self.update(TRACED, now, slope, state, rates)
                         for target, tensor in zip((value, *state), new, strict=True):
                             store(target, apply(_ASSIGN, (target, tensor), {}))
