@@ -1,4 +1,5 @@
-"""Workers of data loaders: processes whose operations are nodes of the program's run.
+"""Data loading: the operations that compute batches, in data loader workers and in the program.
 
-A worker observes itself and reports to the program, which alone has a recording and a debugger.
+A worker observes itself and reports to the program; only the program has a recording and a
+debugger.
 """

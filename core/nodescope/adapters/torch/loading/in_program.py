@@ -1,11 +1,11 @@
-"""In the program: what a data loader without workers computes, in the scope ``data``.
+"""In the program: observes what a data loader without workers computes, in the scope ``data``.
 
-It runs between the operations of the program's steps, and in the middle of steps that follow a
-script, so it is kept apart from them: it has values and counts of its own, as a worker has. Each
-sample executes the nodes of the one before.
+Data loading runs between the operations of the program's steps, also in the middle of steps that
+follow a script. Its operations are therefore kept apart from the steps: they have their own value
+ids and call counts, as in a worker. Each sample executes the nodes of the previous sample.
 
-Invariant: steps begin, end and are followed as without it. A batch is made once, by the program's
-own data set.
+Invariant: steps begin, end and are followed as if data loading were not observed. A batch is made
+once, by the program's own data set.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from nodescope.emit.state import ThreadState, current
 from nodescope.ir.graph import SourceLocation
 from nodescope.ir.scopes import join
 
-_HERE: Final = -1  # for the native tap: operations are seen where the thread is now
+_HERE: Final = -1  # for the native tap: observe operations at the thread's present quiet level
 
 
 class _Counts(Emitter):
-    """Counts calls by sample, on the bus and in the graph of a run's emitter."""
+    """Counts calls per sample; shares the bus and the graph of the run's emitter."""
 
     def __init__(self, emitter: Emitter) -> None:
         told = emitter.bus.tell_steps
@@ -46,16 +46,16 @@ class _Counts(Emitter):
         self.marked = self.step_open = True
 
     def begin_sample(self) -> None:
-        """Count from the beginning."""
+        """Restart the call counts."""
         self.epoch = self.steady = object()
 
 
 class _Thread(threading.local):
-    """What observes the data sets of a thread.
+    """Observes the data loading of one thread.
 
     Attributes:
-        state: Where the thread is within them.
-        operations: What it computes there.
+        state: The thread's state during data loading.
+        operations: The operations of data loading.
     """
 
     def __init__(self, emitter: Emitter, all_of_run: list[Operations]) -> None:
@@ -66,10 +66,10 @@ class _Thread(threading.local):
         all_of_run.append(self.operations)
         self._follower = Follower(self.operations.place, self.operations.state_before)
         self.operations.values.storages.use(self._follower)
-        self._fast_path = StepFastPath(self._follower, self.operations)  # which follows nothing
+        self._fast_path = StepFastPath(self._follower, self.operations)  # it follows no steps
 
     def tap(self) -> Tap:
-        """A dispatch mode."""
+        """A new dispatch mode that observes the thread's data loading."""
         return Tap(self.operations, self._fast_path, self._follower)
 
 
@@ -77,8 +77,8 @@ class InProgram:
     """The data loaders of a run that have no workers.
 
     Args:
-        emitter, operations: Of the run.
-        native: The native tap's library; None if the Python tap observes.
+        emitter, operations: The run's emitter and operations.
+        native: The native tap's library; None if the run uses the Python tap.
     """
 
     def __init__(self, emitter: Emitter, operations: Operations, native: Any) -> None:
@@ -91,13 +91,13 @@ class InProgram:
         self._lock = threading.RLock()
 
     def end(self) -> None:
-        """The run ends."""
+        """End the run: observe nothing from now on."""
         for operations in self._all:
             operations.off = True
             operations.devices.end()
 
     def began(self, loader: Any, iterator: Any) -> None:
-        """Note that an iterator goes through the batches of a loader."""
+        """Register an iterator of a loader; one with workers is ignored."""
         if getattr(iterator, "_dataset_fetcher", None) is None:
             return
         with self._lock:
@@ -110,7 +110,7 @@ class InProgram:
 
     @contextlib.contextmanager
     def fetching(self, iterator: Any) -> Iterator[None]:
-        """Observe the batch that is made inside, if it is made here and there is time for it."""
+        """Observe the batch made inside, if the loader has no workers and `Pacing` allows it."""
         batches = self._iterators.get(iterator)
         if batches is None or not self._may():
             yield
@@ -133,7 +133,7 @@ class InProgram:
         return self._native is not None or operations.place.mode is not None
 
     def begin_batch(self) -> None:
-        """A batch is made that is observed: what was seen earlier may have changed since."""
+        """Begin an observed batch; tensors seen earlier may have changed unobserved since then."""
         own = self._thread.operations
         own.values.gap += 1
         own.begin_step()
@@ -145,12 +145,12 @@ class InProgram:
     def seen(
         self, scope: str, source: SourceLocation | None = None, *, sample: bool = False
     ) -> Iterator[None]:
-        """Observe what the thread computes inside, in a scope.
+        """Observe what the thread computes inside the context, in a scope.
 
         Args:
-            scope: Its path.
-            source: The line of all of it; None to look each up.
-            sample: Whether it is a sample of its own.
+            scope: The path of the scope.
+            source: The source line of all nodes; None to look up the line of each.
+            sample: Whether this begins a new sample.
         """
         operations, thread = self._operations, self._thread
         if operations.off:
@@ -172,17 +172,17 @@ class InProgram:
             if before is not None:
                 self._native.loud(before)
             states.local.place, place.data = outer, None
-            if journal is not None:  # the nodes that the step lacked are none of its own
+            if journal is not None:  # nodes defined for data do not count as new nodes of the step
                 journal.version += emitter.identity.version - version
 
 
 class _Batches:
-    """What goes through the batches of a loader.
+    """An iterator over the batches of a loader.
 
     Args:
-        program: What observes.
-        number: Of the loader.
-        source: The line that goes through its batches.
+        program: The observer.
+        number: The number of the loader.
+        source: The program's line that iterates over the loader.
     """
 
     def __init__(self, program: InProgram, number: int, source: SourceLocation | None) -> None:
@@ -191,7 +191,7 @@ class _Batches:
 
     @contextlib.contextmanager
     def seen(self, fetcher: Any) -> Iterator[None]:
-        """Observe what a fetcher of PyTorch's calls inside."""
+        """Observe the data set and the collate function that a fetcher calls inside the context."""
         data = "dataset_iter" if hasattr(fetcher, "dataset_iter") else "dataset"
         before = {name: getattr(fetcher, name) for name in (data, "collate_fn")}
         around = _Items if data == "dataset_iter" else _Samples
@@ -209,7 +209,7 @@ class _Batches:
             return make(*given)
 
     def _collated(self, collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        # What PyTorch's own functions compute has the line that goes through the batches.
+        # Nodes of PyTorch's own functions have the line that iterates over the loader.
         own = str(getattr(collate, "__module__", "")).startswith("torch.")
 
         def collated(samples: Any) -> Any:
@@ -221,7 +221,7 @@ class _Batches:
 
 
 class _Samples:
-    """A data set whose samples are made by way of a function."""
+    """Wraps a data set: each access to its samples goes through a function."""
 
     def __init__(self, dataset: Any, sample: Callable[..., Any]) -> None:
         self._dataset, self._sample = dataset, sample
@@ -236,7 +236,7 @@ class _Samples:
 
 
 class _Items:
-    """The samples of an iterable data set, made by way of a function."""
+    """Wraps the iterator of an iterable data set: each sample is made through a function."""
 
     def __init__(self, items: Any, sample: Callable[..., Any]) -> None:
         self._items, self._sample = items, sample

@@ -1,8 +1,8 @@
-"""Loop: what a worker of a data loader runs in place of PyTorch's own loop, which it calls.
+"""Loop: the function that a data loader worker runs in place of PyTorch's loop, which it calls.
 
-Each sample is a step of the worker, so that the nodes of the one before are executed again.
+Each sample is a step of the worker, so it executes the nodes of the previous sample again.
 
-Invariant: the loop of PyTorch runs once, on the program's own data set, whatever happens here.
+Invariant: PyTorch's loop runs once, on the program's own data set, even if observing fails.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _PATIENCE_S: Final = 10.0
 
 
 class ObservedLoop:
-    """See `compat.worker_loop`, whose arguments it takes; travels to the worker.
+    """Replaces `compat.worker_loop` and takes its arguments; is sent to the worker.
 
     Args:
-        address: Where the program listens.
-        key: What both ends have to know.
+        address: The address where the program listens.
+        key: The secret that both ends of the connection have to know.
         loader: The number of the data loader.
-        origin_ns: When the run began, by `time.perf_counter_ns`.
-        paced: Whether the worker leaves out batches to keep its pace.
-        source: The line of the program that goes through the loader's batches.
-        attach: Makes what observes a process, an attachment.
-        inner: What stood in the place of PyTorch's loop, if that was not itself.
+        origin_ns: The start of the run, by `time.perf_counter_ns`.
+        paced: Whether the worker leaves batches unobserved to limit the slowdown.
+        source: The program's line that iterates over the loader.
+        attach: Makes the attachment that observes a process.
+        inner: The loop that another tool had put in place of PyTorch's, or None.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ObservedLoop:
         self.attach, self.inner = attach, inner
 
     def __call__(self, *args: Any) -> None:
-        """Run the loop, observed if that can be done."""
+        """Run the loop, observed if possible."""
         inner = self.inner or compat.worker_loop
         with contextlib.ExitStack() as stack:
             try:
@@ -67,7 +67,7 @@ class ObservedLoop:
         from nodescope.origins import add_internal_package
 
         add_internal_package(str(sys.modules["torch"].__file__))
-        local.place = ThreadState()  # the program's, if this is a fork
+        local.place = ThreadState()  # a forked process still has the program's state
         bus = Bus()
         bus.origin_ns = self.origin_ns
         emitter = Emitter(bus)
@@ -79,14 +79,14 @@ class ObservedLoop:
         reporter.greet(Hello(self.loader, worker, os.getpid()), _PATIENCE_S)
         with attachment.attached():
             emitter.attachments = (attachment,)
-            attachment.rest()  # between batches, as in the threads of queues
+            attachment.rest()  # observe nothing between batches
             with _Batches(emitter, attachment, reporter, self.paced, self.source).seen():
                 yield
             reporter.flush()
 
 
 class _Batches:
-    """What a worker computes for its batches."""
+    """Observes what a worker computes for its batches."""
 
     def __init__(
         self, emitter: Any, attachment: Any, reporter: Any, paced: bool,
@@ -101,7 +101,7 @@ class _Batches:
 
     @contextlib.contextmanager
     def seen(self) -> Iterator[None]:
-        """Observe the fetchers of this process."""
+        """Observe the fetchers of this process inside the context."""
         originals = {kind: kind.fetch for kind in compat.fetchers}
         try:
             for kind, original in originals.items():
@@ -144,14 +144,14 @@ class _Batches:
             fetcher.dataset = _Samples(fetcher.dataset, self._begin_sample)
 
     def _begin_sample(self) -> None:
-        if self._observes:  # an emitter that rests would wake
+        if self._observes:  # beginning a step would wake an attachment that rests
             self._emitter.begin_step()
 
 
 class _Collated:
-    """A function that makes a batch of samples, in a scope of its own.
+    """Wraps the function that makes a batch of samples: it runs in the scope ``collate``.
 
-    What PyTorch's own functions compute has the line that goes through the batches.
+    For PyTorch's own functions, the source of the nodes is the line that iterates over the loader.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class _Collated:
 
 
 class _Samples:
-    """A data set that tells before it makes samples."""
+    """Wraps a data set: calls a function before each access to its samples."""
 
     def __init__(self, dataset: Any, begin: Callable[[], None]) -> None:
         self._dataset, self._begin = dataset, begin
@@ -189,7 +189,7 @@ class _Samples:
 
 
 class _Items:
-    """The samples of an iterable data set; tells before each."""
+    """Wraps the iterator of an iterable data set: calls a function before each sample."""
 
     def __init__(self, items: Any, begin: Callable[[], None]) -> None:
         self._items, self._begin = items, begin

@@ -1,7 +1,7 @@
-"""Messages between a worker and the program, and values as they travel.
+"""Messages between a worker and the program, and the form in which values are sent.
 
-Invariant: whatever is received comes from a process that this run started: the connection is in a
-folder of this user's, and both ends prove that they know a key.
+Invariant: every message that is received comes from a process that this run started: the socket is
+in a directory of this user, and both ends of the connection prove that they know a secret key.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from nodescope.record.captures import Statistics
 from nodescope.record.summary import TensorSummary, summarise
 
 SMALL: Final = 1 << 16
-"""Bytes up to which a value is sent whole."""
+"""Largest size, in bytes, of a value that is sent with its elements."""
 LARGE: Final = 1 << 26
-"""The same where all values are wanted."""
+"""The same limit where all values are wanted."""
 _TENSORS = TorchTensors()
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What the program wants of its workers.
+    """What the workers have to report.
 
     Attributes:
-        number: Grows with each change.
-        stops_at: Where the program may stop: workers ask there.
-        arrays: Whether values are looked at.
-        values: Whether every element is wanted.
-        whole: Whether every batch has to be seen.
+        number: The version of this request; it grows with each change.
+        stops_at: Where the program may stop: there, workers wait for an answer.
+        arrays: Whether values are sent.
+        values: Whether every element is wanted, also of large values.
+        whole: Whether every batch has to be observed.
     """
 
     number: int = 0
@@ -49,16 +49,18 @@ class Wanted(msgspec.Struct, frozen=True):
 
     @property
     def most(self) -> int:
-        """Bytes up to which a value is sent whole; -1 for none."""
+        """Largest size, in bytes, of a value that is sent with its elements; -1: none is sent."""
         return (LARGE if self.values else SMALL) if self.arrays else -1
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A value as it travels.
+    """A value, in the form in which it is sent.
 
     Attributes:
-        kind: Its class, if it has no elements.
-        refusal: Why it cannot be edited, or ``""``.
+        data: The elements, or None if only the shape, the dtype and statistics are sent.
+        summary: The statistics of a large value, or None.
+        kind: The value's class, if it has no elements.
+        refusal: Why the value cannot be edited, or ``""``.
     """
 
     shape: tuple[int, ...] = ()
@@ -69,11 +71,11 @@ class Sent(msgspec.Struct, frozen=True):
     refusal: str = ""
 
 
-# What a worker sends.
+# Messages from a worker.
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """The first message: which worker of its loader this is."""
+    """The first message: which worker of which loader this is."""
 
     loader: int
     worker: int
@@ -81,13 +83,13 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class Configured(msgspec.Struct, frozen=True):
-    """`Wanted` was taken up."""
+    """The worker has received `Wanted` and applies it."""
 
     number: int
 
 
 class Defined(msgspec.Struct, frozen=True):
-    """Nodes are new or have other inputs, or values other specs."""
+    """Nodes are new or have other inputs, or values have other specs."""
 
     nodes: tuple[Node, ...]
     values: tuple[Value, ...]
@@ -98,7 +100,7 @@ class Ran(msgspec.Struct, frozen=True):
 
     Attributes:
         asks: Whether the worker waits for an answer.
-        inputs: Empty unless it does.
+        inputs: The operands; empty unless the worker waits.
     """
 
     node: int
@@ -114,24 +116,24 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """Elements that were asked for."""
+    """The answer to `Fetch`."""
 
     data: Sent | None
     error: str = ""
 
 
-# What the program sends: `Wanted`, and
+# Messages from the program: `Wanted`, and the following.
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """Send elements of an input (``port`` below 0: of output ``-1 - port``)."""
+    """Request the elements of an input; a negative ``port`` is output ``-1 - port``."""
 
     port: int
     window: tuple[tuple[int, int], ...] | None
 
 
 class Go(msgspec.Struct, frozen=True):
-    """Go on, with new elements by port, as of `Fetch`."""
+    """Continue, with the user's edits: new elements by port, numbered as in `Fetch`."""
 
     edits: dict[int, Sent]
 
@@ -140,8 +142,8 @@ FromWorker = Hello | Configured | Defined | Ran | Fetched | ScopeDescribed
 
 
 def sent(value: Any, most: int) -> Sent:
-    """A value as it travels: with its elements up to ``most`` bytes, else with statistics; if
-    ``most`` is below 0, neither.
+    """Convert a value to `Sent`: with its elements if it has at most ``most`` bytes, else with its
+    statistics; with neither if ``most`` is negative.
     """
     refusal = _TENSORS.refusal(value) if isinstance(value, torch.Tensor) else ""
     try:
@@ -161,7 +163,7 @@ def elements(value: Any, window: tuple[tuple[int, int], ...] | None = None) -> S
     """The elements of a value, or those of a window.
 
     Raises:
-        ArrayError: It has none.
+        ArrayError: The value has no elements.
     """
     array = _elements(value)
     if window is not None:
@@ -178,19 +180,19 @@ def _elements(value: Any) -> Array:
 
 
 def array_of(value: Sent) -> Array | None:
-    """The elements that have travelled, in memory of their own."""
+    """A copy of the elements that were sent, or None if none were."""
     if value.data is None:
         return None
     return np.frombuffer(bytearray(value.data), as_dtype(value.dtype)).reshape(value.shape)
 
 
 class InWorker:
-    """A value of a worker, as the program has it.
+    """A worker's value, as the program holds it.
 
     Attributes:
-        sent: What was sent of it.
-        port: Where it is at the node at which the worker waits, as of `Fetch`.
-        worker: The worker, as long as it waits; else None.
+        sent: What the worker sent of the value.
+        port: The value's port at the node where the worker waits, numbered as in `Fetch`.
+        worker: The worker, if it waited when it sent the value; else None.
     """
 
     __slots__ = ("port", "sent", "worker")
@@ -203,7 +205,7 @@ class InWorkerContents:
     """See `ArrayOps`."""
 
     def spec(self, array: InWorker) -> Spec:
-        """Shape and dtype, or the class."""
+        """The value's shape and dtype; its class if it has no elements."""
         sent = array.sent
         return TensorSpec(sent.shape, sent.dtype) if sent.dtype else OpaqueSpec(sent.kind)
 
@@ -220,10 +222,10 @@ class InWorkerContents:
         return None if summary is None else Statistics(summary)
 
     def numpy(self, array: InWorker, window: Window | None = None) -> Array:
-        """The elements; of a large value, from the worker that waits.
+        """The elements; those of a large value are fetched from the worker, which must be waiting.
 
         Raises:
-            ArrayError: It has none, or no worker waits with it.
+            ArrayError: The value has no elements, or the worker no longer waits.
         """
         sent = array.sent
         if not sent.dtype:
@@ -244,7 +246,7 @@ class InWorkerContents:
         return fetched
 
     def refusal(self, array: InWorker) -> str:
-        """A reason if it has no elements, is a view, or is no longer held."""
+        """Why the value cannot be edited; ``""`` if a worker waits and it can be."""
         return array.sent.refusal or ("" if array.worker else "the worker that had it has gone on")
 
     def write(self, array: InWorker, new: Array) -> None:

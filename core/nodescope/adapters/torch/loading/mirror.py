@@ -1,7 +1,7 @@
 """Mirror: the nodes of a worker as nodes of the program's run.
 
-A node is known by its name in the worker, so another worker of the same number, as in the next
-epoch, executes the nodes of the one before.
+A node is identified by its name in the worker, so a later worker with the same number, such as that
+of the next epoch, executes the nodes of the earlier one.
 
 Invariant: called by one thread at a time.
 """
@@ -28,9 +28,9 @@ class Mirror:
     """The nodes of one worker.
 
     Args:
-        emitter: Of the run.
+        emitter: The run's emitter.
         remote: The worker, as the run sees it.
-        scope: The scope of everything that it runs.
+        scope: The scope of everything that the worker runs.
     """
 
     def __init__(self, emitter: Emitter, remote: Remote, scope: str) -> None:
@@ -43,7 +43,7 @@ class Mirror:
         self._newest: OrderedDict[int, InWorker] = OrderedDict()
 
     def define(self, message: Defined) -> None:
-        """Give nodes of the worker theirs in the run."""
+        """Define nodes of the worker in the run, or update the specs of their values."""
         specs = {value.id: value for value in message.values}
         for node in message.nodes:
             self._define(node, specs)
@@ -89,19 +89,19 @@ class Mirror:
                 self._emitter.respecify(entry, specs)
 
     def describe(self, message: ScopeDescribed) -> None:
-        """Tell of a module in the worker."""
+        """Emit the description of a module in the worker."""
         scope = join(self._scope, message.scope).rstrip("/")
         self._emitter.bus.emit(msgspec.structs.replace(message, scope=scope))
 
     def ran(self, message: Ran, worker: Any) -> Edits:
-        """Tell of an execution. May return late if the worker asks.
+        """Emit an execution. Blocks while the debugger holds the worker, if the worker waits.
 
         Args:
-            message: What ran.
-            worker: The worker, if it waits; else None.
+            message: The execution.
+            worker: The worker, if it waits for an answer; else None.
 
         Returns:
-            New contents of values, by their ids in the run.
+            The user's edits: new contents of values, by their ids in the run.
         """
         entry = self._entries.get(message.node)
         if entry is None:
@@ -132,7 +132,7 @@ class Mirror:
         )  # fmt: skip
 
     def ports(self, message: Ran, edits: Edits) -> dict[int, Any]:
-        """Edits by port, as of `messages.Fetch`."""
+        """Edits by port, numbered as in `messages.Fetch`."""
         entry = self._entries.get(message.node)
         if entry is None or not edits:
             return {}
@@ -142,7 +142,7 @@ class Mirror:
         return {places[id]: array for id, array in edits.items() if id in places}
 
     def _keep(self, value: int, array: InWorker) -> None:
-        """Keep the newest elements of a value, for the inputs of others."""
+        """Keep the newest elements of a value, for the nodes that take it as input."""
         self._newest.pop(value, None)
         if array.sent.data is not None and len(array.sent.data) <= _MOST_KEPT:
             self._newest[value] = InWorker(array.sent)

@@ -1,4 +1,4 @@
-"""Pacing: which batches a worker observes, so that it takes at most twice its time.
+"""Pacing: which batches a worker observes, so that observing at most doubles its time.
 
 Invariant: pure.
 """
@@ -8,19 +8,19 @@ from __future__ import annotations
 from typing import Final
 
 _OVERHEAD: Final = 1.0  # of the worker's own time
-_LATELY: Final = 0.2  # the weight of the newest batch
+_LATELY: Final = 0.2  # weight of the newest batch in the moving average
 
 
 class Pacing:
     """The batches of one worker.
 
-    The first is observed, the second is not: it says how long one takes. From then on, one is
-    observed whenever what earlier ones cost has been made up for.
+    The first batch is observed. The second is not, which measures how long a batch takes by itself.
+    After that, a batch is observed whenever the total cost of observing is within the limit.
     """
 
     def __init__(self) -> None:
         self._batches = 0
-        self._plain_ns = 0.0  # a batch that is not observed, lately
+        self._plain_ns = 0.0  # moving average over the batches that are not observed
         self._own_ns = self._cost_ns = 0.0
         self._observed: list[float] = []
 
@@ -29,7 +29,7 @@ class Pacing:
         return self._batches != 1 and self._cost_ns <= _OVERHEAD * self._own_ns
 
     def took(self, nanoseconds: int, *, observed: bool) -> None:
-        """Note how long a batch took, and whether it was observed."""
+        """Record how long a batch took, and whether it was observed."""
         self._batches += 1
         if not observed:
             known = self._plain_ns or nanoseconds

@@ -1,8 +1,8 @@
-"""Reporter: the probe of a worker, which tells the program what runs there and waits for it where
-it may stop.
+"""Reporter: the probe of a worker; it reports executions to the program and waits for an answer
+where the program may stop.
 
-Invariant: nothing here raises an `Exception` into the worker's program; if the program is gone, the
-worker goes on unobserved.
+Invariant: nothing here raises an `Exception` into the worker's code; if the program is gone, the
+worker continues unobserved.
 """
 
 from __future__ import annotations
@@ -55,14 +55,15 @@ class Reporter:
     """See `Probe`.
 
     Args:
-        connection: To the program.
-        emitter: Of this worker.
-        quiet: Keeps what is done here from being observed.
-        outermost: The code below which frames are not the worker's own.
+        connection: The connection to the program.
+        emitter: The worker's emitter.
+        quiet: Makes a context in which tensor operations of the reporter are not observed.
+        outermost: The code object at which a stack trace ends: frames outside it are not the
+            user's.
 
     Attributes:
-        wanted: What the program wants, as far as known.
-        broken: Whether nobody listens any more.
+        wanted: What has to be reported, as received last.
+        broken: Whether the connection to the program has ended.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Reporter:
             self._poll.register(connection.fileno(), select.POLLIN)
 
     def greet(self, hello: Any, patience_s: float) -> None:
-        """Say which worker this is, and learn what is wanted.
+        """Send which worker this is, and receive what has to be reported.
 
         Raises:
             OSError: The program does not answer.
@@ -94,7 +95,7 @@ class Reporter:
         self._take(self._receive())
 
     def emit(self, event: Event) -> None:
-        """Report an event; may return late."""
+        """Report an event; blocks where the program may stop, until it answers."""
         if self.broken:
             return
         try:
@@ -107,7 +108,7 @@ class Reporter:
             self._part()
 
     def flush(self) -> None:
-        """Send what has not been sent."""
+        """Send the messages that wait to be sent."""
         if not self.broken:
             try:
                 with self._lock:
@@ -116,7 +117,7 @@ class Reporter:
                 self._part()
 
     def look(self) -> None:
-        """Learn what the program wants now, without waiting for it."""
+        """Process messages of the program that have arrived, without waiting for more."""
         if not self.broken:
             try:
                 with self._lock:
@@ -131,7 +132,7 @@ class Reporter:
             self._connection.close()
         self._emitter.bus.remove(self)
 
-    # What is told
+    # Sending
 
     def _report(self, event: Event) -> None:
         self.look()
@@ -189,7 +190,7 @@ class Reporter:
             frame = frame.f_back  # type: ignore[assignment]
         return tuple(frames)
 
-    # What is heard
+    # Receiving
 
     def _is_told(self) -> bool:
         if self._poll is not None:
@@ -208,7 +209,7 @@ class Reporter:
             self._connection.send_bytes(pickle.dumps([Configured(message.number)]))
 
     def _wait(self, event: NodeFinished | NodeStarted | NodeFailed, outputs: Sequence[Any]) -> None:
-        """Wait until the program lets the worker go on."""
+        """Answer the program's messages until it lets the worker continue."""
         while True:
             while not self._connection.poll(_SLICE_S):
                 if os.getppid() != self._parent:

@@ -1,7 +1,7 @@
 """Workers: the program's end of the connections to the workers of its data loaders.
 
-Invariant: the program's own threads never wait for a worker here. A worker whose connection ends is
-waited for by nobody.
+Invariant: the program's own threads never wait for a worker here. Once a worker's connection has
+ended, nothing waits for that worker.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Workers:
     """The workers of one run.
 
     Args:
-        emitter: Of the run.
-        attach: Makes what observes a worker, an attachment; travels to it.
+        emitter: The run's emitter.
+        attach: Makes the attachment that observes a worker; it is pickled or inherited by it.
 
     Attributes:
-        wanted: What the workers are told to report.
+        wanted: What the workers have to report.
     """
 
     def __init__(self, emitter: Emitter, attach: Callable[[Emitter], Any]) -> None:
@@ -81,7 +81,7 @@ class Workers:
 
     @contextlib.contextmanager
     def observed(self) -> Iterator[None]:
-        """Observe the workers that are started until the context is left."""
+        """Serve the workers that `start` has observed, until the context is left."""
         bus = self._emitter.bus
         before = bus.on_change
 
@@ -102,11 +102,11 @@ class Workers:
 
     @contextlib.contextmanager
     def start(self, loader: Any, source: SourceLocation | None) -> Iterator[None]:
-        """Have the workers observed that a loader starts inside.
+        """Observe the workers that a loader starts inside the context.
 
         Args:
             loader: The loader.
-            source: The line that goes through its batches.
+            source: The program's line that iterates over the loader.
         """
         if self._off or not isinstance(loader, DataLoader) or not loader.num_workers:
             yield
@@ -125,7 +125,7 @@ class Workers:
             taken = set(self._loaders.values())
             number = next(number for number in itertools.count() if number not in taken)
             self._loaders[loader] = number
-        for worker in range(loader.num_workers):  # their lanes are in order
+        for worker in range(loader.num_workers):  # reserve their lanes in order
             if (number, worker) not in self._remotes:
                 self._remote(number, worker)
         address, bus = self._listen(), self._emitter.bus
@@ -140,7 +140,7 @@ class Workers:
             yield
 
     def _waits(self, original: Callable[[float], tuple[bool, Any]], timeout_s: float) -> Any:
-        """Wait for a batch: for longer than the program said, while its worker is stopped."""
+        """Wait for a batch; the time during which a worker is stopped does not count."""
         while True:
             asked = self._asked
             success, data = original(timeout_s)
@@ -158,7 +158,7 @@ class Workers:
         self._asked += 1
 
     def forked(self) -> None:
-        """Close what belongs to the parent."""
+        """In a forked child, close the connections, which belong to the parent."""
         self._off = True
         for worker in self._connected:
             with contextlib.suppress(OSError):
@@ -214,7 +214,7 @@ class Workers:
             known = self._remotes.get((loader, number), [])
             busy = {worker.remote for worker in self._connected}
             remote = next((remote for remote in known if remote not in busy), None)
-        if remote is None:  # of an iterator beside another one of the same loader
+        if remote is None:  # a second iterator of the same loader runs at the same time
             remote = self._remote(loader, number)
         with self._lock:
             self._emitter.bus.gone.discard(remote.state.thread)
@@ -227,7 +227,7 @@ class Workers:
         return worker
 
     def _remote(self, loader: int, number: int) -> Remote:
-        """A worker that the run has not seen yet."""
+        """Add a worker to the run, with a lane of its own."""
         remote = Remote(next(self._emitter.lanes))
         with self._lock:
             self._remotes.setdefault((loader, number), []).append(remote)
@@ -242,7 +242,7 @@ class Workers:
             self._connected.discard(worker)
 
     def _change(self) -> None:
-        """Tell the workers what is wanted now."""
+        """Send the workers the new `Wanted` if the probes' demand has changed."""
         bus = self._emitter.bus
         demand = bus.demand
         with self._lock:
@@ -258,7 +258,7 @@ class Workers:
                 worker.want(self.wanted)
 
     def _end(self) -> None:
-        """Take what has arrived, and end the connections."""
+        """Process the messages that have arrived, and close the connections."""
         self._off = True
         for worker in tuple(self._connected):
             worker.drain(_DRAIN_S)
@@ -266,7 +266,7 @@ class Workers:
             listener, self._listener = self._listener, None
         if listener is not None:
             with contextlib.suppress(Exception):
-                Client(listener.address).close()  # it wakes, and finds that it is over
+                Client(listener.address).close()  # wakes the accepting thread, which then ends
             listener.close()
         for worker in tuple(self._connected):
             worker.close()
@@ -277,7 +277,7 @@ class _Worker:
 
     Attributes:
         remote: The worker, as the run sees it.
-        asks: Whether it waits for an answer.
+        asks: Whether the worker waits for an answer.
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class _Worker:
         self._bus = emitter.bus
         self._mirror = Mirror(emitter, remote, scope)
         self._sending = threading.RLock()
-        self._wanted: Wanted | None = None  # not yet sent: the one before was not taken up
+        self._wanted: Wanted | None = None  # waits until the worker confirms the previous one
         self._pending = False
         self._gone = False
         self._taken = threading.Event()
@@ -298,7 +298,7 @@ class _Worker:
         self._work: queue.SimpleQueue[Ran | None] | None = None
 
     def take(self, messages: Sequence[FromWorker]) -> None:
-        """Take messages."""
+        """Process messages of the worker."""
         for message in messages:
             self._take(message)
         self._taken.set()
@@ -331,7 +331,7 @@ class _Worker:
                     self.want(wanted)
 
     def want(self, wanted: Wanted) -> None:
-        """Tell what is wanted, as soon as what was told before has been taken up."""
+        """Send `Wanted`, once the worker has confirmed the previous one."""
         with self._sending:
             if self._pending:
                 self._wanted = wanted
@@ -340,10 +340,10 @@ class _Worker:
                 self._send(wanted)
 
     def fetch(self, port: int, window: tuple[tuple[int, int], ...] | None) -> Array:
-        """Elements of a value at the node where the worker waits.
+        """Fetch the elements of a value at the node where the worker waits.
 
         Raises:
-            ArrayError: It has none, or does not answer.
+            ArrayError: The value has no elements, or the worker does not answer or has continued.
         """
         if self._gone or not self.asks:
             raise ArrayError("the worker that had it has gone on")
@@ -360,7 +360,7 @@ class _Worker:
         return array
 
     def _stand_in(self, work: queue.SimpleQueue[Ran | None]) -> None:
-        """Stand for the worker where the program may stop."""
+        """Emit executions for which the worker waits, on a thread that the debugger may stop."""
         thread = self.remote.state.thread
         while (message := work.get()) is not None:
             edits: dict[int, Any] = {}
@@ -389,7 +389,7 @@ class _Worker:
             self._work.put(None)
 
     def drain(self, patience_s: float) -> None:
-        """Wait until what has arrived is taken."""
+        """Wait until the messages that have arrived are processed."""
         until = time.monotonic() + patience_s
         with contextlib.suppress(OSError, ValueError):
             while not self._gone and self.connection.poll(0) and time.monotonic() < until:
@@ -397,12 +397,12 @@ class _Worker:
                 self._taken.clear()
 
     def close(self) -> None:
-        """End the connection: the worker goes on unobserved."""
+        """Close the connection; the worker continues unobserved."""
         _close(self.connection)
 
 
 def _close(connection: Connection) -> None:
-    """Close a connection, also for a thread that reads from it."""
+    """Close a connection, and wake the thread that reads from it."""
     with contextlib.suppress(OSError, ValueError):
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(connection.fileno())) as end:
             end.shutdown(socket.SHUT_RDWR)
