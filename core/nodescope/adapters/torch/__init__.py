@@ -1,7 +1,7 @@
-"""The adapter of PyTorch: eager operations, forward, backward and in optimizers.
+"""The PyTorch adapter: eager operations of the forward pass, the backward pass and optimizers.
 
-It imports nothing of PyTorch until it is attached, which happens once the program has imported it.
-`attachment` puts the parts together. Operations are seen by one of two taps: `native_tap`, which is
+It does not import PyTorch until it is attached, which happens once the program has imported it.
+`attachment` connects the parts. Operations are observed by one of two taps: `native_tap`, which is
 compiled at first use, or `tap`, a dispatch mode.
 """
 
@@ -21,7 +21,7 @@ from nodescope.ir.capabilities import Capabilities
 SUPPORTED: Final = (2, 13)
 """The version that is tested."""
 ALSO: Final = ((2, 11), (2, 12))
-"""Versions that have all that is needed."""
+"""Other versions that are accepted: they have everything that the adapter needs."""
 
 
 class TorchAdapter:
@@ -51,19 +51,21 @@ class TorchAdapter:
             return ""
 
     def threads(self) -> int:
-        """How many threads compute an operation; sums depend on it. 0 if PyTorch is not loaded."""
+        """The number of threads that compute an operation, on which the rounding of sums depends; 0
+        if PyTorch is not loaded.
+        """
         torch = sys.modules.get("torch")
         return 0 if torch is None else int(torch.get_num_threads())
 
     def capabilities(self) -> Capabilities:
-        """Everything but running whole graphs again."""
+        """Everything except re-running whole graphs."""
         return Capabilities(
             before=True, edit="in_place", gradients=True, scopes="modules", steps="optimizer",
             timing="host", values="full", rerun="node",
         )  # fmt: skip
 
     def arrays(self) -> Mapping[type, ArrayOps]:
-        """The operations for tensors."""
+        """The array operations for tensors, and for values of data loader workers."""
         import torch
 
         from nodescope.adapters.torch.loading.messages import InWorker, InWorkerContents
@@ -72,7 +74,7 @@ class TorchAdapter:
         return {torch.Tensor: TorchTensors(), InWorker: InWorkerContents()}
 
     def details(self) -> Sequence[tuple[str, str]]:
-        """Which tap would run, and why."""
+        """Which tap a run would use, and why."""
         from nodescope.adapters.torch.native_tap.choosing import state
 
         return [("  tap", state())]

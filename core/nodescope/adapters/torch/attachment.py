@@ -1,7 +1,7 @@
-"""Attachment: the parts of the adapter, put together for one run.
+"""Attachment: connects the parts of the adapter for one run.
 
-Invariant: once detached, PyTorch is as it was in the thread that began and ended the run; what is
-left in others lets every operation pass.
+Invariant: once detached, PyTorch is as before in the thread that began and ended the run; dispatch
+modes that remain in other threads pass every operation on unobserved.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class TorchAttachment:
     """See `Attachment`.
 
     Args:
-        emitter, framework: Of the run.
-        in_worker: Whether this is a worker of a data loader, see `loading`.
+        emitter, framework: The run's emitter and framework.
+        in_worker: Whether this process is a data loader worker, see `loading`.
     """
 
     def __init__(self, emitter: Emitter, framework: Framework, *, in_worker: bool = False) -> None:
         self._emitter = emitter
-        self._framework = framework  # as it was told last
+        self._framework = framework  # as emitted last
         self._operations = Operations(emitter, say)
         self._modules = ModuleScopes(emitter, self._operations, self._resume)
         self._optimizers = OptimizerSteps(emitter, self._operations)
@@ -134,7 +134,7 @@ class TorchAttachment:
         self._operations.begin_step()
 
     def steps_end(self) -> None:
-        """Nothing is counted here that outlives a step."""
+        """Do nothing: no count here outlives a step."""
 
     def forked(self) -> None:
         """Emit nothing in a forked child."""
@@ -152,7 +152,7 @@ class TorchAttachment:
     # Threads
 
     def _tell_threads(self) -> None:
-        """Tell with how many threads PyTorch computes, if the program has changed it."""
+        """Emit the number of PyTorch's compute threads if the program has changed it."""
         threads = torch.get_num_threads()
         if threads != self._framework.threads:
             self._framework = msgspec.structs.replace(self._framework, threads=threads)
@@ -170,7 +170,10 @@ class TorchAttachment:
             place.mode.__enter__()
 
     def _leave(self) -> None:
-        """Leave the dispatch mode if it is the innermost; otherwise it lets everything pass."""
+        """Stop observing the calling thread.
+
+        A dispatch mode that is not the innermost stays, and passes operations on unobserved.
+        """
         place = self._operations.place
         if self._native is not None:
             if self._operations.off:
@@ -180,7 +183,7 @@ class TorchAttachment:
             place.mode = None
 
     def _resume(self, place: Place) -> None:
-        """At the beginning of an outermost call: leave or enter the mode as the step wants it."""
+        """Stop or resume observing at the start of an outermost call, as the step requires."""
         if self._operations.off:
             self._leave()
         else:

@@ -1,4 +1,4 @@
-"""Backward passes: where they begin, and from which losses.
+"""Backward passes: detects where they begin, and from which losses.
 
 Invariant: each call of the program calls PyTorch's function once, with the same arguments.
 """
@@ -35,7 +35,7 @@ class BackwardPasses:
 
     @contextlib.contextmanager
     def followed(self) -> Iterator[None]:
-        """Follow calls of ``torch.autograd.backward``, of which `Tensor.backward` is one, and of
+        """Follow calls of ``torch.autograd.backward``, which `Tensor.backward` calls, and of
         ``torch.autograd.grad``.
         """
         originals = {name: getattr(torch.autograd, name) for name in _FUNCTIONS}
@@ -95,7 +95,7 @@ class BackwardPasses:
                 self._emitter.backward_begins(id, _number(root.detach()))
         if operations.off:
             return
-        operations.place.unclaimed.clear()  # left from the forward pass
+        operations.place.unclaimed.clear()  # remains of the forward pass
         node = self._emitter.node_of(id) if id else None
         scope = "" if node is None else node.scope
         state.phase, state.cursor = "backward", None

@@ -1,4 +1,4 @@
-"""Private and semi-private names of PyTorch that the adapter depends on, for 2.13.
+"""Compat: the private and semi-private names of PyTorch 2.13 that the adapter depends on.
 
 Invariant: no other file of the adapter uses a private name of PyTorch.
 """
@@ -87,7 +87,7 @@ autograd_node: Final[Callable[[], Any]] = torch._C._current_autograd_node
 current_stream: Final[Callable[[int], int]] = getattr(
     torch._C, "_cuda_getCurrentRawStream", lambda index: 0
 )
-"""The stream of a CUDA device in which the calling thread enqueues, as CUDA's own handle."""
+"""The calling thread's current stream on a CUDA device, as a CUDA stream handle."""
 
 sequence_number: Final[Callable[[], int]] = torch.autograd._get_sequence_nr
 """The number that the next autograd node of the calling thread gets."""
@@ -100,27 +100,31 @@ push_mode: Final[Callable[[Any], None]] = _push_mode
 data_loader_iterator: Final = _BaseDataLoaderIter
 
 worker_loop: Final[Callable[..., None]] = worker._worker_loop
-"""What a worker of a data loader runs."""
+"""The loop that a data loader worker runs."""
 
 WORKER_ID: Final = 10
-"""Which argument of it is the number of the worker."""
+"""The position of the worker's number among the arguments of `worker_loop`."""
 
 LOADERS_OWN_WAIT_S: Final = MP_STATUS_CHECK_INTERVAL
-"""How long a data loader waits at a time for a batch if the program has set no limit."""
+"""The seconds that a data loader waits for a batch at a time if the program sets no timeout."""
 
 fetchers: Final[tuple[Any, ...]] = (fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher)
 """The classes whose method ``fetch`` makes a batch."""
 
 CheckpointedRegion: Final = _CheckpointFrame
-"""What a checkpoint without reentrant backward keeps."""
+"""The record that a checkpoint keeps if it does not use reentrant backward."""
 
 RecomputationHook: Final = _recomputation_hook
-"""The context in which such a checkpoint computes again, given a reference to the region."""
+"""The context in which such a checkpoint recomputes; made from a reference to the region."""
 
 
 @contextlib.contextmanager
 def other_worker_loop(make: Callable[[Callable[..., None]], Any]) -> Iterator[None]:
-    """Have workers that are started inside run another loop, made of what they would run."""
+    """Have workers that start inside the context run another loop.
+
+    Args:
+        make: Makes the loop from the one that the workers would otherwise run.
+    """
     before = worker._worker_loop
     worker._worker_loop = make(before)
     try:
@@ -133,8 +137,11 @@ def other_worker_loop(make: Callable[[Callable[..., None]], Any]) -> Iterator[No
 def waiting_for_workers(
     wait: Callable[[Callable[[float], tuple[bool, Any]], float], tuple[bool, Any]],
 ) -> Iterator[None]:
-    """Have data loaders wait for batches by a function of what waits for some seconds, and of how
-    long that should be.
+    """Have data loaders wait for batches through another function.
+
+    Args:
+        wait: Waits for a batch; called with PyTorch's own function, which waits for the given
+            seconds, and with the timeout in seconds.
     """
     before = _MultiProcessingDataLoaderIter._try_get_data
 
@@ -150,8 +157,9 @@ def waiting_for_workers(
 
 @contextlib.contextmanager
 def hidden_hooks(*hooks: Any) -> Iterator[None]:
-    """Have the hooks of all modules with these handles not counted, where PyTorch warns that it
-    calls such hooks once more than the program may expect.
+    """Hide these global module hooks where PyTorch checks whether any are registered.
+
+    PyTorch would otherwise warn that it may call such hooks more often than the program expects.
     """
     kinds = ("backward_pre", "backward", "forward_pre", "forward")
     tables = [getattr(modules, f"_global_{kind}_hooks") for kind in kinds]
@@ -168,10 +176,10 @@ _LAST: Final = "nodescope"
 
 
 def add_last_hook(module: Any, hook: Callable[..., Any]) -> bool:
-    """Have a hook called after a module's own forward hooks, also if something raises.
+    """Add a hook that runs after a module's own forward hooks, also if the call raises.
 
     Returns:
-        Whether that was done: if the module has hooks of its own.
+        Whether the hook was added; it is not if the module has no forward hooks of its own.
     """
     if not module._forward_hooks:
         return False
@@ -181,12 +189,12 @@ def add_last_hook(module: Any, hook: Callable[..., Any]) -> bool:
 
 
 def has_last_hook(module: Any) -> bool:
-    """Whether a module has a hook of `add_last_hook`."""
+    """Whether a module has a hook that `add_last_hook` added."""
     return _LAST in module._forward_hooks
 
 
 def remove_last_hook(module: Any) -> None:
-    """Remove the hook of `add_last_hook`."""
+    """Remove the hook that `add_last_hook` added, if any."""
     module._forward_hooks.pop(_LAST, None)
     module._forward_hooks_always_called.pop(_LAST, None)
 
@@ -197,10 +205,10 @@ def schema_of(function: Any) -> Any:
 
 
 def operator_of(name: str) -> Any:
-    """An operator overload by its full name, such as ``aten::add.Tensor``; None for no such."""
+    """The operator overload with a full name, such as ``aten::add.Tensor``, or None."""
     whole, _, overload = name.partition(".")
     namespace, _, short = whole.partition("::")
-    if "." in namespace:  # of a library whose name has a dot
+    if "." in namespace:  # the name of the operator's library has a dot
         return None
     try:
         packet = getattr(getattr(torch.ops, namespace), short)
@@ -222,29 +230,29 @@ def storage_address(storage: Any) -> int:
 
 
 compiling_callback: Final[Callable[[], Any]] = get_eval_frame_callback
-"""What compiles the frames that are called now, such as within a function of torch.compile; None if
-nothing does."""
+"""The callback that compiles new frames, as inside a function compiled by torch.compile; None if
+there is none."""
 
 
 def never_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Have Dynamo run a function as it is; what it calls may be compiled."""
+    """Have Dynamo run a function uncompiled; functions that it calls may be compiled."""
     strategy = _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.DEFAULT)
     set_code_exec_strategy(function.__code__, strategy)
     return function
 
 
 def not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that Dynamo runs as it is, with all that it calls."""
+    """Wrap a function so that Dynamo compiles neither it nor anything that it calls."""
     wrapped: Callable[..., Any] = torch._disable_dynamo(function, recursive=True)
     return wrapped
 
 
 tracing_state: Final[Callable[[], Any]] = torch._C._get_tracing_state
-"""What `torch.jit.trace` takes down on the calling thread; None if it does not run there."""
+"""The state of `torch.jit.trace` on the calling thread; None if no trace is running there."""
 
 
 def not_traced(function: Callable[..., Any], *given: Any) -> Any:
-    """Call a function of whose operators `torch.jit.trace` takes down none."""
+    """Call a function without `torch.jit.trace` recording its operators."""
     state = torch._C._get_tracing_state()
     torch._C._set_tracing_state(None)
     try:
@@ -254,7 +262,7 @@ def not_traced(function: Callable[..., Any], *given: Any) -> Any:
 
 
 def is_zero_tensor(tensor: Any) -> bool:
-    """Whether a tensor stands for zeros without holding them."""
+    """Whether a tensor represents zeros without storing them."""
     return bool(tensor._is_zerotensor())
 
 
@@ -262,7 +270,7 @@ def is_zero_tensor(tensor: Any) -> bool:
 
 
 def constant_of(value: Any) -> int | float | bool | None:
-    """The number that a symbolic one always is; None if it may vary."""
+    """The value of a symbolic number that is constant; None if it may vary."""
     node = value.node
     if isinstance(value, torch.SymInt):
         known: int | None = node.maybe_as_int()
@@ -272,14 +280,14 @@ def constant_of(value: Any) -> int | float | bool | None:
 
 
 def is_composite(function: Any) -> bool:
-    """Whether an operator overload consists of others."""
+    """Whether an operator overload is implemented by other operators."""
     return bool(
         torch._C._dispatch_has_kernel_for_dispatch_key(function.name(), "CompositeImplicitAutograd")
     )
 
 
 def fake_mode_of(tensors: Iterable[Any]) -> Any:
-    """The mode in which fake tensors were made; a new one if there are none."""
+    """The mode in which the first fake tensor was made; a new one if there is no fake tensor."""
     for tensor in tensors:
         if isinstance(tensor, FakeTensor):
             return tensor.fake_mode
@@ -287,27 +295,27 @@ def fake_mode_of(tensors: Iterable[Any]) -> Any:
 
 
 def flat_inputs(program: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """The inputs of an exported program's graph, its parameters among them.
+    """The inputs of an exported program's graph, including its parameters.
 
     Raises:
-        Exception: The arguments do not fit the program; the text says how.
+        Exception: The arguments do not match the program's signature.
     """
     return tuple(program._graph_module_flat_inputs(args, kwargs))
 
 
 def unflattened(program: Any, results: Sequence[Any]) -> Any:
-    """What an exported program returns, from the results that are its own outputs."""
+    """The return value of an exported program, built from its flat outputs."""
     return pytree.tree_unflatten(list(results), program.call_spec.out_spec)
 
 
 def unflattened_inputs(program: Any, flat: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of an exported program, from its inputs one by one."""
+    """The arguments of an exported program, built from its flat inputs."""
     args, kwargs = pytree.tree_unflatten(list(flat), program.call_spec.in_spec)
     return tuple(args), dict(kwargs)
 
 
 def hint_of(size: Any, otherwise: int) -> int:
-    """A size that a symbolic one had where the program was traced; ``otherwise`` if unknown."""
+    """A size as an int; for a symbolic one its size during tracing, or ``otherwise`` if unknown."""
     if not isinstance(size, torch.SymInt):
         return int(size)
     hint = size.node.hint if size.node.has_hint() else None

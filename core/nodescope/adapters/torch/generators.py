@@ -1,7 +1,8 @@
-"""Generators: records the state that an operator draws from, so that it can draw the same again.
+"""Generators: records the generator state before a random operator, so that a re-run draws the same
+numbers.
 
-The state is an attribute of the execution. A state takes 5 kB, so only the first ones of a long run
-are kept.
+The state is an attribute of the execution. A state takes 5 kB, so only the first `MOST_BYTES` of
+states of a run are kept.
 
 Invariant: a state is read, never changed.
 """
@@ -21,18 +22,19 @@ MOST_BYTES: Final = 32 << 20
 
 
 class Generators:
-    """The states that a run keeps."""
+    """The generator states of a run."""
 
     def __init__(self) -> None:
         self.left = MOST_BYTES
         """The number of bytes of states that may still be kept."""
         self.before = b""
-        """The state before the operator that is reported next and has already run, or ``b""``."""
+        """The state before an operator that has already run and is reported next, or ``b""``."""
 
     def state_before(self, signature: Signature, bound: Bound) -> bytes:
         """The state of the generator that an operator is about to draw from.
 
-        ``b""`` if it draws nothing, draws on a device other than the CPU, or there is no room.
+        ``b""`` if the operator draws nothing, if it draws on a device other than the CPU, or if
+        `left` is used up.
         """
         before, self.before = self.before, b""
         if self.left <= 0 or not draws(plain_name(signature.native), signature.attrs(bound.plain)):

@@ -1,8 +1,8 @@
-"""Gradients: which value is the gradient of which.
+"""Gradients: pairs each value with the value that is its gradient.
 
-A hook on the tensor tells its gradient once it is complete; hooks are set where the pair is not
-known yet or somebody waits for gradients. Parameters have a hook of their own, after their
-gradient was added up.
+A hook on a tensor receives its complete gradient. A hook is set where the pair is not known yet, or
+where a probe wants every gradient. Parameters have another kind of hook, which runs after their
+gradient was accumulated.
 
 Invariant: a hook returns None, so the gradients are those of the unobserved program.
 """
@@ -35,11 +35,11 @@ class Gradients:
         self.fast_path: FastPath | None = None
 
     def begin_step(self) -> None:
-        """Set hooks anew in this step, as its tensors are new."""
+        """Forget which tensors have hooks: the tensors of this step are new."""
         self._hooked.clear()
 
     def follow(self, tensors: Sequence[Any], ids: Sequence[int]) -> None:
-        """Wait for the gradients of the operands of an operation."""
+        """Set hooks for the gradients of an operation's operands."""
         always = self._emitter.bus.demand.gradients
         for tensor, id in zip(tensors, ids, strict=True):
             if id in self._hooked or not tensor.requires_grad:
@@ -57,7 +57,7 @@ class Gradients:
                     self._handles.append(
                         tensor.register_post_accumulate_grad_hook(self._accumulated)
                     )
-            except RuntimeError:  # a tensor that takes no hooks
+            except RuntimeError:  # the tensor does not accept hooks
                 continue
 
     def detach(self) -> None:
@@ -71,9 +71,9 @@ class Gradients:
         return known is not None and known() is tensor
 
     def _note(self, tensor: Any, id: int) -> None:
-        """Have steps that follow this one set the hook, too."""
+        """Record the hook in the step's journal, so that steps that repeat this one set it, too."""
         journal = self._values.journal
-        # What is computed again gets no gradient; all else may get one later.
+        # A recomputed value gets no gradient; any other value may get one later.
         if journal is None or current().phase == "recompute":
             return
         memory = self._values.storages.memory(tensor)
@@ -115,7 +115,7 @@ class Gradients:
             journal.end()
 
     def _pair(self, id: int, gradient: Any) -> int:
-        """Note the gradient of a value; its id, or 0."""
+        """Pair a value with its gradient; return the gradient's value id, or 0."""
         gradient_id = 0
         if self.off or self._place.quiet:
             return 0

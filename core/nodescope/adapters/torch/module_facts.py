@@ -1,7 +1,7 @@
 """Module facts: the settings of a module or an optimizer, such as ``kernel_size``, as text.
 
-Invariant: no code of the program runs: only what is in the object itself is read, and
-``extra_repr`` of PyTorch's own modules.
+Invariant: no code of the program runs: only the object's own attributes are read, and only the
+``extra_repr`` methods of PyTorch's own modules are called.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def settings_of(module: Any) -> dict[str, str]:
 
 
 def defaults_of(optimizer: Any) -> dict[str, str]:
-    """The settings of an optimizer, such as ``lr``, as it was made."""
+    """The settings that an optimizer was created with, such as ``lr``."""
     defaults = getattr(optimizer, "defaults", None)
     if not isinstance(defaults, dict):
         return {}
@@ -44,7 +44,7 @@ def defaults_of(optimizer: Any) -> dict[str, str]:
 
 
 def type_name(item: Any) -> str:
-    """The class of an object."""
+    """The name of an object's class."""
     return printable(type(item).__qualname__)
 
 
@@ -64,7 +64,7 @@ def _text(value: Any, depth: int = 0) -> str:
 
 
 def _represented(module: Any) -> dict[str, str]:
-    """What a module of PyTorch's own says of itself, such as ``bias=True``."""
+    """The settings in ``extra_repr`` of a module of PyTorch's, such as ``bias=True``."""
     method: Any = getattr(type(module), "extra_repr", None)
     if not str(getattr(method, "__module__", "")).startswith("torch.nn."):
         return {}
@@ -81,7 +81,7 @@ def _represented(module: Any) -> dict[str, str]:
 
 
 def _parts(text: str) -> list[str]:
-    """A text split at its commas, except within parentheses."""
+    """The parts of a text between its commas; commas within brackets do not split."""
     parts, depth = [""], 0
     for char in text:
         depth += (char in "([{") - (char in ")]}")

@@ -1,8 +1,8 @@
 """Module scopes: each call of a module is a scope, named by its path in the outermost module.
 
-What a module's own forward hooks compute belongs to its call.
+Operations of a module's own forward hooks belong to the scope of its call.
 
-The path of a parameter or buffer is that of its module, with its name there.
+The path of a parameter or buffer is its module's path, followed by its name in the module.
 
 Invariant: the hooks return None and keep no module alive.
 """
@@ -44,13 +44,14 @@ if TYPE_CHECKING:
 
 
 _MOST_PLACES = 64
-"""At which a module is known to be called."""
+"""The most places of call that are remembered for one module."""
 _running: list[ModuleScopes] = []
 
 
 def _leaves(module: Any, args: Any, output: Any) -> None:
-    """The last forward hook of a module; a function of its own, so that the module can be copied
-    and saved meanwhile.
+    """Leave a module's scope, as its last forward hook.
+
+    This is a module-level function, so that a module that has this hook can be copied and pickled.
     """
     remove_last_hook(module)
     for scopes in _running:
@@ -58,7 +59,7 @@ def _leaves(module: Any, args: Any, output: Any) -> None:
 
 
 def _inside(outer: str, path: str) -> str:
-    """The name of a module's scope within that of the module that calls it."""
+    """The name of a module's scope, relative to the scope of the module that calls it."""
     if not outer:
         return path
     if path.startswith(outer + "/"):
@@ -70,9 +71,9 @@ class _Known:
     """A module that was called.
 
     Attributes:
-        reference, path: The module, and its path.
-        calls: Its calls in the forward phase, by the scope around them and the path of the module
-            that calls it.
+        reference, path: A weak reference to the module, and its path.
+        calls: Its calls in the forward phase, by the enclosing scope and the path of the calling
+            module.
     """
 
     __slots__ = ("calls", "path", "reference")
@@ -86,9 +87,9 @@ class _Calls:
     """The calls of a module at one place.
 
     Attributes:
-        inside: The name of its scope.
-        outer: The mark of the scope around them, see `Place.mark`.
-        scopes: By the number of the call: its scope, and the mark of that.
+        inside: The name of the module's scope.
+        outer: The mark of the enclosing scope, see `Place.mark`.
+        scopes: The scope of a call and its mark, by the number of the call.
     """
 
     __slots__ = ("inside", "outer", "scopes")
@@ -99,10 +100,10 @@ class _Calls:
 
 
 class _Entered(Scope):
-    """The scope of a call that is one of `_Calls`.
+    """The scope of a call that is known in `_Calls`.
 
     Attributes:
-        outer: The mark of the scope around it.
+        outer: The mark of the enclosing scope.
     """
 
     __slots__ = ("outer",)
@@ -111,7 +112,10 @@ class _Entered(Scope):
         self._state, self._saved, self.outer = state, (state.scope, state.cursor), outer
 
     def leave(self) -> bool:
-        """Leave it, without a mark, if that is the mark of the scope around it; whether it is."""
+        """Leave the scope if the thread's mark is then simply `outer`; return whether it was left.
+
+        The caller sets the mark.
+        """
         state = self._state
         if state.phase != "forward" or state.forward is not None:
             return False
@@ -127,13 +131,13 @@ class ModuleScopes:
         self._operations = operations
         self._resume = resume
         self._paths: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
-        # By identity, which is faster than by reference.
+        # By the module's `id`, which is faster than by weak reference.
         self._known: dict[int, _Known] = {}
         self._roots: dict[str, weakref.ref[Any]] = {}
         self._described: dict[str, ScopeDescribed] = {}
         self._calls: dict[tuple[str, str], int] = {}
         self._token: object = None
-        # Modules whose parameters are made when they are called first.
+        # Modules whose parameters are created during their first call.
         self._lazy: weakref.WeakSet[Any] = weakref.WeakSet()
         self._any_lazy = False
 
@@ -172,11 +176,15 @@ class ModuleScopes:
             return
 
     def _called_again(self, here: dict[str, Any], module: Any) -> bool:
-        """Enter a module that was called at this place before; whether it was.
+        """Enter the scope of a module by a fast way, if it was called at this place before.
 
         Args:
-            here: The thread's `Place`, as a dictionary: this runs at each call of a module.
+            here: The attributes of the thread's `Place`, as a dictionary, which is faster: this
+                runs at each call of a module.
             module: The module.
+
+        Returns:
+            Whether the scope was entered.
         """
         modules, fast_path = here["modules"], self._operations.fast_path
         if not modules or here["outer"] is not None or here["unobserved"] is not None:
@@ -205,7 +213,7 @@ class ModuleScopes:
         return True
 
     def _note(self, module: Any, state: ThreadState, outer: str, inside: str) -> None:
-        """Note that a module is called at a place, for `_called_again`."""
+        """Remember that a module is called at this place, for `_called_again`."""
         known, fast_path = self._known.get(id(module)), self._operations.fast_path
         if known is None or fast_path is None:
             return
@@ -219,7 +227,7 @@ class ModuleScopes:
     def _called(self, place: Place, module: Any) -> None:
         recomputing = autograd_node() is not None
         if place.unobserved is not None and place.unobserved is not module:
-            return  # unless that module was left without a word, by Ctrl-C
+            return  # if `unobserved` is this module, Ctrl-C ended its previous call without a hook
         if not place.modules and not recomputing and not place.backward:
             self._emitter.root_called(whole=not torch.is_grad_enabled())
             self._resume(place)
@@ -283,7 +291,7 @@ class ModuleScopes:
         if modules and modules[-1][0] is module:
             modules.pop()[2].__exit__(None, None, None)
             return
-        # A module that was entered while nothing was emitted has no scope.
+        # A module that was entered while observation was off has no scope.
         if any(entered is module for entered, _, _ in modules):
             while modules:
                 entered, _, scope = modules.pop()
@@ -292,7 +300,7 @@ class ModuleScopes:
                     break
 
     def _call(self, state: ThreadState, inside: str) -> int:
-        """How many calls of a module there were at this place in this step."""
+        """Count a call of a module at this place; return how many preceded it in this step."""
         token = self._emitter.token(state)
         if token is not self._token:
             self._token = token
@@ -305,12 +313,12 @@ class ModuleScopes:
     # Names
 
     def name_model(self, module: Any, name: str) -> None:
-        """Name an outermost module, in place of its class."""
+        """Name an outermost module, which is otherwise named by its class."""
         if isinstance(module, torch.nn.Module):
             self._name(module, name.strip("/").replace(".", "/") or type(module).__name__)
 
     def path(self, module: Any, place: Place) -> str:
-        """The path of a module: the class of the outermost module, and the names inside."""
+        """The path of a module: the outermost module's name, followed by attribute names."""
         known = self._known.get(id(module))
         if known is not None and known.reference() is module:
             return known.path
@@ -321,7 +329,7 @@ class ModuleScopes:
                 if any(child is module for child in outer.modules()):
                     self._name(outer, outer_path)
                     path = self._paths.get(module)
-                if path is None:  # no child of the module that calls it
+                if path is None:  # not a submodule of the module that calls it
                     path = f"{outer_path}/{type(module).__name__}"
                     self._name(module, path)
             else:
@@ -345,7 +353,7 @@ class ModuleScopes:
             fast_path = operations.fast_path
             owned = fast_path is not None and self._is_owned(fast_path, module, path)
             if fast_path is not None and not owned:
-                fast_path.lose()  # whose a tensor is may change what it is
+                fast_path.lose()  # a tensor that gets an owner may become another node
             for name, child in module.named_modules():
                 child_path = f"{path}/{name.replace('.', '/')}" if name else path
                 if child not in self._paths:
@@ -358,14 +366,17 @@ class ModuleScopes:
                     self._own(child, child_path)
 
     def _describe(self, *described: Any) -> None:
-        """Emit what a scope is, once of modules that are made anew for each call."""
+        """Emit the description of a scope, unless the same one was emitted before.
+
+        Modules that are created anew for each call have the same scope and description.
+        """
         scope = ScopeDescribed(*described)
         if self._described.get(scope.scope) != scope:
             self._described[scope.scope] = scope
             self._emitter.bus.emit(scope)
 
     def _is_owned(self, fast_path: FastPath, module: Any, path: str) -> bool:
-        """Whether it is known whose all tensors of a module are."""
+        """Whether all parameters and buffers of a module already have these owners."""
         for name, child in module.named_modules():
             if any(map(is_lazy, child.parameters(recurse=False))):
                 return False
@@ -375,13 +386,13 @@ class ModuleScopes:
         return True
 
     def _own(self, module: Any, path: str) -> None:
-        """Note whose the parameters and buffers of a module are."""
+        """Register a module as the owner of its parameters and buffers."""
         for tensor, owner in _tensors(module, path):
             self._operations.values.own(tensor, owner)
 
 
 def _tensors(module: Any, path: str) -> Iterator[tuple[Any, Owner]]:
-    """Parameters and buffers of a module, and as what it owns them."""
+    """The parameters and buffers of a module itself, each with its `Owner`."""
     for label, parameter in module.named_parameters(recurse=False):
         yield parameter, Owner("parameter", path, label)
     for label, buffer in module.named_buffers(recurse=False):

@@ -1,10 +1,10 @@
 """Names: nodescope's names of ATen operators, and their families.
 
-Watch rules, *why* and the picture use these names; an operator that is not listed keeps its own.
-An operator in place has the name of the one that returns a new tensor; what it writes is in
+Watch rules, *why* and the graph view use these names; an operator that is not listed keeps its own
+name. An in-place operator has the name of its out-of-place form; the inputs that it writes are in
 `Node.writes`.
 
-Invariant: data only. A name is given only to an operator that does the same with its tensors.
+Invariant: data only. Operators share a name only if they compute the same from their tensors.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ def canonical_name(name: str) -> str:
 
 
 def family_of(op: str, name: str) -> str:
-    """The family of an operator, by its canonical name and its own.
+    """The family of an operator, by its canonical name and its own name.
 
-    A backward operator has the family of its forward one.
+    A backward operator has the family of its forward operator.
     """
     known = _FAMILY_OF.get(op)
     if known:
@@ -122,7 +122,7 @@ _LABELS: Final[dict[str, str]] = {
 
 
 def label_of(name: str) -> str:
-    """What users call an operator: ``_unsafe_view`` is ``unsafe_view``, ``add_`` stays.
+    """The name that users know an operator by: ``_unsafe_view`` is ``unsafe_view``, ``add_`` stays.
 
     Args:
         name: The operator's name without namespace and overload.

@@ -52,7 +52,7 @@ class OptimizerSteps:
         def scaled(scaler: Any, *args: Any, **kwargs: Any) -> Any:
             count = self._count
             result = scaler_step(scaler, *args, **kwargs)
-            if self._count == count:  # skipped
+            if self._count == count:  # the scaler skipped the step
                 self._ended(None, args, kwargs)
             return result
 

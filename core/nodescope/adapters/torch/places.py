@@ -1,4 +1,4 @@
-"""Places: what the adapter knows about a thread between two operations.
+"""Places: the adapter's state of a thread between two operations.
 
 Invariant: each thread has its own.
 """
@@ -15,8 +15,8 @@ from nodescope.emit.state import ThreadState
 
 
 class Recomputed(NamedTuple):
-    """What a checkpoint computes again: its scope in the forward pass, and the path of the module
-    that it was in.
+    """A checkpoint that is recomputed: its scope in the forward pass, and the path of the module
+    that contained it.
     """
 
     scope: str
@@ -27,29 +27,30 @@ class Place(threading.local):
     """Where a thread is.
 
     Attributes:
-        quiet: Above 0: operations are run without being emitted.
+        quiet: If above 0, operations run without being emitted.
         modules: The modules whose forward pass the thread is in, outermost first, each with the
             context of its scope.
-        unobserved: The outermost module whose call the thread is in while nothing is emitted: it
-            has no scope, and neither have the modules that it calls. None otherwise.
-        depth: How many of them there were when the backward pass began.
-        backward: How many backward passes the thread is in.
-        recomputed: What a checkpoint computes again in the backward pass, or None.
-        outer: What the thread's state was before an operation of a backward pass set it, or None.
-        differentiated: The sequence number of the autograd node that the state was set for.
-        optimizer: The context of the optimizer's step that the thread is in.
-        optimized: The optimizer, until what its state belongs to is known.
-        updated: While an optimizer updates: the path of the parameter that it is at.
+        unobserved: The outermost module whose call runs unobserved: neither it nor the modules that
+            it calls have a scope. None otherwise.
+        depth: The length of `modules` when the backward pass began.
+        backward: The number of nested backward passes that the thread is in.
+        recomputed: The checkpoint that is recomputed in the backward pass, or None.
+        outer: The thread's scope, phase, cursor and forward node before an operation of a backward
+            pass, or of an initialisation, replaced them; or None.
+        differentiated: The key of the autograd node for which the state was replaced.
+        optimizer: The context of the optimizer step that the thread is in.
+        optimized: The optimizer, until the owners of its state are known.
+        updated: During an optimizer step, the path of the parameter being updated.
         instruction: The Python instruction that ran the last operation: code, and offset.
-        called: The operators that it has run.
+        called: The operators that this instruction has run.
         inside: Whether the operation is part of the same call as the last one.
-        sequence: The number of the latest autograd node that the thread has made.
-        unclaimed: Numbers before it whose forward operation is not known.
+        sequence: The sequence number of the thread's latest autograd node.
+        unclaimed: Earlier sequence numbers whose forward operation is not known.
         sliced: The node of the last operation, and its scope, if it wrote to a view of a tensor
-            that gradients flow to, for which autograd makes further nodes; or None.
-        mark: The number of its scope and phase, see `native_tap.fast_path`.
+            that requires a gradient, for which autograd makes further nodes; or None.
+        mark: The number of the thread's scope and phase, see `native_tap.fast_path`.
         mode: The dispatch mode that was entered on the thread, or None.
-        data: The operations of the data set whose sample the thread makes, or None.
+        data: While the thread runs data loading: the `Operations` that observe it; or None.
     """
 
     def __init__(self) -> None:
@@ -76,11 +77,11 @@ class Place(threading.local):
 
 
 native: Any = None
-"""The native tap's library, once it is loaded; it has to know of quiet places, too."""
+"""The native tap's library, once loaded; `Quiet` informs it, too."""
 
 
 def tell(library: Any) -> None:
-    """Tell the native tap of quiet places from now on."""
+    """Have `Quiet` inform the native tap from now on."""
     global native
     native = library
 
@@ -89,10 +90,10 @@ class FastPath(Protocol):
     """The fast path of a run, see `native_tap.fast_path`.
 
     Attributes:
-        following: What the step follows, or None.
-        tell_mark: Tells the library the mark of the calling thread, which `Place.mark` is, too.
-        accumulated: Whether the arrival of a parameter's gradient is followed, and known from the
-            pairs of values that were emitted, so that nothing is left to do.
+        following: The script that the step follows, or None.
+        tell_mark: Informs the library of the calling thread's mark, which equals `Place.mark`.
+        accumulated: Whether a parameter's accumulated gradient was predicted by the script and its
+            pair of values was emitted already, so that nothing is left to do.
     """
 
     following: Any
@@ -103,19 +104,19 @@ class FastPath(Protocol):
         """The mark of a scope and phase."""
 
     def mark(self, state: ThreadState) -> None:
-        """Note that the thread's scope or phase has changed."""
+        """Update the thread's mark after its scope or phase has changed."""
 
     def lose(self) -> None:
-        """Follow nothing until the next step."""
+        """Stop following the script until the next step."""
 
     def owns(self, tensor: Any, owner: Owner) -> bool:
-        """Whether nothing changes if a tensor becomes somebody's now."""
+        """Whether giving a tensor this owner would change nothing."""
 
     def known(self, tensor: Any) -> int:
         """The id of a tensor's value; 0 if it is not known."""
 
     def arrived(self, parameter: Any, gradient: Any) -> bool:
-        """Whether the arrival of a parameter's gradient needs nothing done."""
+        """Whether the arrival of a parameter's gradient needs no further work."""
 
 
 class Quiet:

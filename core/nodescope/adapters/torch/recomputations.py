@@ -63,7 +63,7 @@ class Recomputations:
                     setattr(kind, name, original)
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Note the checkpoint's scope and module as an attribute of the first argument."""
+        """Store the checkpoint's scope and module as an attribute of the first argument."""
 
         @functools.wraps(original)
         def run(held: Any, *args: Any, **kwargs: Any) -> Any:
@@ -118,7 +118,7 @@ class Recomputations:
 
     @contextlib.contextmanager
     def within(self, where: Recomputed | None) -> Iterator[None]:
-        """A context for a checkpoint's recomputation, without the checkpoint's backward pass."""
+        """A context for a checkpoint's recomputation, not for the backward pass through it."""
         if where is None or self._is_away():
             yield
             return
@@ -126,7 +126,7 @@ class Recomputations:
         place, before = operations.place, operations.place.recomputed
         if place.outer is not None:
             operations.restore(place, current())
-        # Without a path, the phase would keep the scope of the backward pass.
+        # With an empty path, the phase would keep the scope of the backward pass.
         with self._emitter.phase("recompute", path=where.scope or "recompute"):
             place.recomputed = where
             try:

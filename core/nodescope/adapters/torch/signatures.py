@@ -1,15 +1,15 @@
 """Signatures: how the arguments and results of an ATen operator map to ports and attributes.
 
-Tensors, and the tensors of lists, are inputs in the order of the schema; all other arguments are
-attributes under their names, left out if they are the default. If only some of the optional tensors
-are given, the missing ones are the attribute None. A tensor that is not dense is the attribute of
-its layout. A list of tensors is an attribute, too: how many there are or, if some are missing,
-which are there.
+Tensors, and the tensors of lists, are inputs in the order of the schema. All other arguments are
+attributes under their names, omitted if they have the default value. If only some of the optional
+tensors are given, each missing one is an attribute with the value None. A tensor that is not dense
+also has an attribute with its layout. A list of tensors also has an attribute: its length or, if
+some of its tensors are missing, a tuple that tells which are present.
 
-A tensor that is overwritten without being read, by ``fill_`` or as the argument ``out``, is no
-input, but the attribute of its dtype and shape.
-Outputs are the returned tensors; after them those that are written without being returned, such as
-the running statistics of batch norm.
+A tensor that is overwritten without being read, by ``fill_`` or as the argument ``out``, is not an
+input: it has an attribute with its dtype and shape.
+Outputs are the returned tensors, followed by the tensors that are written without being returned,
+such as the running statistics of batch norm.
 
 Invariant: one `Signature` per overload, made when it is first called.
 """
@@ -26,34 +26,34 @@ from nodescope.adapters.torch.names import canonical_name, family_of, label_of
 
 Kind = Literal["tensor", "tensors", "plain"]
 
-# Arguments that are written although the schema does not say so, where the flag argument is true.
+# Arguments that are written if the flag argument is true, although the schema does not say so.
 _UNDECLARED_WRITES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "aten::native_batch_norm": (("running_mean", "running_var"), "training"),
     "aten::cudnn_batch_norm": (("running_mean", "running_var"), "training"),
     "aten::miopen_batch_norm": (("running_mean", "running_var"), "training"),
 }
-# Bookkeeping of PyTorch itself, which computes nothing.
+# PyTorch's bookkeeping operators, which compute nothing.
 _UNSEEN_NAMESPACES: Final = frozenset({"profiler", "prim", "prims", "debugprims"})
 _UNSEEN: Final = frozenset({
     "aten::lift_fresh", "aten::lift", "aten::empty", "aten::empty_like", "aten::empty_strided",
     "aten::empty_permuted", "aten::new_empty", "aten::new_empty_strided", "aten::resize_",
     "aten::set_", "aten::_resize_output_",
-    # `as_subclass` gives the result a Python object of its own: no other may exist.
+    # `as_subclass` makes the Python object of the result, so observing must not make one before.
     "aten::alias",
 })  # fmt: skip
-# Operators in place that do not read what they overwrite; so are all arguments called ``out``.
+# In-place operators that do not read what they overwrite, as is true of any argument ``out``.
 _OVERWRITES: Final = frozenset({
     "aten::fill_", "aten::zero_", "aten::copy_", "aten::normal_", "aten::uniform_",
     "aten::random_", "aten::bernoulli_", "aten::exponential_", "aten::geometric_",
     "aten::cauchy_", "aten::log_normal_", "aten::eye_",
 })  # fmt: skip
-# Arguments that follow from the result, or have their usual value.
+# Argument values that are usual or follow from the result; they are omitted from attributes.
 _USUAL: Final[dict[str, tuple[Any, ...]]] = {
     "pin_memory": (False,), "device": ("cpu",), "layout": ("strided",),
     "memory_format": ("preserve_format",), "non_blocking": (False,),
 }  # fmt: skip
 _TO_THE_END: Final = (1 << 63) - 1
-"""What Python makes of the missing end of ``x[1:]``; `_SLICES` take it if none is given, too."""
+"""The end that Python passes for ``x[1:]``; equals an omitted end in operators in `_SLICES`."""
 _SLICES: Final = frozenset({"aten::slice.Tensor", "aten::slice_copy.Tensor"})
 _STRIDED: Final = torch.strided
 _TENSOR_TYPES: Final = {
@@ -77,7 +77,8 @@ class Bound(NamedTuple):
 
     Attributes:
         inputs: The tensors, by input port.
-        plain: What else was given, by argument: for comparing with another call.
+        plain: One comparable entry per argument: a plain value as it is; for tensors, which are
+            present, and their layout or, if overwritten, their dtype and shape.
         written: The input ports that are written to.
         overwritten: The tensors that are written without being read.
     """
@@ -92,18 +93,18 @@ class Signature:
     """One overload of an operator.
 
     Attributes:
-        native: Its full name, ``aten::add_.Tensor``.
-        op: Its canonical name: nodescope's if there is such an op.
-        label: What users call it.
-        family: The family, which determines the colour.
+        native: The operator's full name, such as ``aten::add_.Tensor``.
+        op: The canonical name: nodescope's name if it has one for this operation.
+        label: The name that users know the operator by.
+        family: The op's family, which determines the node's colour.
         unseen: Whether calls are not emitted.
-        is_view: Whether it returns a view of its input.
-        is_detach: Whether it only leaves the autograd graph.
-        is_read: Whether the program reads a number from the tensor.
+        is_view: Whether it returns a view of an input.
+        is_detach: Whether it only detaches a tensor from the autograd graph.
+        is_read: Whether the program reads a number from a tensor by it.
         is_seeded: Whether it may draw random numbers.
-        overwritten: The arguments that are written without being read.
+        overwritten: The indices of arguments that are written without being read.
         returns: The kinds of its results.
-        returned: For each result: the index of the argument that it is, or None.
+        returned: For each result, the index of the argument that is returned as it, or None.
     """
 
     def __init__(self, function: Any) -> None:
@@ -259,15 +260,15 @@ class Signature:
         return tuple(outputs)
 
     def kind(self, outputs: int) -> str:
-        """What tells nodes with another number of outputs, or of another overload, apart."""
+        """The key that separates nodes by overload and number of outputs."""
         kind = self._kinds.get(outputs)
         if kind is None:
             kind = self._kinds[outputs] = f"{self.native}/{outputs}"
         return kind
 
     def expected_count(self, bound: Bound) -> int:
-        """The number of returned tensors, before the call; a list counts as one if its length is
-        not known.
+        """The expected number of returned tensors, before the call; a list of unknown length counts
+        as one.
         """
         return self.is_read or sum(
             self._list_length(bound) if kind == "tensors" else 1
@@ -296,22 +297,22 @@ class Signature:
     def written_ports(
         self, bound: Bound, returned: int
     ) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
-        """What a call writes.
+        """The ports that a call writes.
 
         Args:
-            bound: Its arguments.
+            bound: The arguments of the call.
             returned: The number of returned tensors.
 
         Returns:
-            Pairs of output and input port, as `Node.writes`; and the input ports of those that are
-            not returned, which follow as outputs of their own.
+            Pairs of output and input port, as in `Node.writes`; and the input ports of written
+            tensors that are not returned, which become additional outputs.
         """
         if not bound.written:
             return (), ()
         pairs: list[tuple[int, int]] = []
         paired: set[int] = set()
         if returned and "tensors" not in self.returns:
-            # The number of the first input port by argument.
+            # The first input port of an argument, by the argument's index.
             ports: dict[int, int] = {}
             port = 0
             for index, (argument, value) in enumerate(
@@ -333,7 +334,7 @@ class Signature:
 
 
 def _length(present: Any) -> int:
-    """How many tensors of a list there are, see `Bound.plain`."""
+    """The number of tensors that are present in a list, from its entry in `Bound.plain`."""
     return present if isinstance(present, int) else sum(present)
 
 
@@ -360,7 +361,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def _encoded(value: Any) -> Any:
-    """An argument as an attribute: numbers, text and tuples as they are, the rest by name."""
+    """An argument as an attribute: numbers and text unchanged, lists as tuples, others as text."""
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int | float | complex):

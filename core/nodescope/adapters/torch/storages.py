@@ -1,10 +1,10 @@
 """Storages: which value a tensor holds, through views, writes in place and detaching.
 
-PyTorch makes new tensor objects of the same memory all the time: when it wraps views, unpacks saved
-tensors, or hands over gradients. So a value is found by its storage and by its place in it, and
-holds until the storage is written to, from which on other views of it hold something new.
+PyTorch often makes new tensor objects for the same memory: when it wraps views, unpacks saved
+tensors, or passes gradients. A value is therefore identified by its storage and its geometry there.
+It is valid until the storage is written to; after that, other views of the storage hold new values.
 
-Invariant: no tensor and no storage is kept alive. A storage that is freed is forgotten.
+Invariant: no tensor and no storage is kept alive. The entry of a freed storage is removed.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from nodescope.ir.graph import Role
 Geometry = tuple[int, Any, Any, Any]
 """Where a tensor is in its storage: offset, shape, strides (in elements), dtype."""
 
-# Writes through other views that are distinguished; of more, the latest count.
+# Writes through other views that are kept per storage; older ones are dropped.
 MOST_WRITES = 64
-# From this number of storages on, freed ones are collected.
+# The entries of freed storages are removed once there are at least this many entries.
 _LEAST_SWEPT = 4096
 
 
 class Owner(NamedTuple):
-    """What a storage holds for a module or an optimizer.
+    """The parameter or buffer that a storage holds, of a module or an optimizer.
 
     Attributes:
         role: ``parameter`` or ``buffer``.
         scope: The path of the module's scope, or of the optimizer's.
-        label: The name there, such as ``weight``.
+        label: Its name there, such as ``weight``.
     """
 
     role: Role
@@ -41,14 +41,14 @@ class Owner(NamedTuple):
 
 
 class Known:
-    """A value at one place of a storage.
+    """A value at one geometry of a storage.
 
     Attributes:
         id: The value id.
-        version: The storage's version that it was made at.
-        token: The step that it was made in, see `Emitter.token`.
-        gap: The number of the last unobserved stretch before it was made.
-        counter: PyTorch's own version counter, then.
+        version: The storage's version when the value was made.
+        token: The step in which it was made, see `Emitter.token`.
+        gap: The number of unobserved stretches before it was made, see `Values.gap`.
+        counter: PyTorch's own version counter of the tensor at that time.
     """
 
     __slots__ = ("counter", "gap", "id", "token", "version")
@@ -69,13 +69,14 @@ class Memory:
     """A storage.
 
     Attributes:
-        serial: A number of its own.
-        version: How often it was written to, as far as observed.
-        known: The values, by place.
-        detached: Those that left the autograd graph, by place.
+        serial: The storage's unique number.
+        version: The number of observed writes to it.
+        known: Its values, by geometry.
+        detached: Its values that left the autograd graph, by geometry.
         writes: The writes, the latest last.
-        owner: What it is for a module or an optimizer.
-        reference: Keeps the memory's entry as long as the storage lives.
+        owner: The parameter or buffer that it holds, or None.
+        reference: A weak reference whose callback removes the entry when the storage is freed; None
+            if a native tap or `Follower` numbers the storages.
     """
 
     __slots__ = ("detached", "known", "owner", "reference", "serial", "version", "writes")
@@ -90,12 +91,12 @@ class Memory:
         self.reference: Any = None
 
     def wrote(self, id: int, geometry: Geometry) -> None:
-        """Note that a value was written at a place."""
+        """Register that a value was written at a geometry."""
         self.version += 1
         writes = self.writes
         if writes and writes[-1].geometry == geometry:
             writes.pop()
-        elif writes:  # it covers what was written there before
+        elif writes:  # the new write replaces an earlier one at the same geometry
             writes = self.writes = [write for write in writes if write.geometry != geometry]
         writes.append(Write(self.version, id, geometry))
         del writes[:-MOST_WRITES]
@@ -103,7 +104,7 @@ class Memory:
 
 
 class Storages:
-    """The storages of a run, by their address."""
+    """The storages of a run, by address, or by number if the tap numbers them (see `use`)."""
 
     def __init__(self) -> None:
         self._by_address: dict[int, Memory] = {}
@@ -112,13 +113,15 @@ class Storages:
         self._most = _LEAST_SWEPT
 
     def use(self, native: Any) -> None:
-        """Let the native tap tell storages apart: without objects of Python's, which autograd would
-        take for other users of its gradients.
+        """Let the native tap, or `Follower`, number the storages.
+
+        It makes no Python objects for storages, which autograd would take for other users of its
+        gradients.
         """
         self._native = native
 
     def memory(self, tensor: Any) -> Memory | None:
-        """The memory of a tensor; None if it has no single one, such as a sparse tensor."""
+        """The memory of a tensor; None if it has no single storage, such as a sparse tensor."""
         if self._native is not None:
             return self.numbered(self._native.storage(tensor))
         try:
@@ -140,11 +143,14 @@ class Storages:
         return memory
 
     def by_number(self, number: int) -> Memory | None:
-        """The memory of the storage with that number of the native tap's, if it is known."""
+        """The memory of the storage with this number of the native tap's, or None if unknown."""
         return self._by_address.get(number)
 
     def numbered(self, number: int) -> Memory | None:
-        """The memory of the storage with that number of the native tap's."""
+        """The memory of the storage with this number of the native tap's, created if new.
+
+        None if the number is 0.
+        """
         memory = self._by_address.get(number)
         if memory is None and number:
             if len(self._by_address) >= self._most:
@@ -158,10 +164,10 @@ class Storages:
 def geometry_of(tensor: Any) -> Geometry:
     """Where a strided tensor is in its storage."""
     dtype = tensor.dtype
-    if dtype.is_complex and tensor.is_conj():  # a view of the same place with other values
+    if dtype.is_complex and tensor.is_conj():  # the same geometry, but other values
         dtype = (dtype, "conjugated")
     shape = tensor.shape
-    if type(tensor) is FakeTensor:  # its sizes may be symbols, which have no hash
+    if type(tensor) is FakeTensor:  # its sizes may be symbolic, which are not hashable
         shape = _Symbols(map(str, shape))
         strides = tuple(map(str, tensor.stride()))
         return (str(tensor.storage_offset()), shape, strides, dtype)  # type: ignore[return-value]
@@ -174,7 +180,7 @@ class _Symbols(tuple[str, ...]):
     __slots__ = ()
 
     def numel(self) -> int:
-        """0: how many elements there are is not known."""
+        """0: the number of elements is not known."""
         return 0
 
 
@@ -188,5 +194,5 @@ def counter_of(tensor: Any) -> int:
 
 
 def is_strided(tensor: Any) -> bool:
-    """Whether a tensor is one place of one storage."""
+    """Whether a tensor occupies a single geometry of a single storage."""
     return tensor.layout is torch.strided and not tensor.is_nested

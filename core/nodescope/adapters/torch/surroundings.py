@@ -1,6 +1,7 @@
 """Surroundings of the operations: data loaders, threads, functions of several operations.
 
-Invariant: what is wrapped here is called once, with the program's arguments, and is put back.
+Invariant: each call of a wrapped function calls the original once, with the program's arguments;
+the originals are put back at the end.
 """
 
 from __future__ import annotations
@@ -37,17 +38,18 @@ FUNCTIONS: Final = (
     "margin_ranking_loss", "multilabel_soft_margin_loss", "triplet_margin_with_distance_loss",
     "dropout", "alpha_dropout", "feature_alpha_dropout", "lp_pool2d", "einsum",
 )  # fmt: skip
-"""Functions that are a scope: they consist of several operations. Those of ``torch.nn.functional``,
-and of ``torch`` itself.
+"""Functions of ``torch.nn.functional`` and ``torch`` that consist of several operations: each call
+is a scope.
 """
 _HOMES: Final = (torch.nn.functional, torch, torch.functional)
 
 
 def is_enough(module: str) -> bool:
-    """Whether a module's scope tells which function it calls: PyTorch's layers and losses.
+    """Whether a module's scope already shows which function it calls, so that the function needs no
+    scope of its own: true for PyTorch's layers and losses.
 
     Args:
-        module: Its class, with its package.
+        module: The module's class, with its package.
     """
     package, _, name = module.rpartition(".")
     return package.startswith("torch.nn.modules") and not name.startswith(
@@ -59,21 +61,22 @@ def is_enough(module: str) -> bool:
 def data_loading(
     emitter: Emitter, operations: Operations, workers: Workers | None, program: InProgram | None
 ) -> Iterator[None]:
-    """Take waiting for a batch as such: what a loader computes is data, not the program's graph.
+    """Emit waits for batches, and keep the operations of data loaders out of the program's steps.
 
     Args:
+        emitter, operations: The run's emitter and operations.
         workers: Observes the workers that loaders start, or None.
-        program: Observes what loaders without workers compute, or None.
+        program: Observes the operations of loaders without workers, or None.
     """
     original, original_iter = data_loader_iterator.__next__, DataLoader.__iter__
 
-    def quiet() -> Quiet:  # also where a data set goes through a loader of its own
+    def quiet() -> Quiet:  # also where a data set iterates over a data loader itself
         return Quiet((operations.place.data or operations).place)
 
     @functools.wraps(original_iter)
     def begin(self: Any) -> Any:
         start = contextlib.nullcontext() if workers is None else workers.start(self, user_source())
-        with quiet(), start:  # it draws a seed for its workers
+        with quiet(), start:  # the iterator draws a random seed for its workers
             iterator = original_iter(self)
         if program is not None:
             with contextlib.suppress(Exception):
@@ -88,7 +91,7 @@ def data_loading(
             batch = original(self)
         try:
             emitter.fetched(start_ns)
-        except Exception:  # the program gets its batch
+        except Exception:  # the program still gets its batch
             pass
         return batch
 
@@ -101,7 +104,7 @@ def data_loading(
 
 @contextlib.contextmanager
 def thread_starts(enter: Callable[[], None], leave: Callable[[], None]) -> Iterator[None]:
-    """Observe the threads that the program starts, too."""
+    """Also observe the threads that the program starts."""
     original = threading.Thread.start
 
     @functools.wraps(original)
@@ -129,12 +132,12 @@ def thread_starts(enter: Callable[[], None], leave: Callable[[], None]) -> Itera
 
 @contextlib.contextmanager
 def function_scopes(emitter: Emitter, operations: Operations) -> Iterator[None]:
-    """Make scopes of the functions that consist of several operations."""
+    """Make each call of a function in `FUNCTIONS` a scope."""
     originals = [
         (home, name, getattr(home, name))
         for name in FUNCTIONS
         for home in _HOMES
-        # Of ``torch`` only what is written in Python: the rest are operators.
+        # In ``torch``, only functions written in Python: the others are operators.
         if isinstance(
             getattr(home, name, None),
             Callable if home is torch.nn.functional else FunctionType,  # type: ignore[arg-type]
@@ -177,5 +180,5 @@ def function_scopes(emitter: Emitter, operations: Operations) -> Iterator[None]:
 
 @functools.cache
 def _class_of(kind: type) -> str:
-    """A class, with its package."""
+    """The name of a class, with its package."""
     return f"{kind.__module__}.{kind.__name__}"

@@ -1,7 +1,6 @@
-"""Tap: the dispatch mode through which each ATen operation of a thread goes.
+"""Tap: the dispatch mode that receives each ATen operation of a thread.
 
-Invariant: it calls every operation once, with the program's arguments, and returns what that
-returned.
+Invariant: it calls every operation once, with the program's arguments, and returns its result.
 """
 
 from __future__ import annotations
@@ -38,7 +37,10 @@ _now = time.perf_counter_ns
 
 
 class Tap(TorchDispatchMode):  # type: ignore[misc]
-    """Passes operations to `Follower`, and those that it does not follow to `Operations`."""
+    """Passes operations to `Follower`, and those that the follower does not expect to `Operations`.
+
+    The follower checks whether a step repeats its script, the recording of an earlier step.
+    """
 
     # Without this, operators that take functions (cond, flex_attention) raise.
     supports_higher_order_operators = True
@@ -64,7 +66,7 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         """Run one operation."""
-        follower = self._follower  # which follows nothing while nothing is observed
+        follower = self._follower  # its mode is not FAST while nothing is observed
         if follower.mode == FAST and compiling_callback() is None:
             try:
                 tensors = follower.begin(func, args, kwargs or _NONE)
@@ -99,7 +101,8 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
                 return func(*args, **(kwargs or {}))
         if kwargs is None:
             kwargs = {}
-        # Threads of autograd have no other frame. One that refers to itself would keep its tensors.
+        # Threads of autograd have no calling frame. No frame is kept in a local variable: one that
+        # refers to itself would keep its tensors alive.
         instruction = _instruction(sys._getframe().f_back)
         if compiling_callback() is not None:
             return _run_apart(self._run, func, args, kwargs, instruction)
@@ -151,12 +154,12 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
         fast_path.operator_ended()
         return result
 
-    # What is done around an operation; an exception of it never reaches the program.
+    # Observation around an operation: an exception raised here never reaches the program.
 
     def _begins(
         self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> list[Any] | None:
-        """The tensors among the arguments of a step's first operation, if it is the script's."""
+        """The tensor arguments of a step's first operation if it matches the script, else None."""
         if self._follower.mode != FAST:
             return None
         try:
@@ -166,7 +169,7 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
             return None
 
     def _follows(self, tensors: Sequence[Any], result: Any, start: int, end: int) -> bool:
-        """Whether an operation that has run is the script's."""
+        """Whether an operation that has run matches the script."""
         try:
             return self._follower.end(tensors, result, start, end)
         except Exception as error:
@@ -174,7 +177,7 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
             return False
 
     def _captured(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Item | None:
-        """An operation of a step that may become a script."""
+        """Record an operation of a step that may become a script; None if that is not possible."""
         if self._follower.thread == threading.get_ident():
             try:
                 return self._follower.capture(function, args, kwargs)
@@ -193,7 +196,7 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
         self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], instruction: Instruction,
         result: Any, start: int, end: int,
     ) -> None:  # fmt: skip
-        """An operation has run that is not the script's after all."""
+        """Emit an operation that has run and does not match the script after all."""
         self._fast_path.operator_begins()
         call = self._operations.begin(function, args, kwargs, instruction)
         if call is not None:
@@ -205,7 +208,7 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
         self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], instruction: Instruction,
         start: int, error: BaseException,
     ) -> None:  # fmt: skip
-        """An operation of the script has raised."""
+        """Emit that an operation of the script raised."""
         self._fast_path.operator_begins()
         call = self._operations.begin(function, args, kwargs, instruction)
         if call is not None:

@@ -1,7 +1,7 @@
 """Tensors as arrays: specs, copies, elements, edits.
 
-Invariant: only `TorchTensors.write` changes a tensor, in its own memory and without telling
-autograd; no other function here has an effect on the program.
+Invariant: only `TorchTensors.write` changes a tensor, in its own memory and unnoticed by autograd;
+no other function here has an effect on the program.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nodescope.ir.graph import OpaqueSpec, Spec, TensorSpec
 from nodescope.record.captures import Statistics
 from nodescope.record.summary import summarise
 
-# Above this size, statistics are computed at once instead of from a copy.
+# Above this size in bytes, statistics are computed at once instead of from a copy.
 LARGE_BYTES: Final = 1 << 16
 # Dtypes of PyTorch that NumPy lacks, and the dtypes in which their elements are shown.
 _SHOWN_AS: Final = {torch.complex32: torch.complex64}
@@ -48,10 +48,10 @@ def spec_of(tensor: Any) -> Spec:
 
 
 def host_array(tensor: Any) -> Array:
-    """The elements of a tensor as an array that shares its memory where that is possible.
+    """The elements of a tensor as an array, which shares the tensor's memory where possible.
 
     Raises:
-        ArrayError: It has no elements that can be shown.
+        ArrayError: The tensor has no elements that can be shown.
     """
     why = _unseen(tensor)
     if why:
@@ -76,7 +76,7 @@ def host_array(tensor: Any) -> Array:
         bits = np.from_dlpack(plain.view(_BITS[dtype]))
         return bits.view(as_dtype(dtype_name(dtype)))
     try:
-        # `Tensor.numpy` would forbid resizing the tensor's memory for good.
+        # `Tensor.numpy` would make the tensor's memory permanently non-resizable.
         return np.from_dlpack(plain)
     except (BufferError, RuntimeError, TypeError):
         pass
@@ -98,7 +98,7 @@ def _unseen(tensor: Any) -> str:
 
 @functools.cache
 def _is_plain(kind: Any) -> bool:
-    """Whether a subclass holds its elements as a plain tensor does."""
+    """Whether a tensor subclass stores its elements as a plain tensor does."""
     return bool(kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__)
 
 
@@ -114,7 +114,7 @@ def _after_the_last(tensor: Any) -> None:
 
 
 class _Unobserved:
-    """A context in which the calling thread's operators are nodescope's own and not observed."""
+    """A context in which the calling thread's operators are nodescope's own, so unobserved."""
 
     def __enter__(self) -> None:
         self._native = places.native
@@ -141,8 +141,9 @@ class TorchTensors:
             return 0
 
     def capture(self, array: Any, level: Level) -> Array | Captured | None:
-        """A copy or, of a large tensor at level ``summary``, its statistics. On a device, both are
-        enqueued.
+        """A copy of the elements, or the statistics of a large tensor at level ``summary``.
+
+        On a device, the computation is enqueued without waiting for it.
         """
         with torch.no_grad(), _Unobserved():
             if _unseen(array):
@@ -172,7 +173,7 @@ class TorchTensors:
                 raise ArrayError(f"the elements cannot be read: {error}") from error
 
     def refusal(self, array: Any) -> str:
-        """A reason if the tensor is a view, or cannot be shown or written."""
+        """Why the tensor cannot be edited, such as that it is a view, or ``""``."""
         why = _unseen(array)
         if why:
             return why
@@ -186,7 +187,7 @@ class TorchTensors:
     def write(self, array: Any, new: Array) -> None:
         """Copy the new elements into the tensor's memory.
 
-        Autograd is not told: the derivative is still the operation's, at the new value.
+        Autograd does not notice: it computes the operation's derivative at the new value.
         """
         with torch.no_grad(), _Unobserved():
             try:
