@@ -101,8 +101,8 @@ class Tap(TorchDispatchMode):  # type: ignore[misc]
                 return func(*args, **(kwargs or {}))
         if kwargs is None:
             kwargs = {}
-        # Threads of autograd have no calling frame. No frame is kept in a local variable: one that
-        # refers to itself would keep its tensors alive.
+        # Threads of autograd have no calling frame. A frame in a local variable that referred to
+        # itself would keep its tensors alive.
         instruction = _instruction(sys._getframe().f_back)
         if compiling_callback() is not None:
             return _run_apart(self._run, func, args, kwargs, instruction)

@@ -1,1 +1,1 @@
-"""What compares a step with an earlier one where the Python tap is used; see `follower`."""
+"""The fast path of the Python tap: compares a step with an earlier one; see `follower`."""

@@ -1,8 +1,8 @@
 """Follower: compares the operators of a step with those of an earlier one, for the Python tap.
 
-It answers what `StepFastPath` asks of the observer in C++, in the same way: while each operator
-is the one that the script has at this place, on the same operands, two times and statistics are
-noted here. At anything else the rest of the step is seen operator by operator.
+It has the interface of the C++ observer that `StepFastPath` uses. While each operator matches the
+script's next item, with the same operands, only its start, end and statistics are recorded. At the
+first operator that differs, following ends: `Operations` observes the rest of the step.
 
 Invariant: no tensor and no storage is kept alive.
 """
@@ -39,7 +39,8 @@ from nodescope.adapters.torch.follower.step_recording import (
 from nodescope.adapters.torch.places import Place
 
 FLUSHED_NS: Final = 100_000_000
-"""Notes are taken at least so often, so that a page sees them."""
+"""Nanoseconds after which the next operator has `Follower.take` called, so that a page that shows
+the run stays up to date."""
 
 _LEAST_SWEPT: Final = 256
 _Tensor, _Parameter = PLAIN
@@ -47,7 +48,7 @@ _thread = threading.get_ident
 _now = time.perf_counter_ns
 
 Drawing = Callable[[Any, Sequence[Any], dict[str, Any]], bytes]
-"""The state of the generator that an operator is about to draw from."""
+"""Reads the state of the generator that an operator, with its arguments, is about to draw from."""
 
 
 def _nothing() -> None:
@@ -55,16 +56,16 @@ def _nothing() -> None:
 
 
 class Follower(StepRecording):
-    """See the module.
+    """See the module's docstring.
 
     Args:
-        place: Of each thread.
+        place: The thread-local `Place`.
         drawing: Reads the state of a generator.
 
     Attributes:
-        flushed_ns: When notes were taken last.
-        is_full: Whether the next operator has no room for its copies.
-        waits: Waits for the gradients of operands, by their values.
+        flushed_ns: The time of the last call of `take`.
+        is_full: Whether the memory for copies has too little room for the next operator.
+        waits: Sets hooks for the gradients of operands, given the operands and their value ids.
     """
 
     def __init__(self, place: Place, drawing: Drawing) -> None:
@@ -96,10 +97,10 @@ class Follower(StepRecording):
         """Follow a script.
 
         Args:
-            script: What is followed.
+            script: The script.
             with_statistics: Whether statistics are computed.
-            states: How many bytes of states of generators may be noted.
-            checked: Slots with the version that autograd must have counted there.
+            states: The most bytes of generator states that may be recorded.
+            checked: Pairs of a slot and the version counter that its tensor must have.
         """
         with self._lock:
             self._leave()
@@ -122,7 +123,7 @@ class Follower(StepRecording):
             self.mode = FAST
 
     def _leave(self) -> None:
-        """Storages of the step that ends are kept in mind as long as they live."""
+        """Stop following; storages that the step made stay known until they are freed."""
         super()._leave()
         for address in self._made:
             known = self._by_address.get(address)
@@ -135,9 +136,10 @@ class Follower(StepRecording):
             self._most_older = 2 * len(self._older) + _LEAST_SWEPT
 
     def begin(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any] | None:
-        """The tensors among the arguments if an operator is the script's next one: `end` follows.
+        """Check whether an operator is the script's next one.
 
-        None if it is not.
+        Returns:
+            The tensors among the arguments if it is; `end` has to be called with them. Else None.
         """
         position, items = self._position, self._items
         if position >= len(items):
@@ -187,7 +189,7 @@ class Follower(StepRecording):
                     return None
                 try:
                     storage = value.untyped_storage()
-                except RuntimeError:  # a sparse one has none
+                except RuntimeError:  # a sparse tensor has no storage
                     return None
                 if (
                     bound[known.slot]() is not storage
@@ -236,12 +238,12 @@ class Follower(StepRecording):
         return tensors
 
     def end(self, tensors: Sequence[Any], result: Any, start: int, end: int) -> bool:
-        """Whether the result is the script's, too.
+        """Check whether an operator's result matches the script, and record the operator if so.
 
         Args:
-            tensors: What `begin` returned.
+            tensors: The tensors that `begin` returned.
             result: The result.
-            start, end: When it began and ended, by `time.perf_counter_ns`.
+            start, end: When the operator began and ended, by `time.perf_counter_ns`.
         """
         varied, self._varies = self._varies, None
         position, items, cycle = self._position, self._items, self._cycle
@@ -254,7 +256,7 @@ class Follower(StepRecording):
             outputs: list[Any] = []
             known = item.returned
             if known.__class__ is Fact and result.__class__ is _Tensor:
-                # As in `begin`: written out in both, which run at every operation.
+                # Inlined `_matches`, as in `begin`: both run at every operation.
                 try:
                     storage = result.untyped_storage()
                 except RuntimeError:
@@ -287,7 +289,7 @@ class Follower(StepRecording):
                         return False
                     versions[fact.slot] = tensor._version
                 place += 1
-        with self._lock:  # another thread may have made this one stop
+        with self._lock:  # another thread may have ended the following meanwhile
             if self.mode != FAST or cycle != self._cycle or position != self._position:
                 return False
             notes, at = self._notes, 2 * position
@@ -308,7 +310,7 @@ class Follower(StepRecording):
         return 0
 
     def _matches(self, known: Any, value: Any, tensors: list[Any]) -> bool:
-        """Whether arguments or results are those of the script, as far as they are tensors."""
+        """Whether the tensors among arguments or results match the script; collects them."""
         if known.__class__ is Fact:
             kind = value.__class__
             if kind is not _Tensor and kind is not _Parameter:
@@ -341,8 +343,10 @@ class Follower(StepRecording):
         return not isinstance(value, torch.Tensor)
 
     def _binds(self, slot: int, storage: Any, tensor: Any) -> bool:
-        """Whether a storage is the one of a slot in this step; the first one that comes is, if it
-        is as old or as new as the script's was.
+        """Bind a storage to a slot in this step, if possible; return whether it was bound.
+
+        The slot must be unbound. If the script's storage was older than its step, it must be the
+        same storage; otherwise the storage must be new.
         """
         if self._bound[slot] is not _nothing or self._script is None:
             return False
@@ -369,7 +373,7 @@ class Follower(StepRecording):
         return True
 
     def _note_varied(self, item: Item, positional: int, given: Sequence[Any]) -> None:
-        """Note the arguments that are no tensors, of an operator with other numbers."""
+        """Record the non-tensor arguments of an operator whose numbers differ from the script's."""
         names = [argument.name for argument in item.function._schema.arguments]
         places = [*range(positional), *(names.index(name) for name in item.names)]
         self._varies = [
@@ -379,8 +383,9 @@ class Follower(StepRecording):
         ]
 
     def arrived(self, parameter: Any, gradient: Any) -> bool:
-        """Whether the arrival of a parameter's gradient is the script's next event; when recording,
-        it will be.
+        """Whether the arrival of a parameter's gradient is the script's next item.
+
+        During recording, the arrival is recorded instead.
         """
         if self.mode == SLOW or self.thread != _thread():
             return False
@@ -403,41 +408,42 @@ class Follower(StepRecording):
             self._position = position + 1
         return True
 
-    # What is asked
+    # Called by `StepFastPath`
 
     def hold(self, memory: Any) -> None:
-        """Where copies are put from now on; None for nowhere."""
+        """Set the memory for copies of elements; None to make no copies."""
         with self._lock:
             self._rows.hold(memory)
             self.is_full = False
 
     def full(self) -> bool:
-        """Whether the next operator has no room for its copies."""
+        """Whether the memory for copies has too little room for the next operator."""
         return self.is_full
 
     def position(self) -> int:
-        """How many items of the script were followed."""
+        """The number of the script's items that were followed."""
         return self._position
 
     def stop(self) -> tuple[int, int]:
-        """Follow it no longer: how many items were followed, and the first sequence number."""
+        """Stop following; return the number of followed items, and the first sequence number."""
         with self._lock:
             self._leave()
             return self._position, self._base
 
     def forked(self) -> None:
-        """Follow nothing in the child of a fork, where a thread that is gone may hold the lock."""
+        """Stop following in a forked child, where no thread may be left to release the lock."""
         self.mode, self._lock = SLOW, threading.RLock()
 
     def interrupt(self) -> None:
-        """The next operator is not followed."""
+        """Have following end at the next operator."""
         self._interrupted = True
 
     def take(self) -> tuple[Any, ...] | None:
-        """What was followed since the last call, as `StepFastPath.flush` takes it, or None."""
+        """The records since the last call, in the form that `StepFastPath.flush` takes, or None."""
         with self._lock:
             first, last = self._taken, self._position
-            # Another thread may ask while an operator is under way, which may still be followed.
+            # If another thread calls this while an operator runs, the operator may still be
+            # followed: its generator state stays.
             drawn = [one for one in self._drawn if one[0] < last or self.mode != FAST]
             if self._script is None or (first >= last and not drawn):
                 return None
@@ -458,7 +464,7 @@ class Follower(StepRecording):
         return self._script.statistics
 
     def tell(self) -> list[tuple[int, int, bool, int]]:
-        """Slot, number, whether of this step, and version of the storages that live."""
+        """The slot, number, whether it was used in this step, and version of each live storage."""
         with self._lock:
             living = []
             for address in (*self._older, *self._made):
@@ -475,7 +481,7 @@ class Follower(StepRecording):
             return living
 
     def slot(self, tensor: Any) -> int:
-        """The slot of a tensor's storage in the step that is followed, or -1."""
+        """The slot of a tensor's storage in the script that is followed, or -1."""
         try:
             storage = tensor.untyped_storage()
         except (RuntimeError, NotImplementedError):
@@ -486,7 +492,7 @@ class Follower(StepRecording):
         return known.slot
 
     def knows(self, tensor: Any) -> bool:
-        """Whether the number of a tensor's storage was reported."""
+        """Whether the number of a tensor's storage was reported by `tell` or `storage`."""
         try:
             storage = tensor.untyped_storage()
         except (RuntimeError, NotImplementedError):
@@ -494,16 +500,17 @@ class Follower(StepRecording):
         known = self._by_address.get(address_of(storage))
         return known is not None and known.reference() is storage and known.is_reported
 
-    # What concerns the observer in C++ alone: devices are not followed here, and places are read.
+    # Only the C++ observer needs these: a `Follower` does not support devices, and it reads marks
+    # from `Place`.
 
     def mark(self, place: int) -> None:
         """See `StepFastPath.mark`."""
 
     def pairs(self, script: Script, values: bytes) -> None:
-        """What arrivals pair, see `accumulated`."""
+        """Do nothing: the pairs are for `accumulated`."""
 
     def accumulated(self, parameter: Any, known: dict[int, int]) -> bool:
-        """Whether nothing is left to do at an arrival: `StepFastPath.arrived` says."""
+        """Always False: `StepFastPath.arrived` handles every arrival."""
         return False
 
     def rows(self, address: int) -> None:

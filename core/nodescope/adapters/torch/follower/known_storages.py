@@ -1,6 +1,6 @@
-"""Storages that the Python tap has seen, each with a number that no later one gets.
+"""Known storages: the storages that the Python tap has seen, each with a unique number.
 
-Invariant: they are referred to weakly; one that was freed is forgotten.
+Invariant: storages are referenced weakly; the entries of freed storages are removed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ class Storage:
     """A storage that was seen.
 
     Attributes:
-        number: No other storage has it.
-        reference: To PyTorch's object.
-        is_reported: Whether the number was reported, so that `KnownStorages.freed` has to name it.
-        slot, cycle: What it was in the script, and when.
-        version: Autograd's, when the script changed it last.
+        number: Its number, which no other storage of the run gets.
+        reference: A weak reference to PyTorch's object.
+        is_reported: Whether the number was reported, so that `KnownStorages.freed` has to report
+            that the storage was freed.
+        slot, cycle: Its slot in the script, and the number of the followed step that bound it.
+        version: Autograd's version counter when the script last changed the storage.
     """
 
     __slots__ = ("cycle", "is_reported", "number", "reference", "slot", "version")
@@ -40,7 +41,7 @@ class KnownStorages:
         self._lock = threading.RLock()
 
     def storage(self, tensor: Any) -> int:
-        """The number of a tensor's storage; 0 if it has no single one."""
+        """The number of a tensor's storage; 0 if it has no single storage."""
         try:
             storage = tensor.untyped_storage()
         except (RuntimeError, NotImplementedError):
@@ -58,14 +59,14 @@ class KnownStorages:
             if before is not None:
                 if before.reference() is storage:  # another thread was faster
                     return before
-                if before.is_reported:  # freed since, and its address used again
+                if before.is_reported:  # it was freed, and its address reused
                     self._gone.append(before.number)
             self._count += 1
             known = self._by_address[address] = Storage(self._count, weakref.ref(storage))
             return known
 
     def freed(self) -> list[int]:
-        """Numbers of storages that were freed since this was asked."""
+        """The numbers of storages that were freed since the last call."""
         with self._lock:
             gone, self._gone = self._gone, []
             for address, known in list(self._by_address.items()):
@@ -75,7 +76,9 @@ class KnownStorages:
             return gone
 
     def _sweep(self, addresses: list[int]) -> list[int]:
-        """Forget those of storages that were freed and whose numbers were not reported."""
+        """Remove freed storages whose numbers were not reported; return the addresses of the others
+        that were not reported.
+        """
         kept = []
         for address in addresses:
             known = self._by_address.get(address)

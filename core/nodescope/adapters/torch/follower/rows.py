@@ -1,6 +1,6 @@
 """Rows: statistics of the outputs of a followed step, and copies of their elements.
 
-Invariant: memory is read only where a tensor says that its elements are.
+Invariant: memory is read only within the elements of a tensor.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from nodescope.adapters.torch.follower.script import Fact, Item, Script, layout_
 from nodescope.record.blocks import STATISTICS
 
 ALIGNED: Final = 64
-"""Copies begin at multiples of so many bytes."""
+"""The alignment of copies, in bytes."""
 
 _fill: Any = native.fill_row
 
 
 def can_fill() -> bool:
-    """Whether statistics can be computed: without a native core they cannot."""
+    """Whether statistics can be computed, which requires the native core."""
     return _fill is not None
 
 
@@ -32,10 +32,10 @@ class Rows:
     Attributes:
         on: Whether rows are filled in this step.
         room: Memory for copies, or None.
-        size: Its bytes.
-        used: How many of them are used, as far as operators were followed to their end.
-        filled: The same, with what the operator that is under way has copied.
-        reported: How many of them were reported.
+        size: The bytes of that memory.
+        used: The bytes that completed operators have used.
+        filled: The bytes used, including those of the operator that is running.
+        reported: The bytes whose copies were reported.
     """
 
     def __init__(self) -> None:
@@ -48,9 +48,9 @@ class Rows:
         self._table_at = self._origins_at = self._room_at = 0
 
     def begin(self, script: Script, *, on: bool) -> None:
-        """A step follows a script."""
+        """Prepare for a step that follows a script."""
         if script is not self._script:
-            self._script = None  # until all of it is there
+            self._script = None  # until the tables are complete
             self._table = np.zeros(script.statistics, STATISTICS)
             self._table_at = self._table.ctypes.data
             self._origins = array_of("q", [-1] * (2 * script.statistics))
@@ -59,28 +59,31 @@ class Rows:
         self.on = on
 
     def fill(self, tensor: Any, fact: Fact, place: int, items: list[Item]) -> bool:
-        """Fill a row with the statistics of a tensor, and copy its elements if that is wanted;
-        whether that could be done.
+        """Fill a row with the statistics of a tensor, and copy its elements if they are wanted.
 
         Args:
-            tensor: What the row is of.
-            fact: What is known of it.
-            place: Which row it is.
-            items: Of the script that has the row, which another thread may have replaced.
+            tensor: The tensor.
+            fact: The script's fact about it.
+            place: The index of the row.
+            items: The items of the row's script; another thread may have replaced that script.
+
+        Returns:
+            Whether the row was filled.
         """
-        if tensor.untyped_storage().nbytes() < fact.needed:  # its memory was freed
+        if tensor.untyped_storage().nbytes() < fact.needed:  # the storage was shrunk
             return False
         return self._fill(tensor, fact.layout, place, items)
 
     def fill_number(self, number: Any, place: int, items: list[Item]) -> bool:
-        """The same of a number that was read, as the tensor that it is recorded as."""
+        """Like `fill`, for a number that was read from a tensor; it is recorded as a tensor."""
         tensor = torch.as_tensor(number)
         layout = layout_of(tensor.dtype, (), ())
         return bool(layout) and self._fill(tensor, layout, place, items)
 
     def _fill(self, tensor: Any, layout: bytes, place: int, items: list[Item]) -> bool:
         address, version = tensor.data_ptr(), tensor._version
-        # No other thread runs from here on until the core returns: nothing in between calls Python.
+        # From here until the core returns, no other thread runs, as nothing in between releases the
+        # interpreter lock.
         script = self._script
         if script is None or script.items is not items:
             return False
@@ -97,11 +100,11 @@ class Rows:
         return True
 
     def between(self, first: int, last: int) -> bytes:
-        """Some rows."""
+        """The rows from ``first`` up to ``last``."""
         return self._table[first:last].tobytes()
 
     def hold(self, memory: Any) -> None:
-        """Put copies there from now on; None for nowhere."""
+        """Set the memory for copies; None to make no copies."""
         address, size = (0, 0) if memory is None else (memory.ctypes.data, memory.nbytes)
         self.room, self._room_at, self.size = memory, address, size
         self.used = self.filled = self.reported = 0

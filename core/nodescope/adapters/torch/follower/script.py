@@ -1,6 +1,6 @@
-"""Script: what a step did, operator by operator, in a form that the next step is compared with.
+"""Script: the operators of a recorded step, in a form with which later steps are compared.
 
-Tensors are told by roles: the slot of their storage, and their place in it.
+Tensors are identified by the slot of their storage in the script, and their geometry there.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Fact:
     """A tensor of an operator.
 
     Attributes:
-        number: Of its storage, when the script was made.
-        slot: Of its storage.
-        offset, shape, strides, dtype: Its place in the storage.
+        number: The number of its storage when the script was made.
+        slot: The slot of its storage.
+        offset, shape, strides, dtype: Its geometry in the storage.
         differentiable: Whether it requires a gradient.
-        needed, layout: Of a script: see `_in_memory`.
+        needed, layout: Set once it belongs to a script, see `_in_memory`.
     """
 
     __slots__ = (
@@ -67,13 +67,13 @@ class Fact:
 
 
 class Several(tuple[Any, ...]):
-    """A list with tensors: what is expected of each item."""
+    """The expected items of a list that contains tensors."""
 
     __slots__ = ()
 
 
 class Numbers(list[Any]):
-    """A list with numbers that are compared bit by bit."""
+    """A list that contains floats, which are compared bit by bit."""
 
 
 class Item:
@@ -81,23 +81,24 @@ class Item:
 
     Attributes:
         function: The operator's overload; None for a gradient.
-        place: Where the program is, by `Place.mark`.
-        before, after: Sequence numbers of autograd, counted from the script's first.
-        node: That of the node that is evaluated, or None.
-        reported: Whether it is a node of nodescope's.
-        sound: Whether all that is seen of it can be compared.
-        names: Of its arguments by keyword.
-        given: By argument: a fact, several, or the value itself.
-        returned: The same of its result.
-        inputs, outputs: The facts in these.
+        place: The thread's `Place.mark`.
+        before, after: Autograd's sequence number before and after it, relative to the script's
+            first.
+        node: The relative sequence number of the autograd node being evaluated, or None.
+        reported: Whether it is a node of the graph.
+        sound: Whether all its arguments and results can be compared.
+        names: The names of its keyword arguments.
+        given: The expected arguments: each a `Fact`, `Several`, or the value itself.
+        returned: The expected result, in the same form.
+        inputs, outputs: The facts in ``given`` and in ``returned``.
         seeded, draws: Whether it may draw random numbers, and whether it does.
-        leaves: Indices of inputs that are recorded as data before it.
+        leaves: Indices of inputs that are emitted as data before it.
         results: The outputs of the node: indices of ``outputs``, ``-1 - index`` of ``inputs``, or
             None for a number.
-        hooked: Indices of inputs whose gradients are waited for, and their values.
-        statistics: The first of its statistics.
-        nbytes: Room for copies of what it is recorded with.
-        recording: The number of the step that it was recorded in.
+        hooked: Indices of inputs that get a gradient hook, with their value ids.
+        statistics: The index of its first row of statistics.
+        nbytes: The bytes that copies of its values take.
+        recording: The number of the recording that it belongs to.
     """
 
     __slots__ = (
@@ -125,15 +126,15 @@ class Item:
 
 
 class Script:
-    """A step that the next ones are compared with.
+    """A recorded step with which later steps are compared.
 
     Attributes:
-        items: Its operators.
-        slots: By slot: the number of the storage if it is older than the step, or 0.
+        items: Its operators, and arrivals of gradients.
+        slots: By slot: the number of the storage if it is older than the step, else 0.
         numbers: By slot: the number of the storage, however old it is.
-        statistics: How many outputs it has.
-        kept: By output: bytes of the copy of its elements.
-        same: By output: the one before it that has the same elements, see `same_elements`.
+        statistics: The number of rows of statistics, one per output.
+        kept: By output: the bytes of the copy of its elements.
+        same: By output: the earlier output that has the same elements, see `same_elements`.
     """
 
     def __init__(self, items: list[Item], before: int) -> None:
@@ -158,7 +159,7 @@ class Script:
         self.same = [-1] * self.statistics
 
     def keep(self, nbytes: bytes, aligned: int) -> None:
-        """Say how many bytes of each output are copied."""
+        """Set how many bytes of each output are copied."""
         self.kept = array_of("q", nbytes).tolist()
         for item in self.items:
             first, end = item.statistics, item.statistics + len(item.leaves) + len(item.results)
@@ -166,7 +167,7 @@ class Script:
 
 
 def is_comparable(tensor: Any) -> bool:
-    """Whether a tensor is one place of one storage of the processor, and nothing else."""
+    """Whether a tensor is a plain strided tensor on the CPU."""
     return bool(
         tensor.__class__ in PLAIN
         and tensor.layout is _STRIDED
@@ -181,14 +182,14 @@ def is_comparable(tensor: Any) -> bool:
 
 
 def is_exact(value: Any) -> bool:
-    """Whether an argument that is no tensor can be compared."""
+    """Whether a non-tensor argument can be compared."""
     if value.__class__ in (list, tuple):
         return all(map(is_exact, value))
     return value.__class__ in _EXACT
 
 
 def copied(value: Any) -> Any:
-    """An argument that is no tensor, as what others are compared with."""
+    """A non-tensor argument in the form with which later arguments are compared."""
     if value.__class__ not in (list, tuple):
         return value
     kind = Numbers if any(item.__class__ is float for item in value) else list
@@ -196,10 +197,10 @@ def copied(value: Any) -> Any:
 
 
 def varies(expected: Any, value: Any) -> bool | None:
-    """Whether an argument that is no tensor is another number than expected.
+    """Compare a non-tensor argument with the expected one.
 
     Returns:
-        False if it is the same, None if it is something else.
+        False if they are equal, True if they only differ in numbers, None otherwise.
     """
     kind = expected.__class__
     if kind is Numbers:
@@ -225,8 +226,8 @@ def varies(expected: Any, value: Any) -> bool | None:
 def _in_memory(
     offset: int, shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype
 ) -> tuple[int, bytes]:
-    """Bytes that the storage of a tensor has at least, and its place as the native core reads it,
-    see `layout_of`.
+    """The least size in bytes of a tensor's storage, and the tensor's layout for the native core
+    (see `layout_of`).
     """
     last = sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
     needed = 0 if 0 in shape else (offset + last + 1) * dtype.itemsize
@@ -234,12 +235,12 @@ def _in_memory(
 
 
 def is_read(dtype: torch.dtype) -> bool:
-    """Whether the native core reads numbers of a dtype."""
+    """Whether the native core reads elements of a dtype."""
     return dtype in _CODES
 
 
 def layout_of(dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int]) -> bytes:
-    """A place in memory as the native core reads it; ``b""`` for dtypes that it does not read."""
+    """A tensor's layout in the form that the native core reads; ``b""`` for other dtypes."""
     code = _CODES.get(dtype)
     if code is None:
         return b""
@@ -249,5 +250,5 @@ def layout_of(dtype: torch.dtype, shape: Sequence[int], strides: Sequence[int]) 
 
 
 def facts_of(facts: Sequence[Fact]) -> list[tuple[int, Geometry, bool]]:
-    """Facts as `step_script` takes them."""
+    """Facts in the form that `step_script` takes."""
     return [(fact.number, fact.geometry, fact.differentiable) for fact in facts]

@@ -1,4 +1,4 @@
-"""Recording: takes down the operators of a step, of which a script may be made."""
+"""Recording: records the operators of a step, from which a script may be made."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from nodescope.adapters.torch.places import Place
 
 SLOW, RECORDING, FAST = range(3)
 ACCUMULATES: Final = 1 << 62
-"""Autograd nodes that add up the gradients of a leaf have numbers from this one on."""
+"""Autograd nodes that accumulate a leaf's gradient have sequence numbers from this one on."""
 
 
 class StepRecording(KnownStorages):
-    """The part of `Follower` that takes steps down.
+    """The part of `Follower` that records steps.
 
     Args:
-        place: Of each thread.
+        place: The thread-local `Place`.
 
     Attributes:
-        mode: ``SLOW``, ``RECORDING`` or ``FAST``.
-        thread: The one whose operators the script has.
+        mode: ``SLOW``, ``RECORDING`` or ``FAST`` (following a script).
+        thread: The thread whose operators are recorded or followed.
     """
 
     def __init__(self, place: Place) -> None:
@@ -51,7 +51,7 @@ class StepRecording(KnownStorages):
         self._whole, self._recording, self._before, self._base = True, 0, 0, 0
 
     def record(self) -> int:
-        """A step begins of which a script may be made; the number of the latest storage."""
+        """Begin to record a step; return the number of the latest storage."""
         with self._lock:
             self._leave()
             self._raw = []
@@ -63,11 +63,11 @@ class StepRecording(KnownStorages):
             return self._before
 
     def spoil(self) -> None:
-        """The step is none that can be followed."""
+        """Mark the recorded step as unusable for a script."""
         self._whole = False
 
     def capture(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Item:
-        """An operator that begins; its facts are complete with `captured`."""
+        """Record that an operator begins; `captured` completes the item."""
         number = sequence_number()
         if not self._raw:
             self._base = number
@@ -82,7 +82,7 @@ class StepRecording(KnownStorages):
         return item
 
     def captured(self, item: Item, result: Any, *, reported: bool) -> None:
-        """The operator has ended, or it is no node."""
+        """Record that the operator has ended, or is not a node of the graph."""
         item.after, item.reported = sequence_number() - self._base, reported
         if reported:
             try:
@@ -94,7 +94,7 @@ class StepRecording(KnownStorages):
         if item.recording == self._recording:
             self._raw.append(item)
         else:
-            self._whole = False  # the step began within the operator
+            self._whole = False  # a new recording began while the operator ran
 
     def _part(self, value: Any, facts: list[Fact], *, is_result: bool = False) -> Any:
         if isinstance(value, torch.Tensor):
@@ -126,7 +126,7 @@ class StepRecording(KnownStorages):
         return ACCUMULATES if number >= ACCUMULATES else number - self._base
 
     def recorded(self) -> list[tuple[Any, ...]] | None:
-        """What was recorded, see `step_script.scripted`; None if the step is no script."""
+        """The recorded items, for `step_script.scripted`; None if the step is unusable."""
         if self.mode != RECORDING or not self._whole:
             return None
         fills = statistic_rows.can_fill()
@@ -140,11 +140,11 @@ class StepRecording(KnownStorages):
         ]  # fmt: skip
 
     def make(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Script, list[int]]:
-        """The script of what was recorded, and the number of the storage of each slot.
+        """Make a script of the recorded items; return it and the storage number of each slot.
 
         Args:
-            rows: By item: leaves, results, whether it may draw random numbers, whether it does,
-                inputs with hooks.
+            rows: By item, `Item.leaves`, `Item.results`, `Item.seeded`, `Item.draws`,
+                `Item.hooked`.
         """
         for item, (leaves, results, seeded, draws, hooked) in zip(self._raw, rows, strict=True):
             item.leaves, item.results, item.seeded, item.draws = leaves, results, seeded, draws
@@ -154,15 +154,15 @@ class StepRecording(KnownStorages):
         return script, script.numbers
 
     def keep(self, script: Script, nbytes: bytes) -> None:
-        """Say how many bytes of each output are copied."""
+        """Set how many bytes of each output are copied."""
         script.keep(nbytes, statistic_rows.ALIGNED)
 
     def reuse(self, script: Script, same: bytes) -> None:
-        """Say which statistics are of the same elements."""
+        """Set which outputs have the same elements, see `same_elements`."""
         script.same = array_of("i", same).tolist()
 
     def _arrival(self, parameter: Any, gradient: Any) -> None:
-        """Take down that the gradient of a parameter arrives."""
+        """Record that the gradient of a parameter arrives."""
         item = Item(None, self._where.mark, self._recording)
         item.reported = True
         try:
@@ -175,5 +175,5 @@ class StepRecording(KnownStorages):
         self._raw.append(item)
 
     def _leave(self) -> None:
-        """Neither take down nor follow anything."""
+        """Stop recording and following."""
         self.mode = SLOW

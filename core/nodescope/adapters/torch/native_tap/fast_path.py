@@ -1,14 +1,15 @@
-"""StepFastPath: steps that follow the step before are noted by the observer in C++, without
-Python; under the Python tap, by `follower`.
+"""StepFastPath: follows steps that repeat an earlier step: in C++ without Python, or in `follower`
+under the Python tap.
 
-The first steps are seen operator by operator, and taken down. As soon as one of them ran known
-nodes only, the next may follow it: at each operator the observer compares what it sees with what
-was taken down. Times and statistics are emitted in blocks. Where the step does something else,
-what Python knows is brought to that place, and it sees the rest of the step.
+The first steps are observed operator by operator in Python, and recorded. Once a step ran only
+known nodes, it becomes a script that later steps may follow: at each operator, the observer
+compares the call with the script. Times and statistics are emitted in blocks. Where the step
+differs from the script, Python's state is brought up to that point, and Python observes the rest of
+the step.
 
 ``NODESCOPE_TORCH_FAST=0`` switches it off.
 
-Invariant: a recording does not show which path its steps took.
+Invariant: the events are equivalent whichever path a step took.
 """
 
 from __future__ import annotations
@@ -48,18 +49,19 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "NODESCOPE_TORCH_FAST"
 _MOST_TRIES: Final = 5
-"""The first steps of a run define nodes, the next ones are taken down, then one follows them."""
+"""The number of first steps to be observed: they define nodes, are recorded, and then followed."""
 _MOST_IN_VAIN: Final = 16
 _SELDOM: Final = 8
-"""Beyond so many steps of which none was followed, one in so many is taken down: it takes time."""
+"""After `_MOST_IN_VAIN` steps without one that followed a script, one in `_SELDOM` is recorded, as
+recording takes time."""
 _MOSTLY: Final = 0.75
-"""A step that followed a script so far was of its kind, whatever came then."""
+"""A step that followed more than this fraction of a script counts as a step of its kind."""
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def _guarded(otherwise: Any = None) -> Callable[[_Method], _Method]:
-    """Have a method give the fast path up where it raises: the program is seen as ever."""
+    """Have a method switch the fast path off if it raises; observation in Python continues."""
 
     def guard(method: _Method) -> _Method:
         @functools.wraps(method)
@@ -80,22 +82,22 @@ class StepFastPath:
 
     Args:
         library: The observer, or a `Follower`.
-        operations: Of the run.
+        operations: The run's operations.
 
     Attributes:
         following: The script that the step follows, or None.
-        journal: What takes down a step that is seen operator by operator, or None.
-        steps: How many steps followed a script to their end.
-        tell_mark: Tells the library the mark of the calling thread.
-        accumulated: Whether the arrival of a parameter's gradient is followed, and known from the
-            pairs of values that were emitted, so that nothing is left to do.
+        journal: Records a step that Python observes operator by operator; or None.
+        steps: The number of steps that followed a script to their end.
+        tell_mark: Informs the library of the calling thread's mark.
+        accumulated: Whether a parameter's accumulated gradient matches the script and its pair of
+            values was emitted already, so that nothing is left to do.
     """
 
     def __init__(self, library: Any, operations: Operations) -> None:
         self._library = library
         self.tell_mark: Callable[[int], None] = library.mark
         self.accumulated: Callable[[Any, dict[int, int]], bool] = library.accumulated
-        self._by_item = isinstance(library, Follower)  # it does not note times by execution
+        self._by_item = isinstance(library, Follower)  # it records times by item, not by execution
         self._operations = operations
         self._emitter = operations.emitter
         self._off = os.environ.get(VARIABLE, "") == "0"
@@ -104,14 +106,14 @@ class StepFastPath:
         self.steps = 0
         self._scripts = Scripts()
         self._open = self._gradients = False
-        self._vain = 0  # steps in a row of which none was followed
-        self._tries = 0  # steps that began observed
-        # A script that a step has followed to its end unknown to Python.
+        self._vain = 0  # consecutive steps that followed no script to its end
+        self._tries = 0  # observed steps that began
+        # The script that the previous step followed to its end; Python's state lacks that step.
         self._earlier: StepScript | None = None
         self._base = self._gap = 0
         self._epoch: object = None
-        self._lost: StepScript | None = None  # followed by most of the step
-        self._claimed: set[int] = set()  # slots of `StepScript.claims` that became somebody's
+        self._lost: StepScript | None = None  # the script that most of the step has followed
+        self._claimed: set[int] = set()  # slots of `StepScript.claims` that have got their owner
         self._pool = Pool()
         self._memory: Memory | Written | None = None
         self._device = DevicePath(library)
@@ -121,7 +123,7 @@ class StepFastPath:
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[None]:
-        """Report scopes, quiet places and what probes want to the library."""
+        """Inform the library of scopes, quiet places and changed demands inside the context."""
         bus = self._emitter.bus
         if not isinstance(self._library, Follower):
             places.tell(self._library)
@@ -134,7 +136,7 @@ class StepFastPath:
             follow(None)
 
     def give_up(self, error: Exception) -> None:
-        """Follow nothing any more."""
+        """Switch the fast path off for the rest of the run, after an error."""
         self._off, self.following, self._earlier = True, None, None
         self._emitter.bus.catch_up = None
         self._take_down(None)
@@ -146,7 +148,7 @@ class StepFastPath:
 
     @property
     def away(self) -> bool:
-        """Whether Python does not know everything: of this step, or of the one before it."""
+        """Whether Python's state lacks followed operators of this step or the previous one."""
         return self.following is not None or self._earlier is not None
 
     @_guarded(False)
@@ -156,13 +158,13 @@ class StepFastPath:
 
     @_guarded()
     def step_begins(self) -> None:
-        """A step begins: it follows a script, or is taken down."""
+        """Begin a step: decide whether it follows a script, is recorded, or neither."""
         if self._off:
             return
         if self._operations.devices.index >= 0 and self._device.ready(
             self._operations.devices.index
         ):
-            self._tries = 0  # what ran before could not be compared
+            self._tries = 0  # steps before the device was ready could not be compared
         level = self._emitter.bus.block_level()
         self._step_ended()
         self._gradients = torch.is_grad_enabled()
@@ -173,7 +175,7 @@ class StepFastPath:
         if script is not None and script is self._earlier:
             if self._operations.values.gap == self._gap:
                 checked = []
-            elif script.resumes:  # what Python knows is what it has to know
+            elif script.resumes:  # the followed step changed nothing that `fits` checks
                 checked = script.fits(self._operations)
         if checked is None:
             self.lose()
@@ -189,19 +191,19 @@ class StepFastPath:
         self._tries += 1
 
     def _is_worth_it(self) -> bool:
-        """Whether a step is taken down: if none of many was followed, seldom."""
+        """Whether to record this step: only one in `_SELDOM` after many that followed no script."""
         self._vain += 1
         return self._vain <= _MOST_IN_VAIN or self._vain % _SELDOM == 0
 
     @_guarded()
     def rest(self) -> None:
-        """Nothing is observed for now."""
+        """Stop: nothing is observed for now."""
         if not self._off:
             self._step_ended()
             self._library.stop()
 
     def _step_ended(self) -> None:
-        """Note what the step was that has ended, if one has."""
+        """Finish the open step, if any: make a script of a recorded one, and update the guess."""
         if not self._open:
             return
         self._open = False
@@ -255,7 +257,7 @@ class StepFastPath:
         self._renew(script, 0)
 
     def _renew(self, script: StepScript, item: int) -> None:
-        """Give the observer memory for the copies from an item on."""
+        """Give the observer memory for the copies from this item on."""
         executions = script.executed[item]
         room = 0 if executions == len(script.track.nodes) else script.copies.room_from(executions)
         take = self._pool.take if script.device < 0 else self._device.memory
@@ -275,7 +277,7 @@ class StepFastPath:
 
     @_guarded()
     def lose(self) -> None:
-        """Follow no script any more: Python sees each operator from the next one on."""
+        """Stop following, and bring Python's state up to date: Python observes what comes next."""
         script = self.following or self._earlier
         if script is None:
             return
@@ -288,11 +290,11 @@ class StepFastPath:
             self._follow_nothing()
             if position > _MOSTLY * len(script):
                 self._lost = script
-        elif self._epoch is self._emitter.epoch:  # the step goes on as it seems
+        elif self._epoch is self._emitter.epoch:  # the step continues beyond the script's end
             position, base, followed = len(script), self._base, None
         self._earlier = None
         storages = list(map(LiveStorage._make, self._library.tell()))
-        if position == 0:  # the step has come to none
+        if position == 0:  # no operator of this step was followed
             storages = [one._replace(now=False) for one in storages]
         bring_back(
             self._operations, script, storages, position, base, followed=followed,
@@ -301,7 +303,7 @@ class StepFastPath:
 
     @_guarded()
     def end(self) -> None:
-        """The run ends."""
+        """End the run."""
         self.lose()
         self._take_down(None)
         self._library.stop()
@@ -309,15 +311,15 @@ class StepFastPath:
 
     @_guarded()
     def interrupt(self) -> None:
-        """Somebody may want to see each operator: called on any thread."""
+        """Stop following if a probe now needs every operator; called on any thread."""
         if self.following is not None and self._emitter.bus.block_level() is None:
             self._library.interrupt()
 
-    # Operators that Python sees
+    # Operators that Python observes
 
     @_guarded(False)
     def begins_step(self, function: Any) -> bool:
-        """Begin the step that a node of this operator begins, if it begins one."""
+        """Begin a step if this operator is the first of one; return whether it is."""
         emitter, place = self._emitter, self._operations.place
         if not emitter.between_steps or current().phase != "forward" or place.quiet:
             return False
@@ -329,7 +331,7 @@ class StepFastPath:
 
     @_guarded()
     def operator_begins(self) -> None:
-        """Note that an operator begins which Python sees."""
+        """Prepare for an operator that Python observes."""
         if self.away:
             self.lose()
         if self.journal is not None:
@@ -337,22 +339,22 @@ class StepFastPath:
 
     @_guarded()
     def operator_ended(self) -> None:
-        """Note that it has ended, or is no node."""
+        """Complete the journal's item: the operator has ended, or is not a node."""
         if self.journal is not None:
             self.journal.end(self.after(current(), self._operations.place))
 
-    # What was noted
+    # Emitting
 
     @_guarded()
     def flush(self, script: StepScript | None = None) -> None:
-        """Emit what was noted so far."""
+        """Emit the executions that were followed since the last call."""
         script = script or self.following
         taken = self._library.take() if script is not None else None
         if taken is None or script is None:
             return
         first, last, notes, statistics, varied, drawn, begin, enqueued = taken
         bus, state = self._emitter.bus, self._state
-        if drawn and drawn[-1][0] >= last:  # Python sees this operator after all
+        if drawn and drawn[-1][0] >= last:  # Python observes this operator after all
             self._operations.generators.before = drawn.pop()[1]
         if self._by_item:
             times = script.times(first, last, notes, bus.origin_ns)
@@ -400,7 +402,7 @@ class StepFastPath:
     def _elements(
         self, script: StepScript, ran: slice, start: int, begin: int, moments: list[Event]
     ) -> Elements | None:
-        """The copies of some executions."""
+        """The copies of the elements of some executions, or None."""
         memory = self._memory
         if memory is None:
             return None
@@ -411,7 +413,7 @@ class StepFastPath:
     def _enqueued(
         self, script: StepScript, first: int, last: int, times: Any, enqueued: bytes
     ) -> list[Event]:
-        """Note what the observer has enqueued on the device; the moments after it."""
+        """Process what the observer has enqueued on the device; return the events after it."""
         rows = np.frombuffer(enqueued, np.int64).reshape(-1, 3)
         memory = self._memory if isinstance(self._memory, Written) else None
         moments = self._device.enqueued(np.unique(rows[:, 2]).tolist(), memory)
@@ -434,7 +436,7 @@ class StepFastPath:
         self, script: StepScript, place: int, given: list[tuple[int, Any]],
         attrs: dict[int, dict[str, Any]],
     ) -> None:  # fmt: skip
-        """The attributes of an operator whose arguments are not those of the script."""
+        """Set the attributes of an operator whose arguments differ from the script's."""
         item = script.items[place]
         plain = list(item.plain)
         for argument, value in given:
@@ -450,14 +452,14 @@ class StepFastPath:
     def _drew(
         self, script: StepScript, place: int, state: bytes, attrs: dict[int, dict[str, Any]]
     ) -> None:
-        """The state from which an operator drew, as an attribute."""
+        """Add the generator state from which an operator drew to its attributes."""
         self._operations.generators.left -= len(state)
         at = script.executed[place + 1] - 1
         attrs[at] = {**attrs.get(at, script.track.nodes[at].attrs), GENERATOR_STATE: state}
 
     @_guarded()
     def flushed(self) -> None:
-        """Emit what was noted, on the thread that follows the script."""
+        """Emit followed executions, on the thread that follows the script."""
         script = self.following
         self.flush()
         if script is not None and self._library.full():
@@ -465,14 +467,14 @@ class StepFastPath:
 
     @_guarded()
     def waits(self, tensors: Sequence[Any], ids: Sequence[int]) -> None:
-        """Wait for the gradients of operands of a followed operator, which were never seen."""
+        """Set hooks on operands of a followed operator whose gradients were never observed."""
         with Quiet(self._operations.place):
             self._operations.gradients.follow(tensors, ids)
 
-    # Where the program is
+    # Scopes and values
 
     def mark(self, state: ThreadState) -> None:
-        """The thread's scope or phase has changed."""
+        """Update the thread's mark after its scope or phase has changed."""
         try:  # not `_guarded`, as this runs twice for each call of a module
             number = self.number(state.scope, state.phase, state.forward)
             self._operations.place.mark = number
@@ -486,7 +488,7 @@ class StepFastPath:
         return marks.setdefault((scope, phase, forward), len(marks))
 
     def after(self, state: ThreadState, place: Place) -> After:
-        """Where the thread is after an operator."""
+        """The thread's state after an operator, for the journal."""
         return After(
             place.mark, state.scope, state.phase, state.forward, place.outer is not None,
             place.updated, place.instruction,
@@ -506,7 +508,7 @@ class StepFastPath:
         return self._operations.values.known(tensor)
 
     def owns(self, tensor: Any, owner: Owner) -> bool:
-        """Whether nothing changes if a tensor becomes somebody's now."""
+        """Whether giving a tensor this owner would change nothing, or the script expects it."""
         script = self.following
         if script is not None:
             slot = self._library.slot(tensor)
@@ -520,7 +522,7 @@ class StepFastPath:
         return self._operations.values.is_owned(tensor)
 
     def arrived(self, parameter: Any, gradient: Any) -> bool:
-        """Whether the arrival of a parameter's gradient needs nothing done."""
+        """Whether the arrival of a parameter's gradient needs no further work."""
         try:  # not `_guarded`, as this runs for each parameter
             script = self.following
             if self._library.arrived(parameter, gradient) and script is not None:

@@ -1,4 +1,5 @@
-"""Journal: what Python made of each operator of a step, so that the next step can be recognised.
+"""Journal: how Python handled each operator of a step, so that a step that repeats it can be
+recognised.
 
 Invariant: one item for each operator that the observer records, in the same order.
 """
@@ -18,10 +19,12 @@ READ: Final = "read"
 
 
 class Entered(NamedTuple):
-    """A call that was given its node.
+    """A call, with its node.
 
     Attributes:
-        cursor, key, number: What counts it, and how many there were with it.
+        cursor, key: The cursor that counts the call, and its key there.
+        number: The count, including this call.
+        entry: The entry of its node.
     """
 
     cursor: Cursor
@@ -31,12 +34,12 @@ class Entered(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What became of a storage.
+    """A storage holds a new value at one geometry.
 
     Attributes:
-        kind: ``made``, ``wrote``, ``detached``; ``read``: it was emitted as data.
-        number: Of the storage.
-        geometry, id: The place in it, and the value that is there now.
+        kind: ``made``, ``wrote``, ``detached``; ``read``: the value was emitted as data.
+        number: The number of the storage.
+        geometry, id: The geometry, and the id of the value that is there now.
     """
 
     kind: str
@@ -49,9 +52,9 @@ class Read(NamedTuple):
     """A tensor that was emitted before the operator that reads it: as data, or as an updated view.
 
     Attributes:
-        number, geometry: Storage, and place in it.
-        owner: Whose it is.
-        is_updated: Whether it is what writes through other views have made of it.
+        number, geometry: The number of the storage, and the geometry.
+        owner: The owner of the storage, or None.
+        is_updated: Whether it was emitted as an updated view, after writes through other views.
     """
 
     number: int
@@ -61,14 +64,14 @@ class Read(NamedTuple):
 
 
 class Outdated(NamedTuple):
-    """A place that was read in the step, although it had been written to through other views.
+    """A tensor read in the step, whose value was outdated by writes through other views.
 
     Attributes:
-        number, geometry: Storage, and place in it.
-        id: The value that was known there when the step began.
-        writes: Value and place of each write since that, before the step; without those that the
-            step has covered.
-        covered: The places that it has written to before it read this one.
+        number, geometry: The number of the storage, and the geometry.
+        id: The value that was known there when the step began; 0 for none.
+        writes: Value and geometry of each write between that value and the step's start, except
+            those that the step had overwritten.
+        covered: The geometries that the step wrote to before this read.
     """
 
     number: int
@@ -79,10 +82,10 @@ class Outdated(NamedTuple):
 
 
 class Hooked(NamedTuple):
-    """An operand that a hook was set on, which waits for its gradient.
+    """An operand that got a hook for its gradient.
 
     Attributes:
-        number, geometry, id: Storage, place in it, and its value.
+        number, geometry, id: The number of the storage, the geometry, and the value id.
     """
 
     number: int
@@ -91,11 +94,12 @@ class Hooked(NamedTuple):
 
 
 class First(NamedTuple):
-    """A value that was known when the step began.
+    """A value that the step used and that was known when the step began.
 
     Attributes:
-        number, geometry: Storage, and place in it.
+        number, geometry: The number of the storage, and the geometry.
         differentiable: Whether the tensor required a gradient.
+        id: The value id.
     """
 
     number: int
@@ -105,7 +109,7 @@ class First(NamedTuple):
 
 
 class After(NamedTuple):
-    """Where the thread is after an operator, as far as operators determine it."""
+    """The part of a thread's state that operators change, after an operator."""
 
     mark: int
     scope: str
@@ -121,18 +125,20 @@ class Item:
 
     Attributes:
         signature, plain: The operator, and its arguments as in `Bound.plain`.
-        entered: The calls that were emitted: data and updated views first, the operator last.
-        leaves: What was emitted before the operator, by call.
-        leaf_attrs: By the number of the call: attributes as emitted with the execution.
-        hooked: Its operands that hooks were set on.
-        outputs: Storage and place of each output; None for a number, ``()`` for nothing.
-        linked: The number that the next autograd node got after it, counted from the step's first;
-            None if no node of autograd can be its.
-        saved: How many copies of what it has overwritten autograd keeps.
-        attrs: As emitted with the execution.
-        updates: Storages that belong to a parameter, by number.
-        pair: For a gradient: ids of the parameter and of the gradient.
-        draws: Whether the state of a generator was recorded with it.
+        entered: The emitted calls: data and updated views first, the operator last.
+        leaves: The data and updated views that were emitted before the operator.
+        leaf_attrs: Attributes emitted with an execution, by index into ``leaves``.
+        hooked: The operands that got a hook.
+        outputs: Storage number and geometry of each output; None for a number, ``()`` for an
+            absent output.
+        linked: The sequence number of the latest autograd node after it, relative to the step's
+            first; None if no autograd node is linked to the operator.
+        saved: How many earlier autograd nodes also belong to it, see `Operations.link_at`.
+        attrs: The attributes emitted with the execution, or None.
+        updates: Storages that belong to an updated parameter: storage number and path.
+        pair: For a gradient: the value ids of the parameter and of the gradient.
+        after: The thread's state after it.
+        draws: Whether a generator state was recorded with it.
         thread: The thread that it ran on.
     """
 
@@ -164,12 +170,12 @@ class StepJournal:
     """The journal of one step.
 
     Attributes:
-        items: What happened.
-        firsts: The values that were known before.
-        outdated: The places that were known before, and written to since.
-        owners: Whose storages became, other than by reading them as data.
-        sound: Whether it holds all that happened.
-        version: Of the graph, when the step began.
+        items: The operators, and arrivals of gradients.
+        firsts: The values used that were known before the step.
+        outdated: The tensors read whose known values were outdated by writes.
+        owners: The owners that storages got in the step, by storage number.
+        sound: Whether the journal is complete; otherwise no script can be made of it.
+        version: The version of the graph when the step began.
     """
 
     def __init__(self, version: int) -> None:
@@ -181,10 +187,10 @@ class StepJournal:
         self.version = version
         self._item: Item | None = None
         self._changed: set[tuple[int, Geometry]] = set()
-        self._written: dict[int, list[Geometry]] = {}  # by storage: in the step so far
+        self._written: dict[int, list[Geometry]] = {}  # by storage: writes of the step so far
 
     def spoil(self) -> None:
-        """Something happened that cannot be recognised."""
+        """Mark the step as one that cannot be recognised when it is repeated."""
         self.sound = False
 
     def begin(self) -> Item:
@@ -201,7 +207,7 @@ class StepJournal:
 
     @property
     def item(self) -> Item | None:
-        """The item that is under way."""
+        """The item that has begun and not ended, or None."""
         return self._item
 
     def entered(self, cursor: Cursor, key: str, entry: Entry) -> None:
@@ -212,7 +218,7 @@ class StepJournal:
             self._item.entered.append(Entered(cursor, key, cursor.slots[key][0], entry))
 
     def leaf(self, number: int, geometry: Geometry, id: int, owner: Owner | None) -> None:
-        """Note that a tensor was emitted as data."""
+        """Record that a tensor was emitted as data."""
         if self._item is None or not number:
             self.sound = False
         else:
@@ -223,13 +229,13 @@ class StepJournal:
         self, memory: Memory, geometry: Geometry, id: int, known: Known | None,
         attrs: dict[str, Any] | None,
     ) -> None:  # fmt: skip
-        """Note that a tensor was emitted as what writes through other views have made of it.
+        """Record that a tensor was emitted as an updated view, after writes through other views.
 
         Args:
-            memory, geometry: Storage, and place in it.
-            id: Its value now.
-            known: The value that was known there.
-            attrs: As emitted with the execution.
+            memory, geometry: The storage, and the geometry.
+            id: The new value.
+            known: The value that was known there, or None.
+            attrs: The attributes emitted with the execution, or None.
         """
         number = memory.serial
         if self._item is None or not number:
@@ -253,19 +259,19 @@ class StepJournal:
         self.changed(READ, number, geometry, id)
 
     def owned(self, number: int, owner: Owner) -> None:
-        """Note that a storage became somebody's."""
+        """Record that a storage got an owner."""
         if self.owners.setdefault(number, owner) is not owner:
             self.sound = False
 
     def hooked(self, number: int, geometry: Geometry, id: int) -> None:
-        """Note that a hook was set on an operand."""
+        """Record that an operand got a hook."""
         if self._item is None or not number:
             self.sound = False
         else:
             self._item.hooked.append(Hooked(number, geometry, id))
 
     def changed(self, kind: str, number: int, geometry: Geometry, id: int) -> None:
-        """Note that a storage holds another value at a place."""
+        """Record that a storage holds a new value at a geometry."""
         if self._item is None:
             self.sound = False
         else:
@@ -275,6 +281,6 @@ class StepJournal:
                 self._written.setdefault(number, []).append(geometry)
 
     def known(self, number: int, geometry: Geometry, id: int, *, differentiable: bool) -> None:
-        """Note that a value was known."""
+        """Record that the step used a known value."""
         if (number, geometry) not in self._changed:
             self.firsts.append(First(number, geometry, differentiable, id))

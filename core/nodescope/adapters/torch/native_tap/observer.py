@@ -1,7 +1,6 @@
 """NativeTap: passes the operators that the C++ observer sees to `Operations`.
 
-Operators run on whichever thread calls them; those of nodescope's own threads are not the
-program's.
+The observer sees the operators of all threads; those of nodescope's own threads are ignored.
 
 Invariant: an `Exception` of this code never reaches the program.
 """
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 _now = time.perf_counter_ns
 BEGINS, ENDED, FAILED, FLUSHES, WAITS = range(5)
-# Autograd does these alone: nothing is computed.
+# Operators that only do autograd's bookkeeping: they compute nothing.
 _ABOVE: Final = frozenset({
     "aten::detach_", "aten::set_data", "aten::_fw_primal", "aten::retain_grad", "aten::_backward",
 })  # fmt: skip
@@ -43,8 +42,8 @@ class NativeTap:
 
     Args:
         library: The compiled module.
-        operations: Of the run.
-        fast_path: The fast path of the run.
+        operations: The run's operations.
+        fast_path: The run's fast path.
     """
 
     def __init__(self, library: Any, operations: Operations, fast_path: StepFastPath) -> None:
@@ -62,13 +61,13 @@ class NativeTap:
             self._library.attach(_resolve, self._called)
 
     def leave(self) -> None:
-        """Observe none."""
+        """Stop observing operators."""
         if self._attached:
             self._attached = False
             self._library.detach()
 
     def forked(self) -> None:
-        """Observe nothing in the child of a fork."""
+        """Observe nothing in a forked child."""
         self._attached = False
         self._library.forked()
 
@@ -77,27 +76,28 @@ class NativeTap:
         self, what: int, given: Any, more: Any, start: int = 0, end: int = 0,
         saved: Sequence[Any] = (),
     ) -> Any:  # fmt: skip
-        """What the observer calls.
+        """The callback of the observer.
 
-        One function for all, so that the frames of an operator's beginning and end differ by an
-        instruction: then the one comes after the other, see `emit.rounds`.
+        A single function handles all events, so that the frames at an operator's beginning and end
+        differ only by the instruction: `emit.rounds` then sees the end after the beginning.
 
         Args:
-            what: ``BEGINS``, ``ENDED`` or ``FAILED``; ``FLUSHES``: emit what was noted on the fast
-                path; ``WAITS``: wait for the gradients of operands of a followed operator.
-            given: The operator that begins; else the call, as this returned it; the values of
-                operands.
-            more: Its arguments; when it has ended, its result; when it raised, what was detached in
-                it; the operands.
-            start, end: When it began and ended, by `time.perf_counter_ns`.
-            saved: Tensors that it has overwritten, each followed by the copy of what was there
-                before, which autograd keeps for the backward pass.
+            what: The event: ``BEGINS``, ``ENDED`` or ``FAILED``; ``FLUSHES``: emit the followed
+                executions; ``WAITS``: set gradient hooks on operands of a followed operator.
+            given: For ``BEGINS`` the operator; for ``ENDED`` and ``FAILED`` the call that
+                ``BEGINS`` returned; for ``WAITS`` the value ids of the operands.
+            more: For ``BEGINS`` the arguments; for ``ENDED`` the result; for ``FAILED`` the tensors
+                that were detached in the operator; for ``WAITS`` the operands.
+            start, end: When the operator began and ended, by `time.perf_counter_ns`.
+            saved: Tensors that the operator has overwritten, each followed by the copy of its old
+                contents that autograd keeps for the backward pass.
 
         Returns:
-            When it begins: the call, or None if it is not a node. True if a step begins with it: it
-            may follow the script, else this is called again.
+            For ``BEGINS``: the call, or None if it is not a node. True if the operator begins a
+            step: the observer then tries to follow the script, and calls again if it cannot.
         """
-        # Threads of C++ have no other frame. A frame that refers to itself would keep its tensors.
+        # C++ threads have no calling frame. A frame in a local variable that referred to itself
+        # would keep its tensors alive.
         caller = sys._getframe().f_back
         instruction = _ALONE if caller is None else (caller.f_code, caller.f_lasti)
         if compiling_callback() is not None:
@@ -138,7 +138,7 @@ class NativeTap:
         self, operations: Operations, what: int, given: Any, more: Any, start: int, end: int,
         saved: Sequence[Any], instruction: Instruction,
     ) -> Any:  # fmt: skip
-        """The same for an operator by which a data set makes a sample."""
+        """Like `_do`, for an operator of data loading in the program."""
         if what == BEGINS:
             call = operations.begin(given, more, {}, instruction)
             if call is not None:
@@ -175,7 +175,7 @@ class NativeTap:
             operations.end(call, result, _now())
 
     def _is_programs(self, place: Any) -> bool:
-        """Whether an operator on a thread that was not seen starting is the program's."""
+        """Whether a thread whose start was not observed is the program's; registers it if so."""
         if threading.current_thread().name.startswith("nodescope"):
             return False
         place.mode = self

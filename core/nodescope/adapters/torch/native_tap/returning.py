@@ -1,6 +1,6 @@
-"""Returning: brings what Python knows to where a step is that followed a script so far.
+"""Returning: brings Python's state up to date with a step that has followed a script so far.
 
-Invariant: afterwards, all is as if Python had seen every operator.
+Invariant: the resulting state is the same as if Python had observed every operator.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class LiveStorage(NamedTuple):
-    """A storage that lives.
+    """A storage of the script that has not been freed.
 
     Attributes:
         slot, number: Its slot in the script, and its number.
-        now: Whether the step has come to it.
-        version: Autograd's, when the script changed it last.
+        now: Whether the current step has used it.
+        version: Autograd's version counter when the script last changed the storage.
     """
 
     slot: int
@@ -38,17 +38,18 @@ def bring_back(
     base: int, *, followed: tuple[int, int] | None, state: ThreadState | None,
     claimed: set[int],
 ) -> None:  # fmt: skip
-    """Bring what Python knows to a place of the script.
+    """Bring Python's state to a position in the script.
 
     Args:
-        operations: Of the run.
-        script: What was followed.
-        living: The storages that live.
-        position: How many items were followed in this step.
-        base: The sequence number of autograd at the step's first item.
-        followed: That of the step before, if it followed the script, too; and `Values.gap` then.
-        state: The state of the thread that followed it.
-        claimed: Slots of `StepScript.claims` that became somebody's in this step.
+        operations: The run's operations.
+        script: The script that was followed.
+        living: The live storages of the script.
+        position: The number of items that were followed in this step.
+        base: Autograd's sequence number at the step's first item.
+        followed: If the previous step followed the script to its end: its ``base``, and
+            `Values.gap` at that time; else None.
+        state: The state of the thread that followed the script.
+        claimed: The slots of `StepScript.claims` that got their owner in this step.
     """
     _values(
         operations, script, living, position, None if followed is None else followed[1], claimed
@@ -108,7 +109,7 @@ def _own(memory: Memory, script: StepScript, slot: int, position: int, *, claime
 
 
 def _counts(operations: Operations, script: StepScript, position: int) -> None:
-    """How often each op was called in each scope."""
+    """Restore the call counts of ops in scopes."""
     epoch = operations.emitter.epoch
     for item in script.items[:position]:
         for entered in item.entered:
@@ -118,7 +119,7 @@ def _counts(operations: Operations, script: StepScript, position: int) -> None:
 
 
 def _links(operations: Operations, script: StepScript, position: int, base: int) -> None:
-    """The forward nodes of the nodes of autograd."""
+    """Restore which forward node made each autograd node."""
     operations.place.sequence = base - 1
     for item in script.items[:position]:
         if item.after is not None and item.entered and item.linked is not None:
@@ -127,7 +128,7 @@ def _links(operations: Operations, script: StepScript, position: int, base: int)
 
 
 def _place(operations: Operations, script: StepScript, position: int, state: ThreadState) -> None:
-    """The scope that the last operator has set, unless something else has set one since."""
+    """Restore the scope that the last operator set, unless something else has set one since."""
     state.cursor = None
     place = operations.place
     after = script.items[position - 1].after if position else None
@@ -148,7 +149,7 @@ def _place(operations: Operations, script: StepScript, position: int, state: Thr
 def _updates(
     operations: Operations, script: StepScript, position: int, now: dict[int, int]
 ) -> None:
-    """What belongs to which parameter of the optimizer whose step it is."""
+    """Restore which storages belong to which parameter of the optimizer whose step runs."""
     optimizer, operations.deferred = operations.deferred, None
     if optimizer is not None:
         with Quiet(operations.place):

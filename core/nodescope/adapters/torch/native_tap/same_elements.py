@@ -1,7 +1,8 @@
-"""Same elements: which outputs of a step have the elements of others, whose statistics are theirs.
+"""Same elements: which outputs of a step have the same elements as earlier ones, and therefore the
+same statistics.
 
-A view that permutes or reshapes has those of what it is a view of. Nothing is carried from step to
-step: between them, a program may write where nobody sees it.
+A view that permutes or reshapes has the elements of its base. Nothing is carried over from step to
+step, because a program may write unobserved between steps.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ FIRST: Final = -2
 
 
 def same_elements(items: Sequence[Item]) -> np.ndarray[Any, Any]:
-    """By output: which one before it in the step has the same elements.
+    """For each output, the earlier output of the step that has the same elements.
 
     Args:
-        items: What happened in the step.
+        items: The items of the step's journal.
 
     Returns:
-        Places among the outputs of the step, in the order of executions; ``NONE``, or ``FIRST`` for
-        one that others have the elements of.
+        By output, in the order of executions: the index of the earlier output; ``FIRST`` if there
+        is none but later outputs have the same elements; otherwise ``NONE``.
     """
     same: list[int] = []
     known: dict[int, dict[Region, int]] = {}
@@ -55,7 +56,7 @@ def same_elements(items: Sequence[Item]) -> np.ndarray[Any, Any]:
 
 
 def _region(geometry: Geometry) -> Region:
-    """The elements of a place in a storage, whatever their order."""
+    """A key for the elements at a geometry, independent of their order."""
     offset, shape, strides, dtype = geometry
     axes: list[tuple[int, int]] = []
     for stride, size in sorted(zip(strides, shape, strict=True), reverse=True):

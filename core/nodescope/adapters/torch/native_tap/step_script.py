@@ -1,7 +1,8 @@
-"""StepScript: a step that was seen operator by operator, as what the next one may follow.
+"""StepScript: a recorded step that later steps may follow.
 
-Invariant: a step that follows it runs the same nodes on the same values: `fits` says whether what
-was known when the step began still is, the observer in C++ compares everything else.
+Invariant: a step that follows it runs the same nodes on the same values. `fits` checks that the
+values and owners known at the recorded step's start are known again; the C++ observer, or
+`follower`, compares everything else.
 """
 
 from __future__ import annotations
@@ -35,34 +36,36 @@ if TYPE_CHECKING:
 _MISSING: Final = -1 << 40
 
 Fact = tuple[int, Geometry, bool]
-"""A tensor as the observer saw it: storage, place in it, whether it requires a gradient."""
+"""A tensor as the observer saw it: storage number, geometry, whether it requires a gradient."""
 
 
 class StepScript:
-    """A step that the next ones may follow.
+    """A recorded step that later steps may follow.
 
     Args:
-        handle: The observer's part of it.
-        known_before: Storages with a number up to this one are older than the step.
-        slots: Numbers of its storages, by slot.
-        journal: What Python made of it.
+        handle: The observer's own script.
+        slots: The storage numbers, by slot.
+        journal: The journal of the recorded step.
         summarised: Whether the observer can compute statistics of all its values.
+        owners: The storages older than the step that were emitted as data, with their owners.
+        known_before: Storages with a number up to this one are older than the step.
+        arrays: Whether arrays were wanted, see `Demand.arrays`.
+        device: The index of the device that it uses, or -1.
 
     Attributes:
-        items: Its operators.
-        kind: Tells it from steps that run other nodes.
-        by_slot: By slot: what became of the storage, with the place of the item.
-        track: What is executed, in order.
-        executed: By item, its first execution on the track; one more at the end.
-        owners: Storages older than the step that were emitted as data, with their owners.
-        arrays: What `Demand.arrays` was.
-        device: The index of the device that it uses, or -1.
-        turns: The items at which another thread goes on: that of a device's backward pass.
-        resumes: Whether what must be known when the step begins is never changed by it.
-        owned: By slot of a storage made in the step: whose it became as data, with the place of the
-            item.
-        claims: By slot of a storage made in the step: whose it became when a module was named.
-        outdated: The places in storages older than the step that it reads after writes elsewhere.
+        items: Its operators, and arrivals of gradients.
+        kind: The ids of its nodes, in order; distinguishes it from steps that run other nodes.
+        by_slot: By slot: the changes of the storage, each with the index of its item.
+        track: The executions, in order.
+        executed: By item, the index of its first execution on the track; one more entry at the end.
+        turns: The items at which another thread continues, as for a device's backward pass.
+        resumes: Whether the step changes none of the values that `fits` checks, so that the next
+            step can follow although Python's state lacks this one.
+        owned: By slot of a storage made in the step: owners that it got as data, each with the
+            index of its item.
+        claims: By slot of a storage made in the step: the owner that it got when a module was
+            named.
+        outdated: The reads, in storages older than the step, of values outdated by writes.
     """
 
     def __init__(
@@ -132,10 +135,10 @@ class StepScript:
         return len(self.items)
 
     def fits(self, operations: Operations) -> list[tuple[int, int]] | None:
-        """Whether a step that begins now would be taken down as this one was.
+        """Check whether a step that begins now starts from the same state as the recorded one.
 
         Returns:
-            None if not; else slots with the version that autograd must have counted there.
+            None if not; else pairs of a slot and the version counter that its tensor must have.
         """
         emitter, values = operations.emitter, operations.values
         if emitter.identity.version != self.version:
@@ -184,7 +187,10 @@ class StepScript:
         return checked
 
     def times(self, first: int, last: int, notes: bytes, origin_ns: int) -> np.ndarray[Any, Any]:
-        """Start and end of each execution of some items, in nanoseconds since the run began."""
+        """Start and end of each execution of the items from ``first`` up to ``last``.
+
+        Times are in nanoseconds since the run began.
+        """
         rows = np.frombuffer(notes, dtype=np.int64).reshape(-1, 2) - origin_ns
         ran = slice(self.executed[first], self.executed[last])
         times = rows[self._item_of[ran] - first]
@@ -193,7 +199,7 @@ class StepScript:
         return times
 
     def id_at(self, slot: int, geometry: Geometry, position: int) -> int:
-        """The value at a place of a storage after so many items; 0 if it is not known."""
+        """The value id at a geometry of a storage after ``position`` items; 0 if not known."""
         known = 0
         for place, change in self.by_slot.get(slot, ()):
             if place >= position:
@@ -222,12 +228,12 @@ def _track(entries: Sequence[Entry]) -> Track:
 def scripted(
     library: Any, journal: StepJournal, operations: Operations, known_before: int
 ) -> StepScript | None:
-    """The script of a step; None if it cannot be followed.
+    """Make the script of a recorded step; None if the step cannot be followed.
 
     Args:
         library: The observer.
-        journal: What Python made of the step.
-        operations: Of the run.
+        journal: The journal of the step.
+        operations: The run's operations.
         known_before: Storages with a number up to this one are older than the step.
     """
     if not journal.sound or operations.emitter.identity.version != journal.version:
@@ -269,7 +275,7 @@ def scripted(
             output != () for output in item.outputs
         ]:
             return None
-        if item.thread != journal.items[0].thread:  # another thread counts by itself
+        if item.thread != journal.items[0].thread:  # each thread has its own sequence numbers
             item.linked = None
         item.linked = after - 1 if item.linked is not None else None
         owners.update(
@@ -299,7 +305,7 @@ def _index(facts: Sequence[Fact], number: int, geometry: Geometry) -> int | None
 
 
 def _differentiable(facts: Sequence[Fact], hook: Hooked) -> tuple[int, int] | None:
-    """Which of the operands a hook was set on, and its value."""
+    """The index of the operand that got a hook, and its value id."""
     for nth, (storage, place, differentiable) in enumerate(facts):
         if differentiable and storage == hook.number and place == hook.geometry:
             return nth, hook.id
@@ -309,7 +315,7 @@ def _differentiable(facts: Sequence[Fact], hook: Hooked) -> tuple[int, int] | No
 def _result(
     inputs: Sequence[Fact], outputs: Sequence[Fact], output: tuple[int, Geometry] | tuple[()] | None
 ) -> int | None:
-    """Which of the results, or as ``-1 - index`` which of the operands, an output is."""
+    """The index of an output among the results, or ``-1 - index`` among the operands."""
     if not output:
         return None
     place = _index(outputs, *output)
