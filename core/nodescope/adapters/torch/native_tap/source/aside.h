@@ -7,7 +7,7 @@
 
 namespace nodescope {
 
-// The key whose fallback raises; see abort.h.
+// The dispatch key whose fallback raises; see observer.h.
 constexpr auto kRaise = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 class Aside {

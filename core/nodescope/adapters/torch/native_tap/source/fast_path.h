@@ -1,8 +1,8 @@
-// FastPath: the fast path through a step. While each operator is the one that the script has at this
-// place, on the same operands, two times and statistics are noted here and Python is not called.
+// FastPath: the fast path through a step. While each operator matches the script's next item, with the
+// same operands, only its start, end and statistics are recorded here, and Python is not called.
 //
-// The script is a step that Python has seen. At anything else than what it says, Python is told how
-// far the step followed it, and sees the rest operator by operator.
+// The script is a step that Python has observed. At the first operator that differs, Python gets the
+// position up to which the step followed the script, and observes the rest operator by operator.
 //
 // Guarded by the lock of `storages()`; notes are written by the script's thread alone.
 #pragma once
@@ -18,14 +18,14 @@ namespace nodescope {
 
 struct Note { int64_t start, end; };
 
-// Of an operator that is not the script's after all, it is the state before it all the same.
+// A generator's state before an operator, also before one that does not match the script after all.
 struct Drawn { uint32_t position; std::string state; };
 
-// Where copies of elements are put, see `hold` of following.h.
+// The memory for copies of elements, see `hold` in following.h.
 struct Room {
   char* memory = nullptr;
   int64_t size = 0;
-  int64_t at = 0, taken = 0;          // how much is filled, and how much of that was told
+  int64_t at = 0, taken = 0;          // bytes that are filled, and bytes that Python has taken
 };
 
 struct Varied { uint32_t position; std::vector<Plain> plain; };
@@ -36,10 +36,10 @@ class FastPath {
  public:
   std::atomic<Mode> mode{Mode::slow};
   std::atomic<bool> interrupted{false};
-  const void* thread = nullptr;       // the one whose operators the script has
-  const void* other = nullptr;        // the one on which autograd computes the gradients of a device in this step
-  int64_t flushed_ns = 0;             // when notes were taken last
-  bool full = false;                  // the next operator has no room for its copies
+  const void* thread = nullptr;       // the thread whose operators are recorded or followed
+  const void* other = nullptr;        // the thread on which autograd computes a device's gradients in this step
+  int64_t flushed_ns = 0;             // when Python took records last
+  bool full = false;                  // the room for copies is too small for the next operator
 
   // ------------------------------------------------------------ recording
 
@@ -58,7 +58,7 @@ class FastPath {
     return before_;
   }
 
-  // An operator that begins; its facts are complete with `captured`.
+  // Record that an operator begins; `captured` completes the item.
   Item capture(Operator& op, c10::ArrayRef<const c10::IValue> given, int64_t place, const void* by) {
     std::lock_guard<std::mutex> guard(storages().lock);
     Item item;
@@ -87,16 +87,16 @@ class FastPath {
       for (auto& fact : *facts) item.enqueued |= fact.device >= 0;
     if (mode != Mode::recording) return;
     if (item.recording == recording_) raw_.push_back(std::move(item));
-    else whole_ = false;  // the step began within the operator
+    else whole_ = false;  // a new recording began while the operator ran
   }
 
-  // The step is none that can be followed.
+  // Mark the recorded step as unusable for a script.
   void spoil() { whole_ = false; }
 
   const std::vector<Item>& raw() const { return raw_; }
   bool whole() const { return whole_; }
 
-  // Make a script of what was recorded; `numbers` are those of its storages, by slot.
+  // Make a script of the recorded items; `numbers` gets the storage number of each slot.
   std::shared_ptr<Script> make(std::vector<uint64_t>& numbers) {
     std::lock_guard<std::mutex> guard(storages().lock);
     auto script = std::make_shared<Script>();
@@ -122,8 +122,8 @@ class FastPath {
 
   // ------------------------------------------------------------ following
 
-  // `states` is how many bytes of states of generators may be noted; `checked` are slots with the
-  // version that autograd must have counted there.
+  // Follow a script. `states` is the most bytes of generator states that may be recorded; `checked` are
+  // pairs of a slot and the version counter that its tensor must have.
   void follow(std::shared_ptr<Script> script, const void* of_thread, bool with_statistics, int64_t now, int64_t states,
               const std::vector<std::pair<uint32_t, int64_t>>& checked) {
     std::lock_guard<std::mutex> guard(storages().lock);
@@ -147,7 +147,7 @@ class FastPath {
     position_ = taken_ = 0;
     varied_.clear();
     cycle_++;
-    if (capturing_)  // the operator with which the step begins has not been seen by it
+    if (capturing_)  // storages first seen in the step's first operator are new to the step
       for (const void* address : fresh_) storages().forget(address);
     capturing_ = false;
     thread = of_thread;
@@ -160,19 +160,19 @@ class FastPath {
     mode = Mode::fast;
   }
 
-  // Whether nobody wants to know what runs within the operator that is under way: of a step that was
-  // followed so far, it is not reported, and there are no callbacks but the observer's.
-  // Where nothing ran within it, there is nothing to leave out.
+  // Whether callbacks should be switched off for operators within the running one: there are no
+  // callbacks except the observer's, which does not need these operators. If the operator has no inner
+  // operators, switching callbacks off would not save anything.
   bool needs_nothing_within() const { return only_ && !saves_ && nests_; }
 
-  // Follow it no longer; how far it was followed.
+  // Stop following; return the number of followed items.
   size_t stop() {
     std::lock_guard<std::mutex> guard(storages().lock);
     leave();
     return position_;
   }
 
-  // Nothing is observed for now.
+  // Stop: nothing is observed for now.
   void rest() {
     stop();
     capturing_ = false;
@@ -185,7 +185,7 @@ class FastPath {
     script.same.resize(script.statistics, kAlone);
   }
 
-  // Say which values arrivals pair: those of each item.
+  // Set the value ids of the parameter and the gradient of each arrival.
   void pairs(Script& script, const int64_t* values, size_t many) {
     std::lock_guard<std::mutex> guard(storages().lock);
     for (size_t i = 0; i < script.items.size() && i < many; i++) {
@@ -194,7 +194,7 @@ class FastPath {
     }
   }
 
-  // Say how many bytes of each output are copied.
+  // Set how many bytes of each output are copied.
   void keep(Script& script, std::vector<int64_t> bytes) {
     std::lock_guard<std::mutex> guard(storages().lock);
     script.kept = std::move(bytes);
@@ -205,8 +205,8 @@ class FastPath {
     }
   }
 
-  // Whether a thread's operators are of the step: the script's thread, and the one on which autograd computes
-  // the gradients of a device, while the script's waits for it.
+  // Whether a thread's operators belong to the step: true for the script's thread, and for the thread on which
+  // autograd computes a device's gradients while the script's thread waits for it.
   bool is_ours(const void* by, c10::ArrayRef<const c10::IValue> given) const {
     if (by == thread) return true;
     if (mode.load(std::memory_order_relaxed) == Mode::slow || !device().known) return false;
@@ -220,9 +220,9 @@ class FastPath {
     return false;
   }
 
-  // Whether an operator is the script's next one; then `end` follows.
+  // Check whether an operator is the script's next one; if so, `end` has to be called.
   bool begin(Operator& op, c10::ArrayRef<const c10::IValue> given, int64_t place, const void* by) {
-    std::vector<c10::IValue> dropped;  // freeing a tensor may need the GIL, so without the lock
+    std::vector<c10::IValue> dropped;  // freed after the lock is released, as freeing a tensor may need the GIL
     std::lock_guard<std::mutex> guard(storages().lock);
     Item* item = next();
     if (!item || busy_ || item->op != &op || item->place != place || item->other != (by != thread)) return false;
@@ -266,7 +266,7 @@ class FastPath {
     return true;
   }
 
-  // Whether its results are the script's, too; if not, `held` are its operands.
+  // Check whether the operator's results match the script, and record it if so; if not, `held` returns its operands.
   bool end(c10::ArrayRef<const c10::IValue> returned, int64_t start, int64_t end) {
     std::vector<c10::IValue> dropped;
     std::lock_guard<std::mutex> guard(storages().lock);
@@ -321,7 +321,7 @@ class FastPath {
     return true;
   }
 
-  // Whether the gradient of a parameter is the script's next event.
+  // Whether the arrival of a parameter's gradient is the script's next item, which is then passed.
   bool arrived(const at::Tensor& parameter, const at::Tensor& gradient, int64_t place, const void* by) {
     std::lock_guard<std::mutex> guard(storages().lock);
     Item* item = next();
@@ -333,7 +333,7 @@ class FastPath {
     return true;
   }
 
-  // The values that the script's next event pairs, if that is an arrival; (0, 0) if not.
+  // The value ids of the script's next item if it is an arrival; else (0, 0).
   std::pair<int64_t, int64_t> pair() {
     std::lock_guard<std::mutex> guard(storages().lock);
     Item* item = next();
@@ -351,14 +351,14 @@ class FastPath {
     if (mode == Mode::recording) raw_.push_back(std::move(item));
   }
 
-  // Operands of the operator that has begun, whose gradients are waited for, and their values.
+  // Operands of the operator that has begun that need a gradient hook, with their value ids.
   std::vector<std::pair<int64_t, at::Tensor>> hooked() { return std::move(hooked_); }
   bool hooks() const { return !hooked_.empty(); }
 
-  // The operands of the operator that is under way and is not the script's after all.
+  // The arguments of the operator whose results did not match the script.
   std::vector<c10::IValue> held() { return std::move(held_); }
 
-  // ------------------------------------------------------------ what Python takes; it holds the lock
+  // ------------------------------------------------------------ called from Python with the lock held
 
   const std::shared_ptr<Script>& script() const { return script_; }
   size_t position() const { return position_; }
@@ -366,14 +366,14 @@ class FastPath {
   int64_t base() const { return base_; }
   const std::vector<Note>& notes() const { return notes_; }
   const Statistics* table() const { return table_; }
-  // Statistics are put there from now on, as a device can write there; nullptr for none.
+  // Set the memory for statistics to which a device can write; nullptr for none.
   void rows(Statistics* rows) { rows_ = rows; }
   bool with_statistics() const { return with_statistics_; }
   std::vector<Varied>& varied() { return varied_; }
   std::vector<Drawn>& drawn() { return drawn_; }
   Room& room() { return room_; }
 
-  // told(slot, number, of this step, version) for storages that live; Python knows these from now on.
+  // Call told(slot, number, used in this step, version) for each live storage; Python knows these from now on.
   template <class Told>
   void tell(Told told) {
     for (auto* addresses : {&older_, &made_})
@@ -404,7 +404,7 @@ class FastPath {
     return position_ < script_->items.size() ? &script_->items[position_] : nullptr;
   }
 
-  // Storages of the step that ends are kept in mind as long as they live.
+  // Stop following; storages that the step made stay known until they are freed.
   void leave() {
     mode = Mode::slow;
     storages().sweep(made_);
@@ -446,8 +446,8 @@ class FastPath {
     return same && at == facts.size();
   }
 
-  // Whether a storage is the one of a slot in this step; the first one that comes is, if it is as old
-  // or as new as the script's was.
+  // Whether a tensor's storage is bound to a slot in this step. An unbound slot is bound to it if the storage is the
+  // one of the script, for a storage older than the recorded step, or else is new.
   bool binds(uint32_t slot, const at::Tensor& tensor) {
     const void* address = Storages::address_of(tensor);
     if (bound_[slot]) return bound_[slot] == address;
@@ -468,7 +468,7 @@ class FastPath {
 
   bool summed(const at::Tensor& tensor, uint32_t place) {
     size_t needed = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size(), tensor.storage_offset());
-    if (tensor.numel() && tensor.unsafeGetTensorImpl()->unsafe_storage().nbytes() < needed) return false;  // its memory was freed
+    if (tensor.numel() && tensor.unsafeGetTensorImpl()->unsafe_storage().nbytes() < needed) return false;  // the storage was shrunk
     Statistics& to = table_[place];
     if (device().index_of(tensor) >= 0) {
       enqueues_ = true;
@@ -489,7 +489,7 @@ class FastPath {
     return true;
   }
 
-  // Copy what an output has, if there is room for it in this step.
+  // Copy the elements of an output, if they are to be kept.
   bool kept(const at::Tensor& tensor, uint32_t place) {
     if (device().index_of(tensor) < 0) return kept(Array(tensor), place);
     int64_t bytes = bytes_of(place);
@@ -510,7 +510,7 @@ class FastPath {
     return true;
   }
 
-  // A number that was read, as the tensor that it is recorded as.
+  // Statistics of a number that was read from a tensor; it is recorded as a tensor.
   bool number(c10::ArrayRef<const c10::IValue> returned, Statistics& to, uint32_t place) {
     if (returned.size() != 1) return false;
     const auto& value = returned[0];
@@ -530,7 +530,7 @@ class FastPath {
     if (auto* known = storages().find(bound_[slot])) known->version = version;
   }
 
-  // The state of the generator that is about to be drawn from.
+  // Record the state of the generator from which the operator is about to draw.
   void note_state(c10::ArrayRef<const c10::IValue> given) {
     at::Generator generator = at::detail::getDefaultCPUGenerator();
     for (const auto& value : given)
@@ -548,18 +548,18 @@ class FastPath {
   std::vector<Item> raw_;
   bool whole_ = true;
   uint64_t recording_ = 0;
-  bool capturing_ = false;            // an operator has begun with which the step may begin
-  std::vector<const void*> fresh_;    // storages that are seen for the first time with it
-  uint64_t counted_ = 0;              // how many storages there were before it
-  uint64_t before_ = 0;               // storages that are older than the step have no greater number
+  bool capturing_ = false;            // an operator has begun that may be the step's first
+  std::vector<const void*> fresh_;    // storages first seen with that operator
+  uint64_t counted_ = 0;              // the number of storages before that operator
+  uint64_t before_ = 0;               // storages with a number up to this one are older than the step
 
   std::shared_ptr<Script> script_;
   size_t position_ = 0, taken_ = 0;
   int64_t base_ = 0, other_base_ = 0;
-  const void* busy_ = nullptr;        // the thread of the operator that is under way
+  const void* busy_ = nullptr;        // the thread of the running operator, or null
   bool enqueues_ = false;             // statistics or copies were enqueued for it
-  Statistics* table_ = nullptr;       // where statistics are put: these, or
-  Statistics* rows_ = nullptr;        // what a device can write to
+  Statistics* table_ = nullptr;       // where statistics are put: `statistics_`, or `rows_`
+  Statistics* rows_ = nullptr;        // memory to which a device can write, or null
   uint64_t cycle_ = 0;
   bool with_statistics_ = false, varies_ = false;
   std::vector<const void*> bound_;    // by slot
@@ -572,13 +572,13 @@ class FastPath {
   int64_t states_left_ = 0;
   std::vector<int64_t> versions_, checked_;  // by slot; -1 for none
   Room room_;
-  std::vector<Source> sources_;       // by statistics
-  std::vector<char> gathered_;        // the elements of a tensor in a row
+  std::vector<Source> sources_;       // by row of statistics
+  std::vector<char> gathered_;        // buffer in which a tensor's elements become contiguous
   bool rested_ = false;
-  bool saves_ = false;                // autograd keeps copies within the operator that is under way
-  bool nests_ = true;                 // others were called within it
+  bool saves_ = false;                // autograd makes copies within the running operator
+  bool nests_ = true;                 // other operators are called within it
   bool only_ = false;                 // there were no other callbacks when the step began
-  int64_t filled_ = 0;                // of the room, with what the operator has put there so far
+  int64_t filled_ = 0;                // bytes of the room that are filled, including the running operator's
   std::vector<c10::IValue> held_;
   std::vector<std::pair<int64_t, at::Tensor>> hooked_;
   std::vector<const at::Tensor*> tensors_, results_;

@@ -1,4 +1,4 @@
-// Following: what Python asks of the path. All of it is called with the GIL.
+// Following: the functions by which Python controls the fast path. All are called with the GIL.
 #pragma once
 #include <Python.h>
 
@@ -24,22 +24,22 @@ inline PyObject* facts_of(const std::vector<Fact>& facts) {
   });
 }
 
-// mark(place): where the program is from now on, on this thread.
+// mark(place): set the mark of this thread's scope and phase.
 inline PyObject* mark(PyObject*, PyObject* place) {
   here().place = PyLong_AsLongLong(place);
   if (PyErr_Occurred()) return nullptr;
   Py_RETURN_NONE;
 }
 
-// quiet(by): operators of this thread are not the program's while the sum is above 0.
+// quiet(by): add to this thread's quiet level; while it is above 0, operators are not observed (but see `loud`).
 inline PyObject* quiet(PyObject*, PyObject* by) {
   here().quiet += int(PyLong_AsLong(by));
   if (PyErr_Occurred()) return nullptr;
   Py_RETURN_NONE;
 }
 
-// loud(at) -> the number before: operators of this thread are seen where the sum of `quiet` is this number, apart
-// from the step if it is not 0. -1 stands for the sum now.
+// loud(at) -> the level before: observe operators of this thread at this quiet level; -1 stands for the present level.
+// If the level is not 0, the operators are kept apart from the step.
 inline PyObject* loud(PyObject*, PyObject* at) {
   Thread& thread = here();
   int number = int(PyLong_AsLong(at)), before = thread.loud;
@@ -48,13 +48,13 @@ inline PyObject* loud(PyObject*, PyObject* at) {
   return PyLong_FromLong(before);
 }
 
-// record() -> the number of the latest storage: a step begins of which a script may be made.
+// record() -> the number of the latest storage: begin to record a step, of which a script may be made.
 inline PyObject* record(PyObject*, PyObject*) {
   return PyLong_FromUnsignedLongLong(fast_path().record(&here()));
 }
 
 // recorded() -> [(is an operator, reported, can be compared, summarised, after, inputs, outputs), ...], where a
-// tensor is (storage, (offset, sizes, strides, dtype), requires grad); None if the step is no script.
+// tensor is (storage, (offset, sizes, strides, dtype), requires grad); None if no script can be made of the step.
 inline PyObject* recorded(PyObject*, PyObject*) {
   if (fast_path().mode != Mode::recording || !fast_path().whole()) Py_RETURN_NONE;
   return list_of(fast_path().raw(), [](const Item& item) {
@@ -71,8 +71,8 @@ inline void drop_script(PyObject* capsule) {
   delete (std::shared_ptr<Script>*)PyCapsule_GetPointer(capsule, "script");
 }
 
-// make([(leaves, results, may draw random numbers, draws them, [(input, value), ...]), ...]) -> the script of what was
-// recorded, and the slot of each storage
+// make([(leaves, results, may draw random numbers, draws them, [(input, value), ...]), ...]) -> the script of the
+// recorded items, and the storage number of each slot
 inline PyObject* make(PyObject*, PyObject* told) {
   std::shared_ptr<Script> script;
   std::vector<uint64_t> numbers;
@@ -148,7 +148,7 @@ inline PyObject* keep(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-// pairs(script, two values of each item as 64-bit integers): what arrivals pair; 0 for other items
+// pairs(script, two value ids per item as 64-bit integers): the parameter and gradient of each arrival; 0 for other items
 inline PyObject* pairs(PyObject*, PyObject* arguments) {
   PyObject* capsule;
   Py_buffer bytes;
@@ -160,7 +160,7 @@ inline PyObject* pairs(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-// reuse(script, same): by output, which statistics are of the same elements, as 32-bit integers
+// reuse(script, same): by output, the earlier output with the same elements, as 32-bit integers; see `same_elements`
 inline PyObject* reuse(PyObject*, PyObject* arguments) {
   PyObject* capsule;
   Py_buffer same;
@@ -173,7 +173,7 @@ inline PyObject* reuse(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-// hold(memory or None): where copies are put from now on. Called on the thread that follows a script, or
+// hold(memory or None): set the memory for copies of elements. Called on the thread that follows a script, or
 // while none is followed.
 inline PyObject* hold(PyObject*, PyObject* memory) {
   static Py_buffer held{};
@@ -190,30 +190,30 @@ inline PyObject* hold(PyObject*, PyObject* memory) {
   Py_RETURN_NONE;
 }
 
-// full() -> whether the next operator has no room for its copies.
+// full() -> whether the memory for copies has too little room for the next operator
 inline PyObject* full(PyObject*, PyObject*) { return PyBool_FromLong(fast_path().full); }
 
-// position() -> how many items of the script were followed
+// position() -> the number of the script's items that were followed
 inline PyObject* position(PyObject*, PyObject*) {
   std::lock_guard<std::mutex> guard(storages().lock);
   return PyLong_FromSize_t(fast_path().position());
 }
 
-// stop() -> (how many items were followed, the first sequence number)
+// stop() -> (number of followed items, the first sequence number): stop following
 inline PyObject* stop(PyObject*, PyObject*) {
   size_t position = fast_path().stop();
   return Py_BuildValue("(nL)", Py_ssize_t(position), (long long)fast_path().base());
 }
 
-// interrupt(): the next operator is not followed.
+// interrupt(): have following end at the next operator
 inline PyObject* interrupt(PyObject*, PyObject*) {
   fast_path().interrupted = true;
   Py_RETURN_NONE;
 }
 
 // take() -> (first, last, times of executions, statistics or None, [(item, [(argument, value), ...]), ...], [(item, state), ...],
-// where its copies begin, moments of devices) of what was followed since the last call, or None; with a device,
-// the first row and the number of the statistics
+// offset of the copies, moments of the device) for the items followed since the last call, or None. With a device, the
+// statistics are given as the first row and the number of rows.
 inline PyObject* take(PyObject*, PyObject*) {
   FastPath& path = nodescope::fast_path();
   std::vector<Note> notes;
@@ -227,12 +227,12 @@ inline PyObject* take(PyObject*, PyObject*) {
   size_t first, last;
   int64_t from;
   bool nothing;
-  Py_BEGIN_ALLOW_THREADS  // any thread may take, and the program's holds the lock for long
+  Py_BEGIN_ALLOW_THREADS  // any thread may call this, and the program's thread may hold the lock for long
   {
     std::lock_guard<std::mutex> guard(storages().lock);
     first = path.taken();
     last = path.position();
-    // Another thread may ask while an operator is under way, which may still be followed.
+    // If another thread calls this while an operator runs, the operator may still be followed: its state stays.
     auto under_way = path.drawn().begin();
     if (path.mode != Mode::fast) under_way = path.drawn().end();
     else while (under_way != path.drawn().end() && under_way->position < last) ++under_way;
@@ -283,8 +283,8 @@ inline PyObject* take(PyObject*, PyObject*) {
                        bytes(moments));
 }
 
-// device([addresses of the driver's functions], [kernels], index, most blocks, pretends): operators on a device can
-// be followed from now on.
+// device((addresses of the driver's functions), (kernels), index, most blocks, pretends): from now on, operators on
+// this device can be followed.
 inline PyObject* use_device(PyObject*, PyObject* arguments) {
   PyObject *functions, *kernels;
   int index, pretends;
@@ -308,7 +308,7 @@ inline PyObject* use_device(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-// no_device(): operators on a device are not followed from now on.
+// no_device(): from now on, operators on a device are not followed.
 inline PyObject* no_device(PyObject*, PyObject*) {
   std::lock_guard<std::mutex> guard(storages().lock);
   device().known = device().pretends = false;
@@ -316,7 +316,7 @@ inline PyObject* no_device(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// scratch(stream, address): memory for statistics in a stream
+// scratch(stream, address): set the scratch memory for statistics computed in a stream
 inline PyObject* scratch(PyObject*, PyObject* arguments) {
   unsigned long long stream, address;
   if (!PyArg_ParseTuple(arguments, "KK", &stream, &address)) return nullptr;
@@ -325,7 +325,7 @@ inline PyObject* scratch(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-// rows(address or 0): where the statistics of the next step are put
+// rows(address or 0): set the memory for the statistics of the next step
 inline PyObject* put_rows(PyObject*, PyObject* address) {
   auto* memory = PyLong_AsVoidPtr(address);
   if (PyErr_Occurred()) return nullptr;
@@ -334,7 +334,8 @@ inline PyObject* put_rows(PyObject*, PyObject* address) {
   Py_RETURN_NONE;
 }
 
-// since(first event, events as 64-bit integers) -> nanoseconds from one to the others, as 64-bit integers; all are done
+// since(first event, events as 64-bit integers) -> nanoseconds from the first event to each of the others, as 64-bit
+// integers, or None on an error; all events must have completed
 inline PyObject* since(PyObject*, PyObject* arguments) {
   unsigned long long first;
   Py_buffer events;
@@ -353,11 +354,11 @@ inline PyObject* since(PyObject*, PyObject* arguments) {
   return PyBytes_FromStringAndSize((const char*)times.data(), times.size() * 8);
 }
 
-// give_back(events as 64-bit integers): nobody asks for these any more
+// give_back(events as 64-bit integers): return events that are no longer needed
 inline PyObject* give_back(PyObject*, PyObject* object) {
   Py_buffer events;
   if (PyObject_GetBuffer(object, &events, PyBUF_SIMPLE) < 0) return nullptr;
-  Py_BEGIN_ALLOW_THREADS  // called on threads of nodescope, which wait for the program's here
+  Py_BEGIN_ALLOW_THREADS  // called on threads of nodescope, which may wait for the program's thread here
   {
     std::lock_guard<std::mutex> guard(storages().lock);
     for (Py_ssize_t i = 0; i < events.len / 8; i++) device().give_back((void*)((int64_t*)events.buf)[i]);
@@ -367,7 +368,7 @@ inline PyObject* give_back(PyObject*, PyObject* object) {
   Py_RETURN_NONE;
 }
 
-// tell() -> [(slot, number, whether of this step, version), ...] of storages that live
+// tell() -> [(slot, number, whether used in this step, version), ...] of the live storages
 inline PyObject* tell(PyObject*, PyObject*) {
   struct Told { uint32_t slot; uint64_t number; bool now; int64_t version; };
   std::vector<Told> all;
@@ -380,7 +381,7 @@ inline PyObject* tell(PyObject*, PyObject*) {
   });
 }
 
-// slot(tensor) -> the slot of its storage in the step that is followed, or -1
+// slot(tensor) -> the slot of its storage in the script that is followed, or -1
 inline PyObject* slot(PyObject*, PyObject* object) {
   auto* tensor = tensor_in(object);
   int64_t slot = -1;
@@ -391,7 +392,7 @@ inline PyObject* slot(PyObject*, PyObject* object) {
   return PyLong_FromLongLong(slot);
 }
 
-// knows(tensor) -> whether Python knows its storage
+// knows(tensor) -> whether Python knows the number of its storage
 inline PyObject* knows(PyObject*, PyObject* object) {
   auto* tensor = tensor_in(object);
   bool known = false;
@@ -403,7 +404,8 @@ inline PyObject* knows(PyObject*, PyObject* object) {
   return PyBool_FromLong(known);
 }
 
-// arrived(parameter, gradient) -> whether that is what the script says; when recording, it will
+// arrived(parameter, gradient) -> whether the arrival of this gradient is the script's next item; during recording,
+// it is recorded instead
 inline PyObject* arrived(PyObject*, PyObject* arguments) {
   PyObject *parameter, *gradient;
   if (!PyArg_ParseTuple(arguments, "OO", &parameter, &gradient)) return nullptr;
@@ -415,8 +417,8 @@ inline PyObject* arrived(PyObject*, PyObject* arguments) {
   return PyBool_FromLong(fast_path().arrived(*a, *b, here().place, &here()));
 }
 
-// accumulated(parameter, {value: gradient, ...}) -> whether the arrival of its gradient is what the script says, of
-// a pair that is known: then nothing is left to do.
+// accumulated(parameter, {value: gradient, ...}) -> whether the arrival of its gradient is the script's next item and
+// its pair of values is already in the dictionary, so that nothing is left to do
 inline PyObject* accumulated(PyObject*, PyObject* arguments) {
   PyObject *object, *known;
   if (!PyArg_ParseTuple(arguments, "OO!", &object, &PyDict_Type, &known)) return nullptr;
@@ -438,32 +440,32 @@ inline PyObject* accumulated(PyObject*, PyObject* arguments) {
 }
 
 #define NODESCOPE_FOLLOWING_METHODS \
-    {"mark", mark, METH_O, "Where the program is from now on."}, \
-    {"quiet", quiet, METH_O, "Operators of this thread are not the program's."}, \
-    {"loud", loud, METH_O, "Operators of this thread are seen although it is quiet."}, \
-    {"record", record, METH_NOARGS, "A step begins of which a script may be made."}, \
-    {"recorded", recorded, METH_NOARGS, "What was recorded."}, \
-    {"make", make, METH_O, "Make a script of what was recorded."}, \
+    {"mark", mark, METH_O, "Set the mark of this thread's scope and phase."}, \
+    {"quiet", quiet, METH_O, "Add to this thread's quiet level."}, \
+    {"loud", loud, METH_O, "Observe operators of this thread at a quiet level."}, \
+    {"record", record, METH_NOARGS, "Begin to record a step."}, \
+    {"recorded", recorded, METH_NOARGS, "The recorded items."}, \
+    {"make", make, METH_O, "Make a script of the recorded items."}, \
     {"follow", follow, METH_VARARGS, "Follow a script."}, \
-    {"keep", keep, METH_VARARGS, "How many bytes of each output are copied."}, \
-    {"pairs", pairs, METH_VARARGS, "Which values arrivals pair."}, \
-    {"accumulated", accumulated, METH_VARARGS, "Whether the arrival of a gradient is followed and known."}, \
-    {"reuse", reuse, METH_VARARGS, "Which outputs have the elements of others."}, \
-    {"hold", hold, METH_O, "Where copies are put."}, \
-    {"full", full, METH_NOARGS, "Whether the next operator has no room."}, \
-    {"position", position, METH_NOARGS, "How many items of the script were followed."}, \
-    {"stop", stop, METH_NOARGS, "Follow it no longer."}, \
-    {"interrupt", interrupt, METH_NOARGS, "The next operator is not followed."}, \
-    {"take", take, METH_NOARGS, "What was followed since the last call."}, \
-    {"device", use_device, METH_VARARGS, "Operators on a device can be followed."}, \
-    {"no_device", no_device, METH_NOARGS, "They are not."}, \
-    {"scratch", scratch, METH_VARARGS, "Memory for statistics in a stream."}, \
-    {"rows", put_rows, METH_O, "Where statistics are put."}, \
+    {"keep", keep, METH_VARARGS, "Set how many bytes of each output are copied."}, \
+    {"pairs", pairs, METH_VARARGS, "Set the values of arrivals."}, \
+    {"accumulated", accumulated, METH_VARARGS, "Whether the arrival of a gradient needs no further work."}, \
+    {"reuse", reuse, METH_VARARGS, "Set which outputs have the same elements."}, \
+    {"hold", hold, METH_O, "Set the memory for copies."}, \
+    {"full", full, METH_NOARGS, "Whether the next operator has too little room for copies."}, \
+    {"position", position, METH_NOARGS, "The number of followed items."}, \
+    {"stop", stop, METH_NOARGS, "Stop following."}, \
+    {"interrupt", interrupt, METH_NOARGS, "Have following end at the next operator."}, \
+    {"take", take, METH_NOARGS, "The records since the last call."}, \
+    {"device", use_device, METH_VARARGS, "Allow operators on a device to be followed."}, \
+    {"no_device", no_device, METH_NOARGS, "Follow no operators on a device."}, \
+    {"scratch", scratch, METH_VARARGS, "Set the scratch memory of a stream."}, \
+    {"rows", put_rows, METH_O, "Set the memory for statistics."}, \
     {"since", since, METH_VARARGS, "Times between events."}, \
-    {"give_back", give_back, METH_O, "Events that nobody asks for any more."}, \
-    {"tell", tell, METH_NOARGS, "The storages of the script's slots."}, \
+    {"give_back", give_back, METH_O, "Return events that are no longer needed."}, \
+    {"tell", tell, METH_NOARGS, "The live storages of the script."}, \
     {"slot", slot, METH_O, "The slot of a tensor's storage, or -1."}, \
     {"knows", knows, METH_O, "Whether Python knows the storage of a tensor."}, \
-    {"arrived", arrived, METH_VARARGS, "Whether the arrival of a gradient is followed."},
+    {"arrived", arrived, METH_VARARGS, "Whether the arrival of a gradient matches the script."},
 
 }  // namespace nodescope

@@ -1,12 +1,12 @@
 // Observer: the callbacks around each operator that PyTorch calls, on all threads.
 //
-// Reported are the operators as the program runs them: not composite ones, which the dispatcher
-// replaces by others, and nothing that runs inside of a reported one. Inputs can be read when the
-// call begins, outputs when it ends.
+// The observer reports the operators that the program runs, except composite operators, which the
+// dispatcher replaces by others, and operators that run inside a reported one. Inputs can be read
+// when a call begins, outputs when it ends.
 //
-// What a Python function here raises reaches the program from its next operator: PyTorch drops the
-// exceptions of callbacks. That operator is made to go through the key `kRaise`, whose fallback
-// raises; on the main thread, Python raises it as soon as it goes on, if that is earlier.
+// PyTorch drops exceptions of callbacks. An exception of a Python function called here is therefore
+// raised by the program's next operator, which is routed through the dispatch key `kRaise`, whose
+// fallback raises; on the main thread, Python raises it as soon as it continues, if that is earlier.
 #pragma once
 #include <Python.h>
 
@@ -29,7 +29,7 @@
 
 namespace nodescope {
 
-inline int64_t now() {  // as time.perf_counter_ns
+inline int64_t now() {  // the clock of time.perf_counter_ns
   timespec time;
   clock_gettime(CLOCK_MONOTONIC, &time);
   return time.tv_sec * 1000000000ll + time.tv_nsec;
@@ -40,7 +40,7 @@ struct Gil {
   ~Gil() { PyGILState_Release(state); }
 };
 
-// The functions of Python that are called; strong references.
+// The Python functions that the observer calls; strong references.
 struct Functions {
   PyObject* resolve = nullptr;  // resolve(name) -> the operator, an OpOverload; None if it is never a node
   PyObject* called = nullptr;   // called(what, operator, arguments) -> a call, or None if it is no node
@@ -48,10 +48,11 @@ struct Functions {
 enum What { begins, has_ended, has_failed, flushes, waits };
 inline Functions functions;
 
-// Notes of the fast path are taken at least so often, so that a page sees them.
+// Nanoseconds after which the next operator has Python take the records of the fast path, so that the
+// page stays up to date.
 constexpr int64_t kFlushedNs = 100'000'000;
 
-// Attaching counts up, so that what a thread knows from before is void.
+// The number of the current attachment; a thread's state from an earlier attachment is invalid.
 inline std::atomic<uint64_t> attached{0};
 inline std::atomic<bool> on{false};
 
@@ -59,21 +60,21 @@ struct Thread {
   Operators operators;
   const void* call = nullptr;     // the call that is being reported, by its address
   Operator* op = nullptr;
-  PyObject* reported = nullptr;   // what `begin` returned for it
+  PyObject* reported = nullptr;   // the result of `begin` for the call
   int64_t start = 0;
-  uint32_t nested = 0;            // how many operators were called within it
-  int raising = 0;                // exceptions under way when it began
-  std::vector<at::Tensor> kept;   // what was detached within it: hooks keep results so for the backward pass
-  const void* alone = nullptr;    // the call, while what runs within it is not told to callbacks
-  const void* saving = nullptr;   // a copy that autograd makes within it, of what it overwrites
-  at::Tensor copied;              // what is copied
-  std::vector<c10::IValue> saved; // what was, each followed by its copy
+  uint32_t nested = 0;            // number of operators called within it
+  int raising = 0;                // number of uncaught exceptions when it began
+  std::vector<at::Tensor> kept;   // tensors detached within it: hooks keep results this way for the backward pass
+  const void* alone = nullptr;    // the call, while callbacks are off for operators within it
+  const void* saving = nullptr;   // the call by which autograd copies a tensor that the operator will overwrite
+  at::Tensor copied;              // the tensor that is being copied
+  std::vector<c10::IValue> saved; // tensors that were copied, each followed by its copy
   uint64_t attached = 0;
-  int64_t place = 0;              // where the program is, by Python's number
-  int quiet = 0;                  // above `loud`, operators are not the program's
-  int loud = 0;                   // above 0, they are not of its steps
+  int64_t place = 0;              // the mark of the thread's scope and phase, see `Place.mark`
+  int quiet = 0;                  // operators are observed only while this equals `loud`
+  int loud = 0;                   // above 0, operators belong to data loading, not to steps
   bool follows = false;           // the call is on the fast path
-  bool captures = false;          // the call is recorded into a script: as this
+  bool captures = false;          // the call is recorded for a script, as `item`
   Item item;
   std::unique_ptr<python_error> error;  // to be raised by the next operator
 };
@@ -83,7 +84,7 @@ inline Thread& here() {
   return *thread;
 }
 
-inline int raise_in_python(void*) {  // on the main thread, between two instructions of Python
+inline int raise_in_python(void*) {  // called by Python on the main thread, between two instructions
   Thread& thread = here();
   if (!thread.error) return 0;
   c10::impl::tls_set_dispatch_key_included(kRaise, false);
@@ -110,14 +111,14 @@ inline void raise_now(const c10::OperatorHandle& op, c10::DispatchKeySet keys, t
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kRaise), stack);
 }
 
-// The last of a list: in a boxed call, PyTorch tells the whole stack, the caller's part of it included.
+// The last `count` items of a list: in a boxed call, PyTorch passes the whole stack, including the caller's part.
 template <class List>
 c10::ArrayRef<const c10::IValue> last(const List& values, size_t count) {
   c10::ArrayRef<const c10::IValue> all(values.data(), values.size());
   return all.size() > count ? all.slice(all.size() - count) : all;
 }
 
-// Whether a tensor among the arguments has one of these keys.
+// Whether any tensor among the arguments has one of these dispatch keys.
 inline bool any_has(c10::ArrayRef<const c10::IValue> arguments, c10::DispatchKeySet keys) {
   for (const auto& value : arguments) {
     if (value.isTensor() && value.toTensor().defined() && value.toTensor().key_set().has_any(keys)) return true;
@@ -128,8 +129,8 @@ inline bool any_has(c10::ArrayRef<const c10::IValue> arguments, c10::DispatchKey
   return false;
 }
 
-// Whether the operator calls itself or others again, below autocast or below a transform: those are
-// reported.
+// Whether the operator calls itself or others again, below autocast or a function transform; those
+// inner calls are reported instead.
 inline bool calls_again(const Operator& op, const at::RecordFunction& call) {
   using Key = c10::DispatchKey;
   auto local = c10::impl::tls_local_dispatch_key_set();
@@ -143,8 +144,8 @@ inline bool calls_again(const Operator& op, const at::RecordFunction& call) {
   return C10_UNLIKELY(!casting.empty()) && any_has(inputs, casting);
 }
 
-// Whether the operator is PyTorch's own business, as where `torch.tensor` makes a tensor, or is traced
-// for a compiler instead of being run.
+// Whether the operator is internal to PyTorch, such as those of `torch.tensor`, or is traced for a
+// compiler instead of being run.
 inline bool is_internal() {
   if (c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python)) return true;
   using Mode = c10::impl::TorchDispatchModeKey;
@@ -171,11 +172,11 @@ inline void captured(Thread& thread, c10::ArrayRef<const c10::IValue> returned) 
   thread.captures = false;
   thread.item.saves = !thread.saved.empty();
   thread.item.reported = thread.reported != nullptr;
-  thread.item.nests = !thread.item.reported || thread.nested;  // of one that is no node, nothing is known yet
+  thread.item.nests = !thread.item.reported || thread.nested;  // unknown for an operator that is not a node
   fast_path().captured(std::move(thread.item), returned);
 }
 
-// An operator in place whose derivative needs what it overwrites: autograd keeps a copy of that.
+// Autograd begins to copy a tensor within an in-place operator whose derivative needs the old contents.
 inline void saving(Thread& thread, const at::RecordFunction& call) {
   if (thread.saving || c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::AutogradFunctionality)) return;
   auto inputs = last(call.inputs(), 2);
@@ -194,7 +195,7 @@ inline void saved(Thread& thread, const at::RecordFunction& call) {
   thread.copied.reset();
 }
 
-// The results of a call, and the copies that autograd made within it.
+// The results of a call, followed by the copies that autograd made within it.
 inline std::vector<c10::IValue> with_saved(const Thread& thread, c10::ArrayRef<const c10::IValue> returned) {
   std::vector<c10::IValue> all(returned.begin(), returned.end());
   for (size_t i = 1; i < thread.saved.size(); i += 2) all.push_back(thread.saved[i]);
@@ -209,14 +210,15 @@ inline void over(Thread& thread) {
   thread.call = nullptr;
 }
 
-// A node of autograd is evaluated: the engine restores a thread's keys for each.
+// Called when an autograd node is evaluated: the engine resets the thread's dispatch keys for each
+// node, so `kRaise` is set again if an exception waits.
 inline std::unique_ptr<at::ObserverContext> evaluates(const at::RecordFunction&) {
   if (on.load(std::memory_order_relaxed) && C10_UNLIKELY(here().error != nullptr))
     c10::impl::tls_set_dispatch_key_included(kRaise, true);
   return nullptr;
 }
 
-// Call Python from an operator that is followed.
+// Call a Python function from an operator on the fast path.
 template <class Call>
 void tell(Thread& thread, Call call) {
   Gil gil;
@@ -230,13 +232,13 @@ void tell(Thread& thread, Call call) {
   else PyErr_Restore(type, value, trace);
 }
 
-// Let Python take what was noted on the fast path.
+// Have Python take the records of the fast path.
 inline void flush(Thread& thread, int64_t now) {
   fast_path().flushed_ns = now;
   tell(thread, [] { return PyObject_CallFunction(functions.called, "iOO", flushes, Py_None, Py_None); });
 }
 
-// Let Python wait for the gradients of operands.
+// Have Python set hooks for the gradients of operands.
 inline void wait_for(Thread& thread) {
   auto hooked = fast_path().hooked();
   using Hooked = std::pair<int64_t, at::Tensor>;
@@ -290,7 +292,7 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
       if (op->function && op->function != Py_None) {
         if (path.mode == Mode::recording && !thread.loud) capture(thread, *op, given);
         reported = begin(*op, given);
-        if (reported == Py_True) {  // a step has begun that may follow the script
+        if (reported == Py_True) {  // a step has begun, which may follow the script
           Py_CLEAR(reported);
           thread.captures = false;
           if (path.thread == &thread && path.begin(*op, given, thread.place, &thread)) thread.follows = true;
@@ -332,7 +334,7 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
   bool follows = thread.follows;
   thread.follows = false;
   auto returned = last(call.outputs(), thread.op->returns);
-  std::vector<c10::IValue> all;  // with copies that autograd made
+  std::vector<c10::IValue> all;  // the results, and the copies that autograd made
   if (C10_UNLIKELY(!thread.saved.empty())) all = with_saved(thread, returned);
   auto seen = all.empty() ? returned : boxed(all);
   if (follows && !failed && fast_path().end(seen, thread.start, end)) {
@@ -348,7 +350,7 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
       PyErr_Fetch(&type, &value, &trace);
       {
         Aside aside;
-        if (follows) {  // not the script's operator after all: it begins for Python now
+        if (follows) {  // it does not match the script after all: report its beginning to Python now
           auto held = fast_path().held();
           reported = begin(*thread.op, boxed(held));
           if (reported == Py_None) Py_CLEAR(reported);
@@ -370,7 +372,7 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
           Py_XDECREF(copies);
           Py_DECREF(result);
         }
-        Py_CLEAR(reported);  // lets go of the operands while nothing is observed
+        Py_CLEAR(reported);  // releases the operands while nothing is observed
       }
       if (PyErr_Occurred()) raise_later(thread);
       else PyErr_Restore(type, value, trace);

@@ -1,5 +1,5 @@
-// Script: what a step of the program did, operator by operator, in a form that the next step can be
-// compared with. Tensors are told by roles: the slot of their storage, and their place in it.
+// Script: the operators of a recorded step, in a form with which later steps can be compared. Tensors
+// are identified by the slot of their storage in the script, and their geometry there.
 #pragma once
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/ivalue.h>
@@ -18,13 +18,13 @@
 namespace nodescope {
 
 struct Fact {
-  uint64_t number;   // of the storage, when the script was made
+  uint64_t number;   // the number of the storage when the script was made
   uint32_t slot;
   int64_t offset;
   c10::SmallVector<int64_t, 5> sizes, strides;
   at::ScalarType dtype;
   bool differentiable;
-  int device = -1;   // its index; -1 for the processor
+  int device = -1;   // the index of the CUDA device; -1 for the CPU
 };
 
 struct Plain { uint32_t argument; c10::IValue value; };
@@ -33,38 +33,38 @@ constexpr int64_t kNoNode = INT64_MIN, kAccumulates = INT64_MAX;
 
 struct Item {
   uint64_t recording = 0;
-  Operator* op = nullptr;             // none: the gradient of a parameter arrives
-  int64_t place = 0;                  // where the program is, by Python's number
-  int64_t before = 0, after = 0;      // sequence numbers of autograd, counted from the script's first
-  int64_t node = kNoNode;             // that of the node that is evaluated
-  bool reported = false;              // it is a node of nodescope's
-  bool sound = true;                  // all that is seen of it can be compared
-  bool seeded = false;                // by its arguments it may draw random numbers
-  bool saves = false;                 // autograd keeps copies of what it overwrites
+  Operator* op = nullptr;             // null if the item is the arrival of a parameter's gradient
+  int64_t place = 0;                  // the mark of the thread's scope and phase, see `Place.mark`
+  int64_t before = 0, after = 0;      // autograd's sequence numbers, relative to the script's first
+  int64_t node = kNoNode;             // the relative number of the autograd node that is evaluated
+  bool reported = false;              // it is a node of the graph
+  bool sound = true;                  // all its arguments and results can be compared
+  bool seeded = false;                // it may draw random numbers
+  bool saves = false;                 // autograd keeps copies of tensors that it overwrites
   bool nests = true;                  // other operators are called within it
-  bool draws = false;                 // it does: the state of the generator is noted
+  bool draws = false;                 // it draws random numbers: the state of the generator is recorded
   bool other = false;                 // it ran on the thread of the device's backward pass
   bool enqueued = false;              // it ran on the device
   std::vector<Fact> inputs, outputs;
-  std::vector<int32_t> structure;     // which arguments are tensors, how long lists are
-  std::vector<int32_t> returned;      // the same of the results
+  std::vector<int32_t> structure;     // by part of the arguments: a `Kind`, or the length of a list
+  std::vector<int32_t> returned;      // the same for the results
   std::vector<Plain> plain;
-  // Told by Python: inputs that are recorded as data before it, and the outputs of the node: an
-  // index of `outputs`, or -1 - that of `inputs`.
+  // Set by Python: inputs that are emitted as data before it, and the outputs of the node: an index
+  // into `outputs`, or -1 - an index into `inputs`.
   std::vector<uint32_t> leaves;
   std::vector<int32_t> results;
-  std::vector<std::pair<uint32_t, int64_t>> hooked;  // inputs whose gradients are waited for, and their values
-  int64_t value = 0, gradient = 0;    // of an arrival: the parameter's value, if it is known, and that of its gradient
-  uint32_t statistics = 0;            // the first of its statistics
-  int64_t bytes = 0;                  // room for copies of what it is recorded with
+  std::vector<std::pair<uint32_t, int64_t>> hooked;  // inputs that get a gradient hook, and their value ids
+  int64_t value = 0, gradient = 0;    // for an arrival: value ids of the parameter, or 0, and of its gradient
+  uint32_t statistics = 0;            // the index of its first row of statistics
+  int64_t bytes = 0;                  // the bytes that copies of its values take
 };
 
 struct Script {
   std::vector<Item> items;
   std::vector<uint64_t> slots;        // the number of the storage if it is older than the step, or 0
   uint32_t statistics = 0;
-  std::vector<int64_t> kept;          // by statistics: bytes of the copy of the elements, or 0
-  // By statistics, those of the same elements earlier in the step; -1 for none, -2 if they are such ones.
+  std::vector<int64_t> kept;          // by row of statistics: bytes of the copy of the elements, or 0
+  // By row of statistics: the earlier row of the same elements; -2 for the first of several such rows, -1 otherwise.
   std::vector<int32_t> same;
   int device = -1;                    // the index of the one device that is used, or -1
 };
@@ -91,13 +91,13 @@ inline bool fits(const Fact& fact, const at::Tensor& tensor) {
 
 inline int64_t version_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl()->version_counter().current_version(); }
 
-// Of statistics: what the elements were that they are of; the version is -1 if that is not known.
+// Identifies the elements that statistics were computed from; the version is -1 if unknown.
 struct Source { int64_t version = -1; uint64_t sum = 0; };
 
-// What the elements of a tensor are, so that a write that autograd does not count is noticed. If they are not in a
-// row, all between them is read, and those that lie far apart are none that can be told.
+// The version and a checksum of a tensor's elements, so that writes that autograd does not count are noticed. Elements
+// that are not contiguous are read with everything between them; the source is unknown if they lie far apart.
 inline Source source_of(const at::Tensor& tensor, const char* in_a_row) {
-  constexpr int64_t kMostApart = 4;  // places from the first element to the last, for each element
+  constexpr int64_t kMostApart = 4;  // most elements spanned in memory, per element of the tensor
   int64_t size = tensor.element_size(), count = tensor.numel();
   if (in_a_row) return {version_of(tensor), sum_of(in_a_row, count * size)};
   int64_t last = 0;
@@ -118,7 +118,7 @@ inline c10::IValue number_in(const at::Tensor& tensor) {
 
 enum class Same { yes, varied, no };
 
-// Whether an argument is the one of the script; `varied` if only its number or text is another.
+// Compare an argument with the script's; `varied` if they differ only in integers or floats.
 inline Same compare(const c10::IValue& a, const c10::IValue& b) {
   if (a.isInt() && b.isInt()) return a.toInt() == b.toInt() ? Same::yes : Same::varied;
   if (a.isDouble() && b.isDouble()) {
@@ -148,10 +148,10 @@ inline c10::ArrayRef<const c10::IValue> boxed(const std::vector<c10::IValue>& va
   return c10::ArrayRef<const c10::IValue>(values.data(), values.size());
 }
 
-enum Kind : int32_t { kTensor = -1, kNumber = -2, kUndefined = -3 };  // else the length of a list
+enum Kind : int32_t { kTensor = -1, kNumber = -2, kUndefined = -3 };  // other values are lengths of lists
 
-// Goes through arguments or results: structure(kind), tensor(tensor), plain(argument, value).
-// Each returns whether to go on.
+// Visit arguments or results by calling structure(kind), tensor(tensor), plain(argument, value), which return
+// whether to continue. Returns whether all did.
 template <class Structure, class Tensor, class Other>
 bool each_part(c10::ArrayRef<const c10::IValue> values, Structure structure, Tensor tensor, Other plain) {
   auto one = [&](uint32_t argument, const at::Tensor& item) {

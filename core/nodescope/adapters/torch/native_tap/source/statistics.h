@@ -1,5 +1,5 @@
-// Statistics of a tensor on the processor: those of `nodescope.record.summary`, computed where the
-// tensor is, without a copy. Counts, extremes and histogram are exact; moments up to the order of sums.
+// Statistics of a CPU tensor, as in `nodescope.record.summary`, computed from its memory without a copy.
+// Counts, extremes and histogram are exact; moments are exact up to the order of summation.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -14,7 +14,7 @@ namespace nodescope {
 constexpr int kBins = 32, kPreview = 8, kBlock = 2048, kLanes = 16, kManyFloats = 64;
 constexpr int64_t kLeastRow = 64, kMostGathered = 4 << 20;  // bytes
 
-// As the recorder's part in Python reads it: see `blocks.py`.
+// The layout that the recorder reads in Python: see `blocks.py`.
 struct Statistics {
   double low, high, mean, deviation, norm;
   int64_t finite, nan, inf, zero, previewed;
@@ -28,8 +28,9 @@ struct Statistics {
 #define NODESCOPE_VECTORISED
 #endif
 
-// A number made of all bytes, in lanes that become vectors: a sum of the words, and one that weighs each by its
-// place. Two words in one lane, and any number in several, do not cancel each other.
+// A checksum of all bytes, computed in lanes that the compiler vectorises: the sum of the words, and a sum that
+// weighs each word by its position. Changes of two words in one lane, or of any words in different lanes, do not
+// cancel each other out.
 NODESCOPE_VECTORISED inline uint64_t sum_of(const char* data, int64_t bytes) {
   constexpr int kWords = 8;
   uint64_t sums[kWords] = {0}, weighed[kWords] = {0}, words[kWords];
@@ -53,7 +54,7 @@ NODESCOPE_VECTORISED inline uint64_t sum_of(const char* data, int64_t bytes) {
 
 struct Totals { double low, high, sum, squares; int64_t zero; };
 
-// Totals of a block, as if all were finite: they are if `squares` is.
+// Totals of a block on the assumption that all elements are finite; they are valid if `squares` is finite.
 template <class T>
 inline __attribute__((always_inline)) Totals total_of(const T* block, int many) {
   T low[kLanes], high[kLanes];
@@ -92,7 +93,7 @@ inline __attribute__((always_inline)) Totals total_of(const T* block, int many) 
 NODESCOPE_VECTORISED inline Totals total(const float* block, int many) { return total_of(block, many); }
 NODESCOPE_VECTORISED inline Totals total(const double* block, int many) { return total_of(block, many); }
 
-// The bin of each element.
+// Compute the histogram bin of each element.
 template <class T>
 inline __attribute__((always_inline)) void placed_of(const T* block, int many, double low, double scale, uint8_t* places) {
   for (int i = 0; i < many; i++) {
@@ -107,7 +108,7 @@ NODESCOPE_VECTORISED inline void placed(const double* block, int many, double lo
   placed_of(block, many, low, scale, places);
 }
 
-// The sum of the squares of the distances from the mean.
+// The sum of squared distances from the mean.
 template <class T>
 inline __attribute__((always_inline)) double centred_of(const T* block, int many, double mean) {
   double squares[kLanes] = {};
@@ -125,7 +126,7 @@ inline __attribute__((always_inline)) double centred_of(const T* block, int many
 NODESCOPE_VECTORISED inline double centred(const float* block, int many, double mean) { return centred_of(block, many, mean); }
 NODESCOPE_VECTORISED inline double centred(const double* block, int many, double mean) { return centred_of(block, many, mean); }
 
-// Count how often each bin comes. Equal neighbours would wait for one counter: they take turns at several.
+// Count the elements of each bin. Neighbours use different tables, as equal ones would wait for the same counter.
 constexpr int kTables = 4;
 inline void count_in(uint64_t* counts, const uint8_t* places, int many) {
   uint32_t tables[kTables][kBins] = {};
@@ -166,7 +167,7 @@ inline void convert(at::ScalarType dtype, const char* from, int64_t stride, int 
   }
 }
 
-// Numbers in memory: of a tensor, or a single one.
+// Numbers in memory: the elements of a tensor, or a single number.
 struct Array {
   at::ScalarType dtype;
   const void* data;
@@ -177,7 +178,7 @@ struct Array {
       : dtype(tensor.scalar_type()), data(tensor.const_data_ptr()), sizes(tensor.sizes()), strides(tensor.strides()) {}
 };
 
-// The elements of an array in blocks, in the order of memory.
+// The elements of an array in blocks, in memory order.
 class Blocks {
  public:
   Blocks(const Array& array) : dtype_(array.dtype), size_(c10::elementSize(array.dtype)), data_((const char*)array.data) {
@@ -192,8 +193,8 @@ class Blocks {
     if (sizes_.empty()) { sizes_.push_back(1); strides_.push_back(1); }
   }
 
-  // The elements in a row, in the order of memory: where they are, or gathered from rows that are long enough;
-  // nullptr if they lie apart from each other, or are too many.
+  // The elements as one contiguous run in memory order: the array's own memory, or `gathered`, into which rows of
+  // sufficient length are copied. nullptr if the innermost stride is not 1, rows are short, or elements are too many.
   const char* in_a_row(std::vector<char>& gathered) const {
     int inner = int(sizes_.size()) - 1;
     if (strides_[inner] != 1) return nullptr;
@@ -212,7 +213,7 @@ class Blocks {
 
   bool are_floats() const { return dtype_ == at::kFloat; }
 
-  // take(elements, how many), with floats or doubles.
+  // Call take(elements, count) for each block, with floats or doubles.
   template <class Take>
   void each(Take take) const {
     double buffer[kBlock];
@@ -237,7 +238,7 @@ class Blocks {
   }
 
  private:
-  // take(its first element), for each row of the innermost axis.
+  // Call take(first element) for each row of the innermost axis.
   template <class Take>
   void rows(Take take) const {
     c10::SmallVector<int64_t, 6> index(sizes_.size(), 0);
@@ -288,13 +289,13 @@ inline void preview(const Array& array, int64_t count, Statistics& to) {
   }
 }
 
-// Of nodescope's native core, faster for float32 in a row: (elements, how many, low to norm, zeros, bins) -> whether
-// they were filled. nullptr without a core.
+// The native core's function for contiguous float32, which is faster: (elements, count, moments from low to norm,
+// zeros, bins) -> whether they were filled. nullptr without the native core.
 using FloatStatistics = int (*)(const float*, int64_t, double*, int64_t*, uint64_t*);
 inline FloatStatistics float_statistics = nullptr;
 
-// Fill statistics of an array, of at least one element, that has these blocks and may lie in a row; false where
-// float64 would overflow or lose digits.
+// Compute the statistics of an array with at least one element, given its blocks, and its contiguous elements or
+// nullptr. Returns false where float64 would overflow or lose digits.
 inline bool summarise(const Array& array, const Blocks& blocks, const char* in_a_row, int64_t count, Statistics& to) {
   std::memset(&to, 0, sizeof to);
   if (float_statistics && in_a_row && blocks.are_floats() && count >= kManyFloats) {
@@ -329,14 +330,14 @@ inline bool summarise(const Array& array, const Blocks& blocks, const char* in_a
   });
   preview(array, count, to);
   if (!to.finite) return true;
-  double low = to.low += 0.0, high = to.high += 0.0;  // an extreme of zero has no sign
+  double low = to.low += 0.0, high = to.high += 0.0;  // turns an extreme of -0.0 into 0.0
   double most = std::max(std::fabs(low), std::fabs(high));
   if (most != 0.0 && !(most >= 0x1p-300 && most < 0x1p300)) return false;
   double mean = to.mean = std::min(std::max(sum / double(to.finite), low), high);
   to.norm = std::sqrt(squares);
   if (low == high) { to.histogram[0] = to.finite; return true; }
   double scale = kBins / (high - low);
-  // From the sums, unless digits would be lost.
+  // The variance comes from the sums, unless too many digits would cancel.
   double spread = squares - sum * (sum / double(to.finite));
   bool apart = !(spread > 1e-3 * squares);
   double far = 0;
@@ -358,7 +359,7 @@ inline bool summarise(const Array& array, const Blocks& blocks, const char* in_a
   return true;
 }
 
-// Copy the elements of an array in the order of its indices.
+// Copy the elements of an array in index order.
 template <class T>
 void elements_of(const Array& array, T* to) {
   c10::SmallVector<int64_t, 6> sizes, strides;
@@ -387,7 +388,7 @@ void elements_of(const Array& array, T* to) {
   }
 }
 
-// Copy so many bytes of elements; false if there are not so many.
+// Copy all elements of an array in index order; false if they do not have this number of bytes.
 inline bool copy_elements(const Array& array, int64_t bytes, char* to) {
   int64_t size = c10::elementSize(array.dtype), count = 1;
   for (int64_t length : array.sizes) count *= length;
