@@ -45,7 +45,7 @@ function graphOf(model: RunModel | undefined): RunGraph {
 
 function numbered(hierarchy: Hierarchy): unknown {
   const { groups, groupOf, host, stubs, chips, crossing, seed } = hierarchy;
-  const named = groups.map(({ segments, saved, stack, ...group }) => [group, stack?.members]);
+  const named = groups.map(({ saved, stack, ...group }) => [group, stack?.members]);
   return { named, groupOf, host, stubs, chips: [...chips], crossing, seed };
 }
 

@@ -149,13 +149,15 @@ describe("stacks of random programs", () => {
     }
   });
 
-  it.each(["found", "known"])(
+  it.each(["found", "known", "known, with spans"])(
     "map each part of a member to its counterpart in another: %s",
     (how) => {
       for (const seed of SEEDS) {
         const nodes = randomProgram(seed);
         const first = repeatsOf(nodes);
-        const again = how === "found" ? first : findRepeats(nodes, () => undefined, first.stacks);
+        const spans = how === "known" ? undefined : first.spans();
+        const again =
+          how === "found" ? first : findRepeats(nodes, () => undefined, first.stacks, spans);
         const { stacks, operations, twinValue, twinScope } = again;
         expect(stacks).toBe(first.stacks);
         for (const { members } of stacks) {

@@ -13,6 +13,7 @@
  */
 
 import { type ById, IdTable } from "@/base/by_id";
+import { SpanTwins } from "@/base/repeats_twins";
 import { leafName, parentScope } from "@/base/scopes";
 
 export interface ScopedNode {
@@ -96,7 +97,7 @@ export function findRepeats(
   spans?: Spans,
 ): Repeats {
   if (known?.length === 0) return NO_REPEATS;
-  // Built on demand: with known stacks, most graphs never need their scope tree.
+  // Built on demand, and not kept for the stacks: most graphs never need their scope tree again.
   let made: ScopeTree | undefined;
   const within = (): ScopeTree => {
     made ??= scopeTree(nodes, held);
@@ -104,28 +105,24 @@ export function findRepeats(
   };
   const stacks = known ?? stacksAmong(within());
   if (stacks.length === 0) return NO_REPEATS;
+  let found = known && spans;
+  const spansNow = (): Spans => {
+    if (found === undefined) {
+      found = spansOf(within(), stacks);
+      made = undefined;
+    }
+    return found;
+  };
+  if (known === undefined) spansNow();
+  const twins = new SpanTwins(nodes, stacks, spansNow);
   const stackOf = new Map(
     stacks.flatMap((stack) => stack.members.map((path) => [path, stack] as const)),
   );
-  const scopeAt = (path: string): Scope => {
-    const tree = within();
-    return tree.scopes[tree.at.get(path) ?? 0]!;
-  };
   return {
     stacks,
     stackOf,
     byPath: new Map(stacks.map((stack) => [stack.path, stack])),
-    twinValue: (value, from, to) => {
-      const tree = within();
-      const a = scopeAt(from);
-      const b = scopeAt(to);
-      const producer = tree.producer.get(value);
-      if (producer === undefined || !holds(tree, a, producer)) {
-        return outsideOf(tree, b)[outsideOf(tree, a).indexOf(value)];
-      }
-      const twin = tree.order[tree.place[producer]! - a.start + b.start];
-      return nodes[twin ?? -1]?.outputs[nodes[producer]!.outputs.indexOf(value)];
-    },
+    twinValue: (value, from, to) => twins.value(value, from, to),
     twinScope: (path, from, to) => {
       const tree = within();
       const a = tree.at.get(from);
@@ -135,11 +132,8 @@ export function findRepeats(
       const at = tree.preorder[tree.rank[scope]! - tree.rank[a]! + tree.rank[b]!];
       return at === undefined ? undefined : tree.scopes[at]!.path;
     },
-    operations:
-      spans === undefined
-        ? (path) => within().order.slice(scopeAt(path).start, scopeAt(path).end)
-        : operationsIn(spans, stacks),
-    spans: () => spans ?? spansOf(within(), stacks),
+    operations: (member) => twins.operations(member),
+    spans: spansNow,
   };
 }
 
@@ -149,18 +143,6 @@ function spansOf({ order, scopes, at }: ScopeTree, stacks: readonly Stack[]): Sp
     order: Int32Array.from(order),
     starts: Int32Array.from(members, ({ start }) => start),
     ends: Int32Array.from(members, ({ end }) => end),
-  };
-}
-
-function operationsIn(
-  { order, starts, ends }: Spans,
-  stacks: readonly Stack[],
-): Repeats["operations"] {
-  let places: ReadonlyMap<string, number> | undefined;
-  return (path) => {
-    places ??= new Map(stacks.flatMap(({ members }) => members).map((member, at) => [member, at]));
-    const at = places.get(path) ?? -1;
-    return [...order.subarray(starts[at] ?? 0, ends[at] ?? 0)];
   };
 }
 

@@ -10,7 +10,14 @@ import { type ById, IdTable } from "@/base/by_id";
 import { findRepeats, type Held, type Repeats, type Stack } from "@/base/repeats";
 import { leafName, parentScope } from "@/base/scopes";
 import { SharedTexts } from "@/base/shared_texts";
-import { type LayoutNode, type LayoutValue, orderValue } from "@/layout/types";
+import { NO_SEGMENTS, SegmentList, type Segments } from "@/layout/segments";
+import {
+  firstInOrder,
+  isOrder,
+  type LayoutNode,
+  type LayoutValue,
+  orderValue,
+} from "@/layout/types";
 
 /** The forward graph, and the two columns beside it. */
 export const COLUMN_FORWARD = 0;
@@ -30,9 +37,8 @@ export interface Group {
   /** Indices of the nodes with their own boxes. */
   readonly nodes: readonly number[];
   readonly stubs: readonly number[];
-  readonly segments: readonly Segment[];
-  /** Reads of forward values by backward nodes, for values with many such readers; `from` is -1. */
-  readonly saved: readonly Segment[];
+  /** Reads of forward values by backward nodes, for values with many such readers. */
+  readonly saved: readonly SavedRead[];
   /** Operations inside, excluding leaves and including nested scopes. */
   readonly ops: number;
 }
@@ -40,7 +46,7 @@ export interface Group {
 /** A group under construction. */
 export type Growing = { -readonly [Part in keyof Group]: Group[Part] };
 
-type Parts = "groups" | "nodes" | "stubs" | "segments" | "saved";
+type Parts = "groups" | "nodes" | "stubs" | "saved";
 
 const NONE: readonly never[] = [];
 
@@ -60,7 +66,6 @@ export function trim(group: Growing): void {
   if (group.groups.length > 1) group.groups = group.groups.slice();
   if (group.nodes.length > 1) group.nodes = group.nodes.slice();
   if (group.stubs.length > 1) group.stubs = group.stubs.slice();
-  if (group.segments.length > 1) group.segments = group.segments.slice();
   if (group.saved.length > 1) group.saved = group.saved.slice();
 }
 
@@ -70,9 +75,8 @@ export interface Stub {
   readonly group: number;
 }
 
-/** A piece of an edge inside one group; ends are item keys of the hierarchy. */
-export interface Segment {
-  readonly from: number;
+/** A read of a forward value by a backward node, which gets a stub. */
+export interface SavedRead {
   readonly to: number;
   readonly producer: number;
   readonly value: number;
@@ -95,6 +99,8 @@ export interface Hierarchy {
   readonly producerOf: ById;
   /** Edges between columns: node indices of producer and reader, one pair after the other. */
   readonly crossing: Int32Array;
+  /** The pieces of edges inside the groups; none in a hierarchy that is not laid out. */
+  readonly segments: Segments;
   /** Node whose gradient starts the backward column, and the first node there; -1 = none. */
   readonly seed: readonly [number, number];
 }
@@ -289,10 +295,11 @@ export function buildHierarchy(
     host,
     producerOf,
     crossing: new Int32Array(0),
+    segments: NO_SEGMENTS,
     seed: seedOf(nodes, indexOf, column),
   };
   const crossing: number[] = [];
-  if (laidOut) addSegments(hierarchy, groups, column, stubAt, crossing);
+  if (laidOut) hierarchy.segments = segmentsIn(hierarchy, groups, column, stubAt, crossing);
   else addCrossing(hierarchy, column, crossing);
   hierarchy.crossing = Int32Array.from(crossing);
   groups.forEach(trim);
@@ -318,7 +325,6 @@ export function newGroup(
     groups: NONE,
     nodes: NONE,
     stubs: NONE,
-    segments: NONE,
     saved: NONE,
     ops: 0,
   };
@@ -370,6 +376,11 @@ function eachRead(
   }
 }
 
+/** The node, as an index, that a segment's value comes from; for an order, the node that is first. */
+export function sourceOf({ indexOf, producerOf }: Hierarchy, value: number): number {
+  return (isOrder(value) ? indexOf.get(firstInOrder(value)) : producerOf.get(value)) ?? -1;
+}
+
 /** Collects the edges between columns only. */
 function addCrossing(hierarchy: Hierarchy, column: Int32Array, crossing: number[]): void {
   const { nodes, host } = hierarchy;
@@ -382,17 +393,15 @@ function addCrossing(hierarchy: Hierarchy, column: Int32Array, crossing: number[
   }
 }
 
-function addSegments(
+function segmentsIn(
   hierarchy: Hierarchy,
   groups: readonly Growing[],
   column: Int32Array,
   stubAt: ReadonlyMap<number, ReadonlyMap<number, number>>,
   crossing: number[],
-): void {
+): Segments {
   const { nodes, groupOf, producerOf, host } = hierarchy;
-  const add = (group: number, from: number, to: number, producer: number, value: number): void => {
-    into(groups[group]!, "segments", { from, to, producer, value });
-  };
+  const list = new SegmentList();
   const connect = (producer: number, reader: number, value: number): void => {
     let source = producer;
     let target = reader;
@@ -402,16 +411,16 @@ function addSegments(
     // piece, from or to a port in its border.
     while (above !== below) {
       if (groups[above]!.depth >= groups[below]!.depth) {
-        add(above, source, outPortKey(value), producer, value);
+        list.add(above, source, outPortKey(value), value);
         source = groupKey(hierarchy, above);
         above = groups[above]!.parent;
       } else {
-        add(below, inPortKey(value), target, producer, value);
+        list.add(below, inPortKey(value), target, value);
         target = groupKey(hierarchy, below);
         below = groups[below]!.parent;
       }
     }
-    add(above, source, target, producer, value);
+    list.add(above, source, target, value);
   };
   const saved = new Map<number, number[]>();
   nodes.forEach((node, reader) => {
@@ -420,7 +429,7 @@ function addSegments(
       if (host[producer]! >= 0) {
         const stub = stubAt.get(producer)?.get(groupOf[reader]!);
         if (stub !== undefined && column[reader] === COLUMN_FORWARD) {
-          add(groupOf[reader]!, stubKey(stub), reader, producer, value);
+          list.add(groupOf[reader]!, stubKey(stub), reader, value);
         }
         return;
       }
@@ -450,7 +459,8 @@ function addSegments(
     for (const to of readers) {
       const group = groups[groupOf[to]!]!;
       const before = group.saved.filter((other) => other.to === to).length;
-      if (before < MOST_SAVED) into(group, "saved", { from: -1, to, producer, value });
+      if (before < MOST_SAVED) into(group, "saved", { to, producer, value });
     }
   }
+  return list.sorted(groups.length);
 }

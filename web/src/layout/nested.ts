@@ -21,13 +21,15 @@ import {
   isPort,
   isStub,
   outPortKey,
-  type Segment,
+  type SavedRead,
+  sourceOf,
   stubKey,
   stubOf,
 } from "@/layout/hierarchy";
 import type { LayeredInput, LayeredResult } from "@/layout/layered";
 import { layoutPacked } from "@/layout/packed";
 import { PIN_FIRST, PIN_LAST } from "@/layout/rank";
+import type { Segment } from "@/layout/segments";
 import {
   farSize,
   foldSize,
@@ -164,10 +166,10 @@ export class NestedLayout {
 
   /** The layout of a stack that shows one scope: values of the others use that scope's ports. */
   private oneOf(index: number, one: number): GroupLayout {
-    const { groups, repeats } = this.hierarchy;
+    const { groups, repeats, segments } = this.hierarchy;
     const laidOut = this.of(one);
     const ports = new Map<number, number>();
-    for (const { from, to, value } of groups[index]!.segments) {
+    for (const { from, to, value } of segments.of(index)) {
       const out = isPort(to);
       if (!out && !isPort(from)) continue;
       const key = out ? outPortKey(value) : inPortKey(value);
@@ -307,9 +309,10 @@ export class NestedLayout {
     items: readonly number[],
   ): { edges: GroupEdge[]; ports: Map<number, number> } {
     const members = new Set(items);
-    const ports = mergedPorts(group);
+    const segments = this.hierarchy.segments.of(group.index);
+    const ports = mergedPorts(segments);
     const bundles = new Map<string, Bundle>();
-    for (const { from: source, to: target, value, producer } of group.segments) {
+    for (const { from: source, to: target, value } of segments) {
       const from = ports.get(source) ?? source;
       const to = ports.get(target) ?? target;
       if ((!isPort(from) && !members.has(from)) || (!isPort(to) && !members.has(to))) continue;
@@ -322,7 +325,7 @@ export class NestedLayout {
         bundles.set(key, {
           from,
           to,
-          producer,
+          producer: sourceOf(this.hierarchy, value),
           value,
           bundle: 1,
           bytes,
@@ -334,7 +337,8 @@ export class NestedLayout {
       }
       bundle.bundle++;
       bundle.bytes += bytes;
-      if (bytes > bundle.largest) Object.assign(bundle, { largest: bytes, value, producer });
+      if (bytes <= bundle.largest) continue;
+      Object.assign(bundle, { largest: bytes, value, producer: sourceOf(this.hierarchy, value) });
     }
     return { edges: [...bundles.values()], ports };
   }
@@ -346,7 +350,7 @@ export class NestedLayout {
  */
 function withStubs(
   lines: readonly GroupEdge[],
-  saved: readonly Segment[],
+  saved: readonly SavedRead[],
   heightOf: (key: number) => number,
 ): {
   readonly edges: readonly GroupEdge[];
@@ -392,11 +396,11 @@ function openGroups(
 type Bundle = { -readonly [K in keyof GroupEdge]: GroupEdge[K] } & { largest: number };
 
 /** Every port of the group, and the port drawn for it. */
-function mergedPorts(group: Group): Map<number, number> {
+function mergedPorts(segments: readonly Segment[]): Map<number, number> {
   const ports = new Map<number, number>();
   const drawn = [0, 0];
   const last = [0, 0];
-  for (const { from, to } of group.segments) {
+  for (const { from, to } of segments) {
     for (const key of [from, to]) {
       if (!isPort(key) || ports.has(key)) continue;
       const side = isOutPort(key) ? 1 : 0;

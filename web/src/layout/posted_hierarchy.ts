@@ -9,6 +9,7 @@ import { type ById, IdTable, MadeLater } from "@/base/by_id";
 import type { Repeats } from "@/base/repeats";
 import { SharedTexts } from "@/base/shared_texts";
 import { type Growing, type Hierarchy, into, newGroup, type Stub, trim } from "@/layout/hierarchy";
+import { NO_SEGMENTS } from "@/layout/segments";
 import type { LayoutNode, LayoutValue } from "@/layout/types";
 
 export interface PostedHierarchy {
@@ -103,6 +104,7 @@ export function hierarchyFrom(
     host,
     producerOf,
     crossing,
+    segments: NO_SEGMENTS,
     seed,
   };
 }

@@ -60,6 +60,11 @@ export function isOrder(value: number): boolean {
   return value >= ORDERS;
 }
 
+/** The node that an order value begins with. */
+export function firstInOrder(value: number): number {
+  return value - ORDERS;
+}
+
 export const LINK_SEED = 0;
 export const LINK_GRADIENTS = 1;
 

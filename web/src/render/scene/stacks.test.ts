@@ -129,8 +129,9 @@ describe("all scopes open", () => {
       const drawn = kinds(scene, BOX_NODE).concat(kinds(scene, BOX_INPUT));
       const computing = nodes.flatMap((node, at) => (node.family === "leaf" ? [] : [at]));
       expect(drawn.sort((a, b) => a - b)).toEqual(computing);
-      const arriving = hierarchy.groups.flatMap(({ segments }) =>
-        segments
+      const arriving = hierarchy.groups.flatMap(({ index }) =>
+        hierarchy.segments
+          .of(index)
           .filter(({ to }) => to < nodes.length && !isPort(to))
           .map(({ to, value }) => `${value} ${to}`),
       );
