@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { hierarchyOf, lookedAt } from "@/app/first_hierarchy";
+import { hierarchyOf, lookedAt, read } from "@/app/first_hierarchy";
 import { NO_REPEATS } from "@/base/repeats";
 import { buildHierarchy, type Hierarchy } from "@/layout/hierarchy";
 import { hierarchyFrom, packedHierarchy } from "@/layout/posted_hierarchy";
@@ -56,7 +56,7 @@ test.each([
   const message = snapshot({ nodes, values: nodes.map(({ id, name }) => produced(id, name)) });
   const graph = graphOf(update(undefined, message));
   const found = buildTree(graph);
-  const looked = lookedAt(message);
+  const looked = lookedAt(read(message));
   know(message.nodes, structuredClone(looked.known));
   const known = buildTree(graph);
   expect(known.sections).toEqual(found.sections);
@@ -67,7 +67,7 @@ test.each([
   expect([...known.scopes.keys()]).toEqual([...found.scopes.keys()]);
   const drawn = graphModel(graph, known);
   expect(drawn.origin).toBe(identityOf(message.nodes));
-  const prepared = hierarchyOf(looked, message.values);
+  const prepared = hierarchyOf(looked);
   const built = buildHierarchy(drawn.nodes, drawn.values, drawn.repeats, false);
   expect(numbered(built)).toEqual(numbered(prepared));
   if (drawn.repeats === undefined) throw new Error("the page knows the stacks of its graph");

@@ -15,7 +15,7 @@ import { type GraphStructure, structureOf } from "@/store/run/tree";
 import { drawnRepeats } from "@/views/graph/graph_model";
 import { drawnColumns, madeOfSpecs } from "@/wire/graph_columns";
 import { specFields } from "@/wire/spec";
-import type { Node, NodeColumns, Snapshot, ValueColumns } from "@/wire/types.gen";
+import type { Node, NodeColumns, Snapshot } from "@/wire/types.gen";
 
 /** The properties that nodes of one kind share. */
 interface Kind {
@@ -26,104 +26,124 @@ interface Kind {
   family: string;
 }
 
+/** The columns of a graph, and what is decided for all of its nodes. */
+interface FirstGraph extends ReturnType<typeof columnsOf> {
+  /** The scopes by id, once they are known to differ from the nodes' own. */
+  sections: GraphStructure["sections"];
+  /** Whether control edges are drawn. */
+  ordered: boolean;
+}
+
 /** A node, at first with its own scope, family and control edges, and in the end as it is drawn. */
 class FirstNode implements LayoutNode {
   constructor(
-    private readonly kind: Kind,
-    readonly id: number,
-    readonly label: string,
-    readonly detail: string,
-    public scope: string,
-    readonly inputs: readonly number[],
-    readonly outputs: readonly number[],
-    readonly forward: number | undefined,
-    public control: readonly number[] | undefined,
+    private readonly graph: FirstGraph,
+    private readonly row: number,
   ) {}
 
+  get id(): number {
+    return this.graph.id[this.row] ?? 0;
+  }
+
+  get label(): string {
+    return this.graph.name(this.row);
+  }
+
+  get detail(): string {
+    return this.graph.attrs(this.row);
+  }
+
+  get scope(): string {
+    return this.graph.sections?.[this.id] ?? this.graph.scope(this.row);
+  }
+
+  get inputs(): readonly number[] {
+    return this.graph.inputs(this.row);
+  }
+
+  get outputs(): readonly number[] {
+    return this.graph.outputs(this.row);
+  }
+
+  get forward(): number | undefined {
+    return this.graph.forward[this.row] || undefined;
+  }
+
+  get control(): readonly number[] | undefined {
+    return this.graph.ordered ? this.graph.controlInputs(this.row) : undefined;
+  }
+
   get op(): string {
-    return this.kind.op;
+    return this.graph.kind(this.row).op;
   }
 
   get role(): Node["role"] {
-    return this.kind.role;
+    return this.graph.kind(this.row).role;
   }
 
   get phase(): string {
-    return this.kind.phase;
+    return this.graph.kind(this.row).phase;
   }
 
   get family(): string {
-    return this.kind.family;
+    return this.graph.kind(this.row).family;
   }
 }
 
-export interface LookedAt {
+/** A graph whose columns are read, so that the snapshot is no longer needed. */
+export interface Read {
+  readonly graph: FirstGraph;
+  readonly kinds: readonly Kind[];
+  readonly values: ReadonlyMap<number, LayoutValue>;
+}
+
+export interface LookedAt extends Read {
   /** By id. */
   readonly nodes: readonly (FirstNode | undefined)[];
-  readonly kinds: readonly Kind[];
   readonly structure: GraphStructure;
   /** The structure as plain data. */
   readonly known: KnownStructure;
 }
 
-export function lookedAt(snapshot: Snapshot): LookedAt {
-  const kinds = snapshot.nodes.kinds.map(({ op, role, phase, family }) => ({
-    op,
-    role,
-    phase,
-    family,
-  }));
-  const nodes = firstNodes(snapshot.nodes, kinds);
+function columnsOf(columns: NodeColumns, kinds: readonly Kind[]) {
+  return drawnColumns(columns, {
+    kinds,
+    name: leafName,
+    attrs: (settings) => detail({ attrs: settings }),
+  });
+}
+
+export function read({ nodes, values }: Pick<Snapshot, "nodes" | "values">): Read {
+  const kinds = nodes.kinds.map(({ op, role, phase, family }) => ({ op, role, phase, family }));
+  return {
+    graph: { ...columnsOf(nodes, kinds), sections: undefined, ordered: true },
+    kinds,
+    values: madeOfSpecs(values, (id, spec): LayoutValue => ({ id, ...specFields(spec) })),
+  };
+}
+
+export function lookedAt(given: Read): LookedAt {
+  const { graph } = given;
+  const nodes: (FirstNode | undefined)[] = [];
+  for (let row = 0; row < graph.count; row++) {
+    const node = new FirstNode(graph, row);
+    nodes[node.id] = node;
+  }
   const structure = structureOf({ nodes });
   const { sections, repeats } = structure;
   return {
+    ...given,
     nodes,
-    kinds,
     structure,
     known: { sections, stacks: repeats.stacks, spans: repeats.spans() },
   };
 }
 
-export function hierarchyOf(
-  { nodes, kinds, structure }: LookedAt,
-  columns: ValueColumns,
-): Hierarchy {
-  const { sections, repeats } = structure;
-  const laidOut: FirstNode[] = [];
+export function hierarchyOf({ graph, nodes, kinds, values, structure }: LookedAt): Hierarchy {
+  graph.sections = structure.sections;
   // Control edges are drawn only in a graph without values.
-  const flows = nodes.some((node) => node !== undefined && node.inputs.length > 0);
+  graph.ordered = !nodes.some((node) => node !== undefined && node.inputs.length > 0);
   for (const kind of kinds) kind.family = familyOf(kind);
-  for (const node of nodes) {
-    if (node === undefined) continue;
-    node.scope = sections?.[node.id] ?? node.scope;
-    if (flows) node.control = undefined;
-    laidOut.push(node);
-  }
-  const values = madeOfSpecs(columns, (id, spec): LayoutValue => ({ id, ...specFields(spec) }));
-  return buildHierarchy(laidOut, values, drawnRepeats(repeats, laidOut, nodes.length));
-}
-
-function firstNodes(columns: NodeColumns, kinds: readonly Kind[]): (FirstNode | undefined)[] {
-  const { count, id, forward, name, scope, attrs, kind, inputs, controlInputs, outputs } =
-    drawnColumns(columns, {
-      kinds,
-      name: leafName,
-      attrs: (settings) => detail({ attrs: settings }),
-    });
-  const nodes: (FirstNode | undefined)[] = [];
-  for (let row = 0; row < count; row++) {
-    const twin = forward(row);
-    nodes[id(row)] = new FirstNode(
-      kind(row),
-      id(row),
-      name(row),
-      attrs(row),
-      scope(row),
-      inputs(row),
-      outputs(row),
-      twin === 0 ? undefined : twin,
-      controlInputs(row),
-    );
-  }
-  return nodes;
+  const laidOut = nodes.filter((node) => node !== undefined);
+  return buildHierarchy(laidOut, values, drawnRepeats(structure.repeats, laidOut, nodes.length));
 }

@@ -7,7 +7,7 @@
  */
 
 import { decode } from "@msgpack/msgpack";
-import { hierarchyOf, lookedAt } from "@/app/first_hierarchy";
+import { hierarchyOf, lookedAt, type Read, read } from "@/app/first_hierarchy";
 import type { Hierarchy } from "@/layout/hierarchy";
 import { packedHierarchy } from "@/layout/posted_hierarchy";
 import type { PreparedRequest } from "@/layout/prepared";
@@ -39,20 +39,19 @@ scope.onmessage = ({ data }: MessageEvent<Request>): void => {
 
 function receive(data: ArrayBuffer): void {
   let message: ServerMessage;
+  let graph: Read | undefined;
   try {
     message = decode(data) as ServerMessage;
+    graph = message.type === "snapshot" ? read(message) : undefined;
   } catch (fault) {
     scope.postMessage({ fault: fault instanceof Error ? fault.message : String(fault) });
     return;
   }
-  if (message.type !== "snapshot") {
-    // The decoded message shares the bytes of `data`, which are transferred, not copied.
-    scope.postMessage({ message }, [data]);
-    return;
-  }
-  // Post the message first: the page makes the nodes in the meantime.
-  scope.postMessage({ message });
-  const graph = lookedAt(message);
-  scope.postMessage({ structure: graph.known });
-  prepared = hierarchyOf(graph, message.values);
+  // The decoded message shares the bytes of `data`, which are transferred, not copied: the graph
+  // has copies of what it needs. It is posted first: the page makes the nodes in the meantime.
+  scope.postMessage({ message }, [data]);
+  if (graph === undefined) return;
+  const looked = lookedAt(graph);
+  scope.postMessage({ structure: looked.known });
+  prepared = hierarchyOf(looked);
 }

@@ -83,14 +83,6 @@ export function hierarchyFrom(
     stubs.push({ node: posted.stubs[at]!, group });
   }
   groups.forEach(trim);
-  const chips = new MadeLater(() => chipsIn(posted.chips));
-  let producers: ById | undefined;
-  const producerOf: ById = {
-    get: (value) => {
-      producers ??= producersIn(nodes);
-      return producers.get(value);
-    },
-  };
   return {
     nodes,
     values,
@@ -100,29 +92,42 @@ export function hierarchyFrom(
     repeats,
     groupOf,
     stubs,
-    chips,
+    chips: chipsIn(posted.chips),
     host,
-    producerOf,
+    producerOf: producersIn(nodes),
     crossing,
     segments: NO_SEGMENTS,
     seed,
   };
 }
 
+// Functions of their own, as closures keep everything alive that the function around them has.
+
 function producersIn(nodes: readonly LayoutNode[]): ById {
-  const producers = new IdTable();
-  nodes.forEach(({ outputs }, index) => {
-    for (const value of outputs) if (!producers.has(value)) producers.set(value, index);
-  });
-  return producers;
+  let producers: IdTable | undefined;
+  const make = (): IdTable => {
+    const table = new IdTable();
+    nodes.forEach(({ outputs }, index) => {
+      for (const value of outputs) if (!table.has(value)) table.set(value, index);
+    });
+    return table;
+  };
+  return {
+    get: (value) => {
+      producers ??= make();
+      return producers.get(value);
+    },
+  };
 }
 
 function chipsIn(pairs: Int32Array): ReadonlyMap<number, readonly number[]> {
-  const chips = new Map<number, number[]>();
-  for (let at = 0; at < pairs.length; at += 2) {
-    const leaves = chips.get(pairs[at]!);
-    if (leaves === undefined) chips.set(pairs[at]!, [pairs[at + 1]!]);
-    else leaves.push(pairs[at + 1]!);
-  }
-  return chips;
+  return new MadeLater(() => {
+    const chips = new Map<number, number[]>();
+    for (let at = 0; at < pairs.length; at += 2) {
+      const leaves = chips.get(pairs[at]!);
+      if (leaves === undefined) chips.set(pairs[at]!, [pairs[at + 1]!]);
+      else leaves.push(pairs[at + 1]!);
+    }
+    return chips;
+  });
 }

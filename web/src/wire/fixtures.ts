@@ -82,6 +82,12 @@ export function node(id: number, name: string, change: Partial<Node> = {}): Node
   };
 }
 
+/** The node as plain data: nodes of a snapshot read columns. */
+export function fieldsOf(given: Node): Node {
+  const keys = Object.keys(node(1, "")) as (keyof Node)[];
+  return Object.fromEntries(keys.map((key) => [key, given[key]])) as unknown as Node;
+}
+
 export function produced(id: number, name: string): ProducedValue {
   return { value: { id, name, spec: tensor([2, 3]), storage: 0 }, producer: id };
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { node, nodeColumns, produced, tensor, valueColumns } from "@/wire/fixtures";
+import { fieldsOf, node, nodeColumns, produced, tensor, valueColumns } from "@/wire/fixtures";
 import { nodesIn, valuesIn } from "@/wire/graph_columns";
 import type { Node, ProducedValue } from "@/wire/types.gen";
 
@@ -12,7 +12,7 @@ const NODES: readonly Node[] = [
 
 test("columns decode to the nodes and values that they were made from", () => {
   const { nodes, seqs } = nodesIn(nodeColumns(NODES, [4, 5, 6]));
-  expect(nodes).toEqual(NODES);
+  expect(nodes.map(fieldsOf)).toEqual(NODES);
   expect([...Array.from(seqs)]).toEqual([4, 5, 6]);
   const rows: readonly ProducedValue[] = [
     produced(1, "fed"),

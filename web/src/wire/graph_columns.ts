@@ -1,8 +1,9 @@
 /**
- * The graph of a snapshot: from columns to nodes and values.
+ * The graph of a snapshot: nodes and values that read their columns.
  *
- * Invariant: what many nodes have in common is one shared object: texts, attributes, source lines,
- * specs, empty lists.
+ * Invariant: all indices are checked before the first node is made; what many nodes have in common
+ * is one shared object: texts, attributes, source lines, specs, empty lists. Other lists and names
+ * are made whenever they are read: kept, they would be most of a large graph's memory.
  */
 
 import { IdTable, MadeById } from "@/base/by_id";
@@ -19,46 +20,36 @@ import type {
 } from "@/wire/types.gen";
 
 const NONE: readonly never[] = [];
-/** Lists of larger numbers are not shared: their table would have more gaps than entries. */
-const LARGEST_SHARED = 1 << 24;
 
 /** The entry of a row. */
 type Column<T> = (row: number) => T;
 
 function picked<T>(entries: readonly T[], places: Uint8Array, count: number): Column<T> {
   const place = numbersIn(places, "places", count);
-  return (row) => {
-    const entry = entries[place[row]!];
-    if (entry === undefined) throw new DecodeError(`entry ${place[row]} of ${entries.length}`);
-    return entry;
-  };
+  for (const at of place) {
+    if (entries[at] === undefined) throw new DecodeError(`entry ${at} of ${entries.length}`);
+  }
+  return (row) => entries[place[row]!]!;
 }
 
 function texts(column: Texts, count: number): Column<string> {
   return picked(column.texts, column.places, count);
 }
 
-/** Lists of one number, by that number: a node's only output is often another's only input. */
-type Singles = (readonly number[] | undefined)[];
-
-/** Every row must be read once, in order; equal lists of one number are one list. */
-function lists(column: Lists, count: number, singles: Singles = []): Column<readonly number[]> {
+function lists(column: Lists, count: number): Column<readonly number[]> {
   if (column.lengths.byteLength === 0) return () => NONE;
   const lengths = numbersIn(column.lengths, "lengths", count);
+  const ends = new Uint32Array(count);
   let total = 0;
-  for (const length of lengths) total += length;
+  for (let row = 0; row < count; row++) {
+    total += lengths[row]!;
+    ends[row] = total;
+  }
   const items = numbersIn(column.items, "items", total);
-  let at = 0;
   return (row) => {
-    const length = lengths[row]!;
-    if (length === 0) return NONE;
-    at += length;
-    if (length > 1) return numberList(items, at - length, at);
-    const only = items[at - 1]!;
-    if (!Number.isInteger(only) || only >= LARGEST_SHARED) return [only];
-    const known = singles[only] ?? [only];
-    singles[only] = known;
-    return known;
+    const begin = row === 0 ? 0 : ends[row - 1]!;
+    const end = ends[row]!;
+    return begin === end ? NONE : numberList(items, begin, end);
   };
 }
 
@@ -106,21 +97,18 @@ interface NodeForms<Kind, Name, Settings> {
   attrs(attrs: Node["attrs"]): Settings;
 }
 
-/** Readers of the columns that decide how a graph is drawn; lists must be read in order. */
+/** Readers of the columns that decide how a graph is drawn. */
 export function drawnColumns<Kind, Name, Settings>(
   columns: NodeColumns,
   forms: NodeForms<Kind, Name, Settings>,
 ) {
   const { count } = columns;
-  const id = numbersIn(columns.id, "id", count);
-  const forward = numbersIn(columns.forward, "forward", count);
   const names = columns.name.texts.map((text) => forms.name(text));
-  const singles: Singles = [];
   return {
     count,
-    id: (row: number): number => id[row]!,
+    id: numbersIn(columns.id, "id", count),
     /** The operation that the node differentiates; 0 = none. */
-    forward: (row: number): number => forward[row]!,
+    forward: numbersIn(columns.forward, "forward", count),
     name: picked(names, columns.name.places, count),
     scope: texts(columns.scope, count),
     kind: picked(forms.kinds, columns.kind, count),
@@ -129,10 +117,110 @@ export function drawnColumns<Kind, Name, Settings>(
       columns.settings,
       count,
     ),
-    inputs: lists(columns.inputs, count, singles),
+    inputs: lists(columns.inputs, count),
     controlInputs: lists(columns.control_inputs, count),
-    outputs: lists(columns.outputs, count, singles),
+    outputs: lists(columns.outputs, count),
   };
+}
+
+function nodeTable(columns: NodeColumns) {
+  const { count, kinds } = columns;
+  return {
+    ...drawnColumns(columns, { kinds, name: (text) => text, attrs: (settings) => settings }),
+    /** 1 where the name follows the scope. */
+    inside: numbersIn(columns.inside, "inside", count),
+    source: picked(columns.sources, columns.line, count),
+    origin: lists(columns.origin, count),
+    writes: lists(columns.writes, count),
+  };
+}
+
+type NodeTable = ReturnType<typeof nodeTable>;
+
+/** A row of the columns. */
+class NodeRow implements Node {
+  constructor(
+    private readonly table: NodeTable,
+    private readonly row: number,
+  ) {}
+
+  get id(): number {
+    return this.table.id[this.row]!;
+  }
+
+  get name(): string {
+    const { table, row } = this;
+    const name = table.name(row);
+    return table.inside[row] === 1 ? `${table.scope(row)}/${name}` : name;
+  }
+
+  get op(): string {
+    return this.table.kind(this.row).op;
+  }
+
+  get family(): string {
+    return this.table.kind(this.row).family;
+  }
+
+  get inputs(): readonly number[] {
+    return this.table.inputs(this.row);
+  }
+
+  get control_inputs(): readonly number[] {
+    return this.table.controlInputs(this.row);
+  }
+
+  get outputs(): readonly number[] {
+    return this.table.outputs(this.row);
+  }
+
+  get attrs(): Node["attrs"] {
+    return this.table.attrs(this.row);
+  }
+
+  get scope(): string {
+    return this.table.scope(this.row);
+  }
+
+  get phase(): Node["phase"] {
+    return this.table.kind(this.row).phase;
+  }
+
+  get device(): string {
+    return this.table.kind(this.row).device;
+  }
+
+  get source(): Node["source"] {
+    return this.table.source(this.row);
+  }
+
+  get origin(): readonly number[] {
+    return this.table.origin(this.row);
+  }
+
+  get forward(): number | null {
+    return this.table.forward[this.row]! || null;
+  }
+
+  get graph(): number {
+    return this.table.kind(this.row).graph;
+  }
+
+  get role(): Node["role"] {
+    return this.table.kind(this.row).role;
+  }
+
+  get dialect(): string {
+    return this.table.kind(this.row).dialect;
+  }
+
+  get native(): string {
+    return this.table.kind(this.row).native;
+  }
+
+  get writes(): Node["writes"] {
+    return pairs(this.table.writes(this.row));
+  }
 }
 
 /** The nodes in the order of their definitions, and the seqs of the definitions. */
@@ -140,48 +228,10 @@ export function nodesIn(columns: NodeColumns): {
   readonly nodes: readonly Node[];
   readonly seqs: ArrayLike<number>;
 } {
-  const { count } = columns;
-  const { id, forward, name, scope, kind, attrs, inputs, controlInputs, outputs } = drawnColumns(
-    columns,
-    { kinds: columns.kinds, name: (text) => text, attrs: (settings) => settings },
-  );
-  const inside = numbersIn(columns.inside, "inside", count);
-  // The prefix is made once for all names in a scope.
-  const within = picked(
-    columns.scope.texts.map((path) => `${path}/`),
-    columns.scope.places,
-    count,
-  );
-  const source = picked(columns.sources, columns.line, count);
-  const origin = lists(columns.origin, count);
-  const writes = lists(columns.writes, count);
+  const table = nodeTable(columns);
   const nodes: Node[] = [];
-  for (let row = 0; row < count; row++) {
-    const { op, family, phase, device, graph, role, dialect, native } = kind(row);
-    const path = scope(row);
-    nodes.push({
-      id: id(row),
-      name: inside[row] === 1 ? within(row) + name(row) : name(row),
-      op,
-      family,
-      inputs: inputs(row),
-      control_inputs: controlInputs(row),
-      outputs: outputs(row),
-      attrs: attrs(row),
-      scope: path,
-      phase,
-      device,
-      source: source(row),
-      origin: origin(row),
-      forward: forward(row) === 0 ? null : forward(row),
-      graph,
-      role,
-      dialect,
-      native,
-      writes: pairs(writes(row)),
-    });
-  }
-  return { nodes, seqs: numbersIn(columns.seq, "seq", count) };
+  for (let row = 0; row < table.count; row++) nodes.push(new NodeRow(table, row));
+  return { nodes, seqs: numbersIn(columns.seq, "seq", table.count) };
 }
 
 function pairs(list: readonly number[]): Node["writes"] {
@@ -222,14 +272,22 @@ export function madeOfSpecs<V>(
   return new MadeById(id, (row) => make(id[row]!, spec(row)));
 }
 
+/** Names of values after their producers, whose table is made when a value is first read. */
 function usualNames(nodes: readonly Node[]): (value: number) => string {
-  const producers = new IdTable();
-  nodes.forEach(({ outputs }, row) => {
-    for (const value of outputs) producers.set(value, row);
-  });
+  let producers: IdTable | undefined;
   return (value) => {
+    producers ??= producersIn(nodes);
     const node = nodes[producers.get(value) ?? -1];
     const port = node?.outputs.lastIndexOf(value);
     return node === undefined ? "" : port === 0 ? node.name : `${node.name}:${port}`;
   };
+}
+
+/** The last node that produces each value. */
+function producersIn(nodes: readonly Node[]): IdTable {
+  const producers = new IdTable();
+  nodes.forEach(({ outputs }, row) => {
+    for (const value of outputs) producers.set(value, row);
+  });
+  return producers;
 }

@@ -37,18 +37,22 @@ export function withDefinitions(
 ): GraphHistory {
   if (nodes.length === 0) return history;
   const met = history.met.slice();
-  const latest: (readonly number[])[] = [];
+  const latest: Node[] = [];
   const fresh: Rewiring[] = [];
   // Records repeated after a lost connection are not new.
   const last = history.rewirings.at(-1)?.seq ?? 0;
   nodes.forEach((node, i) => {
     const seq = seqs[i] ?? 0;
-    const before = latest[node.id] ?? known[node.id]?.inputs;
-    latest[node.id] = node.inputs;
-    if (before === undefined) met[node.id] = seq;
-    else if (seq >= last && !same(before, node.inputs)) {
-      fresh.push({ node: node.id, seq, before, after: node.inputs });
+    const { id } = node;
+    const previous = latest[id] ?? known[id];
+    latest[id] = node;
+    if (previous === undefined) {
+      met[id] = seq;
+      return;
     }
+    const before = previous.inputs;
+    const after = node.inputs;
+    if (seq >= last && !same(before, after)) fresh.push({ node: id, seq, before, after });
   });
   if (fresh.length === 0) return { ...history, met };
   const all = [...history.rewirings, ...fresh];

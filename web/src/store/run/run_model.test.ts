@@ -21,7 +21,16 @@ import {
   withStepsAround,
 } from "@/store/run/run_model";
 import { decodeExecutions } from "@/wire/decode";
-import { columns, node, produced, records, runInfo, session, snapshot } from "@/wire/fixtures";
+import {
+  columns,
+  fieldsOf,
+  node,
+  produced,
+  records,
+  runInfo,
+  session,
+  snapshot,
+} from "@/wire/fixtures";
 import { FAILED, type Governed, type Keeping, type Stop } from "@/wire/types.gen";
 
 function play(...messages: readonly RunMessage[]): RunModel {
@@ -70,7 +79,8 @@ describe("replay", () => {
     const plain = ({ graph, ...rest }: RunModel) => {
       const { origin, ...same } = graph;
       const maps = { byName: new Map(graph.byName), values: new Map(graph.values) };
-      return { ...rest, graph: { ...same, ...maps, version: 0 } };
+      const nodes = graph.nodes.map((one) => one && fieldsOf(one));
+      return { ...rest, graph: { ...same, ...maps, nodes, version: 0 } };
     };
     expect(plain(replayed)).toEqual(plain(fresh));
 

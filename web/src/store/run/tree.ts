@@ -69,6 +69,23 @@ class Scope implements ScopeEntry {
   }
 }
 
+/** Reads the node instead of copying it: the names of most nodes are never shown. */
+class Listed implements NodeEntry {
+  constructor(private readonly node: Node) {}
+
+  get kind(): "node" {
+    return "node";
+  }
+
+  get id(): number {
+    return this.node.id;
+  }
+
+  get path(): string {
+    return this.node.name;
+  }
+}
+
 /** The part of a tree that determines how the graph is drawn. */
 export interface GraphStructure {
   /** Whether large scopes without structure are divided into sections. */
@@ -143,7 +160,7 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
     if (node === undefined) continue;
     const scope = moved.get(node.id) ?? node.scope;
     if (inner.path !== scope) inner = scopeOf(scope);
-    inner.children.push({ kind: "node", id: node.id, path: node.name });
+    inner.children.push(new Listed(node));
   }
   orderByFlow(graph, scopes);
   for (const stack of repeats.stacks) pile(stack, scopes);
@@ -193,8 +210,9 @@ function inSections<Of extends StructuredNode>(
 ): readonly (Of | undefined)[] {
   return nodes.map((node, id) => {
     if (node === undefined || node.scope === scopes[id]) return node;
-    const like: object = Object.create(Object.getPrototypeOf(node));
-    return Object.assign(like, node, { scope: scopes[id] ?? node.scope }) as Of;
+    const like = Object.assign(Object.create(Object.getPrototypeOf(node)), node) as Of;
+    // Nodes that read columns have no scope of their own to assign to.
+    return Object.defineProperty(like, "scope", { value: scopes[id] ?? node.scope });
   });
 }
 

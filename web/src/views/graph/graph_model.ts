@@ -26,12 +26,10 @@ import type { Node } from "@/wire/types.gen";
 export function graphModel(graph: RunGraph, tree?: GraphStructure, control = false): GraphModel {
   const ordered = control || !graph.nodes.some((node) => (node?.inputs.length ?? 0) > 0);
   const sections = tree?.sections;
+  const drawing = new Drawing(sections, ordered);
   const nodes: GraphNode[] = [];
-  const details = new Map<object, string>();
   for (const node of graph.nodes) {
-    if (node === undefined) continue;
-    const scope = sections?.[node.id] ?? node.scope;
-    nodes.push(new DrawnNode(node, scope, detailOf(node, details), ordered));
+    if (node !== undefined) nodes.push(new DrawnNode(node, drawing));
   }
   return {
     nodes,
@@ -47,13 +45,29 @@ export function graphModel(graph: RunGraph, tree?: GraphStructure, control = fal
   };
 }
 
-/** Reads the store's node instead of copying it; labels are made on use, as few are needed. */
+/** What the nodes of one drawn graph have in common. */
+class Drawing {
+  private readonly details = new WeakMap<object, string>();
+
+  constructor(
+    readonly sections: Tree["sections"],
+    readonly ordered: boolean,
+  ) {}
+
+  /** Similar nodes share their `attrs` object, so its text is made once. */
+  detailOf(node: Node): string {
+    const { attrs } = node;
+    const line = this.details.get(attrs) ?? detail(node);
+    this.details.set(attrs, line);
+    return line;
+  }
+}
+
+/** Reads the store's node instead of copying it; texts are made on use, as few are needed. */
 class DrawnNode implements GraphNode {
   constructor(
     private readonly node: Node,
-    readonly scope: string,
-    readonly detail: string,
-    private readonly ordered: boolean,
+    private readonly drawing: Drawing,
   ) {}
 
   get id(): number {
@@ -66,6 +80,14 @@ class DrawnNode implements GraphNode {
 
   get label(): string {
     return leafName(this.node.name);
+  }
+
+  get scope(): string {
+    return this.drawing.sections?.[this.node.id] ?? this.node.scope;
+  }
+
+  get detail(): string {
+    return this.drawing.detailOf(this.node);
   }
 
   get op(): string {
@@ -97,15 +119,8 @@ class DrawnNode implements GraphNode {
   }
 
   get control(): readonly number[] | undefined {
-    return this.ordered ? this.node.control_inputs : undefined;
+    return this.drawing.ordered ? this.node.control_inputs : undefined;
   }
-}
-
-/** Similar nodes share their `attrs` object, so its text is made once. */
-function detailOf(node: Node, known: Map<object, string>): string {
-  const line = known.get(node.attrs) ?? detail(node);
-  known.set(node.attrs, line);
-  return line;
 }
 
 /** The outline's repeats, with operations by their indices in `nodes` instead of their ids. */
