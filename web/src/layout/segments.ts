@@ -42,19 +42,19 @@ export const NO_SEGMENTS = new Segments(NONE, NONE, NONE, NONE);
 /** Whole numbers, in as few bytes as the largest so far needs. */
 class Column {
   numbers: Numbers = new Int32Array(1024);
-  private count = 0;
+  length = 0;
 
   push(number: number): void {
     if (number > 0x7fffffff && this.numbers instanceof Int32Array) {
       this.numbers = Float64Array.from(this.numbers);
     }
-    if (this.count === this.numbers.length) {
+    if (this.length === this.numbers.length) {
       const { numbers } = this;
       const Kind = numbers.constructor as new (size: number) => Numbers;
       this.numbers = new Kind(2 * numbers.length);
       this.numbers.set(numbers);
     }
-    this.numbers[this.count++] = number;
+    this.numbers[this.length++] = number;
   }
 
   /** The number at `places[k]`, for each k. */
@@ -68,13 +68,13 @@ class Column {
 
 /** Segments in the order in which they are found. */
 export class SegmentList {
-  private readonly groups: number[] = [];
+  private readonly group = new Column();
   private readonly from = new Column();
   private readonly to = new Column();
   private readonly value = new Column();
 
   add(group: number, from: number, to: number, value: number): void {
-    this.groups.push(group);
+    this.group.push(group);
     this.from.push(from);
     this.to.push(to);
     this.value.push(value);
@@ -82,13 +82,13 @@ export class SegmentList {
 
   /** The segments by group. Args: count: The number of groups. */
   sorted(count: number): Segments {
-    const { groups } = this;
+    const { length, numbers: groups } = this.group;
     const start = new Int32Array(count + 1);
-    for (const group of groups) start[group + 1]! += 1;
+    for (let at = 0; at < length; at++) start[groups[at]! + 1]! += 1;
     for (let group = 0; group < count; group++) start[group + 1]! += start[group]!;
     const next = start.slice();
-    const places = new Int32Array(groups.length);
-    for (let at = 0; at < groups.length; at++) places[next[groups[at]!]!++] = at;
+    const places = new Int32Array(length);
+    for (let at = 0; at < length; at++) places[next[groups[at]!]!++] = at;
     return new Segments(start, this.from.at(places), this.to.at(places), this.value.at(places));
   }
 }

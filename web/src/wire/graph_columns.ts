@@ -26,7 +26,8 @@ type Column<T> = (row: number) => T;
 
 function picked<T>(entries: readonly T[], places: Uint8Array, count: number): Column<T> {
   const place = numbersIn(places, "places", count);
-  for (const at of place) {
+  for (let row = 0; row < count; row++) {
+    const at = place[row]!;
     if (entries[at] === undefined) throw new DecodeError(`entry ${at} of ${entries.length}`);
   }
   return (row) => entries[place[row]!]!;

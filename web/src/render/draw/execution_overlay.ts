@@ -45,7 +45,8 @@ export function liveState(
     const now = states === undefined || (runs > 0 && (leaf || (states.step[node.id] ?? 0) >= step));
     const ns = runs > 0 ? (states!.durationNs[node.id] ?? 0) : 0;
     done[index] = now ? 1 : 0;
-    durationNs[index] = ns;
+    // Memory that is never written to stays unused.
+    if (ns > 0) durationNs[index] = ns;
     flags[index] = now ? (states?.flags[node.id] ?? 0) : 0;
     const group = groupOf[index]!;
     groupFlags[group]! |= flags[index]!;

@@ -84,7 +84,11 @@ export function scopeCounts(
 }
 
 export function operationsOf(graph: RunGraph | undefined): number {
-  return graph?.nodes.filter(isOperation).length ?? 0;
+  let count = 0;
+  graph?.nodes.forEach((node) => {
+    if (isOperation(node)) count += 1;
+  });
+  return count;
 }
 
 /** The tooltip of a count of operations, which says what is counted. */

@@ -34,15 +34,37 @@ export interface NodeEntry {
 
 export type TreeEntry = ScopeEntry | NodeEntry;
 
+const NOTHING: never[] = [];
+
 class Scope implements ScopeEntry {
   readonly kind = "scope";
   private listed: readonly number[] | undefined;
+  private entries: (Scope | NodeEntry)[] | undefined;
 
+  /** `parts`: What is in the scope, until its entries are made. */
   constructor(
     readonly path: string,
-    public children: TreeEntry[] = [],
+    private parts: (Scope | Node)[] = [],
     readonly stack?: Stack,
   ) {}
+
+  add(part: Scope | Node): void {
+    this.parts.push(part);
+  }
+
+  /** Frees the spare capacity of a list that grew, by copying it. */
+  trim(): void {
+    this.parts = this.parts.slice();
+  }
+
+  /** Made on first use, because most scopes are never opened. */
+  get children(): (Scope | NodeEntry)[] {
+    if (this.entries === undefined) {
+      this.entries = this.parts.map((part) => (part instanceof Scope ? part : new Listed(part)));
+      this.parts = NOTHING;
+    }
+    return this.entries;
+  }
 
   /** Computed on first use, because the members of most scopes are never needed. */
   get members(): readonly number[] {
@@ -62,9 +84,9 @@ class Scope implements ScopeEntry {
   }
 
   private collect(ids: number[]): void {
-    for (const child of this.children) {
-      if (child.kind === "node") ids.push(child.id);
-      else if (child instanceof Scope) child.collect(ids);
+    for (const child of this.entries ?? this.parts) {
+      if (child instanceof Scope) child.collect(ids);
+      else ids.push(child.id);
     }
   }
 }
@@ -150,7 +172,7 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
     const around = scopeOf(parentScope(path));
     const scope = new Scope(path);
     scopes.set(path, scope);
-    around.children.push(scope);
+    around.add(scope);
     return scope;
   };
   /** The scope of the last node: the next node is often in the same one. */
@@ -160,12 +182,11 @@ export function buildTree(given: RunGraph, sectioned = true): Tree {
     if (node === undefined) continue;
     const scope = moved.get(node.id) ?? node.scope;
     if (inner.path !== scope) inner = scopeOf(scope);
-    inner.children.push(new Listed(node));
+    inner.add(node);
   }
   orderByFlow(graph, scopes);
   for (const stack of repeats.stacks) pile(stack, scopes);
-  // Copy the lists to free the spare capacity of arrays that have grown.
-  for (const scope of scopes.values()) scope.children = scope.children.slice();
+  for (const scope of scopes.values()) scope.trim();
   return {
     ...structure,
     root,
