@@ -14,6 +14,12 @@ export function numberList(items: ArrayLike<number>, from: number, to: number): 
     case 3:
       return [items[from] ?? 0, items[from + 1] ?? 0, items[from + 2] ?? 0];
     default:
-      return Array.from({ length: Math.max(0, to - from) }, (_, at) => items[from + at] ?? 0);
+      return longList(items, from, to);
   }
+}
+
+function longList(items: ArrayLike<number>, from: number, to: number): number[] {
+  const list: number[] = [];
+  for (let at = from; at < to; at++) list.push(items[at] ?? 0);
+  return list.slice();
 }

@@ -27,11 +27,10 @@ export class Segments {
   of(group: number): Segment[] {
     const begin = this.start[group] ?? 0;
     const end = this.start[group + 1] ?? begin;
-    return Array.from({ length: end - begin }, (_, k) => ({
-      from: this.from[begin + k]!,
-      to: this.to[begin + k]!,
-      value: this.value[begin + k]!,
-    }));
+    const { from, to, value } = this;
+    const list: Segment[] = [];
+    for (let k = begin; k < end; k++) list.push({ from: from[k]!, to: to[k]!, value: value[k]! });
+    return list;
   }
 }
 
