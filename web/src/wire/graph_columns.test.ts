@@ -43,6 +43,12 @@ test("nodes share what they have in common as one object", () => {
   expect(second?.inputs).toBe(first?.inputs);
 });
 
+test("nodes hold no copies of what the columns say", () => {
+  const [first] = nodesIn(nodeColumns(NODES)).nodes;
+  const own: unknown[] = Object.values(first ?? {});
+  expect(own.filter((part) => typeof part === "string" || Array.isArray(part))).toEqual([]);
+});
+
 test("an index of a missing entry is refused", () => {
   const bad = { ...nodeColumns(NODES), kind: Uint8Array.of(0, 1, 7) };
   expect(() => nodesIn(bad)).toThrow("entry 7 of 3");

@@ -54,6 +54,15 @@ describe("runs", () => {
     expect(requests).toEqual([{ type: "subscribe", run: RUN, seq: 0 }]);
   });
 
+  test("a graph that is not run has no columns of executions", () => {
+    store.receive([
+      snapshot({ nodes: NODES, run: runInfo({ level: "graph", state: "finished" }) }),
+    ]);
+    expect(store.live.size).toBe(0);
+    store.receive([snapshot({ nodes: NODES })]);
+    expect(store.live.size).toBeGreaterThan(3);
+  });
+
   test("another run replaces the one shown", () => {
     store.receive([snapshot({ seq: 3, nodes: NODES })]);
     store.openRun("fedcba9876543210");

@@ -44,6 +44,16 @@ describe("rows", () => {
   });
 });
 
+test("members are the same before and after a scope's entries are read", () => {
+  const [unread, read] = [1, 2].map(() => buildTree(GRAPH).scopes.get("net"));
+  expect(read?.children.map(({ path }) => path)).toEqual(["net/a", "net/b"]);
+  expect(read?.children).toBe(read?.children);
+  expect([unread?.members, read?.members]).toEqual([
+    [2, 3, 4],
+    [2, 3, 4],
+  ]);
+});
+
 describe("weights", () => {
   const nodes = [
     node(1, "fc/weight", { role: "parameter", op: "parameter", outputs: [1] }),
