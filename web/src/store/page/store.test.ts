@@ -59,7 +59,8 @@ describe("runs", () => {
       snapshot({ nodes: NODES, run: runInfo({ level: "graph", state: "finished" }) }),
     ]);
     expect(store.live.size).toBe(0);
-    store.receive([snapshot({ nodes: NODES })]);
+    const ran = columns([{ seq: 4, node: 3 }]);
+    store.receive([snapshot({ seq: 4, nodes: NODES, executions: ran })]);
     expect(store.live.size).toBeGreaterThan(3);
   });
 

@@ -30,13 +30,7 @@ import { withoutFalseTimes } from "@/store/run/capabilities";
 import { ExecutionRing, NodeColumns } from "@/store/run/columns";
 import type { Cursor, Reached } from "@/store/run/cursor";
 import { type PastValues, reshapedValues } from "@/store/run/past_values";
-import {
-  failedLast,
-  neverRuns,
-  type RunModel,
-  update,
-  withStepsAround,
-} from "@/store/run/run_model";
+import { failedLast, type RunModel, update, withStepsAround } from "@/store/run/run_model";
 import { buildTree, type Tree } from "@/store/run/tree";
 import { decodeExecutions } from "@/wire/decode";
 import { inWords, type Link, RequestError, type Wire } from "@/wire/socket";
@@ -231,7 +225,6 @@ export class Store {
       const tree = buildTree(model.graph, this.sectioned);
       this.set.tree(tree);
       if (model.graph.count > 0) this.first.begin(tree, model.graph.count);
-      if (!neverRuns(model, this.live)) this.live.reserve(model.graph.nodes.length);
     }
     this.requested[1](stillAwaited(this.awaited(), before?.session, model.session));
     const stop = this.standsIn(model);
