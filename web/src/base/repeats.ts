@@ -105,13 +105,13 @@ export function findRepeats(
   };
   const stacks = known ?? stacksAmong(within());
   if (stacks.length === 0) return NO_REPEATS;
-  let found = known && spans;
+  let ranges = known && spans;
   const spansNow = (): Spans => {
-    if (found === undefined) {
-      found = spansOf(within(), stacks);
+    if (ranges === undefined) {
+      ranges = spansOf(within(), stacks);
       made = undefined;
     }
-    return found;
+    return ranges;
   };
   if (known === undefined) spansNow();
   const twins = new SpanTwins(nodes, stacks, spansNow);
