@@ -1,8 +1,8 @@
-"""Operations: from one ATen call to the events of one node.
+"""Operations: turns one ATen call into the events of one node.
 
-The autograd node that a forward operation makes is known by its sequence number, so the operations
-that evaluate it in the backward pass belong to that operation's node and scope. Detaching, where no
-gradient flows, and operations of PyTorch's own bookkeeping are not nodes.
+A forward operation is linked to its autograd node by the node's sequence number, so the operations
+that evaluate the autograd node in the backward pass belong to the forward node and its scope.
+Detaching a tensor without gradients, and PyTorch's own bookkeeping operations, are not nodes.
 
 Invariant: an exception of this code never reaches the program: the operation runs unobserved.
 """
@@ -35,14 +35,14 @@ from nodescope.ir.scopes import join
 if TYPE_CHECKING:
     from nodescope.adapters.torch.native_tap.journal import StepJournal
 
-# Autograd nodes that add up the gradients of a leaf have no sequence number of their own.
+# Autograd nodes that accumulate the gradients of a leaf have sequence numbers from this one on.
 _ACCUMULATES = 1 << 62
 _MOST_LINKS = 1 << 18
 _MOST_UNCLAIMED = 8
-# Autograd's nodes of a write to a view: for the whole tensor, and for the view from then on.
+# Autograd makes two nodes for a write to a view: for the whole tensor, and for the new view.
 _SLICES = 2
 INITIALISATION = "initialisation"
-"""The scope of what fills new modules, and what their constructors compute."""
+"""The scope of operations in constructors of modules, and of those that fill new modules."""
 _INITIALISERS = os.path.join("torch", "nn", "init.py")
 _INITIALISING = frozenset({
     "__init__", "reset_parameters", "reset_running_stats", "_reset_parameters",
@@ -50,18 +50,18 @@ _INITIALISING = frozenset({
 _now = time.perf_counter_ns
 
 Instruction = tuple[CodeType, int]
-"""Code, and offset in it."""
+"""A Python instruction: code, and offset in it."""
 
 
 class Call:
-    """An operation that runs.
+    """An operation that is running.
 
     Attributes:
         function, args: The operator overload, and its positional arguments.
-        signature, bound: What they mean.
-        ids: The values of the operands.
-        state: Of the thread that runs it.
-        pending: Its node, if somebody waits for starts.
+        signature, bound: The overload's signature, and the arguments mapped by it.
+        ids: The value ids of the operands.
+        state: The state of the thread that runs it.
+        pending: The call's node, if its start was emitted; else None.
         start: When it began, by `time.perf_counter_ns`.
         drawn: The state of the generator that it draws from; ``b""`` for none.
     """
@@ -86,11 +86,11 @@ class Operations:
 
     Attributes:
         off: Whether nothing is emitted.
-        place: What is known about the calling thread.
+        place: The adapter's state of the calling thread.
         values: The values of tensors.
         gradients: The gradients of values.
-        has_optimizer: Whether the program has made an optimizer, whose steps will end its own.
-        devices: When devices came to the operations.
+        has_optimizer: Whether the program has made an optimizer, whose steps end training steps.
+        devices: When devices executed the operations.
     """
 
     def __init__(self, emitter: Emitter, complain: Callable[[str], None]) -> None:
@@ -106,7 +106,7 @@ class Operations:
         self._complained = False
         # By sequence number of the autograd node: forward node and its scope.
         self._links: dict[int, tuple[int, str]] = {}
-        self.updates: dict[int, str] = {}  # by storage: the parameter that is updated by it
+        self.updates: dict[int, str] = {}  # by storage serial: the parameter that it updates
         self.owners: Callable[[Any], dict[int, str]] = lambda optimizer: {}
         self.deferred: Any = None  # an optimizer whose `updates` are not known yet
         self.fast_path: FastPath | None = None
@@ -120,8 +120,8 @@ class Operations:
             return True
 
     def state_before(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
-        """The state of the generator that an operator is about to draw from, which still has to be
-        counted; ``b""`` if it is not kept.
+        """The state of the generator that an operator is about to draw from, not yet deducted from
+        `Generators.left`; ``b""`` if it is not kept.
         """
         signature = signature_of(function)
         state = self.generators.state_before(signature, signature.bind(args, kwargs))
@@ -138,7 +138,7 @@ class Operations:
     def run(
         self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], instruction: Instruction
     ) -> Any:
-        """Run one operation, and emit it; arguments as of `begin`."""
+        """Run one operation, and emit it; the arguments are those of `begin`."""
         call = self.begin(function, args, kwargs, instruction)
         if call is None:
             return function(*args, **kwargs)
@@ -154,12 +154,12 @@ class Operations:
     def begin(
         self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], instruction: Instruction
     ) -> Call | None:
-        """Note that an operation is about to run; may return late.
+        """Prepare for an operation that is about to run; blocks if the debugger stops there.
 
         Args:
-            function: The operator's overload.
+            function: The operator overload.
             args, kwargs: Its arguments.
-            instruction: The Python instruction that called it, or called what did.
+            instruction: The Python instruction that called it, directly or through C++.
 
         Returns:
             The call, to be passed to `end` or `failed`; None if it is not a node.
@@ -172,7 +172,7 @@ class Operations:
             self._note(self.place, state, signature, instruction)
             bound = signature.bind(args, kwargs)
             ids = tuple([self.values.id_of(tensor) for tensor in bound.inputs])
-            self.gradients.follow(bound.inputs, ids)  # what is overwritten has another one then
+            self.gradients.follow(bound.inputs, ids)  # before: writing changes autograd nodes
             call = Call(function, args, signature, bound, ids, state)
             if signature.is_seeded and self.emitter.bus.demand.arrays:
                 call.drawn = self.generators.state_before(signature, bound)
@@ -199,16 +199,16 @@ class Operations:
             self._fault(fault)
 
     def end(self, call: Call, result: Any, end: int, saved: Sequence[Any] = ()) -> None:
-        """Emit that an operation has run, or was enqueued; may return late.
+        """Emit that an operation has run, or was enqueued; blocks if the debugger stops there.
 
         Args:
-            call, result: The call, and what it returned.
+            call, result: The call, and its result.
             end: When it ended, by `time.perf_counter_ns`.
-            saved: Tensors that it has overwritten, each followed by autograd's copy of what was
-                there before.
+            saved: Tensors that it has overwritten, each followed by autograd's copy of its old
+                contents.
         """
         try:
-            # Before anything else is enqueued.
+            # This must come first, before anything else is enqueued on the device.
             enqueued = self.devices.enqueued(call.bound, result)
             self._finish(
                 call.signature, call.bound, call.ids, result, call.pending, call.state, call.start,
@@ -234,12 +234,12 @@ class Operations:
         if pending is None:
             pending = self._enter(signature, bound, ids, specs, start, writes, outputs)
         made = pending.outputs
-        if len(made) != len(outputs):  # a list of unforeseen length
+        if len(made) != len(outputs):  # a list of tensors had an unexpected length
             outputs = outputs[: len(made)]
             specs = specs[: len(made)] + _specs(pending)[len(outputs) :]
         detached = signature.is_detach
         if bound.overwritten:
-            # As operands that are no inputs: the result is in their memory.
+            # Overwritten operands are not inputs; their memory holds the result.
             for tensor, id in zip(bound.overwritten, made, strict=False):
                 values.wrote(tensor, id)
         elif writes:
@@ -256,7 +256,7 @@ class Operations:
                     values.made(tensor, id, viewed=viewed, detached=detached)
         for overwritten, copy in zip(saved[::2], saved[1::2], strict=True):
             for tensor, id in zip(bound.inputs, ids, strict=True):
-                if tensor is overwritten:  # the copy is the value that the tensor had
+                if tensor is overwritten:  # the copy holds the value that the tensor had before
                     values.made(copy, id)
         more = self._link(state, pending, len(saved) // 2, self._sliced(writes, outputs))
         if state.phase == "optimizer" and self.place.updated and not writes:
@@ -282,7 +282,7 @@ class Operations:
             if drawn and values.journal.item is not None:
                 values.journal.item.draws = True
             self._note_end(values.journal, state, signature, bound, outputs, attrs, more)
-        if drawn:  # for this execution only: attributes that hold for others were noted above
+        if drawn:  # for this execution only, so the journal above got the attributes without it
             attrs = {**(node.attrs if attrs is None else attrs), GENERATOR_STATE: drawn}
         edits = emitter.finish(
             pending, outputs, start, end, specs=None if specs == _specs(pending) else specs,
@@ -336,7 +336,7 @@ class Operations:
                 device = str(tensor.device)
         state = current()
         aside = signature.is_read and state.phase == "forward" and self.emitter.between_steps
-        if aside:  # the loss is printed: this is no new step
+        if aside:  # reading a number between steps, as to print the loss, does not begin a step
             state.phase, state.cursor = "other", None
         pending = self.emitter.enter(
             signature.op, "op", ids, specs, _Attrs(signature, bound.plain), writes,
@@ -351,22 +351,22 @@ class Operations:
         return pending
 
     def _unreturned(self, signature: Signature, bound: Bound) -> int:
-        """How many written arguments are not returned."""
+        """The number of written arguments that are not returned."""
         if not bound.written:
             return 0
         return len(signature.written_ports(bound, signature.expected_count(bound))[1])
 
     def _expected(self, signature: Signature, bound: Bound) -> tuple[Spec, ...]:
-        """As many specs as the call will have outputs, of what is not known yet."""
+        """Placeholder specs, one for each expected output of the call."""
         count = signature.expected_count(bound)
         return (NOT_KNOWN_YET,) * (count + self._unreturned(signature, bound))
 
     def _note(
         self, place: Place, state: ThreadState, signature: Signature, instruction: Instruction
     ) -> None:
-        """Note whether an operation is part of the same call as the last one.
+        """Determine whether an operation is part of the same call as the last one.
 
-        Several operations may come from one call. If one of them comes again, it is another call.
+        A call may run several operations, but the same operator again means a new call.
         """
         place.inside = state.phase == "backward" or (
             place.instruction == instruction and signature not in place.called
@@ -383,14 +383,14 @@ class Operations:
         args: Sequence[Any],
         instruction: Instruction,
     ) -> bool:
-        """Set scope and phase of the thread; whether the operation is a node."""
+        """Set the thread's scope and phase for an operation; return whether it is a node."""
         place = self.place
         node = autograd_node()
         if node is None or len(place.modules) > place.depth or place.recomputed is not None:
             if place.outer is not None:
                 self.restore(place, state)
             if signature.is_detach:
-                # Within the call that just computed something, autograd saves the result.
+                # At the same instruction as the last operation, autograd detaches to save a result.
                 return bool(
                     state.phase == "forward" and not self.emitter.between_steps
                     and torch.is_grad_enabled() and args and args[0].requires_grad
@@ -407,7 +407,7 @@ class Operations:
                 and state.phase == "forward"
                 and _is_differentiated(args)
             ):
-                self.emitter.root_called()  # a program without modules
+                self.emitter.root_called()  # in a program without modules, this begins a step
             return True
         if signature.is_detach:
             return False
@@ -430,18 +430,18 @@ class Operations:
         return True
 
     def restore(self, place: Place, state: ThreadState) -> None:
-        """Leave the place in the backward pass."""
+        """Restore the thread's scope and phase from `Place.outer`."""
         state.scope, state.phase, state.cursor, state.forward = place.outer
         place.outer, place.differentiated = None, ()
 
     def _leave_initialisation(self, state: ThreadState) -> None:
-        """Put the scope back at once: a scope that is entered next would keep it."""
+        """Leave the scope of initialisation, before a newly entered scope could save it."""
         place = self.place
         if place.outer is not None and not place.differentiated:
             self.restore(place, state)
 
     def _accumulated(self, node: Any) -> tuple[int, str] | None:
-        """Node and scope of the leaf whose gradients are added up."""
+        """The node and scope of the leaf whose gradient this autograd node accumulates, or None."""
         variable = getattr(node, "variable", None)
         if variable is None:
             return None
@@ -449,7 +449,7 @@ class Operations:
         return None if leaf is None else (leaf.id, leaf.scope)
 
     def _update(self, place: Place, state: ThreadState, args: Sequence[Any]) -> None:
-        """Set the scope to the parameter that an optimizer is at."""
+        """Set the scope to the parameter that the optimizer is updating."""
         serials: list[int] = []
         for tensor in args:
             if isinstance(tensor, torch.Tensor):
@@ -460,7 +460,7 @@ class Operations:
                 return
         path = self._updated(serials)
         if not path and serials and place.optimized is not None:
-            # The state of an optimizer is made in its first step.
+            # An optimizer creates its state in its first step, so look for the owners again.
             optimizer, place.optimized = place.optimized, None
             self.updates = self.owners(optimizer)
             path = self._updated(serials)
@@ -472,7 +472,7 @@ class Operations:
         return next((self.updates[serial] for serial in serials if serial in self.updates), "")
 
     def _sliced(self, writes: tuple[tuple[int, int], ...], outputs: Sequence[Any]) -> bool:
-        """Whether autograd makes nodes for the rest of a tensor, a view of which was written to."""
+        """Whether a view that requires a gradient was written to: autograd makes further nodes."""
         return any(
             isinstance(outputs[port], torch.Tensor)
             and outputs[port].requires_grad
@@ -481,25 +481,25 @@ class Operations:
         )
 
     def _link(self, state: ThreadState, pending: Pending, saved: int, sliced: bool) -> int:
-        """Note the forward node of the autograd node that was just made.
+        """Link the autograd node that was just made to its forward node.
 
-        It is the latest, unless an operation inside took that one: an operation in place makes its
-        node, then copies what it overwrites.
+        The autograd node is the latest one, unless an inner operation is linked to that: an
+        in-place operation makes its node, then copies the contents that it overwrites.
 
         Args:
-            state: Of the thread.
-            pending: The node that has run.
-            saved: How many nodes before the latest are its, too.
+            state: The state of the thread.
+            pending: The call that has run.
+            saved: How many autograd nodes before the latest also belong to it.
             sliced: Whether autograd makes further nodes for it: before the native tap sees its end,
-                and after the Python tap does.
+                but after the Python tap does.
 
         Returns:
-            How many before the latest are its.
+            How many autograd nodes before the latest belong to it.
         """
         if state.phase == "optimizer":
             return saved
         if state.phase == "backward" and not self.place.backward and not torch.is_grad_enabled():
-            return saved  # on a thread of autograd, which makes no nodes, and counts them by itself
+            return saved  # a thread of autograd, which makes no nodes and has its own numbers
         latest = sequence_number() - 1
         if sliced:
             saved = max(saved, min(latest - self.place.sequence - 1, _SLICES))
@@ -510,12 +510,12 @@ class Operations:
         return saved
 
     def link_at(self, latest: int, node: int, scope: str, saved: int = 0) -> None:
-        """Note that a forward node has run.
+        """Link autograd nodes to a forward node that has run.
 
         Args:
-            latest: The number of the latest autograd node.
-            node, scope: Which it is, and where.
-            saved: How many nodes before the latest are its, too: of copies that autograd made.
+            latest: The sequence number of the latest autograd node.
+            node, scope: The id of the forward node, and its scope.
+            saved: How many autograd nodes before the latest belong to it: copies by autograd.
         """
         place, links = self.place, self._links
         if place.sliced is not None:
@@ -543,7 +543,7 @@ class Operations:
         self.complain(error)
 
     def complain(self, error: Exception) -> None:
-        """Say once that nodescope failed to observe something."""
+        """Report once that an operation could not be observed."""
         if not self._complained:
             self._complained = True
             self._complain(
@@ -552,15 +552,15 @@ class Operations:
 
 
 def _is_given(known: tuple[Any, ...] | None, plain: tuple[Any, ...]) -> bool:
-    """Whether the arguments are those of the node's definition."""
+    """Whether the arguments equal those of the node's definition."""
     try:
         return known == plain
-    except Exception:  # objects of C++ that cannot be compared
+    except Exception:  # C++ objects that cannot be compared
         return False
 
 
 def _is_differentiated(args: Sequence[Any]) -> bool:
-    """Whether gradients flow to an argument."""
+    """Whether any argument requires a gradient, and gradients are enabled."""
     return torch.is_grad_enabled() and any(
         isinstance(tensor, torch.Tensor) and tensor.requires_grad
         for argument in args
@@ -575,7 +575,7 @@ def _initialises(code: CodeType) -> bool:
 
 
 class _Attrs(Mapping[str, Any]):
-    """Attributes that are made when a node is defined, which is seldom."""
+    """Attributes that are computed only when a node is defined, which is rare."""
 
     def __init__(self, signature: Signature, plain: tuple[Any, ...]) -> None:
         self._signature, self._plain = signature, plain

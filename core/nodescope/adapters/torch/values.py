@@ -1,8 +1,8 @@
 """Values: the value ids of tensors, and the nodes of data that no observed operation made.
 
-Parameters, buffers and the state of optimizers are read anew in each step, as nodes without inputs.
-A tensor that was written to through another view of its memory becomes the output of a node of the
-op ``updated_view``, whose inputs are what was there before and what was written.
+Parameters, buffers and the state of optimizers are read again in each step, as nodes without
+inputs. A tensor that was written to through another view of its memory becomes the output of an
+``updated_view`` node, whose inputs are the old value and the written values.
 
 Invariant: called on the thread that uses the tensor, within a quiet place.
 """
@@ -39,7 +39,8 @@ class Values:
 
     Attributes:
         storages: The storages of the run.
-        gap: The number of stretches that went unobserved so far.
+        gap: The number of unobserved stretches so far; a value known from before the last one may
+            have changed since.
         journal: The journal of the step, or None.
     """
 
@@ -59,7 +60,7 @@ class Values:
         return 0 if known is None or memory is None or known.version != memory.version else known.id
 
     def id_of(self, tensor: Any) -> int:
-        """The id of a tensor's value, which is emitted first if it is data from outside."""
+        """The id of a tensor's value; data that no observed operation made is emitted first."""
         memory = self.storages.memory(tensor) if is_strided(tensor) else None
         if memory is None:
             return self._odd_id(tensor) or self._leaf(tensor, None, None)
@@ -71,7 +72,8 @@ class Values:
             and torch.is_grad_enabled()
             and current().phase == "forward"
         ):
-            # Trained, but no module's: whatever made it is not part of a step.
+            # A trained tensor that belongs to no module: the operation that made it is not part of
+            # a step.
             memory.owner = Owner("parameter", "", "")
             return self._leaf(tensor, memory, geometry)
         known = self._at(memory, geometry, tensor)
@@ -104,13 +106,13 @@ class Values:
         return memory.known.get(geometry)
 
     def made(self, tensor: Any, id: int, *, viewed: Any = None, detached: bool = False) -> None:
-        """Note that an operation gave a tensor.
+        """Register a tensor that an operation returned.
 
         Args:
-            tensor, id: The tensor and its value.
-            viewed: The tensor that it is a view of. A view of a view that is the whole again stays
-                the value that the whole is.
-            detached: Whether it left the autograd graph.
+            tensor, id: The tensor and its value id.
+            viewed: The tensor that it is a view of, or None. If the view covers the whole tensor
+                again, that tensor keeps its value.
+            detached: Whether it was detached from the autograd graph.
         """
         memory = self.storages.memory(tensor) if is_strided(tensor) else None
         if memory is None:
@@ -138,7 +140,7 @@ class Values:
             self.journal.changed(MADE, memory.serial, geometry, id)
 
     def wrote(self, tensor: Any, id: int) -> None:
-        """Note that an operation wrote to a tensor in place: it holds this value now."""
+        """Register that an operation wrote to a tensor in place, which now has this value."""
         memory = self.storages.memory(tensor) if is_strided(tensor) else None
         if memory is None:
             self._keep_odd(tensor, id)
@@ -150,7 +152,7 @@ class Values:
             self.journal.changed(WROTE, memory.serial, geometry, id)
 
     def own(self, tensor: Any, owner: Owner) -> None:
-        """Note whose a tensor is; the first owner counts."""
+        """Set the owner of a tensor, unless it has one with a label."""
         memory = self.storages.memory(tensor) if is_strided(tensor) else None
         if memory is not None and (memory.owner is None or not memory.owner.label):
             memory.owner = owner
@@ -163,7 +165,7 @@ class Values:
         return memory is None or (memory.owner is not None and memory.owner.label != "")
 
     def take(self, edits: Edits, tensors: tuple[Any, ...], ids: tuple[int, ...]) -> None:
-        """Write a person's edits into the tensors with these value ids."""
+        """Write the user's edits into the tensors with these value ids."""
         for tensor, id in zip(tensors, ids, strict=False):
             new = edits.get(id)
             if new is not None:
@@ -214,7 +216,7 @@ class Values:
         return id
 
     def _updated(self, tensor: Any, memory: Memory, geometry: Geometry, known: Known | None) -> int:
-        """Emit what a tensor has become by writes through other views."""
+        """Emit an ``updated_view`` node for a tensor changed by writes through other views."""
         before: list[tuple[int, Geometry]] = []
         if known is not None:
             since, before = known.version, [(known.id, geometry)]
@@ -232,7 +234,7 @@ class Values:
                 "places": tuple((at[0], tuple(at[1]), tuple(at[2])) for _, at in parts),
                 "place": (geometry[0], tuple(geometry[1]), tuple(geometry[2])),
             }
-        elif memory.owner is not None:  # as when a copy of the module was made, byte by byte
+        elif memory.owner is not None:  # such as after a byte-wise copy of the module
             return self._leaf(tensor, memory, geometry)
         arrays = tuple(_seen_at(tensor, at) for _, at in parts)
         pending = self._emitter.enter(
@@ -252,7 +254,7 @@ class Values:
 
 
 def _seen_at(tensor: Any, geometry: Geometry) -> Any:
-    """The elements at a place of a tensor's memory, as another tensor there has them."""
+    """A tensor with the elements at a geometry in a tensor's memory."""
     offset, shape, strides, dtype = geometry
     if dtype == geometry_of(tensor)[3]:
         return tensor.detach().as_strided(shape, strides, offset)
