@@ -1,6 +1,6 @@
-"""Compiles the native core: `python core/native/build.py`; a wheel's build calls `build_core`.
+"""Compiles the native core: run `python core/native/build.py`; a wheel's build calls `build_core`.
 
-Without a compiler, or without Python's headers, nothing is built, and Python computes the same.
+Without a compiler or Python's headers, nothing is built, and Python code computes the same.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def compiler() -> str | None:
 
 
 def build_core(target: Path = TARGET) -> str:
-    """Compile the core into a file; ``""``, or why that could not be."""
+    """Compile the core into a file; return ``""``, or why it could not be compiled."""
     cc = compiler()
     if os.name != "posix" or sys.byteorder != "little":
         return "the native core is for little-endian Linux and macOS"
@@ -48,7 +48,7 @@ def build_core(target: Path = TARGET) -> str:
         if done.returncode:
             first = next((line for line in done.stderr.splitlines() if "error" in line), "")
             return first.strip() or f"{cc} failed with status {done.returncode}"
-        # In one step: a process that has loaded the file before keeps it.
+        # The file is replaced atomically: a process that has loaded the old one keeps it.
         shutil.copyfile(made, target.with_suffix(".new"))
         target.with_suffix(".new").replace(target)
     return ""

@@ -1,8 +1,8 @@
-/* The places of a thread's calls, as `Emitter.cursor` finds them. Included by calls.c alone. */
+/* The cursors of a thread, found as in `Emitter.cursor`. Included only by calls.c. */
 #ifndef NODESCOPE_CALL_CURSORS_H
 #define NODESCOPE_CALL_CURSORS_H
 
-/* Count from zero again, as `Cursor.restart`; -1 with an exception set. */
+/* Restart the counts of a cursor, as in `Cursor.restart`; -1 with an exception set. */
 static int restart(Calls *calls, PyObject *cursor, PyObject *step) {
     PyObject *slots = SLOT(cursor, calls->offset[CURSOR_SLOTS]);
     PyObject *counts = slots ? PyDict_Values(slots) : PyList_New(0);
@@ -15,8 +15,8 @@ static int restart(Calls *calls, PyObject *cursor, PyObject *step) {
     return status;
 }
 
-/* The cursor of a scope and phase outside of loops, if this thread has one, borrowed, and counting in
-   this step; NULL: with an exception, or without one. */
+/* The thread's cursor for its scope and phase outside of loops, borrowed; restarted if it counts in
+   another step. NULL if the thread has none, or with an exception set. */
 static PyObject *known_cursor(Calls *calls, PyObject *state, PyObject *step) {
     PyObject *scope = SLOT(state, calls->offset[STATE_SCOPE]);
     PyObject *phase = SLOT(state, calls->offset[STATE_PHASE]);

@@ -1,12 +1,12 @@
-/* Leaves that are read in every step, as `Tracer.read_leaf` does it. Included by calls.c alone. */
+/* Reads of leaves that recur in every step, as in `Tracer.read_leaf`. Included only by calls.c. */
 #ifndef NODESCOPE_CALL_READS_H
 #define NODESCOPE_CALL_READS_H
 
-/* What `note_read` in engine/native_calls.py puts into READS for a parameter. */
+/* The items of a parameter's tuple in READS, which `note_read` in engine/native_calls.py makes. */
 enum { READ_TENSOR, READ_NAME, READ_STATE, READ_PLACE, READ_CURSOR, READ_SLOT, READ_ENTRY, READ_USED, READ };
 
-/* The entry that a thread would find for a parameter, as its next read in this step, borrowed. NULL if
-   the tracer has to find it, or with an exception set. */
+/* The entry of a parameter's node if its next read in this step repeats the known read, borrowed. NULL
+   if the tracer has to find it, or with an exception set. */
 static PyObject *entry_read(Calls *calls, PyObject *state, PyObject *tensor, PyObject *read) {
     const Py_ssize_t *offset = calls->offset;
     PyObject *part[READ], *epoch = SLOT(calls->object[EMITTER], offset[EMITTER_EPOCH]);
@@ -32,8 +32,8 @@ static PyObject *entry_read(Calls *calls, PyObject *state, PyObject *tensor, PyO
     return entry;
 }
 
-/* Read a leaf as a node, whose place is the next in its slot. 1, or 0 if it has another shape or dtype
-   than before, and nothing was told; -1: exception. */
+/* Read a leaf as the node that is next in its slot. Returns 1; 0 if its shape or dtype has changed, in
+   which case nothing was emitted; -1 with an exception set. */
 static int read_as(Calls *calls, PyObject *state, PyObject *tensor, PyObject *slot, PyObject *entry,
                    PyObject *used) {
     const Py_ssize_t *offset = calls->offset;
@@ -69,8 +69,8 @@ static int is_marked(Calls *calls) {
     return marked ? marked == Py_True : -1;
 }
 
-/* Read a parameter again that was read in an earlier step. 1, or 0 if the tracer has to, before anything
-   was told; -1: exception. */
+/* Read a parameter that was read in an earlier step. Returns 1; 0 if the tracer has to read it, in which
+   case nothing was emitted; -1 with an exception set. */
 static int read_again(Calls *calls, PyObject *state, PyObject *tensor) {
     int marked = is_marked(calls);
     if (marked != 1) return marked;
@@ -90,8 +90,9 @@ static int read_again(Calls *calls, PyObject *state, PyObject *tensor) {
     return status;
 }
 
-/* The node of a leaf that is no parameter, and its slot of the cursor, both borrowed: the one that an
-   earlier step read here. NULL if the tracer has to find it, or with an exception set. */
+/* The entry of the node that an earlier step read here for a leaf of the same kind and name, not a
+   parameter, and its slot in the cursor; both borrowed. NULL if the tracer has to find it, or with an
+   exception set. */
 static PyObject *entry_like(Calls *calls, PyObject *cursor, PyObject *tensor, PyObject **slot) {
     const Py_ssize_t *offset = calls->offset;
     PyObject *kind = SLOT(tensor, offset[TENSOR_KIND]), *name = SLOT(tensor, offset[TENSOR_NAME]);
@@ -114,8 +115,7 @@ static PyObject *entry_like(Calls *calls, PyObject *cursor, PyObject *tensor, Py
     return entry;
 }
 
-/* Read a leaf that is no parameter at the place of one of an earlier step, outside of loops. As
-   `read_again`. */
+/* Like `read_again`, for a leaf that is not a parameter, outside of loops. */
 static int read_like(Calls *calls, PyObject *state, PyObject *cursor, PyObject *tensor) {
     PyObject *slot;
     int marked = is_marked(calls);
@@ -134,7 +134,8 @@ static int read_like(Calls *calls, PyObject *state, PyObject *cursor, PyObject *
 
 PyDoc_STRVAR(read_doc,
 "read(tensor)\n--\n\n"
-"Read a tensor that no observed op made, if an earlier step read its like here; whether it was read.\n");
+"Read a tensor that no observed op made, if an earlier step read one of its kind and name here;\n"
+"return whether it was read.\n");
 
 static PyObject *calls_read(PyObject *self, PyObject *tensor) {
     Calls *calls = (Calls *)self;

@@ -1,4 +1,4 @@
-/* The objects of observed calls: `Calls`, one for a tracer, and `Operation`, one for an op. */
+/* The object types of observed calls: `Calls`, one per tracer, and `Operation`, one per op. */
 #ifndef NODESCOPE_CALL_TYPES_H
 #define NODESCOPE_CALL_TYPES_H
 
@@ -11,7 +11,7 @@
 
 #include "slots.h"
 
-/* The slots that are read, in the order in which `Calls` takes their offsets. */
+/* The slots that are read; `Calls.offset` has the same order. */
 enum {
     TENSOR_VID, TENSOR_DATA, TENSOR_EDGE, TENSOR_NAME, TENSOR_KIND,
     STATE_BUILDER, STATE_CURSOR, STATE_RECORDING, STATE_THREAD, STATE_RAN, STATE_CURSORS,
@@ -33,11 +33,11 @@ static const char *const SLOT_NAMES[SLOTS] = {
     "steady", "epoch", "step",
 };
 
-/* The object of the second argument of `Calls` to which each slot belongs. */
+/* For each slot, which of the `instances` passed to `Calls` has it. */
 static const int SLOT_OWNERS[SLOTS] = {
     0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5, 5};
 
-/* The tracer's methods, and the objects that are used at every call. */
+/* The objects that are used at every call: those passed to `Calls`, and those cached later. */
 enum {
     TENSOR, WRITTEN, ARRAY, LOCAL, TRACER, EMITTER, BUS, SEQUENCE, NO_ATTRS, AS_ARRAY,
     FINISHED, READS, USED, IDENTITY, /* given */
@@ -52,8 +52,8 @@ typedef struct {
     PyObject *object[OBJECTS];
     long long base;      /* value ids up to this one belong to earlier runs */
     uint64_t thread;     /* the thread to which STATE belongs */
-    int starts;          /* of DEMAND */
-    int smooth;          /* whether DTYPE has gradients */
+    int starts;          /* whether DEMAND asks for starts */
+    int smooth;          /* whether elements of DTYPE have gradients */
     PyObject *zero;
 } Calls;
 
@@ -162,7 +162,7 @@ static void operation_dealloc(PyObject *object) {
     Py_DECREF(type);
 }
 
-/* The operation of an op, borrowed from the table of operations; NULL with an exception set. */
+/* The `Operation` of an op, created if new; borrowed from the table. NULL with an exception set. */
 static Operation *operation_of(Calls *calls, PyObject *op) {
     PyObject *known = PyDict_GetItemWithError(calls->object[OPERATIONS], op);
     if (known || PyErr_Occurred()) return (Operation *)known;

@@ -1,8 +1,8 @@
 /* Observed calls: the common case of `nodescope.engine.tracer.Tracer.run`.
 
-   A call of an operation whose node is known, with the inputs, the attributes and as many outputs
-   as it had before, while nothing may stop before a node. All other calls are left to the tracer,
-   before anything has happened.
+   This file handles a call of an operation whose node is known, with the same inputs and attributes
+   and one output, while the program cannot stop before a node. All other calls are left to the
+   tracer, before they have had any effect.
 
    Attributes of classes with `__slots__` are read at their offsets, as the interpreter's own
    specialised instructions do; `offset_of` in call_types.h finds them. */
@@ -35,7 +35,7 @@ static PyObject *state_of_thread(Calls *calls) {
     return state;
 }
 
-/* The cursor for the place where a thread is, in this step, borrowed; NULL: with an exception, or
+/* The thread's cursor for its scope and phase in this step, borrowed; NULL with an exception set, or
    without one if the tracer has to find it. */
 static PyObject *cursor_of(Calls *calls, PyObject *state, PyObject *step) {
     PyObject *cursor = SLOT(state, calls->offset[STATE_CURSOR]);
@@ -53,7 +53,7 @@ static PyObject *cursor_of(Calls *calls, PyObject *state, PyObject *step) {
     return cursor && (PyObject *)Py_TYPE(cursor) == calls->object[CURSOR_TYPE] ? cursor : NULL;
 }
 
-/* Whether what probes want was looked up for this demand and step, after doing so; -1: exception. */
+/* Cache what the probes want in this demand and step; -1 with an exception set. */
 static int look_up(Calls *calls, PyObject *demand, PyObject *step) {
     if (demand == calls->object[DEMAND] && step == calls->object[IN_STEP]) return 0;
     PyObject *starts = PyObject_GetAttr(demand, names.starts);
@@ -70,8 +70,8 @@ static int look_up(Calls *calls, PyObject *demand, PyObject *step) {
     return 0;
 }
 
-/* Whether the attributes and the operands that are no tensors are those of the node's definition.
-   0 if they are not, or if that cannot be compared. */
+/* Whether the attributes and the non-tensor operands equal those of the node's definition; 0 also if
+   they cannot be compared. */
 static int same_attributes(Calls *calls, PyObject *entry, PyObject *const *inputs, Py_ssize_t count,
                            PyObject *attrs) {
     PyObject *given = SLOT(entry, calls->offset[ENTRY_GIVEN]);
@@ -98,7 +98,7 @@ static int same_attributes(Calls *calls, PyObject *entry, PyObject *const *input
     return same == 1;
 }
 
-/* A tensor of the result; NULL with an exception set. */
+/* Make the tensor of a result; NULL with an exception set. */
 static PyObject *tensor_of(Calls *calls, Operation *operation, PyObject *array, PyObject *value,
                            PyObject *inputs, PyObject *attrs, int tracked) {
     PyObject *edge = NULL;
@@ -123,7 +123,8 @@ static PyObject *tensor_of(Calls *calls, Operation *operation, PyObject *array, 
     return tensor;
 }
 
-/* Begin and end of the kernel, if it read the clock itself; -1 with an exception set. */
+/* Replace start and end by those of the kernel, if it read the clock itself; -1 with an exception
+   set. */
 static int kernel_times(Calls *calls, PyObject *state, long long *start, long long *end) {
     PyObject *ran = SLOT(state, calls->offset[STATE_RAN]);
     if (!ran || ran == Py_None) return 0;
@@ -132,7 +133,7 @@ static int kernel_times(Calls *calls, PyObject *state, long long *start, long lo
     return parsed ? 0 : -1;
 }
 
-/* The exception that was raised, with its traceback, which is not raised any more. */
+/* Clear the current exception, and return it with its traceback. */
 static PyObject *raised(void) {
     PyObject *type, *error, *trace;
     PyErr_Fetch(&type, &error, &trace);
@@ -143,7 +144,7 @@ static PyObject *raised(void) {
     return error;
 }
 
-/* Emit an event as `Bus.emit` does, without its frame; -1 with an exception set. */
+/* Emit an event as `Bus.emit` does, without a Python frame; -1 with an exception set. */
 static int emit(Calls *calls, PyObject *event) {
     if (SLOT(calls->object[BUS], calls->offset[BUS_CATCH_UP]) != Py_None) {
         PyObject *done = PyObject_CallMethodObjArgs(calls->object[BUS], names.emit, event, NULL);
@@ -170,7 +171,7 @@ static int emit(Calls *calls, PyObject *event) {
     return status;
 }
 
-/* Note an execution with its outputs; as `note_outputs`. */
+/* Note an execution with its outputs; returns the status of `note_outputs`. */
 static int note_with_outputs(PyObject *sink, PyObject *node, PyObject *step, PyObject *thread,
                              long long start, long long end, PyObject *live, PyObject *array) {
     PyObject *id = PyObject_GetAttr(node, names.id), *arrays = PyTuple_Pack(1, array);
@@ -185,7 +186,7 @@ static int note_with_outputs(PyObject *sink, PyObject *node, PyObject *step, PyO
     return noted;
 }
 
-/* Whether an array's shape and dtype are those of a spec; -1 with an exception set. */
+/* Whether an array has the shape and dtype of a spec; -1 with an exception set. */
 static int as_specified(Calls *calls, PyObject *spec, PyObject *array) {
     PyObject *shape = PyObject_GetAttr(array, names.shape), *dtype = NULL, *known = NULL;
     int same = -1;
@@ -212,7 +213,7 @@ static int as_specified(Calls *calls, PyObject *spec, PyObject *array) {
     return same;
 }
 
-/* Tell that a result has another shape or dtype than before, if it has; -1 with an exception set. */
+/* Emit the new shape or dtype of a result if it has changed; -1 with an exception set. */
 static int reshape(Calls *calls, PyObject *entry, PyObject *array) {
     PyObject *values = SLOT(entry, calls->offset[ENTRY_VALUES]);
     if (values && PyTuple_Check(values) && PyTuple_Size(values) == 1) {
@@ -227,7 +228,7 @@ static int reshape(Calls *calls, PyObject *entry, PyObject *array) {
     return told ? 0 : -1;
 }
 
-/* Tell of an execution: its times alone where nobody wants more. -1 with an exception set. */
+/* Emit an execution, or note it: only its times if no probe wants more. -1 with an exception set. */
 static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, PyObject *live,
                 PyObject *array, PyObject *result, PyObject *inputs, long long start,
                 long long end) {
@@ -280,8 +281,8 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, 
     return done ? 0 : -1;
 }
 
-/* The cursor for the place where this thread is, its state, and whether values vary in this step; all
-   borrowed. NULL: with an exception, or without one if the tracer has to run what comes. */
+/* The cursor of this thread, borrowed; also sets its state, borrowed, and whether shapes vary in this
+   step. NULL with an exception set, or without one if the tracer has to run the call. */
 static PyObject *place_of(Calls *calls, PyObject **state, int *varies) {
     const Py_ssize_t *offset = calls->offset;
     PyObject *cursor, *token = SLOT(calls->object[EMITTER], offset[EMITTER_STEADY]);
@@ -296,7 +297,7 @@ static PyObject *place_of(Calls *calls, PyObject **state, int *varies) {
 
 #include "call_reads.h"
 
-/* What the tracer does about an operation that raised: it raises the explained error. */
+/* Have the tracer report an operation that raised, and raise the explained error. */
 static void refuse(Calls *calls, Operation *operation, PyObject *inputs, PyObject *attrs,
                    PyObject *entry, PyObject *live, PyObject *step, PyObject *state,
                    long long start) {
@@ -313,8 +314,9 @@ static void refuse(Calls *calls, Operation *operation, PyObject *inputs, PyObjec
     if (done) PyErr_SetString(PyExc_SystemError, "an operation failed without an error");
 }
 
-/* Value ids of inputs that are tensors, which are read first where they have none.
-   The number of tensors; -1: with an exception, or without one if the tracer has to do the call. */
+/* Get the value ids of the inputs that are tensors; the first one without an id is read instead, and
+   `reads` is incremented. Returns the number of tensors; -1 with an exception set, or without one if
+   the tracer has to run the call. */
 static Py_ssize_t read_inputs(Calls *calls, PyObject *state, PyObject *cursor,
                               PyObject *const *inputs, Py_ssize_t count, PyObject **ids,
                               int *reads) {
@@ -347,13 +349,13 @@ static Py_ssize_t read_inputs(Calls *calls, PyObject *state, PyObject *cursor,
     return tensors;
 }
 
-/* The entry of the node that a call executes, and its slot of the cursor, both borrowed; NULL if
-   the tracer has to find out. */
+/* The entry of the node that a call executes, and its slot in the cursor, both borrowed; NULL if the
+   tracer has to find it. */
 static PyObject *entry_of(Calls *calls, Operation *operation, PyObject *cursor, PyObject **ids,
                           Py_ssize_t tensors, PyObject **slot, Py_ssize_t *nth) {
     PyObject *slots = SLOT(cursor, calls->offset[CURSOR_SLOTS]);
     *slot = slots ? PyDict_GetItemWithError(slots, operation->name) : NULL;
-    if (!*slot && slots && !PyErr_Occurred()) { /* new to this thread's cursor */
+    if (!*slot && slots && !PyErr_Occurred()) { /* the op is new to this cursor */
         *slot = PyObject_CallMethodObjArgs(cursor, names.slot, operation->name, NULL);
         Py_XDECREF(*slot); /* the cursor holds it */
     }
@@ -380,7 +382,7 @@ static PyObject *entry_of(Calls *calls, Operation *operation, PyObject *cursor, 
     return entry;
 }
 
-/* Run an operation; NULL with an exception set, or without one if the tracer has to. */
+/* Run an operation; NULL with an exception set, or without one if the tracer has to run it. */
 static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs, Py_ssize_t count,
                      PyObject *tuple, PyObject *attrs) {
     const Py_ssize_t *offset = calls->offset;
@@ -457,7 +459,7 @@ done:
     return result;
 }
 
-/* As `run`; the tracer does what it has to. */
+/* Run an operation, or have the tracer run it. */
 static PyObject *run_or_leave(Calls *calls, Operation *operation, PyObject *const *inputs,
                               Py_ssize_t count, PyObject *tuple, PyObject *attrs) {
     PyObject *result = run(calls, operation, inputs, count, tuple, attrs);
@@ -505,7 +507,7 @@ static PyMethodDef operator_method = {
 
 PyDoc_STRVAR(operator_doc,
 "operator(op)\n--\n\n"
-"A function of two tensors that does what `run` does with them and no attributes.\n");
+"A function of two operands that calls `run` with them and without attributes.\n");
 
 static PyObject *calls_operator(PyObject *self, PyObject *op) {
     Operation *operation = operation_of((Calls *)self, op);
@@ -526,11 +528,11 @@ PyDoc_STRVAR(calls_doc,
 "Observed calls of an engine's operations.\n\n"
 "Args:\n"
 "    objects: The classes of tensors, of written tensors and of arrays; the threads' states, the\n"
-"        tracer, its emitter, its bus; the counter of tape entries; the attributes of operations\n"
-"        without any; the function that makes an array of anything; the class of events; how\n"
-"        parameters were read in earlier steps, the list of those read in this step; the nodes of the run.\n"
-"    instances: Of the classes of tensors, of a thread's state, of a cursor, of an entry, of the\n"
-"        bus and of the emitter, one each, none of whose slots is set.\n"
+"        tracer, its emitter, its bus; the counter of tape entries; the empty attributes of an\n"
+"        operation; the function that makes an array of any value; the class of events; the reads of\n"
+"        leaves in earlier steps; the list of parameters read in this step; the run's `Identity`.\n"
+"    instances: An instance of each class, with no slot set: tensor, thread state, cursor, entry,\n"
+"        bus and emitter.\n"
 "    base: Value ids up to this one belong to earlier runs.\n\n"
 "Raises:\n"
 "    TypeError: A class is not laid out as expected.\n");

@@ -1,8 +1,8 @@
 /* The CRC-32 of a buffer is the remainder of a polynomial over GF(2). Four lanes of 128 bits are folded
    onto the next 64 bytes by carry-less multiplication with powers of x modulo the polynomial, then into one
-   lane, then into 32 bits by Barrett's reduction: V. Gopal et al., "Fast CRC Computation for Generic
-   Polynomials Using PCLMULQDQ Instruction" (Intel, 2009), whose constants for this polynomial, with its
-   bits reversed, these are. Elsewhere there is no such function, and Python's zlib computes the same. */
+   lane, then into 32 bits by Barrett reduction. The method, and the constants for this polynomial with its
+   bits reversed, are from V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ
+   Instruction" (Intel, 2009). On other processors, Python's zlib computes the same. */
 #include "checksum.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -29,7 +29,8 @@ FOLDS static __m128i folded(__m128i lane, __m128i powers, __m128i next) {
     return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-/* Of at least 64 bytes, a multiple of 16; before and after the inversion of all bits. */
+/* The CRC of at least 64 bytes, a multiple of 16. `crc` is taken after the initial inversion of all bits,
+   and the result is returned before the final one. */
 FOLDS static uint32_t folded_crc(const char *data, Py_ssize_t size, uint32_t crc) {
     const __m128i by_64 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
     const __m128i by_16 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
@@ -67,7 +68,7 @@ static uint32_t crc_of(const char *data, Py_ssize_t size, uint32_t crc) {
 
 PyDoc_STRVAR(crc32_doc,
 "crc32(data, crc=0)\n--\n\n"
-"As `zlib.crc32`; longer data without the interpreter's lock.\n");
+"Like `zlib.crc32`; releases the interpreter's lock for longer data.\n");
 
 static PyObject *py_crc32(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     Py_buffer view;
@@ -89,7 +90,8 @@ static PyObject *py_crc32(PyObject *module, PyObject *const *arguments, Py_ssize
 
 PyDoc_STRVAR(crc32_of_pages_doc,
 "crc32_of_pages(data, page)\n--\n\n"
-"The CRC-32 of each part of so many bytes, uint32, without the interpreter's lock; a rest is left out.\n");
+"The CRC-32 of each whole page of `page` bytes, as uint32; releases the interpreter's lock. A shorter\n"
+"rest at the end is ignored.\n");
 
 static PyObject *py_crc32_of_pages(PyObject *module, PyObject *arguments) {
     Py_buffer view;

@@ -1,4 +1,4 @@
-/* CRC-32 as in zlib, several times as fast where the processor multiplies polynomials. */
+/* CRC-32 as in zlib, several times as fast on processors with carry-less multiplication. */
 #ifndef NODESCOPE_CHECKSUM_H
 #define NODESCOPE_CHECKSUM_H
 

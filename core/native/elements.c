@@ -1,4 +1,4 @@
-/* Elements of noted outputs, gathered into one piece of memory in which equal arrays lie once. */
+/* Gathers the elements of noted outputs into one piece of memory, which holds equal arrays once. */
 #include "elements.h"
 
 #include <stdint.h>
@@ -6,19 +6,19 @@
 
 #include "memory.h"
 
-#define PLACES 13  /* numbers of an output, as of `summarise_noted` */
+#define PLACES 13  /* number of int64 per output, see `summarise_noted` */
 #define NBYTES 4
 #define BLOCK 9
 #define START 10
-#define SMALLEST 64 /* smaller arrays are not looked up */
+#define SMALLEST 64 /* bytes; smaller arrays are not compared with earlier ones */
 #define SAMPLES 8
-#define TRIES 4     /* arrays that one is compared with, at most */
+#define TRIES 4     /* most earlier arrays that an array is compared with */
 
 typedef struct {
-    int64_t start, nbytes;  /* no bytes: nothing is here */
+    int64_t start, nbytes;  /* `nbytes` is 0 in an empty place */
 } Known;
 
-/* A number that equal arrays share, from some of their words. */
+/* A hash of an array, computed from a sample of its words. */
 static uint64_t mark_of(const char *data, int64_t nbytes) {
     uint64_t mark = (uint64_t)nbytes, word;
     int64_t last = nbytes - 8, step = last / (SAMPLES - 1);
@@ -30,7 +30,7 @@ static uint64_t mark_of(const char *data, int64_t nbytes) {
     return mark;
 }
 
-/* Copy the elements of all outputs; how many bytes that took. */
+/* Copy the elements of all outputs; returns the number of bytes used. */
 static int64_t gather(const Block *blocks, const int64_t *rows, Py_ssize_t many, Known *known,
                       uint64_t most, char *to, int64_t *starts) {
     int64_t used = 0;
@@ -60,12 +60,12 @@ next:;
 
 PyDoc_STRVAR(gather_doc,
 "gather_elements(blocks, outputs)\n--\n\n"
-"The elements of noted outputs one after the other, where equal ones are not repeated, without the\n"
-"interpreter's lock.\n\n"
+"Gather the elements of noted outputs, without repeating equal arrays; releases the interpreter's\n"
+"lock.\n\n"
 "Args:\n"
-"    blocks, outputs: As given to `summarise_noted`, and as it returned them.\n\n"
+"    blocks, outputs: The blocks passed to `summarise_noted`, and the outputs that it returned.\n\n"
 "Returns:\n"
-"    The elements, a `Memory`, and where those of each output begin, int64.\n");
+"    The elements, a `Memory`, and the offset of each output's elements in it, int64.\n");
 
 static PyObject *py_gather(PyObject *module, PyObject *arguments) {
     PyObject *triples, *outputs, *elements = NULL, *starts = NULL, *both = NULL;

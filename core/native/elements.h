@@ -1,4 +1,4 @@
-/* Elements of noted outputs, gathered into one piece of memory. */
+/* Gathers the elements of noted outputs into one piece of memory. */
 #ifndef NODESCOPE_ELEMENTS_H
 #define NODESCOPE_ELEMENTS_H
 

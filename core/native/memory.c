@@ -14,7 +14,7 @@
 
 #define LARGE_PAGE (2 << 20)
 #define PIECE (4 << 20)  /* bytes */
-#define SMALL (1 << 19)  /* fewer bytes are a piece of their own size */
+#define SMALL (1 << 19)  /* bytes; a smaller memory is allocated with exactly its size */
 #define KEPT 8
 
 typedef struct {
@@ -35,7 +35,7 @@ static char *piece(void) {
     size_t before = (LARGE_PAGE - (uintptr_t)all % LARGE_PAGE) % LARGE_PAGE;
     if (before) munmap(all, before);
     munmap(all + before + PIECE, LARGE_PAGE - before);
-    madvise(all + before, PIECE, MADV_HUGEPAGE); /* without large pages, small ones do */
+    madvise(all + before, PIECE, MADV_HUGEPAGE); /* if this fails, the pages are small */
     return all + before;
 #else
     return malloc(PIECE);
@@ -115,7 +115,7 @@ static int memory_buffer(PyObject *object, Py_buffer *view, int flags) {
 static Py_ssize_t memory_length(PyObject *object) { return ((Memory *)object)->size; }
 
 PyDoc_STRVAR(memory_doc,
-"Memory that the core has filled, as a buffer that is only read.\n");
+"Memory that the core has filled, as a read-only buffer.\n");
 
 static PyType_Slot memory_slots[] = {
     {Py_tp_dealloc, memory_dealloc},

@@ -14,21 +14,21 @@ typedef struct {
 /* Adds the type `Memory`; -1 with an exception set. */
 int add_memory(PyObject *module);
 
-/* At least so many bytes, whose contents are arbitrary; what it is cut to is readable as a buffer. NULL
-   with an exception set. */
+/* A new `Memory` of at least this size, with arbitrary contents; `cut_memory` sets the size of its
+   buffer. NULL with an exception set. */
 PyObject *new_memory(Py_ssize_t bytes);
 
-/* The address and the size of bytes, or of a `Memory`; NULL with an exception set. */
+/* The address and the size of a bytes object or a `Memory`; NULL with an exception set. */
 char *memory_of(PyObject *object, Py_ssize_t *size);
 
 /* The blocks of a tuple of triples (memory, begin, end), to be freed by the caller; NULL with an
    exception set. */
 Block *blocks_in(PyObject *triples);
 
-/* Shorten a `Memory`. */
+/* Set the size of a `Memory`'s buffer. */
 void cut_memory(PyObject *object, Py_ssize_t size);
 
-/* Give back what is kept to be used again. */
+/* Free the pieces that are kept for reuse. */
 void release_memory(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* nodescope.native._core: what recording does for each array and each call, without Python.
+/* nodescope.native._core: the work of recording for each array and each call, in C.
 
    Built against the limited API, so that one file serves all versions of Python from 3.11. */
 #define PY_SSIZE_T_CLEAN
@@ -17,10 +17,10 @@
 #include "times.h"
 #include "writers.h"
 
-/* Of what Python calls; nodescope.native refuses a file that was built from other sources. */
+/* The revision of the interface to Python; nodescope.native refuses a file with another one. */
 #define REVISION 12
 
-/* Below this number of elements, giving up the interpreter's lock costs more than it gains. */
+/* Below this number of elements, releasing the interpreter's lock costs more than it gains. */
 #define GIVES_UP_THE_LOCK 16384
 
 static PyObject *optional(const Summary *summary, double number) {
@@ -68,12 +68,12 @@ static int source_of(const Py_buffer *view, int code, Source *source) {
 
 PyDoc_STRVAR(summarise_doc,
 "summarise(array, code, bins, packed)\n--\n\n"
-"Statistics of an array that is not empty: low, high, mean, std, norm, counts of NaN, Inf and zeros,\n"
+"Statistics of a non-empty array: low, high, mean, std, norm, counts of NaN, Inf and zeros,\n"
 "histogram, preview; None if float64 would overflow or lose digits.\n\n"
 "Args:\n"
-"    array: Anything with a buffer of numbers.\n"
-"    code: NumPy's type character of its elements as a number; that of 'E' for bfloat16.\n"
-"    bins: Of the histogram, at most 256.\n"
+"    array: Any object with a buffer of numbers.\n"
+"    code: NumPy's type character of its elements, as a number; 'E' stands for bfloat16.\n"
+"    bins: The number of bins of the histogram, at most 256.\n"
 "    packed: Whether histogram and preview are bytes (uint64, float64) or tuples.\n");
 
 static PyObject *py_summarise(PyObject *module, PyObject *arguments) {
@@ -111,8 +111,8 @@ static PyObject *py_summarise(PyObject *module, PyObject *arguments) {
 
 PyDoc_STRVAR(identities_doc,
 "identities(first, second)\n--\n\n"
-"The identities of the items of two tuples, as `id` gives them: uint64 in the machine's order;\n"
-"nothing of what is no tuple.\n");
+"The `id` of each item of two tuples, as uint64 in native byte order; no bytes if one is not a\n"
+"tuple.\n");
 
 static PyObject *py_identities(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     if (count != 2) {
@@ -135,8 +135,9 @@ static PyObject *py_identities(PyObject *module, PyObject *const *arguments, Py_
     return bytes;
 }
 
-/* What libraries compiled elsewhere call, by a capsule: `FloatStatistics` of PyTorch's tap. Fills low,
-   high, mean, std and norm, the number of zeros, and 32 bins; see summarise_floats. */
+/* Statistics for separately compiled libraries, which call this through a capsule, such as PyTorch's
+   native tap (`FloatStatistics`). Fills low, high, mean, std and norm, the number of zeros, and 32 bins;
+   see summarise_floats. */
 static int float_statistics(const float *items, int64_t size, double *moments, int64_t *zero,
                             uint64_t *histogram) {
     Summary summary;

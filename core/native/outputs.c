@@ -1,8 +1,8 @@
-/* The block of memory holds one record per execution, of int64, and the elements of its outputs:
+/* The block of memory holds one record per execution, which consists of int64 and of elements:
 
-   the record's bytes; node, step, thread, start, end; how many inputs and outputs; the identities of
-   both; then of each output: value, type, dimensions, bytes of its elements, shape, strides, and the
-   elements in C order, filled up to a multiple of eight. */
+   size of the record in bytes; node, step, thread, start, end; number of inputs and of outputs; the
+   identities of both; then for each output: value, type, number of dimensions, bytes of its elements,
+   shape, strides, and the elements in C order, padded to a multiple of eight bytes. */
 #include "outputs.h"
 
 #include <stdint.h>
@@ -14,20 +14,20 @@
 
 #define MOST_OUTPUTS 4
 #define MOST_AXES 8
-#define LARGE (1 << 16)  /* bytes; larger outputs come as events: their copies have reused memory */
+#define LARGE (1 << 16)  /* bytes; larger outputs are emitted as events, whose copies reuse memory */
 #define KINDS 8
-#define HEAD 8  /* numbers of a record before the identities */
-#define SPECS 256 /* types and shapes that are told apart in a block */
+#define HEAD 8  /* number of int64 in a record before the identities */
+#define SPECS 256 /* most pairs of type and shape that are distinguished at a time */
 
 typedef struct {
     PyObject_HEAD
-    PyObject *block, *nodes;   /* `Memory` that is being filled; the node of each execution */
+    PyObject *block, *nodes;   /* the `Memory` that is being filled; the node of each execution */
     char *start;
-    Py_ssize_t begin, used, room; /* what was noted and not taken lies between the first two places */
+    Py_ssize_t begin, used, room; /* records from `begin` up to `used` were not taken yet */
     Py_ssize_t count, outputs, most, most_bytes;
     PyObject *when_full, *wake;
     long long thread;
-    char asleep, several;      /* `several`: they are of more than one thread */
+    char asleep, several;      /* `several`: the executions ran on more than one thread */
     struct { PyObject *dtype; int code; } kinds[KINDS];
     int kind;
 } NotedOutputs;
@@ -37,7 +37,7 @@ static struct { PyObject *dtype, *char_, *isnative, *outputs; } names;
 
 int notes_outputs(PyObject *object) { return Py_TYPE(object) == outputs_type; }
 
-/* NumPy's type character of an array's elements; 0 if they cannot be read. */
+/* NumPy's type character of an array's elements; 0 if elements of this type cannot be read. */
 static int code_of(NotedOutputs *self, PyObject *array) {
     PyObject *dtype = PyObject_GetAttr(array, names.dtype);
     if (!dtype) {
@@ -66,7 +66,7 @@ static int code_of(NotedOutputs *self, PyObject *array) {
     Py_XDECREF(letter);
     Py_XDECREF(native);
     Py_DECREF(dtype);
-    if (code < 0) PyErr_Clear(); /* another library's */
+    if (code < 0) PyErr_Clear(); /* a dtype of another library */
     return code < 0 ? 0 : code;
 }
 
@@ -82,7 +82,8 @@ static char *copied(char *to, const char *from, const Py_buffer *view, int axis)
 
 static Py_ssize_t padded(Py_ssize_t bytes) { return (bytes + 7) / 8 * 8; }
 
-/* Make room for a record, by having what is there taken. 1, or 0 if there is none, -1: exception. */
+/* Make room for a record, by having earlier records taken. Returns 1, 0 if there is no room, or -1
+   with an exception set. */
 static int make_room(NotedOutputs *self, Py_ssize_t bytes) {
     if (bytes > self->most_bytes) return 0;
     for (int tries = 0; self->count; tries++) {
@@ -195,8 +196,9 @@ static PyObject *outputs_call(PyObject *self, PyObject *arguments, PyObject *key
 
 PyDoc_STRVAR(take_doc,
 "take()\n--\n\n"
-"Take all executions: a `Memory`, where they begin and end in it, how many outputs they gave,\n"
-"the nodes, and the thread if they are of one. What is noted later may follow in the same block.\n");
+"Take all executions: a `Memory`, their begin and end in it, the number of their outputs, their\n"
+"nodes, and the thread if all ran on the same one, else None. Later executions may follow in the\n"
+"same memory.\n");
 
 static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
     NotedOutputs *self = (NotedOutputs *)object;
@@ -271,7 +273,7 @@ static void outputs_dealloc(PyObject *object) {
 
 /* ------------------------------------------------------------------ statistics */
 
-#define OUTPUT 13  /* numbers of an output: see the documentation */
+#define OUTPUT 13  /* number of int64 per output: see `summarise_noted` */
 
 typedef struct {
     int64_t *executions, *outputs, *shapes;
@@ -279,7 +281,7 @@ typedef struct {
     double *moments, *previews;
 } Columns;
 
-/* Add how many executions, outputs, sizes and identities a block has; 0 if it is not as noted. */
+/* Add the numbers of executions, outputs, sizes and identities in a block; 0 if it is malformed. */
 static int counted(const Block *block, Py_ssize_t many[4]) {
     for (Py_ssize_t place = block->begin; place < block->end;) {
         const int64_t *at = (const int64_t *)(block->start + place), *head = at;
@@ -307,7 +309,7 @@ static int counted(const Block *block, Py_ssize_t many[4]) {
     return 1;
 }
 
-/* The place of the first output of the same type and shape. `known` holds one output of each. */
+/* The index of the first output of the same type and shape. `known` holds one output of each. */
 static int64_t first_alike(const int64_t *output, int64_t place, const int64_t **known,
                            int64_t *places, int *count) {
     for (int i = *count - 1; i >= 0; i--) {
@@ -330,7 +332,7 @@ static void fill(const Block *blocks, Py_ssize_t count, int bins, Columns *to) {
     int specs = 0;
     for (Py_ssize_t place = blocks->begin; nth_block < count; nth++) {
         if (place == blocks[nth_block].end) {
-            place = blocks[++nth_block].begin; /* one more than there are is none */
+            place = blocks[++nth_block].begin; /* `blocks` has a spare item at the end */
             nth--;
             continue;
         }
@@ -386,20 +388,21 @@ static void fill(const Block *blocks, Py_ssize_t count, int bins, Columns *to) {
 
 PyDoc_STRVAR(summarise_noted_doc,
 "summarise_noted(blocks, bins)\n--\n\n"
-"Statistics of noted executions, in columns, without the interpreter's lock.\n\n"
+"Statistics of noted executions, in columns; releases the interpreter's lock.\n\n"
 "Args:\n"
-"    blocks: A tuple of blocks of memory, each with where executions begin and end in it.\n"
-"    bins: Of the histograms.\n\n"
+"    blocks: A tuple of triples: memory, and begin and end of the executions in it.\n"
+"    bins: The number of bins of the histograms.\n\n"
 "Returns:\n"
-"    Seven objects of bytes. Of each execution, int64: node, step, thread, start, end, and how many\n"
-"    arrays it read and gave; the identities of these, uint64. Of each output, int64: the place of\n"
-"    its execution, value, type, dimensions, bytes, how many elements are finite (-1 if statistics\n"
-"    could not be computed), NaN, Inf, zero, in which block and where its elements\n"
-"    begin, the place of the first output of its type and shape, and whether it was in C order; the\n"
-"    sizes and strides of all; low, high, mean, std, norm, float64; the histogram, uint64; the first\n"
-"    elements, float64.\n");
+"    Seven bytes objects. For each execution, int64: node, step, thread, start, end, and the numbers\n"
+"    of arrays that it read and returned. The identities of these arrays, uint64. For each output,\n"
+"    int64: index of its execution, value, type, number of dimensions, bytes, counts of finite\n"
+"    elements (-1 if statistics could not be computed), NaN, Inf and zeros, index of its block,\n"
+"    offset of its elements there, index of the first output of its type and shape, and whether it\n"
+"    was in C order. The shapes and strides of all outputs. Low, high, mean, std, norm, float64.\n"
+"    The histograms, uint64. The first elements, float64.\n");
 
-/* The blocks of a tuple of triples, to be freed, and what they hold in all; NULL with an exception. */
+/* The blocks of a tuple of triples, to be freed by the caller, and their total counts, see `counted`;
+   NULL with an exception set. */
 static Block *blocks_of(PyObject *triples, Py_ssize_t many[4]) {
     Py_ssize_t count = PyTuple_Size(triples);
     Block *blocks = blocks_in(triples);
@@ -460,11 +463,13 @@ static PyMemberDef outputs_members[] = {
 
 PyDoc_STRVAR(outputs_doc,
 "NotedOutputs(most, most_bytes, when_full, wake)\n--\n\n"
-"Executions noted with copies of their outputs, by calls with the node, its id, step, thread, start,\n"
-"end, and tuples of the arrays that it read and gave; the call says whether it was noted.\n\n"
+"Executions noted with copies of their outputs. Call it with the node, its id, step, thread, start,\n"
+"end, and tuples of the arrays that the execution read and returned; it returns whether the execution\n"
+"was noted.\n\n"
 "Args:\n"
-"    most, most_bytes: Of executions and of memory, until `when_full` is called, which takes them.\n"
-"    when_full, wake: As of `NotedTimes`.\n");
+"    most, most_bytes: Number of executions, and bytes, at which `when_full` is called, which takes\n"
+"        them.\n"
+"    when_full, wake: As in `NotedTimes`.\n");
 
 static PyType_Slot outputs_slots[] = {
     {Py_tp_new, outputs_new},

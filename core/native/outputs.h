@@ -1,4 +1,5 @@
-/* Executions noted with their outputs: copied into one block of memory, without a Python object. */
+/* Noted outputs: executions and copies of their outputs, collected in one block of memory without
+   Python objects. */
 #ifndef NODESCOPE_OUTPUTS_H
 #define NODESCOPE_OUTPUTS_H
 
@@ -13,8 +14,8 @@ int add_outputs(PyObject *module);
 /* Whether an object is a `NotedOutputs`. */
 int notes_outputs(PyObject *object);
 
-/* Note an execution: its node, the numbers of `note_times`, and tuples of the arrays that it read
-   and returned. Returns 1 if it was noted, 0 if it cannot be noted here, -1 with an exception
+/* Note an execution: its node, the numbers as for `note_times`, and tuples of the arrays that it
+   read and returned. Returns 1 if it was noted, 0 if it cannot be noted here, -1 with an exception
    set. */
 int note_outputs(PyObject *object, PyObject *node, const long long numbers[TIMED],
                  PyObject *inputs, PyObject *outputs);

@@ -12,14 +12,14 @@ enum { TENSOR, WRITTEN, ARRAY, SEQUENCE, AS_ARRAY, RUN, FAILED, SEVERAL, OPERAND
 
 typedef struct {
     PyObject_HEAD
-    PyObject *object[OBJECTS]; /* SLOW: what runs every op, or None */
+    PyObject *object[OBJECTS]; /* SLOW: the function that runs every op, or None */
     Py_ssize_t data, edge;     /* slots of a tensor */
-    int smooth;                /* whether DTYPE has gradients */
+    int smooth;                /* whether elements of DTYPE have gradients */
 } Plain;
 
 static struct { PyObject *dtype, *impl, *vjp; } names;
 
-/* Call what explains a failure, which raises; the exception that was set is its cause. */
+/* Call the function that explains a failure and raises; the current exception becomes its cause. */
 static PyObject *fail(Plain *self, PyObject *op, PyObject *inputs, PyObject *attrs) {
     if (!PyErr_ExceptionMatches(PyExc_Exception)) return NULL;
     PyObject *type, *error, *trace;
@@ -36,7 +36,7 @@ static PyObject *fail(Plain *self, PyObject *op, PyObject *inputs, PyObject *att
     return NULL;
 }
 
-/* The result as a tensor; takes over the array. */
+/* Make a tensor of a result; steals the reference to the array. */
 static PyObject *tensor_of(Plain *self, PyObject *op, PyObject *array, PyObject *inputs,
                            PyObject *attrs, int tracked) {
     PyObject *edge = NULL, *tensor = NULL;
@@ -76,7 +76,7 @@ static PyObject *run(Plain *self, PyObject *op, PyObject *inputs, PyObject *attr
             PyObject *edge = SLOT(value, self->edge);
             tracked |= edge != Py_None;
             value = SLOT(value, self->data);
-            if (!value || !edge) kind = self->object[WRITTEN]; /* it is not whole */
+            if (!value || !edge) kind = self->object[WRITTEN]; /* a slot of the tensor is not set */
         }
         if (kind == self->object[WRITTEN]) {
             Py_DECREF(arrays);
@@ -131,11 +131,11 @@ static PyObject *plain_apply(PyObject *self, PyObject *const *arguments, Py_ssiz
 
 PyDoc_STRVAR(function_doc,
 "function(op, operand, attrs)\n--\n\n"
-"A function that applies an op to its arguments, with its keywords as attributes.\n\n"
+"A function that applies an op to its positional arguments; keyword arguments are attributes.\n\n"
 "Args:\n"
 "    op: The op.\n"
-"    operand: Makes operands of arguments, if one of them is no tensor.\n"
-"    attrs: The attributes where there are no keywords.\n");
+"    operand: Converts the arguments to operands if any of them is not a tensor.\n"
+"    attrs: The attributes of a call without keyword arguments.\n");
 
 enum { CALLS, OP, OPERAND, NO_ATTRS, FUNCTION };
 
@@ -182,7 +182,7 @@ static PyObject *plain_function(PyObject *self, PyObject *const *arguments, Py_s
 
 PyDoc_STRVAR(run_doc,
 "run(op, inputs, attrs, recording)\n--\n\n"
-"Run an op unobserved, and put it on the tape if ``recording``.");
+"Run an op unobserved, and record it on the tape if ``recording``.");
 
 static PyObject *plain_run(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
     int recording = count == 4 ? PyObject_IsTrue(arguments[3]) : -1;
@@ -195,9 +195,9 @@ static PyObject *plain_run(PyObject *object, PyObject *const *arguments, Py_ssiz
 
 PyDoc_STRVAR(operands_doc,
 "operands(inputs)\n--\n\n"
-"The operands for values of any kind, see `operand` and `weak`; None if one has none.");
+"Convert values to operands, see `operand` and `weak`; None if one cannot be an operand here.");
 
-/* The inputs, if all are tensors; else what a function makes of them. */
+/* The inputs if all are tensors; else the result of calling a function with them. */
 static PyObject *made_of(Plain *self, PyObject *inputs, PyObject *function) {
     if (PyTuple_Check(inputs)) {
         Py_ssize_t count = PyTuple_Size(inputs), i = 0;
@@ -213,14 +213,14 @@ static PyObject *plain_operands(PyObject *self, PyObject *inputs) {
 }
 
 PyDoc_STRVAR(weak_doc,
-"weak(inputs)\n--\n\nPython floats beside bfloat16 as bfloat16 constants.");
+"weak(inputs)\n--\n\nReplace Python floats next to bfloat16 tensors by bfloat16 constants.");
 
 static PyObject *plain_weak(PyObject *self, PyObject *inputs) {
     return made_of((Plain *)self, inputs, ((Plain *)self)->object[WEAK]);
 }
 
 PyDoc_STRVAR(slow_doc,
-"set_slow(run)\n--\n\nRun every op by ``run``, or directly with None.");
+"set_slow(run)\n--\n\nRun every op through ``run``; None to run ops directly.");
 
 static PyObject *plain_set_slow(PyObject *self, PyObject *slow) {
     keep(&((Plain *)self)->object[SLOW], slow);
@@ -278,9 +278,9 @@ PyDoc_STRVAR(plain_doc,
 "Unobserved calls of an engine's operations.\n\n"
 "Args:\n"
 "    objects: The classes of tensors, of written tensors and of arrays; the counter of tape entries;\n"
-"        the function that makes an array of anything; those that run an op, raise its error, make\n"
-"        several results, make operands, and weaken numbers, where it is not for this.\n"
-"    tensor: A tensor of which no slot is set.\n\n"
+"        the function that makes an array of any value; the Python functions for other cases: to run\n"
+"        an op, raise its error, make several results, make operands, and make floats weak.\n"
+"    tensor: A tensor in which no slot is set.\n\n"
 "Raises:\n"
 "    TypeError: The class of tensors is not laid out as expected.\n");
 

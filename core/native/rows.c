@@ -1,4 +1,4 @@
-/* Rows of statistics, filled from memory of another library, which the caller knows to be there. */
+/* Rows of statistics, filled from memory of another library; the caller ensures that it is valid. */
 #include "rows.h"
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 #define ROW_BINS 32
 #define WORDS 8
-#define MOST_APART 4 /* bytes from the first element to the last, for each byte of an element */
+#define MOST_APART 4 /* most bytes from the first element to the last, per byte of elements */
 #define ALONE -1
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
@@ -24,14 +24,14 @@ typedef struct {
     double preview[PREVIEW];
 } Row;
 
-/* Of which elements the statistics of a row are: see `origin_of`; the version is -1 if it is not known. */
+/* Identifies the elements of a row's statistics, see `origin_of`; the version is -1 if unknown. */
 typedef struct {
     int64_t version;
     uint64_t sum;
 } Origin;
 
-/* Fill a source from its layout: type, bytes of an element, dimensions, shape, strides in bytes; 0 if
-   it is none. */
+/* Fill a source from its layout: type, bytes per element, number of dimensions, shape, strides in bytes;
+   0 if the layout is invalid. */
 static int source_of(const int64_t *layout, Py_ssize_t bytes, const char *data, Source *source) {
     if (bytes < 24 || layout[2] < 0 || layout[2] > MOST_DIMENSIONS || bytes != 8 * (3 + 2 * layout[2]) ||
         !summary_reads((char)layout[0]))
@@ -51,8 +51,9 @@ static int64_t count_of(const Source *source) {
     return count;
 }
 
-/* A number made of all bytes, in lanes that become vectors: a sum of the words, and one that weighs
-   each by its place. Two words in one lane, and any number in several, do not cancel each other. */
+/* A checksum of all bytes, computed in lanes that the compiler vectorises: the sum of the words, and a
+   sum that weighs each word by its position. Changes of two words in one lane, or of any words in
+   different lanes, do not cancel each other out. */
 VECTORISED static uint64_t sum_of(const char *data, int64_t bytes) {
     uint64_t sums[WORDS] = {0}, weighed[WORDS] = {0}, words[WORDS];
     int64_t at = 0;
@@ -76,8 +77,8 @@ VECTORISED static uint64_t sum_of(const char *data, int64_t bytes) {
     return sum;
 }
 
-/* Of which elements a source consists, so that a write that nobody counted is noticed. Those that lie
-   apart from each other are none that can be told. */
+/* The version and a checksum of a source's elements, so that a write that was not counted is noticed.
+   The version is -1 (unknown) if the elements lie far apart. */
 static Origin origin_of(const Source *source, int64_t version, int64_t count) {
     int64_t first = 0, last = 0;
     for (int axis = 0; axis < source->dimensions; axis++) {
@@ -127,17 +128,18 @@ static void fill(Row *row, const Summary *summary) {
 PyDoc_STRVAR(fill_row_doc,
 "fill_row(rows, place, same, origins, version, data, layout, copy)\n--\n\n"
 "Fill a row with the statistics of elements in memory; False if float64 would overflow or lose\n"
-"digits. The lock of the interpreter is held.\n\n"
+"digits. Keeps the interpreter's lock.\n\n"
 "Args:\n"
 "    rows: The address of the rows.\n"
-"    place: Which of them is filled.\n"
-"    same: The row of the same elements, in whatever order, used if they have not changed; -1 if\n"
-"        there is none, -2 if this is such a row for others.\n"
-"    origins: The address of two 64-bit integers for each row, which say so.\n"
-"    version: How often the elements have been written to.\n"
-"    data: Their address.\n"
-"    layout: Type, bytes of an element, dimensions, shape, strides in bytes, as 64-bit integers.\n"
-"    copy: Where the elements are copied to, in the order of their indices; 0 for nowhere.\n");
+"    place: The index of the row to fill.\n"
+"    same: The index of an earlier row of the same elements, in any order, whose statistics are used\n"
+"        if the elements have not changed; -1 for none, -2 if later rows refer to this one.\n"
+"    origins: The address of two 64-bit integers per row, which identify the elements of the row.\n"
+"    version: The number of writes to the elements.\n"
+"    data: The address of the elements.\n"
+"    layout: Type, bytes per element, number of dimensions, shape, strides in bytes, as 64-bit\n"
+"        integers.\n"
+"    copy: The address to which the elements are copied, in index order; 0 for no copy.\n");
 
 static PyObject *py_fill_row(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     if (count != 8) {

@@ -1,4 +1,4 @@
-/* Rows of statistics, as `nodescope.record.blocks.STATISTICS` describes them. */
+/* Rows of statistics, with the layout of `nodescope.record.blocks.STATISTICS`. */
 #ifndef NODESCOPE_ROWS_H
 #define NODESCOPE_ROWS_H
 

@@ -14,8 +14,8 @@ static void keep(PyObject **place, PyObject *object) {
     Py_XDECREF(before);
 }
 
-/* Whether the elements of an array have gradients; -1 with an exception set. The dtype that was
-   looked at last, and what came of it, are kept; `name` is "dtype". */
+/* Whether the elements of an array have gradients; -1 with an exception set. `known` and `smooth`
+   cache the last dtype and its answer; `name` is "dtype". */
 static int is_smooth(PyObject **known, int *smooth, PyObject *array, PyObject *name) {
     PyObject *dtype = PyObject_GetAttr(array, name);
     if (!dtype) return -1;
@@ -34,8 +34,8 @@ static int is_smooth(PyObject **known, int *smooth, PyObject *array, PyObject *n
     return *smooth;
 }
 
-/* The offset of a slot in instances of the class of an instance of which no slot is set;
-   -1 with an exception set. */
+/* The offset of a slot in instances of a class; -1 with an exception set. `instance` is an instance
+   of the class in which no slot is set. */
 static Py_ssize_t offset_of(PyObject *instance, const char *name) {
     Py_ssize_t offset = -1;
     PyObject *size_of = PyObject_GetAttrString((PyObject *)Py_TYPE(instance), "__basicsize__");

@@ -2,8 +2,8 @@
 
    Elements are converted to float64 in blocks that stay in the first-level cache, and each block is
    reduced by loops that the compiler turns into vector instructions: sums are kept in LANES parts.
-   Places in the histogram are computed as NumPy computes them, without fused operations, so that
-   counts equal those of the Python code. */
+   Bins of the histogram are computed as NumPy computes them, without fused operations, so that counts
+   equal those of the Python code. */
 #include "summary.h"
 
 #include <math.h>
@@ -20,7 +20,7 @@
 #define VECTORISED
 #endif
 
-/* Squares and sums of numbers between these two are safe in float64. */
+/* Squares and sums of numbers between these two neither overflow nor underflow in float64. */
 static const double LEAST = 0x1p-300, MOST = 0x1p300;
 
 /* ------------------------------------------------------------ reading */
@@ -66,7 +66,8 @@ static void from_bfloat16(const char *from, int64_t stride, int many, double *to
     }
 }
 
-/* IEEE half precision: shifted, its exponent has a bias of 15 where float's is 127; subnormals too. */
+/* Convert IEEE half precision: shifted into a float, its exponent has a bias of 15 instead of 127, also
+   for subnormals. */
 VECTORISED static void from_half(const char *from, int64_t stride, int many, double *to) {
     uint16_t bits[BLOCK];
     for (int i = 0; i < many; i++, from += stride) memcpy(&bits[i], from, sizeof *bits);
@@ -99,7 +100,7 @@ static Convert converter(char code, int itemsize) {
 
 int summary_reads(char code) { return converter(code, 8) != 0; }
 
-/* The array as few dimensions as possible, the innermost the one with the least stride. */
+/* Merge dimensions of an array where possible, and sort them: the least stride is innermost. */
 static void flatten(const Source *source, Source *flat) {
     *flat = *source;
     int many = 0;
@@ -139,8 +140,8 @@ typedef struct {
     const Source *source;
     Convert convert;
     int64_t index[MOST_DIMENSIONS];
-    const char *row;   /* of the current innermost row */
-    int64_t column;    /* elements of it that were read */
+    const char *row;   /* start of the current innermost row */
+    int64_t column;    /* number of its elements that were read */
     int over;
 } Reader;
 
@@ -153,7 +154,7 @@ static void begin(Reader *reader, const Source *flat) {
     reader->over = 0;
 }
 
-/* The next elements, at most BLOCK; 0 at the end. */
+/* Read the next elements, at most BLOCK; returns their number, 0 at the end. */
 static int next_block(Reader *reader, double *block) {
     const Source *source = reader->source;
     int inner = source->dimensions - 1, filled = 0;
@@ -188,13 +189,13 @@ typedef struct {
 typedef double Lanes __attribute__((vector_size(8 * LANES)));
 typedef int64_t Mask __attribute__((vector_size(8 * LANES)));
 
-/* Lanes of the first where the mask is set, else of the second. */
+/* Take lanes from `set` where the mask is set, else from `unset`. */
 static inline __attribute__((always_inline)) Lanes select_lanes(Mask mask, Lanes set, Lanes unset) {
     return (Lanes)(((Mask)set & mask) | ((Mask)unset & ~mask));
 }
 
-/* Totals of a block, as if all were finite: they are if `squares` is. The vectors are written out:
-   compilers take three times as long for the same loops over arrays. */
+/* Totals of a block on the assumption that all elements are finite; they are valid if `squares` is
+   finite. The vectors are written out, as compiled loops over arrays take three times as long. */
 VECTORISED static void total(const double *block, int many, Totals *totals) {
     double low[LANES], high[LANES], sum[LANES], squares[LANES];
     int64_t zero[LANES];
@@ -266,7 +267,7 @@ VECTORISED static double spread(const double *block, int many, double mean) {
     return sum;
 }
 
-/* The bin of each element; the maximum itself belongs to the last one. */
+/* Compute the bin of each element; the maximum belongs to the last bin. */
 VECTORISED static void place(const double *block, int many, double low, double scale, int bins,
                              int32_t *places) {
     for (int i = 0; i < many; i++) {
@@ -330,7 +331,7 @@ int summarise(const Source *source, int bins, Summary *summary) {
     }
     summary_preview(source, summary);
     if (!summary->finite) return 0;
-    /* Which of 0.0 and -0.0 is the extreme depends on the order: it is reported without a sign. */
+    /* Whether 0.0 or -0.0 is the extreme depends on the order of elements: -0.0 becomes 0.0. */
     double low = summary->low += 0.0, high = summary->high += 0.0;
     double most = fabs(low) > fabs(high) ? fabs(low) : fabs(high);
     if (most != 0.0 && !(most >= LEAST && most < MOST)) return 1;
@@ -353,7 +354,7 @@ int summarise(const Source *source, int bins, Summary *summary) {
         }
         centred += spread(block, many, mean);
         place(block, many, low, scale, bins, places);
-        /* Equal neighbours would wait for one counter: they take turns at several. */
+        /* Neighbours use different tables, as equal ones would wait for the same counter. */
         int i = 0;
         for (; i + TABLES <= many; i += TABLES)
             for (int j = 0; j < TABLES; j++) tables[j][places[i + j]]++;

@@ -1,4 +1,4 @@
-/* Statistics of an array in two passes: extremes, sums and counts; then spread and histogram. */
+/* Statistics of an array, in two passes: extremes, sums and counts; then spread and histogram. */
 #ifndef NODESCOPE_SUMMARY_H
 #define NODESCOPE_SUMMARY_H
 
@@ -18,7 +18,7 @@ typedef struct {
     int64_t strides[MOST_DIMENSIONS];
 } Source;
 
-/* Moments and histogram are those of finite elements; `finite` counts these. */
+/* Moments and histogram cover only finite elements; `finite` counts these. */
 typedef struct {
     double low, high, mean, std, norm;
     int64_t size, finite, nan, inf, zero;
@@ -32,14 +32,16 @@ int summary_reads(char code);
 
 #define FLOAT_BINS 32
 
-/* Fill a summary of float32 in a row, but for its size and preview. Returns 0 if nothing was filled:
-   not all are finite, too many digits would be lost, or the processor cannot. */
+/* Fill a summary of contiguous float32, except its size and preview. Returns 0 if that is not possible:
+   not all elements are finite, too many digits would be lost, or the processor lacks the instructions.
+ */
 int summarise_floats(const float *items, int64_t size, Summary *summary);
 
 /* Fill the preview of a summary: the first elements. */
 void summary_preview(const Source *source, Summary *summary);
 
-/* Fill a summary. Returns 0, or 1 where float64 would overflow or lose digits: nothing is filled. */
+/* Fill a summary. Returns 0, or 1 if float64 would overflow or lose digits: the summary is then invalid.
+ */
 int summarise(const Source *source, int bins, Summary *summary);
 
 #endif

@@ -1,9 +1,9 @@
-/* Statistics of float32 without gaps, most of what a program of tensors holds; see summary.h.
+/* Statistics of contiguous float32, the most frequent case; see summary.h.
 
-   Sums are of differences from the mean of the first block, so that one pass gives the spread, too.
-   For the histogram, each item is a word with one bit, that of its bin, and the words are added up
-   position by position with bitwise operations (Harley and Seal): counters in memory would wait for
-   one another. Bins are computed as everywhere, in float64 without fused operations. */
+   The sums are of differences from the mean of the first items, so that one pass also yields the spread.
+   For the histogram, each item becomes a word in which the bit of its bin is set, and the words are
+   added up position by position with bitwise operations (Harley and Seal), because counters in memory
+   would wait for one another. Bins are computed as elsewhere, in float64 without fused operations. */
 #include "summary_float.h"
 
 #include <math.h>
@@ -12,12 +12,13 @@
 #if defined(__x86_64__) && defined(__GNUC__)
 
 #define FIRST 1024
-#define FEW 96          /* so many are counted one by one */
-#define MANY 512        /* so many are counted in wide vectors: reading their counts takes longer */
-/* If more than this part of the squares is due to the mean's distance, too few digits are left. */
+#define FEW 96          /* up to this number, items are counted one by one */
+#define MANY 512        /* from this number on, wide vectors are used: reading their counts takes longer */
+/* If more than this fraction of the squares is due to the distance of the mean from the shift, too few
+   digits are left. */
 #define CANCELLED 0.999
 
-/* As if all were finite: they are if `squares` is. */
+/* Totals on the assumption that all items are finite; they are valid if `squares` is finite. */
 WITH_AVX2 static void total(const float *items, int64_t many, double shift, Totals *totals) {
     __m256 low = _mm256_set1_ps(INFINITY), high = _mm256_set1_ps(-INFINITY);
     __m256i zeros = _mm256_setzero_si256();
@@ -55,7 +56,7 @@ WITH_AVX2 static void total(const float *items, int64_t many, double shift, Tota
     total_singly(items + whole, many - whole, shift, totals);
 }
 
-/* sum + a + b, of which the carry is returned. */
+/* Add a and b to sum, bit by bit, and return the carry. */
 WITH_AVX2 static inline __m256i added_bits(__m256i *sum, __m256i a, __m256i b) {
     __m256i apart = _mm256_xor_si256(a, b);
     __m256i carry = _mm256_or_si256(_mm256_and_si256(a, b), _mm256_and_si256(apart, *sum));
@@ -88,7 +89,7 @@ WITH_AVX2 static Bins bins_of(double low, double scale) {
     return bins;
 }
 
-/* A bit for each of eight items, by its place; none for what is at the upper end. */
+/* For each of eight items, a word with the bit of its bin set; no bit for an item at the upper end. */
 WITH_AVX2 static inline __m256i bits_of(const Bins *bins, const float *items) {
     __m256d first = _mm256_sub_pd(_mm256_cvtps_pd(_mm_loadu_ps(items)), bins->low);
     __m256d second = _mm256_sub_pd(_mm256_cvtps_pd(_mm_loadu_ps(items + 4)), bins->low);
@@ -107,7 +108,7 @@ WITH_AVX2 __attribute__((noinline)) static __m256i exact_carry_of_4(Bins *bins,
     return added_bits(&bins->levels[1], first, carry_of_2(bins, items + 16));
 }
 
-/* Where none of 32 items is near the border of a bin, float32 tells its bin. */
+/* Bins are computed in float32 if none of the 32 items is near the border of a bin. */
 WITH_AVX2 static inline __m256i carry_of_4(Bins *bins, const float *items) {
     __m256i bits[4], same = _mm256_set1_epi32(-1);
     if (!bins->roughly) return exact_carry_of_4(bins, items);
@@ -173,12 +174,12 @@ int summarise_floats(const float *items, int64_t size, Summary *summary) {
     double shift = totals.sum / (double)few;
     if (!(totals.squares < INFINITY)) return 0;
     totals = (Totals){INFINITY, -INFINITY, 0.0, 0.0, 0};
-    for (int64_t at = 0; at < size; at += 1 << 20)  /* zeros are counted in int32 */
+    for (int64_t at = 0; at < size; at += 1 << 20)  /* in parts, as zeros are counted in int32 */
         add(items + at, size - at < 1 << 20 ? size - at : 1 << 20, shift, &totals);
     if (!(totals.squares < INFINITY)) return 0;
     double number = (double)size, apart = totals.sum / number;
     if (totals.sum * apart > CANCELLED * totals.squares && totals.low != totals.high) return 0;
-    /* Which of 0.0 and -0.0 is the extreme depends on the order: it is reported without a sign. */
+    /* Whether 0.0 or -0.0 is the extreme depends on the order of elements: -0.0 becomes 0.0. */
     double low = summary->low = (double)totals.low + 0.0;
     double high = summary->high = (double)totals.high + 0.0;
     double mean = shift + apart;

@@ -1,4 +1,4 @@
-/* What the statistics of float32 in vectors of 256 and of 512 bits share; see summary_float.c. */
+/* Code shared by the statistics of float32 in vectors of 256 and of 512 bits; see summary_float.c. */
 #ifndef NODESCOPE_SUMMARY_FLOAT_H
 #define NODESCOPE_SUMMARY_FLOAT_H
 
@@ -11,15 +11,16 @@
 
 typedef struct {
     float low, high;
-    double sum, squares;  /* of the differences */
+    double sum, squares;  /* of the differences from the shift */
     int64_t zero;
 } Totals;
 
-/* Add the totals of items. The sums have sixteen parts, whatever the vectors: part j is the sum of
-   every sixteenth item from the j-th on, so that all processors give the same bits. */
+/* Add the totals of items. The sums have sixteen parts, whatever the vector size: part j is the sum of
+   every sixteenth item from the j-th on, so that all processors compute the same bits. */
 typedef void (*Total)(const float *items, int64_t many, double shift, Totals *totals);
 
-/* Count in which bins items are, a multiple of sixteen. The last bin gets what the others do not. */
+/* Count the items in each bin; their number is a multiple of sixteen. The last bin gets all items that
+   are in no other bin. */
 typedef void (*Count)(const float *items, int64_t size, double low, double scale,
                       uint64_t *histogram);
 
@@ -31,7 +32,7 @@ WITH_AVX2 static inline double added_parts(__m256d first, __m256d second, __m256
     return parts[0] + parts[1] + parts[2] + parts[3];
 }
 
-/* Add the totals of single items, in their order. */
+/* Add the totals of items one by one, in order. */
 static inline void total_singly(const float *items, int64_t many, double shift, Totals *totals) {
     for (int64_t i = 0; i < many; i++) {
         double x = (double)items[i] - shift;
@@ -43,12 +44,12 @@ static inline void total_singly(const float *items, int64_t many, double shift, 
     }
 }
 
-/* How often each bit is set, over vectors of 32-bit words: bit k of the counts of all positions is in
-   level k. Adding in pairs takes few operations for each vector, and no counter in memory. */
+/* Counters of how often each bit is set, over vectors of 32-bit words: level k holds bit k of the counts
+   of all positions. Adding vectors in pairs takes few operations, and no counters in memory. */
 #define LEVELS 10
 #define FULL ((1 << LEVELS) - 1)
 
-/* The counts of five levels: each at most 8 * 31. */
+/* Read the counts of five levels; a count is at most 8 * 31. */
 WITH_AVX2 static inline void read_levels(const __m256i *levels, uint8_t *counts) {
     const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,
                                             2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
@@ -67,7 +68,8 @@ WITH_AVX2 static inline void read_levels(const __m256i *levels, uint8_t *counts)
     _mm256_storeu_si256((__m256i *)counts, total);
 }
 
-/* For float32, offsets a margin below and above the exact one, as its rounding requires. */
+/* Offsets for computing bins in float32: a margin below and above the exact offset, to allow for
+   rounding. */
 typedef struct {
     float scale, under, over;
     int applies;          /* whether the margin is small */
@@ -81,7 +83,7 @@ static inline Rough rough_of(double low, double scale) {
     return rough;
 }
 
-/* The same with vectors of 512 bits. */
+/* `Total` and `Count` with vectors of 512 bits. */
 void total_wide(const float *items, int64_t many, double shift, Totals *totals);
 void count_wide(const float *items, int64_t size, double low, double scale, uint64_t *histogram);
 

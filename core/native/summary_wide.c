@@ -1,5 +1,5 @@
-/* Statistics of float32 as in summary_float.c, in vectors of 512 bits: the same bits in half the time,
-   as one operation here adds what takes five there. */
+/* Statistics of float32 as in summary_float.c, in vectors of 512 bits: the same bits in about half the
+   time, as two operations here add three bits, which takes five there. */
 #include "summary_float.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ WITH_AVX512 void total_wide(const float *items, int64_t many, double shift, Tota
 #define SUM 0x96       /* of three bits, for _mm512_ternarylogic_epi32 */
 #define CARRY 0xe8
 
-/* sum + a + b, of which the carry is returned. */
+/* Add a and b to sum, bit by bit, and return the carry. */
 WITH_AVX512 static inline __m512i added_bits(__m512i *sum, __m512i a, __m512i b) {
     __m512i carry = _mm512_ternarylogic_epi32(a, b, *sum, CARRY);
     *sum = _mm512_ternarylogic_epi32(a, b, *sum, SUM);
@@ -72,7 +72,7 @@ typedef struct {
     __m512i levels[LEVELS];
 } Bins;
 
-/* A bit for each of sixteen items, by its place; none for what is at the upper end. */
+/* For each of sixteen items, a word with the bit of its bin set; no bit for an item at the upper end. */
 WITH_AVX512 static inline __m512i bits_of(const Bins *bins, const float *items) {
     __m512d first = _mm512_sub_pd(_mm512_cvtps_pd(_mm256_loadu_ps(items)), bins->low);
     __m512d second = _mm512_sub_pd(_mm512_cvtps_pd(_mm256_loadu_ps(items + 8)), bins->low);
@@ -90,7 +90,7 @@ WITH_AVX512 __attribute__((noinline)) static __m512i exact_carry_of_4(Bins *bins
     return added_bits(levels + 1, first, second);
 }
 
-/* Where none of 64 items is near the border of a bin, float32 tells its bin. */
+/* Bins are computed in float32 if none of the 64 items is near the border of a bin. */
 WITH_AVX512 static inline __m512i carry_of_4(Bins *bins, const float *items) {
     __m512i bits[4];
     __mmask16 apart = 0;
@@ -121,7 +121,7 @@ WITH_AVX512 static inline __m512i carry_of_32(Bins *bins, const float *items) {
     return added_bits(&bins->levels[4], first, carry_of_16(bins, items + 256));
 }
 
-/* The counts of five levels, each half of the vectors by itself. */
+/* Read the counts of five levels, separately for the two halves of the vectors. */
 WITH_AVX512 static void read_halves(const __m512i *levels, uint16_t *counts) {
     __m256i halves[2][5];
     uint8_t counted[2][FLOAT_BINS];

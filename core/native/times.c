@@ -58,8 +58,8 @@ static PyObject *times_call(PyObject *self, PyObject *arguments, PyObject *keywo
 
 PyDoc_STRVAR(take_doc,
 "take()\n--\n\n"
-"Take all executions: node, step, thread, start and end of each, int64 in the machine's order; and\n"
-"the thread, if they are of one.\n");
+"Take all executions: node, step, thread, start and end of each, as int64 in native byte order; and\n"
+"the thread if all ran on the same one, else None.\n");
 
 static PyObject *times_take(PyObject *object, PyObject *nothing) {
     NotedTimes *self = (NotedTimes *)object;
@@ -127,11 +127,11 @@ static PyMemberDef times_members[] = {
 
 PyDoc_STRVAR(times_doc,
 "NotedTimes(most, when_full, wake)\n--\n\n"
-"Executions noted by their times alone, by calls with node, step, thread, start and end.\n\n"
+"Executions of which only the times are noted. Call it with node, step, thread, start and end.\n\n"
 "Args:\n"
-"    most: Of executions, until `when_full` is called, which takes them.\n"
-"    when_full, wake: Functions without arguments; the second is called by the first execution\n"
-"        after `asleep` was set.\n");
+"    most: The number of executions at which `when_full` is called, which takes them.\n"
+"    when_full, wake: Functions without arguments; `wake` is called at the first execution after\n"
+"        `asleep` was set.\n");
 
 static PyType_Slot times_slots[] = {
     {Py_tp_new, times_new},

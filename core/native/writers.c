@@ -1,4 +1,4 @@
-/* As `nodescope.record.operand_writers.OperandWriters`, which says what is done, and why. */
+/* The C form of `nodescope.record.operand_writers.OperandWriters`, which documents it. */
 #include "writers.h"
 
 #include <stdint.h>
@@ -8,8 +8,9 @@
 #define MANY_VALUES 4096
 #define FEW_KEPT 8
 
-/* The executions that computed a value: `array` is 0 if it is not known; of other arrays, oldest
-   first, the last execution that gave the value there. */
+/* The executions that computed a value. `latest` is the last one, `array` its array, or 0 if unknown;
+   `arrays` and `seqs` list other arrays and the last execution that returned the value in each, oldest
+   first. */
 typedef struct {
     int64_t value, latest;
     uint64_t array;
@@ -36,7 +37,7 @@ static Written *known(Writers *self, int64_t value) {
     return self->room ? *place_of(self, value) : NULL;
 }
 
-/* What is known of a value, perhaps nothing yet; NULL with an exception set. */
+/* The entry of a value, created if new; NULL with an exception set. */
 static Written *noted(Writers *self, int64_t value) {
     if (2 * (self->many + 1) > self->room) {
         size_t room = self->room ? 2 * self->room : 256, before = self->room;
@@ -69,7 +70,7 @@ static void forget(Written *written, int place) {
     memmove(written->seqs + place, written->seqs + place + 1, (size_t)rest * 8);
 }
 
-/* Note that the last execution that gave the value in an array was this one; -1: exception. */
+/* Set the last execution that returned the value in an array; -1 with an exception set. */
 static int remember(Written *written, uint64_t array, int64_t seq) {
     int place = earlier(written, array);
     if (place < 0) {
@@ -137,7 +138,7 @@ static int read_values(Writers *self, int64_t seq, PyObject *inputs, Py_ssize_t 
     return 0;
 }
 
-/* Note an execution of which so many arrays are known; -1 with an exception set. */
+/* Process an execution with this number of known arrays; -1 with an exception set. */
 static int ran(Writers *self, int64_t seq, PyObject *node, const uint64_t *ids, Py_ssize_t many,
                PyObject *rows, int failed) {
     PyObject *dialect = PyObject_GetAttr(node, names.dialect), *inputs = NULL, *outputs = NULL;
@@ -170,15 +171,15 @@ done:
 
 PyDoc_STRVAR(ran_doc,
 "ran(seqs, nodes, counts, identities, failed)\n--\n\n"
-"Note executions; the operands that are not their nodes' latest results.\n\n"
+"Process executions, and find the operands that are not the latest result of their node.\n\n"
 "Args:\n"
-"    seqs: int64.\n"
-"    nodes: A list.\n"
-"    counts: How many arrays are known of each, int64.\n"
-"    identities: Of these arrays, those that were read first, uint64.\n"
-"    failed: Whether they raised: they read, and gave nothing.\n\n"
+"    seqs: The numbers of the executions, int64.\n"
+"    nodes: The list of their nodes.\n"
+"    counts: The number of known arrays of each, int64.\n"
+"    identities: The identities of these arrays, those that were read before those returned, uint64.\n"
+"    failed: Whether the executions raised: they read, but returned nothing.\n\n"
 "Returns:\n"
-"    Seq, port, and the execution that wrote the operand, 0 if it is not known, in a list.\n");
+"    A list of seq, port, and the execution that wrote the operand, 0 if unknown.\n");
 
 static PyObject *writers_ran(PyObject *object, PyObject *arguments) {
     PyObject *seqs, *nodes, *counts, *identities;
@@ -213,7 +214,7 @@ static PyObject *writers_ran(PyObject *object, PyObject *arguments) {
 
 PyDoc_STRVAR(edited_doc,
 "edited(value, seq)\n--\n\n"
-"A value is in an array of unknown identity since an execution.\n");
+"Register that a value is in an array of unknown identity since an execution.\n");
 
 static PyObject *writers_edited(PyObject *object, PyObject *arguments) {
     long long value, seq;
@@ -225,7 +226,7 @@ static PyObject *writers_edited(PyObject *object, PyObject *arguments) {
 
 PyDoc_STRVAR(moved_doc,
 "moved(value, before, now)\n--\n\n"
-"The elements of a value lie in another array from now on; both by identity.\n");
+"Register that the elements of a value moved from one array to another, given by identity.\n");
 
 static PyObject *writers_moved(PyObject *object, PyObject *arguments) {
     long long value;
@@ -264,7 +265,7 @@ static PyMethodDef writers_methods[] = {
 
 PyDoc_STRVAR(writers_doc,
 "Writers()\n--\n\n"
-"Which execution wrote each operand that an execution read, as in\n"
+"Finds the execution that wrote each operand that an execution read, as in\n"
 "`nodescope.record.operand_writers`.\n");
 
 static PyType_Slot writers_slots[] = {

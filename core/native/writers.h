@@ -1,4 +1,4 @@
-/* Which execution wrote each operand that an execution read. */
+/* Finds the execution that wrote each operand that an execution read. */
 #ifndef NODESCOPE_WRITERS_H
 #define NODESCOPE_WRITERS_H
 
