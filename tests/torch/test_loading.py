@@ -12,7 +12,7 @@ import signal
 import stat
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Client
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ def tap(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
+@pytest.mark.timeout(300)  # eight workers are started, each of which may import PyTorch
 @pytest.mark.parametrize("how", HOWS)
 def test_operations_of_workers_are_nodes(tap: str, how: str, tmp_path: Path) -> None:
     plain = train(how)
@@ -200,12 +201,26 @@ def test_a_stopped_worker_that_is_killed_is_waited_for_by_nobody(
 def test_time_at_a_stop_is_not_the_loaders(
     tap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The loader's time passes only while the worker is stopped, whatever else is slow."""
     said: queue.SimpleQueue[str] = queue.SimpleQueue()
     monkeypatch.setattr(workers, "say", said.put)
+    stopped, left = threading.Event(), threading.Event()
+    waits = workers.Workers._waits
+
+    def timed(self: Any, original: Callable[[float], Any], timeout_s: float) -> Any:
+        def wait(_: float) -> Any:
+            assert stopped.wait(WAIT_S)
+            return original(WAIT_S if left.is_set() else 0.1)
+
+        return waits(self, wait, timeout_s)
+
+    monkeypatch.setattr(workers.Workers, "_waits", timed)
     program = functools.partial(batches, Curves(), workers=1, timeout=1)
     with debugged(tmp_path / "a.nscope", program, "op:sinh") as run:
         assert run.stop() is not None
+        stopped.set()
         assert "its timeout of 1 s does not count" in said.get(timeout=WAIT_S)
+        left.set()
         run.controller.leave()
     assert run.result == batches(Curves())
 
