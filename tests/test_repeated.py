@@ -38,7 +38,7 @@ def written(folder: Path, name: str, text: str) -> Path:
     ["", "from tests.core import plain\n", "import tests.core.plain\n", "def test() -> None: ...\n",
      'SLOW = config.getoption("--slow-page")\n', "from numpy import depth\n"],
 )  # fmt: skip
-def test_what_knows_of_no_depth_is_the_same(tree: Path, text: str) -> None:
+def test_a_module_without_the_depth_is_the_same(tree: Path, text: str) -> None:
     assert same_at_every_depth(written(tree, "test_it.py", text))
 
 
@@ -54,18 +54,20 @@ def test_what_knows_of_no_depth_is_the_same(tree: Path, text: str) -> None:
         "from . import depth\n", "from .. import core\n",
     ],
 )  # fmt: skip
-def test_what_may_know_of_it_is_not(tree: Path, text: str) -> None:
+def test_a_module_that_may_use_the_depth_is_not_the_same(tree: Path, text: str) -> None:
     assert not same_at_every_depth(written(tree, "test_it.py", text))
 
 
 @pytest.mark.parametrize("line", ["from tests.core.drawn import x", "from tests.core import drawn"])
-def test_nor_is_what_imports_it_through_others(tree: Path, line: str) -> None:
+def test_a_module_that_imports_hypothesis_indirectly_depends_on_the_depth(
+    tree: Path, line: str
+) -> None:
     written(tree, "drawn.py", "from hypothesis import given\nfrom tests.core import between\n")
     written(tree, "between.py", f"{line}\n")
     assert not same_at_every_depth(written(tree, "test_it.py", "from tests.core import between\n"))
 
 
-def test_nor_is_what_lies_below_fixtures_that_know_of_it(tree: Path) -> None:
+def test_a_module_below_fixtures_that_use_the_depth_depends_on_it(tree: Path) -> None:
     written(tree, "conftest.py", "from tests import depth\n")
     assert not same_at_every_depth(written(tree / "below", "test_it.py", ""))
 
@@ -90,7 +92,7 @@ def test_marks_count_wherever_they_are(tree: Path) -> None:
     assert not has_marked(written(tree, "test_plain.py", "from tests.core import plain\n"))
 
 
-def test_of_the_tests_here_whatever_names_the_depth_is_run_at_each() -> None:
+def test_every_test_module_that_names_the_depth_runs_at_each_depth() -> None:
     modules = [*TESTS.rglob("test_*.py")]
     same = {path for path in modules if same_at_every_depth(path)}
     drawn = re.compile(r"\b(?:is_deep|given|examples)\(|\bdepth\.\w+\(|RuleBasedStateMachine")

@@ -238,7 +238,9 @@ ARRAYS = {
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.parametrize("text", EXPRESSIONS)
-def test_it_is_what_the_whole_array_gives(distant: Case, text: str, name: str) -> None:
+def test_an_expression_gives_the_same_for_fetched_and_whole_arrays(
+    distant: Case, text: str, name: str
+) -> None:
     """An expression gives the same value, or the same error, for fetched and unfetched arrays."""
     array = np.array(ARRAYS[name])
     there = lib.distant(array)

@@ -80,7 +80,9 @@ def test_values_that_a_page_cannot_change_are_reported(
     assert watched.go_on() != 0
 
 
-def test_of_a_large_array_the_window_is_fetched(distant: Case, live: Live, tmp_path: Path) -> None:
+def test_only_the_window_of_a_large_array_is_fetched(
+    distant: Case, live: Live, tmp_path: Path
+) -> None:
     large = np.arange(400.0 * 300).reshape(400, 300)
 
     def program() -> Any:

@@ -31,7 +31,7 @@ def test_all_forms_agree(program: str) -> None:
 
 
 @pytest.mark.parametrize("program", programs.PROGRAMS)
-def test_the_reference_can_tell(program: str) -> None:
+def test_a_contender_with_a_wrong_result_is_left_out(program: str) -> None:
     """A contender whose last result is off by a hundredth of its scale is left out."""
     case = programs.tiny(program)
 
@@ -56,7 +56,7 @@ def test_each_back_end_has_a_peer_that_runs_the_program(program: str) -> None:
         assert all(limit.peer in case.makers for limit in case.limits.values())
 
 
-def test_who_cannot_run_is_left_out_with_the_reason() -> None:
+def test_a_contender_that_cannot_run_is_left_out_with_the_reason() -> None:
     def absent() -> Contender:
         raise ModuleNotFoundError("No module named 'torch'", name="torch")
 

@@ -6,7 +6,7 @@ from bench import unrolled
 from bench.programs.case import NUMPY
 
 
-def test_it_is_compiled_as_asked() -> None:
+def test_the_program_is_compiled_with_the_given_settings() -> None:
     answer = unrolled.measured(NUMPY, "3")
     assert answer["missing"] == ""
     assert answer["nodes"] > 3 * 60

@@ -103,7 +103,7 @@ def cases(request: pytest.FixtureRequest) -> dict[str, dict[str, Case]]:
 
 
 @pytest.mark.one_in(2)
-def test_what_changes_is_listed(cases: dict[str, dict[str, Case]]) -> None:
+def test_elements_that_change_a_result_are_listed(cases: dict[str, dict[str, Case]]) -> None:
     run_all(check_what_changes, cases, {})
 
 

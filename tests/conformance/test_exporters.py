@@ -102,7 +102,7 @@ def test_every_format_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", KEPT)
-def test_the_small_one_is_as_kept(name: str, tmp_path: Path) -> None:
+def test_the_export_of_a_small_graph_equals_the_golden_file(name: str, tmp_path: Path) -> None:
     kept = GOLDEN / f"small.{KEPT[name]}"
     out = export(small(tmp_path / "r.nscope"), tmp_path / kept.name, expand=1)
     if os.environ.get("NODESCOPE_GOLDEN") == "write":

@@ -155,7 +155,7 @@ def test_what_runs_a_program_imports_nothing_before_it(planted: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", depth.some([(), ("-P",)], 2))
-def test_a_program_has_pythons_own_path(tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_a_program_has_the_path_of_plain_python(tmp_path: Path, flags: tuple[str, ...]) -> None:
     (tmp_path / "beside.py").write_text("")
     script = tmp_path / "script.py"
     script.write_text("import sys, json; print(json.dumps(sys.path))\n")

@@ -20,7 +20,7 @@ def test_the_cause_is_named() -> None:
     assert error_line(error) == "ValueError: no"
 
 
-def test_any_other_error_is_itself() -> None:
+def test_an_error_without_a_cause_is_its_own_root() -> None:
     error = ValueError("own")
     error.cause = KeyError("other")  # type: ignore[attr-defined]
     assert last_line(error) == "ValueError: own"

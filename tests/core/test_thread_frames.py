@@ -144,7 +144,7 @@ def test_collections_are_on_or_off_as_before(
 
 
 @pytest.mark.parametrize("deadlocks", [False, True])
-def test_what_it_gave_is_kept_by_nobody_else(
+def test_frames_are_referenced_only_by_the_caller(
     deadlocks: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_DEADLOCKS", deadlocks)

@@ -85,7 +85,7 @@ def test_a_library_that_can_do_little_has_no_dead_buttons(
 
 
 @pytest.mark.deep
-def test_of_two_libraries_each_node_has_what_its_own_can_do(
+def test_each_node_offers_what_its_own_library_can_do(
     page: Page, opened: Callable[..., None]
 ) -> None:
     opened("nodescope", "distant")

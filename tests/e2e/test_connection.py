@@ -41,7 +41,7 @@ WebSocket.prototype.send = function (data) {
 
 
 @pytest.mark.deep
-def test_a_cut_line_is_reported_and_mended_and_nothing_is_missed(
+def test_a_lost_connection_is_reported_and_restored_without_losing_records(
     start: Start, page_of_its_own: Page
 ) -> None:
     page = page_of_its_own

@@ -59,7 +59,7 @@ GROUPS = """
 
 
 @pytest.mark.deep
-def test_nothing_that_tells_is_cut(start: Start, page: Page, tmp_path: Path) -> None:
+def test_no_meaningful_text_is_cut(start: Start, page: Page, tmp_path: Path) -> None:
     path = tmp_path / "cut.py"
     path.write_text(PROGRAM)
     page.set_viewport_size({"width": 1280, "height": 800})

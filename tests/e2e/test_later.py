@@ -38,7 +38,7 @@ def script(folder: Path) -> Path:
 
 
 @pytest.mark.deep
-def test_branches_are_there_again(start: Start, page: Page, tmp_path: Path) -> None:
+def test_branches_are_restored(start: Start, page: Page, tmp_path: Path) -> None:
     kept = tmp_path / "kept.nscope"
     program = start(
         "run", "--no-browser", "--level", "values", "--record", kept,
@@ -150,7 +150,7 @@ def test_steps_that_were_left_out_are_reported(start: Start, page: Page, tmp_pat
 
 
 @pytest.mark.deep
-def test_the_legend_lies_over_no_node(start: Start, page: Page, tmp_path: Path) -> None:
+def test_the_legend_covers_no_node(start: Start, page: Page, tmp_path: Path) -> None:
     page.set_viewport_size({"width": 1440, "height": 800})
     program = start("run", "--no-browser", script(tmp_path))
     page.goto(program.address)

@@ -116,7 +116,7 @@ COVERED = """
 
 @pytest.mark.deep
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_note_lies_over_the_graph_alone(
+def test_a_notice_covers_only_the_graph(
     start: Start, page: Page, tmp_path: Path, width: int
 ) -> None:
     stopped(start, page, tmp_path, width=width)
@@ -230,7 +230,7 @@ def test_an_outline_over_the_graph_goes_when_the_graph_is_wanted(
 
 
 @pytest.mark.deep
-def test_function_keys_are_the_debuggers_in_a_form_too(
+def test_function_keys_control_the_debugger_in_a_form_too(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
     stopped(start, page, tmp_path)
@@ -268,7 +268,7 @@ def test_branches_of_one_node_are_distinguished(start: Start, page: Page, tmp_pa
 
 
 @pytest.mark.deep
-def test_the_search_says_what_it_is(start: Start, page: Page) -> None:
+def test_the_search_field_has_a_label(start: Start, page: Page) -> None:
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(start("run", "--no-browser", SAMPLE, "--epochs", "1").address)
     expect(by(page, "state")).to_contain_text("Stopped")
@@ -306,7 +306,7 @@ ABOVE = """
 
 
 @pytest.mark.deep
-def test_the_first_hint_lies_over_no_legend(start: Start, page: Page, tmp_path: Path) -> None:
+def test_the_first_hint_does_not_cover_the_legend(start: Start, page: Page, tmp_path: Path) -> None:
     stopped(start, page, tmp_path)
     expect(page.locator(".overview-count")).to_have_text("1 op")
     for width in (1600, 1280, 780):

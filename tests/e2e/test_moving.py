@@ -115,7 +115,7 @@ def test_the_wheel_opens_a_folded_scope_and_folds_it_again(
 
 
 @pytest.mark.deep
-def test_views_are_kept_and_gone_back_to(start: Start, page: Page, tmp_path: Path) -> None:
+def test_views_are_bookmarked_and_restored(start: Start, page: Page, tmp_path: Path) -> None:
     stopped(start, page, tmp_path, "--break", "loss/sum")
     page.keyboard.press("F5")
     expect(by(page, "inspector-reason")).to_contain_text("Breakpoint loss/sum")

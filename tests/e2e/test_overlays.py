@@ -32,7 +32,7 @@ TITLES = {
 
 
 @pytest.mark.deep
-def test_each_says_what_it_shows(start: Start, page: Page, tmp_path: Path) -> None:
+def test_each_overlay_has_a_title(start: Start, page: Page, tmp_path: Path) -> None:
     page.goto(start("open", "--port", "0", "--no-browser", mlp(tmp_path)).address)
     read(page)
     go_to(page, "hidden_1/matmul")

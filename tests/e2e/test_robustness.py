@@ -131,7 +131,7 @@ STAYS_FULL = FULL.split("    elif k == 2")[0] + FULL[FULL.index("    for _ in") 
 
 
 @pytest.mark.deep
-def test_a_recording_tells_of_the_disk_that_was_full(
+def test_a_recording_reports_that_the_disk_was_full(
     start: Start, page: Page, tmp_path: Path
 ) -> None:
     (tmp_path / "full.py").write_text(STAYS_FULL)
@@ -259,7 +259,7 @@ def test_a_wrong_condition_is_reported_at_its_field(
 
 
 @pytest.mark.deep
-def test_a_scope_is_broken_on_at_its_gutter(start: Start, page: Page) -> None:
+def test_a_breakpoint_on_a_scope_is_set_at_its_gutter(start: Start, page: Page) -> None:
     program = start("run", "--no-browser", SAMPLE, "--epochs", "1")
     page.goto(program.address)
     by(page, "next-step").click()

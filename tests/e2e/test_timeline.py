@@ -119,9 +119,7 @@ def test_every_step_is_there_with_its_loader_and_what_was_held(
 
 
 @pytest.mark.deep
-def test_it_is_there_again_at_a_stop_that_expects_more(
-    start: Start, page: Page, tmp_path: Path
-) -> None:
+def test_the_timeline_is_shown_again_at_a_stop(start: Start, page: Page, tmp_path: Path) -> None:
     script = tmp_path / "again.py"
     script.write_text(PROGRAM)
     page.goto(start("run", "--no-browser", script).address)

@@ -38,13 +38,13 @@ def drawn(picture: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_by_the_page(recording: Path, tmp_path: Path, theme: str) -> None:
+def test_the_page_exports_the_sample(recording: Path, tmp_path: Path, theme: str) -> None:
     texts = drawn(export(recording, tmp_path / "graph.svg", engine="page", theme=theme))
     for name in ("hidden_1", "hidden_2", "output", "loss", "backward", "optimizer", "mean"):
         assert any(name in text for text in texts), name
 
 
-def test_by_graphviz(recording: Path, tmp_path: Path) -> None:
+def test_graphviz_exports_the_sample(recording: Path, tmp_path: Path) -> None:
     assert shutil.which("dot"), "the tests' set-up installs Graphviz"
     picture = export(recording, tmp_path / "graph.svg", engine="dot", expand="all")
     texts = drawn(picture)

@@ -51,7 +51,7 @@ def train(*, compiled: bool, steps: int = STEPS, raise_in: int = 0) -> list[np.n
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_the_bits_are_those_of_a_free_run(compiled: bool, tmp_path: Path) -> None:
+def test_a_governed_run_gives_the_bits_of_a_free_run(compiled: bool, tmp_path: Path) -> None:
     free = train(compiled=compiled)
     with ns.record(tmp_path / "r.nscope", "values", max_slowdown=STRICT):
         governed = train(compiled=compiled)
@@ -139,7 +139,7 @@ def test_ctrl_c_in_a_step_that_was_left_out_is_no_failure(tmp_path: Path) -> Non
     assert not any("failed" in line for line in lines)
 
 
-def test_files_of_before_have_observed_steps(tmp_path: Path) -> None:
+def test_recordings_of_earlier_releases_have_observed_steps(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     with ns.record(path, "timing"):
         train(compiled=False, steps=3)
@@ -272,7 +272,7 @@ def test_an_operation_that_raises_in_a_step_that_was_left_out_is_seen(tmp_path: 
     assert set(nodes) == observed  # The failure defines no new node.
 
 
-def test_of_several_operations_in_a_line_the_one_with_the_same_parameter_raised(
+def test_among_operations_of_one_line_the_parameter_identifies_the_failed_one(
     tmp_path: Path,
 ) -> None:
     rng = np.random.default_rng(3)

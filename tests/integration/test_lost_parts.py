@@ -259,7 +259,7 @@ def test_a_server_that_hangs_lets_a_paused_run_continue(start: Start, new_page: 
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_a_running_program_ends_when_told(tmp_path: Path, start: Start, sign: int) -> None:
+def test_a_running_program_ends_on_a_signal(tmp_path: Path, start: Start, sign: int) -> None:
     text = TRAIN.replace("np.ones((4, 3))] * 3", "np.ones((4, 3))] * 10**7").replace(
         "    loss.backward()", "    loss.backward()\n    print('step', flush=True)"
     )

@@ -73,7 +73,7 @@ def both(
         "x = (1,\n",
     ],
 )  # fmt: skip
-def test_a_program_does_what_it_does(tmp_path: Path, text: str) -> None:
+def test_a_program_behaves_as_without_nodescope(tmp_path: Path, text: str) -> None:
     done = both(tmp_path, text, stdin=b"one\ntwo\n")
     assert b"recording stopped" not in done.stderr
 
@@ -164,7 +164,7 @@ def test_no_arguments_show_the_help(tmp_path: Path) -> None:
 
 
 @pytest.mark.deep
-def test_a_server_that_does_not_start_is_one_line_and_the_program_runs(tmp_path: Path) -> None:
+def test_a_server_that_does_not_start_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(TRAIN)
     broken = (
         "import sys\n"

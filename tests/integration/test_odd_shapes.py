@@ -122,7 +122,7 @@ def test_a_class_with_functions_of_its_own_computes_within_them() -> None:
     assert seen.names == ["wrapped/sum"]
 
 
-def test_a_condition_is_asked_of_what_was_edited() -> None:
+def test_a_condition_is_evaluated_on_edited_values() -> None:
     def then(stop: Stop, gate: Gate) -> Command:
         if stop.breakpoint == 1:
             (value,) = [v for v, a in gate._live.items() if np.allclose(a, np.tanh(1.0))]
@@ -138,7 +138,7 @@ def test_a_condition_is_asked_of_what_was_edited() -> None:
     assert seen.names == ["tanh", "multiply"]
 
 
-def test_what_is_printed_while_the_program_stands_computes_nothing_that_hangs() -> None:
+def test_printing_values_at_a_stop_does_not_hang() -> None:
     shown: list[str] = []
     tensors: list[object] = []
 

@@ -18,7 +18,7 @@ MANY = 400
 
 
 @pytest.mark.parametrize("level", ["graph", "values"])
-def test_it_continues_with_its_writer(tmp_path: Path, level: str) -> None:
+def test_an_open_recording_grows_with_its_writer(tmp_path: Path, level: str) -> None:
     path = tmp_path / "run.nscope"
     recorder = Recorder(path, level=level)  # type: ignore[arg-type]
     with Recording.open(path) as early:
@@ -48,7 +48,7 @@ def test_a_living_writer_is_not_folded(tmp_path: Path) -> None:
     assert not recorder.fault
 
 
-def test_one_that_has_just_been_made_says_so(tmp_path: Path) -> None:
+def test_a_new_recording_without_its_log_is_reported_as_empty(tmp_path: Path) -> None:
     full = tmp_path / "full.nscope"
     writer = Writer(full, budget_bytes=0)
     # The main file before the first checkpoint, without the log that holds the rest.

@@ -38,7 +38,7 @@ def test_each_execution_is_of_the_drawn_nodes(driver: Driver, recording: Path) -
         assert said == []
 
 
-def test_it_is_drawn_whole_before_it_runs(driver: Driver, recording: Path) -> None:
+def test_a_bound_graph_is_drawn_before_it_runs(driver: Driver, recording: Path) -> None:
     with debugged(
         recording, driver(lambda: ray.get(bound().execute(2))), stop_on_entry=True
     ) as run:
@@ -72,7 +72,7 @@ def test_actors_containers_and_several_results(driver: Driver, recording: Path) 
         assert len(run.runs("dag/Counter/add")) == 2
 
 
-def test_what_differs_from_the_bound_graph_is_said(driver: Driver, recording: Path) -> None:
+def test_differences_from_the_bound_graph_are_reported(driver: Driver, recording: Path) -> None:
     def program() -> Any:
         with InputNode() as given:
             graph = task1.bind(given, given)

@@ -111,7 +111,7 @@ def test_a_first_message_other_than_hello_ends_the_connection(
     worker.close()
 
 
-def test_who_says_nothing_is_dropped(hub: Hub) -> None:
+def test_a_silent_connection_is_dropped(hub: Hub) -> None:
     with (
         patch.object(hubs, "PROVE_S", 0.0),
         socket.create_connection((hub.host, hub.port), timeout=10) as connection,

@@ -160,7 +160,7 @@ def test_where_a_task_raises(driver: Driver, recording: Path) -> None:
         assert "bad 3" in run.end()
 
 
-def test_where_nothing_stops_nothing_is_asked(driver: Driver, recording: Path) -> None:
+def test_without_breakpoints_tasks_ask_nothing(driver: Driver, recording: Path) -> None:
     """Tasks without a breakpoint do not ask the run."""
     from unittest.mock import patch
 
@@ -255,7 +255,9 @@ def test_a_stopped_task_whose_worker_is_killed(driver: Driver, recording: Path) 
     assert "died while it ran, attempt 1 of 2" in failures[0]
 
 
-def test_a_task_of_which_the_run_says_nothing_goes_on(driver: Driver, recording: Path) -> None:
+def test_a_stopped_task_without_news_from_the_run_continues(
+    driver: Driver, recording: Path
+) -> None:
     """It waits ten seconds for a sign of life."""
     from unittest.mock import patch
 

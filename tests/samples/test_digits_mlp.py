@@ -10,7 +10,7 @@ from pathlib import Path
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "digits_mlp.py"
 
 
-def test_it_reads_digits(tmp_path: Path) -> None:
+def test_digits_mlp_reads_digits(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(SAMPLE)],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True,

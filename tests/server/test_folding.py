@@ -70,7 +70,7 @@ def test_a_server_that_ends_waits_for_no_question(tmp_path: Path) -> None:
     asyncio.run(asked())
 
 
-def test_what_is_wrong_with_a_recording_is_told_to_the_page(program: Program, page: Page) -> None:
+def test_trouble_with_a_recording_is_reported_to_the_page(program: Program, page: Page) -> None:
     page.subscribe(program.run.id)
     program.send(messages.Trouble("the disk is full" + "x" * 5000))
     changed = page.wait(wire.RunChanged, lambda item: bool(item.run.trouble))

@@ -57,7 +57,7 @@ def ready(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_where_it_is_and_ends_when_told(sign: signal.Signals) -> None:
+def test_the_server_prints_its_address_and_ends_on_a_signal(sign: signal.Signals) -> None:
     with started("--port", "0") as process:
         address = ready(process)
         port = address["port"]
@@ -153,7 +153,7 @@ def frame(stream: IO[bytes]) -> tuple[int, bytes]:
     return first, stream.read(size)
 
 
-def test_it_ends_with_its_parent() -> None:
+def test_the_server_ends_with_its_parent() -> None:
     waiting = [sys.executable, "-c", "input()"]
     with (
         subprocess.Popen(waiting, stdin=subprocess.PIPE) as parent,
@@ -164,7 +164,7 @@ def test_it_ends_with_its_parent() -> None:
         assert process.wait(WAIT_S) == 0
 
 
-def test_it_does_not_start_for_a_parent_that_is_gone() -> None:
+def test_the_server_does_not_start_for_a_dead_parent() -> None:
     parent = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
                           capture_output=True, text=True, check=True)  # fmt: skip
     with started("--port", "0", "--parent-pid", parent.stdout.strip()) as process:

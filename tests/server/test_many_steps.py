@@ -107,7 +107,7 @@ def test_work_does_not_grow_with_the_steps(kind: str, counted: dict[int, Counted
     assert max(sizes.values()) < 500_000
 
 
-def test_what_a_page_gets_of_the_steps(counted: dict[int, Counted]) -> None:
+def test_a_page_receives_a_selection_of_many_steps(counted: dict[int, Counted]) -> None:
     recording = counted[200_000].recording
     rows = recording.step_table.some(recording.last_seq())
     numbers = [row.step for row in rows]
@@ -126,7 +126,7 @@ def test_what_a_page_gets_of_the_steps(counted: dict[int, Counted]) -> None:
     assert [row.step for row in recording.steps(1_999_984)] == [199_998, 199_999, 200_000]
 
 
-def test_of_few_steps_a_page_has_all(tmp_path: Path) -> None:
+def test_a_page_receives_all_of_few_steps(tmp_path: Path) -> None:
     for index in (True, False):  # Recordings of earlier releases have no index.
         path = made(tmp_path / f"{index}.nscope", MAX_STEPS, index=index)
         with Recording.open(path) as recording:

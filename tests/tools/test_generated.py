@@ -9,7 +9,7 @@ import pytest
 from tools import generated
 
 
-def test_an_old_file_is_noticed_and_mended(
+def test_an_outdated_file_is_reported_and_rewritten(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "types.gen.ts"

@@ -41,7 +41,7 @@ def _on_device(program: Callable[[], Any]) -> Any:
 
 @pytest.mark.parametrize("level", ["timing", "summary", "values"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_results_are_those_of_the_program(
+def test_observed_results_are_those_of_the_program(
     tap: str, level: Any, program: Callable[[], Any], tmp_path: Path
 ) -> None:
     plain = tensors(_on_device(program))

@@ -111,7 +111,7 @@ def test_streams_have_lanes_of_their_own(driver: FakeDriver, tap: str, tmp_path:
     assert [row.lane for row in on_device] == [1, 1, 2, 2, 3]
 
 
-def test_a_device_that_fails_tells_no_times_any_more(
+def test_a_failed_device_reports_no_more_times(
     driver: FakeDriver, tap: str, tmp_path: Path
 ) -> None:
     def program() -> None:
@@ -146,7 +146,7 @@ def test_the_native_tap_on_a_thread_without_frames(
     assert len(_times(tmp_path / "run.nscope")[0]) == 1
 
 
-def test_tensors_are_let_go_on_a_thread_without_frames(
+def test_tensors_are_freed_on_a_thread_without_frames(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Autograd adds to a gradient in place if nothing else refers to it, so the tap must keep no

@@ -63,7 +63,7 @@ def test_the_recording_does_not_show_the_path(
 
 @pytest.mark.parametrize("tap", TAPS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_a_run_without_options_takes_it(
+def test_a_run_without_options_takes_the_fast_path(
     program: Callable[[], Any], tap: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """The newest values are kept whole, and steps are left out now and then."""

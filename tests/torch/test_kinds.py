@@ -145,7 +145,7 @@ PROGRAMS = (
 
 @pytest.mark.parametrize("tap", TAPS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_it_gives_the_same(
+def test_an_observed_program_gives_the_same(
     program: Callable[[], Any], tap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NODESCOPE_TORCH_TAP", tap)

@@ -167,9 +167,7 @@ def no_signal() -> Iterator[None]:
     signal.signal(signal.SIGCHLD, before)
 
 
-def test_a_worker_that_dies_is_waited_for_by_nobody(
-    tap: str, no_signal: None, tmp_path: Path
-) -> None:
+def test_a_dead_worker_is_not_waited_for(tap: str, no_signal: None, tmp_path: Path) -> None:
     def program() -> str:
         with pytest.raises(RuntimeError, match="exited unexpectedly") as raised:
             batches(Dying())
@@ -180,7 +178,7 @@ def test_a_worker_that_dies_is_waited_for_by_nobody(
     assert "pid" in run.result
 
 
-def test_a_stopped_worker_that_is_killed_is_waited_for_by_nobody(
+def test_a_killed_worker_at_a_stop_is_not_waited_for(
     tap: str, no_signal: None, tmp_path: Path
 ) -> None:
     def program() -> str:

@@ -48,7 +48,7 @@ def test_plain_attributes_are_settings() -> None:
     }  # fmt: skip
 
 
-def test_scopes_tell_which_module_they_are(tmp_path: Path) -> None:
+def test_scopes_describe_their_module(tmp_path: Path) -> None:
     def program() -> Any:
         model = Heads()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -71,7 +71,7 @@ def test_scopes_tell_which_module_they_are(tmp_path: Path) -> None:
         assert len(run.documents("scope")) == 5  # One document per scope.
 
 
-def test_memory_is_what_is_still_to_be_read(tmp_path: Path) -> None:
+def test_live_memory_is_memory_that_is_still_read(tmp_path: Path) -> None:
     def program() -> Any:
         x = torch.ones(1000)
         y = (x * 2).view(10, 100)

@@ -231,7 +231,7 @@ def test_without_a_compiler_the_python_tap_says_so_in_a_line(tmp_path: Path) -> 
     assert "there is no C++ compiler (no-such-compiler)" in lines[0]
 
 
-def test_a_compiler_that_fails_is_asked_once(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_compiler_that_fails_is_run_once(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("NODESCOPE_CACHE", str(tmp_path))
     compiler = tmp_path / "broken"
     compiler.write_text("#!/bin/sh\necho called >> calls\necho wrong headers >&2\nexit 1\n")

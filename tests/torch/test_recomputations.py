@@ -89,7 +89,7 @@ def test_parts_of_a_sequence_are_computed_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tap", TAPS)
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_a_breakpoint_stops_in_it(
+def test_a_breakpoint_stops_in_a_recomputation(
     tap: str, reentrant: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NODESCOPE_TORCH_TAP", tap)

@@ -315,7 +315,7 @@ def test_what_takes_too_long_is_given_up(process: TorchProcess) -> None:
     assert asked(process, "aten::relu", np.ones(2))[0].tolist() == [1, 1]
 
 
-def test_it_ends_with_its_parent() -> None:
+def test_the_process_ends_with_its_parent() -> None:
     program = (
         "import os, numpy as np\n"
         "from nodescope.adapters.torch.rerun.queries import TORCH\n"

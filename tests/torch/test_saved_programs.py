@@ -124,7 +124,7 @@ def test_what_is_more_than_data_is_refused(
         ("models/MODEL.json", "several members of one name"),
     ],
 )
-def test_members_that_are_no_data_are_refused(
+def test_members_other_than_data_are_refused(
     saved: Path, tmp_path: Path, name: str, said: str
 ) -> None:
     path = changed(saved, tmp_path / "net.pt2", lambda part, data: data)
@@ -163,7 +163,7 @@ def test_sizes_that_are_symbols_are_loaded(tmp_path: Path) -> None:
     assert program.graph.values[0].spec.shape == (None, 4)
 
 
-def test_it_is_opened_and_stepped_in_the_terminal(saved: Path, tmp_path: Path) -> None:
+def test_a_saved_program_is_opened_and_stepped_in_the_terminal(saved: Path, tmp_path: Path) -> None:
     commands, path = tmp_path / "commands", tmp_path / "run.nscope"
     commands.write_text("where\nn\nn\np\nrb\nb op:softmax_backward\nc\nc\n")
     ended = subprocess.run(

@@ -131,7 +131,7 @@ def test_a_loss_without_parameters_is_refused() -> None:
         _ = ns.torch.joint(nn.ReLU(), (torch.ones(3),)).graph
 
 
-def test_it_stops_and_what_is_edited_continues(tmp_path: Path) -> None:
+def test_a_static_graph_stops_and_continues_with_an_edit(tmp_path: Path) -> None:
     _, static = program()
     plain = static.run(*batch())
     at = "node:Net/blocks/0/norm/layer_norm"

@@ -21,7 +21,9 @@ Patch = pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("program", user_programs.STEPS, ids=lambda program: program.__name__)
-def test_it_gives_the_same_and_has_its_steps(program: Callable[[], Any], tmp_path: Path) -> None:
+def test_a_program_gives_the_same_and_has_its_steps(
+    program: Callable[[], Any], tmp_path: Path
+) -> None:
     torch.manual_seed(0)
     plain = program()
     torch.manual_seed(0)

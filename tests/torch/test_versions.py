@@ -14,7 +14,7 @@ from tests.adapters.driving import recorded
 
 
 @pytest.mark.parametrize("version", ["2.10.1", "3.0.0+cu130", ""])
-def test_it_is_said_which_is_supported(
+def test_an_unsupported_version_is_reported(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -28,9 +28,7 @@ def test_it_is_said_which_is_supported(
         assert not recording.executions()
 
 
-def test_a_step_asks_nothing_of_the_installed_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_reads_no_package_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading a package's metadata takes a millisecond."""
     asked: list[str] = []
 

@@ -88,7 +88,7 @@ def test_extremes_and_mean(name: str, dtypes: tuple[str, ...], data: Data) -> No
 @pytest.mark.parametrize("name", ["var", "std"])
 @DRAWN
 @given(data=st.data())
-def test_spread(name: str, data: Data) -> None:
+def test_standard_deviation_and_variance(name: str, data: Data) -> None:
     x = drawn(data, REAL_FLOATS, small=True)
     correction = data.draw(st.sampled_from([0, 0.5, 1]))
     axis, keepdims = some_axes(data, x.ndim), data.draw(st.booleans())
@@ -98,7 +98,7 @@ def test_spread(name: str, data: Data) -> None:
 @pytest.mark.parametrize("name", ["cumulative_sum", "cumulative_prod"])
 @DRAWN
 @given(data=st.data())
-def test_running(name: str, data: Data) -> None:
+def test_cumulative_functions(name: str, data: Data) -> None:
     x = drawn(data, NUMERIC, VECTORS, small=True)
     axis = some_axis(data, x.ndim, none=x.ndim == 1)
     check(name, x, axis=axis, include_initial=data.draw(st.booleans()))
@@ -110,7 +110,7 @@ def test_running(name: str, data: Data) -> None:
 @pytest.mark.parametrize("name", ["all", "any", "count_nonzero"])
 @DRAWN
 @given(data=st.data())
-def test_truth(name: str, data: Data) -> None:
+def test_all_any_and_count_nonzero(name: str, data: Data) -> None:
     x = drawn(data, ALL)
     check(name, x, axis=some_axes(data, x.ndim), keepdims=data.draw(st.booleans()))
 
@@ -132,7 +132,7 @@ def test_diff(data: Data) -> None:
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 @DRAWN
 @given(data=st.data())
-def test_places(name: str, data: Data) -> None:
+def test_argmax_and_argmin(name: str, data: Data) -> None:
     x = drawn(data, REAL)
     check(name, x, axis=some_axis(data, x.ndim), keepdims=data.draw(st.booleans()))
 
@@ -244,7 +244,7 @@ def test_joining(data: Data) -> None:
 
 @DRAWN
 @given(data=st.data())
-def test_taking(data: Data) -> None:
+def test_take_and_take_along_axis(data: Data) -> None:
     x = drawn(data, ALL, AT_LEAST_ONE)
     axis = some_axis(data, x.ndim, none=False)
     places = st.integers(0, x.shape[axis] - 1)

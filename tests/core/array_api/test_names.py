@@ -79,7 +79,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         ns.arctan  # noqa: B018
 
 
-def test_info_tells_what_strict_tells() -> None:
+def test_info_equals_that_of_array_api_strict() -> None:
     ours, theirs = ns.__array_namespace_info__(), strict.__array_namespace_info__()
     assert ours.capabilities() == theirs.capabilities()
     assert ours.default_device() in ours.devices()

@@ -54,7 +54,7 @@ WANTED = [
 
 
 @pytest.mark.parametrize(("action", "times"), [("default", 1), ("always", 2), ("ignore", 0)])
-def test_they_are_shown_at_the_users_lines(shown: Shown, action: str, times: int) -> None:
+def test_warnings_are_shown_at_the_users_lines(shown: Shown, action: str, times: int) -> None:
     warnings.simplefilter(action)  # type: ignore[arg-type]
     with at_user_lines(is_ours):
         program()

@@ -184,7 +184,7 @@ def test_a_schedule_is_reported_once_and_its_node_is_named_next(tmp_path: Path) 
     assert (why.returncode, "multiply" in why.stdout) == (0, True), why.stderr
 
 
-def test_a_program_without_steps_is_told_how_to_mark_them(tmp_path: Path) -> None:
+def test_a_program_without_steps_gets_a_hint_to_mark_them(tmp_path: Path) -> None:
     unmarked = SCHEDULE.replace("ns.steps(range(70))", "range(1)")
     done = nodescope(tmp_path, "check", "script.py", text=unmarked)
     assert "needs " in done.stdout
@@ -194,7 +194,7 @@ def test_a_program_without_steps_is_told_how_to_mark_them(tmp_path: Path) -> Non
     assert "the program marks none" not in done.stdout
 
 
-def test_a_program_that_closes_its_output_is_reported_all_the_same(tmp_path: Path) -> None:
+def test_a_program_that_closes_its_output_is_still_reported(tmp_path: Path) -> None:
     text = "import sys\nimport numpy as np\nimport nodescope as ns\nnp.exp(ns.tensor(1.0))\n"
     done = nodescope(tmp_path, "check", "script.py", text=text + "sys.stdout.close()\n")
     assert done.returncode == 0
@@ -267,7 +267,7 @@ def test_only_what_is_needed_is_named_as_missing(
 @pytest.mark.parametrize(
     ("content", "expected"), [("", "is empty"), ("1 / 0\n", "not a recording")]
 )
-def test_what_is_named_a_recording_is_not_run(
+def test_a_file_named_like_a_recording_is_not_run(
     tmp_path: Path, content: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "run.nscope"

@@ -21,7 +21,7 @@ def record(path: Path, *argv: str, status: int = 0, error: str = "") -> None:
     run.finish(status, error)
 
 
-def test_the_run_that_began_last_is_the_first(
+def test_the_latest_run_is_listed_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

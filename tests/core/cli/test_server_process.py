@@ -97,7 +97,7 @@ def test_a_page_comes_back_to_the_stop_that_it_left(start: Start) -> None:
 
 
 @pytest.mark.deep
-def test_a_running_program_is_followed_on(start: Start, tmp_path: Path) -> None:
+def test_a_restarted_server_follows_the_running_program(start: Start, tmp_path: Path) -> None:
     program = start(UNTIL, *RUN, "--no-stop-on-entry", "--level", "timing")
     live = entered(program)
     run = run_id(Page(live))
@@ -123,7 +123,7 @@ def test_after_the_end_the_recording_is_opened(start: Start) -> None:
     assert program.end() == 3
 
 
-def test_where_nobody_has_come_yet_the_new_address_lets_in(start: Start) -> None:
+def test_before_any_page_connected_the_new_address_lets_one_in(start: Start) -> None:
     program = start(WATCH + TRAIN, *RUN)
     program.expect("held")
     os.kill(program.server_pid(), signal.SIGKILL)
@@ -145,7 +145,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_one_that_keeps_dying_is_given_up_in_a_line(
+def test_a_server_that_keeps_dying_is_given_up_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def command(module: str, *arguments: str, background: bool) -> list[str]:
@@ -175,7 +175,7 @@ def test_a_server_that_is_ended_is_not_restarted(start: Start) -> None:
     assert not any("restarted" in line for line in program.lines)
 
 
-def test_a_port_that_somebody_took_is_not_shared(
+def test_a_port_taken_by_another_process_is_not_shared(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     started = server_process.Server(0)

@@ -88,7 +88,7 @@ print(x.numpy())
 @pytest.mark.parametrize(
     "placement", ["b multiply [step 2]\nc\n", "b multiply\nc\nc\nc\nback\nback\n"]
 )
-def test_a_node_that_takes_what_it_gave_before_took_that(tmp_path, placement):
+def test_a_node_that_reads_its_earlier_output_shows_that_output(tmp_path, placement):
     expressions = {
         "p inputs[0]": "float64 (2,) [0.5, 2]",
         "p max(inputs[0])": "2",
@@ -106,7 +106,7 @@ def test_a_node_that_takes_what_it_gave_before_took_that(tmp_path, placement):
         assert replies[command][0].startswith(answer)
 
 
-def test_of_two_values_with_one_id_the_new_one_is_changed(tmp_path):
+def test_an_edit_changes_the_newer_of_two_values_with_one_id(tmp_path):
     commands = "b multiply [step 3]\nc\nset inputs[0] = 3\nset value[0] = 40\np value\nq\n"
     done = scripted(tmp_path, commands, text=AGAIN)
     replies = dict(answers(done))
@@ -157,7 +157,7 @@ def test_rules_that_suit_the_program(tmp_path):
     assert again == rules
 
 
-def test_what_gives_the_same_is_not_called_independent(tmp_path):
+def test_an_unchanged_result_is_not_called_independent(tmp_path):
     text = "import numpy as np\nimport nodescope as ns\nx = ns.tensor([3.0, 9.0], name='x')\n"
     commands = "until maximum\nwhat-if x = 1\nwhat-if maximum = 1\nq\n"
     replies = answers(scripted(tmp_path, commands, text=text + "np.maximum(x, 10.0)\n"))
@@ -341,7 +341,7 @@ def test_rules_are_recommended_for_the_current_moment_not_the_viewed_one(tmp_pat
     assert replies["rule recommended"][0].startswith("rule 1: "), replies
 
 
-def test_lines_of_the_debugger_are_of_the_step_that_they_tell_of(tmp_path):
+def test_log_lines_of_the_debugger_have_the_step_of_their_event(tmp_path):
     commands = "b op:mean log {step}!\nb op:square [step 2]\nc\nset value = 0\nn\nn\nlog\n"
     replies = dict(answers(scripted(tmp_path, commands)))
     assert replies["log"][:3] == [

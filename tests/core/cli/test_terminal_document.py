@@ -11,7 +11,7 @@ from tests.integration.processes import nodescope
 TEXT = (Path(__file__).resolve().parents[3] / "docs" / "terminal.md").read_text()
 
 
-def test_the_session_is_what_one_sees(tmp_path):
+def test_the_documented_session_is_the_real_output(tmp_path):
     (program,) = re.findall(r"```python\n(.*?)```", TEXT, re.S)
     (session,) = re.findall(r"```console\n(.*?)```", TEXT, re.S)
     commands = re.findall(r"^\(nodescope\) (.*)$", session, re.M)

@@ -40,7 +40,7 @@ def test_commands_neither_read_nor_write_the_programs_own_streams(tmp_path: Path
     assert (tmp_path / ".nodescope" / "history").is_file()
 
 
-def test_a_folder_that_is_gone_is_reported_in_one_line(tmp_path: Path) -> None:
+def test_a_deleted_folder_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("print(1)\n")
     directory = tmp_path / "gone"
     directory.mkdir()

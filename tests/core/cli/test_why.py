@@ -32,7 +32,7 @@ def test_an_element(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "* loss/log at [0] = nan" in capsys.readouterr().out
 
 
-def test_a_gradient_and_why_there_is_none(
+def test_a_gradient_and_the_reason_for_a_missing_one(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with ns.record(tmp_path / "cut.nscope", level="values"):
@@ -94,7 +94,9 @@ def test_none_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out.startswith("no NaN or Inf in 1 step of ")
 
 
-def test_a_mask_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mask_of_infinities_is_not_a_problem(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = tmp_path / "run.nscope"
     with ns.record(result):
         for x in ns.steps([1.0]):

@@ -38,7 +38,7 @@ def matched(traced: list[Node], eager: list[Node]) -> dict[int, tuple[int, str]]
     return {match.traced: (match.eager, match.reason) for match in result.matches.values()}
 
 
-def test_by_scope_op_phase_and_number() -> None:
+def test_nodes_match_by_scope_op_phase_and_number() -> None:
     traced, eager = chain("exp", "log", "exp"), chain("exp", "log", "exp", first=11)
     assert matched(traced, eager) == {
         2: (12, "name"), 3: (13, "name"), 4: (14, "name"), 1: (11, "inputs"),
@@ -52,7 +52,7 @@ def test_inside_the_scope_of_the_call() -> None:
     assert {match.traced: match.eager for match in result.matches.values()} == {1: 11, 2: 12, 3: 13}
 
 
-def test_backward_nodes_stand_inside_backward() -> None:
+def test_backward_nodes_match_inside_backward() -> None:
     forward = Node(1, "net/exp", "exp", "elementwise", outputs=(1,), scope="net")
     back = Node(2, "backward/net/multiply", "multiply", "elementwise", (1,), outputs=(2,),
                 scope="backward/net", phase="backward")  # fmt: skip
@@ -70,7 +70,7 @@ def test_the_first_of_several_calls() -> None:
     assert result[3] == (13, "name")
 
 
-def test_by_order_where_names_do_not_fit() -> None:
+def test_nodes_match_by_order_if_names_do_not() -> None:
     traced = chain("exp", "log", "sin", scope="f")
     eager = [*chain("exp", first=11), *chain("log", "cos", "sin", first=21, scope="other")]
     result = matched(traced, eager)
@@ -114,7 +114,7 @@ def test_the_call_with_the_shapes_of_the_trace() -> None:
     assert result.matches[2].eager == 12
 
 
-def test_behind_the_calls_that_came_before() -> None:
+def test_nodes_match_after_those_of_earlier_calls() -> None:
     traced, other = at(chain("exp", "log", "exp"), 8), at(chain("exp"), 8)
     calls = [chain("exp", first=11), chain("exp", "log", "exp", first=21), chain("exp", first=31)]
     eager = at([node for call in calls for node in call], 8)

@@ -25,7 +25,7 @@ def test_one_step_is_one_ulp(dtype: type) -> None:
     assert result.max_abs == pytest.approx(float(np.abs(b.astype(float) - a.astype(float)).max()))
 
 
-def test_over_zero_each_number_counts() -> None:
+def test_ulps_are_counted_across_zero() -> None:
     least = np.float32(np.finfo(np.float32).smallest_subnormal)
     assert measure_arrays(np.array([-least]), np.array([least])).ulp == 2
     zeros = measure_arrays(np.array([0.0]), np.array([-0.0]))
@@ -34,7 +34,7 @@ def test_over_zero_each_number_counts() -> None:
     assert not zeros.equal  # The bits of -0.0 and 0.0 differ.
 
 
-def test_what_is_not_finite_is_counted() -> None:
+def test_nonfinite_elements_are_counted() -> None:
     a = np.array([1.0, np.nan, np.inf, 2.0])
     b = np.array([1.0, np.nan, -np.inf, np.nan])
     result = measure_arrays(a, b)
@@ -88,7 +88,7 @@ def test_scalars_and_nothing(shape: tuple[int, ...]) -> None:
     assert result.source == "arrays"
 
 
-def test_what_cannot_be_compared_says_why() -> None:
+def test_incomparable_arrays_have_a_reason() -> None:
     assert "shapes differ" in measure_arrays(np.zeros(2), np.zeros(3)).why
     assert "dtypes differ" in measure_arrays(np.zeros(2), np.zeros(2, np.float32)).why
     assert "no numbers" in measure_arrays(np.array(["a"]), np.array(["b"])).why

@@ -253,7 +253,7 @@ def test_at_the_beginning_there_is_nothing_before(tmp_path):
         assert not controller.looking_back
 
 
-def test_reverse_continue_asks_conditions_of_recorded_values(tmp_path):
+def test_reverse_continue_evaluates_conditions_on_recorded_values(tmp_path):
     specs = ("loss/mean [step 3]", "loss/square if max(value) > 30", "op:matmul [off]")
     with controlled(tmp_path, train, *specs) as (controller, _):
         stopped(controller)
@@ -364,7 +364,7 @@ def test_edits_at_a_stop(tmp_path):
         ("value = True", "value", SetValue(0, "set", 1.0)),
     ],
 )  # fmt: skip
-def test_changes_as_they_are_written(text, target, command):
+def test_edits_are_parsed(text, target, command):
     assert parse_edit(text) == (target, command)
 
 
@@ -372,7 +372,7 @@ def test_changes_as_they_are_written(text, target, command):
     "text", ["", "value", "value 3", "value == 3", "= 3", "value = x", "value clip 1", "a b = 1",
              "value load /no/such.npy", "value noise", "value /= 0"],
 )  # fmt: skip
-def test_changes_that_are_none(text):
+def test_invalid_edits_are_refused(text):
     with pytest.raises(EditError):
         parse_edit(text)
 

@@ -19,7 +19,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE)
 
 
-def test_they_come_back_and_are_readable(tmp_path: Path) -> None:
+def test_breakpoints_are_saved_readably_and_loaded(tmp_path: Path) -> None:
     saved = ProjectSettings(tmp_path / "train.py")
     assert saved.load() == ((), [])
     assert saved.save([]) == ""
@@ -65,14 +65,16 @@ def test_a_damaged_file_is_put_aside(tmp_path: Path, text: str) -> None:
     assert saved.path.with_suffix(".damaged").read_text() == text
 
 
-def test_a_folder_that_takes_nothing_costs_one_line(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / ".nodescope").write_text("in the way")
     saved = ProjectSettings(tmp_path / "train.py")
     assert saved.load() == ((), [])
     assert "not saved" in saved.save([LOSS])
 
 
-def test_another_folder_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_can_be_chosen_or_disabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "kept"))
     assert ProjectSettings(Path("train.py")).save([LOSS]) == ""
     assert (tmp_path / "kept/breakpoints.json").is_file()
@@ -82,7 +84,7 @@ def test_another_folder_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not (tmp_path / ".nodescope").exists()
 
 
-def test_watches_are_kept_beside_them(tmp_path: Path) -> None:
+def test_watches_are_saved_beside_breakpoints(tmp_path: Path) -> None:
     saved = ProjectSettings(tmp_path / "train.py")
     assert saved.save_watches(["nan on op:log -> log"]) == ""
     assert saved.save([LOSS]) == ""

@@ -117,7 +117,7 @@ def test_the_loss_of_every_step_is_kept(make: Callable[[], Train], tmp_path: Pat
     np.testing.assert_array_equal(w.numpy(), weights)
 
 
-def test_a_loss_that_another_node_gives_in_some_steps_is_one_curve(tmp_path: Path) -> None:
+def test_a_loss_of_different_nodes_is_one_curve(tmp_path: Path) -> None:
     def train(w: ns.Tensor, x: float) -> float:
         if x > 1.25:
             np.mean(w)  # From here on, the loss is the second mean of a step.

@@ -84,7 +84,7 @@ def test_a_training_loop_without_steps_is_bounded() -> None:
     assert counts[0] == counts[1]
 
 
-def test_call_sites_and_callers_tell_loops_apart() -> None:
+def test_loops_differ_by_call_site_and_caller() -> None:
     def scaled(x: Any) -> Any:
         return x * 2.0
 

@@ -79,7 +79,7 @@ def test_a_step_ends_where_the_next_begins() -> None:
     ]  # fmt: skip
 
 
-def test_calls_count_anew_in_each_observed_step() -> None:
+def test_calls_are_counted_from_zero_in_each_observed_step() -> None:
     steps, _, _ = fresh()
     steps.bus.leaves_out = lambda step: step == 2
     epochs = []

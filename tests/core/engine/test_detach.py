@@ -23,7 +23,7 @@ def _nodes(program: Callable[[], Any], path: Path) -> list[Node]:
         return [row.node for row in recording.nodes()]
 
 
-def test_it_is_a_node_with_its_line(tmp_path: Path) -> None:
+def test_detach_is_a_node_with_its_line(tmp_path: Path) -> None:
     def program() -> None:
         w = ns.parameter(np.ones(3), name="w")
         doubled = w * 2
@@ -43,7 +43,7 @@ def test_it_is_a_node_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("observed", [False, True])
-def test_it_ends_gradients_and_shares_memory(observed: bool, tmp_path: Path) -> None:
+def test_detach_ends_gradients_and_shares_memory(observed: bool, tmp_path: Path) -> None:
     def program() -> list[Any]:
         w = ns.parameter(np.array([1.0, 2.0]), name="w")
         cut = (w * 3).detach()
@@ -92,7 +92,7 @@ def test_a_compiled_function_detaches_without_a_kernel() -> None:
     assert "detach" in text
 
 
-def test_unobserved_it_is_not_an_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unobserved_detach_is_not_an_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     from nodescope import ops
 
     w = ns.parameter(np.ones(3), name="w")
@@ -100,7 +100,7 @@ def test_unobserved_it_is_not_an_operation(monkeypatch: pytest.MonkeyPatch) -> N
     assert w.detach().data is w.data
 
 
-def test_a_gradient_that_ends_is_reported_at_it(tmp_path: Path) -> None:
+def test_a_gradient_that_ends_is_reported_at_detach(tmp_path: Path) -> None:
     from nodescope.debug.report.gradient_ends import gradient_end
 
     def program() -> None:

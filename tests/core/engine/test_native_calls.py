@@ -210,7 +210,9 @@ def ran(program: Program, monkeypatch: pytest.MonkeyPatch, *, core: bool) -> tup
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_events_and_results_are_pythons(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_core_gives_the_events_and_results_of_python(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
     by_core, left = ran(program, monkeypatch, core=True)
     by_python, all_calls = ran(program, monkeypatch, core=False)
     assert by_core[0] == by_python[0]
@@ -220,7 +222,7 @@ def test_events_and_results_are_pythons(program: Program, monkeypatch: pytest.Mo
         assert left < 0.8 * all_calls
 
 
-def test_steps_of_other_shapes_are_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_of_other_shapes_run_in_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     def program() -> list[Any]:
         w = ns.parameter(np.ones((3, 2), np.float32), name="w")
         results = []
@@ -240,7 +242,7 @@ def test_steps_of_other_shapes_are_the_cores(monkeypatch: pytest.MonkeyPatch) ->
 @given(st.lists(st.sampled_from(["+", "-", "*", "@", "sum", "t", "scalar", "cast", "where"]),
                 min_size=1, max_size=12),
        st.integers(0, 3))  # fmt: skip
-def test_random_programs_are_pythons(calls: list[str], change: int) -> None:
+def test_the_core_runs_random_programs_like_python(calls: list[str], change: int) -> None:
     def program() -> list[Any]:
         w = ns.parameter(np.arange(9.0).reshape(3, 3), name="w")
         results = []
@@ -268,7 +270,7 @@ def test_random_programs_are_pythons(calls: list[str], change: int) -> None:
 
 
 @pytest.mark.parametrize("core", [True, False])
-def test_a_failure_is_explained_and_told(monkeypatch: pytest.MonkeyPatch, core: bool) -> None:
+def test_a_failure_is_explained_and_reported(monkeypatch: pytest.MonkeyPatch, core: bool) -> None:
     if not core:
         monkeypatch.setattr(native, "Calls", None)
     with observed() as events:
@@ -287,7 +289,7 @@ def test_a_failure_is_explained_and_told(monkeypatch: pytest.MonkeyPatch, core: 
     assert [array.shape for array in event.inputs] == [(2, 4), (3, 2)]
 
 
-def test_an_interrupt_within_a_kernel_is_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_within_a_kernel_reaches_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     from nodescope import ops
 
     def interrupted(a: Any, b: Any) -> Any:
@@ -348,7 +350,7 @@ def test_classes_of_another_layout_are_left_to_python(monkeypatch: pytest.Monkey
     assert events.ran.count("multiply") == 3
 
 
-def test_an_ended_observation_is_let_go() -> None:
+def test_an_ended_observation_is_freed() -> None:
     bus = Bus()
     tracer.observe(bus)
     observer = weakref.ref(dispatch_mode.attending())
@@ -361,7 +363,7 @@ def test_an_ended_observation_is_let_go() -> None:
     assert observer() is None
 
 
-def test_tensors_and_arrays_are_let_go() -> None:
+def test_tensors_and_arrays_are_freed() -> None:
     with observed() as events:
         x = ns.parameter(np.ones(3), name="x")
         kept: list[Any] = []

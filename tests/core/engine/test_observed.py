@@ -39,7 +39,7 @@ def told(event: Event) -> Any:
     return type(event).__name__, [n.name for n in getattr(event, "nodes", ())]
 
 
-def test_operators_tell_what_functions_tell() -> None:
+def test_operators_emit_the_events_of_functions() -> None:
     operators = trained(lambda a, b: a * b, lambda a, b: a + b)
     functions = trained(np.multiply, np.add)
     mine, other = operators.all, functions.all

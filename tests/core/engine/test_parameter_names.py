@@ -46,7 +46,7 @@ def test_names_come_from_the_assignment(monkeypatch: Any) -> None:
     assert _names(thing.kernel_t1, inner.kernel_t1) == ["kernel_t1", "kernel_t1_1"]
 
 
-def test_elsewhere_they_are_counted(monkeypatch: Any) -> None:
+def test_parameters_without_an_assigned_name_are_numbered(monkeypatch: Any) -> None:
     monkeypatch.setattr(variables, "_unnamed", {})
     listed = [ns.parameter(np.ones(2)), ns.parameter(np.ones(2))]
     first, two = ns.parameter(np.ones(2)), _made()

@@ -107,7 +107,9 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_reads_are_pythons(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_core_reads_parameters_like_python(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
     by_core, _ = ran(program, monkeypatch, core=True)
     by_python, _ = ran(program, monkeypatch, core=False)
     assert by_core[0] == by_python[0]
@@ -116,7 +118,7 @@ def test_reads_are_pythons(program: Program, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @given(st.lists(st.lists(st.integers(0, 5), max_size=8), min_size=2, max_size=6))
-def test_reads_in_any_order_are_pythons(steps: list[list[int]]) -> None:
+def test_the_core_reads_parameters_in_any_order_like_python(steps: list[list[int]]) -> None:
     def program() -> list[Any]:
         parameters, results = named(), []
         for number in ns.steps(range(len(steps))):
@@ -127,7 +129,7 @@ def test_reads_in_any_order_are_pythons(steps: list[list[int]]) -> None:
         assert ran(program, patch, core=True)[0] == ran(program, patch, core=False)[0]
 
 
-def test_later_reads_are_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_later_reads_run_in_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     assert native.Calls is not None, "no native core"
     left: list[int] = []
     read = tracer.Tracer.read_leaf
@@ -147,7 +149,7 @@ def test_later_reads_are_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("level", ["timing", "summary", "values"])
-def test_recordings_are_pythons(
+def test_the_core_records_what_python_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: Any
 ) -> None:
     def recorded(path: Path) -> list[Any]:
@@ -166,7 +168,7 @@ def test_recordings_are_pythons(
     assert recorded(tmp_path / "python.nscope") == by_core
 
 
-def test_parameters_that_are_gone_are_forgotten() -> None:
+def test_freed_parameters_are_forgotten() -> None:
     with observed():
         observer = dispatch_mode.attending()
         for _ in ns.steps(range(5)):

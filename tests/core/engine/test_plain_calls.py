@@ -93,7 +93,7 @@ def test_a_function_without_keywords_has_the_shared_attributes() -> None:
         assert negated.edge[3] is tensors.NO_ATTRS
 
 
-def test_what_is_not_for_the_core_is_left_to_python() -> None:
+def test_unsupported_calls_are_left_to_python() -> None:
     x = ns.parameter(np.ones((2, 2)), name="x")
     add, joined = ops.get("add"), ops.get("concatenate")
     both(add, [x, x], {}, True)

@@ -71,7 +71,7 @@ def test_each_level_keeps_the_shapes_of_each_step(tmp_path: Path, level: Level) 
             assert result == result | true_shapes(events, step=step)
 
 
-def test_steps_alike_tell_nothing_and_run_as_fast_as_they_can() -> None:
+def test_equal_steps_emit_no_shapes_and_take_the_fast_path() -> None:
     w = ns.parameter(np.ones((3, 2), np.float32), name="w")
     with observed() as events:
         tracer = dispatch_mode.attending()
@@ -149,7 +149,7 @@ def test_a_value_that_grows_by_itself_is_followed() -> None:
     ]  # fmt: skip
 
 
-def test_without_steps_a_loop_tells_its_shapes() -> None:
+def test_a_loop_without_steps_reports_its_shapes() -> None:
     with observed() as events:
         for size in (*[4] * 40, 3):
             np.exp(ns.tensor(np.ones(size)))
@@ -157,7 +157,7 @@ def test_without_steps_a_loop_tells_its_shapes() -> None:
     assert (3,) in last.values()
 
 
-def test_shapes_that_always_change_are_reported_at_that_rate(
+def test_shapes_that_always_change_are_reported_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(identity, "MOST_RESHAPED", 3)

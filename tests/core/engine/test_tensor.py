@@ -62,7 +62,7 @@ def test_tensors_compute_what_arrays_do(program: Any) -> None:
 
 
 @pytest.mark.parametrize("other", [2, 2.5, True, np.float64(2.5), np.arange(4), [1, 2, 3, 4]])
-def test_promotion_is_numpys(other: Any) -> None:
+def test_promotion_is_that_of_numpy(other: Any) -> None:
     for data in (A, B, A > 0, np.arange(4, dtype=np.int8)):
         same(ns.tensor(data) + other, data + other)
         same(other + ns.tensor(data), other + data)
@@ -162,7 +162,7 @@ def test_floating_point_errors_pass_unchanged() -> None:
         ns.tensor([1.0]) / ns.tensor([0.0])
 
 
-def test_norm_is_right_to_rounding() -> None:
+def test_norm_is_exact_up_to_rounding() -> None:
     # NumPy sums these squares by BLAS, in another order.
     result = np.linalg.norm(ns.tensor(A), axis=1)
     assert result.numpy() == pytest.approx(np.linalg.norm(A, axis=1), rel=1e-14)

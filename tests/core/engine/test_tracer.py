@@ -342,7 +342,7 @@ def test_parameters_are_not_kept_alive() -> None:
         ns.step()  # A step visits the parameters that were read.
 
 
-def test_an_observer_that_rests_is_one() -> None:
+def test_a_resting_observer_still_counts() -> None:
     with observed():
         dispatch_mode.rest()
         with pytest.raises(UsageError, match="already observed"):

@@ -110,7 +110,7 @@ def test_hostile_names_by_the_page(
     assert labels(tmp_path / "g.svg") == [visible(item) for item in HOSTILE]
 
 
-def test_a_painter_that_throws_is_one_line(
+def test_an_error_of_the_painter_is_one_line(
     hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = "var nodescopeExport = {renderSvg: () => { throw new Error('no') }};"

@@ -90,14 +90,14 @@ def test_why_says_whose_op_it_is(recording: Recording) -> None:
         why(recording, "load")
 
 
-def test_reports_watches_and_comparison_take_them(recording: Recording) -> None:
+def test_reports_watches_and_comparison_accept_foreign_graphs(recording: Recording) -> None:
     assert summarise_run(recording).nodes == 4
     assert list(Asking(recording, [Watch("nan", 1), Watch("value_repeated", 2)])) == []
     with pytest.raises(UsageError, match="no compiled function ran in this recording"):
         compare(recording, recording)
 
 
-def test_the_page_gets_them(recording: Recording) -> None:
+def test_the_page_receives_foreign_graphs(recording: Recording) -> None:
     snapshot = convert.snapshot(recording, recording.run(), None, recording.last_seq())
     nodes = [node for _, node in nodes_in(snapshot.nodes)]
     assert [produced.value for produced in values_in(snapshot.values, nodes)] == list(VALUES)

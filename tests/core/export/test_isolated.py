@@ -46,7 +46,9 @@ def test_a_graph_that_takes_too_much_memory_is_an_answer(tmp_path: Path) -> None
     assert os.listdir(tmp_path) == ["r.nscope"]
 
 
-def test_one_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_that_takes_too_long_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = recorded(tmp_path / "r.nscope", 10)
     started: list[subprocess.Popen[bytes]] = []
     end = isolated._end
@@ -57,7 +59,7 @@ def test_one_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.Mo
     assert os.listdir(tmp_path) == ["r.nscope"]
 
 
-def test_it_is_listened_to_whatever_number_its_output_has(tmp_path: Path) -> None:
+def test_an_export_with_a_high_descriptor_is_followed(tmp_path: Path) -> None:
     with descriptors.high():
         process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -66,7 +68,9 @@ def test_it_is_listened_to_whatever_number_its_output_has(tmp_path: Path) -> Non
         isolated._follow(process, Limits(), lambda text: None)
 
 
-def test_what_it_does_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_of_an_export_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = recorded(tmp_path / "r.nscope", 10)
     monkeypatch.setattr(isolated, "_TELL_S", 0.0)
     messages: list[str] = []
@@ -81,7 +85,7 @@ def test_what_it_does_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("none/graph.svg", ExportError, "cannot write"),
     ],
 )
-def test_errors_are_those_of_an_export(
+def test_an_isolated_export_raises_the_usual_errors(
     tmp_path: Path, name: str, kind: type[Exception], text: str
 ) -> None:
     path = recorded(tmp_path / "r.nscope", 3)

@@ -17,7 +17,7 @@ from tests.core.graph_files.test_reading import GRAPHS, read
 from tests.core.record.runs import recorded
 
 
-def test_it_becomes_a_recording_in_which_nothing_ran(tmp_path: Path) -> None:
+def test_a_graph_file_becomes_a_recording_without_executions(tmp_path: Path) -> None:
     record_graph(GRAPHS / "small.onnx", tmp_path / "g.nscope")
     with Recording.open(tmp_path / "g.nscope") as recording:
         by_id = sorted(graph_of(recording).nodes, key=lambda node: node.id)

@@ -24,7 +24,7 @@ def test_the_base_is_where_it_was_placed(scope: str, base: str, phase: str) -> N
         ("encoder/myblock", "block", "forward"),
     ],
 )
-def test_a_node_that_does_not_tell(ran: str, scope: str, phase: str) -> None:
+def test_a_node_without_a_known_base(ran: str, scope: str, phase: str) -> None:
     assert base_of(ran, scope, phase) is None
 
 

@@ -212,7 +212,7 @@ def test_live_values_travel_whole(server, program, array):
     link.goodbye(0, "")
 
 
-def test_reconnects_and_says_the_newest_again(program):
+def test_reconnects_and_sends_the_newest_state_again(program):
     first = Server()
     link = program.link(first)
     link.connect(TIMEOUT_S)
@@ -250,7 +250,7 @@ def test_frameworks_that_come_later_are_reported_at_once_and_in_later_hellos(pro
     second.stop()
 
 
-def test_without_a_server_it_is_inert_at_once(program):
+def test_without_a_server_the_link_is_inert_at_once(program):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -265,7 +265,7 @@ def test_without_a_server_it_is_inert_at_once(program):
     assert not link.connected
 
 
-def test_a_mute_server_is_inert_too(program):
+def test_with_a_mute_server_the_link_is_inert_too(program):
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()

@@ -31,7 +31,7 @@ def test_a_connection_of_this_user_is_ours(listener: socket.socket) -> None:
             assert not owner.is_foreign(connection)
 
 
-def test_one_made_by_a_socket_of_the_other_family_is_ours(listener: socket.socket) -> None:
+def test_a_connection_from_the_other_address_family_is_ours(listener: socket.socket) -> None:
     with socket.socket(socket.AF_INET6) as client:
         client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
         connection, _ = listener.accept()
@@ -39,7 +39,7 @@ def test_one_made_by_a_socket_of_the_other_family_is_ours(listener: socket.socke
             assert owner.is_this_users(connection)
 
 
-def test_one_that_is_closed_already_is_nobodys(listener: socket.socket) -> None:
+def test_a_closed_connection_has_no_owner(listener: socket.socket) -> None:
     socket.create_connection(listener.getsockname()).close()
     connection, _ = listener.accept()
     with connection:

@@ -44,7 +44,7 @@ def test_what_is_taken_in_turn_shares_a_block() -> None:
         assert bytes(memoryview(block)[begin:end]) == bytes([number]) * 2048
 
 
-def test_memory_that_was_let_go_is_used_again() -> None:
+def test_released_memory_is_reused() -> None:
     sink = sink_of(1 << 20)
     places = set()
     for number in range(20 * PIECE // 50_000):
@@ -56,7 +56,7 @@ def test_memory_that_was_let_go_is_used_again() -> None:
 
 
 @SIZES
-def test_a_block_that_somebody_has_stays_as_it_is(most_bytes: int) -> None:
+def test_a_block_in_use_does_not_change(most_bytes: int) -> None:
     sink = sink_of(most_bytes)
     size = most_bytes // 32
     blocks = [filled(sink, number, size) for number in range(200)]

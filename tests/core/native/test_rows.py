@@ -80,7 +80,7 @@ def test_the_same_elements_are_counted_once_unless_they_have_changed() -> None:
 
 @pytest.mark.parametrize("at", [0, 5, 1000, 4098])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i1"])
-def test_a_write_that_nobody_counted_is_noticed_wherever_it_is(at: int, dtype: str) -> None:
+def test_a_write_without_a_new_version_is_noticed_at_any_place(at: int, dtype: str) -> None:
     array, table = np.zeros(4099, dtype), _Table(2)
     assert table.fill(0, array, same=-2, version=4)
     array[at] = 1
@@ -88,7 +88,7 @@ def test_a_write_that_nobody_counted_is_noticed_wherever_it_is(at: int, dtype: s
     table.check(1, array)
 
 
-def test_elements_that_lie_apart_are_counted_again() -> None:
+def test_elements_with_gaps_are_counted_again() -> None:
     array, table = np.arange(128.0), _Table(2)
     assert table.fill(0, array[::8], same=-2, version=4)
     table.rows[0]["zero"] = 77
@@ -106,6 +106,6 @@ def test_elements_are_copied_in_the_order_of_their_indices(turned: bool) -> None
 
 
 @pytest.mark.parametrize("layout", [b"", bytes(24), array_of("q", [ord("f"), 4, 1, 3]).tobytes()])
-def test_a_layout_that_is_none_is_refused(layout: bytes) -> None:
+def test_an_invalid_layout_is_refused(layout: bytes) -> None:
     with pytest.raises(ValueError, match="layout"):
         _Table(1).fill(0, np.zeros(3, "f4"), layout=layout)

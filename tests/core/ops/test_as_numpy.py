@@ -39,7 +39,7 @@ def identical(ours: Any, theirs: Any) -> bool:
 @pytest.mark.parametrize("name", REDUCTIONS)
 @settings(max_examples=examples(160))
 @given(x=arrays(), data=st.data())
-def test_reductions_are_numpys(name: str, x: Any, data: st.DataObject) -> None:
+def test_reductions_are_those_of_numpy(name: str, x: Any, data: st.DataObject) -> None:
     axis = data.draw(st.none() | hnp.valid_tuple_axes(x.ndim, min_size=1) if x.ndim else st.none())
     keepdims = data.draw(st.booleans())
     with np.errstate(all="ignore"):
@@ -48,14 +48,14 @@ def test_reductions_are_numpys(name: str, x: Any, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (2, 0)])
-def test_a_mean_of_nothing_is_nan_with_numpys_warning(shape: tuple[int, ...]) -> None:
+def test_the_mean_of_nothing_is_nan_with_a_warning(shape: tuple[int, ...]) -> None:
     with np.errstate(all="ignore"), pytest.warns(RuntimeWarning, match="Mean of empty slice"):
         assert np.isnan(ops.get("mean").impl(np.zeros(shape), axis=None, keepdims=False))
 
 
 @settings(max_examples=examples(320))
 @given(x=arrays(), data=st.data())
-def test_broadcasting_is_numpys(x: Any, data: st.DataObject) -> None:
+def test_broadcasting_is_that_of_numpy(x: Any, data: st.DataObject) -> None:
     shape = data.draw(hnp.broadcastable_shapes(x.shape, max_dims=4, max_side=5))
     broadcast = ops.get("broadcast_to").impl
     try:

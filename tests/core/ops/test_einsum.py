@@ -52,7 +52,7 @@ def calls(draw: Any) -> tuple[str, list[np.ndarray]]:
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 @given(calls())
-def test_any_einsum_is_numpys_and_has_its_gradient(call: tuple[str, list[np.ndarray]]) -> None:
+def test_any_einsum_equals_numpy_and_has_a_gradient(call: tuple[str, list[np.ndarray]]) -> None:
     subscripts, arrays = call
     expected = np.einsum(subscripts, *arrays)
     tensors = [ns.tensor(array, requires_grad=True) for array in arrays]
@@ -83,7 +83,7 @@ LARGE = [
 
 @pytest.mark.parametrize(("subscripts", "shapes"), LARGE)
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "int64", "float16"])
-def test_large_ones_are_numpys(subscripts: str, shapes: list[Any], dtype: str) -> None:
+def test_large_einsums_equal_numpy(subscripts: str, shapes: list[Any], dtype: str) -> None:
     arrays = [RNG.integers(-4, 5, shape).astype(dtype) for shape in shapes]
     result = np.einsum(subscripts, *map(ns.tensor, arrays))
     expected = np.einsum(subscripts, *arrays)
@@ -105,7 +105,7 @@ def normal(*shape: int, imaginary: bool = False) -> np.ndarray:
 
 
 @pytest.mark.parametrize("imaginary", [False, True])
-def test_the_family_is_numpys(imaginary: bool) -> None:
+def test_related_functions_equal_numpy(imaginary: bool) -> None:
     def x(*shape: int) -> np.ndarray:
         return normal(*shape, imaginary=imaginary)
 

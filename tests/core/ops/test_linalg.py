@@ -44,7 +44,7 @@ def same(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 @pytest.mark.parametrize("imaginary", [False, True])
-def test_linalg_is_numpys(imaginary: bool) -> None:
+def test_linalg_equals_numpy(imaginary: bool) -> None:
     def x(*shape: int) -> np.ndarray:
         return normal(*shape, imaginary=imaginary)
 
@@ -91,7 +91,7 @@ def test_linalg_is_numpys(imaginary: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "int64", "bool"])
-def test_types_are_numpys(dtype: str) -> None:
+def test_dtypes_are_those_of_numpy(dtype: str) -> None:
     a = (np.eye(3) * 3 + np.triu(np.ones((3, 3)))).astype(dtype)
     for function in (np.linalg.inv, np.linalg.det, np.linalg.slogdet, np.linalg.svdvals,
                      np.linalg.pinv, np.linalg.qr, np.linalg.eigvalsh, np.linalg.norm):  # fmt: skip
@@ -100,12 +100,12 @@ def test_types_are_numpys(dtype: str) -> None:
             assert [x.dtype for x in parts(function(ns.tensor(a)))] == [x.dtype for x in expected]
 
 
-def test_norms_of_half_precision_are_numpys() -> None:
+def test_norms_of_half_precision_equal_numpy() -> None:
     same(np.linalg.norm, normal(3, 3).astype("float16"))
 
 
 @pytest.mark.parametrize("imaginary", [False, True])
-def test_norms_are_numpys(imaginary: bool) -> None:
+def test_norms_equal_numpy(imaginary: bool) -> None:
     x = normal(3, 4, 5, imaginary=imaginary)
     same(np.linalg.norm, x)
     same(np.linalg.norm, x[0, 0], 3)
@@ -260,7 +260,7 @@ def test_names_of_the_standard_are_numpys_functions() -> None:
     assert ns.linalg.outer(first, two).shape == (3, 3)
 
 
-def test_fft_is_numpys() -> None:
+def test_fft_equals_numpy() -> None:
     f = np.fft
     for imaginary in (False, True):
         x = normal(4, 5, 6, imaginary=imaginary)

@@ -199,7 +199,7 @@ def test_a_generator_moves_on_and_repeats_from_its_seed() -> None:
     assert not np.array_equal(a.random(3).numpy(), b.random(3).numpy())
 
 
-def test_a_generator_takes_what_numpys_takes() -> None:
+def test_a_generator_takes_the_arguments_of_numpy() -> None:
     ours, theirs = ns.random.Generator(1), np.random.default_rng(1)
     calls = [
         ("random", (), {}), ("random", (3,), {"dtype": np.float32}), ("uniform", (2, 5), {}),

@@ -73,7 +73,7 @@ def one_for_two(x):
 
 
 @pytest.mark.parametrize("function", [carried, swapped, chosen, branches, one_for_two])
-def test_results_of_loops_are_nobody_elses_memory(function):
+def test_results_of_loops_share_no_memory(function):
     check(function, [X])
 
 
@@ -87,7 +87,7 @@ def test_what_is_hoisted_is_not_a_carry():
 # Layouts: sums are added up in memory order
 
 
-def test_the_next_iteration_sees_how_a_carry_lies():
+def test_the_layout_of_a_carry_is_kept_for_the_next_iteration():
     def function(x):
         def step(c, _):
             total = np.sum(c)
@@ -98,7 +98,7 @@ def test_the_next_iteration_sees_how_a_carry_lies():
     check(function, [X])
 
 
-def test_who_takes_a_branchs_result_sees_how_it_lies():
+def test_the_layout_of_a_branch_result_is_kept():
     def function(x):
         return np.sum(ns.cond(np.sum(x) > 1e9, np.exp, np.copy, x))
 
@@ -116,7 +116,7 @@ def test_constants_of_bodies_are_folded_only_to_rows():
     assert all(array.flags.c_contiguous for array in arrays.values())
 
 
-def test_what_only_an_unused_input_needed_is_gone():
+def test_nodes_that_only_an_unused_input_needs_are_removed():
     def function(x):
         y = np.exp(x)
         return ns.scan(lambda c, row: (c + row, (y * c, row)[1]), x[0], x)

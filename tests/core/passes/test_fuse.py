@@ -138,7 +138,7 @@ def test_middle_axes_stay_apart() -> None:
     assert any("neither the first nor the last" in reason for reason in reasons(result))
 
 
-def test_rows_are_gone_over_again() -> None:
+def test_rows_are_read_twice_in_one_kernel() -> None:
     def centred(x: Any) -> Any:
         c = x - np.mean(x, axis=1, keepdims=True)
         return c / np.sqrt(np.mean(c * c, axis=1, keepdims=True) + 1e-5)
@@ -148,7 +148,7 @@ def test_rows_are_gone_over_again() -> None:
     assert len(ops_of(result)) == 1
 
 
-def test_columns_are_not_gone_over_again() -> None:
+def test_columns_are_not_read_twice_in_one_kernel() -> None:
     result = fused(lambda x: np.exp(x) - np.sum(np.exp(x), axis=0, keepdims=True))
     assert "rows" not in kernels(result)
     assert any("whole reduction over the first axes" in reason for reason in reasons(result))

@@ -346,7 +346,7 @@ def test_an_update_of_ones_own_is_not_named() -> None:
     assert not {"momentum", "adam"} & set(kernels(result))
 
 
-def test_a_gradient_that_nobody_else_takes_joins_its_update() -> None:
+def test_a_gradient_used_only_by_its_update_joins_it() -> None:
     result = lowered_program(layer_step(), backend="c")
     assert kernels(result)["matmul_sgd"] == 1
     (node,) = [n for n in result.graph.nodes if n.attrs.get("pattern") == "matmul_sgd"]

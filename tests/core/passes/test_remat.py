@@ -64,11 +64,11 @@ def test_a_value_is_computed_again_before_its_late_user() -> None:
     assert order.index(users[0]) == order.index(copies[0].id) + 1
 
 
-def test_it_stops_when_within_the_limit() -> None:
+def test_nothing_is_computed_again_within_the_limit() -> None:
     assert not remat(late_user, X, W, limit=1 << 30).rewrites
 
 
-def test_what_it_bought_is_reported() -> None:
+def test_the_saved_memory_is_reported() -> None:
     (stage,) = remat(late_user, X, W, limit=100).stages
     (note,) = stage.notes
     assert "values are recomputed: peak " in note

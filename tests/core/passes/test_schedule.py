@@ -62,7 +62,7 @@ def test_an_order_that_is_good_stays() -> None:
     assert not result.rewrites
 
 
-def test_one_note_says_what_it_bought() -> None:
+def test_one_note_reports_the_saved_memory() -> None:
     result = lowered_program(char_transformer(), ("schedule",))
     (rewrite,) = result.rewrites
     assert (rewrite.rule, rewrite.change) == ("reorder", "rewritten")
@@ -75,7 +75,7 @@ def test_one_note_says_what_it_bought() -> None:
     assert stayed == [node.id for node in result.traced.nodes if node.id not in moved]
 
 
-def test_another_order_is_not_a_fate() -> None:
+def test_reordering_does_not_change_fates() -> None:
     result = lowered_program(char_transformer(), ("schedule",))
     assert result.rewrites
     assert {fate.kind for fate in result.provenance.fates.values()} == {"kept"}

@@ -72,7 +72,7 @@ def filled(dtype):
 @pytest.mark.one_in(2)
 @in_parts(8)
 @pytest.mark.parametrize("rule", RULES, ids=lambda item: f"{item.name}: {item.before}")
-def test_a_pattern_is_found_and_nobody_can_tell(rule):
+def test_a_pattern_is_found_without_changing_results(rule):
     fired = 0
     kinds = [dtype for kind in rule.kinds for dtype in DTYPES[kind]]
     forms = list(itertools.product(kinds, (False, True)))
@@ -135,7 +135,7 @@ def test_rules_that_look_at_attributes(function, dtype, fired, left):
     check(function, [nasty(dtype)])
 
 
-def test_a_sum_would_tell_a_copy_from_what_it_is_a_copy_of():
+def test_a_copy_before_a_sum_is_kept():
     """Dropping a copy may change the memory order in which a sum adds."""
     x = (np.random.default_rng(0).standard_normal((65, 129)) * 1e4).astype("float32")
     columns = np.asfortranarray(x)
@@ -150,7 +150,7 @@ def test_a_sum_would_tell_a_copy_from_what_it_is_a_copy_of():
     )  # fmt: skip
 
 
-def test_a_nan_keeps_its_sign_where_somebody_looks_at_it():
+def test_a_nan_keeps_its_sign_if_it_is_read():
     result = lowered(lambda x: np.signbit(x * -1.0), [nasty("float32")], ["simplify"])
     assert rules(result) == []
     result = lowered(lambda x: np.abs(x) * -1.0, [nasty("float32")], ["simplify"])

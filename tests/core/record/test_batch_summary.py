@@ -42,7 +42,7 @@ def check(arrays: list[np.ndarray[Any, Any]]) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_together_as_alone(dtype: str) -> None:
+def test_a_batch_gives_the_statistics_of_single_arrays(dtype: str) -> None:
     rng = np.random.default_rng(0)
     check([np.asarray(rng.integers(0, 100, shape)).astype(dtype) for shape in SHAPES * 9])
 

@@ -145,7 +145,9 @@ def _many(path: Path, *, copied: bool) -> tuple[dict[str, Any], int]:
     return said, columns
 
 
-def test_many_are_kept_in_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_executions_are_kept_in_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     in_rows_said, none = _many(tmp_path / "rows.nscope", copied=True)
     monkeypatch.setattr(block_columns, "AT_ONCE", 100)  # The block is divided into parts.
     said, some = _many(tmp_path / "columns.nscope", copied=False)
@@ -208,7 +210,7 @@ def test_a_probe_that_knows_no_blocks_gets_none() -> None:
     assert changes == [True]
 
 
-def test_what_was_earlier_is_emitted_earlier() -> None:
+def test_earlier_events_are_emitted_first() -> None:
     bus, probe = Bus(), _Probe("timing")
     bus.add(probe)
     late = [Logged("stdout", "earlier", 1, 1)]

@@ -47,7 +47,7 @@ def content(path: Path) -> list[str]:
         database.close()
 
 
-def test_a_branch_is_kept_renamed_and_thrown_away(path: Path) -> None:
+def test_a_branch_is_kept_renamed_and_deleted(path: Path) -> None:
     before = content(path)
     assert read(path) == []
     child = msgspec.structs.replace(ROW, id=4, parent=3, name="日本 <b>")
@@ -137,7 +137,7 @@ def test_a_server_that_dies_while_it_keeps_a_branch_damages_nothing(path: Path) 
     assert path.read_bytes() == cut
 
 
-def test_what_is_tried_on_a_recording_from_elsewhere_is_kept_in_a_file_of_our_own(
+def test_branches_of_a_foreign_recording_are_kept_in_a_file_of_our_own(
     path: Path, tmp_path: Path
 ) -> None:
     child = msgspec.structs.replace(ROW, id=4, parent=3)

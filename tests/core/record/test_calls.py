@@ -28,7 +28,7 @@ def test_a_scalar_that_changes_is_kept_with_its_execution(tmp_path: Path) -> Non
     assert first == [{"x2": 1.0}]
 
 
-def test_one_and_one_point_zero_differ(tmp_path: Path) -> None:
+def test_attributes_1_and_1_0_differ(tmp_path: Path) -> None:
     with ns.record(tmp_path / "r.nscope"):
         for factor in ns.steps([1, 1.0, True]):
             ns.tensor(np.arange(3)) * factor
@@ -37,7 +37,7 @@ def test_one_and_one_point_zero_differ(tmp_path: Path) -> None:
         assert [type(call["x2"]) for call in recording.calls().values()] == [float, bool]
 
 
-def test_a_redefined_node_has_the_attributes_that_it_has_now(tmp_path: Path) -> None:
+def test_a_redefined_node_has_its_new_attributes(tmp_path: Path) -> None:
     with ns.record(tmp_path / "r.nscope"):
         for i, _ in enumerate(ns.steps(range(2))):
             x = ns.tensor(np.arange(3.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nodescope.record.capture_levels import CaptureLevels
 
 
-def test_all_are_at_one_level_again_once_nothing_is_kept_whole() -> None:
+def test_levels_are_uniform_again_once_nothing_is_kept_whole() -> None:
     levels = CaptureLevels("summary", None, (), None)
     assert levels.of_blocks == "summary"
     levels.keep_whole(everything=False, nodes=frozenset({3}))

@@ -48,7 +48,7 @@ def finished(*outputs: Any) -> NodeFinished:
     return NodeFinished(NODE, (), outputs, 1, 1, 0, 1)
 
 
-def test_what_two_want_is_resolved_once_into_its_own_memory() -> None:
+def test_a_capture_for_two_is_resolved_once_into_its_own_memory() -> None:
     away = Away()
     (content,), lost, _ = capture(finished(away), "values", 100, shared=True)
     assert (content[0], lost) == (7, 0)

@@ -40,7 +40,7 @@ def ids(step: StepRuns, chain: Chain) -> list[int]:
 DIAMOND = (op(1), op(2, (1,)), op(3, (1,)), op(4, (2, 3)))
 
 
-def test_of_a_diamond_the_longer_side_counts() -> None:
+def test_the_path_through_a_diamond_takes_the_longer_side() -> None:
     one, two, three, four = DIAMOND
     step = runs((one, 1, 0, 10), (two, 1, 10, 15), (three, 2, 10, 40), (four, 1, 41, 50))
     path = critical_path(step)
@@ -100,11 +100,11 @@ def test_what_the_debugger_held_is_no_time_of_an_operation() -> None:
     assert runs((op(1), 1, 50, 100), holds=((40, 90),)).durations() == [10]
 
 
-def test_nothing_ran() -> None:
+def test_a_step_without_executions_has_no_path() -> None:
     assert critical_path(runs()).ran == Chain([], 0)
 
 
-def test_no_times_are_known() -> None:
+def test_without_times_the_path_follows_data_alone() -> None:
     one, two = op(1), op(2, (1,))
     step = runs((one, 1, 7, 7), (two, 1, 7, 7))
     assert ids(step, critical_path(step).data) == [1, 2]

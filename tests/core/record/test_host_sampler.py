@@ -111,7 +111,7 @@ def test_importing_our_own_modules_is_the_programs_time() -> None:
 @pytest.mark.parametrize(
     "file", [("static", "compiled.py", "_traced"), ("static", "lowering.py", "_prepare")]
 )
-def test_what_a_span_of_compiling_tells_of_is_not_told_twice(file: tuple[str, ...]) -> None:
+def test_time_in_a_compiling_span_is_not_reported_twice(file: tuple[str, ...]) -> None:
     *path, function = file
     compiling = (code(str(Path(ns.__file__).parent.joinpath("engine", *path)), function), 1, 0)
     assert Bench().run(*[[AUGMENT, compiling, MODULE]] * 3, [OP]).told() == []
@@ -126,7 +126,7 @@ def test_a_line_at_which_nodes_run_is_not_a_gap() -> None:
     assert bench.told() == []
 
 
-def test_one_sample_elsewhere_is_a_call_that_comes_back() -> None:
+def test_a_single_other_sample_is_part_of_the_same_gap() -> None:
     inner, outer = [AUGMENT, MODULE], [MODULE]
     bench = Bench().run(outer, outer, inner, outer, outer, inner, inner, [OP])
     assert [(start, end, line) for _, start, end, _, line, _ in bench.told()] == [
@@ -135,7 +135,7 @@ def test_one_sample_elsewhere_is_a_call_that_comes_back() -> None:
     ]
 
 
-def test_of_a_step_that_is_left_out_only_fetching_is_named() -> None:
+def test_in_an_unobserved_step_only_fetching_is_named() -> None:
     bench = Bench()
     bench.step = (3, False)
     bench.run(*[[AUGMENT, MODULE]] * 3, *[[LOADER, STEPS, MODULE]] * 3, [MODULE])
@@ -157,7 +157,7 @@ def test_whose_code_a_file_is() -> None:
     assert origin("/home/me/train.py") == origin("<stdin>") == ""
 
 
-def test_frames_are_those_of_the_thread_and_nothing_outlives_the_look() -> None:
+def test_frames_are_those_of_the_thread_and_are_not_kept_alive() -> None:
     ready, go = threading.Event(), threading.Event()
     left: list[weakref.ref[np.ndarray]] = []
 
@@ -294,7 +294,7 @@ def test_an_instruction_without_a_line_is_reported_by_its_functions_first_one() 
     assert (place.file, place.line) == ("/home/a/train.py", 1)
 
 
-def test_a_span_beside_unobserved_steps_hurries_nobody(tmp_path: Path) -> None:
+def test_a_span_beside_unobserved_steps_does_not_wake_the_writer(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.nscope", level="timing")
     recorder.emit(StepStarted(1, 1_000, observed=False))
     assert recorder.flush()
@@ -310,7 +310,7 @@ def test_a_span_beside_unobserved_steps_hurries_nobody(tmp_path: Path) -> None:
         assert len(recording.host(0, 2 * 10**9, 10)) == 2
 
 
-def test_while_steps_go_unobserved_it_rests_and_wakes_up_for_the_next_observed_one(
+def test_the_sampler_rests_during_unobserved_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(host_sampler, "RESTING_INTERVAL_S", 3600.0)

@@ -112,21 +112,21 @@ def test_a_value_that_is_made_again_is_another_one() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_of_the_step_before_lives_until_it_is_made_anew() -> None:
+def test_a_value_of_the_previous_step_lives_until_it_is_made_again() -> None:
     rows = [(op(1, (2,), (1,)), 1, 0, 1), (op(2, (1,), (2,)), 1, 1, 2)]
     memory = timed(*rows, values=(value(1), value(2, 5)))
     assert memory.live == {1: 6 * KB, 2: 6 * KB}
     assert memory.buffers[:, 1].tolist() == [-1, 0, 1]
 
 
-def test_views_are_told_with_what_they_are_views_of() -> None:
+def test_views_are_counted_with_their_base() -> None:
     rows = [(op(1, (), (1,)), 1, 0, 1), (op(2, (1,), (2,)), 1, 1, 2), (op(3, (2,), (3,)), 1, 2, 3)]
     memory = timed(*rows, values=(value(1), value(2, storage=7), value(3, storage=7)))
     (buffer,) = memory.held_at(memory.peak_at)
     assert (buffer.value, buffer.views) == (1, 2)
 
 
-def test_a_size_that_is_not_known_is_told_as_such() -> None:
+def test_an_unknown_size_is_reported_as_unknown() -> None:
     unknown = Value(1, TensorSpec((None,), "int8"), "v1")
     memory = measured([op(1, (), (1,)), op(2, (1,), (2,))], unknown, value(2))
     assert [buffer.nbytes for buffer in memory.held_at(2)] == [KB, None]

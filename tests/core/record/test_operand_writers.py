@@ -134,7 +134,7 @@ def test_unknowns_are_reported_as_unknown(make: Callable[[], Any]) -> None:
 
 
 @both
-def test_it_is_bounded(make: Callable[[], Any]) -> None:
+def test_the_table_of_writers_is_bounded(make: Callable[[], Any]) -> None:
     writers = make()
     maker, reader = node(1, outputs=(1,)), node(2, inputs=(1,), outputs=(2,))
     for seq in range(1, 1001):
@@ -157,7 +157,9 @@ _TOLD = st.lists(
 
 
 @given(_TOLD)
-def test_the_cores_are_pythons(told: list[tuple[str, int, list[int]]]) -> None:
+def test_the_core_finds_the_writers_that_python_finds(
+    told: list[tuple[str, int, list[int]]],
+) -> None:
     nodes = [
         node(1, outputs=(1,)), node(2, (1,), (2,)), node(3, (1, 2), (3,)), node(4, (3, 1), (4, 5)),
         Node(5, "other", "add", "elementwise", inputs=(1,), outputs=(2,), dialect="torch"),
@@ -175,7 +177,7 @@ def test_the_cores_are_pythons(told: list[tuple[str, int, list[int]]]) -> None:
         assert results[0] == results[1]
 
 
-def test_many_at_a_time_are_as_one_by_one() -> None:
+def test_a_batch_gives_the_writers_of_single_executions() -> None:
     rng = np.random.default_rng(0)
     makers = [node(k, (k - 1,) if k > 1 else (), (k,)) for k in range(1, 5000)]
     for _ in range(2):

@@ -91,7 +91,7 @@ def test_records_can_be_read_before_their_elements(tmp_path: Path) -> None:
     assert run.recorder.close()
 
 
-def test_of_late_elements_the_newest_stay_too(tmp_path: Path) -> None:
+def test_the_newest_late_elements_are_kept(tmp_path: Path) -> None:
     nbytes = SIZE * 8
     run = Stepwise(tmp_path / "r.nscope", budget_bytes=10 * nbytes)
     run.stop()
@@ -106,7 +106,7 @@ def test_of_late_elements_the_newest_stay_too(tmp_path: Path) -> None:
         assert recording.dropped().blobs == MANY + 3 - 10
 
 
-def test_nothing_stays_in_the_queue_s_account(tmp_path: Path) -> None:
+def test_the_queue_accounts_for_no_bytes_at_the_end(tmp_path: Path) -> None:
     run = Stepwise(tmp_path / "r.nscope")
     run.stop()
     assert run.recorder.flush(20)
@@ -128,7 +128,7 @@ def test_late_elements_that_a_slow_disk_does_not_take_are_named(tmp_path: Path) 
         assert recording.run().status == 0
 
 
-def test_one_file_is_made_later_where_that_takes_long(
+def test_merging_into_one_file_is_deferred_if_it_takes_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go, finish = threading.Event(), Writer.finish

@@ -140,7 +140,7 @@ def test_the_program_gives_way_to_the_writer_before_anything_is_dropped(tmp_path
         assert len(recording.executions()) == 1000
 
 
-def test_nobody_waits_for_a_disk_that_takes_nothing(
+def test_a_program_does_not_wait_for_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorder = Recorder(tmp_path / "r.nscope", level="summary")
@@ -177,7 +177,7 @@ def test_the_budget_keeps_the_newest_arrays(tmp_path: Path) -> None:
         assert array[0] == 9
 
 
-def test_a_reader_looks_on_while_it_is_written(tmp_path: Path) -> None:
+def test_a_recording_is_read_while_it_is_written(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     recorder = Recorder(path, level="timing")
     graph = chain(["x", "y"])

@@ -32,7 +32,7 @@ VALUES = (
 
 
 @pytest.mark.parametrize("level", ["graph", "timing", "summary", "values"])
-def test_everything_comes_back(level: str, tmp_path: Path) -> None:
+def test_every_record_is_read_back(level: str, tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     recorder = Recorder(path, level=level)  # type: ignore[arg-type]
     recorder.emit(RunStarted("0123456789abcdef", "t.py", (), 7, 1, TORCH))
@@ -56,7 +56,7 @@ def test_everything_comes_back(level: str, tmp_path: Path) -> None:
         assert state[0].worker == 3
 
 
-def test_each_framework_tells_what_it_can_do(tmp_path: Path) -> None:
+def test_capabilities_of_each_framework_are_recorded(tmp_path: Path) -> None:
     """Those that are attached later, too; recordings made before that was told have the first."""
     recorder = Recorder(tmp_path / "r.nscope")
     engine = Framework("nodescope", "0.1", ENGINE)

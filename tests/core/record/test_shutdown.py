@@ -48,7 +48,7 @@ class Blocked:
         return dropped
 
 
-def test_what_a_standing_disk_does_not_take_in_time_is_counted(tmp_path: Path) -> None:
+def test_records_that_a_stalled_disk_does_not_take_are_counted(tmp_path: Path) -> None:
     blocked = Blocked(tmp_path / "r.nscope")
     assert not blocked.recorder.close(0.01)
     assert blocked.left_out() == 1000
@@ -92,7 +92,7 @@ class Writer:
         (9, True, 0, False, 0),
     ],
 )
-def test_a_writer_that_gets_on_is_waited_for(
+def test_the_end_waits_for_a_writer_that_makes_progress(
     looks: int, gets_on: bool, most_s: float, ended: bool, told: int
 ) -> None:
     writer, said = Writer(looks, gets_on), []

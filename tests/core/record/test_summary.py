@@ -103,7 +103,7 @@ def test_corners(array: np.ndarray[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("strided", [False, True])
-def test_blocks_agree_with_the_quick_road(strided: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_agree_with_the_fast_path(strided: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     array = np.random.default_rng(0).normal(size=(100, 30))
     array = array[:, ::3] if strided else array
     quick = summarise(array)

@@ -150,7 +150,7 @@ def test_a_stream_that_has_few_characters(encoding: str) -> None:
     assert raw.getvalue() == expected
 
 
-def test_signs_that_a_terminal_lacks_are_written_in_plain_characters(capsys) -> None:
+def test_characters_that_a_terminal_lacks_are_replaced(capsys) -> None:
     ascii_terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     show("about 1.62× slower (limit 2×) · w → b…", ascii_terminal)
     # Characters without a plain form are escaped, and only these.

@@ -26,7 +26,7 @@ def recorder_at(path: Path) -> Recorder:
     return recorder
 
 
-def test_they_come_before_what_follows_and_are_known_to_their_thread(tmp_path: Path) -> None:
+def test_executions_precede_later_records_and_count_for_their_thread(tmp_path: Path) -> None:
     recorder = recorder_at(tmp_path / "r.nscope")
     note, here = recorder.times_sink(), threading.get_ident()
     assert note is not None
@@ -48,7 +48,7 @@ def test_they_come_before_what_follows_and_are_known_to_their_thread(tmp_path: P
     assert recorder.close()
 
 
-def test_threads_note_theirs_side_by_side(tmp_path: Path) -> None:
+def test_threads_note_executions_concurrently(tmp_path: Path) -> None:
     recorder = recorder_at(tmp_path / "r.nscope")
     note = recorder.times_sink()
     assert note is not None
@@ -85,7 +85,7 @@ def test_threads_note_theirs_side_by_side(tmp_path: Path) -> None:
         assert own[-1].seq == lasts[step]
 
 
-def test_a_signal_handler_takes_none_while_they_are_taken() -> None:
+def test_a_signal_handler_takes_no_rows_during_a_take() -> None:
     class Interrupted(ListedTimes):
         taken_within: Any = None
 

@@ -49,7 +49,7 @@ def recorded(path: Path, events: list[Event]) -> object:
 
 
 @given(STEPS, st.booleans())
-def test_rows_are_those_of_single_steps(
+def test_rows_of_a_block_are_those_of_single_steps(
     steps: list[tuple[int, tuple[Loss, ...]]], running: bool
 ) -> None:
     event = together(steps, 5, running)

@@ -19,7 +19,7 @@ Row = tuple[int, str | None, bytes]
 
 
 @pytest.mark.parametrize("count", [*range(18), 2047, 2048, 2049, 3000, 6145])
-def test_as_many_rows_as_there_are(tmp_path: Path, count: int) -> None:
+def test_any_number_of_rows_is_inserted(tmp_path: Path, count: int) -> None:
     writer = Writer(tmp_path / "run.nscope", budget_bytes=0)
     writer.execute("CREATE TABLE some (number INTEGER NOT NULL, word TEXT, data BLOB NOT NULL)")
     rows: list[Row] = [(k, None if k % 3 else str(k), bytes([k % 256])) for k in range(count)]
@@ -33,7 +33,7 @@ def test_as_many_rows_as_there_are(tmp_path: Path, count: int) -> None:
     assert sum("INSERT" in statement for statement in statements) == -(-count // 2048)
 
 
-def test_rows_are_put_over_others(tmp_path: Path) -> None:
+def test_rows_replace_earlier_rows(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "run.nscope", budget_bytes=0)
     for rows in ([(1, 1, 10, None, None, 1), (2, 3, 20, None, None, 1)], [(2, 3, 20, 4, 25, 0)]):
         writer.begin()

@@ -78,7 +78,7 @@ def test_what_is_listed(listing: Live) -> None:
     assert {item["id"] for item in again.values()} == {entry["id"] for entry in entries.values()}
 
 
-def test_one_is_opened_by_its_id_and_summed_up(listing: Live) -> None:
+def test_a_recording_is_opened_by_its_id_and_summarised(listing: Live) -> None:
     entry = shelf(listing)["sent.nscope"]
     opened = ask(listing, "POST", f"/api/library/{entry['id']}/open")
     run = opened.json()["run"]

@@ -211,7 +211,9 @@ def test_breakpoints_are_set_on_a_recording_and_found(opened: Callable[..., Open
     assert run.page.wait(wire.SessionChanged).info.breakpoints == ()
 
 
-def test_they_are_checked_as_live_ones_are(opened: Callable[..., Opened]) -> None:
+def test_breakpoints_on_a_recording_are_checked_like_live_ones(
+    opened: Callable[..., Opened],
+) -> None:
     run = opened()
     wrong = breakpoints(run.page, run.id, Breakpoint("node", "net/sum", condition="max(valu) > 1"))
     assert isinstance(wrong, wire.Failed)

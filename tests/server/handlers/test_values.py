@@ -102,7 +102,7 @@ def answer_live(program: Program, reply: Callable[[messages.ReadLive], Any]) -> 
     return thread
 
 
-def test_a_standing_program_is_asked_once(new_program: NewProgram, page: Page) -> None:
+def test_a_stopped_program_is_asked_once_for_a_value(new_program: NewProgram, page: Page) -> None:
     program = new_program(level="summary")
     node = program.define()
     array = np.arange(6.0).reshape(2, 3)

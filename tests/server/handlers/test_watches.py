@@ -61,7 +61,7 @@ def test_a_watch_is_read(
     assert page.ask(watch_messages.ReadWatch(run, text)) == watch_messages.WatchRead(texts, fault)
 
 
-def test_a_recording_is_asked(live: Live, page: Page, tmp_path: Path) -> None:
+def test_watches_are_evaluated_on_a_recording(live: Live, page: Page, tmp_path: Path) -> None:
     run = open_run(live, page, recorded(tmp_path / "r.nscope", programs.log_of_a_negative))
     result = page.ask(watch_messages.AskWatch(run, "operator_overflow; nan on scope:nowhere"))
     assert isinstance(result, watch_messages.WatchAnswer)

@@ -24,7 +24,9 @@ from tests.core.record.runs import RUN, chain, finished
         (True, "Nothing recorded up to the end of step 2 depends on it"),
     ],
 )
-def test_in_the_middle_of_a_step_more_may_come(over: bool, words: str, tmp_path: Path) -> None:
+def test_in_the_middle_of_a_step_more_nodes_may_follow(
+    over: bool, words: str, tmp_path: Path
+) -> None:
     path = tmp_path / "r.nscope"
     recorder, graph = Recorder(path), chain(["x"])
     recorder.emit(RunStarted(RUN, "train.py", (), 7, 1_000))

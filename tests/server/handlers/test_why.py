@@ -201,7 +201,7 @@ def test_why_in_a_branch_leads_to_the_edit(opened: Callable[..., Opened]) -> Non
     assert "deleted" in why("loss/sum", branch).message
 
 
-def test_branches_of_branches_named_and_thrown_away(opened: Callable[..., Opened]) -> None:
+def test_branches_of_branches_are_named_and_deleted(opened: Callable[..., Opened]) -> None:
     run = opened(training)
     first = run.what_if("net/multiply", name="zero").info
     two = run.what_if("loss/square", parent=first.id, edit={"number": 5.0})
@@ -248,7 +248,7 @@ def test_a_branch_continues_into_later_steps(opened: Callable[..., Opened]) -> N
     assert two.changes[0].old == before.new
 
 
-def test_of_many_changes_scalars_tell_how_it_went_on(
+def test_with_many_changes_scalars_are_listed_for_every_step(
     opened: Callable[..., Opened], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = opened(training)
@@ -356,7 +356,7 @@ def test_a_branch_is_bounded(
     assert result.info.blocked == len(result.blocked) > 3
 
 
-def test_nothing_that_ran_depends_on_it(opened: Callable[..., Opened]) -> None:
+def test_an_edit_on_which_nothing_depends(opened: Callable[..., Opened]) -> None:
     run = opened(training)
     result = run.what_if("other/maximum")
     assert (result.info.changed, len(result.changes)) == (0, 1)

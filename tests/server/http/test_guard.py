@@ -135,7 +135,7 @@ def test_two_hosts_are_refused(door: Door) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
-def test_what_could_change_something_needs_the_own_origin(door: Door, method: str) -> None:
+def test_methods_with_effects_need_the_own_origin(door: Door, method: str) -> None:
     foreign = {**door.cookie, "Origin": "http://evil.example"}
     assert door.ask("/api/runs", foreign, method=method).status_code == 403
     assert door.ask("/api/runs", door.cookie, method=method).status_code == 403
@@ -210,7 +210,7 @@ def test_a_token_whose_cookie_does_not_come_back_is_used_up_soon(
     assert door.keys.was_used(token)
 
 
-def test_a_link_of_another_server_is_told_apart(door: Door) -> None:
+def test_a_link_of_an_earlier_server_is_explained(door: Door) -> None:
     answer = door.ask(f"/?token={Secrets().mint()}")
     assert answer.status_code == 403
     assert "The server that printed this link has ended" in answer.text

@@ -230,7 +230,7 @@ def test_an_unknown_thing_is_not_found(live: Live, recorded: Program, path: str)
     "path", ["/nodes/one", "/nodes/-1", f"/values/{2**70}", "/values/101?seq=-3",
              "/values/101?rows=0", "/logs?limit=x", "/export.svg?engine=rm"]
 )  # fmt: skip
-def test_what_cannot_be_meant_is_named(live: Live, recorded: Program, path: str) -> None:
+def test_invalid_parameters_are_named(live: Live, recorded: Program, path: str) -> None:
     answer = live.get(f"/api/runs/{recorded.run.id}{path}")
     assert answer.status_code == 422
     assert answer.json()["error"].startswith(("path.", "query."))
@@ -276,7 +276,7 @@ def test_a_program_can_let_another_browser_in(live: Live) -> None:
     max_examples=examples(150),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def test_nothing_that_is_asked_breaks_the_server(
+def test_no_request_breaks_the_server(
     live: Live, recorded: Program, path: str, query: dict[str, Any], route: str
 ) -> None:
     from urllib.parse import quote, urlencode

@@ -18,9 +18,7 @@ from nodescope_server.runs.runs import Runs
 from tests.server.support import Program
 
 
-def test_commands_report_a_folder_that_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_report_a_deleted_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "gone"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -49,7 +47,7 @@ async def _opened(path: Path) -> RunInfo:
 
 
 @pytest.mark.parametrize(("lives", "state"), [(True, "recorded"), (False, "lost")])
-def test_only_a_program_that_is_gone_was_killed(
+def test_only_a_dead_program_is_shown_as_killed(
     new_program: Callable[..., Program], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     lives: bool, state: str,
 ) -> None:  # fmt: skip
@@ -63,7 +61,7 @@ def test_the_log_is_part_of_the_size(new_program: Callable[..., Program], tmp_pa
     assert _size(copy) == overview.glance(copy).nbytes > copy.stat().st_size
 
 
-def test_an_end_that_the_disk_had_no_room_for_is_reported_as_the_program_told_it(
+def test_an_unrecorded_end_is_reported_as_the_program_sent_it(
     new_program: Callable[..., Program], tmp_path: Path
 ) -> None:
     copy = _left_behind(new_program(connected=False), tmp_path)

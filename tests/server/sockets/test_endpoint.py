@@ -34,9 +34,7 @@ def test_a_program_is_welcomed_and_listed(program: Program, page: Page) -> None:
     assert [run.id for run in page.hello.runs] == [program.run.id] or state(page, "live")
 
 
-def test_a_framework_that_is_imported_later_is_told_to_the_page(
-    program: Program, page: Page
-) -> None:
+def test_a_framework_imported_later_is_reported_to_the_page(program: Program, page: Page) -> None:
     page.subscribe(program.run.id)
     torch = Framework("torch", "2.13", Capabilities(before=True, edit="in_place"))
     program.send(messages.Observed((torch,)))
@@ -119,7 +117,7 @@ class Leaving:
         pass
 
 
-def test_the_last_words_of_a_program_that_takes_nothing_more_are_heard() -> None:
+def test_the_last_messages_of_a_program_that_reads_nothing_arrive() -> None:
     async def ended() -> protocol.RunInfo:
         runs = Runs()
         socket: Any = Leaving(protocol.RunInfo("a" * 16, "script.py"))
@@ -187,7 +185,7 @@ def test_an_origin_is_refused(live: Live) -> None:
         b"\x91" * 100_000,
     ],
 )
-def test_a_hello_that_is_none_is_refused_with_words(live: Live, first: bytes) -> None:
+def test_an_invalid_hello_is_refused_with_a_reason(live: Live, first: bytes) -> None:
     socket = live.socket("/link", {"Authorization": f"Bearer {BEARER}"})
     socket.send(first)
     answer = msgspec.msgpack.decode(socket.recv(10), type=messages.FromServer)
@@ -212,7 +210,7 @@ def test_nonsense_later_ends_only_this_program(new_program: NewProgram, page: Pa
     assert page.records_until(good.commit())
 
 
-def test_answers_that_nobody_requested_are_ignored(program: Program, page: Page) -> None:
+def test_unrequested_answers_are_ignored(program: Program, page: Page) -> None:
     page.subscribe(program.run.id)
     program.send(messages.CommandTaken(12345))
     program.send(messages.LiveValue(12345, False))

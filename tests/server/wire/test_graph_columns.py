@@ -67,7 +67,7 @@ def test_nodes_and_values_arrive_as_they_were_defined(path: Path) -> None:
     assert {(value.value, value.producer) for value in values} == set(VALUES)
 
 
-def test_until_a_moment_only_what_was_defined_by_then(path: Path) -> None:
+def test_a_snapshot_has_only_the_nodes_defined_by_its_moment(path: Path) -> None:
     with Recording.open(path) as recording:
         rows = recording.nodes()
         message = convert.snapshot(recording, recording.run(), None, rows[1].seq)

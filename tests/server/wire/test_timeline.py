@@ -14,7 +14,7 @@ from tests.core.record.runs import recorded
 ALL = wire.GetTimeline("0" * 16, 0, 1 << 60)
 
 
-def test_it_says_which_thread_is_the_main_one(tmp_path: Path) -> None:
+def test_the_timeline_names_the_main_thread(tmp_path: Path) -> None:
     file = tmp_path / "threads.nscope"
     x = ns.tensor([1.0])
 

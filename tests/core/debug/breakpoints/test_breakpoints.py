@@ -62,13 +62,13 @@ TANH_LINE = next(
         ("op:mean [step 2..3, hits % 2]", ["loss/mean"]),
     ],
 )  # fmt: skip
-def test_where_it_stops(spec: str, names: list[str]) -> None:
+def test_a_breakpoint_stops_where_its_target_says(spec: str, names: list[str]) -> None:
     with debugged(spec) as seen:
         steps()
     assert seen.names == names
 
 
-def test_a_phase_chooses() -> None:
+def test_a_phase_limits_a_breakpoint() -> None:
     with debugged("glob:* [backward, step 1]") as seen:
         steps(1)
     assert seen.names
@@ -87,7 +87,7 @@ def test_a_logpoint_logs_and_does_not_stop() -> None:
     assert seen.statuses[0].hits == 4
 
 
-def test_a_part_that_cannot_be_told_says_why() -> None:
+def test_a_message_field_without_a_value_gives_the_reason() -> None:
     with debugged("op:mean [once] log {inputs[7]} and {value}") as seen:
         steps(1)
     assert seen.logged[0].startswith("<the index is out of range> and 0.")
@@ -260,7 +260,7 @@ def test_a_part_of_a_message_that_fails_says_why_in_its_place() -> None:
     assert all("<division by zero>" in item for item in seen.logged)
 
 
-def test_the_name_of_a_scope_is_told_to_be_one():
+def test_a_node_target_that_names_a_scope_gets_a_hint():
     node = Node(1, "net/inner/tanh", "tanh", "activation", (), scope="net/inner")
     catalog = Catalog((node,))
     assert catalog.near(parse_breakpoint("net")) == (

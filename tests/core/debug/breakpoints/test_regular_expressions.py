@@ -33,7 +33,7 @@ PATTERNS = st.recursive(
 
 @settings(max_examples=examples(200), deadline=None)
 @given(PATTERNS, st.lists(st.text("ab/.1-]}{é", max_size=6), min_size=3, max_size=3))
-def test_it_says_what_re_says(text: str, names: list[str]) -> None:
+def test_matches_are_those_of_the_re_module(text: str, names: list[str]) -> None:
     try:
         check(text)
         pattern = re.compile(text, re.ASCII)
@@ -85,7 +85,7 @@ def test_patterns(text: str, name: str, result: bool) -> None:
         (r"(\pL?\pN?){400}", 0, "pattern too large"),
     ],
 )
-def test_refused_with_its_column(text: str, column: int, message: str) -> None:
+def test_errors_name_their_column(text: str, column: int, message: str) -> None:
     with pytest.raises(BreakpointError, match=message) as caught:
         check(text)
     assert caught.value.column == column

@@ -151,7 +151,7 @@ def setting(**how: Any) -> Any:
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_the_program_continues_with_it(compiled: bool) -> None:
+def test_the_program_continues_with_an_edit(compiled: bool) -> None:
     def program(x: Any) -> Any:
         return np.exp(x * 2.0) + 1.0
 
@@ -200,7 +200,7 @@ def test_before_a_node_an_edit_needs_no_explanation() -> None:
     assert seen.logged == ["edited: multiply set to 0"]
 
 
-def test_an_operator_between_tensors_continues_with_it() -> None:
+def test_an_operator_between_tensors_continues_with_an_edit() -> None:
     a, b = ns.tensor(np.array([1.0, 2.0])), ns.tensor(np.array([3.0, 4.0]))
     results = []
     with debugged("op:add [step 2]", then=setting(how="set", number=10.0, index="1")):
@@ -210,7 +210,7 @@ def test_an_operator_between_tensors_continues_with_it() -> None:
     assert results == [[4.0, 6.0], [4.0, 10.0], [4.0, 6.0]]
 
 
-def test_gradients_flow_as_if_the_operation_had_given_it() -> None:
+def test_gradients_flow_as_if_the_operation_had_returned_the_edit() -> None:
     x = ns.parameter(np.array([0.5, 1.0]), name="x")
     with debugged("op:tanh", then=setting(how="set", number=0.5)):
         y = np.tanh(x)
@@ -261,14 +261,14 @@ def test_a_value_elsewhere_is_refused_and_nothing_changes() -> None:
     assert seen.edits == []
 
 
-def test_nothing_is_edited_while_it_runs() -> None:
+def test_a_running_program_is_not_edited() -> None:
     with debugged("op:nothing") as seen:
         gate = next(probe for probe in seen.bus.probes if isinstance(probe, Gate))
         with pytest.raises(UsageError, match="running"):
             gate.command(SetValue(1))
 
 
-def test_to_the_backward_node_and_never_onwards_to_a_forward_one() -> None:
+def test_step_twin_reaches_the_backward_node_and_is_refused_for_a_forward_one() -> None:
     refused: list[str] = []
 
     def asked(stop: Stop, gate: Gate) -> Command:

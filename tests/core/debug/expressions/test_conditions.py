@@ -44,7 +44,7 @@ SCENE = Scene(
         "+1 == True",
     ],
 )
-def test_true(text):
+def test_true_conditions(text):
     assert compile_condition(text)(SCENE) is True
     assert compile_condition(f"not ({text.strip()})")(SCENE) is False
 
@@ -106,7 +106,7 @@ def test_refused(text, column, message):
     assert "\n" not in str(caught.value)
 
 
-def test_a_power_tower_is_refused_within_10_ms_of_a_processor():
+def test_a_power_tower_is_refused_within_10_ms_of_processor_time():
     took = []
     for _ in range(5):  # Garbage may be collected during one of the five.
         start = time.thread_time()

@@ -143,7 +143,7 @@ def deeper(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(st.recursive(roots, deeper, max_leaves=4), arrays, arrays, arrays)
-def test_short_roads_agree_with_the_tables(text, value, left, right):
+def test_fast_paths_agree_with_the_tables(text, value, left, right):
     scene = Scene(value, (left, right), 7, "n", elapsed=0.5)
     try:
         expression = compile_expression(text)
@@ -185,7 +185,7 @@ def test_signalling_nans_give_no_warning(dtype, count, text):
 
 
 @pytest.mark.parametrize("text", ["1or step", "0x1for step", "1.5if 1 else 2", "step > 1and 2"])
-def test_what_python_would_warn_of_is_refused(text):
+def test_an_expression_that_python_warns_of_is_refused(text):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ConditionError, match=r"is not a number; a space is missing"):

@@ -197,7 +197,7 @@ def said_of(ask: Callable[[], object]) -> str:
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_messages_about_them_are_short(field: str) -> None:
+def test_messages_about_hostile_texts_are_short(field: str) -> None:
     for text in TEXTS.values():
         described = said_of(lambda text=text: FIELDS[field](text))
         assert len(described) < 12_000

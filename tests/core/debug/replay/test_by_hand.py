@@ -57,7 +57,7 @@ def training() -> None:
         optimizer.zero_grad()
 
 
-def test_an_element_that_was_changed_by_hand_comes_from_nowhere_else(tmp_path: Path) -> None:
+def test_an_element_changed_by_hand_has_no_other_origin(tmp_path: Path) -> None:
     with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
         end = why(recording, "log[0]").root.chain()[-1]
         assert (end.kind, end.name, end.number, end.at) == ("leaf", "exp", -5.0, (0,))
@@ -69,7 +69,7 @@ def test_an_element_that_was_changed_by_hand_comes_from_nowhere_else(tmp_path: P
         assert Replay(recording).value(value_of(recording, "exp")).array[0] == -5.0
 
 
-def test_of_a_value_that_was_changed_by_hand_the_change_is_explained(tmp_path: Path) -> None:
+def test_why_explains_a_change_by_hand(tmp_path: Path) -> None:
     with changed(tmp_path / "r.nscope", logarithm, "op:exp", negative) as recording:
         # Without the edit, the largest element would be explained.
         assert why(recording, "exp[1]").root.number == np.exp(2.0)
@@ -92,7 +92,7 @@ def test_a_nan_that_was_set_by_hand_is_where_it_began(tmp_path: Path) -> None:
         assert born.reached == 2
 
 
-def test_a_nan_that_was_mended_by_hand_spreads_no_further(tmp_path: Path) -> None:
+def test_a_nan_replaced_by_hand_spreads_no_further(tmp_path: Path) -> None:
     def program() -> None:
         np.log(ns.tensor([-1.0, 2.0], name="a")) * 3.0
 
@@ -126,7 +126,7 @@ def test_a_fork_before_a_change_by_hand_does_not_guess_at_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("where", ["w [step 2]", "optimizer/w/subtract [step 1]"])
-def test_a_parameter_that_was_changed_by_hand_is_trained_on(tmp_path: Path, where: str) -> None:
+def test_a_parameter_changed_by_hand_continues_to_train(tmp_path: Path, where: str) -> None:
     def how(value: int) -> SetValue:
         return SetValue(value, "add", 1.5, "1")
 
@@ -142,7 +142,7 @@ def test_a_parameter_that_was_changed_by_hand_is_trained_on(tmp_path: Path, wher
         assert last.shape == result.array.shape
 
 
-def test_a_change_by_hand_lies_in_memory_as_what_it_changed(tmp_path: Path) -> None:
+def test_a_change_by_hand_keeps_the_memory_layout(tmp_path: Path) -> None:
     def program() -> None:
         x = ns.tensor(np.random.default_rng(0).standard_normal((50, 40)), name="x")
         np.sum(np.transpose(np.exp(x)) * 3.0)

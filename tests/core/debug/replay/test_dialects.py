@@ -96,13 +96,13 @@ def test_a_dialect_without_rerun_says_what_why_and_how() -> None:
     assert refused.value.hint == "record at --level values: what is recorded needs no running"
 
 
-def test_what_its_dialect_says_is_taken(elsewhere: Elsewhere) -> None:
+def test_the_elements_that_a_dialect_declares_are_used(elsewhere: Elsewhere) -> None:
     told = ElementDependence((Read(0, np.array([2])),))
     elsewhere.reads = lambda *call: told  # type: ignore[method-assign]
     assert made(node_of("mix", 2), [X, X], 0) is told
 
 
-def test_the_canonical_name_says_it_for_ops_that_go_element_by_element(
+def test_the_canonical_name_tells_elementwise_ops(
     elsewhere: Elsewhere,
 ) -> None:
     result = made(node_of("bend", op="tanh"), [X], 4)
@@ -111,7 +111,9 @@ def test_the_canonical_name_says_it_for_ops_that_go_element_by_element(
     assert result.note == ""
 
 
-def test_else_it_is_found_on_other_numbers(elsewhere: Elsewhere) -> None:
+def test_without_a_rule_elements_are_found_by_running_on_other_numbers(
+    elsewhere: Elsewhere,
+) -> None:
     result = made(node_of("mix", 2), [X, X], 3)
     assert listed(result) == {0: [5], 1: [3]}
     assert not result.exact
@@ -119,7 +121,7 @@ def test_else_it_is_found_on_other_numbers(elsewhere: Elsewhere) -> None:
     assert listed(made(node_of("mix", 2), [X, X], 0, port=1)) == {0: [0, 1, 2, 3, 4, 5]}
 
 
-def test_an_infinity_hides_nothing(elsewhere: Elsewhere) -> None:
+def test_an_infinity_does_not_hide_other_elements(elsewhere: Elsewhere) -> None:
     assert listed(made(node_of("grow"), [1e4 * X], 2)) == {0: [2]}
     assert listed(made(node_of("grow"), [np.full((2, 3), np.nan)], 2)) == {0: [2]}
 
@@ -131,7 +133,9 @@ def test_integers_say_what_is_taken(elsewhere: Elsewhere) -> None:
 
 
 @pytest.mark.parametrize("native", ["dice", "mix"])
-def test_otherwise_it_is_everything_and_reported_as_such(elsewhere: Elsewhere, native: str) -> None:
+def test_if_elements_cannot_be_found_all_are_reported_as_inexact(
+    elsewhere: Elsewhere, native: str
+) -> None:
     inputs = [X] if native == "dice" else [np.ones((2, 40_000)), np.ones((2, 40_000))]
     port = 0 if native == "dice" else 1
     result = made(node_of(native, len(inputs)), inputs, 0, port)
@@ -140,6 +144,6 @@ def test_otherwise_it_is_everything_and_reported_as_such(elsewhere: Elsewhere, n
     assert result.note == f"which elements matter to {native} could not be found out"
 
 
-def test_what_it_raises_is_reported(elsewhere: Elsewhere) -> None:
+def test_an_error_of_the_operation_is_reported(elsewhere: Elsewhere) -> None:
     with pytest.raises(ReplayError, match="net/broken: broken raised ZeroDivisionError"):
         recorded_call(node_of("broken")).run([X])

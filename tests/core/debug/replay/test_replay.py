@@ -101,7 +101,7 @@ def test_a_small_constant_is_known_from_its_statistics(tmp_path: Path) -> None:
     assert result.how == "recomputed"
 
 
-def test_a_recording_that_was_changed_is_found_out(path: Path, tmp_path: Path) -> None:
+def test_a_changed_recording_is_detected(path: Path, tmp_path: Path) -> None:
     less = without_arrays(path, keep=("leaf", "matmul", "activation"))
     with Recording.open(less) as recording:
         value = value_of(recording, "hidden/tanh")
@@ -158,7 +158,7 @@ def test_a_compiled_step_is_computed_again(tmp_path: Path) -> None:
     same_as(without_arrays(path), path, 3)
 
 
-def test_a_kernel_in_c_is_as_near_as_it_says(tmp_path: Path) -> None:
+def test_a_kernel_in_c_is_within_its_error_bound(tmp_path: Path) -> None:
     @ns.compile(backend="c")
     def f(x: ns.Tensor, w: ns.Tensor) -> ns.Tensor:
         return np.mean(np.sqrt(np.square(np.tanh(x @ w + 1.0)) + 0.5))
@@ -210,7 +210,7 @@ def test_random_programs(program: Program) -> None:
         np.arange(24.0).reshape(4, 6)[:, 1::3].T,
     ],
 )
-def test_arrays_lie_as_they_did(array: np.ndarray) -> None:
+def test_arrays_keep_their_strides(array: np.ndarray) -> None:
     result = relaid(np.ascontiguousarray(array), array.strides)
     assert result.strides == array.strides
     assert (result == array).all()

@@ -61,7 +61,7 @@ def test_a_parameter_carries_an_edit_into_the_next_step(recording: Recording) ->
     assert "loss/sum" in later
 
 
-def test_what_comes_out_is_what_the_edited_program_gives(tmp_path: Path) -> None:
+def test_a_branch_gives_the_results_of_the_edited_program(tmp_path: Path) -> None:
     """Compare scaling the data by an edit with scaling it in the program."""
     first = recorded(tmp_path / "one.nscope", lambda: program())
     two = recorded(tmp_path / "two.nscope", lambda: program(scale=3.0))
@@ -77,7 +77,7 @@ def test_what_comes_out_is_what_the_edited_program_gives(tmp_path: Path) -> None
         assert compared > 8
 
 
-def test_what_gives_the_same_ends_the_cone(recording: Recording) -> None:
+def test_an_unchanged_value_ends_the_cone(recording: Recording) -> None:
     replay = Replay(recording, 2)
     edited = value_of(recording, "add")  # The output of w * 2 + 0, far below 100.
     branch = replay.what_if({edited: np.array([5.0, 6.0, 7.0])}, name="less")
@@ -165,7 +165,7 @@ def test_gradients_that_are_added_up_over_steps(step: int, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
-def test_an_optimizer_that_is_one_kernel_carries_an_edit_on(optimizer: str, tmp_path: Path) -> None:
+def test_an_edit_continues_through_an_optimizer_kernel(optimizer: str, tmp_path: Path) -> None:
     def program(scale: float) -> None:
         w = ns.parameter(np.linspace(0.5, 2.0, 6), name="w")
         settings = {"lr": 0.1, "momentum": 0.9} if optimizer == "SGD" else {"lr": 0.1}

@@ -75,7 +75,7 @@ def _explicit(h: Any) -> Any:
     [(_detach, "detach"), (_numpy, "numpy"), (_whole, "astype"), (_explicit, "no_grad")],
 )
 @pytest.mark.parametrize("name", ["below", "tanh"])
-def test_a_gradient_that_is_missing_is_told_to_be_cut_off(
+def test_a_missing_gradient_is_explained_by_its_cut(
     cut: Callable[[Any], Any], by: str, name: str, tmp_path: Path
 ) -> None:
     _train(tmp_path / "run.nscope", cut)
@@ -86,7 +86,7 @@ def test_a_gradient_that_is_missing_is_told_to_be_cut_off(
         assert f"its gradient ends at {by} (test_gradient_ends.py:{line})" in lack
 
 
-def test_a_gradient_is_asked_for_by_the_name_of_its_value(tmp_path: Path) -> None:
+def test_a_gradient_is_found_by_the_name_of_its_value(tmp_path: Path) -> None:
     _train(tmp_path / "run.nscope", lambda h: h)
     with Recording.open(tmp_path / "run.nscope") as recording:
         book = ExecutionIndex(recording)
@@ -104,7 +104,7 @@ def _rounded(h: Any) -> Any:
     return np.round(h) + h // 0.5
 
 
-def test_a_gradient_of_zero_is_told_to_be_that_of_a_step_function(tmp_path: Path) -> None:
+def test_a_zero_gradient_is_explained_by_a_step_function(tmp_path: Path) -> None:
     _train(tmp_path / "run.nscope", _rounded)
     line = inspect.getsourcelines(_rounded)[1] + 1
     with Recording.open(tmp_path / "run.nscope") as recording:

@@ -62,7 +62,7 @@ def test_what_continues_to_the_end_is_not_healed(tmp_path: Path) -> None:
     assert kinds(result["divide"]) == (False, True, False)
 
 
-def test_a_recording_that_grows_is_read_on(tmp_path: Path) -> None:
+def test_problems_of_a_growing_recording_are_updated(tmp_path: Path) -> None:
     with ns.record(tmp_path / "all.nscope"):
         program({2, 4})
     with Recording.open(tmp_path / "all.nscope") as recording:
@@ -75,7 +75,7 @@ def test_a_recording_that_grows_is_read_on(tmp_path: Path) -> None:
         assert problems.rows() == whole
 
 
-def test_errors_are_among_them(tmp_path: Path) -> None:
+def test_errors_are_problems(tmp_path: Path) -> None:
     with ns.record(tmp_path / "r.nscope"):
         x = ns.tensor(np.ones((2, 3)), name="x")
         with pytest.raises(NodescopeError):
@@ -108,7 +108,7 @@ def test_a_value_that_a_person_made_nan_is_the_first(tmp_path: Path) -> None:
     assert result["exp"].healed
 
 
-def test_inf_that_the_program_writes_down_is_none(tmp_path: Path) -> None:
+def test_an_inf_constant_of_the_program_is_not_a_problem(tmp_path: Path) -> None:
     with ns.record(tmp_path / "r.nscope"), np.errstate(all="ignore"):
         x = ns.tensor(np.array([[1.0, 2.0], [3.0, 4.0]]), name="x")
         masked = np.where(np.array([[True, False], [True, True]]), x, -np.inf)
@@ -132,7 +132,7 @@ def test_nan_from_a_mask_is_a_problem(tmp_path: Path) -> None:
     assert kinds(result["softmax"])[0]
 
 
-def test_the_summary_does_not_name_what_was_written_down(tmp_path: Path) -> None:
+def test_the_summary_does_not_name_inf_constants(tmp_path: Path) -> None:
     with ns.record(tmp_path / "r.nscope"), np.errstate(all="ignore"):
         masked = np.where(np.array([True, False]), ns.tensor(np.ones(2)), -np.inf)
         np.log(ns.softmax(masked * 2.0))

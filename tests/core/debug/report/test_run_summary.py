@@ -26,7 +26,7 @@ def train(path: Path, *, fail: bool = False) -> None:
             raise ValueError("the data is empty")
 
 
-def test_a_run_in_short(tmp_path: Path) -> None:
+def test_the_summary_of_a_run(tmp_path: Path) -> None:
     train(tmp_path / "run.nscope")
     with Recording.open(tmp_path / "run.nscope") as recording:
         summary = summarise_run(recording)
@@ -63,7 +63,7 @@ def test_a_run_in_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parts", [1, 2])
-def test_what_a_loss_is_the_mean_of_is_no_other_loss(tmp_path: Path, parts: int) -> None:
+def test_the_operand_of_a_mean_loss_is_not_another_loss(tmp_path: Path, parts: int) -> None:
     w = ns.parameter(np.array([0.5, -0.5]), name="w")
     with ns.record(tmp_path / "run.nscope"):
         for target in ns.steps([1.0, 0.0]):
@@ -115,7 +115,7 @@ def test_a_glance_at_what_cannot_be_read(tmp_path: Path) -> None:
     assert glance(tmp_path / "none.nscope").outcome == "unreadable"
 
 
-def test_one_execution_that_took_longer_than_all_the_others(tmp_path: Path) -> None:
+def test_a_single_slow_execution_is_named(tmp_path: Path) -> None:
     with ns.record(tmp_path / "run.nscope"):
         for step in ns.steps(range(8)):
             matrix = ns.tensor(np.ones((800, 800) if step == 5 else (2, 2)))

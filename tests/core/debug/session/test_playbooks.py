@@ -324,7 +324,7 @@ INPUTS: dict[type[inputs.Input], Playbook] = {
 ALL = dict.fromkeys((*COMMANDS.values(), *REASONS.values(), *INPUTS.values()))
 
 
-def test_nothing_is_without_a_playbook() -> None:
+def test_every_command_reason_and_input_has_a_playbook() -> None:
     # Keeping values is the recorder's task: the run handles that command before the session.
     assert set(COMMANDS) == set(get_args(Command)) - {SetKeeping}
     assert set(REASONS) == set(get_args(StopReason))

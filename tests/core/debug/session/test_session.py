@@ -68,7 +68,7 @@ def test_entry_stops_before_the_first_node_that_computes():
     entry.give(reach(MATMUL, "before")).expect(stopped("entry", MATMUL, "before", "first node"))
 
 
-def test_step_from_entry_stops_after_that_very_node():
+def test_a_step_from_entry_stops_after_the_first_node():
     entry = play(session(stop_on_entry=True)).give(reach(MATMUL, "before"))
     entry.give(StepNode()).expect(running, effect(Release))
     entry.give(reach(MATMUL)).expect(stopped("step", MATMUL))
@@ -110,7 +110,7 @@ def test_stepping(start, command, then, where):
 
 
 @pytest.mark.parametrize("command", [RunTo("log"), RunTo("og", by_end=True)])
-def test_only_a_whole_part_at_the_end_of_a_name_is_run_to(command):
+def test_run_to_matches_whole_parts_at_the_end_of_a_name(command):
     at(MATMUL).give(command).run(RELU, LOG, MEAN).expect(running)
 
 
@@ -225,7 +225,7 @@ def test_replacing_keeps_ids_and_hits_and_gives_new_ids():
     ],
     ids=lambda change: next(iter(change)),
 )  # fmt: skip
-def test_what_asks_for_something_else_counts_its_hits_anew(change):
+def test_a_breakpoint_with_new_criteria_counts_from_zero(change):
     changed = play(session()).give(breakpoints("op:relu")).run(*STEP).give(Continue())
     status = changed.state.breakpoints[0]
     assert status.hits == 1
@@ -237,14 +237,14 @@ def test_what_asks_for_something_else_counts_its_hits_anew(change):
 @pytest.mark.parametrize(
     "change", [{"enabled": False}, {"log": "x"}, {"once": True}, {"group": "g"}]
 )
-def test_what_only_does_something_else_keeps_its_hits(change):
+def test_a_breakpoint_with_other_options_keeps_its_hits(change):
     kept = play(session()).give(breakpoints("op:relu")).run(*STEP).give(Continue())
     status = kept.state.breakpoints[0]
     kept.give(breakpoints(msgspec.structs.replace(status.breakpoint, **change)))
     assert kept.state.breakpoints[0].hits == 1
 
 
-def test_of_which_hits_count_the_first_is_the_first_of_the_new_condition():
+def test_a_hit_count_restarts_with_a_new_condition():
     asked = play(session()).give(breakpoints("op:relu [hits >= 2]")).run(RELU)
     [status] = asked.state.breakpoints
     asked.give(breakpoints(msgspec.structs.replace(status.breakpoint, condition="step > 0")))
@@ -265,7 +265,7 @@ def test_unknown_targets_stay_armed_and_are_verified_later():
     playbook.run(late).expect(stopped("breakpoint", late))
 
 
-def test_a_breakpoint_that_is_switched_off_is_verified_all_the_same():
+def test_a_disabled_breakpoint_is_verified_too():
     playbook = play(session()).give(breakpoints(MEAN.name, nodes=()))
     playbook.give(GraphSettled(Catalog((MATMUL,))))
     off = msgspec.structs.replace(playbook.state.breakpoints[0].breakpoint, enabled=False)
@@ -302,7 +302,7 @@ def test_exceptions_stop_and_continue():
     ).expect(running)
 
 
-def test_detach_lets_go_for_good():
+def test_detach_is_final():
     detached = at(MATMUL).give(breakpoints("op:log"), Detach()).expect(effect(Release))
     detached.run(*STEP)
     assert detached.state.phase == "detached"

@@ -69,7 +69,7 @@ def test_one_thread_continues_alone_until_the_next_stop():
     assert going(played.give(Continue(alone=True))) == [2]  # The thread that stopped.
 
 
-def test_more_threads_may_join_it_and_all_be_released():
+def test_other_threads_may_continue_too_and_all_be_released():
     played = stopped().give(Continue(alone=True), Continue(thread=3, alone=True))
     assert going(played) == [1, 3]
     assert releases(played)
@@ -94,13 +94,13 @@ def test_the_end_of_a_lone_thread_pauses_the_others():
 
 
 @pytest.mark.parametrize("end", [Detach(), ProgramFinished()])
-def test_an_end_lets_all_go(end):
+def test_the_end_releases_all_threads(end):
     played = stopped().give(Continue(thread=2, alone=True), end)
     assert going(played) == [1, 2, 3]
     assert releases(played)
 
 
-def test_a_lost_controller_lets_all_go():
+def test_a_lost_controller_releases_all_threads():
     played = stopped().give(Continue(thread=2, alone=True), ControllersChanged(0, 1.0))
     assert going(played.give(Tick(1.0 + CONTROLLER_GRACE_S))) == [1, 2, 3]
 

@@ -308,7 +308,7 @@ def test_gradients_in_conditions(tmp_path: Path) -> None:
     assert in_order(watched.asked()[0]) == in_order(watched.live)
 
 
-def test_one_run_beside_another(tmp_path: Path) -> None:
+def test_a_run_is_compared_with_another(tmp_path: Path) -> None:
     first = Watched(programs.healthy, tmp_path / "first.nscope")
     spec = f'similar_across_runs(other_trial="{first.path}")'
     same = Watched(programs.healthy, tmp_path / "same.nscope", parse_watch(spec))
@@ -334,7 +334,7 @@ def test_one_run_beside_another(tmp_path: Path) -> None:
     assert deeper.watcher.outcomes[0].unasked["the other run has no such node"]
 
 
-def test_one_run_beside_another_that_left_steps_out(tmp_path: Path) -> None:
+def test_a_run_is_compared_with_one_that_lacks_steps(tmp_path: Path) -> None:
     def run(steps: range) -> Train:
         def train() -> None:
             for i in ns.steps(range(300)):

@@ -44,7 +44,7 @@ def program(count: int = 3) -> None:
         np.sum(y)
 
 
-def test_it_stops_at_the_node_that_made_it() -> None:
+def test_a_stopping_watch_stops_at_the_node_that_made_the_value() -> None:
     with debugged() as seen, np.errstate(all="ignore"):
         watching(seen, "tensor_overflow on op:log -> stop")
         program()
@@ -58,7 +58,7 @@ def test_it_stops_at_the_node_that_made_it() -> None:
     assert status.last
 
 
-def test_it_logs_and_continues() -> None:
+def test_a_logging_watch_continues() -> None:
     with debugged() as seen, np.errstate(all="ignore"):
         watching(seen, "tensor_overflow on op:log -> log")
         program()
@@ -66,7 +66,7 @@ def test_it_logs_and_continues() -> None:
     assert [text.startswith("watch 1, tensor_overflow: ") for text in seen.logged] == [True, True]
 
 
-def test_it_marks_and_the_newest_hits_are_reported() -> None:
+def test_a_marking_watch_reports_its_newest_hits() -> None:
     with debugged() as seen, np.errstate(all="ignore"):
         watching(seen, "tensor_overflow on op:log -> mark", "inf on op:log -> log")
         program(14)
@@ -79,7 +79,7 @@ def test_it_marks_and_the_newest_hits_are_reported() -> None:
     assert (logging.marks, len(logging.recent)) == (False, 1)
 
 
-def test_it_ends_the_run() -> None:
+def test_an_ending_watch_ends_the_run() -> None:
     with debugged() as seen, np.errstate(all="ignore"):
         watching(seen, "tensor_overflow on op:log -> end")
         with pytest.raises(SystemExit) as raised:
@@ -110,7 +110,7 @@ def test_a_hit_with_save_keeps_the_values(tmp_path: Path) -> None:
     np.testing.assert_array_equal(kept[2], [np.nan, np.nan])
 
 
-def test_a_compiled_kernel_is_opened_for_it() -> None:
+def test_a_compiled_kernel_is_opened_for_a_watch() -> None:
     f = ns.compile(lambda x: np.sum(np.log(x) * 2.0), backend="auto")
     x = ns.tensor(np.full(40_000, -1.0))
     with np.errstate(all="ignore"):
@@ -151,7 +151,7 @@ def run(path: Path, *watches: str, **more: Any) -> Run:
     return Run(path / "run.nscope", level="values", debugger=True, watches=watches, **more)
 
 
-def test_one_that_comes_late_knows_what_was_met(tmp_path: Path) -> None:
+def test_a_watch_set_late_knows_earlier_nodes(tmp_path: Path) -> None:
     lines: list[str] = []
     seen = run(tmp_path, say=lines.append)
     seen.start()
@@ -175,7 +175,7 @@ def train(count: int) -> None:
         optimizer.zero_grad()
 
 
-def test_the_recommended_ones_are_set_after_the_first_step(tmp_path: Path) -> None:
+def test_recommended_watches_are_set_after_the_first_step(tmp_path: Path) -> None:
     lines: list[str] = []
     seen = run(tmp_path, "recommended", "nan on scope:net -> log", say=lines.append)
     seen.start()
@@ -190,7 +190,7 @@ def test_the_recommended_ones_are_set_after_the_first_step(tmp_path: Path) -> No
     assert lines[0].startswith("recommended watches set: operator_overflow, weight_overflow")
 
 
-def test_without_a_step_none_are_recommended(tmp_path: Path) -> None:
+def test_without_a_step_no_watches_are_recommended(tmp_path: Path) -> None:
     lines: list[str] = []
     seen = run(tmp_path, "recommended", say=lines.append)
     seen.start()
@@ -199,7 +199,9 @@ def test_without_a_step_none_are_recommended(tmp_path: Path) -> None:
     assert lines == ["no training step ended, so no watches can be recommended"]
 
 
-def test_they_are_kept_with_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watches_are_saved_with_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(VARIABLE)
     saved = ProjectSettings(tmp_path / "train.py")
     seen = run(tmp_path, saved=saved)
@@ -212,7 +214,7 @@ def test_they_are_kept_with_the_project(tmp_path: Path, monkeypatch: pytest.Monk
     assert kept == [("nan on op:log -> log", True), ("off inf -> stop", False)]
 
 
-def test_one_switched_off_and_on_keeps_its_count() -> None:
+def test_a_watch_that_is_disabled_and_enabled_keeps_its_count() -> None:
     with debugged() as seen, np.errstate(all="ignore"):
         result = watching(seen, "nan on op:log -> log")
         program(3)

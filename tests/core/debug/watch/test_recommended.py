@@ -58,7 +58,7 @@ def test_a_classifier_with_tanh(tmp_path: Path) -> None:
         ("frozen_layer", "weight_frozen"),
     ],
 )
-def test_it_finds_what_is_wrong_and_nothing_else(train: str, rule: str, tmp_path: Path) -> None:
+def test_recommended_watches_hit_only_the_mistake(train: str, rule: str, tmp_path: Path) -> None:
     def hits(train: Any, name: str) -> set[str]:
         watched = Watched(train, tmp_path / f"{name}.nscope")
         with Recording.open(watched.path) as recording:

@@ -132,14 +132,14 @@ def test_what_a_text_means(text: str, watch: Watch) -> None:
         ("x" * 4001, 4000, "longer than"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_and_where(text: str, column: int, words: str) -> None:
+def test_errors_name_their_place(text: str, column: int, words: str) -> None:
     with pytest.raises(WatchError) as caught:
         parse_watch(text)
     assert words in str(caught.value)
     assert caught.value.column == column
 
 
-def test_several_at_once() -> None:
+def test_a_text_may_have_several_watches() -> None:
     assert parse_watches("nan, grad_explode") == (Watch("nan"), Watch("gradient_exploding"))
     several = parse_watches('nan on op:log -> stop, log;\n\noverfit(validation="a;b") ;')
     assert several == (

@@ -59,7 +59,7 @@ def test_a_second_value_in_a_step_does_not_replace_the_previous_step() -> None:
     }
 
 
-def test_patience_begins_anew_after_a_good_step() -> None:
+def test_a_good_step_resets_patience() -> None:
     play = Play("nan patience 2")
     for step, good in enumerate([False, True, False, False, False, True], 1):
         play.ran(VALUE, [1.0 if good else np.nan], step)
@@ -113,7 +113,7 @@ def test_what_the_program_writes_later_does_not_change_the_step_before() -> None
     assert play.steps == [3]
 
 
-def test_room_is_given_back() -> None:
+def test_memory_of_the_previous_step_is_released() -> None:
     array = np.ones(10)
     hits: list[Hit] = []
     watch = parse_watch("weight_not_changed")

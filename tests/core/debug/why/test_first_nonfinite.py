@@ -56,7 +56,7 @@ def name_of(recording: Recording, node: int) -> str:
     ("program", "kind", "name", "step"),
     [(overflowing, "inf", "loss/exp", 2), (masked, "nan", "loss/log", 3)],
 )
-def test_all_name_the_same_node(
+def test_every_report_names_the_same_first_node(
     program: Any, kind: str, name: str, step: int, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -124,7 +124,7 @@ def test_a_loss_that_broke_unobserved_says_so(
     assert "first NaN in step 3, which was not observed; --max" in capsys.readouterr().out
 
 
-def test_what_is_seen_of_it_later_is_reported_as_later(tmp_path: Path) -> None:
+def test_a_later_sighting_is_reported_as_later(tmp_path: Path) -> None:
     path = tmp_path / "run.nscope"
     by_hand(path, {3: np.nan, 4: np.nan}, {1, 2, 4, 5}, {4})
     with Recording.open(path) as recording:

@@ -80,7 +80,7 @@ def test_sums() -> None:
     st.sampled_from(["float16", "bfloat16", "float64", "complex64", "int64", "bool"]),
     st.booleans(),
 )
-def test_there_are_words_for_everything(
+def test_every_birth_has_words(
     op: str, numbers: list[Any], out: float, dtype: str, adds: bool
 ) -> None:
     result = birth(op, numbers, out, dtype, list(numbers) if adds else None)

@@ -41,7 +41,9 @@ Two = Callable[[Any, Any], Any]
         (lambda a, b: np.bitwise_and(np.astype(a, int), np.astype(b, int)), 5.0, 0.0, "b"),
     ],
 )  # fmt: skip
-def test_the_operand_that_it_is(op: Two, a: float, b: float, leads: str, tmp_path: Path) -> None:
+def test_the_operand_that_explains_an_element(
+    op: Two, a: float, b: float, leads: str, tmp_path: Path
+) -> None:
     def program() -> None:
         op(ns.tensor([a], name="a"), ns.tensor([b], name="b"))
 
@@ -79,7 +81,7 @@ def test_the_element_that_is_to_blame(
         assert {item.at for item in chain if item.name == "x"} <= {(at,)}
 
 
-def test_of_a_large_row_the_largest_leads_and_the_own_element_is_reported(tmp_path: Path) -> None:
+def test_in_a_large_row_the_largest_leads_and_the_own_element_is_reported(tmp_path: Path) -> None:
     data = -np.arange(1.0, 5001.0) - 1000
     data[3000] = -1.0
     with Recording.open(

@@ -35,13 +35,15 @@ WRONG: list[tuple[str, list[Shape], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("op", "shapes", "attrs"), FITS)
-def test_what_fits_is_not_told(op: str, shapes: list[Shape], attrs: dict[str, Any]) -> None:
+def test_sizes_that_fit_have_no_message(
+    op: str, shapes: list[Shape], attrs: dict[str, Any]
+) -> None:
     family = "elementwise" if op == "add" else "other"
     assert misfit(op, family, shapes, "abc", attrs) == ""
 
 
 @pytest.mark.parametrize(("op", "shapes", "attrs", "told"), WRONG)
-def test_what_does_not_fit_is_named(
+def test_sizes_that_do_not_fit_are_named(
     op: str, shapes: list[Shape], attrs: dict[str, Any], told: str
 ) -> None:
     family = "elementwise" if op == "add" else "other"

@@ -37,7 +37,7 @@ def test_a_log_of_a_negative_and_how_far_it_got(tmp_path: Path) -> None:
         assert "spread to loss/mean from loss/square" in text
 
 
-def test_what_heals(tmp_path: Path) -> None:
+def test_operations_that_remove_nan_are_listed(tmp_path: Path) -> None:
     def program() -> None:
         x = ns.tensor(np.array([0.0, 4.0]))
         bad = x / x
@@ -93,7 +93,7 @@ def test_a_birth_beside_what_came_in(tmp_path: Path) -> None:
     assert [(birth.node, birth.at) for birth in result.births] == [("x", None), ("log", (2,))]
 
 
-def test_statistics_alone_tell_the_node(tmp_path: Path) -> None:
+def test_statistics_are_enough_to_name_the_node(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope", broken.log_of_a_negative, level="summary")
     with Recording.open(path) as recording:
         result = spread(recording, 2)
@@ -111,7 +111,9 @@ def test_without_statistics_it_says_so(tmp_path: Path) -> None:
     assert "no statistics were recorded" in render_spread(result)
 
 
-def test_what_is_made_of_nan_through_finite_numbers_is_not_a_birth(tmp_path: Path) -> None:
+def test_a_nan_that_follows_from_another_through_finite_values_is_not_a_birth(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "run.nscope"
     with ns.record(path, level="values"), np.errstate(all="ignore"):
         for low in ns.steps([1.0, -1.0]):

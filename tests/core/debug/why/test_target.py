@@ -32,7 +32,7 @@ def test_targets(text: str, target: Target) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "loss[", "loss]0[", "a@b", "[0]", "loss[0][1]", "loss@-1"])
-def test_what_names_no_element(text: str) -> None:
+def test_targets_without_an_element(text: str) -> None:
     with pytest.raises(ReplayError, match="does not name an element"):
         parse_target(text)
 
@@ -78,7 +78,7 @@ def test_positions() -> None:
         ((slice(0, 0),), "does not name an element"),
     ],
 )
-def test_positions_that_are_not_there(index: object, said: str) -> None:
+def test_positions_outside_the_array_are_refused(index: object, said: str) -> None:
     with pytest.raises(ReplayError, match=said):
         positions(np.zeros((2, 2)), index, "x")
 

@@ -92,7 +92,7 @@ def test_a_raise_is_followed_to_the_nan_it_was_given(tmp_path: Path) -> None:
         assert result.root.ranges[1].startswith("w, float32 (2, 2)")
 
 
-def test_what_ran_again_after_it_raised_is_explained_as_any(tmp_path: Path) -> None:
+def test_a_node_that_ran_again_after_it_raised_is_explained_as_usual(tmp_path: Path) -> None:
     def program() -> None:
         for step in ns.steps(range(1, 3)):
             x = ns.tensor(np.full((2, 2), 3.0, np.float32) + step * np.eye(2, dtype=np.float32))
@@ -326,7 +326,7 @@ def test_the_largest_exponent_leads_a_softmax(tmp_path: Path) -> None:
         assert [value.number for value in operands] == [-1.0, -4.0, -9.0]
 
 
-def test_what_does_not_exist(tmp_path: Path) -> None:
+def test_targets_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     with run(broken.zero_by_zero, tmp_path) as recording:
         with pytest.raises(ReplayError, match=r"no node named 'los'"):
             why(recording, "los")

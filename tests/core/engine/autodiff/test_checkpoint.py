@@ -60,7 +60,7 @@ def test_everything_is_bit_identical(wrap: Any, create_graph: bool) -> None:
 
 
 @pytest.mark.parametrize("wrap", [ns.checkpoint, nested], ids=["flat", "nested"])
-def test_observed_it_is_the_same_and_is_seen(wrap: Any) -> None:
+def test_an_observed_checkpoint_gives_the_same_and_shows_its_nodes(wrap: Any) -> None:
     plain = gradients(lambda f: f)
     with observed() as events:
         result = gradients(wrap, depth=4)

@@ -64,7 +64,7 @@ def test_jvp_is_the_derivative_in_a_direction() -> None:
     assert tangent["sum"].item() == pytest.approx(-2.0)
 
 
-def test_jvp_of_what_does_not_move() -> None:
+def test_jvp_of_constant_and_unchanged_outputs() -> None:
     _, (constant, whole, same) = ns.jvp(
         lambda x: (ns.tensor([1.0]), np.argmax(x), x), (X[0],), (np.array([3.0, 4.0]),)
     )
@@ -162,7 +162,7 @@ def test_hessian_and_its_product_with_a_vector() -> None:
     np.testing.assert_array_equal(trees["a"]["b"].numpy(), np.eye(3))
 
 
-def test_they_nest() -> None:
+def test_transformations_nest() -> None:
     cube = lambda x: x * x * x  # noqa: E731 (a formula)
     by_push = lambda x: ns.jvp(cube, (x,), (1.0,))[1]  # noqa: E731
     assert ns.grad(by_push)(2.0).item() == 12.0
@@ -176,7 +176,7 @@ def test_they_nest() -> None:
     assert w.grad.item() == 4.0
 
 
-def test_observed_they_give_the_same_and_are_nodes() -> None:
+def test_observed_transformations_give_the_same_and_are_nodes() -> None:
     plain = ns.jvp(f, (Pair(X, X), Y), (Pair(X, X), Y))[1]["out"].numpy()
     with observed() as events:
         seen = ns.jvp(f, (Pair(X, X), Y), (Pair(X, X), Y))[1]["out"].numpy()

@@ -30,7 +30,7 @@ def function(x: ns.Tensor) -> ns.Tensor:
         ({"executor": ns.RayExecutor(), "partitions": 2}, "belongs into the executor"),
     ],
 )
-def test_what_cannot_be_asked_for(options: dict[str, Any], words: str) -> None:
+def test_invalid_options_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ns.NodescopeError, match=words):
         ns.compile(function, **options)
 

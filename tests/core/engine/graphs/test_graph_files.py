@@ -59,7 +59,7 @@ def save_with_feeds(tmp_path: Path) -> tuple[ns.Graph, ns.Session, np.ndarray, P
     return g, session, x, path
 
 
-def test_it_runs_again_in_another_process(tmp_path: Path) -> None:
+def test_a_saved_graph_runs_in_another_process(tmp_path: Path) -> None:
     _, session, x, path = save_with_feeds(tmp_path)
     np.save(tmp_path / "x.npy", x)
     script = ELSEWHERE.replace('session.run("train")', 'session.run("train", {"x:0": x})')

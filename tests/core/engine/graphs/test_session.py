@@ -101,7 +101,7 @@ def test_feeding_and_fetching_across_graphs_is_refused() -> None:
         session.run(ns.tensor(1.0))
 
 
-def test_what_is_given_and_taken_is_not_shared() -> None:
+def test_feeds_and_results_are_copies() -> None:
     g, x, y = graph()
     argument = np.ones((2, 3), np.float32)
     session = ns.Session(g)

@@ -131,7 +131,7 @@ def test_modules_made_in_a_graph_train_as_they_do_eagerly() -> None:
         assert parameter.data.tobytes() == other.data.tobytes()
 
 
-def test_a_step_that_nobody_could_run_is_refused() -> None:
+def test_an_optimizer_step_without_an_operation_is_refused() -> None:
     with ns.Graph().as_default():
         w = ns.variable(np.ones(2), name="w")
         optimizer = ns.optim.SGD([w], 0.1)

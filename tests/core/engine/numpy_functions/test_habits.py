@@ -21,7 +21,9 @@ X = ns.tensor([[1.0, 2.0]])
         ({"along": 1}, r"it takes NumPy's arguments: see help\(np.sum\)"),
     ],
 )
-def test_arguments_of_methods_are_numpys(arguments: dict[str, Any], hint: str) -> None:
+def test_arguments_that_numpy_lacks_are_refused_with_a_hint(
+    arguments: dict[str, Any], hint: str
+) -> None:
     with pytest.raises(UnsupportedError, match=hint) as caught:
         X.sum(**arguments)
     assert "test_habits.py" in caught.value.source

@@ -38,7 +38,7 @@ def everything() -> list[tuple[Call, Outcome]]:
     return numpy_table.everything()
 
 
-def test_no_argument_fails_in_a_way_that_is_not_meant() -> None:
+def test_every_failure_is_deliberate() -> None:
     assert numpy_table.faults(everything()) == []
 
 
@@ -99,7 +99,7 @@ def test_the_table_notices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @in_parts(1)
 @pytest.mark.parametrize("name", [name[1:] for name in numpy_table.names() if name[0] == "."])
-def test_methods_have_the_arguments_of_numpys(name: str) -> None:
+def test_methods_have_the_arguments_of_numpy_methods(name: str) -> None:
     ours = inspect.getattr_static(ns.Tensor, name, None)
     if type(ours).__name__ == "_Missing":
         with pytest.raises(AttributeError, match=f"a tensor has no {name}"):
@@ -252,7 +252,7 @@ def _bits(value: Any) -> tuple[Any, ...]:
     return array.dtype, array.shape, array.tobytes()
 
 
-def test_what_makes_no_tensor_of_tensors_says_what_does() -> None:
+def test_numpy_calls_that_make_arrays_of_tensors_name_an_alternative() -> None:
     """NumPy asks each tensor for an array here: no gradient is lost without a word."""
     t = ns.tensor([1.0, 2.0], requires_grad=True)
     total, index = t.sum(), ns.tensor([0, 1])
@@ -269,7 +269,7 @@ def test_what_makes_no_tensor_of_tensors_says_what_does() -> None:
     assert np.full(2, total, like=t).requires_grad
 
 
-def test_wrong_arguments_are_reported_in_numpys_terms() -> None:
+def test_wrong_arguments_are_reported_in_the_terms_of_numpy() -> None:
     x = ns.tensor(A).copy()
     wrong: list[tuple[Any, type[Exception], str]] = [
         (lambda: x.max(foo=1), TypeError, r"^max: it got an unexpected keyword argument 'foo'"),

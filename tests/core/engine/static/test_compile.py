@@ -164,7 +164,7 @@ def test_assigned_state_is_written_back() -> None:
     assert count.item() == 3.0
 
 
-def test_a_generator_made_inside_begins_anew_on_each_call() -> None:
+def test_a_generator_made_inside_restarts_on_each_call() -> None:
     f = ns.compile(lambda: ns.random.Generator(1).normal(size=3))
     np.testing.assert_array_equal(f().numpy(), f().numpy())
     np.testing.assert_array_equal(f().numpy(), ns.random.Generator(1).normal(size=3).numpy())

@@ -34,7 +34,7 @@ def noisy(x: Any) -> Any:
         (Noisy(np.random.RandomState(0)), "rng"),
     ],
 )
-def test_a_generator_of_numpys_is_refused(function: Any, called: str) -> None:
+def test_a_numpy_generator_is_refused(function: Any, called: str) -> None:
     with pytest.raises(TraceError, match=f"random numbers from .*({called})") as caught:
         ns.compile(function)(np.zeros(2))
     assert "nodescope.random" in (caught.value.hint or "")

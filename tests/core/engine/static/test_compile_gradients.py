@@ -52,7 +52,7 @@ def first_order(pick: Callable[[dict[str, Any]], Any]) -> Callable[[Any], Any]:
         lambda r: r["h"].sum() * 2.0 + r["stopped"].sum(),
     ],
 )
-def test_some_results_as_eagerly(pick: Any) -> None:
+def test_gradients_of_some_results_are_as_in_eager_mode(pick: Any) -> None:
     # log(0) has an infinite derivative: a cotangent of zeros for it would give NaN.
     eager, static = both(first_order(pick))
     np.testing.assert_equal(static, eager)
@@ -152,7 +152,7 @@ def test_hooks_of_leaves_run_once() -> None:
     assert met == [(3, 2), (3, 2)]
 
 
-def test_what_wants_no_gradient_has_no_history() -> None:
+def test_results_without_a_gradient_have_no_history() -> None:
     w = ns.parameter(W, name="w")
     f = ns.compile(lambda x: (x @ w, x * 2.0))
     product, twice = f(X)
@@ -240,7 +240,7 @@ def test_forward_jacobians_inside_of_compiled_functions() -> None:
             np.testing.assert_allclose(other.numpy(), first.numpy(), rtol=1e-13)
 
 
-def test_a_derivative_is_right_when_the_first_arguments_are_gone() -> None:
+def test_a_derivative_is_right_after_the_first_arguments_are_freed() -> None:
     w = ns.parameter(W, name="w")
 
     def f(x: Any) -> tuple[Any, Any]:

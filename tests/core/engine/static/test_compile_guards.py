@@ -200,7 +200,7 @@ def note(trainer: Any) -> None:
     trainer.traced += 1
 
 
-def test_a_counter_that_is_called_as_what_an_optimizer_does_is_not_a_dependency():
+def test_a_counter_named_like_an_optimizer_method_is_not_a_dependency():
     trainer, x = _Trainer(), np.ones((4, 3))
     for trainer.step in range(4):
         trainer.train(x)
@@ -234,14 +234,14 @@ class _Choosing(_Trainer):
         return loss * float(optimizer.step)
 
 
-def test_an_optimizer_with_a_name_of_its_own_is_one():
+def test_an_optimizer_with_its_own_name_is_recognised():
     trainer, x = _Renaming(), np.ones((4, 3))
     for trainer.step in range(4):
         trainer.train(x)
     assert trainer.traced == 1
 
 
-def test_a_name_that_may_be_an_optimizer_or_not_is_none():
+def test_a_name_that_is_not_always_an_optimizer_is_not_treated_as_one():
     trainer, x = _Choosing(), np.ones((4, 3))
     assert [float(trainer.train(x)) for trainer.step in range(3)] == [0.0, 9.0, 18.0]
     assert trainer.traced == 3
@@ -266,7 +266,7 @@ def test_a_counter_of_a_network_is_counted_in_each_call():
     assert run.explain().traces[-1].reason == "attribute Counting.calls changed 2 → 3"
 
 
-def test_a_setting_that_is_called_as_what_an_optimizer_does_is_one_where_it_is_read():
+def test_a_setting_named_like_an_optimizer_method_is_a_dependency_if_read():
     trainer, x = _Trainer(), np.ones((4, 3))
     traced: list[int] = []
 

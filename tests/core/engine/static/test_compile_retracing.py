@@ -234,7 +234,7 @@ def test_many_traces_are_reported_once() -> None:
     assert caught[0].filename == __file__
 
 
-def test_explain_tells_what_a_graph_holds() -> None:
+def test_explain_lists_what_a_graph_holds() -> None:
     w = ns.parameter(np.ones((3, 2), np.float32), name="w")
     opt = optim.Adam([w], lr=0.1)
     table = np.arange(6.0, dtype=np.float32).reshape(2, 3)

@@ -170,7 +170,7 @@ def test_gradients_requested_later_run_compiled_too() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_where_nobody_looks_at_values_a_plan_runs_at_once(backend: str) -> None:
+def test_without_observers_of_values_a_plan_runs_in_one_call(backend: str) -> None:
     expected = trained(backend=backend)
     with observed() as events:
         events.bus.want(events, Demand(arrays=False))
@@ -201,7 +201,7 @@ def test_a_failing_kernel_is_a_failed_node_at_the_users_line() -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_plan_that_runs_at_once_and_fails_says_where(backend: str) -> None:
+def test_a_plan_that_fails_in_one_call_names_the_node(backend: str) -> None:
     f = ns.compile(lambda x, i: np.tanh(x)[i] + 1.0, backend=backend)
     x, i = ns.tensor(np.ones(3), name="x"), ns.tensor(np.array([0]), name="i")
 
@@ -219,7 +219,7 @@ def test_a_plan_that_runs_at_once_and_fails_says_where(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_constants_of_the_derivative_alone_are_not_the_functions(backend: str) -> None:
+def test_constants_of_the_derivative_are_not_those_of_the_function(backend: str) -> None:
     f = ns.compile(lambda x: tuple(ns.linalg.eigh(x)), backend=backend)
     x = ns.tensor(np.diag([1.0, 2.0, 4.0]) + 0.5, requires_grad=True)
     f(x)[0].sum().backward()

@@ -213,7 +213,7 @@ PROGRAMS = [
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_writes_are_numpys(program: Any) -> None:
+def test_writes_are_those_of_numpy(program: Any) -> None:
     result, expected = program(ns.tensor(A)), program(A.copy())
     for ours, numpys in zip(result, expected, strict=True):
         same(ours, numpys)
@@ -221,7 +221,7 @@ def test_writes_are_numpys(program: Any) -> None:
 
 @pytest.mark.one_in(3)
 @pytest.mark.parametrize("program", depth.some([p for p in PROGRAMS if p is not _ints], 3))
-def test_writes_are_numpys_under_a_tape(program: Any) -> None:
+def test_writes_under_a_tape_are_those_of_numpy(program: Any) -> None:
     leaf = ns.parameter(A, name="w")
     for ours, numpys in zip(program(leaf * 1), program(A.copy()), strict=True):
         same(ours, numpys)

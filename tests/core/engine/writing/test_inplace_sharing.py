@@ -42,7 +42,7 @@ def written(x: ns.Tensor, value: Any) -> ns.Tensor:
     return inplace.updated(x, (0,), value)
 
 
-def test_tensors_of_the_program_are_never_taken_for_the_tapes() -> None:
+def test_tensors_that_the_program_holds_count_as_shared() -> None:
     factor = ns.tensor(2.0, requires_grad=True)
     x = ns.zeros(3)
     x[0] = factor  # From here on, x has a tape.
@@ -60,7 +60,7 @@ def test_tensors_of_the_program_are_never_taken_for_the_tapes() -> None:
     assert same.tolist() == [2.0, 5.0, 7.0]
 
 
-def test_what_the_tape_holds_elsewhere_is_not_taken_for_nobodys() -> None:
+def test_a_tensor_held_elsewhere_on_a_tape_counts_as_shared() -> None:
     factor = ns.tensor(2.0, requires_grad=True)
     x = ns.zeros(3)
     x[0] = factor

@@ -56,7 +56,7 @@ for file in mine:
     ("last", "how", "whole"),
     [(256, "", True), (1024, "", True), (0, "", True), (256, "all", False)],
 )
-def test_a_program_that_closes_what_it_did_not_open(
+def test_a_program_that_closes_descriptors_it_did_not_open(
     last: int, how: str, whole: bool, tmp_path: Path
 ) -> None:
     root = str(Path(__file__).resolve().parents[4])
@@ -83,7 +83,9 @@ def _usual_limits() -> None:
 
 
 @pytest.mark.parametrize("limits", [(1024, 4096), (256, 256), (20_000, 20_000)])
-def test_what_is_opened_within_has_high_numbers(limits: tuple[int, int], tmp_path: Path) -> None:
+def test_files_opened_in_high_have_high_descriptors(
+    limits: tuple[int, int], tmp_path: Path
+) -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     child = os.fork()
     if not child:  # Lower the limits in a child: they cannot be raised again.
@@ -120,7 +122,7 @@ def test_a_descriptor_that_is_another_file_is_noticed(tmp_path: Path) -> None:
     assert not intact((mine,))
 
 
-def test_readers_in_a_program_are_out_of_its_reach_too(tmp_path: Path) -> None:
+def test_readers_in_a_program_have_high_descriptors_too(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.nscope", level="values")
     graph = chain(["x"])
     recorder.emit(graph)

@@ -68,7 +68,9 @@ class EventLog:
 
 
 @pytest.mark.parametrize("level", ["values", "summary", "timing", "graph"])
-def test_it_waits_continues_and_counts_what_is_missing(level: str, tmp_path: Path) -> None:
+def test_a_recorder_waits_for_space_continues_and_counts_what_is_missing(
+    level: str, tmp_path: Path
+) -> None:
     path, told = tmp_path / "r.nscope", EventLog()
     acknowledged: list[tuple[int, int]] = []
 
@@ -224,7 +226,7 @@ def test_elements_are_left_out_before_executions(tmp_path: Path) -> None:
         assert reason == "Only statistics were kept: the disk was full."
 
 
-def test_what_of_the_structure_has_no_room_at_the_end_is_counted(tmp_path: Path) -> None:
+def test_structure_without_room_at_the_end_is_counted(tmp_path: Path) -> None:
     path, told = tmp_path / "r.nscope", EventLog()
     recorder = Recorder(path, level="values", on_room=told)
     recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
@@ -244,7 +246,7 @@ def test_what_of_the_structure_has_no_room_at_the_end_is_counted(tmp_path: Path)
 
 
 @pytest.mark.deep
-def test_nothing_is_acknowledged_that_has_no_room_at_all(tmp_path: Path) -> None:
+def test_records_without_room_are_not_acknowledged(tmp_path: Path) -> None:
     path, told, faults = tmp_path / "r.nscope", EventLog(), []
     recorder = Recorder(path, level="values", on_room=told, on_fault=faults.append)
     recorder.emit(GRAPH)
@@ -278,7 +280,7 @@ def test_space_is_set_aside_and_given_back(tmp_path: Path) -> None:
     assert used() == before
 
 
-def test_a_run_tells_the_page_and_never_acknowledges_what_is_not_there(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_no_unwritten_record_acknowledged(tmp_path: Path) -> None:
     class Link:
         def __init__(self) -> None:
             self.said: list[str] = []
@@ -318,7 +320,7 @@ def test_a_run_tells_the_page_and_never_acknowledges_what_is_not_there(tmp_path:
     assert lines[-1].startswith("the disk was full: ")
 
 
-def test_arrays_that_fell_to_the_budget_are_back_after_a_failure(tmp_path: Path) -> None:
+def test_arrays_dropped_for_the_budget_return_after_a_failure(tmp_path: Path) -> None:
     def content(failing: bool) -> list[tuple[int, ...]]:
         path = tmp_path / f"{failing}.nscope"
         writer = Writer(path, budget_bytes=100)

@@ -150,7 +150,7 @@ def test_the_rest_of_a_recording_with_a_damaged_page_is_shown(
 
 
 @pytest.mark.parametrize("how", ["zeros", "noise"])
-def test_a_wrong_head_is_put_back(how: str, whole: Path, tmp_path: Path) -> None:
+def test_a_damaged_header_is_restored(how: str, whole: Path, tmp_path: Path) -> None:
     content = bytearray(whole.read_bytes())
     content[:PAGE] = bytes(PAGE) if how == "zeros" else random.Random(2).randbytes(PAGE)
     damaged = tmp_path / "damaged.nscope"
@@ -161,7 +161,7 @@ def test_a_wrong_head_is_put_back(how: str, whole: Path, tmp_path: Path) -> None
     assert result == shown(whole)[1]
 
 
-def test_it_is_reported_on_the_command_line(
+def test_a_damaged_page_is_reported_on_the_command_line(
     whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     content = bytearray(whole.read_bytes())
@@ -299,7 +299,7 @@ def test_a_reader_of_this_process_keeps_its_locks(tmp_path: Path) -> None:
     assert recorder.close()
 
 
-def test_what_is_wrong_is_reported_once(whole: Path, tmp_path: Path) -> None:
+def test_damage_is_reported_once(whole: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.nscope"
     other.write_bytes(whole.read_bytes())
     database = sqlite3.connect(other)

@@ -50,7 +50,7 @@ def read(recording: Recording) -> dict[tuple[int, int], bytes]:
 
 
 @pytest.mark.deep
-def test_what_is_whole_of_a_cut_recording_is_shown(whole: Path, tmp_path: Path) -> None:
+def test_the_intact_part_of_a_cut_recording_is_shown(whole: Path, tmp_path: Path) -> None:
     sealed = read_seal(whole)
     assert sealed is not None
     content = whole.read_bytes()[: sealed.page * len(sealed.sums)]
@@ -79,7 +79,7 @@ def test_what_is_whole_of_a_cut_recording_is_shown(whole: Path, tmp_path: Path) 
     assert max(shown) > rows // 2
 
 
-def test_it_is_reported_wherever_it_is_read(
+def test_a_cut_recording_is_reported_by_every_command(
     whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cut = tmp_path / "cut.nscope"
@@ -99,7 +99,7 @@ def test_it_is_reported_wherever_it_is_read(
     assert "the intact part is shown" in asyncio.run(opened())
 
 
-def test_a_head_alone_is_nothing(whole: Path, tmp_path: Path) -> None:
+def test_a_header_alone_is_refused(whole: Path, tmp_path: Path) -> None:
     cut = tmp_path / "cut.nscope"
     cut.write_bytes(whole.read_bytes()[:4096])
     with pytest.raises(RecordingError, match=r"was cut to .* no part of it is intact"):

@@ -113,7 +113,7 @@ def test_a_journal_that_names_a_file_does_not_cost_it(
     assert list(folder.iterdir()) == []
 
 
-def test_what_is_wrong_is_reported_without_a_word_of_the_copy(sent: Path, folder: Path) -> None:
+def test_faults_are_reported_without_naming_the_copy(sent: Path, folder: Path) -> None:
     whole = sent.read_bytes()
     sent.write_bytes(whole[: len(whole) // 4])
     with pytest.raises(RecordingError, match=r"^[^,]*/run.nscope is damaged: it was cut") as error:
@@ -125,7 +125,7 @@ def test_what_is_wrong_is_reported_without_a_word_of_the_copy(sent: Path, folder
         opened(sent)
 
 
-def test_the_attack_is_one(sent: Path, tmp_path: Path) -> None:
+def test_a_hot_journal_deletes_a_file_without_protection(sent: Path, tmp_path: Path) -> None:
     """SQLite does act on such a journal when it may write."""
     canary = tmp_path / "thesis.tex"
     canary.write_text("mine")
@@ -136,7 +136,9 @@ def test_the_attack_is_one(sent: Path, tmp_path: Path) -> None:
     assert not canary.exists()
 
 
-def test_comparing_does_not_cost_it_either(sent: Path, tmp_path: Path, folder: Path) -> None:
+def test_comparing_recordings_does_not_delete_the_file_either(
+    sent: Path, tmp_path: Path, folder: Path
+) -> None:
     canary = tmp_path / "thesis.tex"
     canary.write_text("mine")
     hot_journal(sent, canary)

@@ -112,7 +112,7 @@ def run(
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("level", ["timing", "summary", "values"])
 @pytest.mark.parametrize(("body", "shape"), PROGRAMS)
-def test_of_steps_all_is_recorded_or_nothing(
+def test_a_step_is_recorded_completely_or_not_at_all(
     body: Body, shape: tuple[int, ...], level: Level, tmp_path: Path
 ) -> None:
     path = tmp_path / "r.nscope"
@@ -177,7 +177,7 @@ def test_results_are_the_same_and_what_is_missing_is_counted(
     assert sum(node.executions for node in actual.nodes) == actual.executions
 
 
-def test_what_was_counted_before_the_first_step_is_whole_in_it(tmp_path: Path) -> None:
+def test_nodes_counted_before_the_first_step_are_complete_in_it(tmp_path: Path) -> None:
     path, bus = tmp_path / "r.nscope", Bus()
     graph = chain(["a/x", "a/y"])
     governor = Governor(1.5, tell=str, bus=bus)
@@ -207,7 +207,7 @@ def test_what_was_counted_before_the_first_step_is_whole_in_it(tmp_path: Path) -
     assert (governed.executions, governed.summaries, governed.lowered) == (2, 3, 1)
 
 
-def test_what_was_set_by_hand_stays(tmp_path: Path) -> None:
+def test_levels_set_by_hand_stay(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     chosen = ["op:tanh=values", "scope:work=timing"]
     _, _, tally = run(path, mixed, (100, 200), "summary", chosen, stepped=True)
@@ -233,7 +233,7 @@ def test_what_was_set_by_hand_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("detail", ["times", "counted"])
-def test_what_was_set_by_hand_or_is_looked_at_stays_without_steps_too(
+def test_without_steps_nodes_set_by_hand_or_viewed_keep_their_level(
     detail: Detail, tmp_path: Path
 ) -> None:
     path, graph = tmp_path / "r.nscope", chain(["a/x", "a/y", "a/z"])
@@ -262,7 +262,7 @@ def test_what_was_set_by_hand_or_is_looked_at_stays_without_steps_too(
     assert governed.by_hand == 1
 
 
-def test_it_says_so_where_the_limit_cannot_be_kept(tmp_path: Path) -> None:
+def test_a_limit_that_cannot_be_kept_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     lines: list[str] = []
     observed = Run(path, level="values", max_slowdown=STRICT, say=lines.append)
@@ -304,7 +304,7 @@ def test_a_run_within_its_limit_loses_nothing(tmp_path: Path) -> None:
         assert blobs == len(recording.executions())
 
 
-def test_of_a_program_of_ever_new_nodes_each_has_a_row(tmp_path: Path) -> None:
+def test_every_node_of_a_program_with_ever_new_nodes_has_a_row(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     with ns.record(path, "values", max_slowdown=STRICT) as observed:
         governor = governor_of(observed.recorder)
@@ -335,7 +335,7 @@ class Clock(Bus):
 
 
 @pytest.mark.parametrize("held_ns", [0, 10_000_000_000])
-def test_time_in_the_debugger_is_not_the_programs(
+def test_time_in_the_debugger_is_not_program_time(
     held_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -364,7 +364,7 @@ def test_time_in_the_debugger_is_not_the_programs(
 
 
 @pytest.mark.parametrize("before_ns", [0, 10_000_000_000])
-def test_what_passes_before_the_program_begins_is_not_the_programs(
+def test_time_before_the_program_begins_is_not_program_time(
     before_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
@@ -480,7 +480,7 @@ def test_one_decision_for_several_short_steps(
     assert left_out[400] == (broken is None)
 
 
-def test_the_cost_is_told_while_no_step_may_run_unobserved(
+def test_the_cost_is_reported_while_every_step_must_be_observed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()

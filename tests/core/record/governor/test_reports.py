@@ -52,7 +52,7 @@ def test_the_last_line_says_what_was_kept_by_default() -> None:
     )
 
 
-def test_of_little_time_no_factor_is_reported() -> None:
+def test_a_short_overhead_is_reported_without_a_factor() -> None:
     keeping = Keeping("summary", limit=2.0, newest_steps=2, chosen=False)
     short = Governed(2.0, 2.53, steps=240, steps_left_out=12, extra_s=0.12)
     assert "; about 0.1 s overhead. --level" in kept(keeping, short)

@@ -134,7 +134,7 @@ PROGRAMS = [constant, alternating, growing, now_and_then_evaluating]
 
 @pytest.mark.parametrize("plain", PROGRAMS)
 @pytest.mark.parametrize("limit", [1.2, 1.5, 3.0])
-def test_the_limit_is_kept_and_what_is_reported_is_true(plain: Wall, limit: float) -> None:
+def test_the_limit_is_kept_and_reported_truthfully(plain: Wall, limit: float) -> None:
     program = Program(limit, plain, tracing=1500 * US, recording=600 * US).run(1500)
     assert program.slowdown <= 1.02 * limit
     assert program.stepping.slowdown == pytest.approx(program.slowdown, rel=0.1)
@@ -166,7 +166,7 @@ def test_far_below_the_limit_hardly_a_step_is_left_out() -> None:
     assert not far.stepping.measured
 
 
-def test_where_no_step_may_be_left_out_the_slowdown_is_reported_all_the_same() -> None:
+def test_the_slowdown_is_reported_if_every_step_must_be_observed() -> None:
     program = Program(1.5, constant, tracing=1500 * US, recording=600 * US)
     program.run(20).run(500, forbid=True)
     assert program.slowdown > 2.5
@@ -179,7 +179,7 @@ def test_where_no_step_may_be_left_out_the_slowdown_is_reported_all_the_same() -
     assert program.slowdown < 2
 
 
-def test_a_program_that_grows_dearer_to_observe_is_observed_less() -> None:
+def test_a_program_that_becomes_expensive_to_observe_is_observed_less() -> None:
     program = Program(1.5, constant, tracing=300 * US, recording=100 * US).run(600)
     assert len(program.observed) > 500
     program.tracing = 4000 * US
@@ -211,7 +211,7 @@ def test_what_a_busy_writer_takes_from_unobserved_steps_is_reported() -> None:
     tracing=st.floats(0, 20_000 * US),
     recording=st.floats(0, 20_000 * US),
 )
-def test_what_is_allowed_ahead_is_never_spent(
+def test_the_advance_allowance_is_never_exceeded(
     limit: float, walls: list[float], tracing: float, recording: float
 ) -> None:
     program = Program(
@@ -260,7 +260,7 @@ def test_while_the_writer_is_behind_no_step_that_costs_much_is_observed() -> Non
     assert far.wants(behind=True)
 
 
-def test_what_nobody_would_notice_is_not_saved() -> None:
+def test_an_unnoticeable_overhead_leaves_out_no_steps() -> None:
     stepping = StepSampling(2.0, share=0.65, unnoticed_ns=100e6)
     seen = []
     for step in range(1, 201):
@@ -382,7 +382,7 @@ def test_a_stretch_of_a_program_within_its_limit_is_left_alone() -> None:
     assert Stepless(1.5, 39, 20, 5).run(500).seen == {"whole": 500}
 
 
-def test_a_program_that_grows_cheaper_is_recorded_whole_again() -> None:
+def test_a_program_that_becomes_cheap_is_recorded_completely_again() -> None:
     program = Stepless(1.5, 300, 45, 10).run(500)
     program.costs = {"whole": 20, "times": 5, "counted": 1}
     before = program.seen["whole"]
@@ -403,7 +403,7 @@ def test_while_the_writer_is_behind_no_stretch_is_recorded_whole() -> None:
     assert sampling.stretch(took, "times", behind=False) == "whole"
 
 
-def test_once_steps_are_told_in_blocks_what_they_took_before_is_forgotten() -> None:
+def test_with_blocks_the_cost_of_single_events_is_forgotten() -> None:
     sampling = StepSampling(2.0)
     for _ in range(20):
         sampling.observed(StepCost(100e6, 80e6, 3_500.0 * 1000))

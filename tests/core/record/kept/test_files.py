@@ -57,7 +57,7 @@ def kept(recording: Recording) -> list[int]:
     return found
 
 
-def test_arrays_are_kept_many_in_a_row(tmp_path: Path) -> None:
+def test_many_arrays_are_kept_in_one_row(tmp_path: Path) -> None:
     path = recorded(tmp_path / "r.nscope")
     with closing(sqlite3.connect(path)) as database:
         packs, arrays, nbytes = database.execute(
@@ -84,7 +84,7 @@ def test_arrays_are_kept_many_in_a_row(tmp_path: Path) -> None:
         assert window[0].shape == (3, 2)
 
 
-def test_what_is_whole_of_a_cut_recording_is_shown(tmp_path: Path, small_pages: None) -> None:
+def test_the_intact_part_of_a_cut_recording_is_shown(tmp_path: Path, small_pages: None) -> None:
     path, cut = recorded(tmp_path / "r.nscope", 4 * MANY), tmp_path / "cut.nscope"
     sealed = read_seal(path)
     assert sealed is not None

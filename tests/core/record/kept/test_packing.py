@@ -28,7 +28,7 @@ def packed(seed: int) -> tuple[packing.Pack, list[tuple[int, int, bytes]]]:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_what_was_packed_comes_back(seed: int) -> None:
+def test_packed_rows_are_unpacked_unchanged(seed: int) -> None:
     pack, cells = packed(seed)
     kept = packing.taken((pack.first_seq, pack.last_seq, pack.outputs, pack.data))
     found = packing.arrays_of(kept, pack.elements)

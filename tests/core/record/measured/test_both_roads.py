@@ -199,7 +199,7 @@ def alike(first: Any, second: Any) -> bool:
 
 @pytest.mark.parametrize("level", ["summary", "values"])
 @pytest.mark.parametrize("seed", some(range(60), 12))
-def test_both_roads_answer_alike(
+def test_rows_and_columns_give_the_same_answers(
     seed: int, level: Level, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = events_of(seed)

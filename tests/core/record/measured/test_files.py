@@ -52,7 +52,7 @@ def test_a_recording_of_schema_3_shows_what_its_tables_say(tmp_path: Path) -> No
     assert path.read_bytes() == before
 
 
-def test_what_is_whole_of_a_cut_recording_is_shown(tmp_path: Path) -> None:
+def test_the_intact_part_of_a_cut_recording_is_shown(tmp_path: Path) -> None:
     path, cut = recorded(tmp_path / "r.nscope"), tmp_path / "cut.nscope"
     sealed = read_seal(path)
     assert sealed is not None

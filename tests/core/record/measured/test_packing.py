@@ -65,7 +65,7 @@ def statistics_of(seed: int, many: int = 120) -> tuple[Statistics, list[Any]]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_was_packed_comes_back(seed: int) -> None:
+def test_packed_rows_are_unpacked_unchanged(seed: int) -> None:
     columns, rows = statistics_of(seed)
     assert repr(columns.rows()) == repr(rows)
     first, last, values, data = packing.packed(columns)

@@ -53,7 +53,7 @@ def _held(event: NodesFinished, seq: int) -> HeldBlock:
     return block
 
 
-def test_it_is_taken_out_one_by_one() -> None:
+def test_executions_of_a_block_are_taken_out_one_by_one() -> None:
     held = HeldValues(1 << 20, lambda array: None)
     held.step(1)
     held.add(_held(_block(0, 3, without=1), 7))
@@ -61,7 +61,7 @@ def test_it_is_taken_out_one_by_one() -> None:
     assert held.nbytes == 0
 
 
-def test_a_part_of_it_is_taken_out() -> None:
+def test_a_part_of_a_block_is_taken_out() -> None:
     held = HeldValues(1 << 20, lambda array: None)
     held.step(1)
     held.add(_held(_block(0, 3), 7))

@@ -132,7 +132,7 @@ def test_what_waits_is_bounded_and_the_oldest_makes_room() -> None:
     assert recent.take().items == ()
 
 
-def test_what_is_known_of_values_kept_apart_is_bounded() -> None:
+def test_the_table_of_separately_kept_values_is_bounded() -> None:
     recent = HeldValues(10_000, lambda array: None)
     for seq in range(50_000):
         recent.add(Held(seq, 0, ((1, np.zeros(100)),), 800))
@@ -215,7 +215,7 @@ def test_each_reason_is_counted_by_itself(tmp_path: Path) -> None:
     assert (told.over_budget, told.too_large, told.behind) == (7, 1, 0)
 
 
-def test_copies_go_back_when_all_who_hold_them_have_let_go(tmp_path: Path) -> None:
+def test_copies_are_returned_when_all_holders_have_released_them(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.nscope", level="summary", newest=True)
     graph = chain(["x"])
     recorder.emit(graph)
@@ -233,7 +233,7 @@ def test_copies_go_back_when_all_who_hold_them_have_let_go(tmp_path: Path) -> No
             assert at.summary.min == at.summary.max == row.step
 
 
-def test_by_default_the_last_observed_steps_of_a_program_are_whole(tmp_path: Path) -> None:
+def test_the_last_observed_steps_are_whole_by_default(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     observed = Run(
         path, level="summary", newest=True, max_slowdown=2.0, explicit=False, say=lambda _: None

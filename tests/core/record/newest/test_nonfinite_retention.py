@@ -50,7 +50,7 @@ def emit_steps(
         recorder.emit(StepFinished(step, step, True, loss))
 
 
-def test_the_step_of_a_first_one_is_kept_with_the_one_before_it() -> None:
+def test_the_step_of_the_first_nan_and_the_one_before_are_kept() -> None:
     result = FirstNonfinite()
     for step in range(1, 6):
         result.step_began(10 * step, step)
@@ -110,7 +110,7 @@ def test_the_first_nan_is_whole_at_the_end(lagging: bool, tmp_path: Path) -> Non
     assert recorder.newest.held.made_room == 0
 
 
-def test_values_that_are_finite_are_let_go(tmp_path: Path) -> None:
+def test_finite_values_are_released(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.nscope", level="summary", newest=True)
     emit_steps(recorder, range(1, 60), {})
     Recorder.flush(recorder)
@@ -120,7 +120,7 @@ def test_values_that_are_finite_are_let_go(tmp_path: Path) -> None:
     assert recorder.close(20)
 
 
-def test_a_loss_tells_where_no_statistics_are_taken(tmp_path: Path) -> None:
+def test_without_statistics_the_loss_reveals_the_first_nan(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     recorder = Recorder(path, level="timing", newest=True)
     emit_steps(recorder, range(1, 30), {7: np.nan}, dict.fromkeys(range(8, 30), np.nan))
@@ -164,7 +164,7 @@ class _Rarely(StepSampling):
         return 0
 
 
-def test_after_a_loss_that_nobody_saw_break_the_next_step_is_observed(
+def test_the_step_after_an_unobserved_nonfinite_loss_is_observed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(governor, "StepSampling", _Rarely)

@@ -95,7 +95,7 @@ def test_what_only_holds_data_is_not_an_operation(tmp_path: Path) -> None:
     assert parts(times(run, tmp_path / "r.nscope").of(1)) == {"forward": 1, "between": 5}
 
 
-def test_what_runs_at_once_or_inside_is_counted_once(tmp_path: Path) -> None:
+def test_overlapping_executions_are_counted_once(tmp_path: Path) -> None:
     run = Run(tmp_path / "r.nscope").begin()
     run.run(FORWARD, 10)
     run.now -= 4 * MS
@@ -148,7 +148,7 @@ def test_a_growing_recording_gives_the_same(tmp_path: Path) -> None:
     assert grown.stretches(0, run.now, 9) == whole.stretches(0, run.now, 9)
 
 
-def test_a_recording_without_host_time_does(tmp_path: Path) -> None:
+def test_a_recording_without_host_time_has_step_times(tmp_path: Path) -> None:
     run = Run(tmp_path / "r.nscope").begin().run(FORWARD, 1).pass_(3).end()
     assert run.recorder.close()
     with Recording.open(tmp_path / "r.nscope") as recording:

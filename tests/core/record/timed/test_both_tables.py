@@ -161,7 +161,7 @@ def answers(recording: Recording, draw: random.Random) -> dict[str, Any]:
 
 @pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("seed", some(range(40), 8))
-def test_both_give_the_same_answers(
+def test_both_tables_give_the_same_answers(
     seed: int, native: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not native:

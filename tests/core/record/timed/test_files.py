@@ -61,7 +61,7 @@ def recorded(path: Path) -> Path:
     return path
 
 
-def test_what_is_whole_of_a_cut_recording_is_shown(tmp_path: Path) -> None:
+def test_the_intact_part_of_a_cut_recording_is_shown(tmp_path: Path) -> None:
     path, cut = recorded(tmp_path / "r.nscope"), tmp_path / "cut.nscope"
     sealed = read_seal(path)
     assert sealed is not None

@@ -49,7 +49,7 @@ def collect(lots: list[tuple[int, Times]], ran: dict[int, int]) -> Collected:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_what_was_packed_comes_back(seed: int) -> None:
+def test_packed_rows_are_unpacked_unchanged(seed: int) -> None:
     times = random_times(seed, 300)
     ran = {times[0][0]: 41}
     expected = []

@@ -126,7 +126,7 @@ def test_forked_children_make_threads_of_their_own(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.deep
-def test_one_thread_means_none() -> None:
+def test_one_thread_starts_no_thread() -> None:
     # Run in a new process, where no other code has started threads.
     script = """
         import numpy as np, nodescope as ns, os
@@ -153,7 +153,7 @@ def test_one_thread_means_none() -> None:
      ({"NODESCOPE_THREADS": "many"}, 8), ({"NODESCOPE_THREADS": "0"}, 8),
      ({"NODESCOPE_THREADS": "99"}, 8)],
 )  # fmt: skip
-def test_how_many(environment: dict[str, str], wanted: int) -> None:
+def test_the_number_of_threads(environment: dict[str, str], wanted: int) -> None:
     assert pool.threads(environment) == wanted
 
 

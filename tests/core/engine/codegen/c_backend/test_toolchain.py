@@ -265,7 +265,7 @@ def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert "no C compiler on PATH" in unusable()
 
 
-def test_a_name_that_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiler_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NODESCOPE_CC", "no-such-compiler")
     assert "'no-such-compiler'" in unusable()
 

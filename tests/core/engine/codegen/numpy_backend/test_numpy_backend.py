@@ -184,7 +184,7 @@ def test_a_loop_runs_by_its_text_while_it_is_observed(
     check(function, *inputs)
 
 
-def test_one_program_for_each_layout_and_then_none() -> None:
+def test_each_layout_has_a_program_up_to_a_limit() -> None:
     inputs = (normal(4, 4), normal(4, 4, seed=1))
     plain, fast = runners(lambda a, b: (np.tanh(a @ b) * a).sum(axis=0), inputs)
     feed_pairs = [(a, b) for a in layouts(inputs[0]) for b in layouts(inputs[1])]
@@ -317,7 +317,7 @@ def test_memory_is_reported() -> None:
     assert report.in_place == 3
 
 
-def test_it_is_found_by_name() -> None:
+def test_the_back_end_is_found_by_name() -> None:
     result = backend.get("numpy")
     assert result is NUMPY
     assert result.exact
