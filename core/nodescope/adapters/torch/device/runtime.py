@@ -1,6 +1,6 @@
 """Runtime: events, memory and streams of the process's devices.
 
-Invariant: threads of the program enqueue and ask here, and do not wait. Memory that a device may
+Invariant: threads of the program enqueue and query here, but do not wait. Memory that a device may
 still write to is not used for anything else.
 """
 
@@ -23,7 +23,7 @@ _MOST_RETIRED: Final = 64
 
 
 class Event:
-    """A moment in a stream. Its handle is used again once nobody refers to it."""
+    """An event in a stream. Its handle is reused once the object is freed."""
 
     __slots__ = ("_free", "handle", "stream")
 
@@ -38,9 +38,10 @@ class Runtime:
     """The devices of the process.
 
     Attributes:
-        driver: What calls them.
-        memory: Of the host, for devices to write to.
-        latest: By device: the latest moment that was noted in each of its streams.
+        driver: Calls the devices' driver.
+        memory: Host memory to which devices write.
+        latest: By device: the latest event that `moment` recorded in each of its streams.
+        last_stream: By device: the stream in which `moment` recorded last.
     """
 
     def __init__(self, driver: Driver) -> None:
@@ -67,7 +68,7 @@ class Runtime:
         return None
 
     def moment(self, index: int, stream: int) -> Event:
-        """Note the moment at which the device comes to here."""
+        """Record an event in a stream, after the work enqueued so far."""
         event = self.event(index, stream)
         self.driver.record(index, event.handle, stream)
         self.latest.setdefault(index, {})[stream] = event
@@ -84,7 +85,7 @@ class Runtime:
         return Event(handle, stream, free)
 
     def after_the_last(self, index: int, stream: int) -> None:
-        """Have what comes next in a stream wait for the stream that the program used last."""
+        """Have further work in a stream wait for the stream that the program used last."""
         last = self.last_stream.get(index)
         if last is not None and last != stream:
             event = self.latest[index].get(last)
@@ -92,7 +93,7 @@ class Runtime:
                 self.driver.wait(index, stream, event.handle)
 
     def wait(self, event: Event) -> None:
-        """Wait until the device has come to an event; for threads of nodescope, or when asked to.
+        """Wait until the device has reached an event; for nodescope's threads, or on request.
 
         Raises:
             ArrayError: The device has failed.
@@ -110,7 +111,7 @@ class Runtime:
         return self.memory.take(nbytes)
 
     def retire(self, event: Event, block: Block | None) -> None:
-        """Give memory back once the device has come to an event."""
+        """Return memory for reuse once the device has reached an event."""
         with self._lock:
             self._retired.append((event, block))
 
@@ -118,7 +119,7 @@ class Runtime:
         with (
             self._lock,
             contextlib.suppress(ArrayError),
-        ):  # a device that has failed may still write
+        ):  # after an error, keep the memory: a device that has failed may still write to it
             for _ in range(len(self._retired)):
                 event, block = self._retired[0]
                 if not self.driver.is_done(event.handle):
@@ -140,13 +141,13 @@ def use(runtime: Runtime | None) -> None:
 
 
 def chosen() -> Runtime | None:
-    """The runtime, if a device was used already."""
+    """The runtime if a device was used already, else None."""
     return _runtime
 
 
 def index_of(tensor: Any) -> int:
-    """The index of the device that holds a tensor; -1 if it is in the host's memory, or on a
-    device that is waited for.
+    """The index of the device that holds a tensor; -1 if it is in host memory, or if CUDA's driver
+    cannot be called.
     """
     if _runtime is not None:
         return _runtime.driver.index_of(tensor)
@@ -154,7 +155,9 @@ def index_of(tensor: Any) -> int:
 
 
 def runtime() -> Runtime | None:
-    """The runtime; None if CUDA's driver cannot be called: then devices are waited for."""
+    """The runtime, created at first use; None if CUDA's driver cannot be called, in which case
+    reads wait for the device.
+    """
     global _runtime, _failed
     if _runtime is None and not _failed:
         with _lock:

@@ -1,7 +1,7 @@
-"""The process that runs PyTorch: answers one question after another on its standard streams.
+"""The process that runs PyTorch: answers requests on its standard streams, one after another.
 
-Invariant: only operators of ATen are run, with arguments of their schema. It ends with the process
-that started it, and after some minutes without a question.
+Invariant: it runs only ATen operators, with arguments of their schema. It ends with its parent
+process, and after `IDLE_S` without a request.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _MOST_TEXT: Final = 2000
 
 
 def main() -> None:
-    """Answer until nobody asks any more."""
-    replies = os.dup(1)  # what PyTorch prints must not come between
+    """Answer requests until the input ends or stays idle."""
+    replies = os.dup(1)  # output that PyTorch prints must not get between the replies
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
@@ -43,7 +43,7 @@ def main() -> None:
         import torch
 
         from nodescope.adapters.torch.rerun import answers
-    except Exception as error:  # a broken installation, or one of another version
+    except Exception as error:  # PyTorch's installation is broken, or of another version
         _send(replies, msgspec.msgpack.encode(Hello(error=last_line(error))), ())
         return
     _send(replies, msgspec.msgpack.encode(Hello(str(torch.__version__))), ())
@@ -58,7 +58,7 @@ def main() -> None:
             reply, memories = Reply(error=str(error), refused=True), []
         except MemoryError:
             reply, memories = Reply(error="there is not enough memory"), []
-        except Exception as error:  # whatever PyTorch refuses
+        except Exception as error:  # PyTorch refuses the request
             reply, memories = Reply(error=_first_lines(error)), []
         del tensors
         _send(replies, msgspec.msgpack.encode(reply), memories)
@@ -84,7 +84,7 @@ def _header() -> bytes | None:
 
 
 def _read_into(memory: memoryview) -> bool:
-    """Fill the memory from standard input; whether there was enough."""
+    """Fill the memory from standard input; return whether there was enough input."""
     while memory:
         count = os.readv(0, [memory])
         if not count:
@@ -104,10 +104,10 @@ def _send(descriptor: int, header: bytes, memories: Sequence[Any]) -> None:
 
 
 def _limit() -> None:
-    """Half of the machine's memory: a recording may come from anywhere."""
+    """Limit the process to half of the machine's memory: a recording may be from any source."""
     try:
         import resource
-    except ImportError:  # not a Unix system: no such limits
+    except ImportError:  # not a Unix system, which has no such limits
         return
     os.nice(5)
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
@@ -115,11 +115,11 @@ def _limit() -> None:
         _, hard = resource.getrlimit(kind)
         least = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(kind, (least, least))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # and it writes no files
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # no files can be written
 
 
 def _end_with_parent(parent: int) -> None:
-    """End as soon as the process that asks is gone, whatever is being computed."""
+    """End once the parent process is gone, even during a computation."""
     while os.getppid() == parent:
         time.sleep(_PARENT_S)
     os._exit(0)

@@ -6,7 +6,7 @@
     with ns.record("run.nscope"):
         program.run(x)                          # node by node, observed
 
-Invariant: importing this imports PyTorch, and nothing of nodescope imports this by itself.
+Invariant: importing this module imports PyTorch; nodescope imports it only on request.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def graph(
     model: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None, *,
     dynamic_shapes: Any = None,
 ) -> Program:  # fmt: skip
-    """The graph of a model, by ``torch.export``.
+    """The graph of a model, made by ``torch.export``.
 
     Args:
         model: A module, or an exported program.
         args, kwargs: Example inputs.
-        dynamic_shapes: As of `torch.export.export`.
+        dynamic_shapes: As in `torch.export.export`.
 
     Raises:
-        GraphError: PyTorch cannot export the model; the text says why.
+        GraphError: PyTorch cannot export the model; the message says why.
     """
     if isinstance(model, _torch.export.ExportedProgram):
         return Program(model)
@@ -58,12 +58,12 @@ def joint(
     """The graph of a model's forward and backward pass.
 
     Args:
-        model, args, kwargs, dynamic_shapes: As of `graph`.
-        loss: The loss, from what the model returns; or which of its outputs it is. Of an output
-            that is no scalar, the sum.
+        model, args, kwargs, dynamic_shapes: As in `graph`.
+        loss: A function that computes the loss from the model's return value; or the index of the
+            output that is the loss. If that output is not a scalar, its sum is the loss.
 
     Raises:
-        GraphError: As of `graph`; or there is nothing to differentiate.
+        GraphError: As in `graph`; or there is nothing to differentiate.
     """
     if isinstance(model, _torch.export.ExportedProgram):
         if not isinstance(loss, int):
@@ -78,15 +78,15 @@ def joint(
 
 
 def load(path: str | Path, *, trusted: bool = False, loss: int | None = None) -> Program:
-    """A saved program, see ``torch.export.save``.
+    """Load a program that ``torch.export.save`` saved.
 
     Args:
         path: The ``.pt2`` file.
-        trusted: Whether objects in it may be unpickled, which runs code of whoever wrote it.
-        loss: As of `joint`, if the backward pass is wanted.
+        trusted: Whether objects in the file may be unpickled, which can run code of its author.
+        loss: The index of the output to differentiate, as in `joint`; None for no backward pass.
 
     Raises:
-        GraphError: It cannot be loaded, or only if it is trusted; the text says why.
+        GraphError: The file cannot be loaded, or only if it is trusted; the message says why.
     """
     with unobserved():
         return Program(load_exported(Path(path), trusted=trusted), loss)

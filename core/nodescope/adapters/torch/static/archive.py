@@ -1,10 +1,10 @@
-"""Archives: a saved program (``.pt2``) is checked before PyTorch reads it.
+"""Archives: checks a saved program (``.pt2``) before PyTorch reads it.
 
-PyTorch unpickles what it finds in such a file, evaluates the expressions of symbolic sizes, and
-calls whatever a node names. So a file that is not trusted may contain tensors, operators on them
-and arithmetic, and nothing else.
+PyTorch unpickles objects in such a file, evaluates the expressions of symbolic sizes, and calls the
+functions that nodes name. An untrusted file may therefore contain only tensors, operators on them
+and arithmetic.
 
-Invariant: nothing of a refused file is run; the message names what was found.
+Invariant: no code of a refused file runs; the message names the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TRUST: Final = "if you trust whoever wrote it as you would a script: --trust"
 
 _NAMESPACES: Final = frozenset({"aten", "prims", "quantized_decomposed", "torchvision"})
 _OPERATOR: Final = re.compile(r"torch\.ops\.(\w{1,64})\.(\w{1,128})(?:\.(\w{1,64}))?")
-# Operators that read or write files, print, or take memory that is not theirs.
+# Operators that access files, print, or use memory of others.
 _NOT_DATA: Final = frozenset(
     {"from_file", "set_", "set", "set_data", "record_stream", "_print", "from_blob", "_save",
      "_record_function_enter", "_record_function_enter_new", "_record_function_exit"}
@@ -58,7 +58,7 @@ _FUNCTIONS: Final = frozenset(
      "Gt", "Ge", "And", "Or", "Not", "Abs", "BitwiseFn_bitwise_and", "BitwiseFn_bitwise_or",
      "OpaqueUnaryFn_sqrt"}
 )  # fmt: skip
-# As `sympy.srepr` writes them.
+# Names in the output of `sympy.srepr`.
 _SYMPY: Final = frozenset(
     {"Add", "Mul", "Pow", "Integer", "Rational", "Float", "Symbol", "Equality", "Unequality",
      "StrictGreaterThan", "GreaterThan", "StrictLessThan", "LessThan"}
@@ -72,14 +72,14 @@ _CONTAINERS: Final = frozenset(
 
 
 def load_exported(path: Path, *, trusted: bool = False) -> torch.export.ExportedProgram:
-    """A saved program.
+    """Load a saved program.
 
     Args:
         path: The file.
         trusted: Whether to let PyTorch read it without a check.
 
     Raises:
-        GraphError: It is refused, or cannot be read; the text says why.
+        GraphError: The file is refused, or cannot be read; the message says why.
     """
     if not is_plain(path):
         raise GraphError(f"no saved program {str(path)!r}")
@@ -91,7 +91,7 @@ def load_exported(path: Path, *, trusted: bool = False) -> torch.export.Exported
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 before = logging.root.manager.disable
-                logging.disable(logging.WARNING)  # PyTorch logs what it raises, with a traceback
+                logging.disable(logging.WARNING)  # PyTorch logs exceptions, with their tracebacks
                 try:
                     return torch.export.load(file)
                 finally:
@@ -105,10 +105,10 @@ def load_exported(path: Path, *, trusted: bool = False) -> torch.export.Exported
 
 
 def check(file: IO[bytes]) -> None:
-    """Refuse an archive that holds more than a graph of operators and its tensors.
+    """Refuse an archive that contains anything but a graph of operators and its tensors.
 
     Raises:
-        GraphError: It does; the text says what.
+        GraphError: It contains something else; the message says what.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -132,7 +132,7 @@ def check(file: IO[bytes]) -> None:
 
 
 def _check_names(names: list[str]) -> None:
-    # Readers of archives differ in which of several members of one name they take.
+    # If several members have the same name, another reader of the archive might take another one.
     if len({name.lower() for name in names}) != len(names):
         raise GraphError("it has several members of one name")
     roots = {name.partition("/")[0] for name in names}
@@ -159,7 +159,7 @@ def _json(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
 
 
 def _pickled(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> Iterator[zipfile.ZipInfo]:
-    """The tensors that are pickled instead of being stored as their elements."""
+    """The members with tensors that are pickled instead of stored as plain elements."""
     by_name = {member.filename.partition("/")[2]: member for member in members}
     for part, member in by_name.items():
         if not part.startswith(("data/weights/", "data/constants/")) or not part.endswith(".json"):
@@ -174,7 +174,7 @@ def _pickled(archive: zipfile.ZipFile, members: list[zipfile.ZipInfo]) -> Iterat
 
 
 def _check_pickle(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Refuse what is more than tensors in containers."""
+    """Refuse a pickle that contains anything but tensors in containers."""
     if member.file_size > _MOST_PICKLED:
         raise GraphError(f"{printable(member.filename)} is too large", hint=_TRUST)
     data = archive.read(member)
@@ -229,7 +229,7 @@ def _is_data(namespace: str, name: str) -> bool:
 
 
 def _check_expression(text: str) -> None:
-    """Refuse an expression that is more than arithmetic: it is evaluated."""
+    """Refuse an expression that is not plain arithmetic, because PyTorch evaluates it."""
     try:
         tree = ast.parse(text if len(text) <= _LONGEST else "?", mode="eval")
         fits = _is_arithmetic(tree.body)
@@ -277,7 +277,7 @@ def _is_call(node: ast.Call) -> bool:
 
 
 def _is_power(base: ast.expr, exponent: ast.expr) -> bool:
-    """Whether it is a power with a small exponent, of something that contains none."""
+    """Whether a power has a small constant exponent, and a base that contains no power."""
     if isinstance(exponent, ast.Call) and len(exponent.args) == 1:  # Integer(2)
         exponent = exponent.args[0]
     sign = isinstance(exponent, ast.UnaryOp) and isinstance(exponent.op, ast.USub)

@@ -1,6 +1,6 @@
-"""Inputs of a saved program: its own examples, a file's, or random ones of the right shapes.
+"""Inputs of a saved program: its example inputs, those of a file, or random ones of its shapes.
 
-Invariant: data; the numbers that are drawn are the same each time.
+Invariant: random inputs are the same each time, and the global generators are not used.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from nodescope.errors import GraphError
 
 _SEED: Final = 0
 _LEAST: Final = 2
-"""The size of an axis of which nothing is known."""
+"""The size that is used for an axis of unknown size."""
 
 
 class Inputs(NamedTuple):
     """The arguments of a call.
 
     Attributes:
-        origin: Where they are from, as a clause.
+        args, kwargs: The positional and the keyword arguments.
+        origin: A clause that says where they come from.
     """
 
     args: tuple[Any, ...]
@@ -34,14 +35,14 @@ class Inputs(NamedTuple):
 
 
 def inputs_of(program: Program, file: Path | None = None) -> Inputs:
-    """Inputs to run a program on.
+    """Choose the inputs to run a program with.
 
     Args:
         program: The program.
-        file: Arrays by the names of its inputs (``.npz``), or one array (``.npy``).
+        file: A file of arrays by input name (``.npz``), or of one array (``.npy``); or None.
 
     Raises:
-        GraphError: The file does not fit; the text says how.
+        GraphError: The file does not match the program's inputs; the message says how.
     """
     if file is not None:
         return _from_file(program, file)
@@ -67,7 +68,7 @@ def _drawn(fake: Any, generator: torch.Generator) -> Any:
     if dtype.is_floating_point or dtype.is_complex:
         kind = torch.complex64 if dtype.is_complex else torch.float32
         return torch.randn(shape, generator=generator, dtype=kind).to(dtype)
-    # Small numbers are indices of almost anything.
+    # 0 and 1 are valid indices almost everywhere.
     return torch.randint(0, 2, shape, generator=generator).to(dtype)
 
 

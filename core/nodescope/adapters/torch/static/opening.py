@@ -1,6 +1,6 @@
-"""Opening: what runs in the process of ``nodescope open model.pt2``.
+"""Opening: the code that ``nodescope open model.pt2`` runs in a process of its own.
 
-The program is drawn first, so that the page shows it whole, and then runs node by node.
+The program is drawn first, so that the page shows the whole graph, and then runs node by node.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ def open_program(
 
     Args:
         path: The ``.pt2`` file.
-        file: Its inputs, see `inputs_of`.
-        runs: Whether it runs at all.
-        joint: Whether the backward pass from its first output follows.
-        trusted: As of `load`.
+        file: A file of inputs, see `inputs_of`; or None.
+        runs: Whether to run the program after drawing it.
+        joint: Whether to run the backward pass from its first output, too.
+        trusted: As in `load`.
     """
     try:
         program = load(path, trusted=trusted, loss=0 if joint else None)
@@ -48,7 +48,7 @@ def open_program(
 
 
 def _tell(text: str) -> None:
-    """Say something in the terminal and on the page."""
+    """Show a message on the page and in the terminal; only in the terminal without a run."""
     emitter = active()
     if emitter is None:
         say(text)

@@ -1,10 +1,10 @@
-"""Program: an exported program that is drawn as a graph, and run node by node.
+"""Program: an exported program that can be drawn as a graph, and run node by node.
 
-`Program.draw` defines its nodes in the active run. `Program.run` runs it there: each operator stops
-for the debugger and is recorded, as those of an eager program. With a loss, the backward pass
-follows, by autograd.
+`Program.draw` defines its nodes in the active run. `Program.run` runs it there: the debugger can
+stop at each operator, and each is recorded, as in an eager program. With a loss, the backward pass
+follows, computed by autograd.
 
-Invariant: a run leaves the program's parameters and buffers as they are.
+Invariant: a run does not change the program's parameters and buffers.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ _ROLES: Final[dict[InputKind, Role]] = {
 
 
 class JointResult(NamedTuple):
-    """What a program with a loss gives.
+    """The result of a program with a loss.
 
     Attributes:
         loss: The loss.
-        gradients: By parameter; those that the loss does not depend on are missing.
+        gradients: The gradients by parameter, except of parameters that the loss does not depend
+            on.
     """
 
     loss: Any
@@ -54,7 +55,7 @@ class JointResult(NamedTuple):
 
 
 class Program:
-    """See the module.
+    """See the module's docstring.
 
     Args:
         exported: The program.
@@ -74,7 +75,7 @@ class Program:
 
     @property
     def inputs(self) -> tuple[tuple[str, Any], ...]:
-        """The inputs of a call, one by one: name, and a tensor without elements."""
+        """The inputs of a call, flattened: each with its name, and a tensor without elements."""
         return tuple(
             (owner.label, node.meta.get("val"))
             for spec, owner, node in zip(self._specs, self._owners, self._places, strict=True)
@@ -83,7 +84,7 @@ class Program:
 
     @property
     def graph(self) -> Graph:
-        """The graph, by itself: ``static``, or ``backward-joined`` with a loss."""
+        """The graph, outside of any run. Its kind: ``static``, ``backward-joined`` with a loss."""
         events: list[Event] = []
         bus = Bus()
         bus.add(_Collected(events))
@@ -100,7 +101,7 @@ class Program:
         )  # fmt: skip
 
     def draw(self) -> int:
-        """Define the nodes in the active run; return how many operators there are.
+        """Define the nodes in the active run; return the number of operators.
 
         Raises:
             GraphError: PyTorch cannot interpret the program without data.
@@ -109,10 +110,10 @@ class Program:
         return 0 if emitter is None else self._draw(emitter)
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program; its outputs, or a `JointResult`.
+        """Run the program; return its outputs, or a `JointResult` with a loss.
 
         Raises:
-            GraphError: The arguments do not fit the program; the text says how.
+            GraphError: The arguments do not match the program; the message says how.
         """
         emitter, attachment = active(), _attachment()
         with unobserved():
@@ -136,7 +137,7 @@ class Program:
                 emitter.end_step()
 
     def _inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        """The inputs of the graph."""
+        """The inputs of the graph, including parameters and buffers."""
         try:
             inputs = flat_inputs(self.exported, args, kwargs)
         except Exception as error:
@@ -206,7 +207,7 @@ class Program:
 
     @property
     def _root(self) -> str:
-        """The scope of the outermost module: its class."""
+        """The scope of the outermost module, named by its class."""
         for entries in self._stacks:
             names = [name for name in map(_class, entries) if name != WRAPPER]
             if names:
@@ -224,7 +225,7 @@ class Program:
             _at_the_top(),
             drawing(drawn, fake_mode_of(fakes)) as operations,
         ):
-            # Of autograd, which looks for the memory of tensors that have none.
+            # Autograd causes this warning: it accesses the memory of tensors that have none.
             warnings.filterwarnings("ignore", "Accessing the data pointer of FakeTensor")
             inputs = []
             with Quiet(operations.place):
@@ -233,7 +234,7 @@ class Program:
                     inputs.append(value)
                     if isinstance(value, torch.Tensor):
                         operations.values.own(value, owner)
-                        if spec.kind == InputKind.USER_INPUT:  # others where they are read
+                        if spec.kind == InputKind.USER_INPUT:  # others get nodes when first read
                             operations.values.id_of(value)
             self._draw_on(operations, drawn, inputs)
         return drawn.count
@@ -261,9 +262,9 @@ class Program:
 
 
 def _own_copy(spec: Any, value: Any) -> Any:
-    """An input of one run: what it may write to is a copy.
+    """An input for one run; buffers and constants, which the run may write to, are copied.
 
-    Parameters are trained or not as they were: operators look at that.
+    Parameters keep `requires_grad`, which some operators check.
     """
     if not isinstance(value, torch.Tensor):
         return value
@@ -274,7 +275,7 @@ def _own_copy(spec: Any, value: Any) -> Any:
 
 
 def _drawn_copy(spec: Any, fake: Any) -> Any:
-    """`_own_copy` of a tensor without elements."""
+    """Like `_own_copy`, for a tensor without elements."""
     if not isinstance(fake, torch.Tensor):
         return fake
     trained = spec.kind == InputKind.PARAMETER and fake.is_floating_point()
@@ -311,7 +312,7 @@ def _attachment() -> TorchAttachment | None:
 
 @contextlib.contextmanager
 def _at_the_top() -> Iterator[None]:
-    """The thread outside of all scopes, in the forward phase."""
+    """A context in which the thread is outside of all scopes, in the forward phase."""
     state = current()
     saved = (state.scope, state.phase, state.cursor, state.forward, state.source)
     state.scope, state.phase = "", "forward"
