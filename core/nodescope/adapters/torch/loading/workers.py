@@ -76,7 +76,7 @@ class Workers:
         self._connected: set[_Worker] = set()
         self.wanted = Wanted()
         self._off = self._said = False
-        self._asked = 0  # how often a worker has asked
+        self._asked = 0  # number of executions for which a worker waited
         self._starting = threading.RLock()
 
     @contextlib.contextmanager

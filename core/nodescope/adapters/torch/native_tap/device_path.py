@@ -1,7 +1,7 @@
 """DevicePath: the fast path for steps that run on a device.
 
-The observer enqueues events, statistics and copies itself. This module takes over what it enqueued
-since the last time: the clock queries the times, the recorder waits for statistics and copies.
+The observer enqueues events, statistics and copies. This module processes those enqueued since its
+last call: the clock queries the times, and the recorder waits for statistics and copies.
 
 Invariant: memory that the device writes to is reused only when the device has finished writing.
 """
@@ -93,7 +93,7 @@ class Arrived:
 
 
 class DevicePath:
-    """What the observer enqueues on the device.
+    """The statistics, copies and events that the observer enqueues on the device.
 
     Args:
         library: The observer.
@@ -109,7 +109,7 @@ class DevicePath:
         self._copies: Written | None = None
 
     def ready(self, index: int) -> bool:
-        """Tell the observer which device is used; False if it knows already, or there is none."""
+        """Set the observer's device; False if it is set already, or no device is used."""
         runtime = devices.chosen()
         if runtime is None or self._runtime is not None:
             return False

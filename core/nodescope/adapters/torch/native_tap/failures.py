@@ -1,4 +1,4 @@
-"""Failures: finds the exception of an operator that raised in C++, where only the fact is seen.
+"""Failures: finds the exception of an operator that raised in C++, which the observer cannot see.
 
 The operator runs again on the same operands, with copies of those that it writes to; the state of
 the random generator is restored. That takes as long as the operator took before it raised. If it
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def again(call: Call) -> Any:
-    """Run a call again that has raised, and return its result.
+    """Run a call that has raised again, and return its result.
 
     Raises:
-        Exception: What the call raised, or a statement that this is not known.
+        Exception: The exception of the call, or one that says that it is not known.
     """
     if call.function.namespace != "aten":
         raise RuntimeError(f"{call.signature.native} raised an exception")
@@ -46,7 +46,7 @@ def again(call: Call) -> Any:
 
 
 def kept_instead(result: Any, kept: list[Any]) -> Any:
-    """A result in which tensors that a hook has kept replace those computed again."""
+    """A result in which tensors that a hook has kept replace the recomputed ones."""
     if isinstance(result, tuple | list):
         return [kept_instead(item, kept) for item in result]
     for tensor in kept:
