@@ -34,24 +34,30 @@ class _Outputs(NamedTuple):
     Attributes:
         nodes: The node of each execution.
         firsts: See `Track`.
+        counts: How many outputs each execution has.
         values: The value of each output.
         kinds: The index in ``specs`` of each output's spec, if ``measured``.
         specs: The specs whose statistics are kept in columns.
         sizes: How many elements each output has.
         previewed: How many elements each output's preview has.
         rest: By output, which places of its preview hold no element.
+        all_previewed: Whether there is no such place.
+        all_have: Whether each execution has outputs.
         measured: Whether statistics of each output's dtype and shape are kept in columns.
         all_measured: Whether those of all outputs are.
     """
 
     nodes: Integers
     firsts: Integers
+    counts: Integers
     values: Integers
     kinds: Integers
     specs: tuple[OutputSpec, ...]
     sizes: Integers
     previewed: Integers
     rest: NDArray[np.bool_]
+    all_previewed: bool
+    all_have: bool
     measured: NDArray[np.bool_]
     all_measured: bool
 
@@ -78,7 +84,7 @@ def collect(
         if table is None or firsts[begin] == firsts[end]:
             continue
         some = table[firsts[begin] - firsts[block.event.first] :][: firsts[end] - firsts[begin]]
-        seqs = np.repeat(np.arange(seq, seq + end - begin), np.diff(firsts[begin : end + 1]))
+        seqs = np.repeat(np.arange(seq, seq + end - begin), outputs.counts[begin:end])
         rows += _add_statistics(block, outputs, int(firsts[begin]), seqs, some, measured, flags)
     return rows, flags
 
@@ -86,6 +92,9 @@ def collect(
 def _parts(block: QueuedBlock, firsts: Integers) -> Iterator[tuple[int, int, int]]:
     """Split a block into small parts: yield the first seq, the first index and the end index."""
     begin, last = block.event.first, block.event.first + block.many
+    if block.many <= AT_ONCE and firsts[last] - firsts[begin] <= AT_ONCE:  # most blocks
+        yield block.seq, begin, last
+        return
     while begin < last:
         end = int(np.searchsorted(firsts, firsts[begin] + AT_ONCE, side="right")) - 1
         end = min(max(end, begin + 1), begin + AT_ONCE, last)
@@ -103,8 +112,11 @@ def _add_times(
     table[:, 0] = outputs.nodes[begin : begin + many]
     table[:, 1], table[:, 2] = event.step, event.thread
     table[:, 3:] = event.times[at : at + many]
+    if not summed or outputs.all_have:
+        timed.add(seq, table.tobytes(), HAS_SUMMARY if summed else 0)
+        return
     # An execution without outputs has no statistics.
-    has = np.diff(outputs.firsts[begin : begin + many + 1]) > 0 if summed else np.zeros(many, bool)
+    has = outputs.counts[begin : begin + many] > 0
     turns = np.flatnonzero(has[1:] != has[:-1]) + 1
     for first, last in zip([0, *turns.tolist()], [*turns.tolist(), many], strict=True):
         timed.add(seq + first, table[first:last].tobytes(), HAS_SUMMARY if has[first] else 0)
@@ -132,10 +144,12 @@ def _add_statistics(
         chosen = np.flatnonzero(fits)
     moments: Floats = table["moments"][chosen]
     histograms, previews = table["histogram"][chosen].view(np.int64), table["preview"][chosen]
-    rest = outputs.rest[among][chosen]
-    if (nothing := finite[chosen] == 0).any() or rest.any():
-        moments, histograms, previews = moments.copy(), histograms.copy(), previews.copy()
-        moments[nothing], histograms[nothing], previews[rest] = 0, 0, 0
+    if (nothing := finite[chosen] == 0).any():
+        moments, histograms = moments.copy(), histograms.copy()
+        moments[nothing], histograms[nothing] = 0, 0
+    if not outputs.all_previewed and previews[rest := outputs.rest[among][chosen]].any():
+        previews = previews.copy()
+        previews[rest] = 0
     if len(moments):
         measured.add(
             Statistics(
@@ -166,10 +180,11 @@ def _columns_of(track: Track) -> _Outputs:
     of = np.array(kinds, np.int64)
     sizes = np.array([spec.size for spec in places], np.int64)[of]
     previewed = np.minimum(sizes, PREVIEW)
+    counts, rest = np.diff(track.firsts), np.arange(PREVIEW) >= previewed[:, None]
     held = np.array([is_measured(spec) for spec in places], bool)
     return _Outputs(
         np.array([node.id for node in track.nodes], np.int64), np.array(track.firsts, np.int64),
-        np.array([output.value for output in track.values], np.int64),
+        counts, np.array([output.value for output in track.values], np.int64),
         (np.cumsum(held) - 1)[of], tuple(filter(is_measured, places)), sizes,
-        previewed, np.arange(PREVIEW) >= previewed[:, None], held[of], bool(held.all()),
+        previewed, rest, not rest.any(), bool((counts > 0).all()), held[of], bool(held.all()),
     )  # fmt: skip

@@ -100,10 +100,13 @@ def joined(parts: Sequence[Statistics]) -> Statistics:
     if len(parts) == 1:
         return parts[0]
     specs: dict[OutputSpec, int] = {}
-    kinds = []
+    kinds: list[Integers] = []
+    before: Sequence[OutputSpec] | None = None
     for part in parts:
-        places = [specs.setdefault(spec, len(specs)) for spec in part.specs]
-        kinds.append(np.array(places, dtype=np.int64)[part.kinds])
+        if part.specs is not before:  # steps that repeat each other have the same
+            before = part.specs
+            places = np.array([specs.setdefault(spec, len(specs)) for spec in before], np.int64)
+        kinds.append(places[part.kinds])
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in Statistics._fields

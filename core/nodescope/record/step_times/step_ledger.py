@@ -201,10 +201,10 @@ class StepLedger:
         """
         # Operations at the same time or nested are counted once, with the one that began first.
         # This is done within a step; a step with many executions is processed in parts.
-        group = np.searchsorted(self._seqs, rows[:, 0], "left")
-        first = np.searchsorted(group, group, "left")
-        piece = (np.arange(len(rows)) - first) // _PIECE
         if (rows[1:, 3] <= rows[:-1, 3]).any():  # in a single thread, they are in order
+            group = np.searchsorted(self._seqs, rows[:, 0], "left")
+            first = np.searchsorted(group, group, "left")
+            piece = (np.arange(len(rows)) - first) // _PIECE
             rows = rows[np.lexsort((-rows[:, 4], rows[:, 3], piece, group))]
         starts, ends = rows[:, 3], rows[:, 3] + rows[:, 4]
         covered = np.maximum.accumulate(np.append(self._cover_ns, ends))
