@@ -300,6 +300,7 @@ class Run:
             self._sampler = Sampler(
                 self.bus.emit, now_ns=self.bus.now_ns, seq=lambda: self.recorder.last_seq,
                 step=lambda: (self.step, not self.emitter.resting), threads=self.recorder.threads,
+                progress=lambda: self.bus.progress,
             )  # fmt: skip
             self._sampler.start()
             self.emitter.on_rest = self._sampler.rest

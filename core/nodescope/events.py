@@ -373,6 +373,7 @@ class Bus:
         on_fault: Called with the probe and its exception when a probe was removed.
         catch_up: Called before each event except spans, to emit earlier events; or None.
         tell_steps: Emits the steps that have been noted and not emitted; or None.
+        progress: Changes when a node has run of which no event tells yet; -1 while one runs.
         learns: Whether steps that are observed now make later ones cheaper to observe; or None.
         on_change: Called when probes or their demands have changed.
     """
@@ -392,6 +393,7 @@ class Bus:
         "on_fault",
         "origin_ns",
         "probes",
+        "progress",
         "stacks",
         "tell_steps",
         "watched_ns",
@@ -409,6 +411,7 @@ class Bus:
         self.on_fault: Callable[[Probe, Exception], None] = _report_fault
         self.catch_up: Callable[[], None] | None = None
         self.tell_steps: Callable[[], None] | None = None
+        self.progress: Callable[[], int] | None = None
         self.learns: Callable[[], bool] | None = None
         self.on_change: Callable[[], None] | None = None
         self._lock = threading.RLock()  # reentrant: a signal handler may stop the program here

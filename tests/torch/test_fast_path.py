@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from nodescope import native
+from nodescope import api, native
 from nodescope.adapters.torch.follower import rows
 from nodescope.adapters.torch.loading.pacing import Pacing
 from nodescope.adapters.torch.native_tap import copies, fast_path
@@ -258,3 +258,48 @@ def test_the_state_that_an_operator_draws_from_is_kept_while_it_is_under_way(
     assert ways[1][2] >= 2
     assert any(b"generator" in attrs for _, attrs in ways[0][1]["calls"])
     check_equal(ways[1][1], ways[0][1])
+
+
+@torch.library.custom_op("nodescope_tests::progress_within", mutates_args=())
+def _progress_within(x: torch.Tensor) -> torch.Tensor:
+    _within.append(_progress())
+    return x.clone()
+
+
+_within: list[int] = []
+
+
+def _progress() -> int:
+    run_now = api._current
+    assert run_now is not None
+    assert run_now.bus.progress is not None
+    return run_now.bus.progress()
+
+
+@pytest.mark.parametrize("tap", TAPS)
+def test_nodes_that_no_event_tells_of_yet_are_counted(
+    tap: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """The sampler would take them for a gap between nodes."""
+    told: list[tuple[int, int]] = []
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+
+    def program() -> torch.Tensor:
+        for _ in range(8):
+            optimizer.zero_grad()
+            y = model(_progress_within(torch.ones(3, 4)))
+            before = _progress()
+            loss = y.square().mean()
+            told.append((before, _progress()))
+            loss.backward()
+            optimizer.step()
+        return loss.detach()
+
+    _within.clear()
+    _, _, followed = run(
+        program, tmp_path / "run.nscope", monkeypatch, fast=True, tap=tap, level="timing"
+    )
+    assert followed >= 2
+    assert all(before != after for before, after in told[-followed:])
+    assert tap == "python" or _within == [-1] * 8

@@ -103,7 +103,9 @@ class Sampler:
     Args:
         emit: Takes each `HostSpan`.
         now_ns: The clock of the run.
-        seq: A number that grows whenever a node has run.
+        seq: A number that grows whenever a node has run and an event tells of it.
+        progress: Gives a function that returns a number that changes whenever a node has run of
+            which no event tells yet, and -1 while one runs of which no frame tells; or None.
         step: The training step, and whether it is observed.
         threads: Threads that have run nodes; those that have ended are removed.
         frames: Reads the frames of a thread.
@@ -118,18 +120,23 @@ class Sampler:
         seq: Callable[[], int],
         step: Callable[[], tuple[int, bool]],
         threads: set[int],
+        progress: Callable[[], Callable[[], int] | None] = lambda: None,
         frames: Callable[[int], Frames] | None = None,
         processor: Callable[[int], int | None] | None = None,
     ) -> None:
         self._emit, self._now_ns, self._seq, self._step = emit, now_ns, seq, step
-        self._threads = threads
+        self._threads, self._progress = threads, progress
         self._frames = frames if frames is not None else frames_of
         self._processor = processor if processor is not None else active_ns
         self._main = threading.main_thread().ident or 0
         self._stretches: dict[int, _Stretch] = {}
         self._before_ns = now_ns()
+        self._running = 0
         self._ended = self._resting = self._naps = False
-        self._soon = threading.Event()  # set when the program is observed again, or has ended
+        # Released when the program is observed again, or has ended. A lock takes much less time
+        # than an event, and there are many samples in the life of a program.
+        self._soon = threading.Lock()
+        self._soon.acquire()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -142,7 +149,7 @@ class Sampler:
     def stop(self) -> None:
         """Stop sampling, and emit open stretches. May be called again."""
         self._ended = True
-        self._soon.set()
+        self._wake()
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -155,7 +162,11 @@ class Sampler:
         self._resting = resting
         if self._naps and not resting:
             self._naps = False  # woken up at most once in each of the shorter intervals
-            self._soon.set()
+            self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it is awake already
+            self._soon.release()
 
     def forked(self) -> None:
         """Handle a fork in the child, where the sampling thread does not exist."""
@@ -164,10 +175,9 @@ class Sampler:
     def _work(self) -> None:
         while not self._ended:
             self._naps = self._resting
-            if self._soon.wait(RESTING_INTERVAL_S if self._naps else INTERVAL_S):
-                self._soon.clear()
-                if self._ended or self._soon.wait(INTERVAL_S):
-                    return
+            is_woken = self._soon.acquire(timeout=RESTING_INTERVAL_S if self._naps else INTERVAL_S)
+            if is_woken and (self._ended or self._soon.acquire(timeout=INTERVAL_S)):
+                return
             try:
                 self.look()
             except Exception:  # a failed sample is not worth an error
@@ -175,7 +185,12 @@ class Sampler:
 
     def look(self) -> None:
         """Take one sample of each thread."""
-        now, seq = self._now_ns(), self._seq()
+        now, seq = self._now_ns(), self._ran()
+        if seq < 0 and len(self._threads) < 2:  # its thread is the one that runs the node
+            for ident in (*self._stretches,):
+                self._close(ident, now)
+            self._before_ns = now
+            return
         step, observed = self._step()
         for ident in (self._main, *(self._threads - {self._main})):
             place = self._place(ident, observed=observed)
@@ -190,6 +205,17 @@ class Sampler:
             if stretch is None and place is not None:
                 self._open(ident, place, now, seq, step)
         self._before_ns = now
+
+    def _ran(self) -> int:
+        """A number that changes whenever a node has run, negative while one runs that no frame
+        shows.
+        """
+        progress = self._progress()
+        count = 0 if progress is None else progress()
+        if count < 0:
+            self._running -= 1
+            return self._running
+        return (self._seq() << 32) + count
 
     def _open(self, ident: int, place: HostPlace, now: int, seq: int, step: int) -> _Stretch:
         stretch = self._stretches[ident] = _Stretch(

@@ -81,6 +81,30 @@ def test_a_gap_is_named_by_the_users_line() -> None:
     assert bench.told() == [("python", 15, 45, "data.py", 30, "augment")]
 
 
+def test_nodes_that_no_event_tells_of_yet_end_a_gap() -> None:
+    bench = Bench()
+    told: list[int] = []
+    bench.sampler = Sampler(
+        bench.spans.append, now_ns=lambda: bench.now, seq=lambda: 0, step=lambda: bench.step,
+        progress=lambda: told.pop, threads=set(), frames=lambda _: bench.frames,
+        processor=lambda _: bench.busy_ns,
+    )  # fmt: skip
+    told[:] = [9, 5, 4, 3, 3, 3, 2, -1, -1, -1, 1, 0]
+    bench.run(*[[AUGMENT, MODULE]] * 11, [OP])
+    assert bench.told() == [("python", 65, 95, "data.py", 30, "augment")]
+
+
+def test_of_several_threads_any_may_run_the_node_that_no_frame_shows() -> None:
+    bench = Bench()
+    bench.sampler = Sampler(
+        bench.spans.append, now_ns=lambda: bench.now, seq=lambda: 0, step=lambda: bench.step,
+        progress=lambda: lambda: -1, threads={1, 2}, frames=lambda _: bench.frames,
+        processor=lambda _: bench.busy_ns,
+    )  # fmt: skip
+    bench.run(*[[AUGMENT, MODULE]] * 3, [OP])
+    assert {span.thread for span in bench.spans} == {1, 2, bench.sampler._main}
+
+
 def test_a_thread_that_does_not_compute_waits() -> None:
     bench = Bench().run(*[[LOADER, STEPS, MODULE]] * 4, [OP, MODULE], busy=False)
     assert bench.told() == [("waiting", 5, 45, "data.py", 12, "batches")]

@@ -420,6 +420,10 @@ class Follower(StepRecording):
         """Whether the memory for copies has too little room for the next operator."""
         return self.is_full
 
+    def progress(self) -> int:
+        """A number that changes when an operator is followed."""
+        return self._position
+
     def position(self) -> int:
         """The number of the script's items that were followed."""
         return self._position

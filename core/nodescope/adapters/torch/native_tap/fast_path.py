@@ -128,11 +128,15 @@ class StepFastPath:
         if not isinstance(self._library, Follower):
             places.tell(self._library)
         follow(self.mark)
-        bus.on_change, bus.learns = self.interrupt, self.learns
+        bus.on_change, bus.learns, bus.progress = (
+            self.interrupt,
+            self.learns,
+            self._library.progress,
+        )
         try:
             yield
         finally:
-            bus.on_change = bus.catch_up = bus.learns = None
+            bus.on_change = bus.catch_up = bus.learns = bus.progress = None
             follow(None)
 
     def give_up(self, error: Exception) -> None:

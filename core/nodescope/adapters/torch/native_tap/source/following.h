@@ -199,6 +199,12 @@ inline PyObject* position(PyObject*, PyObject*) {
   return PyLong_FromSize_t(fast_path().position());
 }
 
+// progress() -> the number of nodes that have run, -1 while one is running
+inline PyObject* progress(PyObject*, PyObject*) {
+  if (under_way.load(std::memory_order_relaxed) > 0) return PyLong_FromLong(-1);
+  return PyLong_FromUnsignedLongLong(over_count.load(std::memory_order_relaxed));
+}
+
 // stop() -> (number of followed items, the first sequence number): stop following
 inline PyObject* stop(PyObject*, PyObject*) {
   size_t position = fast_path().stop();
@@ -454,6 +460,7 @@ inline PyObject* accumulated(PyObject*, PyObject* arguments) {
     {"hold", hold, METH_O, "Set the memory for copies."}, \
     {"full", full, METH_NOARGS, "Whether the next operator has too little room for copies."}, \
     {"position", position, METH_NOARGS, "The number of followed items."}, \
+    {"progress", progress, METH_NOARGS, "The number of nodes that have run."}, \
     {"stop", stop, METH_NOARGS, "Stop following."}, \
     {"interrupt", interrupt, METH_NOARGS, "Have following end at the next operator."}, \
     {"take", take, METH_NOARGS, "The records since the last call."}, \

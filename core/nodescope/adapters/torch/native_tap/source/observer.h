@@ -56,6 +56,10 @@ constexpr int64_t kFlushedNs = 100'000'000;
 inline std::atomic<uint64_t> attached{0};
 inline std::atomic<bool> on{false};
 
+// The number of nodes that are running on all threads, and of those that have run.
+inline std::atomic<int> under_way{0};
+inline std::atomic<uint64_t> over_count{0};
+
 struct Thread {
   Operators operators;
   const void* call = nullptr;     // the call that is being reported, by its address
@@ -74,6 +78,7 @@ struct Thread {
   int quiet = 0;                  // operators are observed only while this equals `loud`
   int loud = 0;                   // above 0, operators belong to data loading, not to steps
   bool follows = false;           // the call is on the fast path
+  bool counts = false;            // the call is counted as running
   bool captures = false;          // the call is recorded for a script, as `item`
   Item item;
   std::unique_ptr<python_error> error;  // to be raised by the next operator
@@ -252,6 +257,14 @@ inline void wait_for(Thread& thread) {
   });
 }
 
+// Count the call as one that has run.
+inline void is_over(Thread& thread) {
+  if (!thread.counts) return;
+  thread.counts = false;
+  over_count.fetch_add(1, std::memory_order_relaxed);
+  under_way.fetch_sub(1, std::memory_order_relaxed);
+}
+
 inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& call) {
   if (!on.load(std::memory_order_relaxed)) return nullptr;
   Thread& thread = here();
@@ -260,6 +273,7 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
   if (C10_UNLIKELY(thread.attached != generation)) {
     thread.attached = generation;
     thread.call = nullptr;
+    is_over(thread);
     if (thread.reported) { Gil gil; Py_CLEAR(thread.reported); }
   }
   if (thread.call) {
@@ -315,6 +329,7 @@ inline std::unique_ptr<at::ObserverContext> started(const at::RecordFunction& ca
     thread.alone = &call;
     at::enableRecordFunction(false);
   }
+  if ((thread.counts = thread.follows || thread.reported)) under_way.fetch_add(1, std::memory_order_relaxed);
   thread.start = now();
   return nullptr;
 }
@@ -337,7 +352,9 @@ inline void ended(const at::RecordFunction& call, at::ObserverContext*) {
   std::vector<c10::IValue> all;  // the results, and the copies that autograd made
   if (C10_UNLIKELY(!thread.saved.empty())) all = with_saved(thread, returned);
   auto seen = all.empty() ? returned : boxed(all);
-  if (follows && !failed && fast_path().end(seen, thread.start, end)) {
+  bool is_followed = follows && !failed && fast_path().end(seen, thread.start, end);
+  is_over(thread);  // statistics are part of the node
+  if (is_followed) {
     over(thread);
     if (C10_UNLIKELY(fast_path().full || end - fast_path().flushed_ns > kFlushedNs)) flush(thread, end);
     return;
