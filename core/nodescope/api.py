@@ -32,6 +32,7 @@ from nodescope.debug.project_settings import ProjectSettings
 from nodescope.debug.report.advice import advise_program
 from nodescope.debug.report.captured_output import CapturedOutput
 from nodescope.debug.watch.live_watches import LiveWatches
+from nodescope.emit import state as emit_state
 from nodescope.emit.emitter import Emitter, activate
 from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageError
 from nodescope.events import (
@@ -548,7 +549,7 @@ def breakpoint(when: str | None = None, on: Any = None) -> None:
             f"breakpoint: the condition must be a string, not a {type(when).__name__}",
             hint="such as ns.breakpoint('value > 3', on=x)",
         )
-    run = _current
+    run = emit_state.worker or _current
     if run is None or run.gate is None:
         return
     if when is not None:
@@ -556,8 +557,8 @@ def breakpoint(when: str | None = None, on: Any = None) -> None:
         answer = ask(when, on, step=run.step, elapsed_s=run.bus.ran_ns() / 1e9)
         if answer.fault and when not in run.refused:
             run.refused.add(when)
-            message = f"ns.breakpoint({when!r}): {answer.fault}"
-            run.bus.emit(Logged("nodescope", message, run.step, run.bus.now_ns()))
+            line = f"ns.breakpoint({when!r}): {answer.fault}"
+            run.bus.emit(Logged("nodescope", line, run.step, run.bus.now_ns()))
         if not answer.true:
             return
     caller = sys._getframe(1)
@@ -581,9 +582,7 @@ def _finish_at_exit(run: Run) -> None:
 
 
 def _go_inert_in_child() -> None:
-    """Silence a forked child: it shares the parent's recording and socket and must touch
-    neither.
-    """
+    """Silence a forked child, which must touch neither the recording nor the parent's socket."""
     global _current
     if _current is not None:
         _current._adapters.forked()

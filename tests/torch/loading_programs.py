@@ -11,6 +11,8 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
+import nodescope as ns
+
 
 class Curves(Dataset[Any]):
     """Samples that are computed."""
@@ -47,6 +49,16 @@ class Dying(Curves):
         if index == 9:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().__getitem__(index)
+
+
+class Stopping(Curves):
+    """The data set itself stops its worker, at one sample of the second worker."""
+
+    def __getitem__(self, index: int) -> Any:
+        x = torch.arange(4.0) + index
+        ns.breakpoint("value[0] == 5", on=x)
+        ns.breakpoint("value.nothing")
+        return torch.sinh(x / 30), x.sum()
 
 
 def _collated(samples: Any) -> Any:

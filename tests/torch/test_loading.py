@@ -30,9 +30,18 @@ from nodescope.emit.state import current
 from nodescope.errors import EditError
 from nodescope.events import Bus, Demand
 from nodescope.protocol import StepNode
+from nodescope.record.recording import Recording
 from tests.adapters.driving import WAIT_S, debugged, recorded
 from tests.torch import both_paths
-from tests.torch.loading_programs import Curves, Dying, Stream, Wrong, batches, train
+from tests.torch.loading_programs import (
+    Curves,
+    Dying,
+    Stopping,
+    Stream,
+    Wrong,
+    batches,
+    train,
+)
 from tests.torch.observing import edges_of, nodes_of, observed
 from tests.torch.taps import TAPS
 
@@ -105,6 +114,42 @@ def test_a_worker_is_stopped_before_a_node_and_its_input_edited(tap: str, tmp_pa
         run.go_on()
     assert run.result[0][0] == [[1.0] * 4] * 4
     assert run.result[1][0] == batches(Curves(), collate=True)[1][0]
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_a_data_set_stops_its_worker(tap: str, how: str, tmp_path: Path) -> None:
+    program = functools.partial(batches, Stopping(), how)
+    with debugged(tmp_path / "a.nscope", program) as run:
+        stop = run.stop()
+        assert stop is not None
+        assert (stop.node_name, stop.when) == ("data/worker_1/div", "after")
+        assert stop.text.startswith("ns.breakpoint at loading_programs.py:")
+        assert stop.text.endswith(": value[0] == 5")
+        assert stop.stack[0].function == "Stopping.__getitem__"
+        run.go_on()
+        assert run.stop() is None
+    assert run.result == batches(Stopping(), how)
+    with Recording.open(tmp_path / "a.nscope") as recording:
+        faults = [row.text for row in recording.logs() if "value.nothing" in row.text]
+    assert len(faults) == 2  # Each worker reports it once.
+
+
+def test_a_data_set_stops_in_a_batch_that_is_not_observed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pacing, "observes", lambda self: False)
+    program = functools.partial(batches, Stopping())
+    with debugged(tmp_path / "a.nscope", program, level="timing", max_slowdown=2.0) as run:
+        stop = run.stop()
+        assert stop is not None
+        assert (stop.node_name, stop.when) == ("data/worker_1/div", "after")
+        run.go_on()
+    assert run.result == batches(Stopping())
+
+
+def test_a_data_set_stops_nothing_without_a_debugger(tmp_path: Path) -> None:
+    program = functools.partial(batches, Stopping())
+    assert recorded(tmp_path / "a.nscope", program) == program()
 
 
 class Large(Curves):

@@ -48,6 +48,11 @@ class ThreadState:
         self.rounds: Rounds | None = None
 
 
+worker: Any = None
+"""What stands for the run in a process that works for another process's run, such as a worker of a
+data loader, or None. It has the attributes ``bus``, ``gate``, ``refused`` and ``step`` of `Run`.
+"""
+
 moved: Callable[[ThreadState], None] | None = None
 """Called on a thread whose scope or phase was changed by a context, or None."""
 

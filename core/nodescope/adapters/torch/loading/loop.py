@@ -61,13 +61,13 @@ class ObservedLoop:
         from nodescope.adapters.torch.loading.messages import Hello
         from nodescope.adapters.torch.loading.reporter import Reporter
         from nodescope.adapters.torch.places import Quiet
+        from nodescope.emit import state
         from nodescope.emit.emitter import Emitter
-        from nodescope.emit.state import ThreadState, local
         from nodescope.events import Bus
         from nodescope.origins import add_internal_package
 
         add_internal_package(str(sys.modules["torch"].__file__))
-        local.place = ThreadState()  # a forked process still has the program's state
+        state.local.place = state.ThreadState()  # a forked process still has the program's state
         bus = Bus()
         bus.origin_ns = self.origin_ns
         emitter = Emitter(bus)
@@ -80,13 +80,22 @@ class ObservedLoop:
         with attachment.attached():
             emitter.attachments = (attachment,)
             attachment.rest()  # observe nothing between batches
-            with _Batches(emitter, attachment, reporter, self.paced, self.source).seen():
-                yield
+            batches = _Batches(emitter, attachment, reporter, self.paced, self.source)
+            state.worker = batches
+            try:
+                with batches.seen():
+                    yield
+            finally:
+                state.worker = None
             reporter.flush()
 
 
 class _Batches:
-    """Observes what a worker computes for its batches."""
+    """Observes what a worker computes for its batches.
+
+    Attributes:
+        bus, gate, refused, step: See `nodescope.emit.state.worker`.
+    """
 
     def __init__(
         self, emitter: Any, attachment: Any, reporter: Any, paced: bool,
@@ -96,8 +105,23 @@ class _Batches:
 
         self._emitter, self._attachment, self._reporter = emitter, attachment, reporter
         self._pacing = Pacing() if paced else None
-        self._observes = False
+        self._fetches = self._observes = False
         self._source = source
+        self.bus, self.gate = emitter.bus, self
+        self.refused: set[str] = set()
+
+    @property
+    def step(self) -> int:
+        """The number of the sample."""
+        return int(self._emitter.step)
+
+    def break_here(self, text: str) -> None:
+        """Stop the worker at its next node; the rest of its batch is observed."""
+        self._reporter.break_here(text)
+        if self._reporter.stop_text and self._fetches and not self._observes:
+            self._observes = True
+            self._attachment.wake()
+            self._emitter.begin_step()
 
     @contextlib.contextmanager
     def seen(self) -> Iterator[None]:
@@ -119,15 +143,17 @@ class _Batches:
             reporter.look()
             if reporter.broken:
                 return original(fetcher, index)
-            observed = pacing is None or reporter.wanted.whole or pacing.observes()
-            self._observes = observed
+            wanted = reporter.wanted.whole or bool(reporter.stop_text)
+            observed = pacing is None or wanted or pacing.observes()
+            self._fetches, self._observes = True, observed
             start = time.perf_counter_ns()
             if observed:
                 self._attachment.wake()
             try:
                 return original(fetcher, index)
             finally:
-                self._observes = False
+                observed = self._observes
+                self._fetches = self._observes = False
                 if observed:
                     self._attachment.rest()
                 if pacing is not None and not reporter.wanted.whole:

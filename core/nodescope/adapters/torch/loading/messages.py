@@ -15,7 +15,7 @@ import torch
 from nodescope.adapters.torch.tensors import TorchTensors, host_array
 from nodescope.arrays import Captured, Window
 from nodescope.errors import ArrayError
-from nodescope.events import Array, Level
+from nodescope.events import Array, Level, Logged
 from nodescope.ir.demands import NOWHERE, StopsAt
 from nodescope.ir.dtypes import as_dtype
 from nodescope.ir.graph import Node, OpaqueSpec, ScopeDescribed, Spec, TensorSpec, Value
@@ -39,6 +39,7 @@ class Wanted(msgspec.Struct, frozen=True):
         arrays: Whether values are sent.
         values: Whether every element is wanted, also of large values.
         whole: Whether every batch has to be observed.
+        breaks: Whether ``nodescope.breakpoint()`` stops workers.
     """
 
     number: int = 0
@@ -46,6 +47,7 @@ class Wanted(msgspec.Struct, frozen=True):
     arrays: bool = False
     values: bool = False
     whole: bool = False
+    breaks: bool = False
 
     @property
     def most(self) -> int:
@@ -101,6 +103,7 @@ class Ran(msgspec.Struct, frozen=True):
     Attributes:
         asks: Whether the worker waits for an answer.
         inputs: The operands; empty unless the worker waits.
+        stop_text: Why the program has to stop here in any case, or ``""``.
     """
 
     node: int
@@ -113,6 +116,7 @@ class Ran(msgspec.Struct, frozen=True):
     attrs: dict[str, Any] | None
     error: str
     stack: tuple[Frame, ...]
+    stop_text: str = ""
 
 
 class Fetched(msgspec.Struct, frozen=True):
@@ -138,7 +142,7 @@ class Go(msgspec.Struct, frozen=True):
     edits: dict[int, Sent]
 
 
-FromWorker = Hello | Configured | Defined | Ran | Fetched | ScopeDescribed
+FromWorker = Hello | Configured | Defined | Ran | Fetched | ScopeDescribed | Logged
 
 
 def sent(value: Any, most: int) -> Sent:

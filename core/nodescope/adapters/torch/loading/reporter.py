@@ -37,7 +37,15 @@ from nodescope.adapters.torch.loading.messages import (
 from nodescope.adapters.torch.places import Quiet
 from nodescope.console_output import last_line, say
 from nodescope.emit.emitter import Emitter
-from nodescope.events import Demand, Event, GraphExtended, NodeFailed, NodeFinished, NodeStarted
+from nodescope.events import (
+    Demand,
+    Event,
+    GraphExtended,
+    Logged,
+    NodeFailed,
+    NodeFinished,
+    NodeStarted,
+)
 from nodescope.interactive import cell_name
 from nodescope.ir.graph import Node, ScopeDescribed, is_op
 from nodescope.origins import is_internal, origin
@@ -64,6 +72,7 @@ class Reporter:
     Attributes:
         wanted: What has to be reported, as received last.
         broken: Whether the connection to the program has ended.
+        stop_text: Why the program has to stop at the next node that has run; or ``""``.
     """
 
     def __init__(
@@ -71,6 +80,7 @@ class Reporter:
     ) -> None:
         self.wanted = Wanted()
         self.broken = False
+        self.stop_text = ""
         self._connection = connection
         self._emitter = emitter
         self._quiet = quiet
@@ -126,6 +136,12 @@ class Reporter:
             except _PARTING:
                 self._part()
 
+    def break_here(self, text: str) -> None:
+        """Ask the program at the worker's next node, if a debugger is attached to it."""
+        self.look()
+        if self.wanted.breaks and not self.broken:
+            self.stop_text = text
+
     def _part(self) -> None:
         self.broken = True
         with contextlib.suppress(OSError):
@@ -139,10 +155,10 @@ class Reporter:
         at = self.wanted.stops_at
         if isinstance(event, GraphExtended):
             self._unsent.append(Defined(event.nodes, event.values))
-        elif isinstance(event, ScopeDescribed):
+        elif isinstance(event, ScopeDescribed | Logged):
             self._unsent.append(event)
         elif isinstance(event, NodeFinished):
-            asks = _covers(at.ends, event.node)
+            asks = bool(self.stop_text) or _covers(at.ends, event.node)
             self._tell(event, "after", event.end_ns, event.outputs, asks, event.attrs)
         elif isinstance(event, NodeStarted):
             if _covers(at.starts, event.node):
@@ -163,10 +179,13 @@ class Reporter:
         inputs = tuple(sent(value, most) for value in event.inputs) if asks else ()
         made = tuple(sent(value, most) for value in outputs) if asks or most >= 0 else ()
         stack = self._frames() if asks else ()
+        text = self.stop_text if asks and when == "after" else ""
         self._unsent.append(
             Ran(event.node.id, when, event.start_ns, end_ns, asks, inputs, made, attrs, error,
-                stack)
+                stack, text)
         )  # fmt: skip
+        if text:
+            self.stop_text = ""
         if asks:
             self._send()
             self._wait(event, outputs)

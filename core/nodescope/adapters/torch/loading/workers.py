@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Client, Connection, Listener
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from torch.utils.data import DataLoader
 
@@ -43,7 +44,7 @@ from nodescope.console_output import last_line, say
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.tasks import Remote
 from nodescope.errors import ArrayError
-from nodescope.events import Array, Gone
+from nodescope.events import Array, Gone, Logged
 from nodescope.ir.device_times import DeviceRan
 from nodescope.ir.graph import ScopeDescribed, SourceLocation
 from nodescope.protocol import Frame
@@ -250,10 +251,11 @@ class Workers:
             now = Wanted(
                 before.number, demand.stops_at, bool(demand.arrays),
                 demand.values and bus.leaves_out is None, bool(demand.seen_whole),
+                any(hasattr(probe, "break_here") for probe in bus.probes),
             )  # fmt: skip
             if now == before:
                 return
-            self.wanted = Wanted(before.number + 1, now.stops_at, now.arrays, now.values, now.whole)
+            self.wanted = msgspec.structs.replace(now, number=before.number + 1)
             for worker in tuple(self._connected):
                 worker.want(self.wanted)
 
@@ -323,6 +325,8 @@ class _Worker:
             self._mirror.describe(message)
         elif isinstance(message, Fetched):
             self._fetched.put(message)
+        elif isinstance(message, Logged):
+            self._bus.emit(message)
         elif isinstance(message, Configured):
             with self._sending:
                 self._pending = False
@@ -366,6 +370,8 @@ class _Worker:
             edits: dict[int, Any] = {}
             try:
                 self._bus.stacks[thread] = tuple[Frame, ...](message.stack)
+                if message.stop_text:
+                    self._break_here(message.stop_text)
                 edits = self._mirror.ports(message, self._mirror.ran(message, self))
             except Gone:
                 pass
@@ -375,6 +381,12 @@ class _Worker:
                 self._bus.stacks.pop(thread, None)
                 self.asks = False
                 self._send(Go({port: elements(array) for port, array in edits.items()}))
+
+    def _break_here(self, text: str) -> None:
+        """Have the program stop at its next node, which is the worker's."""
+        for probe in self._bus.probes:
+            if hasattr(probe, "break_here"):
+                probe.break_here(text)
 
     def _send(self, message: Any) -> None:
         with self._sending, contextlib.suppress(OSError, ValueError):
