@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import struct
 import time
 from collections import deque
@@ -26,6 +27,8 @@ from nodescope.record.summary import summarise
 
 STREAM = 0
 TOOK_NS = 1000
+# The observer keeps events that are no longer needed, beyond the driver that made them.
+_handles = itertools.count(101)
 
 
 class FakeDriver:
@@ -47,7 +50,6 @@ class FakeDriver:
         self.waits: list[tuple[int, int]] = []
         self._queue: deque[Callable[[], None]] = deque()
         self._done: dict[int, int] = {}  # The device's time by event.
-        self._count = 100
         self._memory: list[Any] = []
         self._tensors: dict[int, Any] = {}
         self.clock = time.perf_counter_ns
@@ -80,8 +82,7 @@ class FakeDriver:
         return self.capturing
 
     def event(self, index: int) -> int:
-        self._count += 1
-        return self._count
+        return next(_handles)
 
     def record(self, index: int, event: int, stream: int) -> None:
         self._done.pop(event, None)
