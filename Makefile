@@ -17,7 +17,7 @@ VISION := 'torchvision==0.28.0' 'timm>=1.0.31,<2' 'segmentation-models-pytorch>=
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-torch test test-quick test-deep test-samples test-array-api test-torch test-jax test-ray test-all check check-web check-ops generate bench setup page browser pictures
+.PHONY: help demo demo-torch test test-quick test-deep test-samples test-array-api test-torch test-jax test-ray test-ray-programs test-ray-adapter test-all check check-web check-ops generate bench setup page browser pictures
 .PHONY: format clean
 
 help:  ## Show this list
@@ -50,8 +50,12 @@ test-torch: page browser .make/vision  ## PyTorch observed, and compared with th
 test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
 	.venv-jax/bin/python -m pytest --timeout 600 -o faulthandler_timeout=900 tests/jax
 
-test-ray: page browser .make/env-ray  ## Ray programs observed, stopped and edited, on a real local cluster, in a venv of its own
+test-ray: test-ray-programs test-ray-adapter  ## Ray programs observed, stopped and edited, on a real local cluster, in a venv of its own
+
+test-ray-programs: page browser .make/env-ray
 	.venv-ray/bin/python -m pytest --timeout 300 tests/ray
+
+test-ray-adapter: page browser .make/env-ray
 	.venv-ray/bin/python -m pytest --timeout 300 -m ray tests/adapters
 
 test-all: test test-deep test-samples test-torch test-jax test-ray  ## All of these
