@@ -5,6 +5,15 @@
 /* The items of a parameter's tuple in READS, which `note_read` in engine/native_calls.py makes. */
 enum { READ_TENSOR, READ_NAME, READ_STATE, READ_PLACE, READ_CURSOR, READ_SLOT, READ_ENTRY, READ_USED, READ };
 
+/* Whether an entry is a leaf's: without inputs, and with one output. */
+static int is_leaf(Calls *calls, PyObject *entry) {
+    const Py_ssize_t *offset = calls->offset;
+    PyObject *inputs = SLOT(entry, offset[ENTRY_INPUTS]), *outputs = SLOT(entry, offset[ENTRY_OUTPUTS]);
+    PyObject *values = SLOT(entry, offset[ENTRY_VALUES]);
+    return inputs && outputs && values && PyTuple_Size(inputs) == 0 && PyTuple_Size(outputs) == 1 &&
+           PyTuple_Size(values) == 1;
+}
+
 /* The entry of a parameter's node if its next read in this step repeats the known read, borrowed. NULL
    if the tracer has to find it, or with an exception set. */
 static PyObject *entry_read(Calls *calls, PyObject *state, PyObject *tensor, PyObject *read) {
@@ -24,12 +33,7 @@ static PyObject *entry_read(Calls *calls, PyObject *state, PyObject *tensor, PyO
     Py_ssize_t nth = PyLong_AsSsize_t(PyList_GetItem(part[READ_SLOT], 0));
     PyObject *entries = PyList_GetItem(part[READ_SLOT], 1), *entry = part[READ_ENTRY];
     if (nth < 0 || nth >= PyList_Size(entries) || PyList_GetItem(entries, nth) != entry) return NULL;
-    PyObject *inputs = SLOT(entry, offset[ENTRY_INPUTS]), *outputs = SLOT(entry, offset[ENTRY_OUTPUTS]);
-    PyObject *values = SLOT(entry, offset[ENTRY_VALUES]);
-    if (!inputs || !outputs || !values || PyTuple_Size(inputs) != 0 || PyTuple_Size(outputs) != 1 ||
-        PyTuple_Size(values) != 1)
-        return NULL;
-    return entry;
+    return is_leaf(calls, entry) ? entry : NULL;
 }
 
 /* Read a leaf as the node that is next in its slot. Returns 1; 0 if its shape or dtype has changed, in
@@ -107,12 +111,7 @@ static PyObject *entry_like(Calls *calls, PyObject *cursor, PyObject *tensor, Py
     if (nth < 0 || !PyList_Check(entries) || nth >= PyList_Size(entries)) return NULL;
     PyObject *entry = PyList_GetItem(entries, nth);
     if ((PyObject *)Py_TYPE(entry) != calls->object[ENTRY_TYPE]) return NULL;
-    PyObject *inputs = SLOT(entry, offset[ENTRY_INPUTS]), *outputs = SLOT(entry, offset[ENTRY_OUTPUTS]);
-    PyObject *values = SLOT(entry, offset[ENTRY_VALUES]);
-    if (!inputs || !outputs || !values || PyTuple_Size(inputs) != 0 || PyTuple_Size(outputs) != 1 ||
-        PyTuple_Size(values) != 1)
-        return NULL;
-    return entry;
+    return is_leaf(calls, entry) ? entry : NULL;
 }
 
 /* Like `read_again`, for a leaf that is not a parameter, outside of loops. */

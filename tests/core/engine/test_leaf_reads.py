@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import nodescope as ns
 from nodescope.engine import tracer
 from tests.core.engine.events_of import observed
-from tests.core.engine.test_native_calls import Program, ran
+from tests.core.engine.test_native_calls import Program, check_same, ran
 
 STEPS = 6
 
@@ -90,11 +90,7 @@ PROGRAMS = [
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_reads_are_pythons(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_core, _ = ran(program, monkeypatch, core=True)
-    by_python, _ = ran(program, monkeypatch, core=False)
-    assert by_core[0] == by_python[0]
-    for mine, other in zip(by_core[1], by_python[1], strict=True):
-        assert mine == other
+    check_same(program, monkeypatch)
 
 
 @given(st.lists(st.lists(st.integers(0, 5), max_size=6), min_size=2, max_size=6))

@@ -209,6 +209,15 @@ def ran(program: Program, monkeypatch: pytest.MonkeyPatch, *, core: bool) -> tup
     return ([bits(result) for result in results], seen(events)), len(left)
 
 
+def check_same(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that results and events are the same with the core and without."""
+    by_core, _ = ran(program, monkeypatch, core=True)
+    by_python, _ = ran(program, monkeypatch, core=False)
+    assert by_core[0] == by_python[0]
+    for mine, other in zip(by_core[1], by_python[1], strict=True):
+        assert mine == other
+
+
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_the_core_gives_the_events_and_results_of_python(
     program: Program, monkeypatch: pytest.MonkeyPatch

@@ -17,7 +17,7 @@ from nodescope import native
 from nodescope.engine import dispatch_mode, tracer
 from nodescope.record.recording import Recording
 from tests.core.engine.events_of import observed
-from tests.core.engine.test_native_calls import Program, ran
+from tests.core.engine.test_native_calls import Program, check_same, ran
 
 STEPS = 7
 
@@ -110,11 +110,7 @@ PROGRAMS = [
 def test_the_core_reads_parameters_like_python(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    by_core, _ = ran(program, monkeypatch, core=True)
-    by_python, _ = ran(program, monkeypatch, core=False)
-    assert by_core[0] == by_python[0]
-    for mine, other in zip(by_core[1], by_python[1], strict=True):
-        assert mine == other
+    check_same(program, monkeypatch)
 
 
 @given(st.lists(st.lists(st.integers(0, 5), max_size=8), min_size=2, max_size=6))

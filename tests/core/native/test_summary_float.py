@@ -35,7 +35,6 @@ def mean_of(array: np.ndarray) -> float:
     return shift + total(array.astype(np.float64) - shift) / len(array)
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="vectors of another processor")
 @pytest.mark.parametrize("size", SIZES)
 def test_vectors_of_any_width_give_the_same(size: int) -> None:
     assert native.summarise_noted is not None
@@ -54,5 +53,7 @@ def test_vectors_of_any_width_give_the_same(size: int) -> None:
         assert summary.histogram == tuple(counts.tolist())
         assert (summary.min, summary.max) == (low, high)
         assert summary.zero_count == (array == 0).sum()
-        assert summary.mean == mean_of(array)
+        if platform.machine() == "x86_64":  # Elsewhere the sums are added in another order.
+            assert summary.mean == mean_of(array)
+        assert summary.mean == pytest.approx(exact.mean(), rel=1e-9)
         assert summary.std == pytest.approx(exact.std(), rel=1e-12)
