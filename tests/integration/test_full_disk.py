@@ -86,6 +86,7 @@ import os, resource
 import numpy as np
 import nodescope as ns
 from nodescope import api
+from nodescope.record.files.disk_space import Reserve
 
 recorder = api._current.recorder
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -97,7 +98,7 @@ def limit(more):
 
 def given_back(release=recorder._writer.release_reserve):
     release()  # on a disk, this makes room; a limit has to be raised
-    limit(1 << 20)
+    limit(Reserve.BYTES)
 
 recorder._writer.release_reserve = given_back
 total = 0.0

@@ -6,7 +6,6 @@ Invariant: runs in the recorder's thread only; it sees copies, never the program
 from __future__ import annotations
 
 import math
-import sqlite3
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
@@ -409,14 +408,10 @@ class Batch:
         if omit == Omit.EXECUTIONS:
             executions, host, timed = [row for row in executions if row[6] & FAILED], (), []
         sums.take(self._nodes, self._steps, executions, host, timed)
-        if sums.due and omit == Omit.NOTHING:
-            try:
-                self._writer.begin()
-                self._writer.insert("step_block", sums.rows())
-                self._writer.commit(seq, self._time_ns, dropped)
-                sums.due.clear()
-            except sqlite3.Error:
-                self._writer.roll_back()
+        if not sums.due or omit != Omit.NOTHING:
+            return
+        if self._writer.added([("step_block", sums.rows())], seq, self._time_ns, dropped):
+            sums.due.clear()
 
     def conclude(self, seq: int, dropped: Dropped) -> int:
         """Write the end of the run when there is hardly any space; executions are left out.
@@ -444,20 +439,15 @@ class Batch:
             writer.execute(statement, parameters)
         writer.commit(seq, self._time_ns, dropped)
         rows["document"] = self._documents(last=True)
+        structure = [(table, rows.get(table, ())) for table in (*_STRUCTURE, "document")]
         unwritten = 0
-        for table in (*_STRUCTURE, "document"):
-            structure = rows.get(table, ())
-            for start in range(0, len(structure), _FEW):
-                few = structure[start : start + _FEW]
-                try:
-                    if not unwritten:
-                        writer.begin()
-                        writer.insert(table, few)
-                        writer.commit(seq, self._time_ns, dropped)
-                        continue
-                except sqlite3.Error:
-                    writer.roll_back()
-                unwritten += len(few)
+        # One transaction writes each page of the file once, and needs the least space.
+        if not writer.added(structure, seq, self._time_ns, dropped):
+            for table, parts in structure:
+                for start in range(0, len(parts), _FEW):
+                    few = [(table, parts[start : start + _FEW])]
+                    if unwritten or not writer.added(few, seq, self._time_ns, dropped):
+                        unwritten += len(few[0][1])
         self._written(later=False)
         return unwritten
 

@@ -434,6 +434,21 @@ class Writer:
                 self._db.execute("DELETE FROM checksum WHERE first >= ? AND last <= ?", bounds)
             start = end + 1
 
+    def added(
+        self, parts: Sequence[tuple[str, Sequence[tuple[Any, ...]]]], seq: int, time_ns: int,
+        dropped: Dropped,
+    ) -> bool:  # fmt: skip
+        """Insert rows into their tables in one batch; False if they could not be written."""
+        try:
+            self.begin()
+            for table, rows in parts:
+                self.insert(table, rows)
+            self.commit(seq, time_ns, dropped)
+        except sqlite3.Error:
+            self.roll_back()
+            return False
+        return True
+
     def commit(self, seq: int, time_ns: int, dropped: Dropped) -> None:
         """End the batch; from now on readers see it.
 
