@@ -2,8 +2,11 @@
 
 The figures are CPU time of the program's thread; the detail has the time of all threads, including
 the recorder's. Other rows have PyTorch's profiler with shapes and stacks, its DebugMode with
-modules and stacks, an empty dispatch mode, which is the lower bound for the Python tap, and
-TorchLens, which records a forward pass and is compared with that alone. Needs PyTorch, and
+modules and stacks, and an empty dispatch mode, which is the lower bound for the Python tap.
+
+While steps run, the profiler only collects; it converts what it collected when it stops. So further
+rows compare it for a whole run of steps up to the finished file, in CPU time of all threads.
+TorchLens records forward passes: its rows compare the cost that is added to one. Needs PyTorch, and
 TorchLens for its rows (``pip install torchlens``): ``.venv-torch/bin/python -m bench torch_tap``.
 
 The C library keeps freed memory meanwhile, for the plain and the observed steps alike: by default
@@ -20,7 +23,7 @@ import importlib.util
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +41,9 @@ PEERS: Final = {
     "empty": "a dispatch mode that does nothing",
 }  # fmt: skip
 LEVELS_MEASURED: Final[tuple[Level, ...]] = ("graph", "timing", "summary", "values")
+STEPS_TO_FILE: Final = 100
+"""The number of steps of a run that is measured up to the finished file."""
+ROUNDS_TO_FILE: Final = 5
 # Options of glibc's `mallopt`, in bytes.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _MOST_KEPT: Final = 1 << 30
@@ -49,6 +55,7 @@ _LIMITS: Final = {
     ("resnet18", "native", "timing"): (1.15, None),
     ("resnet18", "native", "summary"): (1.3, None),
 }
+_CHEAPER_THAN_TORCHLENS: Final = 30
 
 
 def rows() -> Iterator[Row]:
@@ -67,8 +74,10 @@ def rows() -> Iterator[Row]:
     choice = choosing.choose()
     for name, make in NETWORKS.items():
         training = make()
-        yield from _network(name, training.step, choice.library is not None, choice.reason)
-        yield _torchlens(name, training.model, training.inputs)
+        taps = TAPS if choice.library is not None else ("python",)
+        yield from _network(name, training.step, taps, choice.reason)
+        yield from _to_file(name, training.step, taps)
+        yield from _torchlens(name, training.model, training.inputs, taps)
 
 
 def _keep_freed_memory() -> None:
@@ -79,8 +88,9 @@ def _keep_freed_memory() -> None:
             set_option(option, _MOST_KEPT)
 
 
-def _network(name: str, step: Callable[[], object], native: bool, reason: str) -> Iterator[Row]:
-    taps = TAPS if native else ("python",)
+def _network(
+    name: str, step: Callable[[], object], taps: Sequence[str], reason: str
+) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         within: dict[str, Callable[[], AbstractContextManager[object]]] = {
             f"{tap} {level}": _recording(tap, level, Path(folder) / "bench.nscope")
@@ -100,14 +110,53 @@ def _network(name: str, step: Callable[[], object], native: bool, reason: str) -
             yield Row(f"{name}, {label}", "plain", None, detail=reason)
             continue
         main = sorted(a / b for a, b in zip(times[contender].own, plain.own, strict=True))
-        cpu = statistics.median(a / b for a, b in zip(times[contender].cpu, plain.cpu, strict=True))
-        wall = [a / b for a, b in zip(times[contender].wall, plain.wall, strict=True)]
+        cpu = _median_ratio(times[contender].cpu, plain.cpu)
+        wall = _median_ratio(times[contender].wall, plain.wall)
         must, aim = _LIMITS.get((name, tap, level), (None, None))
         yield Row(
             f"{name}, {label}", "plain", statistics.median(main), must=must, aim=aim,
             detail=f"{main[0]:.2f} to {main[-1]:.2f}; all threads {cpu:.2f}; on the clock "
-            f"{statistics.median(wall):.2f}; plain {statistics.median(plain.own) * 1e3:.2f} ms",
+            f"{wall:.2f}; plain {statistics.median(plain.own) * 1e3:.2f} ms",
         )  # fmt: skip
+
+
+def _to_file(name: str, step: Callable[[], object], taps: Sequence[str]) -> Iterator[Row]:
+    """A run of steps from its start to the finished file, compared with the profiler's."""
+
+    def run() -> None:
+        for _ in range(STEPS_TO_FILE):
+            step()
+
+    def observed(context: Callable[[], AbstractContextManager[object]]) -> Callable[[], None]:
+        def observed_run() -> None:
+            with context():
+                run()
+
+        return observed_run
+
+    with tempfile.TemporaryDirectory() as folder:
+        trace, recording = Path(folder) / "trace.json", Path(folder) / "bench.nscope"
+        contenders = {"plain": run, "profiler": observed(lambda: _traced_to(trace))}
+        for tap in taps:
+            for level in ("timing", "summary"):
+                contenders[f"{tap} {level}"] = observed(_recording(tap, level, recording))
+        times = paired_times(contenders, rounds=ROUNDS_TO_FILE, budget_s=0)
+    profiler, plain = times.pop("profiler"), times.pop("plain")
+    for contender, taken in times.items():
+        tap, _, level = contender.partition(" ")
+        of_plain = _median_ratio(taken.cpu, plain.cpu), _median_ratio(profiler.cpu, plain.cpu)
+        yield Row(
+            f"{name}, {STEPS_TO_FILE} steps to the file, {tap} tap, {level}",
+            PEERS["profiler"], _median_ratio(taken.cpu, profiler.cpu),
+            must=1.0 if name == "gpt2 tiny" else None,
+            detail=f"of plain: {of_plain[0]:.2f}, the profiler {of_plain[1]:.2f}; on the clock "
+            f"{_median_ratio(taken.wall, plain.wall):.2f}, the profiler "
+            f"{_median_ratio(profiler.wall, plain.wall):.2f}",
+        )  # fmt: skip
+
+
+def _median_ratio(ours: Sequence[float], peer: Sequence[float]) -> float:
+    return statistics.median(a / b for a, b in zip(ours, peer, strict=True))
 
 
 def _recording(tap: str, level: Level, path: Path) -> Callable[[], AbstractContextManager[object]]:
@@ -130,6 +179,13 @@ def _profiler() -> Any:
     )
 
 
+@contextlib.contextmanager
+def _traced_to(path: Path) -> Iterator[None]:
+    with _profiler() as profiler:
+        yield
+    profiler.export_chrome_trace(str(path))
+
+
 def _debug_mode() -> Any:
     from torch.utils._debug_mode import DebugMode
 
@@ -149,23 +205,44 @@ def _empty_mode() -> Any:
     return Empty()
 
 
-def _torchlens(name: str, model: Any, inputs: Any) -> Row:
-    """A forward pass under TorchLens, which adds its own hooks to the model."""
-    label = f"{name}, TorchLens, forward"
+def _torchlens(name: str, model: Any, inputs: Any, taps: Sequence[str]) -> Iterator[Row]:
+    """A forward pass under TorchLens, and how much less either tap adds to one."""
     try:
         torchlens = importlib.import_module("torchlens")
     except ImportError:
-        return Row(label, "plain forward", None, detail="TorchLens is not installed")
+        label, reason = f"{name}, TorchLens, forward", "TorchLens is not installed"
+        yield Row(label, "plain forward", None, detail=reason)
+        return
     import torch
 
     trace = getattr(torchlens, "trace", None) or torchlens.log_forward_pass
-    with torch.no_grad():
+
+    def forward() -> object:
+        return model(inputs)
+
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        within = {
+            f"{tap} {level}": _recording(tap, level, Path(folder) / "bench.nscope")
+            for tap in taps
+            for level in LEVELS_MEASURED
+        }
+        contenders = {"plain": forward, "lens": lambda: trace(model, [inputs])}
         times = paired_times(
-            {"plain": lambda: model(inputs), "traced": lambda: trace(model, [inputs])},
-            rounds=min(ROUNDS, 3), budget_s=0,
+            {**contenders, **dict.fromkeys(within, forward)},
+            rounds=ROUNDS_TO_FILE, budget_s=0.1, within=within, warm=WARM,
         )  # fmt: skip
-    pairs = list(zip(times["traced"].own, times["plain"].own, strict=True))
-    return Row(
-        label, "plain forward", statistics.median(a / b for a, b in pairs),
-        detail=f"plain {statistics.median(times['plain'].own) * 1e3:.2f} ms",
+    plain, lens = times.pop("plain").own, times.pop("lens").own
+    yield Row(
+        f"{name}, TorchLens, forward", "plain forward", _median_ratio(lens, plain),
+        detail=f"plain {statistics.median(plain) * 1e3:.2f} ms",
     )  # fmt: skip
+    for contender, taken in times.items():
+        tap, _, level = contender.partition(" ")
+        added = [a - b for a, b in zip(taken.own, plain, strict=True)]
+        cheaper = _median_ratio([a - b for a, b in zip(lens, plain, strict=True)], added)
+        limited = name == "gpt2 tiny" and level in ("timing", "summary")
+        yield Row(
+            f"{name}, forward: TorchLens's added cost, {tap} tap, {level}", "the tap's added cost",
+            cheaper, must=_CHEAPER_THAN_TORCHLENS if limited else None, more_is_better=True,
+            detail=f"of plain: {_median_ratio(taken.own, plain):.2f}",
+        )  # fmt: skip
