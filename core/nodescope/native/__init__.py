@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 13
+REVISION: Final = 14
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -74,6 +74,10 @@ Calls: Final[Callable[[tuple[Any, ...], tuple[Any, ...], int], Any] | None] = ge
 
 Plain: Final[Callable[[tuple[Any, ...], Any], Any] | None] = getattr(_core, "Plain", None)
 """Unobserved calls; see `nodescope.engine.run`. None without a core."""
+
+
+Pull: Final[Callable[[tuple[Any, ...], Any, Any], Any] | None] = getattr(_core, "Pull", None)
+"""Reverse mode on arrays; see `nodescope.engine.autodiff.tape`. None without a core."""
 
 
 NotedTimes: Final[Callable[[int, Callable[[], None], Callable[[], None]], Any] | None] = getattr(

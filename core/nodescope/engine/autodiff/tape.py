@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from nodescope import ops
+from nodescope import native, ops
 from nodescope.engine import dispatch_mode
 from nodescope.engine.autodiff.hooks import HOOKED, hooks_of
 from nodescope.engine.autodiff.tape_slow_paths import arrive, blame, inputs_then, known, used_twice
@@ -64,6 +64,10 @@ TRACED = _Traced()
 Ends = dict[int, tuple[Tensor, Any]]
 """Tensors reached, with their cotangents, by ``id``."""
 
+Reached = tuple[dict[int, Any], dict[int, Tensor], list[tuple[Any, Any]], set[int]]
+"""A pull on its way: cotangents by ``id`` of their tensor, the leaves among them, the heap of the
+others, and the leaves whose cotangent is a sum that is referenced only here."""
+
 
 def pull(
     root: Tensor,
@@ -97,7 +101,11 @@ def pull(
     try:
         root = settled(root)
         if not traced:
-            ends = _pull(root, ct, ops.RAW, None, keep, targets, passed, skip)
+            edge, whole = root.edge, not (targets or passed or skip)
+            if whole and _native is not None and edge is not LEAF and edge is not FREED:
+                ends = _native.pull(root, ct, keep)
+            else:
+                ends = _pull(root, ct, ops.RAW, None, keep, targets, passed, skip)
             return _finished(ops.RAW, ends, None, passed, conjugate)
         tracer = dispatch_mode.observer()
         with dispatch_mode.recording(create_graph):
@@ -142,6 +150,7 @@ def _pull(
     targets: dict[int, Tensor] | None,
     passed: dict[int, Tensor] | None,
     skip: dict[int, Any] | None,
+    reached: Reached | None = None,
 ) -> Ends:
     # One long function for speed: it runs once per tensor on the tape, and shares its locals.
     raw = F is ops.RAW
@@ -152,14 +161,17 @@ def _pull(
     heap: list[tuple[Any, Any]] = []
     sums: set[int] = set()
     edge: Edge | None = root.edge
-    if edge is FREED:
-        raise used_twice()
-    if edge is LEAF or (targets and id(root) in targets):
-        return {id(root): (root, ct)}
-    assert edge is not None
     # Newest first. Usually only one tensor waits and bypasses the heap; seq is unique, so the heap
     # never compares tensors.
     only: Any = root
+    if reached is not None:
+        cts, ends, heap, sums = reached
+        only = None
+    elif edge is FREED:
+        raise used_twice()
+    elif edge is LEAF or (targets and id(root) in targets):
+        return {id(root): (root, ct)}
+    assert edge is not None
     waiting, take = cts.get, cts.pop
     push, pop = heapq.heappush, heapq.heappop
     # Locals: this loop is the engine's hottest.
@@ -309,6 +321,45 @@ def _pull(
         blame(error, tensor, op)
         raise
     return notes | {key: (tensor, cts[key]) for key, tensor in ends.items()}
+
+
+def _fitted(part: Any, like: Any) -> Any:
+    """An array's cotangent in its shape and dtype."""
+    if part.shape != like.shape:
+        part = unbroadcast(ops.RAW, part, like)
+    if part.dtype != like.dtype:
+        if part.dtype.kind == "c" and like.dtype.kind != "c":
+            part = ops.RAW.real(part)
+        part = ops.RAW.astype(part, dtype=like.dtype.name)
+    return part
+
+
+def _continued(
+    cts: dict[int, Any], ends: dict[int, Tensor], waiting: list[Any], sums: set[int], keep: bool
+) -> Ends:
+    """Go on with a pull that the native core has begun, when it reaches an op that it leaves."""
+    heap = [(-tensor.edge[0], tensor) for tensor in waiting]
+    heapq.heapify(heap)
+    reached = (cts, ends, heap, sums)
+    return _pull(waiting[0], None, ops.RAW, None, keep, None, None, None, reached)
+
+
+def _native_pull() -> Any:
+    """The native core's part; None without a core, or if it cannot read tensors and arrays."""
+    if native.Pull is None:
+        return None
+    given = (
+        Tensor, np.ndarray, LEAF, FREED, ops.RAW, ops.RAW.add, ops.RAW.multiply, same,
+        times_right, times_left, written_at, _fitted, _continued, used_twice, blame,
+    )  # fmt: skip
+    view = np.zeros((2, 3, 4), np.float32)[:, ::2]
+    try:
+        return native.Pull(given, object.__new__(Tensor), view)
+    except TypeError:
+        return None
+
+
+_native = _native_pull()
 
 
 def alias_of(tensor: Tensor) -> Tensor:

@@ -1,0 +1,377 @@
+/* Reverse mode on arrays: the loop of `_pull` in nodescope.engine.autodiff.tape, without Python frames.
+
+   It handles operations with one output and a rule per input, or one rule for any number of inputs. At
+   any other, the Python loop takes over with the cotangents so far. */
+#include "pull.h"
+
+#include "array_layout.h"
+#include "pending.h"
+#include "slots.h"
+
+enum { TENSOR, ARRAY, LEAF, FREED, RULES_F, ADD, MULTIPLY, SAME, TIMES_RIGHT, TIMES_LEFT,
+       WRITTEN_AT, FITTED, CONTINUED, USED_TWICE, BLAME, GIVEN, OPS = GIVEN, OBJECTS };
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *object[OBJECTS];
+    Py_ssize_t data, edge; /* slots of a tensor */
+} Pull;
+
+static struct { PyObject *joint, *outputs, *port, *variadic, *vjp; } names;
+
+/* The parts of a tensor's edge. */
+enum { SEQ, OP, INPUTS, ATTRS, EDGE };
+
+/* How an op is pulled back; `OTHER` is left to Python. */
+enum { PER_INPUT, VARIADIC, OTHER };
+
+static double number_of(PyObject *seq) {
+    return PyLong_Check(seq) ? PyLong_AsDouble(seq) : PyFloat_AsDouble(seq);
+}
+
+static int truth_of(PyObject *op, PyObject *name) {
+    PyObject *value = PyObject_GetAttr(op, name);
+    int truth = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    return truth;
+}
+
+/* The rules of an op and how it is pulled back, as a borrowed tuple. NULL with an exception set. */
+static PyObject *rules_of(Pull *self, PyObject *op) {
+    PyObject *known = PyDict_GetItemWithError(self->object[OPS], op);
+    if (known || PyErr_Occurred()) return known;
+    int joint = truth_of(op, names.joint), variadic = truth_of(op, names.variadic);
+    PyObject *rules = joint < 0 || variadic < 0 ? NULL : PyObject_GetAttr(op, names.vjp);
+    PyObject *outputs = rules ? PyObject_GetAttr(op, names.outputs) : NULL;
+    if (outputs) {
+        int kind = !PyTuple_Check(rules) || joint || PyLong_AsLong(outputs) != 1 ? OTHER
+                   : variadic ? VARIADIC : PER_INPUT;
+        PyObject *made = Py_BuildValue("(Oi)", rules, kind);
+        if (made && PyDict_SetItem(self->object[OPS], op, made) == 0) known = made;
+        Py_XDECREF(made); /* the table owns it */
+    }
+    Py_XDECREF(rules);
+    Py_XDECREF(outputs);
+    return known;
+}
+
+/* The arguments of a node's rules: F, the cotangent, the output, the inputs. */
+static PyObject *arguments_of(Pull *self, PyObject *ct, PyObject *out, PyObject *inputs) {
+    Py_ssize_t count = PyTuple_Size(inputs);
+    PyObject *arguments = PyTuple_New(count + 3);
+    if (!arguments) return NULL;
+    PyTuple_SetItem(arguments, 0, Py_NewRef(self->object[RULES_F]));
+    PyTuple_SetItem(arguments, 1, Py_NewRef(ct));
+    PyTuple_SetItem(arguments, 2, Py_NewRef(out));
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *input = PyTuple_GetItem(inputs, i);
+        if ((PyObject *)Py_TYPE(input) == self->object[TENSOR]) input = SLOT(input, self->data);
+        PyTuple_SetItem(arguments, i + 3, Py_NewRef(input));
+    }
+    return arguments;
+}
+
+/* The call of a rule for a port; NULL with an exception set. */
+static PyObject *called(PyObject *rule, PyObject *arguments, PyObject *attrs, int variadic,
+                        Py_ssize_t port) {
+    if (!variadic)
+        return PyDict_Size(attrs) ? PyObject_Call(rule, arguments, attrs)
+                                  : PyObject_CallObject(rule, arguments);
+    PyObject *keywords = PyDict_Copy(attrs), *number = PyLong_FromSsize_t(port), *part = NULL;
+    if (keywords && number && PyDict_SetItem(keywords, names.port, number) == 0)
+        part = PyObject_Call(rule, arguments, keywords);
+    Py_XDECREF(keywords);
+    Py_XDECREF(number);
+    return part;
+}
+
+/* The cotangent of an input in its shape and dtype; steals the reference to `part`. */
+static PyObject *fitted(Pull *self, PyObject *part, PyObject *like) {
+    PyObject *array = self->object[ARRAY];
+    if ((PyObject *)Py_TYPE(part) == array && (PyObject *)Py_TYPE(like) == array &&
+        same_shape(part, like) && ARRAY_OF(part)->dtype == ARRAY_OF(like)->dtype)
+        return part;
+    PyObject *made = PyObject_CallFunctionObjArgs(self->object[FITTED], part, like, NULL);
+    Py_DECREF(part);
+    return made;
+}
+
+/* Add a part of the cotangent of a reached tensor; 0 with an exception set. */
+static int accumulate(Pull *self, Reached *entry, PyObject *part, int leaf) {
+    PyObject *add = self->object[ADD];
+    if (entry->summed) {
+        PyObject *done = PyObject_CallFunctionObjArgs(add, entry->ct, part, entry->ct, NULL);
+        Py_XDECREF(done);
+        return done != NULL;
+    }
+    PyObject *total = PyObject_CallFunctionObjArgs(add, entry->ct, part, NULL);
+    if (!total) return 0;
+    /* The sum is referenced only here, so a leaf's next cotangent is added in place. */
+    entry->summed = leaf && (PyObject *)Py_TYPE(total) == self->object[ARRAY];
+    PyObject *before = entry->ct;
+    entry->ct = total;
+    Py_DECREF(before);
+    return 1;
+}
+
+/* Note that a cotangent arrives at a tensor; 0 with an exception set. */
+static int arrive(Pull *self, Pending *pending, PyObject *tensor, PyObject *edge, PyObject *part) {
+    int leaf = edge == self->object[LEAF];
+    Reached *entry = place_in(pending, tensor);
+    if (entry->tensor) return accumulate(self, entry, part, leaf);
+    if (edge == self->object[FREED]) {
+        PyObject *error = PyObject_CallNoArgs(self->object[USED_TWICE]);
+        if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+        Py_XDECREF(error);
+        return 0;
+    }
+    double seq = leaf ? 0 : number_of(PyTuple_GetItem(edge, SEQ));
+    if (seq == -1.0 && PyErr_Occurred()) return 0;
+    if (add_reached(pending, tensor, part) &&
+        (leaf ? add_end(pending, tensor) : add_waiting(pending, seq, tensor)))
+        return 1;
+    PyErr_NoMemory();
+    return 0;
+}
+
+/* Pull a cotangent back through one operation; 0 with an exception set. */
+static int through(Pull *self, Pending *pending, PyObject *rules, int variadic, PyObject *tensor,
+                   PyObject *ct, PyObject *edge) {
+    PyObject *inputs = PyTuple_GetItem(edge, INPUTS), *attrs = PyTuple_GetItem(edge, ATTRS);
+    PyObject *arguments = NULL, *object = NULL;
+    Py_ssize_t count = PyTuple_Size(inputs), many = PyTuple_Size(rules);
+    int pair = count == 2 && !variadic && PyDict_Size(attrs) == 0, done = 1;
+    if (!variadic && many < count) count = many;
+    for (Py_ssize_t i = 0; done && i < count; i++) {
+        PyObject *input = PyTuple_GetItem(inputs, i), *before, *part = NULL;
+        if ((PyObject *)Py_TYPE(input) != self->object[TENSOR]) continue;
+        before = SLOT(input, self->edge);
+        if (!before || before == Py_None) continue;
+        PyObject *rule = PyTuple_GetItem(rules, variadic ? 0 : i);
+        if (rule == Py_None) continue;
+        Py_INCREF(before);
+        if (rule == self->object[SAME]) {
+            part = Py_NewRef(ct);
+        } else if (pair && (rule == self->object[TIMES_RIGHT] || rule == self->object[TIMES_LEFT])) {
+            object = PyTuple_GetItem(inputs, rule == self->object[TIMES_RIGHT]);
+            if ((PyObject *)Py_TYPE(object) == self->object[TENSOR]) object = SLOT(object, self->data);
+            part = PyObject_CallFunctionObjArgs(self->object[MULTIPLY], ct, object, NULL);
+        } else if (arguments ||
+                   (arguments = arguments_of(self, ct, SLOT(tensor, self->data), inputs))) {
+            part = called(rule, arguments, attrs, variadic, i);
+        }
+        if (part && part != Py_None) part = fitted(self, part, SLOT(input, self->data));
+        done = part && (part == Py_None || arrive(self, pending, input, before, part));
+        Py_XDECREF(part);
+        Py_DECREF(before);
+    }
+    Py_XDECREF(arguments);
+    return done;
+}
+
+/* Add a note to the current exception that names the op, as `_pull` does. */
+static void blame(Pull *self, PyObject *tensor, PyObject *op) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return;
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    PyErr_NormalizeException(&type, &error, &trace);
+    if (trace && error) PyException_SetTraceback(error, trace);
+    PyObject *done = PyObject_CallFunctionObjArgs(self->object[BLAME], error, tensor, op, NULL);
+    if (!done) PyErr_Clear();
+    Py_XDECREF(done);
+    PyErr_Restore(type, error, trace);
+}
+
+/* The leaves reached, as a dictionary of tensors and cotangents by `id`. */
+static PyObject *ends_of(const Pending *pending) {
+    PyObject *ends = PyDict_New();
+    for (size_t i = 0; ends && i < pending->ended; i++) {
+        Reached *entry = place_in(pending, pending->ends[i]);
+        PyObject *key = PyLong_FromVoidPtr(entry->tensor);
+        PyObject *both = PyTuple_Pack(2, entry->tensor, entry->ct);
+        if (!key || !both || PyDict_SetItem(ends, key, both) < 0) Py_CLEAR(ends);
+        Py_XDECREF(key);
+        Py_XDECREF(both);
+    }
+    return ends;
+}
+
+/* Have the Python loop go on. */
+static PyObject *go_on(Pull *self, const Pending *pending, PyObject *kept) {
+    PyObject *cts = PyDict_New(), *ends = PyDict_New(), *heap = PyList_New(0), *sums = PySet_New(NULL);
+    PyObject *result = NULL;
+    int done = cts && ends && heap && sums;
+    for (size_t i = 0; done && i < pending->size; i++) {
+        Reached *entry = &pending->table[i];
+        if (!entry->tensor) continue;
+        PyObject *key = PyLong_FromVoidPtr(entry->tensor);
+        done = key && PyDict_SetItem(cts, key, entry->ct) == 0 &&
+               (!entry->summed || PySet_Add(sums, key) == 0);
+        Py_XDECREF(key);
+    }
+    for (size_t i = 0; done && i < pending->ended; i++) {
+        PyObject *key = PyLong_FromVoidPtr(pending->ends[i]);
+        done = key && PyDict_SetItem(ends, key, pending->ends[i]) == 0;
+        Py_XDECREF(key);
+    }
+    for (size_t i = 0; done && i < pending->waiting; i++)
+        done = PyList_Append(heap, pending->heap[i].tensor) == 0;
+    if (done)
+        result = PyObject_CallFunctionObjArgs(self->object[CONTINUED], cts, ends, heap, sums, kept,
+                                              NULL);
+    Py_XDECREF(cts);
+    Py_XDECREF(ends);
+    Py_XDECREF(heap);
+    Py_XDECREF(sums);
+    return result;
+}
+
+/* The rules of the operation that made a tensor, and whether they take a port, borrowed; NULL without
+   an exception if the Python loop has to go on. */
+static PyObject *next_rules(Pull *self, PyObject *tensor, PyObject *edge, int *variadic) {
+    if ((PyObject *)Py_TYPE(tensor) != self->object[TENSOR] || !edge || !PyTuple_Check(edge) ||
+        PyTuple_Size(edge) != EDGE || PyTuple_GetItem(edge, OP) == Py_None)
+        return NULL;
+    PyObject *written = PyList_GetItem(self->object[WRITTEN_AT], 0);
+    if (!written) return NULL;
+    PyObject *seq = PyTuple_GetItem(edge, SEQ);
+    if (number_of(seq) < number_of(written) || PyErr_Occurred()) return NULL;
+    PyObject *known = rules_of(self, PyTuple_GetItem(edge, OP));
+    if (!known) return NULL;
+    long kind = PyLong_AsLong(PyTuple_GetItem(known, 1));
+    *variadic = kind == VARIADIC;
+    return kind == OTHER ? NULL : PyTuple_GetItem(known, 0);
+}
+
+static PyObject *pull(Pull *self, Pending *pending, PyObject *kept) {
+    while (pending->waiting) {
+        PyObject *tensor = pending->heap[0].tensor, *edge = NULL;
+        int variadic = 0;
+        if ((PyObject *)Py_TYPE(tensor) == self->object[TENSOR]) edge = SLOT(tensor, self->edge);
+        PyObject *rules = next_rules(self, tensor, edge, &variadic);
+        if (!rules) return PyErr_Occurred() ? NULL : go_on(self, pending, kept);
+        Reached *entry = place_in(pending, next_waiting(pending));
+        PyObject *ct = entry->ct;
+        remove_from(pending, entry);
+        Py_INCREF(edge);
+        int done = through(self, pending, rules, variadic, tensor, ct, edge);
+        if (!done) blame(self, tensor, PyTuple_GetItem(edge, OP));
+        else if (kept != Py_True) keep(&SLOT(tensor, self->edge), self->object[FREED]);
+        Py_DECREF(edge);
+        Py_DECREF(ct);
+        Py_DECREF(tensor);
+        if (!done) return NULL;
+    }
+    return ends_of(pending);
+}
+
+PyDoc_STRVAR(pull_doc,
+"pull(root, ct, keep)\n--\n\n"
+"Carry the array ``ct`` from a computed tensor back to the leaves, and leave the tape usable if\n"
+"``keep`` is True. Returns the leaves with their cotangents, by `id`.");
+
+static PyObject *pull_call(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
+    Pull *self = (Pull *)object;
+    Pending pending = {0};
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "pull takes a tensor, its cotangent, and whether to keep");
+        return NULL;
+    }
+    PyObject *result = NULL;
+    /* Its place in the order does not matter, as it is the only one that waits. */
+    if (!add_reached(&pending, arguments[0], arguments[1]) || !add_waiting(&pending, 0, arguments[0]))
+        PyErr_NoMemory();
+    else
+        result = pull(self, &pending, arguments[2]);
+    release(&pending);
+    return result;
+}
+
+static PyObject *pull_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
+    PyObject *objects, *instance, *example;
+    if (!PyArg_ParseTuple(arguments, "O!OO", &PyTuple_Type, &objects, &instance, &example)) return NULL;
+    if (PyTuple_Size(objects) != GIVEN || !PyList_Check(PyTuple_GetItem(objects, WRITTEN_AT))) {
+        PyErr_SetString(PyExc_TypeError, "Pull takes other objects");
+        return NULL;
+    }
+    int known = (PyObject *)Py_TYPE(example) == PyTuple_GetItem(objects, ARRAY) ? reads_arrays(example) : 0;
+    if (known < 1) {
+        if (!known) PyErr_SetString(PyExc_TypeError, "arrays are laid out in another way");
+        return NULL;
+    }
+    Pull *self = (Pull *)PyType_GenericAlloc(type, 0);
+    if (!self) return NULL;
+    for (int i = 0; i < GIVEN; i++) keep(&self->object[i], PyTuple_GetItem(objects, i));
+    self->object[OPS] = PyDict_New();
+    self->data = self->object[OPS] ? offset_of(instance, "data") : -1;
+    self->edge = self->data < 0 ? -1 : offset_of(instance, "edge");
+    if (self->edge < 0) Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static int pull_traverse(PyObject *object, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE(object));
+    for (int i = 0; i < OBJECTS; i++) Py_VISIT(((Pull *)object)->object[i]);
+    return 0;
+}
+
+static int pull_clear(PyObject *object) {
+    for (int i = 0; i < OBJECTS; i++) Py_CLEAR(((Pull *)object)->object[i]);
+    return 0;
+}
+
+static void pull_dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    pull_clear(object);
+    PyObject_GC_Del(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef pull_methods[] = {
+    {"pull", (PyCFunction)(void (*)(void))pull_call, METH_FASTCALL, pull_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+PyDoc_STRVAR(type_doc,
+"Pull(objects, tensor, example)\n--\n\n"
+"Reverse mode on arrays.\n\n"
+"Args:\n"
+"    objects: The classes of tensors and of arrays; the edges of leaves and of freed tensors; the\n"
+"        functions of all ops on arrays, and those that add and multiply; the rules that return the\n"
+"        cotangent, or its product with the right or left operand; when a tensor was last written to;\n"
+"        the Python functions that give a cotangent the shape and dtype of an array, go on with the\n"
+"        loop, make the error for a freed tape, and name the op in an error.\n"
+"    tensor: A tensor in which no slot is set.\n"
+"    example: An array of three dimensions, with a base.\n\n"
+"Raises:\n"
+"    TypeError: Tensors or arrays are not laid out as expected.\n");
+
+static PyType_Slot pull_slots[] = {
+    {Py_tp_new, pull_new},
+    {Py_tp_traverse, pull_traverse},
+    {Py_tp_clear, pull_clear},
+    {Py_tp_dealloc, pull_dealloc},
+    {Py_tp_methods, pull_methods},
+    {Py_tp_doc, (void *)type_doc},
+    {0, NULL},
+};
+
+static PyType_Spec pull_spec = {"nodescope.native._core.Pull", sizeof(Pull), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, pull_slots};
+
+static int name(PyObject **place, const char *text) {
+    return *place || (*place = PyUnicode_InternFromString(text)) ? 0 : -1;
+}
+
+int add_pull(PyObject *module) {
+    if (name(&names.joint, "joint") < 0 || name(&names.outputs, "outputs") < 0 ||
+        name(&names.port, "port") < 0 || name(&names.variadic, "variadic") < 0 ||
+        name(&names.vjp, "vjp") < 0)
+        return -1;
+    PyObject *type = PyType_FromSpec(&pull_spec);
+    if (!type) return -1;
+    int added = PyModule_AddObjectRef(module, "Pull", type);
+    Py_DECREF(type);
+    return added;
+}
