@@ -3,110 +3,7 @@
    Every other case, and every failure, is left to the Python function. */
 #include "plain.h"
 
-#include "slots.h"
-
-#define MOST_INPUTS 8
-
-enum { TENSOR, WRITTEN, ARRAY, SEQUENCE, AS_ARRAY, RUN, FAILED, SEVERAL, OPERANDS, WEAK, GIVEN,
-       SLOW = GIVEN, DTYPE, OBJECTS };
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *object[OBJECTS]; /* SLOW: the function that runs every op, or None */
-    Py_ssize_t data, edge;     /* slots of a tensor */
-    int smooth;                /* whether elements of DTYPE have gradients */
-} Plain;
-
-static struct { PyObject *dtype, *impl, *vjp; } names;
-
-/* Call the function that explains a failure and raises; the current exception becomes its cause. */
-static PyObject *fail(Plain *self, PyObject *op, PyObject *inputs, PyObject *attrs) {
-    if (!PyErr_ExceptionMatches(PyExc_Exception)) return NULL;
-    PyObject *type, *error, *trace;
-    PyErr_Fetch(&type, &error, &trace);
-    PyErr_NormalizeException(&type, &error, &trace);
-    if (trace && error) PyException_SetTraceback(error, trace);
-    Py_XDECREF(type);
-    Py_XDECREF(trace);
-    PyObject *done = error ? PyObject_CallFunctionObjArgs(self->object[FAILED], op, inputs, attrs,
-                                                          error, NULL) : NULL;
-    Py_XDECREF(error);
-    if (done) PyErr_SetString(PyExc_SystemError, "an operation failed without an error");
-    Py_XDECREF(done);
-    return NULL;
-}
-
-/* Make a tensor of a result; steals the reference to the array. */
-static PyObject *tensor_of(Plain *self, PyObject *op, PyObject *array, PyObject *inputs,
-                           PyObject *attrs, int tracked) {
-    PyObject *edge = NULL, *tensor = NULL;
-    if (tracked) {
-        PyObject *rule = PyObject_GetAttr(op, names.vjp);
-        if (!rule || rule == Py_None) tracked = rule ? 0 : -1;
-        else tracked = is_smooth(&self->object[DTYPE], &self->smooth, array, names.dtype);
-        Py_XDECREF(rule);
-    }
-    if (tracked > 0) {
-        PyObject *number = PyIter_Next(self->object[SEQUENCE]);
-        if (number) edge = PyTuple_Pack(4, number, op, inputs, attrs);
-        Py_XDECREF(number);
-    } else if (!tracked) {
-        edge = Py_NewRef(Py_None);
-    }
-    if (edge) tensor = PyType_GenericAlloc((PyTypeObject *)self->object[TENSOR], 0);
-    if (!tensor) {
-        Py_XDECREF(edge);
-        Py_DECREF(array);
-        return NULL;
-    }
-    SLOT(tensor, self->data) = array;
-    SLOT(tensor, self->edge) = edge;
-    return tensor;
-}
-
-static PyObject *run(Plain *self, PyObject *op, PyObject *inputs, PyObject *attrs, int recording) {
-    Py_ssize_t count = PyTuple_Check(inputs) ? PyTuple_Size(inputs) : MOST_INPUTS + 1;
-    if (count > MOST_INPUTS || !PyDict_Check(attrs)) goto leave;
-    PyObject *arrays = PyTuple_New(count);
-    if (!arrays) return NULL;
-    int tracked = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *value = PyTuple_GetItem(inputs, i), *kind = (PyObject *)Py_TYPE(value);
-        if (kind == self->object[TENSOR]) {
-            PyObject *edge = SLOT(value, self->edge);
-            tracked |= edge != Py_None;
-            value = SLOT(value, self->data);
-            if (!value || !edge) kind = self->object[WRITTEN]; /* a slot of the tensor is not set */
-        }
-        if (kind == self->object[WRITTEN]) {
-            Py_DECREF(arrays);
-            goto leave;
-        }
-        PyTuple_SetItem(arrays, i, Py_NewRef(value));
-    }
-    tracked &= recording;
-    PyObject *impl = PyObject_GetAttr(op, names.impl), *data = NULL;
-    if (impl)
-        data = PyDict_Size(attrs) ? PyObject_Call(impl, arrays, attrs)
-                                  : PyObject_CallObject(impl, arrays);
-    Py_XDECREF(impl);
-    Py_DECREF(arrays);
-    if (!data) return fail(self, op, inputs, attrs);
-    if ((PyObject *)Py_TYPE(data) != self->object[ARRAY]) {
-        int several = (PyObject *)Py_TYPE(data) == (PyObject *)&PyTuple_Type;
-        PyObject *made =
-            several ? PyObject_CallFunctionObjArgs(self->object[SEVERAL], op, inputs, attrs, data,
-                                                   tracked ? Py_True : Py_False, NULL)
-                    : PyObject_CallFunctionObjArgs(self->object[AS_ARRAY], data, NULL);
-        Py_DECREF(data);
-        if (several || !made) return made;
-        data = made;
-    }
-    return tensor_of(self, op, data, inputs, attrs, tracked);
-leave:
-    return PyObject_CallFunctionObjArgs(self->object[RUN], op, inputs, attrs,
-                                        recording ? Py_True : Py_False, NULL);
-}
+#include "plain_functions.h"
 
 PyDoc_STRVAR(apply_doc,
 "apply(op, inputs, attrs)\n--\n\n"
@@ -137,9 +34,9 @@ PyDoc_STRVAR(function_doc,
 "    operand: Converts the arguments to operands if any of them is not a tensor.\n"
 "    attrs: The attributes of a call without keyword arguments.\n");
 
-enum { CALLS, OP, OPERAND, NO_ATTRS, FUNCTION };
+enum { CALLS, OP, OPERAND, ATTRS, FUNCTION };
 
-static PyObject *function_call(PyObject *function, PyObject *const *arguments, Py_ssize_t count,
+static PyObject *op_called(PyObject *function, PyObject *const *arguments, Py_ssize_t count,
                                PyObject *keywords) {
     Plain *self = (Plain *)PyTuple_GetItem(function, CALLS);
     PyObject *operand = NULL, *inputs = PyTuple_New(count), *attrs, *result = NULL;
@@ -156,7 +53,7 @@ static PyObject *function_call(PyObject *function, PyObject *const *arguments, P
         }
     }
     Py_ssize_t named = keywords ? PyTuple_Size(keywords) : 0;
-    attrs = named ? PyDict_New() : Py_NewRef(PyTuple_GetItem(function, NO_ATTRS));
+    attrs = named ? PyDict_New() : Py_NewRef(PyTuple_GetItem(function, ATTRS));
     for (Py_ssize_t i = 0; attrs && i < named; i++)
         if (PyDict_SetItem(attrs, PyTuple_GetItem(keywords, i), arguments[count + i]) < 0)
             Py_CLEAR(attrs);
@@ -167,7 +64,7 @@ static PyObject *function_call(PyObject *function, PyObject *const *arguments, P
 }
 
 static PyMethodDef function_method = {
-    "function", (PyCFunction)(void (*)(void))function_call, METH_FASTCALL | METH_KEYWORDS, NULL};
+    "function", (PyCFunction)(void (*)(void))op_called, METH_FASTCALL | METH_KEYWORDS, NULL};
 
 static PyObject *plain_function(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
     if (count != FUNCTION - 1) {
@@ -228,17 +125,24 @@ static PyObject *plain_set_slow(PyObject *self, PyObject *slow) {
 }
 
 static PyObject *plain_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
-    PyObject *objects, *instance;
-    if (!PyArg_ParseTuple(arguments, "O!O", &PyTuple_Type, &objects, &instance)) return NULL;
+    PyObject *objects, *instance, *example;
+    if (!PyArg_ParseTuple(arguments, "O!OO", &PyTuple_Type, &objects, &instance, &example)) return NULL;
     if (PyTuple_Size(objects) != GIVEN) {
         PyErr_SetString(PyExc_TypeError, "Plain takes another number of objects");
+        return NULL;
+    }
+    int known =
+        (PyObject *)Py_TYPE(example) == PyTuple_GetItem(objects, ARRAY) ? reads_arrays(example) : 0;
+    if (known < 1) {
+        if (!known) PyErr_SetString(PyExc_TypeError, "arrays are laid out in another way");
         return NULL;
     }
     Plain *self = (Plain *)PyType_GenericAlloc(type, 0);
     if (!self) return NULL;
     for (int i = 0; i < GIVEN; i++) keep(&self->object[i], PyTuple_GetItem(objects, i));
     keep(&self->object[SLOW], Py_None);
-    self->data = offset_of(instance, "data");
+    self->object[OPERATIONS] = PyDict_New();
+    self->data = self->object[OPERATIONS] ? offset_of(instance, "data") : -1;
     self->edge = self->data < 0 ? -1 : offset_of(instance, "edge");
     if (self->edge < 0) Py_CLEAR(self);
     return (PyObject *)self;
@@ -247,11 +151,13 @@ static PyObject *plain_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
 static int plain_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(object));
     for (int i = 0; i < OBJECTS; i++) Py_VISIT(((Plain *)object)->object[i]);
+    for (int i = 0; i < DTYPES; i++) Py_VISIT(((Plain *)object)->dtype[i]);
     return 0;
 }
 
 static int plain_clear(PyObject *object) {
     for (int i = 0; i < OBJECTS; i++) Py_CLEAR(((Plain *)object)->object[i]);
+    for (int i = 0; i < DTYPES; i++) Py_CLEAR(((Plain *)object)->dtype[i]);
     return 0;
 }
 
@@ -268,21 +174,24 @@ static PyMethodDef plain_methods[] = {
     {"function", (PyCFunction)(void (*)(void))plain_function, METH_FASTCALL, function_doc},
     {"operands", plain_operands, METH_O, operands_doc},
     {"run", (PyCFunction)(void (*)(void))plain_run, METH_FASTCALL, run_doc},
+    {"special", (PyCFunction)(void (*)(void))plain_special, METH_FASTCALL, special_doc},
     {"weak", plain_weak, METH_O, weak_doc},
     {"set_slow", plain_set_slow, METH_O, slow_doc},
     {NULL, NULL, 0, NULL},
 };
 
 PyDoc_STRVAR(plain_doc,
-"Plain(objects, tensor)\n--\n\n"
+"Plain(objects, tensor, example)\n--\n\n"
 "Unobserved calls of an engine's operations.\n\n"
 "Args:\n"
 "    objects: The classes of tensors, of written tensors and of arrays; the counter of tape entries;\n"
 "        the function that makes an array of any value; the Python functions for other cases: to run\n"
-"        an op, raise its error, make several results, make operands, and make floats weak.\n"
-"    tensor: A tensor in which no slot is set.\n\n"
+"        an op, raise its error, make several results, make operands, make floats weak, and say how an\n"
+"        op is computed; the class of bound methods; the attributes of an op without any.\n"
+"    tensor: A tensor in which no slot is set.\n"
+"    example: An array of three dimensions, with a base.\n\n"
 "Raises:\n"
-"    TypeError: The class of tensors is not laid out as expected.\n");
+"    TypeError: Tensors or arrays are not laid out as expected.\n");
 
 static PyType_Slot plain_slots[] = {
     {Py_tp_new, plain_new},
@@ -302,9 +211,16 @@ static int name(PyObject **place, const char *text) {
 }
 
 int add_plain(PyObject *module) {
-    if (name(&names.dtype, "dtype") < 0 || name(&names.impl, "impl") < 0 ||
+    if (name(&names.axis, "axis") < 0 || name(&names.call, "__call__") < 0 ||
+        name(&names.dtype, "dtype") < 0 || name(&names.impl, "impl") < 0 ||
+        name(&names.index, "index") < 0 || name(&names.keepdims, "keepdims") < 0 ||
+        name(&names.num, "num") < 0 || name(&names.start, "start") < 0 ||
+        name(&names.step, "step") < 0 || name(&names.stop, "stop") < 0 ||
         name(&names.vjp, "vjp") < 0)
         return -1;
+    if (!operation_type) operation_type = (PyTypeObject *)PyType_FromSpec(&operation_spec);
+    if (!function_type) function_type = (PyTypeObject *)PyType_FromSpec(&function_spec);
+    if (!operation_type || !function_type) return -1;
     PyObject *type = PyType_FromSpec(&plain_spec);
     if (!type) return -1;
     int added = PyModule_AddObjectRef(module, "Plain", type);

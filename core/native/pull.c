@@ -9,7 +9,7 @@
 #include "slots.h"
 
 enum { TENSOR, ARRAY, LEAF, FREED, RULES_F, ADD, MULTIPLY, SAME, TIMES_RIGHT, TIMES_LEFT,
-       WRITTEN_AT, FITTED, CONTINUED, USED_TWICE, BLAME, GIVEN, OPS = GIVEN, OBJECTS };
+       WRITTEN_AT, FITTED, CONTINUED, USED_TWICE, BLAME, STAYS, GIVEN, OPS = GIVEN, OBJECTS };
 
 typedef struct {
     PyObject_HEAD
@@ -36,22 +36,24 @@ static int truth_of(PyObject *op, PyObject *name) {
     return truth;
 }
 
-/* The rules of an op and how it is pulled back, as a borrowed tuple. NULL with an exception set. */
+/* The rules of an op and how it is pulled back, as a new tuple. NULL with an exception set. */
 static PyObject *rules_of(Pull *self, PyObject *op) {
     PyObject *known = PyDict_GetItemWithError(self->object[OPS], op);
-    if (known || PyErr_Occurred()) return known;
+    if (known || PyErr_Occurred()) return Py_XNewRef(known);
     int joint = truth_of(op, names.joint), variadic = truth_of(op, names.variadic);
     PyObject *rules = joint < 0 || variadic < 0 ? NULL : PyObject_GetAttr(op, names.vjp);
     PyObject *outputs = rules ? PyObject_GetAttr(op, names.outputs) : NULL;
-    if (outputs) {
+    PyObject *stays = outputs ? PyObject_CallFunctionObjArgs(self->object[STAYS], op, NULL) : NULL;
+    if (stays) {
         int kind = !PyTuple_Check(rules) || joint || PyLong_AsLong(outputs) != 1 ? OTHER
                    : variadic ? VARIADIC : PER_INPUT;
-        PyObject *made = Py_BuildValue("(Oi)", rules, kind);
-        if (made && PyDict_SetItem(self->object[OPS], op, made) == 0) known = made;
-        Py_XDECREF(made); /* the table owns it */
+        known = Py_BuildValue("(Oi)", rules, kind);
+        if (known && stays == Py_True && PyDict_SetItem(self->object[OPS], op, known) < 0)
+            Py_CLEAR(known);
     }
     Py_XDECREF(rules);
     Py_XDECREF(outputs);
+    Py_XDECREF(stays);
     return known;
 }
 
@@ -226,8 +228,8 @@ static PyObject *go_on(Pull *self, const Pending *pending, PyObject *kept) {
     return result;
 }
 
-/* The rules of the operation that made a tensor, and whether they take a port, borrowed; NULL without
-   an exception if the Python loop has to go on. */
+/* The rules of the operation that made a tensor, as a new reference, and whether they take a port; NULL
+   without an exception if the Python loop has to go on. */
 static PyObject *next_rules(Pull *self, PyObject *tensor, PyObject *edge, int *variadic) {
     if ((PyObject *)Py_TYPE(tensor) != self->object[TENSOR] || !edge || !PyTuple_Check(edge) ||
         PyTuple_Size(edge) != EDGE || PyTuple_GetItem(edge, OP) == Py_None)
@@ -239,8 +241,10 @@ static PyObject *next_rules(Pull *self, PyObject *tensor, PyObject *edge, int *v
     PyObject *known = rules_of(self, PyTuple_GetItem(edge, OP));
     if (!known) return NULL;
     long kind = PyLong_AsLong(PyTuple_GetItem(known, 1));
+    PyObject *rules = kind == OTHER ? NULL : Py_NewRef(PyTuple_GetItem(known, 0));
     *variadic = kind == VARIADIC;
-    return kind == OTHER ? NULL : PyTuple_GetItem(known, 0);
+    Py_DECREF(known);
+    return rules;
 }
 
 static PyObject *pull(Pull *self, Pending *pending, PyObject *kept) {
@@ -257,6 +261,7 @@ static PyObject *pull(Pull *self, Pending *pending, PyObject *kept) {
         int done = through(self, pending, rules, variadic, tensor, ct, edge);
         if (!done) blame(self, tensor, PyTuple_GetItem(edge, OP));
         else if (kept != Py_True) keep(&SLOT(tensor, self->edge), self->object[FREED]);
+        Py_DECREF(rules);
         Py_DECREF(edge);
         Py_DECREF(ct);
         Py_DECREF(tensor);
@@ -341,7 +346,8 @@ PyDoc_STRVAR(type_doc,
 "        functions of all ops on arrays, and those that add and multiply; the rules that return the\n"
 "        cotangent, or its product with the right or left operand; when a tensor was last written to;\n"
 "        the Python functions that give a cotangent the shape and dtype of an array, go on with the\n"
-"        loop, make the error for a freed tape, and name the op in an error.\n"
+"        loop, make the error for a freed tape, name the op in an error, and say whether an op is\n"
+"        registered, so that what is known of it is kept.\n"
 "    tensor: A tensor in which no slot is set.\n"
 "    example: An array of three dimensions, with a base.\n\n"
 "Raises:\n"

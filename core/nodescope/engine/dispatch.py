@@ -13,6 +13,7 @@ import numpy as np
 
 from nodescope import ops
 from nodescope.engine import numpy_functions
+from nodescope.engine.native_functions import UFUNC, array_function, special
 from nodescope.engine.numpy_functions import refused, ufuncs
 from nodescope.engine.numpy_functions.writing import into
 from nodescope.engine.run import apply, operands
@@ -119,5 +120,5 @@ def _fill_tables() -> None:
 
 
 _fill_tables()
-Tensor.__array_ufunc__ = _array_ufunc  # type: ignore[assignment, method-assign]
-Tensor.__array_function__ = _array_function  # type: ignore[assignment, method-assign]
+Tensor.__array_ufunc__ = special(UFUNC, None, _array_ufunc, UFUNCS)  # type: ignore[method-assign]
+Tensor.__array_function__ = array_function(_array_function)  # type: ignore[method-assign]

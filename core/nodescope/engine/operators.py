@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from nodescope import ops
+from nodescope.engine.native_functions import INDEXED, REFLECTED, SHAPED, UNARY, special
+from nodescope.engine.native_functions import method as native_method
 from nodescope.engine.run import NUMBERS, apply, binary, operator_of, operators
 from nodescope.engine.source import where
 from nodescope.engine.tensor import NO_ATTRS, Tensor, check_dtype, operand
@@ -180,11 +182,11 @@ def _right(op: Op) -> Callable[[Tensor, Any], Tensor]:
             return apply(op, (other, self), NO_ATTRS)
         return binary(op, other, self)  # type: ignore[no-any-return]
 
-    return operator
+    return special(REFLECTED, op, operator)  # type: ignore[no-any-return]
 
 
 def _unary(op: Op) -> Callable[[Tensor], Tensor]:
-    return lambda self: apply(op, (self,), NO_ATTRS)
+    return special(UNARY, op, lambda self: apply(op, (self,), NO_ATTRS))  # type: ignore[no-any-return]
 
 
 def _method(op: Op) -> Callable[..., Tensor]:
@@ -203,7 +205,7 @@ def _method(op: Op) -> Callable[..., Tensor]:
     method.__name__ = method.__qualname__ = op.name
     method.__doc__ = full.__doc__
     method.__signature__ = full.__signature__  # type: ignore[attr-defined]
-    return method
+    return native_method(op, method)  # type: ignore[no-any-return]
 
 
 def function_method(name: str) -> Any:
@@ -285,4 +287,9 @@ for _name, _function in {
     "transpose": _transpose, "astype": _astype, "copy": _copy,
 }.items():  # fmt: skip
     setattr(Tensor, _name, called(f"Tensor.{_name}", _function))
+for _name, _kind, _op, _detail in (
+    ("__getitem__", INDEXED, _GETITEM, None), ("reshape", SHAPED, _RESHAPE, ("shape", False)),
+    ("transpose", SHAPED, _TRANSPOSE, ("axes", True)),
+):  # fmt: skip
+    setattr(Tensor, _name, special(_kind, _op, Tensor.__dict__[_name], _detail))
 Tensor.T = property(_reversed)  # type: ignore[assignment]

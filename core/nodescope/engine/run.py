@@ -7,11 +7,12 @@ creates one tuple; every failure is explained by the op's own `infer`, with the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any, cast
 
 import numpy as np
 
-from nodescope import native
+from nodescope import native, ops
 from nodescope.engine import tensor
 from nodescope.engine.source import where
 from nodescope.engine.state import current
@@ -30,6 +31,7 @@ from nodescope.engine.tensor import (
     weak,
 )
 from nodescope.errors import BoundsError, NodescopeError
+from nodescope.ops.lowprecision import Reduce
 from nodescope.ops.op import Op
 
 Run = Callable[[Op, tuple[Any, ...], Attrs], Tensor]
@@ -211,23 +213,56 @@ def operator_of(op: Op) -> Callable[[Tensor, Any], Tensor]:
             return apply(op, (self, other), NO_ATTRS)
         return binary(op, self, other)  # type: ignore[no-any-return]
 
-    return operator
+    # 0 stands for a binary operator; see engine/native_functions.py.
+    return operator if _plain is None else _plain.special(0, op, None, operator)
+
+
+# How the native core computes an op: see core/native/plain_run.h.
+_IMPL, _DIRECTLY, _REDUCE, _ITEM, _BY_METHOD, _JOINED, _PRODUCT = range(7)
+
+_HOW: dict[str, tuple[int, Any, Any]] = {
+    "getitem": (_ITEM, None, "index"),
+    "reshape": (_BY_METHOD, "reshape", "shape"),
+    "transpose": (_BY_METHOD, "transpose", "axes"),
+    "concatenate": (_JOINED, np.concatenate, "axis"),
+    "matmul": (_PRODUCT, np.matmul, None),
+}
+"""Ops whose impl is a Python function around one call of NumPy's: the kind of call, and its
+parts."""
+
+
+def _how(op: Op) -> tuple[int, Any, Any, bool]:
+    """How to compute an op with arrays of NumPy's own dtypes: the kind of call, its parts, and
+    whether the op is registered, so that the answer is kept.
+    """
+    registered = ops.is_registered(op)
+    if registered and op.name in _HOW:
+        return (*_HOW[op.name], registered)
+    inner: Any = getattr(op.impl, "plain", None)
+    if inner is None or isinstance(inner, np.ufunc):  # a ufunc takes more arguments than the impl
+        return _IMPL, None, None, registered
+    if isinstance(inner, Reduce):
+        return _REDUCE, inner.reduce, inner.dtype, registered
+    return _DIRECTLY, inner, None, registered
 
 
 def _native() -> Any:
-    """The native core's part; None without a core, or if it cannot read tensors."""
+    """The native core's part; None without a core, or if it cannot read tensors and arrays."""
     if native.Plain is None:
         return None
     counter = cast("Any", next_seq).__self__
     given = (Tensor, Written, _ndarray, counter, _asarray, _run, _failed, several,
-             tensor.operands, weak)  # fmt: skip
+             tensor.operands, weak, _how, MethodType, NO_ATTRS)  # fmt: skip
+    view = np.zeros((2, 3, 4), np.float32)[:, ::2]
     try:
-        return native.Plain(given, object.__new__(Tensor))
+        return native.Plain(given, object.__new__(Tensor), view)
     except TypeError:
         return None
 
 
 _plain: Any = _native()
+plain = _plain
+"""The native core's part, or None."""
 
 apply: Run = _apply if _plain is None else _plain.apply
 """Run an op on tensors and Python scalars. Raises the op's error, with the user's line."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 14
+REVISION: Final = 15
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -72,7 +72,7 @@ Calls: Final[Callable[[tuple[Any, ...], tuple[Any, ...], int], Any] | None] = ge
 """The common case of observed calls; see `nodescope.engine.tracer`. None without a core."""
 
 
-Plain: Final[Callable[[tuple[Any, ...], Any], Any] | None] = getattr(_core, "Plain", None)
+Plain: Final[Callable[[tuple[Any, ...], Any, Any], Any] | None] = getattr(_core, "Plain", None)
 """Unobserved calls; see `nodescope.engine.run`. None without a core."""
 
 

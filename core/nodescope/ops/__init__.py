@@ -18,7 +18,7 @@ from nodescope.ops.op import Op, Sample
 from nodescope.plugins import plugins
 from nodescope.registry import Once, Registry
 
-__all__ = ["RAW", "Op", "Sample", "all_ops", "get", "register"]
+__all__ = ["RAW", "Op", "Sample", "all_ops", "get", "is_registered", "register"]
 
 _registry: Registry[Op] = Registry("op")
 _SHARED = {
@@ -37,6 +37,11 @@ def get(name: str) -> Op:
     if not _load.done:
         _load()
     return _registry.get(name)
+
+
+def is_registered(op: Op) -> bool:
+    """Whether an op is the one of its name, and so stays until the program ends."""
+    return op.name in _registry and _registry.get(op.name) is op
 
 
 def all_ops() -> Iterator[Op]:

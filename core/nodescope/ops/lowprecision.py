@@ -99,7 +99,13 @@ def _matmul(matmul: Callable[..., Any]) -> Callable[..., Any]:
             return out.astype(a.dtype)
         return out
 
-    return impl
+    return _with_plain(impl, matmul)
+
+
+def _with_plain(impl: Any, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """An impl that says what it calls when no input is bfloat16; the native core asks for it."""
+    impl.plain = plain
+    return impl  # type: ignore[no-any-return]
 
 
 def _widened(plain: Callable[..., Any], narrows: _Narrows) -> Callable[..., Any]:
@@ -114,7 +120,7 @@ def _widened(plain: Callable[..., Any], narrows: _Narrows) -> Callable[..., Any]
         return plain(*inputs, **attrs)
 
     if not isinstance(plain, Reduce):
-        return impl
+        return _with_plain(impl, plain)
     reduce, dtype = plain.reduce, plain.dtype
 
     def reduced(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -122,7 +128,7 @@ def _widened(plain: Callable[..., Any], narrows: _Narrows) -> Callable[..., Any]
             return impl(x, axis=axis, keepdims=keepdims)
         return reduce(x, axis, dtype, None, keepdims)
 
-    return reduced
+    return _with_plain(reduced, plain)
 
 
 def _rounded(

@@ -351,6 +351,7 @@ def _native_pull() -> Any:
     given = (
         Tensor, np.ndarray, LEAF, FREED, ops.RAW, ops.RAW.add, ops.RAW.multiply, same,
         times_right, times_left, written_at, _fitted, _continued, used_twice, blame,
+        ops.is_registered,
     )  # fmt: skip
     view = np.zeros((2, 3, 4), np.float32)[:, ::2]
     try:
