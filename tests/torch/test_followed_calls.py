@@ -114,3 +114,25 @@ def test_calls_of_known_modules_have_the_same_scopes(
     assert all(map(torch.equal, runs[0][0], runs[1][0]))
     check_equal(runs[1][1], runs[0][1])
     assert runs[0][2] == runs[1][2]
+
+
+@pytest.mark.parametrize("tap", TAPS)
+def test_views_of_parameters_without_gradients_get_no_hooks(
+    tap: str, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """Such a view says that it requires a gradient, and each call makes a new one."""
+    monkeypatch.setenv("NODESCOPE_TORCH_TAP", tap)
+    layer = nn.Linear(2, 2)
+    hooked = 0
+    original = torch.Tensor.register_post_accumulate_grad_hook
+
+    def counted(tensor: Any, hook: Any) -> Any:
+        nonlocal hooked
+        hooked += 1
+        return original(tensor, hook)
+
+    monkeypatch.setattr(torch.Tensor, "register_post_accumulate_grad_hook", counted)
+    with torch.no_grad(), ns.record(tmp_path / "run.nscope", level="timing"):
+        for _ in range(8):
+            layer(torch.ones(1, 2))
+    assert hooked <= 2  # of the parameters themselves, once

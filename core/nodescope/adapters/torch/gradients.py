@@ -13,11 +13,21 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from nodescope.adapters.torch.places import FastPath, Place, Quiet
 from nodescope.adapters.torch.storages import geometry_of
 from nodescope.adapters.torch.values import Values, builtin_id
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.state import current
+
+
+def _requires_by_its_base(tensor: Any) -> bool:
+    """Whether a tensor is a view without a gradient function of a tensor that requires a gradient.
+
+    Without gradients, a view of a parameter says that it requires a gradient, but gets none.
+    """
+    return tensor._is_view() and tensor.grad_fn is None and tensor._base.requires_grad  # type: ignore[no-any-return]
 
 
 class Gradients:
@@ -45,6 +55,8 @@ class Gradients:
             if id in self._hooked or not tensor.requires_grad:
                 continue
             if not always and id in self._paired:
+                continue
+            if not torch.is_grad_enabled() and _requires_by_its_base(tensor):
                 continue
             self._hooked.add(id)
             try:
