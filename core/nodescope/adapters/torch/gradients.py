@@ -27,7 +27,7 @@ def _requires_by_its_base(tensor: Any) -> bool:
 
     Without gradients, a view of a parameter says that it requires a gradient, but gets none.
     """
-    return tensor._is_view() and tensor.grad_fn is None and tensor._base.requires_grad  # type: ignore[no-any-return]
+    return tensor._is_view() and tensor.grad_fn is None and tensor._base.requires_grad
 
 
 class Gradients:
