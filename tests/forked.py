@@ -2,8 +2,10 @@
 
 `Popen` is `subprocess.Popen`, except that ``python -m nodescope``, its servers and its programs do
 not start new interpreters. The first of them starts a process that imports nodescope, the server
-and NumPy; that process forks each of them, and those that they start in turn. Tests about imports,
-Python's own options or the command line as seen from outside need `subprocess`.
+and NumPy; that process forks each of them, and those that they start in turn. There is one such
+process per hash seed: what ``nodescope compare`` starts has the seed 0, and is forked only if the
+command itself has ``PYTHONHASHSEED=0``. Tests about imports, Python's own options or the command
+line as seen from outside need `subprocess`.
 
 With ``pytest --new-interpreters``, and on systems other than Linux, `Popen` is `subprocess.Popen`.
 The tests that use `subprocess` check that new interpreters work: `tests/core/cli/test_as_plain.py`,
@@ -31,6 +33,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,15 +45,18 @@ _IMPORTED = (
     "nodescope.cli.open_and_serve", "nodescope.cli.server_process", "nodescope.cli.runs",
     "nodescope.cli.dap", "nodescope.cli.terminal",
     "nodescope.cli.terminal_lines", "nodescope.cli.check", "nodescope.cli.compare",
+    "nodescope.cli.recorded_script", "nodescope.cli.timed_script",
     "nodescope.cli.why", "nodescope.dap.launching", "nodescope.dap.debuggee",
     "nodescope.link.client", "nodescope_server.__main__", "numpy.random", "tests.forked",
 )  # fmt: skip
 # Python, NumPy, nodescope and the server's libraries read these when they are imported.
 _READ_AT_START = (
-    "PYTHON", "OMP_", "OPENBLAS_", "MKL_", "NODESCOPE_MODE", "LC_", "LANG", "TZ",
+    "PYTHON", "OMP_", "OPENBLAS_", "MKL_", "LC_", "LANG", "TZ",
     "UVICORN_", "WEB_CONCURRENCY", "WEBSOCKETS_", "PYDANTIC_", "FORWARDED_",
 )  # fmt: skip
 _NOT_AT_START = ("PYTHONUNBUFFERED",)
+_HASH_SEED = "PYTHONHASHSEED"
+_MODE, _MODES = "NODESCOPE_MODE", ("", "eager", "compiled")
 # The source runs like a frozen module, so its lines count neither as the program's nor as
 # nodescope's.
 _SOURCE = (
@@ -76,7 +82,8 @@ class Popen(subprocess.Popen[Any]):
         (_, preexec, _, pass_fds, cwd, env, _, _, _,
          p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite) = rest[:15]  # fmt: skip
         self._reply: socket.socket | None = None
-        if preexec not in (None, own_terminal) or not _is_ours(args, env):
+        channel = _channel(args, env) if preexec in (None, own_terminal) else None
+        if channel is None:
             super()._execute_child(args, *rest)  # type: ignore[misc]
             return
         new_session = bool(rest[20])
@@ -92,8 +99,8 @@ class Popen(subprocess.Popen[Any]):
         with ours, theirs:
             # A program may close every possible file descriptor.
             self._reply = socket.socket(fileno=fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, 256))
-            fds = [theirs.fileno(), _channel().fileno(), *streams, *pass_fds]
-            socket.send_fds(_channel(), [repr(request).encode()], fds)
+            fds = [theirs.fileno(), channel.fileno(), *streams, *pass_fds]
+            socket.send_fds(channel, [repr(request).encode()], fds)
         self.pid = int(self._reply.recv(64))
         self._child_created = True
         self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)  # type: ignore[attr-defined]
@@ -165,44 +172,56 @@ def run(
         return subprocess.CompletedProcess(args, process.wait(), stdout, stderr)
 
 
-def _is_ours(args: Any, env: dict[str, str] | None) -> bool:
+def _channel(args: Any, env: Mapping[str, str] | None) -> socket.socket | None:
+    """The connection to the process that can fork a command; None if it must start anew."""
     if not _chosen or isinstance(args, str) or args[0] != sys.executable:
-        return False
+        return None
     command = args[1:3] == ["-m", "nodescope"]
     if not command and not any(word in " ".join(args[1:4]) for word in _OWN_CODE):
-        return False
-    given, here = (os.environ if env is None else env), _environment()
+        return None
+    given = os.environ if env is None else env
     ignored = ("PYTHON",) if "-I" in args[1:3] else ()
-    return all(
-        (given.get(name) or "") == (here.get(name) or "")  # An empty variable counts as unset.
-        for name in {*given, *here}
-        if name.startswith(_READ_AT_START) and not name.startswith((*_NOT_AT_START, *ignored))
+    seed = next(iter(_opened), "") if ignored else given.get(_HASH_SEED, "")
+    if seed not in _opened:
+        if _is_forked:
+            return None  # It knows only the process that it is from.
+        _opened[seed] = _start(seed)
+    channel, here = _opened[seed]
+    same = (
+        not here.get(_MODE)
+        and given.get(_MODE, "") in _MODES
+        and all(
+            (given.get(name) or "") == (here.get(name) or "")  # An empty variable counts as unset.
+            for name in {*given, *here}
+            if name.startswith(_READ_AT_START) and not name.startswith((*_NOT_AT_START, *ignored))
+        )
     )
+    return channel if same else None
 
 
 _NAME = "for {}"
-_OWN_CODE = ("run_module('nodescope_server'", "from nodescope.cli import main")
-_opened: list[tuple[socket.socket, dict[str, str]]] = []
+_OWN_CODE = (
+    "run_module('nodescope_server'", "from nodescope.cli import main",
+    "from nodescope.cli.recorded_script import main", "from nodescope.cli.timed_script import main",
+)  # fmt: skip
+_opened: dict[str, tuple[socket.socket, dict[str, str]]] = {}
+"""By hash seed: the connection to the forking process, and the environment of its imports."""
 
 
-def _environment() -> dict[str, str]:
-    """The environment of the imports in the forking process."""
-    _channel()
-    return _opened[0][1]
+def _start(seed: str) -> tuple[socket.socket, dict[str, str]]:
+    """Start a forking process with a hash seed; random for ``""``."""
+    environment = {**os.environ, _HASH_SEED: seed} if seed else dict(os.environ)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        command = [sys.executable, "-c", _SOURCE, __file__, str(theirs.fileno())]
+        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT, env=environment,
+                                   stdin=subprocess.DEVNULL)  # fmt: skip
+    process.returncode = 0  # Nobody waits for this process, which ends with its last client.
+    atexit.register(ours.close)
+    return ours, environment
 
 
-def _channel() -> socket.socket:
-    """The connection to the forking process, which is started if necessary."""
-    if not _opened:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            command = [sys.executable, "-c", _SOURCE, __file__, str(theirs.fileno())]
-            process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT,
-                                       stdin=subprocess.DEVNULL)  # fmt: skip
-        process.returncode = 0  # Nobody waits for this process, which ends with its last client.
-        _opened.append((ours, dict(os.environ)))
-        atexit.register(ours.close)
-    return _opened[0][0]
+_is_forked = False
 
 
 # The forking process
@@ -279,9 +298,15 @@ def _prepared(request: dict[str, Any], fds: list[int]) -> list[str]:
     private_copies = sys.modules["nodescope.record.files.private_copies"]
     private_copies._process = os.getpid()
     forked = sys.modules["tests.forked"]
-    forked._chosen = True
-    forked._opened[:] = [(socket.socket(fileno=client), dict(_ENVIRONMENT))]
-    for name in ("nodescope.cli.server_process", "nodescope.dap.launching"):
+    forked._chosen = forked._is_forked = True
+    seed = _ENVIRONMENT.get(_HASH_SEED, "")
+    forked._opened[seed] = socket.socket(fileno=client), dict(_ENVIRONMENT)
+    sys.modules["nodescope.engine.mode"].from_environment()
+    for name in (
+        "nodescope.cli.server_process",
+        "nodescope.cli.compare",
+        "nodescope.dap.launching",
+    ):
         starts: Any = sys.modules[name]
         starts.subprocess = SimpleNamespace(**vars(subprocess) | {"Popen": forked.Popen})
     return list(request["args"])

@@ -97,8 +97,9 @@ def _compared(fault: str, case: str, *options: str) -> Row:
         command = [sys.executable, "-m", "nodescope", "compare", "--exit", "--json", "verdict.json"]
         command += [*options, "-o", "out", program.__file__, fault, case]
         ended = forked.run(
-            command, cwd=folder, env={**os.environ, "HEADLESS": "1"}, timeout=_SECONDS,
-            stdin=subprocess.DEVNULL,
+            command, cwd=folder, stdin=subprocess.DEVNULL, timeout=_SECONDS,
+            # With this hash seed, the runs that it starts are forked as well.
+            env={**os.environ, "HEADLESS": "1", "PYTHONHASHSEED": "0"},
         )  # fmt: skip
         path = Path(folder) / "verdict.json"
         return Row(fault, case, ended.returncode, json.loads(path.read_text()) if path.is_file()

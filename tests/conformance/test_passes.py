@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 
 from nodescope import passes
 from nodescope.passes.pipeline import LoweringOptions
-from tests.conformance.graphs import Case, graphs
+from tests.conformance.graphs import Case
 from tests.conformance.graphs.checks import check_lowered, check_settles, is_clean_up
+from tests.conformance.graphs.drawn import graphs
 from tests.conformance.graphs.loops import control_cases, control_gradients, described
 from tests.conformance.graphs.networks import NETWORKS, gradient_cases, network
 from tests.conformance.graphs.running import Traced

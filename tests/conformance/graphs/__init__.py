@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.conformance.graphs.choose import Drawn, Seeded
+from tests.conformance.graphs.choose import Seeded
 from tests.conformance.graphs.making import Case
-from tests.conformance.graphs.random_graph import graphs, random_case
+from tests.conformance.graphs.random_graph import random_case
 
-__all__ = ["Case", "Drawn", "Seeded", "graphs", "random_case"]
+__all__ = ["Case", "Seeded", "random_case"]

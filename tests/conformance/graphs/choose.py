@@ -1,4 +1,4 @@
-"""Sources of random choices: a seed, which is fast, or Hypothesis, which shrinks failures.
+"""Sources of random choices: a seed, which is fast, or Hypothesis (see `drawn`).
 
 Invariant: the same choices make the same graph.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
-from hypothesis import strategies as st
 
 T = TypeVar("T")
 
@@ -30,16 +29,6 @@ class Seeded:
 
     def integer(self, low: int, high: int) -> int:
         return self._random.randint(low, high)
-
-
-class Drawn:
-    """Choices from Hypothesis."""
-
-    def __init__(self, draw: Any) -> None:
-        self._draw = draw
-
-    def integer(self, low: int, high: int) -> int:
-        return int(self._draw(st.integers(low, high)))
 
 
 class Choices:

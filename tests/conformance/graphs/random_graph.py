@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
-
-from hypothesis import strategies as st
 
 from tests.conformance.graphs import idioms, makers
 from tests.conformance.graphs.arrays import DTYPES
-from tests.conformance.graphs.choose import Choices, Chooser, Drawn, Seeded
+from tests.conformance.graphs.choose import Choices, Chooser, Seeded
 from tests.conformance.graphs.making import Case, Making
 
 WEIGHTS: tuple[tuple[makers.Maker, int], ...] = (
@@ -74,9 +71,3 @@ def _outputs(m: Making) -> list[int]:
 def random_case(seed: int) -> Case:
     """The graph of a seed."""
     return make(Seeded(seed), f"seed {seed}")
-
-
-@st.composite
-def graphs(draw: Any, most: int = 25) -> Case:
-    """A strategy of Hypothesis for graphs."""
-    return make(Drawn(draw), "drawn", most=most)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import pytest
+from typing import TYPE_CHECKING, TypeAlias
 
 from nodescope.engine.codegen.c_backend import remembered, runner
 from nodescope.registry import Registry
 
-Patch = pytest.MonkeyPatch
+if TYPE_CHECKING:  # Programs that tests start do without it.
+    import pytest
+
+Patch: TypeAlias = "pytest.MonkeyPatch"
 PLANTED: Registry[Planted] = Registry("planted fault")
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import pytest
-
 from nodescope.engine.codegen.backend import get
 from nodescope.engine.codegen.numpy_backend import place
 from nodescope.passes import fuse
@@ -17,7 +15,9 @@ from tests.conformance.graphs.backend_checks import check_backend, check_threads
 from tests.conformance.graphs.checks import check_lowered
 from tests.conformance.graphs.making import Case
 from tests.conformance.graphs.running import Traced
+from tests.conformance.graphs.random_graph import random_case
 from tests.conformance.graphs.suite import seeds
+from tests.conformance.planted import Patch
 from tests.conformance.planted.directed import directed
 
 RANDOM = 30
@@ -27,6 +27,14 @@ def cases(count: int = RANDOM) -> Iterator[Case]:
     """The directed graphs, then random ones."""
     yield from directed()
     yield from seeds(0, count)
+
+
+def case_of(name: str) -> Case:
+    """A directed graph, or the random one named ``seed N``."""
+    seed = name.removeprefix("seed ")
+    if seed != name:
+        return random_case(int(seed))
+    return next(case for case in directed() if case.name == name)
 
 
 def passes() -> None:
@@ -47,7 +55,7 @@ def numpy_backend() -> None:
         check_backend(case, get("numpy"))
 
 
-def small_tiles(patch: pytest.MonkeyPatch) -> None:
+def small_tiles(patch: Patch) -> None:
     """Make arrays of any size use loops over tiles of a few elements."""
     patch.setattr(fuse, "TILED", 1)
     patch.setattr(place, "TILED_FROM", 0)
@@ -56,6 +64,8 @@ def small_tiles(patch: pytest.MonkeyPatch) -> None:
 
 def tiles() -> None:
     """The back end ``numpy`` with small tiles."""
+    import pytest
+
     with pytest.MonkeyPatch.context() as patch:
         small_tiles(patch)
         numpy_backend()

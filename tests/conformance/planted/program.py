@@ -12,21 +12,29 @@ if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
 
 import numpy as np  # noqa: E402
-import pytest  # noqa: E402
 
 import nodescope as ns  # noqa: E402
 from tests.conformance.graphs.networks import played  # noqa: E402
 from tests.conformance.planted import PLANTED, all_planted, by_hand  # noqa: E402
-from tests.conformance.planted.detectors import BACKENDS, cases, small_tiles  # noqa: E402
+from tests.conformance.planted.detectors import BACKENDS, case_of, small_tiles  # noqa: E402
 
 STEPS = 4
-SEEDS = 100
+
+
+class ForGood:
+    """Patches that last as long as this process; pytest's would take long to import."""
+
+    setattr = staticmethod(setattr)
+
+    def setitem(self, things, key, value):
+        """Set an item of a dictionary."""
+        things[key] = value
 
 
 def main(name: str, case_name: str) -> None:
     """Run the case with the fault planted; with the name ``none``, without one."""
     backend = "numpy"
-    patch = pytest.MonkeyPatch()
+    patch = ForGood()
     if name != "none":
         all_planted()
         fault = PLANTED.get(name)
@@ -36,7 +44,7 @@ def main(name: str, case_name: str) -> None:
         fault.plant(patch)
     if case_name == by_hand.NAME:
         return by_hand.run(STEPS)
-    case = next(case for case in cases(SEEDS) if case.name == case_name)
+    case = case_of(case_name)
 
     @ns.compile(backend=backend)
     def play(*given):
