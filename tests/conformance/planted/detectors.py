@@ -14,8 +14,8 @@ from nodescope.passes.pipeline import LoweringOptions
 from tests.conformance.graphs.backend_checks import check_backend, check_threads
 from tests.conformance.graphs.checks import check_lowered
 from tests.conformance.graphs.making import Case
-from tests.conformance.graphs.running import Traced
 from tests.conformance.graphs.random_graph import random_case
+from tests.conformance.graphs.running import Traced
 from tests.conformance.graphs.suite import seeds
 from tests.conformance.planted import Patch
 from tests.conformance.planted.directed import directed
