@@ -16,6 +16,8 @@ import pytest
 from tests import depth
 
 _BROWSER = "e2e/"
+_LONG = ("core/record/test_operand_writers.py",)
+"""Modules that are not slow at the depth ``quick``, but at the depth ``deep``."""
 
 
 def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
@@ -26,7 +28,7 @@ def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     for item in items:
         modules.setdefault(_module(item), []).append(item)
     rows: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    slow = [name for name in modules if depth.is_slow(name)]
+    slow = [name for name in modules if depth.is_slow(name) or name in _LONG]
     in_browser = [name for name in slow if name.startswith(_BROWSER)]
     _deal(rows[: workers // 2], [modules.pop(name) for name in in_browser])
     _deal(rows, [modules.pop(name) for name in slow if name in modules])
