@@ -27,8 +27,8 @@ def test_steps_are_followed(
 ) -> None:
     def program() -> Any:
         loss, state = trained(MODELS[NAMES.index(name)], STEPS)
-        bits = [torch.tensor(list(part), dtype=torch.uint8) for part in state.values()]
-        return [torch.tensor(loss), *bits]
+        bits = torch.frombuffer(bytearray(b"".join(state.values())), dtype=torch.uint8)
+        return [torch.tensor(loss), bits]
 
     level = "timing" if name in UNINITIALISED else "summary"
     ways = [
