@@ -26,7 +26,11 @@ SEQ, NODE, STEP, THREAD, START, DURATION, FLAGS, TIMES = range(8)
 
 _RUNS: Final = b"r"
 _WIDTHS: Final = (b"B", b"b", b"H", b"h", b"I", b"i", b"q")  # as in `numpy.dtype.char`
-_LIMITS: Final = [(code, np.iinfo(code.decode())) for code in _WIDTHS]
+_KINDS: Final = [
+    (code, int(np.iinfo(kind).min), int(np.iinfo(kind).max), kind.newbyteorder("<"))
+    for code in _WIDTHS
+    for kind in (np.dtype(code.decode()),)
+]
 
 FLAGGED: Final = (0, *(HAS_SUMMARY | bit for bit in (0, WANTED, BEHIND, UNWRITTEN)))
 """The flags that all executions of a row may have."""
@@ -171,16 +175,23 @@ def _nth(places: Integers) -> Integers:
 
 def column(numbers: Integers, *, runs: bool = True) -> bytes:
     """Encode integers as narrowly as they allow, with ``runs`` as runs of equal ones if shorter."""
-    low, high = int(numbers.min()), int(numbers.max())
-    code = next(code for code, limit in _LIMITS if limit.min <= low and high <= limit.max)
-    width = np.dtype(code.decode()).itemsize
+    # Columns are short, so NumPy's functions in Python would take most of the time.
+    low, high = int(np.minimum.reduce(numbers)), int(np.maximum.reduce(numbers))
+    code, kind = next(
+        (code, kind) for code, least, most, kind in _KINDS if least <= low and high <= most
+    )
     if runs:
-        changes = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
-        firsts = np.concatenate(([0], changes))
-        if 16 * len(firsts) < width * len(numbers):
-            counts = np.diff(firsts, append=len(numbers))
-            return _RUNS + np.column_stack((numbers[firsts], counts)).astype("<i8").tobytes()
-    return code + numbers.astype(f"<{np.dtype(code.decode()).str[1:]}").tobytes()
+        differs = numbers[1:] != numbers[:-1]
+        many = 1 + int(np.count_nonzero(differs))
+        if 16 * many < kind.itemsize * len(numbers):
+            bounds = np.zeros(many + 1, dtype=np.int64)
+            bounds[1:-1] = differs.nonzero()[0] + 1
+            bounds[-1] = len(numbers)
+            pairs = np.empty((many, 2), dtype="<i8")
+            pairs[:, 0] = numbers[bounds[:-1]]
+            pairs[:, 1] = bounds[1:] - bounds[:-1]
+            return _RUNS + pairs.tobytes()
+    return code + numbers.astype(kind).tobytes()
 
 
 def ascending(
