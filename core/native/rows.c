@@ -24,7 +24,8 @@ typedef struct {
     double preview[PREVIEW];
 } Row;
 
-/* Identifies the elements of a row's statistics, see `origin_of`; the version is -1 if unknown. */
+/* Identifies the elements of a row's statistics, see `origin_of`; the version is -1 if unknown. A row
+   keeps its statistics while its elements are the same: parameters from one evaluation to the next. */
 typedef struct {
     int64_t version;
     uint64_t sum;
@@ -91,6 +92,10 @@ static Origin origin_of(const Source *source, int64_t version, int64_t count) {
     return (Origin){version, sum_of(source->data + first, bytes)};
 }
 
+static int same_origin(const Origin *one, const Origin *other) {
+    return one->version >= 0 && one->version == other->version && one->sum == other->sum;
+}
+
 static char *copied(char *to, const char *from, const Source *source, int axis) {
     if (axis == source->dimensions) {
         memcpy(to, from, (size_t)source->itemsize);
@@ -133,7 +138,8 @@ PyDoc_STRVAR(fill_row_doc,
 "    rows: The address of the rows.\n"
 "    place: The index of the row to fill.\n"
 "    same: The index of an earlier row of the same elements, in any order, whose statistics are used\n"
-"        if the elements have not changed; -1 for none, -2 if later rows refer to this one.\n"
+"        if the elements have not changed; -1 for none, -2 if later rows refer to this one. Unless it\n"
+"        is -1, a row that was filled from such elements before, in the same layout, stays as it is.\n"
 "    origins: The address of two 64-bit integers per row, which identify the elements of the row.\n"
 "    version: The number of writes to the elements.\n"
 "    data: The address of the elements.\n"
@@ -166,21 +172,22 @@ static PyObject *py_fill_row(PyObject *module, PyObject *const *arguments, Py_ss
     }
     Origin origin = {-1, 0};
     if (numbers[2] != ALONE) origin = origin_of(&source, numbers[4], elements);
-    const Origin *other = numbers[2] >= 0 ? origins + numbers[2] : NULL;
-    int known = other && origin.version >= 0 && other->version == origin.version && other->sum == origin.sum;
-    origins[numbers[1]] = origin;
+    Origin *own = origins + numbers[1];
     Summary summary;
     summary.size = elements;
-    if (known) {
+    if (same_origin(own, &origin)) {
+    } else if (numbers[2] >= 0 && same_origin(origins + numbers[2], &origin)) {
         *row = rows[numbers[2]];
         summary_preview(&source, &summary);
         memset(row->preview, 0, sizeof row->preview);
         memcpy(row->preview, summary.preview, (size_t)summary.previewed * sizeof(double));
         row->previewed = summary.previewed;
     } else {
+        own->version = -1; /* as long as the row is not filled */
         if (summarise(&source, ROW_BINS, &summary)) Py_RETURN_FALSE;
         fill(row, &summary);
     }
+    *own = origin;
     if (numbers[7]) copy_elements(&source, elements, (char *)(intptr_t)numbers[7]);
     Py_RETURN_TRUE;
 }

@@ -78,6 +78,26 @@ def test_the_same_elements_are_counted_once_unless_they_have_changed() -> None:
     table.check(1, array.T)
 
 
+def test_a_row_whose_elements_have_not_changed_is_kept() -> None:
+    array, table = np.arange(12.0), _Table(2)
+    assert table.fill(0, array, same=-2, version=4)
+    table.rows[0]["zero"] = 77  # A mark that shows whether the row is kept.
+    copy = np.zeros(12)
+    assert table.fill(0, array, same=-2, version=4, copy=copy.ctypes.data)
+    assert table.rows[0]["zero"] == 77
+    assert copy.tolist() == array.tolist()
+    for version in (4, 5):
+        array[3] += 1.0  # Noticed, whether the version counts it or not.
+        assert table.fill(0, array, same=-2, version=version)
+        table.check(0, array)
+    array[0] = 1e200
+    for _ in range(2):
+        assert table.fill(0, array, same=-2, version=6) is False
+    table.rows[1]["zero"] = 77
+    assert table.fill(1, np.arange(12.0), version=4)
+    table.check(1, np.arange(12.0))  # Alone: no checksum tells whether its elements have changed.
+
+
 @pytest.mark.parametrize("at", [0, 5, 1000, 4098])
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i1"])
 def test_a_write_without_a_new_version_is_noticed_at_any_place(at: int, dtype: str) -> None:

@@ -1,8 +1,8 @@
 """Same elements: which outputs of a step have the same elements as earlier ones, and therefore the
 same statistics.
 
-A view that permutes or reshapes has the elements of its base. Nothing is carried over from step to
-step, because a program may write unobserved between steps.
+A view that permutes or reshapes has the elements of its base. Programs may write unobserved, so that
+elements are the same is checked at each execution.
 """
 
 from __future__ import annotations
