@@ -1,8 +1,8 @@
 """Same elements: which outputs of a step have the same elements as earlier ones, and therefore the
 same statistics.
 
-A view that permutes or reshapes has the elements of its base. Programs may write unobserved, so that
-elements are the same is checked at each execution.
+A view that permutes or reshapes has the elements of its base. Each execution checks that elements
+are the same, because a program may write unobserved.
 """
 
 from __future__ import annotations
