@@ -52,30 +52,70 @@ static int64_t count_of(const Source *source) {
     return count;
 }
 
+/* Memory in pieces of some bytes, with the same distance from each to the next. */
+typedef struct {
+    const char *data;
+    int64_t bytes, many, apart;
+} Pieces;
+
 /* A checksum of all bytes, computed in lanes that the compiler vectorises: the sum of the words, and a
    sum that weighs each word by its position. Changes of two words in one lane, or of any words in
    different lanes, do not cancel each other out. */
-VECTORISED static uint64_t sum_of(const char *data, int64_t bytes) {
+VECTORISED static uint64_t sum_of(const Pieces *pieces) {
     uint64_t sums[WORDS] = {0}, weighed[WORDS] = {0}, words[WORDS];
-    int64_t at = 0;
-    for (; at + (int64_t)sizeof words <= bytes; at += (int64_t)sizeof words) {
-        memcpy(words, data + at, sizeof words);
+    const char *data = pieces->data;
+    int64_t bytes = pieces->bytes;
+    for (int64_t piece = 0; piece < pieces->many; piece++, data += pieces->apart) {
+        int64_t at = 0;
+        for (; at + (int64_t)sizeof words <= bytes; at += (int64_t)sizeof words) {
+            memcpy(words, data + at, sizeof words);
+            for (int i = 0; i < WORDS; i++) {
+                sums[i] += words[i];
+                weighed[i] += sums[i];
+            }
+        }
+        if (at == bytes) continue;
+        memset(words, 0, sizeof words);
+        memcpy(words, data + at, (size_t)(bytes - at));
         for (int i = 0; i < WORDS; i++) {
             sums[i] += words[i];
             weighed[i] += sums[i];
         }
     }
-    memset(words, 0, sizeof words);
-    memcpy(words, data + at, (size_t)(bytes - at));
-    uint64_t sum = (uint64_t)bytes;
+    uint64_t sum = (uint64_t)(bytes * pieces->many);
     for (int i = 0; i < WORDS; i++) {
-        sums[i] += words[i];
-        weighed[i] += sums[i];
         sum = (sum ^ sums[i]) * 0x9e3779b97f4a7c15ull;
         sum = (sum ^ sum >> 29 ^ weighed[i]) * 0xbf58476d1ce4e5b9ull;
         sum ^= sum >> 32;
     }
     return sum;
+}
+
+/* The elements of a source in the order of memory, the same for each order of its axes; 0 if they lie in
+   another way, or in pieces that are too short. */
+static int pieces_of(const Source *source, const char *first, Pieces *pieces) {
+    int64_t sizes[MOST_DIMENSIONS], steps[MOST_DIMENSIONS];
+    int axes = 0, inner = 0;
+    for (int axis = 0; axis < source->dimensions; axis++) {
+        int64_t size = source->shape[axis], step = source->strides[axis];
+        if (size == 1) continue;
+        if (step < 0) step = -step;
+        int at = axes++;
+        for (; at && steps[at - 1] > step; at--) {
+            sizes[at] = sizes[at - 1];
+            steps[at] = steps[at - 1];
+        }
+        sizes[at] = size;
+        steps[at] = step;
+    }
+    *pieces = (Pieces){first, source->itemsize, 1, 0};
+    for (; inner < axes && steps[inner] == pieces->bytes; inner++) pieces->bytes *= sizes[inner];
+    if (inner == axes) return 1;
+    if (pieces->bytes < (int64_t)sizeof(uint64_t[WORDS]) || steps[inner] < pieces->bytes) return 0;
+    pieces->apart = steps[inner];
+    for (; inner < axes && steps[inner] == pieces->apart * pieces->many; inner++)
+        pieces->many *= sizes[inner];
+    return inner == axes;
 }
 
 /* The version and a checksum of a source's elements, so that a write that was not counted is noticed.
@@ -87,9 +127,12 @@ static Origin origin_of(const Source *source, int64_t version, int64_t count) {
         if (reach < 0) first += reach;
         else last += reach;
     }
-    int64_t bytes = last - first + source->itemsize;
-    if (bytes > MOST_APART * count * source->itemsize) return (Origin){-1, 0};
-    return (Origin){version, sum_of(source->data + first, bytes)};
+    Pieces pieces;
+    if (!pieces_of(source, source->data + first, &pieces)) {
+        pieces = (Pieces){source->data + first, last - first + source->itemsize, 1, 0};
+        if (pieces.bytes > MOST_APART * count * source->itemsize) return (Origin){-1, 0};
+    }
+    return (Origin){version, sum_of(&pieces)};
 }
 
 static int same_origin(const Origin *one, const Origin *other) {

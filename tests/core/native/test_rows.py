@@ -108,6 +108,27 @@ def test_a_write_without_a_new_version_is_noticed_at_any_place(at: int, dtype: s
     table.check(1, array)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("columns", [slice(64, 128), slice(0, 50), slice(170, 192)])
+def test_views_of_a_part_are_compared_by_the_elements_of_the_part(
+    columns: slice, turned: bool
+) -> None:
+    whole, table = np.random.default_rng(0).standard_normal((8, 6, 192)).astype("f4"), _Table(2)
+    part = whole[:, :, columns]
+    heads = part.reshape(8, 6, 2, -1).transpose(0, 2, 1, 3)
+    assert np.shares_memory(heads, whole)
+    heads = heads[::-1, :, ::-1] if turned else heads
+    assert table.fill(0, part, same=-2, version=4)
+    table.rows[0]["zero"] = 77
+    whole[:, :, columns.stop % 192] += 1.0  # Beside the part.
+    assert table.fill(1, heads, same=0, version=4)
+    assert table.rows[1]["zero"] == 77
+    for at in ((0, 0, 0, 0), (7, 1, 5, -1)):
+        heads[at] += 1.0
+        assert table.fill(1, heads, same=0, version=4)
+        table.check(1, heads)
+
+
 def test_elements_with_gaps_are_counted_again() -> None:
     array, table = np.arange(128.0), _Table(2)
     assert table.fill(0, array[::8], same=-2, version=4)
