@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "objects.h"
 #include "slots.h"
 
 /* The slots that are read; `Calls.offset` has the same order. */
@@ -152,14 +153,6 @@ static int operation_clear(PyObject *object) {
     Py_CLEAR(self->name);
     Py_CLEAR(self->impl);
     return 0;
-}
-
-static void operation_dealloc(PyObject *object) {
-    PyTypeObject *type = Py_TYPE(object);
-    PyObject_GC_UnTrack(object);
-    operation_clear(object);
-    PyObject_GC_Del(object);
-    Py_DECREF(type);
 }
 
 /* The `Operation` of an op, created if new; borrowed from the table. NULL with an exception set. */

@@ -554,17 +554,13 @@ static PyType_Spec calls_spec = {
 static PyType_Slot operation_slots[] = {
     {Py_tp_traverse, operation_traverse},
     {Py_tp_clear, operation_clear},
-    {Py_tp_dealloc, operation_dealloc},
+    {Py_tp_dealloc, dealloc_cleared},
     {0, NULL},
 };
 
 static PyType_Spec operation_spec = {
     "nodescope.native._core.Operation", sizeof(Operation), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, operation_slots};
-
-static int name(PyObject **place, const char *text) {
-    return *place || (*place = PyUnicode_InternFromString(text)) ? 0 : -1;
-}
 
 int add_calls(PyObject *module) {
     if (name(&names.dtype, "dtype") < 0 || name(&names.id, "id") < 0 ||

@@ -10,6 +10,7 @@
 #include <structmember.h>
 
 #include "memory.h"
+#include "objects.h"
 #include "summary.h"
 
 #define MOST_OUTPUTS 4
@@ -492,10 +493,6 @@ static PyMethodDef functions[] = {
     {"summarise_noted", py_summarise_noted, METH_VARARGS, summarise_noted_doc},
     {NULL, NULL, 0, NULL},
 };
-
-static int name(PyObject **place, const char *text) {
-    return *place || (*place = PyUnicode_InternFromString(text)) ? 0 : -1;
-}
 
 int add_outputs(PyObject *module) {
     if (name(&names.dtype, "dtype") < 0 || name(&names.char_, "char") < 0 ||

@@ -161,14 +161,6 @@ static int plain_clear(PyObject *object) {
     return 0;
 }
 
-static void plain_dealloc(PyObject *object) {
-    PyTypeObject *type = Py_TYPE(object);
-    PyObject_GC_UnTrack(object);
-    plain_clear(object);
-    PyObject_GC_Del(object);
-    Py_DECREF(type);
-}
-
 static PyMethodDef plain_methods[] = {
     {"apply", (PyCFunction)(void (*)(void))plain_apply, METH_FASTCALL, apply_doc},
     {"function", (PyCFunction)(void (*)(void))plain_function, METH_FASTCALL, function_doc},
@@ -197,7 +189,7 @@ static PyType_Slot plain_slots[] = {
     {Py_tp_new, plain_new},
     {Py_tp_traverse, plain_traverse},
     {Py_tp_clear, plain_clear},
-    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_dealloc, dealloc_cleared},
     {Py_tp_methods, plain_methods},
     {Py_tp_doc, (void *)plain_doc},
     {0, NULL},
@@ -205,10 +197,6 @@ static PyType_Slot plain_slots[] = {
 
 static PyType_Spec plain_spec = {"nodescope.native._core.Plain", sizeof(Plain), 0,
                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, plain_slots};
-
-static int name(PyObject **place, const char *text) {
-    return *place || (*place = PyUnicode_InternFromString(text)) ? 0 : -1;
-}
 
 int add_plain(PyObject *module) {
     if (name(&names.axis, "axis") < 0 || name(&names.call, "__call__") < 0 ||

@@ -334,21 +334,13 @@ static int function_clear(PyObject *object) {
     return 0;
 }
 
-static void function_dealloc(PyObject *object) {
-    PyTypeObject *type = Py_TYPE(object);
-    PyObject_GC_UnTrack(object);
-    function_clear(object);
-    PyObject_GC_Del(object);
-    Py_DECREF(type);
-}
-
 static PyType_Slot function_slots[] = {
     {Py_tp_call, function_call},
     {Py_tp_descr_get, function_bound},
     {Py_tp_getattro, function_attribute},
     {Py_tp_traverse, function_traverse},
     {Py_tp_clear, function_clear},
-    {Py_tp_dealloc, function_dealloc},
+    {Py_tp_dealloc, dealloc_cleared},
     {0, NULL},
 };
 

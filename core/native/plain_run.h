@@ -3,6 +3,7 @@
 #define NODESCOPE_PLAIN_RUN_H
 
 #include "array_layout.h"
+#include "objects.h"
 #include "slots.h"
 
 #define MOST_INPUTS 8
@@ -275,18 +276,10 @@ static int operation_clear(PyObject *object) {
     return 0;
 }
 
-static void operation_dealloc(PyObject *object) {
-    PyTypeObject *type = Py_TYPE(object);
-    PyObject_GC_UnTrack(object);
-    operation_clear(object);
-    PyObject_GC_Del(object);
-    Py_DECREF(type);
-}
-
 static PyType_Slot operation_slots[] = {
     {Py_tp_traverse, operation_traverse},
     {Py_tp_clear, operation_clear},
-    {Py_tp_dealloc, operation_dealloc},
+    {Py_tp_dealloc, dealloc_cleared},
     {0, NULL},
 };
 

@@ -5,6 +5,7 @@
 #include "pull.h"
 
 #include "array_layout.h"
+#include "objects.h"
 #include "pending.h"
 #include "slots.h"
 
@@ -325,14 +326,6 @@ static int pull_clear(PyObject *object) {
     return 0;
 }
 
-static void pull_dealloc(PyObject *object) {
-    PyTypeObject *type = Py_TYPE(object);
-    PyObject_GC_UnTrack(object);
-    pull_clear(object);
-    PyObject_GC_Del(object);
-    Py_DECREF(type);
-}
-
 static PyMethodDef pull_methods[] = {
     {"pull", (PyCFunction)(void (*)(void))pull_call, METH_FASTCALL, pull_doc},
     {NULL, NULL, 0, NULL},
@@ -357,7 +350,7 @@ static PyType_Slot pull_slots[] = {
     {Py_tp_new, pull_new},
     {Py_tp_traverse, pull_traverse},
     {Py_tp_clear, pull_clear},
-    {Py_tp_dealloc, pull_dealloc},
+    {Py_tp_dealloc, dealloc_cleared},
     {Py_tp_methods, pull_methods},
     {Py_tp_doc, (void *)type_doc},
     {0, NULL},
@@ -365,10 +358,6 @@ static PyType_Slot pull_slots[] = {
 
 static PyType_Spec pull_spec = {"nodescope.native._core.Pull", sizeof(Pull), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, pull_slots};
-
-static int name(PyObject **place, const char *text) {
-    return *place || (*place = PyUnicode_InternFromString(text)) ? 0 : -1;
-}
 
 int add_pull(PyObject *module) {
     if (name(&names.joint, "joint") < 0 || name(&names.outputs, "outputs") < 0 ||

@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "objects.h"
+
 #define MOST_KEPT 64
 #define MANY_VALUES 4096
 #define FEW_KEPT 8
@@ -277,10 +279,6 @@ static PyType_Slot writers_slots[] = {
 
 static PyType_Spec writers_spec = {
     "nodescope.native._core.Writers", sizeof(Writers), 0, Py_TPFLAGS_DEFAULT, writers_slots};
-
-static int name(PyObject **place, const char *text) {
-    return *place || (*place = PyUnicode_InternFromString(text)) ? 0 : -1;
-}
 
 int add_writers(PyObject *module) {
     if (name(&names.dialect, "dialect") < 0 || name(&names.inputs, "inputs") < 0 ||
