@@ -28,6 +28,8 @@ T = TypeVar("T")
 RETRY_S: Final = 0.5
 PATIENCE_S: Final = 2.0
 """After waiting this long for space, less is written."""
+CALM_S: Final = 5.0
+"""The disk has space again if no write has failed for this long."""
 
 _FULL: Final = frozenset(
     {
@@ -119,8 +121,10 @@ class DiskSpaceRetry:
         self._over = threading.Event()
         self._omit = Omit.NOTHING
         self._whole_again = 0.0  # the time of the next attempt without leaving anything out
-        # Space is considered available once as much has been written as the failed write needed.
+        # Space is considered available once as much has been written as the failed write needed,
+        # or once no write has failed for a while: a program may never write as much again.
         self._failed_bytes = self._written_bytes = 0
+        self._failed_at = 0.0
         self.missing = self.stuck = False
 
     def leave(self) -> None:
@@ -155,7 +159,7 @@ class DiskSpaceRetry:
                     merged = True
                     if self._merge_log():
                         continue
-                now = time.monotonic()
+                now = self._failed_at = time.monotonic()
                 if not self.missing:
                     self.missing = True
                     self._told(
@@ -185,7 +189,8 @@ class DiskSpaceRetry:
                 self._omit = omit
                 if omit == Omit.NOTHING:
                     self._written_bytes += nbytes
-                    if self.missing and self._written_bytes >= self._failed_bytes:
+                    enough = self._written_bytes >= self._failed_bytes
+                    if self.missing and (enough or since - self._failed_at >= CALM_S):
                         self.missing = False
                         self._back()
                 return written

@@ -151,6 +151,40 @@ def test_a_log_that_cannot_grow_is_merged_before_anything_is_left_out(merges: bo
     assert bool(texts) == (not merges)
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "after_s", "writes"),
+    [(100, 1.0, 1), (40, 1.0, 3), (1, disk_space.CALM_S, 1)],
+    ids=["as much as failed", "as much in pieces", "little, after a while"],
+)
+def test_the_disk_has_space_again(
+    nbytes: int, after_s: float, writes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    now = [100.0]
+    monkeypatch.setattr(disk_space.time, "monotonic", lambda: now[0])
+    room = [False]
+
+    def attempt(omit: disk_space.Omit) -> None:
+        if omit == disk_space.Omit.NOTHING and not room[0]:
+            raise full
+
+    said: list[str] = []
+    retry = disk_space.DiskSpaceRetry(
+        said.append, lambda: said.append("back"), lambda: None, lambda: False,
+        hurried=lambda: True, ending=lambda: False,
+    )  # fmt: skip
+    retry.write(attempt, lambda: None, 100)
+    room[0] = True
+    now[0] += after_s
+    for _ in range(writes):
+        assert len(said) == 1
+        assert retry.missing
+        retry.write(attempt, lambda: None, nbytes)
+    assert said[1:] == ["back"]
+    assert not retry.missing
+
+
 @pytest.mark.parametrize("late_nodes", [1, 300], ids=["fits", "needs what was set aside"])
 def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(
     late_nodes: int, tmp_path: Path
