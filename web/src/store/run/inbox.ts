@@ -1,5 +1,6 @@
 /**
- * Collects pushes and passes them on once per animation frame.
+ * Collects pushes and passes them on once per animation frame. A stop, which the user waits for, is
+ * passed on at once, so that it is in the next frame and not in the one after.
  *
  * Invariant: order is kept; in a background tab, which gets no frames, a timer empties the inbox.
  */
@@ -19,6 +20,8 @@ export class Inbox {
   private waiting: Push[] = [];
   private frame: number | undefined;
   private timer: number | undefined;
+  /** Whether a stop has been passed on since the last frame. */
+  private hurried = false;
 
   constructor(
     private readonly deliver: (pushes: readonly Push[]) => void,
@@ -27,6 +30,14 @@ export class Inbox {
 
   add(push: Push): void {
     this.waiting.push(push);
+    if (isStop(push) && !this.hurried) {
+      this.hurried = true;
+      this.clock.frame(() => {
+        this.hurried = false;
+      });
+      this.flush();
+      return;
+    }
     if (this.frame !== undefined) return;
     this.frame = this.clock.frame(() => this.flush());
     this.timer = this.clock.later(() => this.flush(), HIDDEN_FLUSH_MS);
@@ -42,4 +53,8 @@ export class Inbox {
     this.waiting = [];
     this.deliver(batch);
   }
+}
+
+function isStop(push: Push): boolean {
+  return push.type === "session" && push.info.phase === "stopped";
 }
