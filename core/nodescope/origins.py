@@ -14,6 +14,7 @@ from typing import Final
 OURS: Final = "nodescope"
 
 
+@functools.lru_cache(maxsize=64)
 def _folders(file: str) -> tuple[str, ...]:
     """The folder of a file, as given and resolved: an installation may be a link."""
     paths = (os.path.abspath(file), os.path.realpath(file))

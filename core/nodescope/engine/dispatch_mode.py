@@ -167,25 +167,37 @@ def building(builder: Any, *, scope: str | None = "") -> Iterator[None]:
             _choose()
 
 
-@contextlib.contextmanager
-def recording(on: bool) -> Iterator[None]:
+class recording(contextlib.ContextDecorator):
     """Switch this thread's tape on or off for a while."""
+
+    __slots__ = ("_before", "_on", "_state")
+
+    def __init__(self, on: bool) -> None:
+        self._on = on
+
+    def __enter__(self) -> None:
+        self._state = current()
+        self._before = self._state.recording
+        if not self._on:
+            _switch_tapes_off(1)
+        self._state.recording = self._on
+
+    def __exit__(self, *raised: object) -> None:
+        self._state.recording = self._before
+        if not self._on:
+            _switch_tapes_off(-1)
+
+    def _recreate_cm(self) -> recording:  # decorated functions may call themselves
+        return recording(self._on)
+
+
+def _switch_tapes_off(more: int) -> None:
+    """Note that one more tape is switched off, or one less."""
     global _tapes_off
-    state = current()
-    before = state.recording
-    if not on:
-        with _lock:
-            _tapes_off += 1
+    with _lock:
+        _tapes_off += more
+        if _observer is None:  # an observer sees every op anyway
             _choose()
-    state.recording = on
-    try:
-        yield
-    finally:
-        state.recording = before
-        if not on:
-            with _lock:
-                _tapes_off -= 1
-                _choose()
 
 
 def no_grad() -> contextlib.AbstractContextManager[None]:

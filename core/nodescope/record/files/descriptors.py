@@ -27,8 +27,10 @@ try:
 except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
-_HIGHEST: Final = 4096
-"""The highest floor: beyond it, the descriptor table would grow."""
+_HIGHEST: Final = 1024
+"""The highest floor. A program that closes higher numbers usually closes all up to its limit, and
+occupying 1,000 numbers takes 0.3 ms.
+"""
 
 _ROOM: Final = 64
 """Numbers above the floor, for our own descriptors."""
