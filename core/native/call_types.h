@@ -16,7 +16,7 @@
 enum {
     TENSOR_VID, TENSOR_DATA, TENSOR_EDGE, TENSOR_NAME, TENSOR_KIND,
     STATE_BUILDER, STATE_CURSOR, STATE_RECORDING, STATE_THREAD, STATE_RAN, STATE_CURSORS,
-    STATE_SCOPE, STATE_PHASE,
+    STATE_SCOPE, STATE_PHASE, STATE_FORWARD,
     CURSOR_STEP, CURSOR_SLOTS, CURSOR_LOOP, CURSOR_LABEL, CURSOR_OWNER,
     ENTRY_INPUTS, ENTRY_OUTPUTS, ENTRY_NODE, ENTRY_LOOSE, ENTRY_GIVEN, ENTRY_VALUES,
     BUS_DEMAND, BUS_ORIGIN, BUS_PROBES, BUS_EDITS, BUS_CATCH_UP,
@@ -27,7 +27,7 @@ enum {
 static const char *const SLOT_NAMES[SLOTS] = {
     "_vid", "data", "edge", "_name", "_kind",
     "builder", "cursor", "recording", "thread", "ran", "cursors",
-    "scope", "phase",
+    "scope", "phase", "forward",
     "step", "slots", "loop", "label", "owner",
     "inputs", "outputs", "node", "loose", "given", "values",
     "demand", "origin_ns", "probes", "edits", "catch_up",
@@ -36,12 +36,13 @@ static const char *const SLOT_NAMES[SLOTS] = {
 
 /* For each slot, which of the `instances` passed to `Calls` has it. */
 static const int SLOT_OWNERS[SLOTS] = {
-    0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5, 5};
+    0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5,
+    5};
 
 /* The objects that are used at every call: those passed to `Calls`, and those cached later. */
 enum {
     TENSOR, WRITTEN, ARRAY, LOCAL, TRACER, EMITTER, BUS, SEQUENCE, NO_ATTRS, AS_ARRAY,
-    FINISHED, READS, USED, IDENTITY, /* given */
+    FINISHED, READS, USED, IDENTITY, BY_VALUE, PAIRS, BACKWARD_SCOPE, /* given */
     OPERATIONS, STATE_TYPE, CURSOR_TYPE, ENTRY_TYPE, DEMAND, IN_STEP, TIMES, STATE, DTYPE,
     SPELLED, SPELLING, /* kept */
     OBJECTS
@@ -53,7 +54,7 @@ typedef struct {
     PyObject *object[OBJECTS];
     long long base;      /* value ids up to this one belong to earlier runs */
     uint64_t thread;     /* the thread to which STATE belongs */
-    int starts;          /* whether DEMAND asks for starts */
+    int starts, gradients; /* whether DEMAND asks for starts, and for gradients */
     int smooth;          /* whether elements of DTYPE have gradients */
     PyObject *zero;
 } Calls;
@@ -66,12 +67,12 @@ typedef struct {
     int differentiable;
 } Operation;
 
-static PyTypeObject *operation_type;
+static PyTypeObject *calls_type, *operation_type;
 
 static struct {
     PyObject *dtype, *id, *impl, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
         *cursor, *slot, *marked, *checked, *refused, *take_edits, *emit, *failed, *shape, *spec,
-        *dtype_name, *reshape, *tensor, *unnamed;
+        *dtype_name, *reshape, *tensor, *unnamed, *gradients, *pair, *scope, *backward;
 } names;
 
 static long long now_ns(void) {

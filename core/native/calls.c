@@ -53,16 +53,23 @@ static PyObject *cursor_of(Calls *calls, PyObject *state, PyObject *step) {
     return cursor && (PyObject *)Py_TYPE(cursor) == calls->object[CURSOR_TYPE] ? cursor : NULL;
 }
 
+/* Whether an attribute is true; -1 with an exception set. */
+static int truth_of(PyObject *object, PyObject *name) {
+    PyObject *value = PyObject_GetAttr(object, name);
+    int truth = value ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    return truth;
+}
+
 /* Cache what the probes want in this demand and step; -1 with an exception set. */
 static int look_up(Calls *calls, PyObject *demand, PyObject *step) {
     if (demand == calls->object[DEMAND] && step == calls->object[IN_STEP]) return 0;
-    PyObject *starts = PyObject_GetAttr(demand, names.starts);
-    int truth = starts ? PyObject_IsTrue(starts) : -1;
-    Py_XDECREF(starts);
-    if (truth < 0) return -1;
+    int starts = truth_of(demand, names.starts), gradients = truth_of(demand, names.gradients);
+    if (starts < 0 || gradients < 0) return -1;
     PyObject *times = PyObject_CallMethodObjArgs(calls->object[TRACER], names.times, NULL);
     if (!times) return -1;
-    calls->starts = truth;
+    calls->starts = starts;
+    calls->gradients = gradients;
     keep(&calls->object[TIMES], times);
     keep(&calls->object[DEMAND], demand);
     keep(&calls->object[IN_STEP], step);
@@ -296,6 +303,7 @@ static PyObject *place_of(Calls *calls, PyObject **state, int *varies) {
 }
 
 #include "call_reads.h"
+#include "call_gradients.h"
 
 /* Have the tracer report an operation that raised, and raise the explained error. */
 static void refuse(Calls *calls, Operation *operation, PyObject *inputs, PyObject *attrs,
@@ -530,7 +538,9 @@ PyDoc_STRVAR(calls_doc,
 "    objects: The classes of tensors, of written tensors and of arrays; the threads' states, the\n"
 "        tracer, its emitter, its bus; the counter of tape entries; the empty attributes of an\n"
 "        operation; the function that makes an array of any value; the class of events; the reads of\n"
-"        leaves in earlier steps; the list of parameters read in this step; the run's `Identity`.\n"
+"        leaves in earlier steps; the list of parameters read in this step; the run's `Identity`, its\n"
+"        entries by value id, and the gradients of values as they were emitted last; the function that\n"
+"        gives the scope of the gradients of a scope.\n"
 "    instances: An instance of each class, with no slot set: tensor, thread state, cursor, entry,\n"
 "        bus and emitter.\n"
 "    base: Value ids up to this one belong to earlier runs.\n\n"
@@ -575,12 +585,12 @@ int add_calls(PyObject *module) {
         name(&names.emit, "emit") < 0 || name(&names.failed, "failed") < 0 ||
         name(&names.shape, "shape") < 0 || name(&names.spec, "spec") < 0 ||
         name(&names.dtype_name, "dtype_name") < 0 || name(&names.reshape, "reshape_to") < 0 ||
-        name(&names.tensor, "tensor") < 0 || name(&names.unnamed, "") < 0)
+        name(&names.tensor, "tensor") < 0 || name(&names.unnamed, "") < 0 ||
+        name(&names.gradients, "gradients") < 0 || name(&names.pair, "pair") < 0 ||
+        name(&names.scope, "scope") < 0 || name(&names.backward, "backward") < 0)
         return -1;
     if (!operation_type) operation_type = (PyTypeObject *)PyType_FromSpec(&operation_spec);
-    PyObject *type = operation_type ? PyType_FromSpec(&calls_spec) : NULL;
-    if (!type) return -1;
-    int added = PyModule_AddObjectRef(module, "Calls", type);
-    Py_DECREF(type);
-    return added;
+    if (!calls_type) calls_type = (PyTypeObject *)PyType_FromSpec(&calls_spec);
+    if (!operation_type || !calls_type) return -1;
+    return PyModule_AddObjectRef(module, "Calls", (PyObject *)calls_type);
 }

@@ -8,4 +8,14 @@
 /* Adds the type `Calls` to a module; -1 with an exception set. */
 int add_calls(PyObject *module);
 
+/* Whether an object is a `Calls`. */
+int are_calls(PyObject *object);
+
+/* Place the thread's next calls at the gradient of a tensor, as in `backward_phase`; -1 with an
+   exception set. */
+int differentiate(PyObject *calls, PyObject *tensor);
+
+/* Report the gradient of a tensor, as in `Tracer.pair`; -1 with an exception set. */
+int pair(PyObject *calls, PyObject *tensor, PyObject *gradient);
+
 #endif

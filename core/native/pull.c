@@ -1,10 +1,12 @@
-/* Reverse mode on arrays: the loop of `_pull` in nodescope.engine.autodiff.tape, without Python frames.
+/* Reverse mode: the loop of `_pull` in nodescope.engine.autodiff.tape, without Python frames. Cotangents
+   are arrays, or tensors if rules run as nodes.
 
    It handles operations with one output and a rule per input, or one rule for any number of inputs. At
    any other, the Python loop takes over with the cotangents so far. */
 #include "pull.h"
 
 #include "array_layout.h"
+#include "calls.h"
 #include "objects.h"
 #include "pending.h"
 #include "slots.h"
@@ -16,6 +18,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *object[OBJECTS];
     Py_ssize_t data, edge; /* slots of a tensor */
+    int traced;            /* whether cotangents are tensors */
 } Pull;
 
 static struct { PyObject *joint, *outputs, *port, *variadic, *vjp; } names;
@@ -58,6 +61,12 @@ static PyObject *rules_of(Pull *self, PyObject *op) {
     return known;
 }
 
+/* A tensor, or a number, as the rules take it; borrowed. */
+static PyObject *operand_of(Pull *self, PyObject *value) {
+    int array = !self->traced && (PyObject *)Py_TYPE(value) == self->object[TENSOR];
+    return array ? SLOT(value, self->data) : value;
+}
+
 /* The arguments of a node's rules: F, the cotangent, the output, the inputs. */
 static PyObject *arguments_of(Pull *self, PyObject *ct, PyObject *out, PyObject *inputs) {
     Py_ssize_t count = PyTuple_Size(inputs);
@@ -66,11 +75,8 @@ static PyObject *arguments_of(Pull *self, PyObject *ct, PyObject *out, PyObject 
     PyTuple_SetItem(arguments, 0, Py_NewRef(self->object[RULES_F]));
     PyTuple_SetItem(arguments, 1, Py_NewRef(ct));
     PyTuple_SetItem(arguments, 2, Py_NewRef(out));
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *input = PyTuple_GetItem(inputs, i);
-        if ((PyObject *)Py_TYPE(input) == self->object[TENSOR]) input = SLOT(input, self->data);
-        PyTuple_SetItem(arguments, i + 3, Py_NewRef(input));
-    }
+    for (Py_ssize_t i = 0; i < count; i++)
+        PyTuple_SetItem(arguments, i + 3, Py_NewRef(operand_of(self, PyTuple_GetItem(inputs, i))));
     return arguments;
 }
 
@@ -90,11 +96,14 @@ static PyObject *called(PyObject *rule, PyObject *arguments, PyObject *attrs, in
 
 /* The cotangent of an input in its shape and dtype; steals the reference to `part`. */
 static PyObject *fitted(Pull *self, PyObject *part, PyObject *like) {
-    PyObject *array = self->object[ARRAY];
-    if ((PyObject *)Py_TYPE(part) == array && (PyObject *)Py_TYPE(like) == array &&
-        same_shape(part, like) && ARRAY_OF(part)->dtype == ARRAY_OF(like)->dtype)
+    PyObject *array = self->object[ARRAY], *data = part;
+    if (self->traced && (PyObject *)Py_TYPE(part) == self->object[TENSOR])
+        data = SLOT(part, self->data);
+    if ((PyObject *)Py_TYPE(data) == array && (PyObject *)Py_TYPE(like) == array &&
+        same_shape(data, like) && ARRAY_OF(data)->dtype == ARRAY_OF(like)->dtype)
         return part;
-    PyObject *made = PyObject_CallFunctionObjArgs(self->object[FITTED], part, like, NULL);
+    PyObject *made = PyObject_CallFunctionObjArgs(self->object[FITTED], self->object[RULES_F], part,
+                                                  like, NULL);
     Py_DECREF(part);
     return made;
 }
@@ -110,7 +119,7 @@ static int accumulate(Pull *self, Reached *entry, PyObject *part, int leaf) {
     PyObject *total = PyObject_CallFunctionObjArgs(add, entry->ct, part, NULL);
     if (!total) return 0;
     /* The sum is referenced only here, so a leaf's next cotangent is added in place. */
-    entry->summed = leaf && (PyObject *)Py_TYPE(total) == self->object[ARRAY];
+    entry->summed = leaf && !self->traced && (PyObject *)Py_TYPE(total) == self->object[ARRAY];
     PyObject *before = entry->ct;
     entry->ct = total;
     Py_DECREF(before);
@@ -156,11 +165,10 @@ static int through(Pull *self, Pending *pending, PyObject *rules, int variadic, 
         if (rule == self->object[SAME]) {
             part = Py_NewRef(ct);
         } else if (pair && (rule == self->object[TIMES_RIGHT] || rule == self->object[TIMES_LEFT])) {
-            object = PyTuple_GetItem(inputs, rule == self->object[TIMES_RIGHT]);
-            if ((PyObject *)Py_TYPE(object) == self->object[TENSOR]) object = SLOT(object, self->data);
+            object = operand_of(self, PyTuple_GetItem(inputs, rule == self->object[TIMES_RIGHT]));
             part = PyObject_CallFunctionObjArgs(self->object[MULTIPLY], ct, object, NULL);
         } else if (arguments ||
-                   (arguments = arguments_of(self, ct, SLOT(tensor, self->data), inputs))) {
+                   (arguments = arguments_of(self, ct, operand_of(self, tensor), inputs))) {
             part = called(rule, arguments, attrs, variadic, i);
         }
         if (part && part != Py_None) part = fitted(self, part, SLOT(input, self->data));
@@ -200,7 +208,7 @@ static PyObject *ends_of(const Pending *pending) {
 }
 
 /* Have the Python loop go on. */
-static PyObject *go_on(Pull *self, const Pending *pending, PyObject *kept) {
+static PyObject *go_on(Pull *self, const Pending *pending, PyObject *kept, PyObject *observed) {
     PyObject *cts = PyDict_New(), *ends = PyDict_New(), *heap = PyList_New(0), *sums = PySet_New(NULL);
     PyObject *result = NULL;
     int done = cts && ends && heap && sums;
@@ -221,7 +229,7 @@ static PyObject *go_on(Pull *self, const Pending *pending, PyObject *kept) {
         done = PyList_Append(heap, pending->heap[i].tensor) == 0;
     if (done)
         result = PyObject_CallFunctionObjArgs(self->object[CONTINUED], cts, ends, heap, sums, kept,
-                                              NULL);
+                                              observed, NULL);
     Py_XDECREF(cts);
     Py_XDECREF(ends);
     Py_XDECREF(heap);
@@ -248,18 +256,21 @@ static PyObject *next_rules(Pull *self, PyObject *tensor, PyObject *edge, int *v
     return rules;
 }
 
-static PyObject *pull(Pull *self, Pending *pending, PyObject *kept) {
+static PyObject *pull(Pull *self, Pending *pending, PyObject *kept, PyObject *calls,
+                      PyObject *observed) {
     while (pending->waiting) {
         PyObject *tensor = pending->heap[0].tensor, *edge = NULL;
         int variadic = 0;
         if ((PyObject *)Py_TYPE(tensor) == self->object[TENSOR]) edge = SLOT(tensor, self->edge);
         PyObject *rules = next_rules(self, tensor, edge, &variadic);
-        if (!rules) return PyErr_Occurred() ? NULL : go_on(self, pending, kept);
+        if (!rules) return PyErr_Occurred() ? NULL : go_on(self, pending, kept, observed);
         Reached *entry = place_in(pending, next_waiting(pending));
         PyObject *ct = entry->ct;
         remove_from(pending, entry);
         Py_INCREF(edge);
-        int done = through(self, pending, rules, variadic, tensor, ct, edge);
+        int done = calls == Py_None ||
+                   (differentiate(calls, tensor) == 0 && pair(calls, tensor, ct) == 0);
+        done = done && through(self, pending, rules, variadic, tensor, ct, edge);
         if (!done) blame(self, tensor, PyTuple_GetItem(edge, OP));
         else if (kept != Py_True) keep(&SLOT(tensor, self->edge), self->object[FREED]);
         Py_DECREF(rules);
@@ -272,30 +283,37 @@ static PyObject *pull(Pull *self, Pending *pending, PyObject *kept) {
 }
 
 PyDoc_STRVAR(pull_doc,
-"pull(root, ct, keep)\n--\n\n"
-"Carry the array ``ct`` from a computed tensor back to the leaves, and leave the tape usable if\n"
-"``keep`` is True. Returns the leaves with their cotangents, by `id`.");
+"pull(root, ct, keep, calls, observed)\n--\n\n"
+"Carry the cotangent ``ct`` from a computed tensor back to the leaves, and leave the tape usable if\n"
+"``keep`` is True. Returns the leaves with their cotangents, by `id`.\n\n"
+"If a tracer observes the pass, ``calls`` is its `Calls`, else None; ``observed`` is what the Python\n"
+"loop needs to go on.");
 
 static PyObject *pull_call(PyObject *object, PyObject *const *arguments, Py_ssize_t count) {
     Pull *self = (Pull *)object;
     Pending pending = {0};
-    if (count != 3) {
-        PyErr_SetString(PyExc_TypeError, "pull takes a tensor, its cotangent, and whether to keep");
+    if (count != 5 || (arguments[3] != Py_None && !are_calls(arguments[3]))) {
+        PyErr_SetString(PyExc_TypeError,
+                        "pull takes a tensor, its cotangent, whether to keep, and two observers");
         return NULL;
     }
     PyObject *result = NULL;
+    int kept = PyObject_IsTrue(arguments[2]);
+    if (kept < 0) return NULL;
     /* Its place in the order does not matter, as it is the only one that waits. */
     if (!add_reached(&pending, arguments[0], arguments[1]) || !add_waiting(&pending, 0, arguments[0]))
         PyErr_NoMemory();
     else
-        result = pull(self, &pending, arguments[2]);
+        result = pull(self, &pending, kept ? Py_True : Py_False, arguments[3], arguments[4]);
     release(&pending);
     return result;
 }
 
 static PyObject *pull_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     PyObject *objects, *instance, *example;
-    if (!PyArg_ParseTuple(arguments, "O!OO", &PyTuple_Type, &objects, &instance, &example)) return NULL;
+    int traced;
+    if (!PyArg_ParseTuple(arguments, "O!OOp", &PyTuple_Type, &objects, &instance, &example, &traced))
+        return NULL;
     if (PyTuple_Size(objects) != GIVEN || !PyList_Check(PyTuple_GetItem(objects, WRITTEN_AT))) {
         PyErr_SetString(PyExc_TypeError, "Pull takes other objects");
         return NULL;
@@ -309,6 +327,7 @@ static PyObject *pull_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     if (!self) return NULL;
     for (int i = 0; i < GIVEN; i++) keep(&self->object[i], PyTuple_GetItem(objects, i));
     self->object[OPS] = PyDict_New();
+    self->traced = traced;
     self->data = self->object[OPS] ? offset_of(instance, "data") : -1;
     self->edge = self->data < 0 ? -1 : offset_of(instance, "edge");
     if (self->edge < 0) Py_CLEAR(self);
@@ -332,17 +351,18 @@ static PyMethodDef pull_methods[] = {
 };
 
 PyDoc_STRVAR(type_doc,
-"Pull(objects, tensor, example)\n--\n\n"
-"Reverse mode on arrays.\n\n"
+"Pull(objects, tensor, example, traced)\n--\n\n"
+"Reverse mode.\n\n"
 "Args:\n"
 "    objects: The classes of tensors and of arrays; the edges of leaves and of freed tensors; the\n"
-"        functions of all ops on arrays, and those that add and multiply; the rules that return the\n"
+"        functions of all ops on cotangents, and those that add and multiply; the rules that return the\n"
 "        cotangent, or its product with the right or left operand; when a tensor was last written to;\n"
 "        the Python functions that give a cotangent the shape and dtype of an array, go on with the\n"
 "        loop, make the error for a freed tape, name the op in an error, and say whether an op is\n"
 "        registered, so that what is known of it is kept.\n"
 "    tensor: A tensor in which no slot is set.\n"
-"    example: An array of three dimensions, with a base.\n\n"
+"    example: An array of three dimensions, with a base.\n"
+"    traced: Whether cotangents are tensors, and rules run as nodes.\n\n"
 "Raises:\n"
 "    TypeError: Tensors or arrays are not laid out as expected.\n");
 

@@ -25,7 +25,7 @@ def _moved(state: ThreadState) -> None:
 
 
 @functools.lru_cache(maxsize=1024)
-def _backward_scope(scope: str) -> str:
+def backward_scope(scope: str) -> str:
     """The scope of gradients of the nodes in a scope.
 
     A recomputed tensor is differentiated in the scope of its first computation.
@@ -33,33 +33,38 @@ def _backward_scope(scope: str) -> str:
     return join("backward", scope.removeprefix("recompute").lstrip("/")).rstrip("/")
 
 
-@contextlib.contextmanager
-def backward_phase(state: ThreadState, place: Place) -> Iterator[Callable[[Any], None]]:
+class backward_phase:
     """Make the nodes inside backward nodes.
 
-    Yields:
-        A function to be called with each forward tensor before its rules run.
+    The context's variable is a function to be called with each forward tensor before its rules run.
     """
-    saved = (state.scope, state.phase, state.cursor, state.forward)
 
-    def differentiate(tensor: Any) -> None:
-        place_found = place(tensor)
+    __slots__ = ("_place", "_saved", "_state")
+
+    def __init__(self, state: ThreadState, place: Place) -> None:
+        self._state, self._place = state, place
+
+    def __enter__(self) -> Callable[[Any], None]:
+        state = self._state
+        self._saved = state.scope, state.phase, state.cursor, state.forward
+        state.phase, state.cursor = "backward", None
+        _moved(state)
+        return self._differentiate
+
+    def __exit__(self, *raised: object) -> None:
+        state = self._state
+        state.scope, state.phase, state.cursor, state.forward = self._saved
+        _moved(state)
+
+    def _differentiate(self, tensor: Any) -> None:
+        state, place_found = self._state, self._place(tensor)
         if place_found is None:
             scope, state.forward = "backward", None
         else:
-            scope, state.forward = _backward_scope(place_found[0]), place_found[1]
+            scope, state.forward = backward_scope(place_found[0]), place_found[1]
         if scope != state.scope or state.cursor is None:
             state.scope = scope
             state.cursor = None
-
-    state.phase = "backward"
-    state.cursor = None
-    _moved(state)
-    try:
-        yield differentiate
-    finally:
-        state.scope, state.phase, state.cursor, state.forward = saved
-        _moved(state)
 
 
 class optimizer_phase:
@@ -114,7 +119,7 @@ def phase(
     """
     saved = (state.scope, state.phase, state.cursor, state.forward)
     if name == "backward":
-        state.scope = _backward_scope(scope)
+        state.scope = backward_scope(scope)
     state.phase, state.cursor, state.forward = name, None, forward
     _moved(state)
     try:

@@ -14,6 +14,7 @@ import numpy as np
 
 from nodescope import native
 from nodescope.emit.emitter import Emitter
+from nodescope.emit.phases import backward_scope
 from nodescope.engine.run import binary, cause, explained
 from nodescope.engine.specs import dtype_name
 from nodescope.engine.state import State, local
@@ -58,6 +59,9 @@ class Checked(Protocol):
     def take_edits(self, tensors: Iterable[Any], state: State) -> None:
         """See `Tracer.take_edits`."""
 
+    def pair(self, tensor: Tensor, gradient: Tensor) -> None:
+        """See `Tracer.pair`."""
+
 
 def native_calls(tracer: Checked) -> Any:
     """The native core's part of `Tracer.run`; None without a core, or if it cannot read the
@@ -65,10 +69,12 @@ def native_calls(tracer: Checked) -> Any:
     """
     if native.Calls is None:
         return None
+    identity = tracer.emitter.identity
     objects = (
         Tensor, Written, np.ndarray, local, _Callbacks(tracer), tracer.emitter, tracer.bus,
         cast("Any", next_seq).__self__, NO_ATTRS, np.asarray, NodeFinished,
-        tracer.reads, tracer.used, tracer.emitter.identity,
+        tracer.reads, tracer.used, identity, identity.by_value, tracer.emitter.pairs,
+        backward_scope,
     )  # fmt: skip
     try:
         return native.Calls(objects, tuple(map(object.__new__, _SLOTTED)), tracer.base)
@@ -130,6 +136,7 @@ class _Callbacks:
         self.cursor = tracer.emitter.cursor
         self.read_leaf = tracer.read_leaf
         self.run_checked = tracer.run_checked
+        self.pair = tracer.pair
         self.dtype_name = dtype_name
 
     def times(self) -> TimesSink | OutputsSink | None:

@@ -12,7 +12,7 @@ import contextlib
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from operator import eq
 from typing import Any
 
@@ -100,8 +100,8 @@ class Tracer:
         self.reads: dict[Any, Any] = {}  # with steps: see `note_read`
         # Without steps: parameters and their nodes, for later reads.
         self._read_before: dict[int, tuple[weakref.ref[Tensor], Entry]] = {}
-        self._calls = native_calls(self)
-        self.run: Run = self.run_checked if self._calls is None else self._calls.run
+        self.calls = native_calls(self)
+        self.run: Run = self.run_checked if self.calls is None else self.calls.run
 
     @property
     def step(self) -> int:
@@ -312,7 +312,7 @@ class Tracer:
 
     def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
         """The operator method of a binary op while this tracer observes."""
-        calls = self._calls
+        calls = self.calls
         return observed_operator(self, op) if calls is None else native_operator(calls, op)
 
     def failed(
@@ -467,7 +467,7 @@ class Tracer:
         """Emit a tensor that no observed op made, and return its value id."""
         if not self.emitter.marked:
             self.emitter.look(current())
-        elif self._calls is not None and self._calls.read(tensor):
+        elif self.calls is not None and self.calls.read(tensor):
             return tensor._vid
         return self.read_leaf(tensor, 0)
 
@@ -518,7 +518,7 @@ class Tracer:
                 raise
         if kind == "parameter" and not emitter.marked:
             self._read_before[id(tensor)] = weakref.ref(tensor), entry
-        elif self._calls is not None:
+        elif self.calls is not None:
             note_read(self.reads, tensor, state, cursor, slot, entry, key)
         self._read(tensor, entry, state)
         return entry.outputs[0]
@@ -576,22 +576,21 @@ class Tracer:
         entry = self.identity.by_value.get(getattr(tensor, "_vid", 0))
         return None if entry is None else entry.node.id
 
-    @contextlib.contextmanager
-    def backward(self) -> Iterator[Callable[[Any], None]]:
-        """Make the operations inside backward nodes.
+    def backward(self) -> backward_phase:
+        """Make the operations inside backward nodes."""
+        return backward_phase(current(), self._place)
 
-        Yields:
-            A function to be called with each forward tensor before its rules run.
+    def _place(self, tensor: Tensor | Bundle) -> tuple[str, int] | None:
+        vid = tensor.ids[0] if isinstance(tensor, Bundle) else getattr(tensor, "_vid", 0)
+        entry = self.identity.by_value.get(vid)
+        return None if entry is None else (entry.node.scope, entry.node.id)
+
+    def counted_calls(self) -> Any:
+        """The native core's part if it may run a backward pass, else None.
+
+        Without steps, the loop of a pass counts as a loop, which is known by its frame.
         """
-        by_value = self.identity.by_value
-
-        def place(tensor: Tensor | Bundle) -> tuple[str, int] | None:
-            vid = tensor.ids[0] if isinstance(tensor, Bundle) else getattr(tensor, "_vid", 0)
-            entry = by_value.get(vid)
-            return None if entry is None else (entry.node.scope, entry.node.id)
-
-        with backward_phase(current(), place) as differentiate:
-            yield differentiate
+        return self.calls if self.emitter.marked else None
 
     def optimizer(self, path: str) -> contextlib.AbstractContextManager[None]:
         """Make the operations inside optimizer nodes under ``optimizer/<path>``."""

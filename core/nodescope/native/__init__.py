@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 15
+REVISION: Final = 16
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -76,8 +76,8 @@ Plain: Final[Callable[[tuple[Any, ...], Any, Any], Any] | None] = getattr(_core,
 """Unobserved calls; see `nodescope.engine.run`. None without a core."""
 
 
-Pull: Final[Callable[[tuple[Any, ...], Any, Any], Any] | None] = getattr(_core, "Pull", None)
-"""Reverse mode on arrays; see `nodescope.engine.autodiff.tape`. None without a core."""
+Pull: Final[Callable[[tuple[Any, ...], Any, Any, bool], Any] | None] = getattr(_core, "Pull", None)
+"""Reverse mode; see `nodescope.engine.autodiff.tape`. None without a core."""
 
 
 NotedTimes: Final[Callable[[int, Callable[[], None], Callable[[], None]], Any] | None] = getattr(

@@ -352,7 +352,7 @@ def test_classes_of_another_layout_are_left_to_python(monkeypatch: pytest.Monkey
     )  # fmt: skip
     with observed() as events:
         observer = dispatch_mode.attending()
-        assert observer._calls is None
+        assert observer.calls is None
         x = ns.tensor([2.0])
         for _ in ns.steps(range(3)):
             x * x

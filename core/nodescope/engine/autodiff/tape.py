@@ -100,10 +100,10 @@ def pull(
     """
     try:
         root = settled(root)
+        whole = not (targets or passed or skip or root.edge is LEAF or root.edge is FREED)
         if not traced:
-            edge, whole = root.edge, not (targets or passed or skip)
-            if whole and _native is not None and edge is not LEAF and edge is not FREED:
-                ends = _native.pull(root, ct, keep)
+            if _native is not None and whole:
+                ends = _native.pull(root, ct, keep, None, None)
             else:
                 ends = _pull(root, ct, ops.RAW, None, keep, targets, passed, skip)
             return _finished(ops.RAW, ends, None, passed, conjugate)
@@ -111,17 +111,36 @@ def pull(
         with dispatch_mode.recording(create_graph):
             if tracer is None:
                 ct = TRACED.ones_like(root) if ct is None else ct
-                ends = _pull(root, ct, TRACED, None, keep, targets, passed, skip)
+                ends = _traced(root, ct, None, keep, targets, passed, skip, whole)
                 return _finished(TRACED, ends, None, passed, conjugate)
             with tracer.backward() as differentiate:
                 differentiate(root)
                 ct = TRACED.ones_like(root) if ct is None else ct
                 observed = (tracer, differentiate)
-                ends = _pull(root, ct, TRACED, observed, keep, targets, passed, skip)
+                ends = _traced(root, ct, observed, keep, targets, passed, skip, whole)
                 return _finished(TRACED, ends, observed, passed, conjugate)
     except NodescopeError as error:  # raised by a rule, or by an op within one
         error.source = error.source or where()
         raise
+
+
+def _traced(
+    root: Tensor,
+    ct: Any,
+    observed: Any,
+    keep: bool,
+    targets: dict[int, Tensor] | None,
+    passed: dict[int, Tensor] | None,
+    skip: dict[int, Any] | None,
+    whole: bool,
+) -> Ends:
+    """`_pull` with tensors, in the native core if it can do the ``whole`` pass."""
+    if whole and _native_traced is not None:
+        tracer = None if observed is None else dispatch_mode.tracer()  # None: a graph is built
+        calls = None if tracer is None else tracer.counted_calls()
+        if observed is None or calls is not None:
+            return _native_traced.pull(root, ct, keep, calls, observed)  # type: ignore[no-any-return]
+    return _pull(root, ct, TRACED, observed, keep, targets, passed, skip)
 
 
 def _finished(
@@ -323,44 +342,45 @@ def _pull(
     return notes | {key: (tensor, cts[key]) for key, tensor in ends.items()}
 
 
-def _fitted(part: Any, like: Any) -> Any:
+def _fitted(F: Any, part: Any, like: Any) -> Any:
     """An array's cotangent in its shape and dtype."""
     if part.shape != like.shape:
-        part = unbroadcast(ops.RAW, part, like)
+        part = unbroadcast(F, part, like)
     if part.dtype != like.dtype:
         if part.dtype.kind == "c" and like.dtype.kind != "c":
-            part = ops.RAW.real(part)
-        part = ops.RAW.astype(part, dtype=like.dtype.name)
+            part = F.real(part)
+        part = F.astype(part, dtype=like.dtype.name)
     return part
 
 
-def _continued(
-    cts: dict[int, Any], ends: dict[int, Tensor], waiting: list[Any], sums: set[int], keep: bool
-) -> Ends:
-    """Go on with a pull that the native core has begun, when it reaches an op that it leaves."""
-    heap = [(-tensor.edge[0], tensor) for tensor in waiting]
-    heapq.heapify(heap)
-    reached = (cts, ends, heap, sums)
-    return _pull(waiting[0], None, ops.RAW, None, keep, None, None, None, reached)
-
-
-def _native_pull() -> Any:
+def _native_pull(F: Any) -> Any:
     """The native core's part; None without a core, or if it cannot read tensors and arrays."""
     if native.Pull is None:
         return None
+
+    def continued(
+        cts: dict[int, Any], ends: dict[int, Tensor], waiting: list[Any], sums: set[int],
+        keep: bool, observed: Any,
+    ) -> Ends:  # fmt: skip
+        """Go on with a pull that the core has begun, when it reaches an op that it leaves."""
+        heap = [(-tensor.edge[0], tensor) for tensor in waiting]
+        heapq.heapify(heap)
+        reached = (cts, ends, heap, sums)
+        return _pull(waiting[0], None, F, observed, keep, None, None, None, reached)
+
     given = (
-        Tensor, np.ndarray, LEAF, FREED, ops.RAW, ops.RAW.add, ops.RAW.multiply, same,
-        times_right, times_left, written_at, _fitted, _continued, used_twice, blame,
-        ops.is_registered,
+        Tensor, np.ndarray, LEAF, FREED, F, F.add, F.multiply, same, times_right, times_left,
+        written_at, _fitted, continued, used_twice, blame, ops.is_registered,
     )  # fmt: skip
     view = np.zeros((2, 3, 4), np.float32)[:, ::2]
     try:
-        return native.Pull(given, object.__new__(Tensor), view)
+        return native.Pull(given, object.__new__(Tensor), view, F is TRACED)
     except TypeError:
         return None
 
 
-_native = _native_pull()
+_native = _native_pull(ops.RAW)
+_native_traced = _native_pull(TRACED)
 
 
 def alias_of(tensor: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ def in_python(root: Tensor, ct: Any, keep: bool = True) -> Any:
 
 def in_core(root: Tensor, ct: Any, keep: bool = True) -> Any:
     assert tape._native is not None, "no native core"
-    return tape._native.pull(root, ct, keep)
+    return tape._native.pull(root, ct, keep, None, None)
 
 
 def both(root: Tensor) -> Any:

@@ -1,0 +1,69 @@
+/* Gradients of observed calls: where they are computed, and of what. Included only by calls.c. */
+#ifndef NODESCOPE_CALL_GRADIENTS_H
+#define NODESCOPE_CALL_GRADIENTS_H
+
+int are_calls(PyObject *object) { return Py_TYPE(object) == calls_type; }
+
+/* The entry of the node that made a tensor, borrowed; NULL if unknown, or with an exception set. */
+static PyObject *maker_of(Calls *calls, PyObject *tensor) {
+    PyObject *value = SLOT(tensor, calls->offset[TENSOR_VID]);
+    return value ? PyDict_GetItemWithError(calls->object[BY_VALUE], value) : NULL;
+}
+
+int differentiate(PyObject *object, PyObject *tensor) {
+    Calls *calls = (Calls *)object;
+    const Py_ssize_t *offset = calls->offset;
+    PyObject *scope = NULL, *place = NULL, *number = NULL, *entry = maker_of(calls, tensor), *state;
+    if (!entry && PyErr_Occurred()) return -1;
+    if (entry) {
+        PyObject *node = Py_NewRef(SLOT(entry, offset[ENTRY_NODE]));
+        if ((place = PyObject_GetAttr(node, names.scope))) {
+            number = PyObject_GetAttr(node, names.id);
+            scope = PyObject_CallFunctionObjArgs(calls->object[BACKWARD_SCOPE], place, NULL);
+        }
+        Py_DECREF(node);
+        Py_XDECREF(place);
+    } else {
+        scope = Py_NewRef(names.backward);
+        number = Py_NewRef(Py_None);
+    }
+    int other = -1;
+    if (scope && number && !(state = state_of_thread(calls)))
+        PyErr_SetString(PyExc_SystemError, "a backward pass on a thread without a state");
+    else if (scope && number) {
+        keep(&SLOT(state, offset[STATE_FORWARD]), number);
+        other = PyObject_RichCompareBool(scope, SLOT(state, offset[STATE_SCOPE]), Py_NE);
+        if (other > 0) {
+            keep(&SLOT(state, offset[STATE_SCOPE]), scope);
+            keep(&SLOT(state, offset[STATE_CURSOR]), Py_None);
+        }
+    }
+    Py_XDECREF(scope);
+    Py_XDECREF(number);
+    return other < 0 ? -1 : 0;
+}
+
+/* Whether a gradient has been reported already and no probe wants to know when it is computed; -1 with
+   an exception set. */
+static int is_known(Calls *calls, PyObject *value, PyObject *gradient) {
+    if (SLOT(calls->object[BUS], calls->offset[BUS_DEMAND]) != calls->object[DEMAND] || calls->gradients)
+        return 0;
+    if ((PyObject *)Py_TYPE(gradient) != calls->object[TENSOR]) return 0;
+    PyObject *id = SLOT(gradient, calls->offset[TENSOR_VID]);
+    if (!id || PyLong_AsLongLong(id) <= calls->base) return 0;
+    PyObject *known = PyDict_GetItemWithError(calls->object[PAIRS], value);
+    return known ? PyObject_RichCompareBool(known, id, Py_EQ) : PyErr_Occurred() ? -1 : 0;
+}
+
+int pair(PyObject *object, PyObject *tensor, PyObject *gradient) {
+    Calls *calls = (Calls *)object;
+    PyObject *value = SLOT(tensor, calls->offset[TENSOR_VID]);
+    if (!value || PyLong_AsLongLong(value) <= calls->base) return 0;
+    int known = is_known(calls, value, gradient);
+    if (known) return known < 0 ? -1 : 0;
+    PyObject *done = PyObject_CallMethodObjArgs(calls->object[TRACER], names.pair, tensor, gradient, NULL);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+#endif
