@@ -14,9 +14,9 @@
 
 /* The slots that are read; `Calls.offset` has the same order. */
 enum {
-    TENSOR_VID, TENSOR_DATA, TENSOR_EDGE, TENSOR_NAME, TENSOR_KIND,
+    TENSOR_VID, TENSOR_DATA, TENSOR_EDGE, TENSOR_NAME, TENSOR_KIND, TENSOR_GRAD, TENSOR_HISTORY,
     STATE_BUILDER, STATE_CURSOR, STATE_RECORDING, STATE_THREAD, STATE_RAN, STATE_CURSORS,
-    STATE_SCOPE, STATE_PHASE, STATE_FORWARD,
+    STATE_SCOPE, STATE_PHASE, STATE_FORWARD, STATE_NOTED,
     CURSOR_STEP, CURSOR_SLOTS, CURSOR_LOOP, CURSOR_LABEL, CURSOR_OWNER,
     ENTRY_INPUTS, ENTRY_OUTPUTS, ENTRY_NODE, ENTRY_LOOSE, ENTRY_GIVEN, ENTRY_VALUES,
     BUS_DEMAND, BUS_ORIGIN, BUS_PROBES, BUS_EDITS, BUS_CATCH_UP,
@@ -25,9 +25,9 @@ enum {
 };
 
 static const char *const SLOT_NAMES[SLOTS] = {
-    "_vid", "data", "edge", "_name", "_kind",
+    "_vid", "data", "edge", "_name", "_kind", "_grad", "_history",
     "builder", "cursor", "recording", "thread", "ran", "cursors",
-    "scope", "phase", "forward",
+    "scope", "phase", "forward", "noted",
     "step", "slots", "loop", "label", "owner",
     "inputs", "outputs", "node", "loose", "given", "values",
     "demand", "origin_ns", "probes", "edits", "catch_up",
@@ -36,15 +36,15 @@ static const char *const SLOT_NAMES[SLOTS] = {
 
 /* For each slot, which of the `instances` passed to `Calls` has it. */
 static const int SLOT_OWNERS[SLOTS] = {
-    0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4, 5, 5,
-    5};
+    0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4,
+    4, 5, 5, 5};
 
 /* The objects that are used at every call: those passed to `Calls`, and those cached later. */
 enum {
     TENSOR, WRITTEN, ARRAY, LOCAL, TRACER, EMITTER, BUS, SEQUENCE, NO_ATTRS, AS_ARRAY,
-    FINISHED, READS, USED, IDENTITY, BY_VALUE, PAIRS, BACKWARD_SCOPE, /* given */
+    FINISHED, READS, USED, IDENTITY, BY_VALUE, PAIRS, BACKWARD_SCOPE, WRITTEN_AT, /* given */
     OPERATIONS, STATE_TYPE, CURSOR_TYPE, ENTRY_TYPE, DEMAND, IN_STEP, TIMES, STATE, DTYPE,
-    SPELLED, SPELLING, /* kept */
+    SPELLED, SPELLING, WORKING, /* kept */
     OBJECTS
 };
 
@@ -72,7 +72,8 @@ static PyTypeObject *calls_type, *operation_type;
 static struct {
     PyObject *dtype, *id, *impl, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
         *cursor, *slot, *marked, *checked, *refused, *take_edits, *emit, *failed, *shape, *spec,
-        *dtype_name, *reshape, *tensor, *unnamed, *gradients, *pair, *scope, *backward;
+        *dtype_name, *reshape, *tensor, *unnamed, *gradients, *pair, *scope, *backward, *optimizer,
+        *itemsize;
 } names;
 
 static long long now_ns(void) {

@@ -522,12 +522,15 @@ static PyObject *calls_operator(PyObject *self, PyObject *op) {
     return operation ? PyCFunction_NewEx(&operator_method, (PyObject *)operation, NULL) : NULL;
 }
 
+#include "call_updates.h"
+
 /* -------------------------------------------------------------------------- the type */
 
 static PyMethodDef calls_methods[] = {
     {"operator", calls_operator, METH_O, operator_doc},
     {"run", (PyCFunction)(void (*)(void))calls_run, METH_FASTCALL, run_doc},
     {"read", calls_read, METH_O, read_doc},
+    {"update", (PyCFunction)(void (*)(void))calls_update, METH_FASTCALL, update_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -540,7 +543,7 @@ PyDoc_STRVAR(calls_doc,
 "        operation; the function that makes an array of any value; the class of events; the reads of\n"
 "        leaves in earlier steps; the list of parameters read in this step; the run's `Identity`, its\n"
 "        entries by value id, and the gradients of values as they were emitted last; the function that\n"
-"        gives the scope of the gradients of a scope.\n"
+"        gives the scope of the gradients of a scope; when a tensor was last written to.\n"
 "    instances: An instance of each class, with no slot set: tensor, thread state, cursor, entry,\n"
 "        bus and emitter.\n"
 "    base: Value ids up to this one belong to earlier runs.\n\n"
@@ -587,7 +590,8 @@ int add_calls(PyObject *module) {
         name(&names.dtype_name, "dtype_name") < 0 || name(&names.reshape, "reshape_to") < 0 ||
         name(&names.tensor, "tensor") < 0 || name(&names.unnamed, "") < 0 ||
         name(&names.gradients, "gradients") < 0 || name(&names.pair, "pair") < 0 ||
-        name(&names.scope, "scope") < 0 || name(&names.backward, "backward") < 0)
+        name(&names.scope, "scope") < 0 || name(&names.backward, "backward") < 0 ||
+        name(&names.optimizer, "optimizer") < 0 || name(&names.itemsize, "itemsize") < 0)
         return -1;
     if (!operation_type) operation_type = (PyTypeObject *)PyType_FromSpec(&operation_spec);
     if (!calls_type) calls_type = (PyTypeObject *)PyType_FromSpec(&calls_spec);

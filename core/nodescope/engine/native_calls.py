@@ -13,12 +13,13 @@ from typing import Any, Final, Protocol, cast
 import numpy as np
 
 from nodescope import native
+from nodescope.emit import state as states
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.phases import backward_scope
 from nodescope.engine.run import binary, cause, explained
 from nodescope.engine.specs import dtype_name
 from nodescope.engine.state import State, local
-from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, Written, next_seq
+from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, Written, next_seq, written_at
 from nodescope.events import Bus, NodeFinished
 from nodescope.ir.block_demands import OutputsSink, TimesSink
 from nodescope.ir.identity import Cursor, Entry
@@ -74,12 +75,22 @@ def native_calls(tracer: Checked) -> Any:
         Tensor, Written, np.ndarray, local, _Callbacks(tracer), tracer.emitter, tracer.bus,
         cast("Any", next_seq).__self__, NO_ATTRS, np.asarray, NodeFinished,
         tracer.reads, tracer.used, identity, identity.by_value, tracer.emitter.pairs,
-        backward_scope,
+        backward_scope, written_at,
     )  # fmt: skip
     try:
         return native.Calls(objects, tuple(map(object.__new__, _SLOTTED)), tracer.base)
     except TypeError:
         return None
+
+
+def native_update(tracer: Any) -> Any:
+    """The function of the native core that updates parameters as an optimizer does.
+
+    None without a core, where no steps are marked, and if moves between scopes are followed.
+    """
+    calls = getattr(tracer.run, "__self__", None)
+    follows = states.moved is not None or not tracer.emitter.marked
+    return None if follows else getattr(calls, "update", None)
 
 
 def note_read(

@@ -5,7 +5,6 @@ Invariant: parameters and state get new arrays; the arithmetic is the same obser
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 from collections.abc import Iterable, Mapping
@@ -20,11 +19,13 @@ from nodescope.engine.autodiff.grad import assign, store
 from nodescope.engine.autodiff.tape import TRACED
 from nodescope.engine.graphs.gradients import minimize
 from nodescope.engine.graphs.variables import slot_variable
+from nodescope.engine.native_calls import native_update
 from nodescope.engine.nn import Module
-from nodescope.engine.run import apply
+from nodescope.engine.run import NUMBERS, apply
 from nodescope.engine.source import where
 from nodescope.engine.symbolic import Abstract
 from nodescope.engine.tensor import Tensor, changed, make
+from nodescope.engine.update_script import script_of, scripted
 from nodescope.errors import ShapeError, UsageError
 from nodescope.ir.scopes import join
 
@@ -74,6 +75,7 @@ class Optimizer:
         self.steps = 0
         names = [parameter.name.partition(":")[0] for parameter in parameter_list]
         self._paths = [name or f"parameter_{i}" for i, name in enumerate(names)]
+        self._scopes = tuple([join("optimizer", path) for path in self._paths])
         self._state = [
             self._fresh(p, path) for p, path in zip(parameter_list, self._paths, strict=True)
         ]
@@ -165,35 +167,66 @@ class Optimizer:
     def step(self) -> None:
         """Change every parameter that has a gradient."""
         tracer, builder = dispatch_mode.observer(), dispatch_mode.builder()
+        if tracer is None:
+            self._step(self._next())
+            return
         rates: dict[str, Any] = self.rates() if builder is not None else self._next()
-        reader = functools.partial(self._next)  # a new object, so that each step counts separately
-        with dispatch_mode.recording(False) if tracer is not None else contextlib.nullcontext():
-            for value, state, path in zip(self.parameters, self._state, self._paths, strict=True):
-                gradient = value.grad
-                if gradient is None:
-                    if tracer is not None and builder is None:
-                        with tracer.optimizer(path):  # shows that the parameter was skipped
-                            apply(_NO_OP, (), {})
-                    continue
-                if tracer is None:
-                    arrays = [variable.data for variable in state]
-                    current = value.data.astype(_working(value), copy=False)
-                    uphill = gradient.data.astype(_working(value), copy=False)
-                    new = self.update(ops.RAW, current, uphill, arrays, rates)
-                    for target, array in zip((value, *state), new, strict=True):
-                        target.data = _ASSIGN.impl(target.data, np.asarray(array))
-                        target._vid = 0  # no observed node made it
-                    changed(value)
+        with dispatch_mode.recording(False):
+            if builder is None:
+                self._step_observed(tracer, rates)
+            else:
+                self._step_built(builder, rates)
+
+    def _step(self, rates: dict[str, float]) -> None:
+        for value, state in zip(self.parameters, self._state, strict=True):
+            gradient = value.grad
+            if gradient is None:
+                continue
+            arrays = [variable.data for variable in state]
+            current = value.data.astype(_working(value), copy=False)
+            uphill = gradient.data.astype(_working(value), copy=False)
+            new = self.update(ops.RAW, current, uphill, arrays, rates)
+            for target, array in zip((value, *state), new, strict=True):
+                target.data = _ASSIGN.impl(target.data, np.asarray(array))
+                target._vid = 0  # no observed node made it
+            changed(value)
+
+    def _step_observed(self, tracer: Any, rates: dict[str, float]) -> None:
+        update, script, numbers = native_update(tracer), None, tuple(rates.values())
+        if update is not None and NUMBERS.issuperset(map(type, numbers)):
+            kind: Any = type(self)
+            function = getattr(self.update, "__func__", None)
+            script = script_of(kind, function, len(self.slots), tuple(rates))
+        many, at = len(self.parameters), 0
+        while at < many:
+            if script is not None:
+                at = update(script, self.parameters, self._state, numbers, self._scopes, at)
+                if at == many:
+                    break
+            value, state, path = self.parameters[at], self._state[at], self._paths[at]
+            with tracer.optimizer(path):
+                if value.grad is None:
+                    apply(_NO_OP, (), {})  # shows that the parameter was skipped
                 else:
-                    if builder is not None:
-                        rates = builder.host(reader, rates, _working(value).name, "optimizer")
-                    with tracer.optimizer(path):
-                        dtype = _working(value)
-                        now = value if value.dtype == dtype else value.astype(dtype)
-                        slope = gradient if gradient.dtype == dtype else gradient.astype(dtype)
-                        new = self.update(TRACED, now, slope, state, rates)
-                        for target, tensor in zip((value, *state), new, strict=True):
-                            store(target, apply(_ASSIGN, (target, tensor), {}))
+                    self._update_traced(value, state, rates)
+            at += 1
+
+    def _step_built(self, builder: Any, rates: dict[str, Any]) -> None:
+        reader = functools.partial(self._next)  # a new object, so that each step counts separately
+        for value, state, path in zip(self.parameters, self._state, self._paths, strict=True):
+            if value.grad is not None:
+                rates = builder.host(reader, rates, _working(value).name, "optimizer")
+                with builder.optimizer(path):
+                    self._update_traced(value, state, rates)
+
+    def _update_traced(self, value: Tensor, state: list[Tensor], rates: dict[str, Any]) -> None:
+        gradient, dtype = value.grad, _working(value)
+        assert gradient is not None
+        now = value if value.dtype == dtype else value.astype(dtype)
+        slope = gradient if gradient.dtype == dtype else gradient.astype(dtype)
+        new = self.update(TRACED, now, slope, state, rates)
+        for target, tensor in zip((value, *state), new, strict=True):
+            store(target, apply(_ASSIGN, (target, tensor), {}))
 
 
 def clip_grad_norm(parameters: Module | Iterable[Tensor], max_norm: float) -> Tensor:
@@ -253,6 +286,7 @@ class SGD(Optimizer):
             rates["weight_decay"] = self.weight_decay
         return rates
 
+    @scripted
     def update(
         self, F: Any, value: Any, gradient: Any, state: list[Any], rates: dict[str, Any]
     ) -> tuple[Any, ...]:
@@ -303,6 +337,7 @@ class Adam(Optimizer):
             "eps": self.eps,
         }
 
+    @scripted
     def update(
         self, F: Any, value: Any, gradient: Any, state: list[Any], rates: dict[str, Any]
     ) -> tuple[Any, ...]:
@@ -339,6 +374,7 @@ class AdamW(Adam):
         """See `Optimizer.rates`."""
         return {**super().rates(), "shrink": 1.0 - self.lr * self.weight_decay}
 
+    @scripted
     def update(
         self, F: Any, value: Any, gradient: Any, state: list[Any], rates: dict[str, Any]
     ) -> tuple[Any, ...]:
