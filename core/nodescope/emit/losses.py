@@ -38,6 +38,7 @@ class Losses:
         self._noted: list[tuple[Instruction, Any, int]] = []
         self._owed: deque[tuple[int, list[tuple[Instruction, Any, int]]]] = deque()
         self._waits = False
+        self._later = False  # whether a device ever computed a loss later
 
     def note(self, site: Instruction, data: Any, node: int) -> None:
         """Record a loss.
@@ -50,6 +51,7 @@ class Losses:
         """
         if len(self._noted) < _MOST_IN_STEP:
             later = hasattr(data, "is_done")
+            self._later = self._later or later
             self._noted.append((site, data if later else float(data), node))
 
     def taken(self, step: int = 0) -> tuple[Loss, ...]:
@@ -62,7 +64,7 @@ class Losses:
         if not noted:
             return ()
         self._noted = []
-        if not self._waits and not _are_done(noted):
+        if self._later and not self._waits and not _are_done(noted):
             self._owed.append((step, noted))
             return ()
         return self._told(noted)

@@ -176,8 +176,10 @@ class Steps:
         if self.step_open:
             self.step_open = False
             now, losses = self.bus.now_ns(), self.losses.taken(self.step)
-            if self._surely and not all(math.isfinite(loss.value) for loss in losses):
-                self._surely = 0  # a probe may want to observe the next step
+            if self._surely:
+                for loss in losses:
+                    if not math.isfinite(loss.value):
+                        self._surely = 0  # a probe may want to observe the next step
             if self._unobserved.running:
                 with self.lock:
                     if self._unobserved.running:  # no other thread has emitted it

@@ -160,8 +160,14 @@ class CostModel:
         self.tracing = 1.0
         return True
 
-    def add(self, step: int, kind: Kind, cost: StepCost) -> None:
-        """Add a step that has ended."""
+    def add(self, step: int, kind: Kind, cost: StepCost, many: int = 1) -> None:
+        """Add a step that has ended, or several unobserved ones, which are compared as one step of
+        their mean time.
+
+        Args:
+            step: The number of the last of them.
+            cost: The cost of all of them.
+        """
         if kind == "observed" and (step <= WARM or cost.fresh):
             self._first = cost
             return
@@ -169,9 +175,9 @@ class CostModel:
             self._before_observed.append((self._written_ns, self._longer_ns))
         self._written_ns += cost.written_ns
         if self.plain_ns:
-            self._longer_ns += max(cost.rest_ns - self.plain_ns, 0.0)
-        self.references += kind == "reference"
-        self._steps[kind].append(_Step(step, cost.rest_ns, cost.plain_ns, cost))
+            self._longer_ns += max(cost.rest_ns - many * self.plain_ns, 0.0)
+        self.references += many * (kind == "reference")
+        self._steps[kind].append(_Step(step, cost.rest_ns / many, cost.plain_ns / many, cost))
 
     def cost_ns(self) -> float:
         """The cost of observing a step now, including its effect on later steps."""

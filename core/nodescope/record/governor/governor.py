@@ -54,7 +54,10 @@ _FEW_NODES, _TELLING_NS = 100, 2_000_000_000
 _CALL_NS: Final = 300
 # The cost of leaving out a step without a decision of its own: two calls of the emitter, and its
 # losses.
-_UNDECIDED_NS: Final = 8_000
+_UNDECIDED_NS: Final = 5_000
+# So many of the first and of the last such steps are compared one by one: the first are slower,
+# since caches are cold. Those between are compared as one.
+_APART: Final = 3
 # After this many consecutive stretches above the limit with counts only, it cannot be met.
 _IN_VAIN: Final = 10
 # A message is worthwhile if less than this share of steps may be observed.
@@ -103,7 +106,8 @@ class Governor:
         self._deciding = threading.RLock()  # a signal handler may begin a step, too
         self._state: _State = "outside"
         self._began = StepCost(0.0)
-        self._ended: list[StepCost] = []  # totals after each step left out without a decision
+        # Totals after steps that were left out without a decision, and how many these are.
+        self._ended: list[tuple[int, StepCost]] = []
         self._stretch_end_ns = self._told_ns = 0
         self._stretches_in_vain = 0
         self._because = ""  # why a step could not be left out that should have been
@@ -205,10 +209,13 @@ class Governor:
             before, now, held_ns = self._began, self._totals(), self._bus.held_ns
             passed_ns = max(now.wall_ns - before.wall_ns, 1.0)
             written_ns = now.written_ns - before.written_ns
-            for start_ns in event.starts:
-                wall_ns = start_ns - held_ns
+            many, last = len(event.starts), -1
+            for place in (*range(min(_APART, many)), *range(max(many - _APART, _APART), many)):
+                wall_ns = event.starts[place] - held_ns
                 part = min(max((wall_ns - before.wall_ns) / passed_ns, 0.0), 1.0)
-                self._ended.append(before.at(wall_ns, before.written_ns + part * written_ns))
+                ended = before.at(wall_ns, before.written_ns + part * written_ns)
+                self._ended.append((place - last, ended))
+                last = place
             self.step = event.first + len(event.starts) - 1
         for losses in event.losses:
             self.losses_known(losses, observed=False)
@@ -343,9 +350,9 @@ class Governor:
     def _close(self) -> StepCost:
         """End the current step, call or time between them; return the totals."""
         now, sampling = self._totals(), self.sampling
-        for ended in self._ended:
-            sampling.skipped(ended.since(self._began))
-            sampling.decided(_UNDECIDED_NS)
+        for many, ended in self._ended:
+            sampling.skipped(ended.since(self._began), many)
+            sampling.decided(many * _UNDECIDED_NS)
             self._began = ended
         self._ended.clear()
         cost = now.since(self._began)
@@ -425,7 +432,7 @@ class Governor:
         """The steps so far, with the current one, and how many of them were left out."""
         left_out = self._state == "left out"
         current = left_out or self._state == "observed"
-        more = len(self._ended)
+        more = sum(many for many, _ in self._ended)
         return self.sampling.steps + more + current, self.sampling.left_out + more + left_out
 
     def conclude(self, error: str = "") -> None:

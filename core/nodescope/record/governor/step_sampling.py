@@ -144,19 +144,21 @@ class StepSampling:
         self.saved_ns = max(self.saved_ns - self.cost_ns, 0.0)
         self._patience = self._dice.random()
 
-    def skipped(self, cost: StepCost) -> None:
-        """Note that a step was left out."""
+    def skipped(self, cost: StepCost, many: int = 1) -> None:
+        """Note that a step, or many consecutive steps that took this long together, were left
+        out.
+        """
         # Judged by the model, not by this step's own length: with steps of two kinds, all
         # references would be of the longer kind.
         long = self.model.plain_ns >= _LONG_NS
         settled = self._row >= _SETTLING or self._row_ns >= _SETTLED_NS or long
-        reference = settled and (cost.clean or self._row >= _LONGEST_SERIES)
-        self.left_out += 1
-        self._row, self._row_ns = self._row + 1, self._row_ns + cost.wall_ns
+        reference = settled and (cost.clean or self._row + many > _LONGEST_SERIES)
+        self.left_out += many
+        self._row, self._row_ns = self._row + many, self._row_ns + cost.wall_ns
         self.outside(cost)
         if reference:
-            self._sought = 0 if long else max(self._sought - 1, 0)
-        self._step_ended("reference" if reference else "disturbed", cost)
+            self._sought = 0 if long else max(self._sought - many, 0)
+        self._step_ended("reference" if reference else "disturbed", cost, many)
 
     def outside(self, cost: StepCost) -> None:
         """Add the cost of something that ran, in a step or outside."""
@@ -183,11 +185,11 @@ class StepSampling:
         self._deciding_ns += nanoseconds
         self.saved_ns = max(self.saved_ns - nanoseconds, 0.0)
 
-    def _step_ended(self, kind: Kind, cost: StepCost) -> None:
-        self.steps += 1
-        self.model.add(self.steps, kind, cost)
+    def _step_ended(self, kind: Kind, cost: StepCost, many: int = 1) -> None:
+        self.steps += many
+        self.model.add(self.steps, kind, cost, many)
         self._calls_since_step = 0
-        self._since_reference = 0 if kind == "reference" else self._since_reference + 1
+        self._since_reference = 0 if kind == "reference" else self._since_reference + many
         self._since_compared_ns += cost.wall_ns
         if self.steps <= _COMPARING or self._since_compared_ns >= _COMPARING_NS:
             self._since_compared_ns = 0.0
@@ -197,7 +199,7 @@ class StepSampling:
                 self._charged_ns += self.model.tracing * self._tracing_ns
                 self._tracing_ns = 0.0
             self.cost_ns = self.model.cost_ns()
-        gain = self._allowed_ns * (_OWING / self._share if self._left_ns() < 0 else 1)
+        gain = many * self._allowed_ns * (_OWING / self._share if self._left_ns() < 0 else 1)
         self.saved_ns = min(self.saved_ns + gain, _MOST_SAVED * self.cost_ns)
 
     # ------------------------------------------------------------ what follows

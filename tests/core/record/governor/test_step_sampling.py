@@ -249,6 +249,31 @@ def test_steps_that_are_left_out_for_certain_would_be_left_out(
     assert (together > 700) == (step_ns < 50e6)  # Long steps are decided one by one.
 
 
+@pytest.mark.parametrize("limit", [1.2, 1.5, 3.0])
+@given(series=st.lists(st.integers(1, 100), min_size=15, max_size=25), busy=st.floats(0, 0.03))
+def test_steps_in_a_series_count_as_when_they_come_one_by_one(
+    limit: float, series: list[int], busy: float
+) -> None:
+    """``busy`` is the writer's share of the time."""
+    single, together = (
+        Program(limit, constant, tracing=9_000 * US, recording=3_000 * US).run(40).stepping
+        for _ in range(2)
+    )
+    step = StepCost(1_000 * US, written_ns=busy * 1_000 * US)
+    for many in series:
+        for _ in range(3 + many + 3):
+            single.skipped(step)
+        for count in (1, 1, 1, many, 1, 1, 1):
+            wall_ns, written_ns = count * step.wall_ns, count * step.written_ns
+            together.skipped(StepCost(wall_ns, written_ns=written_ns), count)
+        for stepping in (single, together):
+            stepping.observed(StepCost(13_000 * US, 3_000 * US, 4_500 * US))
+    assert (together.steps, together.left_out) == (single.steps, single.left_out)
+    assert together.model.plain_ns == pytest.approx(single.model.plain_ns)
+    assert together.extra_ns == pytest.approx(single.extra_ns, rel=0.1)
+    assert together.cost_ns == pytest.approx(single.cost_ns, rel=0.02)
+
+
 def test_while_the_writer_is_behind_no_step_that_costs_much_is_observed() -> None:
     stepping = StepSampling(2.0, share=0.65, unnoticed_ns=100e6)
     assert stepping.wants(behind=True)  # The first step is always observed.
