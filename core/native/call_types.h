@@ -10,7 +10,10 @@
 #include <time.h>
 
 #include "objects.h"
+#include "plain.h"
 #include "slots.h"
+
+#define MOST_INPUTS 8
 
 /* The slots that are read; `Calls.offset` has the same order. */
 enum {
@@ -42,7 +45,8 @@ static const int SLOT_OWNERS[SLOTS] = {
 /* The objects that are used at every call: those passed to `Calls`, and those cached later. */
 enum {
     TENSOR, WRITTEN, ARRAY, LOCAL, TRACER, EMITTER, BUS, SEQUENCE, NO_ATTRS, AS_ARRAY,
-    FINISHED, READS, USED, IDENTITY, BY_VALUE, PAIRS, BACKWARD_SCOPE, WRITTEN_AT, /* given */
+    FINISHED, READS, USED, IDENTITY, BY_VALUE, PAIRS, BACKWARD_SCOPE, WRITTEN_AT, PLAIN,
+    /* given */
     OPERATIONS, STATE_TYPE, CURSOR_TYPE, ENTRY_TYPE, DEMAND, IN_STEP, TIMES, STATE, DTYPE,
     SPELLED, SPELLING, WORKING, /* kept */
     OBJECTS
@@ -63,6 +67,7 @@ typedef struct {
     PyObject_HEAD
     Calls *calls;
     PyObject *op, *name, *impl;
+    PyObject *plain;     /* how PLAIN computes it; NULL without PLAIN */
     int single;          /* whether it has one output */
     int differentiable;
 } Operation;
@@ -145,6 +150,7 @@ static int operation_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->calls);
     Py_VISIT(self->op);
     Py_VISIT(self->impl);
+    Py_VISIT(self->plain);
     return 0;
 }
 
@@ -154,6 +160,7 @@ static int operation_clear(PyObject *object) {
     Py_CLEAR(self->op);
     Py_CLEAR(self->name);
     Py_CLEAR(self->impl);
+    Py_CLEAR(self->plain);
     return 0;
 }
 
@@ -170,6 +177,7 @@ static Operation *operation_of(Calls *calls, PyObject *op) {
         operation->impl = PyObject_GetAttr(op, names.impl);
         operation->single = PyLong_AsLong(outputs) == 1;
         operation->differentiable = vjp != Py_None;
+        if (calls->object[PLAIN] != Py_None) operation->plain = operation_in(calls->object[PLAIN], op);
         if (operation->name && operation->impl && !PyErr_Occurred() &&
             PyDict_SetItem(calls->object[OPERATIONS], op, (PyObject *)operation) == 0)
             known = (PyObject *)operation; /* the table owns it */
@@ -178,6 +186,29 @@ static Operation *operation_of(Calls *calls, PyObject *op) {
     Py_XDECREF(outputs);
     Py_XDECREF(vjp);
     return (Operation *)known;
+}
+
+/* The result of an operation on arrays and numbers; NULL with an exception set. */
+static PyObject *compute(Calls *calls, Operation *operation, PyObject *const *values, Py_ssize_t count,
+                         PyObject *attrs) {
+    if (operation->plain)
+        return compute_in(calls->object[PLAIN], operation->plain, values, count, attrs);
+    PyObject *arguments = PyTuple_New(count), *result = NULL;
+    if (!arguments) return NULL;
+    for (Py_ssize_t i = 0; i < count; i++) PyTuple_SetItem(arguments, i, Py_NewRef(values[i]));
+    result = PyObject_Call(operation->impl, arguments, PyDict_Size(attrs) ? attrs : NULL);
+    Py_DECREF(arguments);
+    return result;
+}
+
+/* The arrays of the inputs that are tensors; NULL with an exception set. */
+static PyObject *arrays_of(Calls *calls, PyObject *const *inputs, PyObject *const *values,
+                           Py_ssize_t count, Py_ssize_t tensors) {
+    PyObject *arrays = PyTuple_New(tensors);
+    for (Py_ssize_t i = 0, at = 0; arrays && i < count; i++)
+        if ((PyObject *)Py_TYPE(inputs[i]) == calls->object[TENSOR])
+            PyTuple_SetItem(arrays, at++, Py_NewRef(values[i]));
+    return arrays;
 }
 
 #endif

@@ -48,7 +48,7 @@ static PyObject *operate(Calls *calls, PyObject *op, PyObject *const *inputs, Py
 }
 
 /* Run the operations of a script; -1 with an exception set. */
-static int compute(Calls *calls, PyObject *operations, Values *values) {
+static int run_script(Calls *calls, PyObject *operations, Values *values) {
     Py_ssize_t many = PyTuple_Size(operations);
     for (Py_ssize_t i = 0; i < many; i++) {
         PyObject *operation = PyTuple_GetItem(operations, i), *inputs[MOST_INPUTS];
@@ -91,7 +91,7 @@ static int store(Calls *calls, PyObject *state, PyObject *target, PyObject *assi
 
 /* Update one parameter and its state, which are the first values; -1 with an exception set. */
 static int update(Calls *calls, PyObject *state, PyObject *script, Values *values) {
-    if (compute(calls, PyTuple_GetItem(script, SCRIPT_OPS), values) < 0) return -1;
+    if (run_script(calls, PyTuple_GetItem(script, SCRIPT_OPS), values) < 0) return -1;
     PyObject *results = PyTuple_GetItem(script, SCRIPT_RESULTS);
     for (Py_ssize_t i = 0; i < PyTuple_Size(results); i++) {
         Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GetItem(results, i));

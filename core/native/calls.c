@@ -12,8 +12,6 @@
 #include "outputs.h"
 #include "times.h"
 
-#define MOST_INPUTS 8
-
 /* -------------------------------------------------------------------------- one call */
 
 /* The state of this thread, borrowed; NULL without an exception if it has none yet. */
@@ -412,33 +410,26 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     if ((has_attrs || tensors != count) && !same_attributes(calls, entry, inputs, count, attrs))
         return NULL;
 
-    PyObject *arguments = PyTuple_New(count);
-    PyObject *live = tensors == count ? NULL : PyTuple_New(tensors);
+    PyObject *values[MOST_INPUTS], *live = NULL;
     PyObject *step = Py_NewRef(SLOT(calls->object[EMITTER], offset[EMITTER_STEP]));
     PyObject *number = PyLong_FromSsize_t(nth + 1), *data = NULL, *result = NULL;
     Py_INCREF(entry);
     Py_INCREF(state);
     int tracked = 0;
-    if (!arguments || (tensors != count && !live) || !step || !number) {
-        Py_XDECREF(number);
-        goto done;
-    }
-    for (Py_ssize_t i = 0, tensor = 0; i < count; i++) {
-        PyObject *argument = inputs[i];
-        if ((PyObject *)Py_TYPE(argument) == calls->object[TENSOR]) {
-            tracked |= SLOT(argument, offset[TENSOR_EDGE]) != Py_None;
-            argument = SLOT(argument, offset[TENSOR_DATA]);
-            if (live) PyTuple_SetItem(live, tensor++, Py_NewRef(argument));
+    for (Py_ssize_t i = 0; i < count; i++) {
+        values[i] = inputs[i];
+        if ((PyObject *)Py_TYPE(inputs[i]) == calls->object[TENSOR]) {
+            tracked |= SLOT(inputs[i], offset[TENSOR_EDGE]) != Py_None;
+            values[i] = SLOT(inputs[i], offset[TENSOR_DATA]);
         }
-        PyTuple_SetItem(arguments, i, Py_NewRef(argument));
+        Py_INCREF(values[i]); /* the tensor may be given another array */
     }
-    if (!live) live = Py_NewRef(arguments);
-    if (PyList_SetItem(slot, 0, number) < 0) goto done; /* it owns the number now */
+    if (!number || PyList_SetItem(slot, 0, number) < 0) goto done; /* the list owns the number now */
     long long start = now_ns();
-    data = has_attrs ? PyObject_Call(operation->impl, arguments, attrs)
-                     : PyObject_CallObject(operation->impl, arguments);
+    data = compute(calls, operation, values, count, attrs);
     if (!data) {
-        refuse(calls, operation, tuple, attrs, entry, live, step, state, start);
+        if ((live = arrays_of(calls, inputs, values, count, tensors)))
+            refuse(calls, operation, tuple, attrs, entry, live, step, state, start);
         goto done;
     }
     long long end = now_ns();
@@ -454,10 +445,13 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     result = tensor_of(calls, operation, data, value, tuple, attrs, tracked);
     varies |= SLOT(entry, offset[ENTRY_LOOSE]) != Py_False;
     if (result && varies && reshape(calls, entry, data) < 0) Py_CLEAR(result);
+    if (result && !notes_times(calls->object[TIMES]) &&
+        !(live = arrays_of(calls, inputs, values, count, tensors)))
+        Py_CLEAR(result);
     if (result && tell(calls, state, entry, step, live, data, result, tuple, start, end) < 0)
         Py_CLEAR(result);
 done:
-    Py_XDECREF(arguments);
+    for (Py_ssize_t i = 0; i < count; i++) Py_DECREF(values[i]);
     Py_XDECREF(live);
     Py_XDECREF(step);
     Py_XDECREF(data);
@@ -543,7 +537,8 @@ PyDoc_STRVAR(calls_doc,
 "        operation; the function that makes an array of any value; the class of events; the reads of\n"
 "        leaves in earlier steps; the list of parameters read in this step; the run's `Identity`, its\n"
 "        entries by value id, and the gradients of values as they were emitted last; the function that\n"
-"        gives the scope of the gradients of a scope; when a tensor was last written to.\n"
+"        gives the scope of the gradients of a scope; when a tensor was last written to;\n"
+"        the engine's `Plain`, or None.\n"
 "    instances: An instance of each class, with no slot set: tensor, thread state, cursor, entry,\n"
 "        bus and emitter.\n"
 "    base: Value ids up to this one belong to earlier runs.\n\n"

@@ -5,6 +5,15 @@
 
 #include "plain_functions.h"
 
+PyObject *operation_in(PyObject *plain, PyObject *op) {
+    return (PyObject *)operation_of((Plain *)plain, op);
+}
+
+PyObject *compute_in(PyObject *plain, PyObject *operation, PyObject *const *inputs, Py_ssize_t count,
+                     PyObject *attrs) {
+    return computed((Plain *)plain, (Operation *)operation, inputs, count, attrs);
+}
+
 PyDoc_STRVAR(apply_doc,
 "apply(op, inputs, attrs)\n--\n\n"
 "Run an op on tensors and Python scalars. Raises the op's error, with the user's line.");

@@ -16,7 +16,7 @@ from nodescope import native
 from nodescope.emit import state as states
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.phases import backward_scope
-from nodescope.engine.run import binary, cause, explained
+from nodescope.engine.run import binary, cause, explained, plain
 from nodescope.engine.specs import dtype_name
 from nodescope.engine.state import State, local
 from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, Written, next_seq, written_at
@@ -75,7 +75,7 @@ def native_calls(tracer: Checked) -> Any:
         Tensor, Written, np.ndarray, local, _Callbacks(tracer), tracer.emitter, tracer.bus,
         cast("Any", next_seq).__self__, NO_ATTRS, np.asarray, NodeFinished,
         tracer.reads, tracer.used, identity, identity.by_value, tracer.emitter.pairs,
-        backward_scope, written_at,
+        backward_scope, written_at, plain,
     )  # fmt: skip
     try:
         return native.Calls(objects, tuple(map(object.__new__, _SLOTTED)), tracer.base)
