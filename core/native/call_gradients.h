@@ -43,9 +43,10 @@ int differentiate(PyObject *object, PyObject *tensor) {
     return other < 0 ? -1 : 0;
 }
 
-/* Whether a gradient has been reported already and no probe wants to know when it is computed; -1 with
-   an exception set. */
-static int is_known(Calls *calls, PyObject *value, PyObject *gradient) {
+int pair_known(PyObject *object, PyObject *tensor, PyObject *gradient) {
+    Calls *calls = (Calls *)object;
+    PyObject *value = SLOT(tensor, calls->offset[TENSOR_VID]);
+    if (!value || PyLong_AsLongLong(value) <= calls->base) return 1;
     if (SLOT(calls->object[BUS], calls->offset[BUS_DEMAND]) != calls->object[DEMAND] || calls->gradients)
         return 0;
     if ((PyObject *)Py_TYPE(gradient) != calls->object[TENSOR]) return 0;
@@ -56,12 +57,10 @@ static int is_known(Calls *calls, PyObject *value, PyObject *gradient) {
 }
 
 int pair(PyObject *object, PyObject *tensor, PyObject *gradient) {
-    Calls *calls = (Calls *)object;
-    PyObject *value = SLOT(tensor, calls->offset[TENSOR_VID]);
-    if (!value || PyLong_AsLongLong(value) <= calls->base) return 0;
-    int known = is_known(calls, value, gradient);
+    int known = pair_known(object, tensor, gradient);
     if (known) return known < 0 ? -1 : 0;
-    PyObject *done = PyObject_CallMethodObjArgs(calls->object[TRACER], names.pair, tensor, gradient, NULL);
+    PyObject *done = PyObject_CallMethodObjArgs(((Calls *)object)->object[TRACER], names.pair, tensor,
+                                                gradient, NULL);
     Py_XDECREF(done);
     return done ? 0 : -1;
 }

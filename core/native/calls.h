@@ -15,6 +15,9 @@ int are_calls(PyObject *object);
    exception set. */
 int differentiate(PyObject *calls, PyObject *tensor);
 
+/* Whether there is nothing to report of the gradient of a tensor; -1 with an exception set. */
+int pair_known(PyObject *calls, PyObject *tensor, PyObject *gradient);
+
 /* Report the gradient of a tensor, as in `Tracer.pair`; -1 with an exception set. */
 int pair(PyObject *calls, PyObject *tensor, PyObject *gradient);
 

@@ -17,8 +17,8 @@ enum { TENSOR, ARRAY, LEAF, FREED, RULES_F, ADD, MULTIPLY, SAME, TIMES_RIGHT, TI
 typedef struct {
     PyObject_HEAD
     PyObject *object[OBJECTS];
-    Py_ssize_t data, edge; /* slots of a tensor */
-    int traced;            /* whether cotangents are tensors */
+    Py_ssize_t data, edge, grad; /* slots of a tensor */
+    int traced;                  /* whether cotangents are tensors */
 } Pull;
 
 static struct { PyObject *joint, *outputs, *port, *variadic, *vjp; } names;
@@ -309,6 +309,8 @@ static PyObject *pull_call(PyObject *object, PyObject *const *arguments, Py_ssiz
     return result;
 }
 
+#include "pull_leaves.h"
+
 static PyObject *pull_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
     PyObject *objects, *instance, *example;
     int traced;
@@ -330,7 +332,8 @@ static PyObject *pull_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     self->traced = traced;
     self->data = self->object[OPS] ? offset_of(instance, "data") : -1;
     self->edge = self->data < 0 ? -1 : offset_of(instance, "edge");
-    if (self->edge < 0) Py_CLEAR(self);
+    self->grad = self->edge < 0 ? -1 : offset_of(instance, "_grad");
+    if (self->grad < 0) Py_CLEAR(self);
     return (PyObject *)self;
 }
 
@@ -347,6 +350,7 @@ static int pull_clear(PyObject *object) {
 
 static PyMethodDef pull_methods[] = {
     {"pull", (PyCFunction)(void (*)(void))pull_call, METH_FASTCALL, pull_doc},
+    {"leaves", (PyCFunction)(void (*)(void))pull_leaves, METH_FASTCALL, leaves_doc},
     {NULL, NULL, 0, NULL},
 };
 

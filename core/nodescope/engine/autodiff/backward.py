@@ -5,13 +5,12 @@ Invariant: no array that the user holds is written to, or becomes a gradient.
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import numpy as np
 
 from nodescope.engine import dispatch_mode
-from nodescope.engine.autodiff.tape import held, pull, separate
+from nodescope.engine.autodiff.tape import Ends, held, pull, separate, stored_natively
 from nodescope.engine.losses import began
 from nodescope.engine.source import where
 from nodescope.engine.tensor import SMOOTH, Tensor, make, operand
@@ -32,34 +31,38 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
     if gradient is None:
         began(root, 3)
     seen = held([ct])
+
+    def add(ends: Ends, observed: Any) -> None:
+        # Adding to the gradient of an earlier backward pass is part of this one.
+        if observed is not None and dispatch_mode.observer() is not observed[0]:
+            observed = None  # a hook has ended the observation
+
+        def store(leaf: Tensor, ct: Any) -> None:
+            if observed is not None:
+                observed[1](leaf)
+            before = leaf.grad
+            total = separate(ct, seen) if before is None else before + ct
+            leaf.grad = total
+            if observed is not None:
+                observed[0].pair(leaf, total)
+
+        if observed is None or not stored_natively(ends, seen, observed, store):
+            for leaf, ct in ends.values():
+                store(leaf, ct)
+
     gradients = pull(
         root,
         ct,
         traced=traced,
         create_graph=create_graph,
         keep=retain_graph or create_graph,
+        then=add,
     )
     if not traced:
         for leaf, ct in gradients.values():
             before = leaf.grad
             array = separate(np.asarray(ct), seen) if before is None else np.add(before.data, ct)
             leaf.grad = make(np.asarray(array))
-        return
-    tracer = dispatch_mode.observer()
-    # Adding to the gradient of an earlier backward pass is part of this one.
-    place = contextlib.nullcontext(_nowhere) if tracer is None else tracer.backward()
-    with dispatch_mode.recording(create_graph), place as differentiate:
-        for leaf, ct in gradients.values():
-            differentiate(leaf)
-            before = leaf.grad
-            total = separate(ct, seen) if before is None else before + ct
-            leaf.grad = total
-            if tracer is not None:
-                tracer.pair(leaf, total)
-
-
-def _nowhere(tensor: Tensor) -> None:
-    """Take the place of the tracer's function if no run is observed."""
 
 
 def start(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,6 +64,9 @@ TRACED = _Traced()
 Ends = dict[int, tuple[Tensor, Any]]
 """Tensors reached, with their cotangents, by ``id``."""
 
+Then = Callable[[Ends, Any], None]
+"""Called with the leaves, and with the observer and its function that places gradients, or None."""
+
 Reached = tuple[dict[int, Any], dict[int, Tensor], list[tuple[Any, Any]], set[int]]
 """A pull on its way: cotangents by ``id`` of their tensor, the leaves among them, the heap of the
 others, and the leaves whose cotangent is a sum that is referenced only here."""
@@ -80,6 +83,7 @@ def pull(
     passed: dict[int, Tensor] | None = None,
     skip: dict[int, Any] | None = None,
     conjugate: bool = True,
+    then: Then | None = None,
 ) -> Ends:
     """Carry ``ct`` from ``root`` back to the leaves.
 
@@ -94,6 +98,7 @@ def pull(
         skip: Tensors that no cotangent need flow to, by ``id``.
         conjugate: Whether to return cotangents of complex tensors in PyTorch's convention, steepest
             ascent; on the tape they are unconjugated.
+        then: If ``traced``: called with the result while operations still belong to this pass.
 
     Returns:
         Leaves (or targets) that were reached, with their cotangents, in order of first arrival.
@@ -112,13 +117,19 @@ def pull(
             if tracer is None:
                 ct = TRACED.ones_like(root) if ct is None else ct
                 ends = _traced(root, ct, None, keep, targets, passed, skip, whole)
-                return _finished(TRACED, ends, None, passed, conjugate)
+                ends = _finished(TRACED, ends, None, passed, conjugate)
+                if then is not None:
+                    then(ends, None)
+                return ends
             with tracer.backward() as differentiate:
                 differentiate(root)
                 ct = TRACED.ones_like(root) if ct is None else ct
                 observed = (tracer, differentiate)
                 ends = _traced(root, ct, observed, keep, targets, passed, skip, whole)
-                return _finished(TRACED, ends, observed, passed, conjugate)
+                ends = _finished(TRACED, ends, observed, passed, conjugate)
+                if then is not None:
+                    then(ends, observed)
+                return ends
     except NodescopeError as error:  # raised by a rule, or by an op within one
         error.source = error.source or where()
         raise
@@ -136,11 +147,36 @@ def _traced(
 ) -> Ends:
     """`_pull` with tensors, in the native core if it can do the ``whole`` pass."""
     if whole and _native_traced is not None:
-        tracer = None if observed is None else dispatch_mode.tracer()  # None: a graph is built
-        calls = None if tracer is None else tracer.counted_calls()
+        calls = None if observed is None else _calls_of(observed)
         if observed is None or calls is not None:
             return _native_traced.pull(root, ct, keep, calls, observed)  # type: ignore[no-any-return]
     return _pull(root, ct, TRACED, observed, keep, targets, passed, skip)
+
+
+def _calls_of(observed: Any) -> Any:
+    """The observer's part of the native core; None if it is to see the pass in Python."""
+    tracer = dispatch_mode.tracer()  # None: a graph is built
+    return tracer.counted_calls() if tracer is observed[0] else None
+
+
+def stored_natively(
+    ends: Ends, seen: dict[int, Any], observed: Any, store: Callable[[Tensor, Any], None]
+) -> bool:
+    """Make the cotangents of a traced pass the gradients of their leaves, in the native core.
+
+    Args:
+        ends: The leaves and their cotangents.
+        seen: As in `separate`.
+        observed: The observer, as passed to ``then`` of `pull`.
+        store: Does the same for one leaf; called if the core does not.
+
+    Returns:
+        False if nothing was done, because the core is not to do it.
+    """
+    calls = None if _native_traced is None else _calls_of(observed)
+    if calls is not None:
+        _native_traced.leaves(ends, seen, calls, store)
+    return calls is not None
 
 
 def _finished(

@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 import nodescope as ns
+from nodescope.engine import tracer
 from nodescope.engine.autodiff import tape
 from nodescope.errors import GradientError
 from nodescope.events import Demand, GradientReached, NodeFinished, NodeStarted
@@ -81,6 +82,24 @@ def shared() -> list[Any]:
         np.concatenate(branches[:8]).sum().backward(np.float32(2), retain_graph=True)
         sum(branches[1:], branches[0]).sum().backward()
         results += [leaf.grad for leaf in leaves]
+    return results
+
+
+def shared_cotangents() -> list[Any]:
+    x, y = ns.parameter(values(3), name="x"), ns.parameter(values(3, seed=4), name="y")
+    given = ns.tensor(values(3, seed=5))
+    results: list[Any] = []
+    for number in ns.steps(range(4)):
+        (x + y).backward(given)
+        (x + x.reshape(3)).backward(given)
+        if number:
+            y.backward(given)
+        for parameter in (x, y):
+            assert parameter.grad is not None
+            results += [parameter.grad, parameter.grad.numpy() is given.data]
+        x.grad = None
+        if number % 2:
+            y.grad = None
     return results
 
 
@@ -246,8 +265,8 @@ def without_steps() -> list[Any]:
 
 
 PROGRAMS = [
-    training, accumulations, broadcasts, shared, retained, second_derivatives, hooks,
-    several_outputs, without_tape, writes, errors, wrong_gradients, threads, without_steps,
+    training, accumulations, broadcasts, shared, shared_cotangents, retained, second_derivatives,
+    hooks, several_outputs, without_tape, writes, errors, wrong_gradients, threads, without_steps,
 ]  # fmt: skip
 
 
@@ -364,6 +383,19 @@ def test_a_probe_of_gradients_is_told_each_time() -> None:
         return [event.array.data.tobytes() for event in events.of(GradientReached)]
 
     assert reached(core=True) == reached(core=False) != []
+
+
+def test_a_hook_may_end_the_observation() -> None:
+    w = ns.parameter(values(3), name="w")
+    with observed() as events:
+        for number in ns.steps(range(3)):
+            h = w * w
+            if number == 2:
+                h.register_hook(lambda gradient: tracer.unobserve())
+            h.sum().backward()
+    assert events.all
+    assert w.grad is not None
+    np.testing.assert_array_equal(w.grad.numpy(), 6 * w.numpy())
 
 
 def test_a_number_keeps_the_tape() -> None:
