@@ -40,22 +40,28 @@ PyDoc_STRVAR(function_doc,
 "A function that applies an op to its positional arguments; keyword arguments are attributes.\n\n"
 "Args:\n"
 "    op: The op.\n"
-"    operand: Converts the arguments to operands if any of them is not a tensor.\n"
+"    operand: Converts an argument that is neither a tensor nor a Python scalar.\n"
 "    attrs: The attributes of a call without keyword arguments.\n");
 
 enum { CALLS, OP, OPERAND, ATTRS, FUNCTION };
 
+/* Whether a value is a tensor or a Python scalar. */
+static int is_operand(Plain *self, PyObject *value) {
+    PyTypeObject *kind = Py_TYPE(value);
+    return (PyObject *)kind == self->object[TENSOR] || kind == &PyFloat_Type || kind == &PyLong_Type ||
+           kind == &PyBool_Type || kind == &PyComplex_Type;
+}
+
 static PyObject *op_called(PyObject *function, PyObject *const *arguments, Py_ssize_t count,
                                PyObject *keywords) {
     Plain *self = (Plain *)PyTuple_GetItem(function, CALLS);
-    PyObject *operand = NULL, *inputs = PyTuple_New(count), *attrs, *result = NULL;
+    PyObject *operand = PyTuple_GetItem(function, OPERAND);
+    PyObject *inputs = PyTuple_New(count), *attrs, *result = NULL;
     if (!inputs) return NULL;
-    for (Py_ssize_t i = 0; i < count; i++)
-        if ((PyObject *)Py_TYPE(arguments[i]) != self->object[TENSOR])
-            operand = PyTuple_GetItem(function, OPERAND);
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *input = operand ? PyObject_CallFunctionObjArgs(operand, arguments[i], NULL)
-                                  : Py_NewRef(arguments[i]);
+        PyObject *input = is_operand(self, arguments[i])
+                              ? Py_NewRef(arguments[i])
+                              : PyObject_CallFunctionObjArgs(operand, arguments[i], NULL);
         if (!input || PyTuple_SetItem(inputs, i, input) < 0) {
             Py_DECREF(inputs);
             return NULL;

@@ -286,7 +286,7 @@ function: Callable[[Op, Callable[[Any], Any], Attrs], Callable[..., Any]] = (
     _function if _plain is None else _plain.function
 )
 """A function that applies an op to its arguments, with its keywords as attributes. The second
-argument converts all inputs to operands if one of them is not a tensor; the third holds the
+argument converts inputs to operands; tensors and Python scalars are left alone. The third holds the
 attributes of calls without keywords."""
 
 operands: Callable[[Sequence[Any]], tuple[Any, ...] | None] = (

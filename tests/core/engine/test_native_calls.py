@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -15,8 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nodescope as ns
-from nodescope import native
+from nodescope import native, ops
 from nodescope.engine import dispatch_mode, native_calls, tracer
+from nodescope.engine.run import apply
+from nodescope.engine.tensor import make
 from nodescope.errors import ShapeError
 from nodescope.events import (
     Bus,
@@ -27,7 +30,9 @@ from nodescope.events import (
     NodeFailed,
     NodeFinished,
 )
+from nodescope.ops.op import Op
 from tests.core.engine.events_of import Events, observed
+from tests.parts import in_parts
 
 Program = Callable[[], list[Any]]
 
@@ -246,6 +251,49 @@ def test_steps_of_other_shapes_run_in_the_core(monkeypatch: pytest.MonkeyPatch) 
     _, all_calls = ran(program, monkeypatch, core=False)
     _, left = ran(program, monkeypatch, core=True)
     assert left < all_calls / 3  # The first step, and calls whose attributes change.
+
+
+@in_parts(4)
+@pytest.mark.parametrize("op", [*ops.all_ops()], ids=lambda op: op.name)
+def test_every_op_computes_what_its_impl_does(op: Op) -> None:
+    def outcome(compute: Callable[[], Any]) -> Any:
+        try:
+            results = compute()
+        except Exception as error:
+            return type(error), str(error)
+        results = results if isinstance(results, tuple) else (results,)
+        arrays = [np.asarray(getattr(result, "data", result)) for result in results]
+        return [(array.dtype, array.shape, array.tobytes()) for array in arrays]
+
+    for sample in op.samples(np.random.default_rng(3)):
+        inputs = tuple(
+            make(value) if isinstance(value, np.ndarray) else value for value in sample.inputs
+        )
+        if op.role != "op":
+            continue
+        expected = outcome(lambda: op.impl(*sample.inputs, **sample.attrs))  # noqa: B023
+        with observed():
+            for _ in ns.steps(range(3)):
+                assert outcome(lambda: apply(op, inputs, sample.attrs)) == expected  # noqa: B023
+
+
+def test_known_calls_enter_no_impl_around_a_function_of_numpy() -> None:
+    w = ns.parameter(np.ones((3, 2), np.float32), name="w")
+    entered: list[str] = []
+
+    def note(frame: Any, event: str, argument: Any) -> None:
+        if event == "call" and "/nodescope/ops/" in frame.f_code.co_filename:
+            entered.append(frame.f_code.co_qualname)
+
+    with observed():
+        for number in ns.steps(range(3)):
+            x = ns.tensor(np.ones((4, 3), np.float32), name="x")
+            sys.setprofile(note if number == 2 else None)
+            try:
+                np.sum(x @ w, axis=0)[1:].reshape((1, 1))
+            finally:
+                sys.setprofile(None)
+    assert entered == []
 
 
 @given(st.lists(st.sampled_from(["+", "-", "*", "@", "sum", "t", "scalar", "cast", "where"]),

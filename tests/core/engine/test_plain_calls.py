@@ -93,6 +93,23 @@ def test_a_function_without_keywords_has_the_shared_attributes() -> None:
         assert negated.edge[3] is tensors.NO_ATTRS
 
 
+def test_tensors_and_numbers_are_not_converted() -> None:
+    x, given = ns.tensor(np.ones(2)), np.float64(2.5)
+    converted: list[Any] = []
+
+    def operand(value: Any) -> Any:
+        converted.append(value)
+        return tensors.operand(value)
+
+    add = engine.function(ops.get("add"), operand, tensors.NO_ATTRS)
+    results = [add(x, number) for number in (True, 2, 0.5, 1j, given)]
+    assert [result.data.tolist() for result in results] == [
+        [2.0, 2.0], [3.0, 3.0], [1.5, 1.5], [1 + 1j, 1 + 1j], [3.5, 3.5],
+    ]  # fmt: skip
+    assert len(converted) == 1
+    assert converted[0] is given
+
+
 def test_unsupported_calls_are_left_to_python() -> None:
     x = ns.parameter(np.ones((2, 2)), name="x")
     add, joined = ops.get("add"), ops.get("concatenate")
