@@ -436,6 +436,8 @@ class Bus:
         if demand.starts or demand.gradients or demand.seen_whole:
             return None
         levels = block_levels(self.probes)
+        if len(levels) == 1:
+            return levels[0]  # type: ignore[no-any-return]
         return None if None in levels else max((*levels, LEVELS[0]), key=LEVELS.index)
 
     def times_sink(self) -> TimesSink | None:

@@ -69,6 +69,11 @@ class Losses:
             return ()
         return self._told(noted)
 
+    @property
+    def owes(self) -> bool:
+        """Whether losses of ended steps are not known yet."""
+        return bool(self._owed)
+
     def known(self) -> Iterator[tuple[int, tuple[Loss, ...]]]:
         """Steps whose losses were unknown when the steps ended, but are known now."""
         while self._owed and (self._waits or _are_done(self._owed[0][1])):

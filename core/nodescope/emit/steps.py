@@ -143,11 +143,15 @@ class Steps:
             self._begin()
 
     def _begin(self) -> None:
-        self.end_step()
-        self.tell_unobserved()
         bus = self.bus
+        if self.step_open:
+            self.end_step()
+        else:
+            self.tell_losses()
+        if bus.catch_up is not None:
+            self.tell_unobserved()
         self._due = False
-        left_out = bus.leave_out(self.step + 1)
+        left_out = 0 if bus.leaves_out is None else bus.leave_out(self.step + 1)
         self.observed = not left_out
         self._surely, self._demand = max(left_out - 1, 0), bus.demand
         with self.lock:
@@ -196,8 +200,9 @@ class Steps:
         """
         if wait:
             self.losses.wait()
-        for step, losses in self.losses.known():
-            self.bus.emit(LossesKnown(step, losses))
+        if self.losses.owes:
+            for step, losses in self.losses.known():
+                self.bus.emit(LossesKnown(step, losses))
 
     def end_of_steps(self, *, broken: bool = False) -> None:
         """Note that no step follows for now: observation resumes if the last step was unobserved.

@@ -58,6 +58,8 @@ def rest() -> None:
 def wake() -> None:
     """Let the resting observer see every op again."""
     global _observer, _resting
+    if _resting is None:
+        return
     with _lock:
         if _resting is not None:
             _observer, _resting = _resting, None

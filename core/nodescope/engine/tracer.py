@@ -124,10 +124,10 @@ class Tracer:
         dispatch_mode.wake()
 
     def times(self) -> TimesSink | None:
-        """See `Bus.times_sink`; afterwards ``outputs`` is `Bus.outputs_sink`."""
+        """See `Bus.times_sink`; if it is None, ``outputs`` is `Bus.outputs_sink` afterwards."""
         if (demand := self.bus.demand) is not self._demand:
             self._demand, self._times = demand, self.bus.times_sink()
-            self.outputs = self.bus.outputs_sink()
+            self.outputs = self.bus.outputs_sink() if self._times is None else None
         return self._times
 
     def step_begins(self) -> None:
