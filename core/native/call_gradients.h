@@ -10,36 +10,45 @@ static PyObject *maker_of(Calls *calls, PyObject *tensor) {
     return value ? PyDict_GetItemWithError(calls->object[BY_VALUE], value) : NULL;
 }
 
+/* Look up where gradients of an entry's values are computed; -1 with an exception set. */
+static int find_derivatives(Calls *calls, PyObject *entry) {
+    PyObject *node = Py_NewRef(SLOT(entry, calls->offset[ENTRY_NODE])), *both = NULL;
+    PyObject *place = PyObject_GetAttr(node, names.scope), *number = PyObject_GetAttr(node, names.id);
+    PyObject *scope =
+        place && number ? PyObject_CallFunctionObjArgs(calls->object[BACKWARD_SCOPE], place, NULL) : NULL;
+    if (scope && (both = PyTuple_Pack(2, scope, number)))
+        keep(&SLOT(entry, calls->offset[ENTRY_DERIVATIVES]), both);
+    Py_DECREF(node);
+    Py_XDECREF(place);
+    Py_XDECREF(number);
+    Py_XDECREF(scope);
+    Py_XDECREF(both);
+    return both ? 0 : -1;
+}
+
 int differentiate(PyObject *object, PyObject *tensor) {
     Calls *calls = (Calls *)object;
     const Py_ssize_t *offset = calls->offset;
-    PyObject *scope = NULL, *place = NULL, *number = NULL, *entry = maker_of(calls, tensor), *state;
+    PyObject *scope = names.backward, *number = Py_None, *entry = maker_of(calls, tensor), *state, *known;
     if (!entry && PyErr_Occurred()) return -1;
     if (entry) {
-        PyObject *node = Py_NewRef(SLOT(entry, offset[ENTRY_NODE]));
-        if ((place = PyObject_GetAttr(node, names.scope))) {
-            number = PyObject_GetAttr(node, names.id);
-            scope = PyObject_CallFunctionObjArgs(calls->object[BACKWARD_SCOPE], place, NULL);
-        }
-        Py_DECREF(node);
-        Py_XDECREF(place);
-    } else {
-        scope = Py_NewRef(names.backward);
-        number = Py_NewRef(Py_None);
+        known = SLOT(entry, offset[ENTRY_DERIVATIVES]);
+        if ((!known || !PyTuple_Check(known)) && find_derivatives(calls, entry) < 0) return -1;
+        known = SLOT(entry, offset[ENTRY_DERIVATIVES]);
+        scope = PyTuple_GetItem(known, 0);
+        number = PyTuple_GetItem(known, 1);
     }
-    int other = -1;
-    if (scope && number && !(state = state_of_thread(calls)))
-        PyErr_SetString(PyExc_SystemError, "a backward pass on a thread without a state");
-    else if (scope && number) {
-        keep(&SLOT(state, offset[STATE_FORWARD]), number);
-        other = PyObject_RichCompareBool(scope, SLOT(state, offset[STATE_SCOPE]), Py_NE);
-        if (other > 0) {
-            keep(&SLOT(state, offset[STATE_SCOPE]), scope);
-            keep(&SLOT(state, offset[STATE_CURSOR]), Py_None);
-        }
+    if (!(state = state_of_thread(calls))) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_SystemError, "a backward pass on a thread without a state");
+        return -1;
     }
-    Py_XDECREF(scope);
-    Py_XDECREF(number);
+    keep(&SLOT(state, offset[STATE_FORWARD]), number);
+    int other = PyObject_RichCompareBool(scope, SLOT(state, offset[STATE_SCOPE]), Py_NE);
+    if (other > 0) {
+        keep(&SLOT(state, offset[STATE_SCOPE]), scope);
+        keep(&SLOT(state, offset[STATE_CURSOR]), Py_None);
+    }
     return other < 0 ? -1 : 0;
 }
 

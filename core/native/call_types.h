@@ -22,6 +22,7 @@ enum {
     STATE_SCOPE, STATE_PHASE, STATE_FORWARD, STATE_NOTED,
     CURSOR_STEP, CURSOR_SLOTS, CURSOR_LOOP, CURSOR_LABEL, CURSOR_OWNER,
     ENTRY_INPUTS, ENTRY_OUTPUTS, ENTRY_NODE, ENTRY_LOOSE, ENTRY_GIVEN, ENTRY_VALUES,
+    ENTRY_DERIVATIVES,
     BUS_DEMAND, BUS_ORIGIN, BUS_PROBES, BUS_EDITS, BUS_CATCH_UP,
     EMITTER_STEADY, EMITTER_EPOCH, EMITTER_STEP,
     SLOTS
@@ -33,13 +34,14 @@ static const char *const SLOT_NAMES[SLOTS] = {
     "scope", "phase", "forward", "noted",
     "step", "slots", "loop", "label", "owner",
     "inputs", "outputs", "node", "loose", "given", "values",
+    "derivatives",
     "demand", "origin_ns", "probes", "edits", "catch_up",
     "steady", "epoch", "step",
 };
 
 /* For each slot, which of the `instances` passed to `Calls` has it. */
 static const int SLOT_OWNERS[SLOTS] = {
-    0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4,
+    0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4,
     4, 5, 5, 5};
 
 /* The objects that are used at every call: those passed to `Calls`, and those cached later. */

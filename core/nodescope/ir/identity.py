@@ -51,6 +51,8 @@ class Entry:
         loop: The number of the loop in whose rounds it is counted, or 0.
         recent: In a loop: identities of the arrays from its last two executions or, for a leaf, of
             those that it holds.
+        derivatives: Where gradients of its values are computed, as a scope and the node's id; kept
+            by whoever looked it up, else None.
         given: The source of the node's attributes, in its definer's form; None if unknown.
         loose: Whether the shapes of its values may change although those of its inputs do not.
         nth: Its place among the entries of its key.
@@ -59,8 +61,8 @@ class Entry:
     """
 
     __slots__ = (
-        "given", "inputs", "loop", "loose", "node", "nth", "outputs", "recent", "reshaped", "site",
-        "values",
+        "derivatives", "given", "inputs", "loop", "loose", "node", "nth", "outputs", "recent",
+        "reshaped", "site", "values",
     )  # fmt: skip
 
     def __init__(self, node: Node, values: tuple[Value, ...], nth: int = 0, loop: int = 0) -> None:
@@ -75,6 +77,7 @@ class Entry:
         self.outputs = node.outputs
         self.values = values
         self.given: tuple[Any, ...] | None = None
+        self.derivatives: tuple[str, int] | None = None
 
 
 class Site:

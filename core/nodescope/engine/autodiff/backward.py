@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nodescope.engine import dispatch_mode
-from nodescope.engine.autodiff.tape import Ends, held, pull, separate, stored_natively
+from nodescope.engine.autodiff.tape import Ends, held, pull, separate, store_all
 from nodescope.engine.losses import began
 from nodescope.engine.source import where
 from nodescope.engine.tensor import SMOOTH, Tensor, make, operand
@@ -30,12 +30,12 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
     ct = start(root, gradient, traced)
     if gradient is None:
         began(root, 3)
-    seen = held([ct])
+    seen = held([ct]) if gradient is not None else {}
 
-    def add(ends: Ends, observed: Any) -> None:
+    def add(ends: Ends, observed: Any, calls: Any) -> None:
         # Adding to the gradient of an earlier backward pass is part of this one.
         if observed is not None and dispatch_mode.observer() is not observed[0]:
-            observed = None  # a hook has ended the observation
+            observed = calls = None  # a hook has ended the observation
 
         def store(leaf: Tensor, ct: Any) -> None:
             if observed is not None:
@@ -46,9 +46,7 @@ def backward(root: Tensor, gradient: Any, *, retain_graph: bool, create_graph: b
             if observed is not None:
                 observed[0].pair(leaf, total)
 
-        if observed is None or not stored_natively(ends, seen, observed, store):
-            for leaf, ct in ends.values():
-                store(leaf, ct)
+        store_all(ends, seen, calls, store)
 
     gradients = pull(
         root,

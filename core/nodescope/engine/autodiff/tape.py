@@ -64,8 +64,9 @@ TRACED = _Traced()
 Ends = dict[int, tuple[Tensor, Any]]
 """Tensors reached, with their cotangents, by ``id``."""
 
-Then = Callable[[Ends, Any], None]
-"""Called with the leaves, and with the observer and its function that places gradients, or None."""
+Then = Callable[[Ends, Any, Any], None]
+"""Called with the leaves; with the observer and its function that places gradients, or None; and
+with its part of the native core, or None."""
 
 Reached = tuple[dict[int, Any], dict[int, Tensor], list[tuple[Any, Any]], set[int]]
 """A pull on its way: cotangents by ``id`` of their tensor, the leaves among them, the heap of the
@@ -116,19 +117,19 @@ def pull(
         with dispatch_mode.recording(create_graph):
             if tracer is None:
                 ct = TRACED.ones_like(root) if ct is None else ct
-                ends = _traced(root, ct, None, keep, targets, passed, skip, whole)
+                ends = _traced(root, ct, None, None, keep, targets, passed, skip, whole)
                 ends = _finished(TRACED, ends, None, passed, conjugate)
                 if then is not None:
-                    then(ends, None)
+                    then(ends, None, None)
                 return ends
             with tracer.backward() as differentiate:
                 differentiate(root)
                 ct = TRACED.ones_like(root) if ct is None else ct
-                observed = (tracer, differentiate)
-                ends = _traced(root, ct, observed, keep, targets, passed, skip, whole)
+                observed, calls = (tracer, differentiate), _calls_of(tracer)
+                ends = _traced(root, ct, observed, calls, keep, targets, passed, skip, whole)
                 ends = _finished(TRACED, ends, observed, passed, conjugate)
                 if then is not None:
-                    then(ends, observed)
+                    then(ends, observed, calls)
                 return ends
     except NodescopeError as error:  # raised by a rule, or by an op within one
         error.source = error.source or where()
@@ -139,6 +140,7 @@ def _traced(
     root: Tensor,
     ct: Any,
     observed: Any,
+    calls: Any,
     keep: bool,
     targets: dict[int, Tensor] | None,
     passed: dict[int, Tensor] | None,
@@ -146,37 +148,33 @@ def _traced(
     whole: bool,
 ) -> Ends:
     """`_pull` with tensors, in the native core if it can do the ``whole`` pass."""
-    if whole and _native_traced is not None:
-        calls = None if observed is None else _calls_of(observed)
-        if observed is None or calls is not None:
-            return _native_traced.pull(root, ct, keep, calls, observed)  # type: ignore[no-any-return]
+    if whole and _native_traced is not None and (observed is None or calls is not None):
+        return _native_traced.pull(root, ct, keep, calls, observed)  # type: ignore[no-any-return]
     return _pull(root, ct, TRACED, observed, keep, targets, passed, skip)
 
 
-def _calls_of(observed: Any) -> Any:
+def _calls_of(observer: Any) -> Any:
     """The observer's part of the native core; None if it is to see the pass in Python."""
     tracer = dispatch_mode.tracer()  # None: a graph is built
-    return tracer.counted_calls() if tracer is observed[0] else None
+    return tracer.counted_calls() if tracer is observer and _native_traced is not None else None
 
 
-def stored_natively(
-    ends: Ends, seen: dict[int, Any], observed: Any, store: Callable[[Tensor, Any], None]
-) -> bool:
-    """Make the cotangents of a traced pass the gradients of their leaves, in the native core.
+def store_all(
+    ends: Ends, seen: dict[int, Any], calls: Any, store: Callable[[Tensor, Any], None]
+) -> None:
+    """Make the cotangents of a traced pass the gradients of their leaves.
 
     Args:
         ends: The leaves and their cotangents.
         seen: As in `separate`.
-        observed: The observer, as passed to ``then`` of `pull`.
-        store: Does the same for one leaf; called if the core does not.
-
-    Returns:
-        False if nothing was done, because the core is not to do it.
+        calls: As passed to ``then`` of `pull`.
+        store: Does it for one leaf; called for all that the native core leaves.
     """
-    calls = None if _native_traced is None else _calls_of(observed)
     if calls is not None:
         _native_traced.leaves(ends, seen, calls, store)
-    return calls is not None
+    else:
+        for leaf, ct in ends.values():
+            store(leaf, ct)
 
 
 def _finished(
