@@ -125,18 +125,16 @@ class Noted:
             others: Specs of outputs that came as events, in order.
         """
         known, changed = self._values.specs.get, self._values.changed
-        several = np.array([spec[1] for spec in others], dtype=np.int64)
-        for seq, value, dtype, shape in merge(self._specs(several), others, key=itemgetter(0)):
+        specs: Iterator[Spec] = self._specs(others)
+        for seq, value, dtype, shape in merge(specs, others, key=itemgetter(0)) if others else specs:
             spec = known(value)
             if spec is not None and (spec[1] != dtype or spec[2] != shape):
                 again = changed(seq, value, dtype, shape)
                 if again is not None:
                     yield again
 
-    def _specs(self, several: Integers) -> Iterator[Spec]:
-        """Specs of outputs that may differ from the value's previous one; for values in ``several``
-        or reshaped meanwhile, those of all outputs.
-        """
+    def _specs(self, others: Sequence[Spec]) -> Iterator[Spec]:
+        """Specs of outputs that may differ from the value's previous one."""
         if not self._seen:
             return
         places: dict[tuple[str, str], int] = {}
@@ -147,14 +145,8 @@ class Noted:
         specs, kinds = [*places], np.concatenate(parts)
         seqs = np.concatenate([of.seqs for of in self._seen])
         values = np.concatenate([of.values for of in self._seen])
-        order = np.argsort(values, kind="stable")
-        differs = np.ones(len(order), dtype=bool)
-        differs[1:] = np.diff(values[order]) != 0
-        differs[1:] |= np.diff(kinds[order]) != 0
-        for some in (several, self._values.reshaped_since(int(seqs[0]))):
-            if len(some):
-                differs |= np.isin(values[order], some)
-        rows = np.sort(order[differs])
+        several = np.array([spec[1] for spec in others], dtype=np.int64)
+        rows = self._values.differing(seqs, values, kinds, specs, several)
         columns = (seqs[rows], values[rows], kinds[rows])
         for seq, value, kind in zip(*(column.tolist() for column in columns), strict=True):
             yield (seq, value, *specs[kind])

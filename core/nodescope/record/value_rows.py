@@ -5,13 +5,25 @@ Invariant: a value whose shape changes all the time is defined again at most `MO
 
 from __future__ import annotations
 
-from typing import Any
+from array import array as array_of
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nodescope.console_output import printable
 from nodescope.ir.graph import Node, Value
 from nodescope.ir.identity import MOST_RESHAPED
 from nodescope.record.schema import spec_columns
 
+Integers = NDArray[np.int64]
+
+_LISTED: Final = 1 << 20
+"""Values with larger ids are not in the lists by value."""
+
+_UNKNOWN: Final = -1  # in place of a spec's number
+_NOT_LISTED: Final = -2
 # Storage, device and bytes of values on the device of their node.
 _PLACE: tuple[int, str, int | None] = (0, "", None)
 
@@ -28,6 +40,10 @@ class ValueRows:
         self._producers: dict[int, int] = {}
         self._places: dict[int, tuple[int, str, int | None]] = {}
         self._reshaped: dict[int, tuple[int, int]] = {}  # how often, and the latest seq
+        self._numbers: dict[tuple[str, str], int] = {}  # of each dtype and shape
+        # By value, to look up many at once: the number of its spec, and the latest seq at which it
+        # was defined or seen with another one.
+        self._known, self._since = array_of("q"), array_of("q")
 
     def produced(self, node: Node) -> None:
         """Note the values that a node produces."""
@@ -44,12 +60,69 @@ class ValueRows:
         previous = self.specs.get(value.id)
         if previous is not None and previous != spec:
             self._reshaped[value.id] = (self._reshaped.get(value.id, (0, 0))[0] + 1, seq)
+            self._list(value.id, dtype, shape, seq)
+        elif previous is None:
+            self._list(value.id, dtype, shape, 0)
         self.specs[value.id] = spec
         return (None, seq, value.id, *spec, self._producers.get(value.id), *place)
 
-    def reshaped_since(self, seq: int) -> list[int]:
-        """The values that were last defined or seen with another spec at an execution or later."""
-        return [value for value, (_, last) in self._reshaped.items() if last >= seq]
+    def _list(self, value: int, dtype: str, shape: str, since: int) -> None:
+        if not 0 <= value < _LISTED:
+            return
+        if value >= len(self._known):
+            self._extend(value)
+        self._known[value] = self._numbers.setdefault((dtype, shape), len(self._numbers))
+        self._since[value] = since
+
+    def _extend(self, value: int) -> None:
+        more = value + 1  # at least as many as there are
+        self._known.extend(array_of("q", (_UNKNOWN,)) * more)
+        self._since.extend(array_of("q", (0,)) * more)
+
+    def differing(
+        self, seqs: Integers, values: Integers, kinds: Integers,
+        specs: Sequence[tuple[str, str]], others: Integers,
+    ) -> Integers:  # fmt: skip
+        """The indexes, in order, of outputs whose spec may have to be noted by `changed`.
+
+        Args:
+            seqs, values, kinds: Those of each output, in the order of the run; kinds are indexes
+                in ``specs``.
+            specs: The distinct dtypes and shapes.
+            others: Values that were also seen in other executions.
+        """
+        find = self._numbers.get
+        numbers = np.array([find(spec, _UNKNOWN) for spec in specs], dtype=np.int64)[kinds]
+        known, since = self._listed(values)
+        early = seqs < since
+        differs = ((known != numbers) | (known == _NOT_LISTED)) & (known != _UNKNOWN) & ~early
+        if not (differs.any() or np.isin(others, values).any()):
+            return np.flatnonzero(differs)
+        # A value may also change back.
+        some = np.concatenate([np.unique(values[differs]), others])
+        chosen = np.flatnonzero(np.isin(values, some) & ~early)
+        order = chosen[np.argsort(values[chosen], kind="stable")]
+        changes = known[order] == _NOT_LISTED
+        changes[:1] = True
+        changes[1:] |= (np.diff(values[order]) != 0) | (np.diff(kinds[order]) != 0)
+        if len(others):
+            changes |= np.isin(values[order], others)
+        return np.sort(order[changes])
+
+    def _listed(self, values: Integers) -> tuple[Integers, Integers]:
+        """The number of each value's spec, and the latest seq at which it was noted."""
+        if not self._known:
+            self._extend(0)
+        many = len(self._known)
+        known, since = (np.frombuffer(of, dtype=np.int64) for of in (self._known, self._since))
+        places = np.clip(values, 0, many - 1)
+        known, since = known[places], since[places]
+        if not np.array_equal(places, values):
+            listed = (values >= 0) & (values < _LISTED)
+            known[places != values] = _UNKNOWN
+            known[~listed] = _NOT_LISTED
+            since[places != values] = 0
+        return known, since
 
     def changed(self, seq: int, value: int, dtype: str, shape: str) -> tuple[Any, ...] | None:
         """The row of a known value that was seen with another dtype or shape; None if late or too
@@ -60,5 +133,6 @@ class ValueRows:
             return None
         self._reshaped[value] = (times + 1, seq)
         spec = self.specs[value] = (self.specs[value][0], dtype, shape)
+        self._list(value, dtype, shape, seq)
         place = self._places.get(value, _PLACE)
         return (None, seq, value, *spec, self._producers.get(value), *place)
