@@ -6,10 +6,10 @@
 
 #include "memory.h"
 
-#define PLACES 13  /* number of int64 per output, see `summarise_noted` */
-#define NBYTES 4
-#define BLOCK 9
-#define START 10
+#define PLACES 14  /* number of int64 per output, see `summarise_noted` */
+#define NBYTES 9
+#define BLOCK 10
+#define START 11
 #define SMALLEST 64 /* bytes; smaller arrays are not compared with earlier ones */
 #define SAMPLES 8
 #define TRIES 4     /* most earlier arrays that an array is compared with */
@@ -68,12 +68,16 @@ PyDoc_STRVAR(gather_doc,
 "    The elements, a `Memory`, and the offset of each output's elements in it, int64.\n");
 
 static PyObject *py_gather(PyObject *module, PyObject *arguments) {
-    PyObject *triples, *outputs, *elements = NULL, *starts = NULL, *both = NULL;
-    if (!PyArg_ParseTuple(arguments, "O!S", &PyTuple_Type, &triples, &outputs)) return NULL;
-    Py_ssize_t count = PyTuple_Size(triples), many = PyBytes_Size(outputs) / (8 * PLACES);
-    const int64_t *rows = (const int64_t *)PyBytes_AsString(outputs);
+    PyObject *triples, *elements = NULL, *starts = NULL, *both = NULL;
+    Py_buffer outputs;
+    if (!PyArg_ParseTuple(arguments, "O!y*", &PyTuple_Type, &triples, &outputs)) return NULL;
+    Py_ssize_t count = PyTuple_Size(triples), many = outputs.len / (8 * PLACES);
+    const int64_t *rows = outputs.buf;
     Block *blocks = blocks_in(triples);
-    if (!blocks) return NULL;
+    if (!blocks) {
+        PyBuffer_Release(&outputs);
+        return NULL;
+    }
     int64_t nbytes = 0;
     for (Py_ssize_t i = 0; i < many; i++) {
         const int64_t *row = rows + i * PLACES;
@@ -106,6 +110,7 @@ static PyObject *py_gather(PyObject *module, PyObject *arguments) {
     }
     PyMem_Free(known);
 done:
+    PyBuffer_Release(&outputs);
     PyMem_Free(blocks);
     Py_XDECREF(elements);
     Py_XDECREF(starts);

@@ -8,6 +8,7 @@
 
 #include "calls.h"
 #include "checksum.h"
+#include "columns.h"
 #include "elements.h"
 #include "memory.h"
 #include "outputs.h"
@@ -178,7 +179,8 @@ PyMODINIT_FUNC PyInit__core(void) {
     if (module && (add_memory(module) < 0 || add_times(module) < 0 || add_outputs(module) < 0 ||
                    add_elements(module) < 0 || add_plain(module) < 0 || add_pull(module) < 0 ||
                    add_calls(module) < 0 || add_rows(module) < 0 || add_writers(module) < 0 ||
-                   add_checksum(module) < 0 || add_float_statistics(module) < 0))
+                   add_checksum(module) < 0 || add_columns(module) < 0 ||
+                   add_float_statistics(module) < 0))
         Py_CLEAR(module);
     return module;
 }

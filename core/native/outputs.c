@@ -274,12 +274,15 @@ static void outputs_dealloc(PyObject *object) {
 
 /* ------------------------------------------------------------------ statistics */
 
-#define OUTPUT 13  /* number of int64 per output: see `summarise_noted` */
+#define EXECUTION 7  /* number of int64 per execution: see `summarise_noted` */
+#define OUTPUT 14    /* and per output */
+#define OTHERS 3     /* how many kinds of outputs are counted */
 
 typedef struct {
-    int64_t *executions, *outputs, *shapes;
+    int64_t *executions, *outputs, *shapes, *specs;
     uint64_t *identities, *histograms;
     double *moments, *previews;
+    int64_t counts[OTHERS]; /* without statistics, with NaN or Inf, and not in C order */
 } Columns;
 
 /* Add the numbers of executions, outputs, sizes and identities in a block; 0 if it is malformed. */
@@ -310,97 +313,121 @@ static int counted(const Block *block, Py_ssize_t many[4]) {
     return 1;
 }
 
-/* The index of the first output of the same type and shape. `known` holds one output of each. */
-static int64_t first_alike(const int64_t *output, int64_t place, const int64_t **known,
-                           int64_t *places, int *count) {
-    for (int i = *count - 1; i >= 0; i--) {
-        const int64_t *other = known[i];
+/* The distinct types and shapes, by hash; once there are SPECS of them, each output has its own. */
+typedef struct {
+    struct { const int64_t *output; int64_t kind; } places[2 * SPECS];
+    int64_t count;
+    int64_t *next; /* where the next spec is written: type, bytes, number of dimensions, shape */
+} Kinds;
+
+/* The index of an output's type and shape among the distinct ones. */
+static int64_t kind_of(const int64_t *output, Kinds *kinds) {
+    uint64_t mark = (uint64_t)output[1] ^ (uint64_t)output[2] << 8;
+    for (int64_t axis = 0; axis < output[2]; axis++)
+        mark = (mark ^ (uint64_t)output[4 + axis]) * 0x9e3779b97f4a7c15u;
+    size_t at = (size_t)(mark >> 32) % (2 * SPECS);
+    for (; kinds->places[at].output; at = (at + 1) % (2 * SPECS)) {
+        const int64_t *other = kinds->places[at].output;
         if (other[1] == output[1] && other[2] == output[2] &&
             !memcmp(other + 4, output + 4, (size_t)(8 * output[2])))
-            return places[i];
+            return kinds->places[at].kind;
     }
-    if (*count < SPECS) {
-        known[*count] = output;
-        places[(*count)++] = place;
+    if (kinds->count < SPECS) {
+        kinds->places[at].output = output;
+        kinds->places[at].kind = kinds->count;
     }
-    return place;
+    *kinds->next++ = output[1];
+    *kinds->next++ = output[3];
+    *kinds->next++ = output[2];
+    memcpy(kinds->next, output + 4, (size_t)(8 * output[2]));
+    kinds->next += output[2];
+    return kinds->count++;
 }
 
-static void fill(const Block *blocks, Py_ssize_t count, int bins, Columns *to) {
-    int64_t nth = 0, output = 0, nth_block = 0;
-    const int64_t *known[SPECS];
-    int64_t places[SPECS];
-    int specs = 0;
-    for (Py_ssize_t place = blocks->begin; nth_block < count; nth++) {
-        if (place == blocks[nth_block].end) {
-            place = blocks[++nth_block].begin; /* `blocks` has a spare item at the end */
-            nth--;
-            continue;
-        }
-        const char *block = blocks[nth_block].start;
-        const int64_t *at = (const int64_t *)(block + place);
-        int64_t reads = at[6], gives = at[7];
-        memcpy(to->executions, at + 1, 7 * sizeof(int64_t));
-        to->executions += 7;
-        memcpy(to->identities, at + HEAD, (size_t)(8 * (reads + gives)));
-        to->identities += reads + gives;
-        place += at[0];
-        at += HEAD + reads + gives;
-        for (int64_t i = 0; i < gives; i++) {
-            int dimensions = (int)at[2];
-            const int64_t *shape = at + 4;
-            Source source = {.data = (const char *)(shape + 2 * dimensions), .code = (char)at[1],
-                             .dimensions = dimensions};
-            Summary summary;
-            int64_t size = 1;
-            for (int axis = 0; axis < dimensions; axis++) size *= shape[axis];
-            source.itemsize = (int)(at[3] / (size ? size : 1));
-            int64_t stride = source.itemsize, in_order = 1;
-            for (int axis = dimensions - 1; axis >= 0; axis--) {
-                in_order &= shape[axis] == 1 || shape[dimensions + axis] == stride;
-                source.shape[axis] = shape[axis];
-                source.strides[axis] = stride;
-                stride *= shape[axis];
-            }
-            int unsafe = summarise(&source, bins, &summary);
-            if (unsafe) memset(&summary, 0, sizeof summary);
-            int64_t row[OUTPUT] = {nth, at[0], at[1], dimensions, at[3], unsafe ? -1 : summary.finite,
-                                   summary.nan, summary.inf, summary.zero,
-                                   nth_block, source.data - block,
-                                   first_alike(at, output++, known, places, &specs), in_order};
-            memcpy(to->outputs, row, sizeof row);
-            to->outputs += OUTPUT;
-            memcpy(to->shapes, shape, (size_t)(16 * dimensions));
-            to->shapes += 2 * dimensions;
-            double moments[5] = {summary.low, summary.high, summary.mean, summary.std, summary.norm};
-            memcpy(to->moments, moments, sizeof moments);
-            to->moments += 5;
-            memset(to->previews, 0, PREVIEW * sizeof(double));
-            memcpy(to->previews, summary.preview, (size_t)summary.previewed * sizeof(double));
-            to->previews += PREVIEW;
-            if (!unsafe && summary.finite)
-                memcpy(to->histograms, summary.histogram, (size_t)bins * sizeof(uint64_t));
-            else memset(to->histograms, 0, (size_t)bins * sizeof(uint64_t));
-            to->histograms += bins;
-            at = (const int64_t *)(source.data + padded(at[3]));
+/* Summarise an output and append it to the columns; returns what follows it in its block. */
+static const int64_t *add_output(const int64_t *at, int64_t seq, int64_t step, int64_t nth_block,
+                                 const char *block, int bins, Kinds *kinds, Columns *to) {
+    int dimensions = (int)at[2];
+    const int64_t *shape = at + 4;
+    Source source; /* without initialiser: it has room for many dimensions */
+    Summary summary;
+    int64_t size = 1;
+    source.data = (const char *)(shape + 2 * dimensions);
+    source.code = (char)at[1];
+    source.dimensions = dimensions;
+    for (int axis = 0; axis < dimensions; axis++) size *= shape[axis];
+    source.itemsize = (int)(at[3] / (size ? size : 1));
+    int64_t stride = source.itemsize, in_order = 1;
+    for (int axis = dimensions - 1; axis >= 0; axis--) {
+        in_order &= shape[axis] == 1 || shape[dimensions + axis] == stride;
+        source.shape[axis] = shape[axis];
+        source.strides[axis] = stride;
+        stride *= shape[axis];
+    }
+    int unsafe = summarise(&source, bins, &summary);
+    if (unsafe) memset(&summary, 0, sizeof summary);
+    int64_t row[OUTPUT] = {seq, at[0], step, kind_of(at, kinds), summary.nan, summary.inf,
+                           summary.zero, unsafe ? -1 : summary.finite, at[1], at[3], nth_block,
+                           source.data - block, in_order, dimensions};
+    memcpy(to->outputs, row, sizeof row);
+    to->outputs += OUTPUT;
+    to->counts[0] += unsafe;
+    to->counts[1] += summary.nan || summary.inf;
+    to->counts[2] += !in_order;
+    memcpy(to->shapes, shape, (size_t)(16 * dimensions));
+    to->shapes += 2 * dimensions;
+    double moments[5] = {summary.low, summary.high, summary.mean, summary.std, summary.norm};
+    memcpy(to->moments, moments, sizeof moments);
+    to->moments += 5;
+    memset(to->previews, 0, PREVIEW * sizeof(double));
+    memcpy(to->previews, summary.preview, (size_t)summary.previewed * sizeof(double));
+    to->previews += PREVIEW;
+    if (!unsafe && summary.finite)
+        memcpy(to->histograms, summary.histogram, (size_t)bins * sizeof(uint64_t));
+    else memset(to->histograms, 0, (size_t)bins * sizeof(uint64_t));
+    to->histograms += bins;
+    return (const int64_t *)(source.data + padded(at[3]));
+}
+
+static void fill(const Block *blocks, Py_ssize_t count, const int64_t *firsts, int bins, Columns *to) {
+    Kinds kinds = {.next = to->specs};
+    for (int64_t nth_block = 0; nth_block < count; nth_block++) {
+        const Block *block = blocks + nth_block;
+        int64_t seq = firsts[nth_block];
+        for (Py_ssize_t place = block->begin; place < block->end; seq++) {
+            const int64_t *at = (const int64_t *)(block->start + place);
+            int64_t reads = at[6], gives = at[7], step = at[2];
+            uint64_t took = (uint64_t)at[5] - (uint64_t)at[4];
+            int64_t row[EXECUTION] = {seq, at[1], step, at[3], at[4], (int64_t)took, reads + gives};
+            memcpy(to->executions, row, sizeof row);
+            to->executions += EXECUTION;
+            memcpy(to->identities, at + HEAD, (size_t)(8 * (reads + gives)));
+            to->identities += reads + gives;
+            place += at[0];
+            at += HEAD + reads + gives;
+            for (int64_t i = 0; i < gives; i++)
+                at = add_output(at, seq, step, nth_block, block->start, bins, &kinds, to);
         }
     }
+    to->specs = kinds.next;
 }
 
 PyDoc_STRVAR(summarise_noted_doc,
-"summarise_noted(blocks, bins)\n--\n\n"
+"summarise_noted(blocks, firsts, bins)\n--\n\n"
 "Statistics of noted executions, in columns; releases the interpreter's lock.\n\n"
 "Args:\n"
 "    blocks: A tuple of triples: memory, and begin and end of the executions in it.\n"
+"    firsts: The seq of the first execution in each block, int64.\n"
 "    bins: The number of bins of the histograms.\n\n"
 "Returns:\n"
-"    Seven bytes objects. For each execution, int64: node, step, thread, start, end, and the numbers\n"
-"    of arrays that it read and returned. The identities of these arrays, uint64. For each output,\n"
-"    int64: index of its execution, value, type, number of dimensions, bytes, counts of finite\n"
-"    elements (-1 if statistics could not be computed), NaN, Inf and zeros, index of its block,\n"
-"    offset of its elements there, index of the first output of its type and shape, and whether it\n"
-"    was in C order. The shapes and strides of all outputs. Low, high, mean, std, norm, float64.\n"
-"    The histograms, uint64. The first elements, float64.\n");
+"    Eight bytes objects, and a tuple. For each execution, int64: seq, node, step, thread, start,\n"
+"    duration, and the number of arrays that it read and returned. The identities of these arrays,\n"
+"    uint64. For each output, int64: seq, value, step, index of its type and shape, counts of NaN, Inf,\n"
+"    zeros and finite elements (-1 if statistics could not be computed), type, bytes, index of its\n"
+"    block, offset of its elements there, whether it was in C order, and number of dimensions. The\n"
+"    shapes and strides of all outputs. Low, high, mean, std, norm, float64. The histograms, uint64.\n"
+"    The first elements, float64. The types and shapes, int64: type, bytes, number of dimensions,\n"
+"    shape. The tuple: how many outputs have no statistics, have NaN or Inf, and were not in C order.\n");
 
 /* The blocks of a tuple of triples, to be freed by the caller, and their total counts, see `counted`;
    NULL with an exception set. */
@@ -419,34 +446,46 @@ static Block *blocks_of(PyObject *triples, Py_ssize_t many[4]) {
 }
 
 static PyObject *py_summarise_noted(PyObject *module, PyObject *arguments) {
-    PyObject *triples, *parts[7] = {NULL}, *all = NULL;
+    enum { PARTS = 8 };
+    PyObject *triples, *firsts, *parts[PARTS] = {NULL}, *specs = NULL, *all = NULL;
     Py_ssize_t many[4];
     int bins;
-    if (!PyArg_ParseTuple(arguments, "O!i", &PyTuple_Type, &triples, &bins)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "O!Si", &PyTuple_Type, &triples, &firsts, &bins)) return NULL;
     if (bins < 1 || bins > MOST_BINS) {
         PyErr_Format(PyExc_ValueError, "a histogram has 1 to %d bins", MOST_BINS);
         return NULL;
     }
+    Py_ssize_t count = PyTuple_Size(triples);
+    if (PyBytes_Size(firsts) != 8 * count) {
+        PyErr_SetString(PyExc_ValueError, "each block has a first seq");
+        return NULL;
+    }
     Block *blocks = blocks_of(triples, many);
     if (!blocks) return NULL;
-    Py_ssize_t words[7] = {7 * many[0], many[3], OUTPUT * many[1], many[2], 5 * many[1],
-                           bins * many[1], PREVIEW * many[1]};
+    Py_ssize_t words[PARTS] = {EXECUTION * many[0], many[3], OUTPUT * many[1], many[2], 5 * many[1],
+                               bins * many[1], PREVIEW * many[1], 3 * many[1] + many[2] / 2};
     int made = 1;
-    for (int i = 0; i < 7; i++) made &= !!(parts[i] = PyBytes_FromStringAndSize(NULL, 8 * words[i]));
+    for (int i = 0; i < PARTS; i++)
+        made &= !!(parts[i] = PyBytes_FromStringAndSize(NULL, 8 * words[i]));
     if (made) {
-        void *place[7];
-        for (int i = 0; i < 7; i++) place[i] = PyBytes_AsString(parts[i]);
+        void *place[PARTS];
+        for (int i = 0; i < PARTS; i++) place[i] = PyBytes_AsString(parts[i]);
         Columns to = {.executions = place[0], .identities = place[1], .outputs = place[2],
                       .shapes = place[3], .moments = place[4], .histograms = place[5],
-                      .previews = place[6]};
-        Py_ssize_t count = PyTuple_Size(triples);
+                      .previews = place[6], .specs = place[7]};
+        const int64_t *seqs = (const int64_t *)PyBytes_AsString(firsts);
         Py_BEGIN_ALLOW_THREADS
-        fill(blocks, count, bins, &to);
+        fill(blocks, count, seqs, bins, &to);
         Py_END_ALLOW_THREADS
-        all = PyTuple_Pack(7, parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], parts[6]);
+        specs = PyBytes_FromStringAndSize(place[7], (char *)to.specs - (char *)place[7]);
+        if (specs)
+            all = Py_BuildValue("OOOOOOOO(LLL)", parts[0], parts[1], parts[2], parts[3], parts[4],
+                                parts[5], parts[6], specs, (long long)to.counts[0],
+                                (long long)to.counts[1], (long long)to.counts[2]);
     }
     PyMem_Free(blocks);
-    for (int i = 0; i < 7; i++) Py_XDECREF(parts[i]);
+    Py_XDECREF(specs);
+    for (int i = 0; i < PARTS; i++) Py_XDECREF(parts[i]);
     return all;
 }
 

@@ -7,6 +7,7 @@
 #include "summary.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #define BLOCK 1024
@@ -102,8 +103,10 @@ int summary_reads(char code) { return converter(code, 8) != 0; }
 
 /* Merge dimensions of an array where possible, and sort them: the least stride is innermost. */
 static void flatten(const Source *source, Source *flat) {
-    *flat = *source;
     int many = 0;
+    flat->data = source->data;
+    flat->code = source->code;
+    flat->itemsize = source->itemsize;
     for (int i = 0; i < source->dimensions; i++) {
         if (source->shape[i] == 1) continue;
         int64_t length = source->shape[i], stride = source->strides[i];
@@ -146,7 +149,7 @@ typedef struct {
 } Reader;
 
 static void begin(Reader *reader, const Source *flat) {
-    memset(reader->index, 0, sizeof reader->index);
+    memset(reader->index, 0, (size_t)flat->dimensions * sizeof *reader->index);
     reader->source = flat;
     reader->convert = converter(flat->code, flat->itemsize);
     reader->row = flat->data;
@@ -278,8 +281,9 @@ VECTORISED static void place(const double *block, int many, double low, double s
 
 void summary_preview(const Source *source, Summary *summary) {
     Convert convert = converter(source->code, source->itemsize);
-    int64_t index[MOST_DIMENSIONS] = {0};
+    int64_t index[MOST_DIMENSIONS];
     const char *item = source->data;
+    memset(index, 0, (size_t)source->dimensions * sizeof *index);
     int many = summary->size < PREVIEW ? (int)summary->size : PREVIEW;
     for (int i = 0; i < many; i++) {
         convert(item, source->itemsize, 1, &summary->preview[i]);
@@ -301,7 +305,10 @@ int summarise(const Source *source, int bins, Summary *summary) {
     double sum = 0.0, squares = 0.0;
     int many, finite_only = 1;
 
-    memset(summary, 0, sizeof *summary);
+    /* Of the histogram, only the bins that are used: clearing all takes longer than a small array. */
+    memset(summary, 0, offsetof(Summary, histogram));
+    memset(summary->histogram, 0, (size_t)bins * sizeof *summary->histogram);
+    summary->previewed = 0;
     summary->low = INFINITY;
     summary->high = -INFINITY;
     summary->size = 1;
@@ -345,7 +352,7 @@ int summarise(const Source *source, int bins, Summary *summary) {
     uint64_t tables[TABLES][MOST_BINS];
     int32_t places[BLOCK];
     double scale = bins / (high - low), centred = 0.0;
-    memset(tables, 0, sizeof tables);
+    for (int j = 0; j < TABLES; j++) memset(tables[j], 0, (size_t)bins * sizeof *tables[j]);
     begin(&reader, &flat);
     while ((many = next_block(&reader, block))) {
         if (!finite_only) {

@@ -94,16 +94,43 @@ NotedOutputs: Final[Callable[[int, int, Callable[[], None], Callable[[], None]],
 core."""
 
 
-summarise_noted: Final[Callable[[tuple[Piece, ...], int], tuple[bytes, ...]] | None] = getattr(
+summarise_noted: Final[Callable[[tuple[Piece, ...], bytes, int], tuple[Any, ...]] | None] = getattr(
     _core, "summarise_noted", None
 )
 """Statistics of noted outputs, in columns. None without a core."""
 
 
-gather_elements: Final[Callable[[tuple[Piece, ...], bytes], tuple[Memory, bytes]] | None] = getattr(
+gather_elements: Final[Callable[[tuple[Piece, ...], Any], tuple[Memory, bytes]] | None] = getattr(
     _core, "gather_elements", None
 )
 """Elements of noted outputs, equal ones once. None without a core."""
+
+
+def _no_column(numbers: Any, mode: int) -> None:
+    """Encodes nothing."""
+
+
+column: Final[Callable[[Any, int], bytes | None]] = getattr(_core, "column", _no_column)
+"""Encodes int64 like `nodescope.record.timed.packing.column`, with mode 1 for differences, plus 2
+for runs. None without a core, or for other numbers.
+"""
+
+
+def _no_result(numbers: Any) -> None:
+    """Computes nothing."""
+
+
+distinct: Final[Callable[[Any], tuple[bytes, bytes, bytes] | None]] = getattr(
+    _core, "distinct", _no_result
+)
+"""`nodescope.record.timed.packing.distinct` of int64, as bytes. None without a core, or for other
+numbers.
+"""
+
+
+narrow_floats: Final[Callable[[Any], bytes | None]] = getattr(_core, "narrow_floats", _no_result)
+"""Contiguous float64 as float32 after the byte ``f``. None without a core, or if a number changes.
+"""
 
 
 Writers: Final[Callable[[], Any] | None] = getattr(_core, "Writers", None)

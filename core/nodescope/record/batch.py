@@ -138,16 +138,19 @@ class Batch:
         self._close_timed()
         self._times[node] = self._times.get(node, 0) + times
 
-    def timed(self, item: QueuedTimes) -> None:
-        """Collect executions without outputs."""
-        self._structure.respecified(item)
+    def timed(self, item: QueuedTimes) -> int:
+        """Collect executions without outputs; return their number."""
+        if item.respecified:
+            self._structure.respecified(item)
         if item.latest_only:
             rows = execution_rows(item.times, item.seq, self._times)
             self._latest.update((row[1], row) for row in rows)
             self._mark(item.seq, latest_end(rows))
+            many = len(rows)
         else:
-            self._timed.add(item.seq, item.times)
-        self._mark(item.seq + item.many - 1, 0)
+            many = self._timed.add(item.seq, item.times)
+        self._mark(item.seq + many - 1, 0)
+        return many
 
     def _close_timed(self) -> None:
         self._noted.note()
@@ -176,11 +179,13 @@ class Batch:
         self._rows.setdefault("call", []).extend((seq, encode(attrs)) for seq, attrs in item.attrs)
         self._mark(item.seq + item.many - 1, int(item.event.times.max()))
 
-    def noted(self, item: QueuedOutputs) -> None:
-        """Collect executions that were noted with their outputs."""
-        self._structure.respecified(item)
+    def noted(self, item: QueuedOutputs) -> int:
+        """Collect executions that were noted with their outputs; return their number."""
+        if item.respecified:
+            self._structure.respecified(item)
         self._noted.add(item)
-        self._mark(item.seq + item.many - 1, 0)
+        self._mark(item.seq + len(item.lot) - 1, 0)
+        return len(item.lot)
 
     def ran(self, items: Sequence[QueuedExecution]) -> None:
         """Collect executions in the order of the run."""
@@ -316,10 +321,11 @@ class Batch:
 
     def _losses(self, seq: int, event: StepFinished | LossesKnown) -> bool:
         """Collect losses; return whether one of them is not finite."""
+        broken, step = False, event.step
         for loss in event.losses:
-            columns = (loss.curve, loss.node, loss.times, loss.value)
-            self._add("loss", (None, seq, event.step, *columns))
-        return not all(math.isfinite(loss.value) for loss in event.losses)
+            self._add("loss", (None, seq, step, loss.curve, loss.node, loss.times, loss.value))
+            broken = broken or not math.isfinite(loss.value)
+        return broken
 
     @property
     def step(self) -> int:
@@ -582,9 +588,13 @@ class Batch:
             )
 
     def _add(self, table: str, row: tuple[Any, ...]) -> None:
-        self._rows.setdefault(table, []).append(row)
+        if table in self._rows:
+            self._rows[table].append(row)
+        else:
+            self._rows[table] = [row]
 
     def _mark(self, seq: int, time_ns: int) -> None:
         if seq > self.seq:
             self.seq = seq
-        self._time_ns = max(time_ns, self._time_ns)
+        if time_ns > self._time_ns:
+            self._time_ns = time_ns

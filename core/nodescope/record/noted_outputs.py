@@ -7,6 +7,7 @@ Invariant: noted executions are taken once, in order; a lot owns its copies.
 
 from __future__ import annotations
 
+from array import array as array_of
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -28,25 +29,30 @@ _STATISTICS_BYTES: Final = 600  # the approximate size of an output's statistics
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# Columns of `NotedStatistics.outputs`.
-PLACE, VALUE, CODE, DIMENSIONS, NBYTES, FINITE, NAN, INF, ZERO = range(9)
-BLOCK, START, ALIKE, ORDERED, OUTPUT = range(9, 14)
-EXECUTION: Final = 7
+# Columns of `NotedStatistics.executions`. The first six are those of `Collected.tables`.
+SEQ, NODE, STEP, THREAD, START_NS, DURATION_NS, ARRAYS, EXECUTION = range(8)
+
+# Columns of `NotedStatistics.outputs`. The first seven are those of `Statistics`.
+OUTPUT_SEQ, VALUE, OUTPUT_STEP, KIND, NAN, INF, ZERO, FINITE = range(8)
+CODE, NBYTES, BLOCK, START, ORDERED, DIMENSIONS, OUTPUT = range(8, 15)
 
 
 class NotedStatistics(NamedTuple):
     """Executions and statistics of their outputs, in columns.
 
     Attributes:
-        executions: Node, step, thread, start and end of each execution, and the numbers of arrays
-            that it read and produced.
+        executions: Seq, node, step, thread, start and duration of each execution, and the number
+            of arrays that it read and produced.
         identities: The identities of these arrays.
-        outputs: For each output, the index of its execution, value, type, number of dimensions and
-            bytes; the numbers of finite, NaN, Inf and zero elements; block and offset of its
-            elements; the first output of this type and shape; whether it was in C order.
+        outputs: For each output, its execution's seq, its value and step, the index of its type
+            and shape, the numbers of NaN, Inf, zero and finite elements; its type and its bytes,
+            block and offset of its elements; whether it was in C order; the number of dimensions.
         shapes: Shape and strides of each output.
         moments: Low, high, mean, std and norm of each output; meaningless if nothing is finite.
         histograms, previews: One row per output.
+        specs: The distinct types and shapes: for each, type, bytes, dimensions and shape.
+        nonfinite: How many outputs have NaN or Inf.
+        disordered: How many outputs were not in C order.
     """
 
     executions: Integers
@@ -56,11 +62,24 @@ class NotedStatistics(NamedTuple):
     moments: Floats
     histograms: Integers
     previews: Floats
+    specs: bytes
+    nonfinite: int
+    disordered: int
 
     @property
     def nbytes(self) -> int:
         """Bytes of all columns."""
-        return sum(column.nbytes for column in self)
+        return sum([column.nbytes for column in self[:_COLUMNS]])
+
+    def numbered(self, first: int) -> NotedStatistics:
+        """The same executions with seqs from ``first`` instead of 0."""
+        executions, outputs = self.executions.copy(), self.outputs.copy()
+        executions[:, SEQ] += first
+        outputs[:, OUTPUT_SEQ] += first
+        return self._replace(executions=executions, outputs=outputs)
+
+
+_COLUMNS: Final = 7
 
 
 class NotedLot:
@@ -74,7 +93,7 @@ class NotedLot:
         keep: Whether the elements are kept, not only their statistics.
 
     Attributes:
-        statistics: The outputs' statistics, once they have replaced the copies.
+        statistics: The outputs' statistics, once they have replaced the copies; seqs from 0 on.
     """
 
     def __init__(
@@ -102,7 +121,7 @@ class NotedLot:
         """The seq of each thread's last execution, if the lot's first one has seq ``first``."""
         self.reduce()
         assert self.statistics is not None
-        threads = self.statistics.executions[:, 2].tolist()
+        threads = self.statistics.executions[:, THREAD].tolist()
         return {thread: seq for seq, thread in enumerate(threads, first)}
 
     @property
@@ -113,29 +132,37 @@ class NotedLot:
     def reduce(self) -> None:
         """Replace the copies by their statistics."""
         if self.statistics is None:
-            self.statistics = statistics_of([self])
+            self.statistics = statistics_of([self], [0])
             self.piece = (b"", 0, 0)
 
 
-def statistics_of(lots: Sequence[NotedLot]) -> NotedStatistics:
-    """The statistics of lots that were not reduced, one after the other."""
+def statistics_of(lots: Sequence[NotedLot], firsts: Sequence[int]) -> NotedStatistics:
+    """The statistics of lots that were not reduced, one after the other.
+
+    Args:
+        lots: The lots.
+        firsts: The seq of the first execution of each lot.
+    """
     assert native.summarise_noted is not None
-    parts = native.summarise_noted(tuple([lot.piece for lot in lots]), BINS)
+    pieces = tuple([lot.piece for lot in lots])
+    *parts, specs, counts = native.summarise_noted(pieces, array_of("q", firsts).tobytes(), BINS)
+    unknown, nonfinite, disordered = counts
     kinds = (np.int64, np.uint64, np.int64, np.int64, np.float64, np.int64, np.float64)
     flat: Any = [np.frombuffer(part, kind) for part, kind in zip(parts, kinds, strict=True)]
     columns = NotedStatistics(
         flat[0].reshape(-1, EXECUTION), flat[1], flat[2].reshape(-1, OUTPUT), flat[3],
         flat[4].reshape(-1, 5), flat[5].reshape(-1, BINS), flat[6].reshape(-1, PREVIEW),
+        specs, nonfinite, disordered,
     )  # fmt: skip
-    if (columns.outputs[:, FINITE] < 0).any():
-        return _with_large(columns, lots)
-    return columns
+    return _with_large(columns, lots) if unknown else columns
 
 
 def _with_large(columns: NotedStatistics, lots: Sequence[NotedLot]) -> NotedStatistics:
     """Complete the statistics for outputs whose squares float64 cannot represent."""
-    copies: list[Any] = [column.copy() for column in columns]
-    columns = NotedStatistics(*copies)
+    columns = columns._replace(
+        outputs=columns.outputs.copy(), moments=columns.moments.copy(),
+        histograms=columns.histograms.copy(), previews=columns.previews.copy(),
+    )  # fmt: skip
     ends = np.cumsum(2 * columns.outputs[:, DIMENSIONS])
     for row in np.flatnonzero(columns.outputs[:, FINITE] < 0).tolist():
         cells = columns.outputs[row]
@@ -145,14 +172,15 @@ def _with_large(columns: NotedStatistics, lots: Sequence[NotedLot]) -> NotedStat
         data = block[cells[START] : cells[START] + cells[NBYTES]]
         array: Array = np.frombuffer(data, np.dtype(chr(cells[CODE]))).reshape(sizes)
         summary = summarise(array)
-        cells[NAN : ZERO + 1] = summary.nan_count, summary.inf_count, summary.zero_count
+        cells[[NAN, INF, ZERO]] = summary.nan_count, summary.inf_count, summary.zero_count
         cells[FINITE] = array.size - summary.nan_count - summary.inf_count
         columns.previews[row, : len(summary.preview)] = summary.preview
         if summary.min is not None:
             moments = (summary.min, summary.max, summary.mean, summary.std, summary.norm)
             columns.moments[row] = moments
             columns.histograms[row] = summary.histogram
-    return columns
+    nonfinite = np.count_nonzero(columns.outputs[:, NAN] | columns.outputs[:, INF])
+    return columns._replace(nonfinite=int(nonfinite))
 
 
 def noted(event: NodeFinished, note: OutputsSink) -> bool:

@@ -5,7 +5,7 @@ Invariant: the recording is the same as if they had come as events.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, groupby
 from operator import itemgetter
@@ -19,7 +19,7 @@ from nodescope.record.kept.collected import KeptArrays
 from nodescope.record.measured.collected import Measured
 from nodescope.record.measured.collected import statistics_of as measured_of
 from nodescope.record.measured.statistics import Integers, Statistics
-from nodescope.record.noted_outputs import NotedLot, NotedStatistics, statistics_of
+from nodescope.record.noted_outputs import ARRAYS, SEQ, NotedLot, NotedStatistics, statistics_of
 from nodescope.record.operand_writers import OperandWriters
 from nodescope.record.queued import QueuedBlock, QueuedOutputs
 from nodescope.record.rows import BEHIND, HAS_INF, HAS_NAN, HAS_SUMMARY, WANTED
@@ -34,7 +34,7 @@ AT_ONCE_BYTES: Final = 2 << 20
 """Lots are processed when they take this much memory, while it is still in the caches; the memory
 is then reused soon."""
 
-_TIMES: Final = 5  # the first columns of `NotedStatistics.executions` are those of noted times
+_TIMES: Final = 6  # how many columns of `NotedStatistics.executions` are those of `Collected`
 
 
 class Noted:
@@ -83,40 +83,35 @@ class Noted:
         items, self._open, self._open_bytes = self._open, [], 0
         for reduced, some in groupby(items, lambda item: item.lot.statistics is not None):
             for part in ([item] for item in some) if reduced else ([*some],):
-                lots = [item.lot for item in part]
-                self._note(part, lots[0].statistics or statistics_of(lots), lots)
+                self._note(part)
 
-    def _note(
-        self,
-        items: Sequence[QueuedOutputs],
-        columns: NotedStatistics,
-        lots: Sequence[NotedLot],
-    ) -> None:
-        at, keep, reduced = 0, lots[0].keep, lots[0].statistics is not None
+    def _note(self, items: Sequence[QueuedOutputs]) -> None:
+        lots, firsts = [item.lot for item in items], [item.seq for item in items]
+        keep, reduced = lots[0].keep, lots[0].statistics
+        columns = reduced.numbered(firsts[0]) if reduced else statistics_of(lots, firsts)
         flags = HAS_SUMMARY | (0 if not keep else BEHIND if reduced else WANTED)
-        for item in items:
-            times = columns.executions[at : at + item.many, :_TIMES]
-            self._timed.add(item.seq, times.tobytes(), flags)
-            at += item.many
-        seqs = np.concatenate([np.arange(item.seq, item.seq + item.many) for item in items])
-        statistics = measured_of(seqs, columns)
+        self._timed.add_numbered(columns.executions[:, :_TIMES], flags)
+        statistics = measured_of(columns)
         self.measured.add(statistics)
         self._seen.append(statistics)
         if keep and not reduced:
             self.kept.add(statistics, columns, lots)
-        self._note_operands(seqs, items, columns)
-        for row in np.flatnonzero(statistics.nan | statistics.inf).tolist():
-            seq, nan, inf = (int(column[row]) for column in statistics[:1] + statistics[5:7])
-            bits = self.flags.get(seq, flags)
-            self.flags[seq] = bits | (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
+        self._note_operands(lots, columns)
+        if columns.nonfinite:
+            self._note_nonfinite(statistics, flags)
 
-    def _note_operands(
-        self, seqs: Integers, items: Sequence[QueuedOutputs], columns: NotedStatistics
-    ) -> None:
-        nodes = list(chain.from_iterable(item.lot.nodes for item in items))
-        counts = columns.executions[:, _TIMES:].sum(axis=1)
+    def _note_operands(self, lots: Sequence[NotedLot], columns: NotedStatistics) -> None:
+        nodes = list(chain.from_iterable([lot.nodes for lot in lots]))
+        seqs, counts = columns.executions[:, SEQ], columns.executions[:, ARRAYS]
         rows = self._writers.many_ran(seqs, nodes, counts, columns.identities)
         self.operands += [(None, *row) for row in rows]
+
+    def _note_nonfinite(self, of: Statistics, flags: int) -> None:
+        rows = np.flatnonzero(of.nan | of.inf)
+        columns = (of.seqs[rows], of.nan[rows], of.inf[rows])
+        for seq, nan, inf in zip(*(column.tolist() for column in columns), strict=True):
+            bits = self.flags.get(seq, flags)
+            self.flags[seq] = bits | (HAS_NAN if nan else 0) | (HAS_INF if inf else 0)
 
     def respecified(self, others: Sequence[Spec]) -> Iterator[Row]:
         """Rows of the table ``value`` for outputs whose dtype or shape has changed.
@@ -125,23 +120,28 @@ class Noted:
             others: Specs of outputs that came as events, in order.
         """
         known, changed = self._values.specs.get, self._values.changed
-        specs: Iterator[Spec] = self._specs(others)
-        for seq, value, dtype, shape in merge(specs, others, key=itemgetter(0)) if others else specs:
+        specs = self._specs(others)
+        if others:
+            specs = merge(specs, others, key=itemgetter(0))
+        for seq, value, dtype, shape in specs:
             spec = known(value)
             if spec is not None and (spec[1] != dtype or spec[2] != shape):
                 again = changed(seq, value, dtype, shape)
                 if again is not None:
                     yield again
 
-    def _specs(self, others: Sequence[Spec]) -> Iterator[Spec]:
+    def _specs(self, others: Sequence[Spec]) -> Iterable[Spec]:
         """Specs of outputs that may differ from the value's previous one."""
         if not self._seen:
             return
         places: dict[tuple[str, str], int] = {}
+        alike: dict[int, Integers] = {}  # by identity: steps that repeat each other have the same
         parts = []
         for of in self._seen:
-            alike = [places.setdefault(spec[:2], len(places)) for spec in of.specs]
-            parts.append(np.array(alike, dtype=np.int64)[of.kinds])
+            if id(of.specs) not in alike:
+                numbers = [places.setdefault(spec[:2], len(places)) for spec in of.specs]
+                alike[id(of.specs)] = np.array(numbers, dtype=np.int64)
+            parts.append(alike[id(of.specs)][of.kinds])
         specs, kinds = [*places], np.concatenate(parts)
         seqs = np.concatenate([of.seqs for of in self._seen])
         values = np.concatenate([of.values for of in self._seen])

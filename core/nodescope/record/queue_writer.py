@@ -301,13 +301,11 @@ class QueueWriter(RecordQueue):
             else:
                 for item in lot:
                     if item.__class__ is QueuedTimes:
-                        count += item.many - 1
-                        batch.timed(item)
+                        count += batch.timed(item) - 1
                         continue
                     if item.__class__ is QueuedOutputs:
-                        count += item.many - 1
+                        count += batch.noted(item) - 1
                         outputs += item.weight
-                        batch.noted(item)
                         continue
                     event = item.event
                     if event.__class__ is Whole:

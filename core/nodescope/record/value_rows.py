@@ -24,6 +24,7 @@ _LISTED: Final = 1 << 20
 
 _UNKNOWN: Final = -1  # in place of a spec's number
 _NOT_LISTED: Final = -2
+_NEVER: Final = (0, 0)
 # Storage, device and bytes of values on the device of their node.
 _PLACE: tuple[int, str, int | None] = (0, "", None)
 
@@ -44,6 +45,7 @@ class ValueRows:
         # By value, to look up many at once: the number of its spec, and the latest seq at which it
         # was defined or seen with another one.
         self._known, self._since = array_of("q"), array_of("q")
+        self._unlisted: set[int] = set()  # values that have changed since
 
     def produced(self, node: Node) -> None:
         """Note the values that a node produces."""
@@ -53,26 +55,31 @@ class ValueRows:
     def defined(self, seq: int, value: Value) -> tuple[Any, ...]:
         """The row of a value as the graph defines it."""
         dtype, shape, device, nbytes = spec_columns(value.spec)
-        spec = (printable(value.name), dtype, shape)
+        number, name = value.id, value.name
+        previous = self.specs.get(number)
+        if previous is None or previous[0] != name:
+            name = printable(name)
+        spec = (name, dtype, shape)
         place = (value.storage, device, nbytes)
         if place != _PLACE:
-            self._places[value.id] = place
-        previous = self.specs.get(value.id)
-        if previous is not None and previous != spec:
-            self._reshaped[value.id] = (self._reshaped.get(value.id, (0, 0))[0] + 1, seq)
-            self._list(value.id, dtype, shape, seq)
-        elif previous is None:
-            self._list(value.id, dtype, shape, 0)
-        self.specs[value.id] = spec
-        return (None, seq, value.id, *spec, self._producers.get(value.id), *place)
+            self._places[number] = place
+        if previous != spec:
+            if previous is not None:
+                self._reshaped[number] = (self._reshaped.get(number, _NEVER)[0] + 1, seq)
+            self.specs[number] = spec
+            self._unlisted.add(number)
+        return (None, seq, number, *spec, self._producers.get(number), *place)
 
-    def _list(self, value: int, dtype: str, shape: str, since: int) -> None:
-        if not 0 <= value < _LISTED:
-            return
-        if value >= len(self._known):
-            self._extend(value)
-        self._known[value] = self._numbers.setdefault((dtype, shape), len(self._numbers))
-        self._since[value] = since
+    def _list(self) -> None:
+        """List what has changed."""
+        for value in self._unlisted:
+            if 0 <= value < _LISTED:
+                if value >= len(self._known):
+                    self._extend(value)
+                spec = self.specs[value][1:]
+                self._known[value] = self._numbers.setdefault(spec, len(self._numbers))
+                self._since[value] = self._reshaped.get(value, _NEVER)[1]
+        self._unlisted.clear()
 
     def _extend(self, value: int) -> None:
         more = value + 1  # at least as many as there are
@@ -91,6 +98,7 @@ class ValueRows:
             specs: The distinct dtypes and shapes.
             others: Values that were also seen in other executions.
         """
+        self._list()
         find = self._numbers.get
         numbers = np.array([find(spec, _UNKNOWN) for spec in specs], dtype=np.int64)[kinds]
         known, since = self._listed(values)
@@ -128,11 +136,11 @@ class ValueRows:
         """The row of a known value that was seen with another dtype or shape; None if late or too
         often.
         """
-        times, last = self._reshaped.get(value, (0, 0))
+        times, last = self._reshaped.get(value, _NEVER)
         if times >= MOST_RESHAPED or seq < last:  # a summary may come late
             return None
         self._reshaped[value] = (times + 1, seq)
         spec = self.specs[value] = (self.specs[value][0], dtype, shape)
-        self._list(value, dtype, shape, seq)
+        self._unlisted.add(value)
         place = self._places.get(value, _PLACE)
         return (None, seq, value, *spec, self._producers.get(value), *place)

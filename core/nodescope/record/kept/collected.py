@@ -6,6 +6,7 @@ Invariant: the seqs of the table's rows ascend and do not overlap.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -20,7 +21,9 @@ from nodescope.record.noted_outputs import (
     DIMENSIONS,
     NBYTES,
     ORDERED,
+    OUTPUT_SEQ,
     START,
+    VALUE,
     NotedLot,
     NotedStatistics,
 )
@@ -53,23 +56,30 @@ class KeptArrays:
     def add(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
         """Add the outputs of lots that still have their copies, with their statistics."""
         outputs = noted.outputs
-        ends = np.cumsum(2 * outputs[:, DIMENSIONS])
-        for row in np.flatnonzero(outputs[:, ORDERED] == 0).tolist():
-            strides = noted.shapes[ends[row] - outputs[row, DIMENSIONS] : ends[row]]
-            value, seq = int(of.values[row]), int(of.seqs[row])
-            self.layouts.append((value, seq, shape_text(tuple(strides.tolist()))))
+        if noted.disordered:
+            self._add_layouts(noted)
         if len(outputs) < FEWEST:
             self._add_few(of, noted, lots)
             return
         assert native.gather_elements is not None
         blocks = tuple([lot.piece for lot in lots])
-        elements, starts = native.gather_elements(blocks, outputs.tobytes())
+        elements, starts = native.gather_elements(blocks, outputs)
         self.packs.append(packed(of, np.frombuffer(starts, np.int64), elements))
 
     def write(self, writer: Writer) -> int:
         """Write all arrays; return the same as `Writer.add_blobs`."""
         writer.insert("layout", self.layouts)
         return writer.add_packs(self.packs) + writer.add_blobs(self.few)
+
+    def _add_layouts(self, noted: NotedStatistics) -> None:
+        outputs = noted.outputs
+        rows = np.flatnonzero(outputs[:, ORDERED] == 0)
+        dimensions = outputs[:, DIMENSIONS]
+        ends = np.cumsum(2 * dimensions)[rows]
+        columns = (outputs[rows, VALUE], outputs[rows, OUTPUT_SEQ], ends - dimensions[rows], ends)
+        shapes = noted.shapes
+        for value, seq, start, end in zip(*(column.tolist() for column in columns), strict=True):
+            self.layouts.append((value, seq, _text_of(shapes[start:end].tobytes())))
 
     def _add_few(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
         pairs = zip(of.values.tolist(), of.seqs.tolist(), of.kinds.tolist(), strict=True)
@@ -79,3 +89,8 @@ class KeptArrays:
             shape = of.specs[kind].shape
             sizes = [*map(int, shape.split(","))] if shape else []
             self.few.append((value, seq, flat.reshape(sizes)))
+
+
+@lru_cache(1024)
+def _text_of(strides: bytes) -> str:
+    return shape_text(tuple(np.frombuffer(strides, np.int64).tolist()))

@@ -103,7 +103,7 @@ def packed(of: Statistics, starts: Integers, elements: Memory) -> Pack:
         step,
         len(elements),
         tuple(map(tuple, of.specs)),  # type: ignore[arg-type]
-        column(np.diff(of.seqs, prepend=of.seqs[:1])),
+        column(of.seqs, differences=True),
         column(places),
         column(of.steps - step),
         column(of.kinds),

@@ -5,32 +5,21 @@ Invariant: the seqs of the table's rows ascend and do not overlap.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from nodescope.arrays import dtype_name
 from nodescope.record.measured import packing
-from nodescope.record.measured.statistics import Integers, OutputSpec, Row, Statistics, joined
-from nodescope.record.noted_outputs import (
-    ALIKE,
-    CODE,
-    DIMENSIONS,
-    INF,
-    NAN,
-    NBYTES,
-    PLACE,
-    VALUE,
-    ZERO,
-    NotedStatistics,
-)
+from nodescope.record.measured.statistics import OutputSpec, Row, Statistics, joined
+from nodescope.record.noted_outputs import ZERO, NotedStatistics
 from nodescope.record.schema import shape_text
 
 FEWEST: Final = 64
 """Fewer outputs are written as rows of the table ``summary``."""
 
 _AT_ONCE: Final = 1 << 13
-_STEP: Final = 1  # a column of `NotedStatistics.executions`
 
 
 class Measured:
@@ -68,23 +57,25 @@ class Measured:
         return []
 
 
-def statistics_of(seqs: Integers, noted: NotedStatistics) -> Statistics:
-    """The statistics of noted executions with these seqs."""
+def statistics_of(noted: NotedStatistics) -> Statistics:
+    """The statistics of noted executions."""
     outputs = noted.outputs
-    alike = outputs[:, ALIKE]
-    first = alike == np.arange(len(alike))
-    firsts, kinds = np.flatnonzero(first), (np.cumsum(first) - 1)[alike]
-    ends = np.cumsum(2 * outputs[:, DIMENSIONS])
-    specs = []
-    for at in firsts.tolist():
-        dimensions = int(outputs[at, DIMENSIONS])
-        start = int(ends[at]) - 2 * dimensions
-        shape = shape_text(tuple(noted.shapes[start : start + dimensions].tolist()))
-        dtype = dtype_name(np.dtype(chr(outputs[at, CODE])))
-        specs.append(OutputSpec(dtype, shape, int(outputs[at, NBYTES])))
-    places = outputs[:, PLACE]
+    seqs, values, steps, kinds, nan, inf, zero = outputs.T[: ZERO + 1]
     return Statistics(
-        seqs[places], outputs[:, VALUE], noted.executions[places, _STEP], kinds,
-        specs, outputs[:, NAN], outputs[:, INF], outputs[:, ZERO], noted.moments,
+        seqs, values, steps, kinds, _specs_of(noted.specs), nan, inf, zero, noted.moments,
         noted.histograms, noted.previews,
     )  # fmt: skip
+
+
+@lru_cache(256)
+def _specs_of(packed: bytes) -> tuple[OutputSpec, ...]:
+    """The specs that `NotedStatistics` has in packed form; steps that repeat each other have the
+    same.
+    """
+    specs, left = [], np.frombuffer(packed, np.int64).tolist()
+    while left:
+        code, nbytes, dimensions = left[:3]
+        shape = shape_text(tuple(left[3 : 3 + dimensions]))
+        specs.append(OutputSpec(dtype_name(np.dtype(chr(code))), shape, nbytes))
+        del left[: 3 + dimensions]
+    return tuple(specs)

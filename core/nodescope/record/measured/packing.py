@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from nodescope import native
 from nodescope.arrays import dtype_name
 from nodescope.record.measured.statistics import Floats, Integers, OutputSpec, Statistics
 from nodescope.record.summary import BINS, EXACT_IN_FLOAT64, PREVIEW
@@ -72,15 +73,11 @@ def packed(of: Statistics) -> Row:
     """A row of the table."""
     values, places, _ = distinct(of.values)
     step = int(of.steps.min())
-    with np.errstate(all="ignore"):
-        narrow = of.previews.astype("<f4")
-        same = np.array_equal(narrow, of.previews, equal_nan=True)
-    previews = _NARROW + narrow.tobytes() if same else _WIDE + of.previews.astype("<f8").tobytes()
     data = _Columns(
         len(of.seqs),
         step,
         tuple(map(tuple, of.specs)),  # type: ignore[arg-type]
-        column(np.diff(of.seqs, prepend=of.seqs[:1])),
+        column(of.seqs, differences=True),
         column(places),
         column(of.steps - step),
         column(of.kinds),
@@ -89,10 +86,23 @@ def packed(of: Statistics) -> Row:
         column(of.zero),
         of.moments.astype("<f8").tobytes(),
         column(of.histograms.reshape(-1), runs=False),
-        previews,
+        _packed_floats(of.previews),
     )
     seen = values.astype("<i8").tobytes()
     return int(of.seqs[0]), int(of.seqs[-1]), seen, _encode(data)
+
+
+def _packed_floats(numbers: Floats) -> bytes:
+    """As float32 if that is exact."""
+    numbers = np.ascontiguousarray(numbers)
+    if native.in_use():
+        narrow = native.narrow_floats(numbers)
+    else:
+        with np.errstate(all="ignore"):
+            cast = numbers.astype("<f4")
+            same = np.array_equal(cast, numbers, equal_nan=True)
+        narrow = _NARROW + cast.tobytes() if same else None
+    return narrow or _WIDE + numbers.astype("<f8").tobytes()
 
 
 def unpacked(first_seq: int, last_seq: int, values: Integers, data: bytes) -> Statistics:

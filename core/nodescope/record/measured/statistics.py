@@ -101,12 +101,13 @@ def joined(parts: Sequence[Statistics]) -> Statistics:
         return parts[0]
     specs: dict[OutputSpec, int] = {}
     kinds: list[Integers] = []
-    before: Sequence[OutputSpec] | None = None
+    places: dict[int, Integers] = {}  # by identity: steps that repeat each other have the same
     for part in parts:
-        if part.specs is not before:  # steps that repeat each other have the same
-            before = part.specs
-            places = np.array([specs.setdefault(spec, len(specs)) for spec in before], np.int64)
-        kinds.append(places[part.kinds])
+        among = places.get(id(part.specs))
+        if among is None:
+            numbers = [specs.setdefault(spec, len(specs)) for spec in part.specs]
+            among = places[id(part.specs)] = np.array(numbers, np.int64)
+        kinds.append(among[part.kinds])
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(part, name) for part in parts])
         for name in Statistics._fields

@@ -62,7 +62,7 @@ class FirstNonfinite:
     def step_ended(self, seq: int, *, broken: bool) -> None:
         """Note that the latest observed step has ended; ``broken``: a loss was not finite."""
         if self._steps:
-            self._steps[-1] = self._steps[-1]._replace(end_seq=seq)
+            self._steps[-1] = _Step(*self._steps[-1][:2], seq)
         if broken:
             self.appeared("loss", seq)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from nodescope.record.noted_times import Rows, columns, count
 from nodescope.record.timed import packing
-from nodescope.record.timed.packing import DURATION, NODE, SEQ, THREAD, Integers, distinct
+from nodescope.record.timed.packing import DURATION, NODE, SEQ, START, THREAD, Integers, distinct
 
 FEWEST: Final = 64
 """Fewer executions are written as rows of the table ``execution``."""
@@ -28,7 +28,7 @@ class Collected:
 
     Attributes:
         rows: Rows of the table ``timed``.
-        tables: The executions in each row.
+        tables: The executions in each row: seq, node, step, thread, start and duration.
         end_ns: The latest end of the executions packed so far.
     """
 
@@ -37,14 +37,15 @@ class Collected:
         self._flags = 0
         self._few: list[tuple[int, ...]] = []
         self._taken: set[int] = set()
-        self._open: list[tuple[int, Rows]] = []
+        self._lots: list[tuple[int, Rows]] = []
+        self._open: list[Integers] = []  # before these lots
         self._waiting = 0
         self.end_ns = 0
         self.rows: list[packing.Row] = []
         self.tables: list[Integers] = []
 
-    def add(self, first: int, times: Rows, flags: int = 0) -> None:
-        """Add executions.
+    def add(self, first: int, times: Rows, flags: int = 0) -> int:
+        """Add executions; return their number.
 
         Args:
             first: The seq of the first execution.
@@ -52,12 +53,28 @@ class Collected:
             flags: The flags of each of them.
         """
         if flags != self._flags:
-            self._pack()
-        self._flags = flags
-        self._open.append((first, times))
-        self._waiting += count(times)
+            self._begin(flags)
+        self._lots.append((first, times))
+        many = count(times)
+        self._waiting += many
         if self._waiting >= _AT_ONCE:
             self._pack()
+        return many
+
+    def add_numbered(self, table: Integers, flags: int = 0) -> None:
+        """The same for executions in a table like those of ``tables``."""
+        if flags != self._flags:
+            self._begin(flags)
+        if self._lots:
+            self._open.append(self._numbered())
+        self._open.append(table)
+        self._waiting += len(table)
+        if self._waiting >= _AT_ONCE:
+            self._pack()
+
+    def _begin(self, flags: int) -> None:
+        self._pack()
+        self._flags = flags
 
     def __len__(self) -> int:
         return self._waiting + len(self._few) + sum(map(len, self.tables))
@@ -72,10 +89,13 @@ class Collected:
         return few
 
     def _pack(self) -> None:
-        if not self._open:
+        if not self._waiting:
             return
-        table = self._table()
+        if self._lots:
+            self._open.append(self._numbered())
+        table = self._open[0] if len(self._open) == 1 else np.concatenate(self._open)
         self._open, self._waiting = [], 0
+        self.end_ns = max(self.end_ns, int((table[:, START] + table[:, DURATION]).max()))
         times, known = self._times, self._times.get
         if len(table) < FEWEST:
             for cells in table.tolist():
@@ -89,20 +109,22 @@ class Collected:
         self.rows.append(packing.packed(table, nodes, places, many, self._flags))
         self.tables.append(table)
 
-    def _table(self) -> Integers:
-        """What was added: seq, node, step, thread, start and duration."""
-        lots = [columns(times) for _, times in self._open]
-        many = [len(lot) for lot in lots]
-        noted = lots[0] if len(lots) == 1 else np.concatenate(lots)
+    def _numbered(self) -> Integers:
+        """The lots as a table."""
+        many = [count(times) for _, times in self._lots]
+        packed = [times for _, times in self._lots if isinstance(times, bytes)]
+        if len(packed) == len(many):
+            noted = columns(b"".join(packed))
+        else:
+            noted = np.concatenate([columns(times) for _, times in self._lots])
         table = np.empty((len(noted), 6), dtype=np.int64)
         # The seqs of a lot follow that of its first execution.
         before = np.cumsum([0, *many[:-1]])
-        firsts = np.array([first for first, _ in self._open], dtype=np.int64)
+        firsts = np.array([first for first, _ in self._lots], dtype=np.int64)
         table[:, SEQ] = np.arange(len(noted)) + np.repeat(firsts - before, many)
         table[:, NODE:DURATION] = noted[:, :-1]
-        ends = noted[:, -1]
-        np.subtract(ends, noted[:, -2], out=table[:, DURATION])
-        self.end_ns = max(self.end_ns, int(ends.max()))
+        np.subtract(noted[:, -1], noted[:, -2], out=table[:, DURATION])
+        self._lots = []
         return table
 
     def take_out(self, seqs: Collection[int]) -> list[tuple[int, ...]]:

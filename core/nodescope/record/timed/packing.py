@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from nodescope import native
 from nodescope.record.rows import BEHIND, HAS_SUMMARY, UNWRITTEN, WANTED
 
 Integers = NDArray[np.int64]
@@ -91,11 +92,11 @@ def packed(
         len(rows),
         step,
         start_ns,
-        column(np.diff(seqs, prepend=seqs[:1])),
+        column(seqs, differences=True),
         column(places),
         column(steps - step),
         column(rows[:, THREAD]),
-        column(np.diff(starts, prepend=starts[:1]), runs=False),
+        column(starts, runs=False, differences=True),
         column(rows[:, DURATION], runs=False),
         column(before),
         flags,
@@ -154,6 +155,10 @@ def nodes_of(data: bytes) -> Integers:
 
 def distinct(nodes: Integers) -> tuple[Integers, Integers, Integers]:
     """The distinct nodes, ascending; the index of each node among them; how often each occurs."""
+    parts = native.distinct(nodes)
+    if parts is not None:
+        ascending, places, counts = (np.frombuffer(part, np.int64) for part in parts)
+        return ascending, places, counts
     if not len(nodes) or nodes.min() < 0 or nodes.max() >= _SMALL:
         ascending, places, counts = np.unique(nodes, return_inverse=True, return_counts=True)
         return ascending, places.reshape(-1), counts
@@ -173,8 +178,19 @@ def _nth(places: Integers) -> Integers:
     return result
 
 
-def column(numbers: Integers, *, runs: bool = True) -> bytes:
-    """Encode integers as narrowly as they allow, with ``runs`` as runs of equal ones if shorter."""
+def column(numbers: Integers, *, runs: bool = True, differences: bool = False) -> bytes:
+    """Encode integers as narrowly as they allow.
+
+    Args:
+        numbers: At least one number.
+        runs: Whether to encode runs of equal numbers if that is shorter.
+        differences: Whether to encode the difference of each number from the one before.
+    """
+    encoded = native.column(numbers, differences | runs << 1)
+    if encoded is not None:
+        return encoded
+    if differences:
+        numbers = np.diff(numbers, prepend=numbers[:1])
     # Columns are short, so NumPy's functions in Python would take most of the time.
     low, high = int(np.minimum.reduce(numbers)), int(np.maximum.reduce(numbers))
     code, kind = next(
