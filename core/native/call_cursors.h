@@ -4,15 +4,12 @@
 
 /* Restart the counts of a cursor, as in `Cursor.restart`; -1 with an exception set. */
 static int restart(Calls *calls, PyObject *cursor, PyObject *step) {
-    PyObject *slots = SLOT(cursor, calls->offset[CURSOR_SLOTS]);
-    PyObject *counts = slots ? PyDict_Values(slots) : PyList_New(0);
-    if (!counts) return -1;
+    PyObject *slots = SLOT(cursor, calls->offset[CURSOR_SLOTS]), *count;
+    Py_ssize_t at = 0;
     keep(&SLOT(cursor, calls->offset[CURSOR_STEP]), step);
-    int status = 0;
-    for (Py_ssize_t i = 0; status == 0 && i < PyList_Size(counts); i++)
-        status = PyList_SetItem(PyList_GetItem(counts, i), 0, Py_NewRef(calls->zero));
-    Py_DECREF(counts);
-    return status;
+    while (slots && PyDict_Next(slots, &at, NULL, &count))
+        if (PyList_SetItem(count, 0, Py_NewRef(calls->zero)) < 0) return -1;
+    return 0;
 }
 
 /* The thread's cursor for its scope and phase outside of loops, borrowed; restarted if it counts in

@@ -13,9 +13,10 @@ static PyObject *maker_of(Calls *calls, PyObject *tensor) {
 /* Look up where gradients of an entry's values are computed; -1 with an exception set. */
 static int find_derivatives(Calls *calls, PyObject *entry) {
     PyObject *node = Py_NewRef(SLOT(entry, calls->offset[ENTRY_NODE])), *both = NULL;
-    PyObject *place = PyObject_GetAttr(node, names.scope), *number = PyObject_GetAttr(node, names.id);
+    PyObject *place = PyObject_GetAttr(node, names.scope);
+    PyObject *number = Py_NewRef(SLOT(entry, calls->offset[ENTRY_ID]));
     PyObject *scope =
-        place && number ? PyObject_CallFunctionObjArgs(calls->object[BACKWARD_SCOPE], place, NULL) : NULL;
+        place ? PyObject_CallFunctionObjArgs(calls->object[BACKWARD_SCOPE], place, NULL) : NULL;
     if (scope && (both = PyTuple_Pack(2, scope, number)))
         keep(&SLOT(entry, calls->offset[ENTRY_DERIVATIVES]), both);
     Py_DECREF(node);

@@ -66,18 +66,15 @@ static int read_as(Calls *calls, PyObject *state, PyObject *tensor, PyObject *sl
     return status;
 }
 
-/* Whether steps are distinguished; -1: exception. */
+/* Whether steps are distinguished. */
 static int is_marked(Calls *calls) {
-    PyObject *marked = PyObject_GetAttr(calls->object[EMITTER], names.marked);
-    Py_XDECREF(marked);
-    return marked ? marked == Py_True : -1;
+    return SLOT(calls->object[EMITTER], calls->offset[EMITTER_MARKED]) == Py_True;
 }
 
 /* Read a parameter that was read in an earlier step. Returns 1; 0 if the tracer has to read it, in which
    case nothing was emitted; -1 with an exception set. */
 static int read_again(Calls *calls, PyObject *state, PyObject *tensor) {
-    int marked = is_marked(calls);
-    if (marked != 1) return marked;
+    if (!is_marked(calls)) return 0;
     PyObject *key = PyLong_FromVoidPtr(tensor);
     PyObject *read = key ? PyDict_GetItemWithError(calls->object[READS], key) : NULL;
     Py_XDECREF(key);
@@ -117,8 +114,7 @@ static PyObject *entry_like(Calls *calls, PyObject *cursor, PyObject *tensor, Py
 /* Like `read_again`, for a leaf that is not a parameter, outside of loops. */
 static int read_like(Calls *calls, PyObject *state, PyObject *cursor, PyObject *tensor) {
     PyObject *slot;
-    int marked = is_marked(calls);
-    if (marked != 1) return marked;
+    if (!is_marked(calls)) return 0;
     PyObject *entry = entry_like(calls, cursor, tensor, &slot);
     if (!entry) return PyErr_Occurred() ? -1 : 0;
     Py_INCREF(entry);

@@ -22,9 +22,9 @@ enum {
     STATE_SCOPE, STATE_PHASE, STATE_FORWARD, STATE_NOTED,
     CURSOR_STEP, CURSOR_SLOTS, CURSOR_LOOP, CURSOR_LABEL, CURSOR_OWNER,
     ENTRY_INPUTS, ENTRY_OUTPUTS, ENTRY_NODE, ENTRY_LOOSE, ENTRY_GIVEN, ENTRY_VALUES,
-    ENTRY_DERIVATIVES,
+    ENTRY_DERIVATIVES, ENTRY_ID,
     BUS_DEMAND, BUS_ORIGIN, BUS_PROBES, BUS_EDITS, BUS_CATCH_UP,
-    EMITTER_STEADY, EMITTER_EPOCH, EMITTER_STEP,
+    EMITTER_STEADY, EMITTER_EPOCH, EMITTER_STEP, EMITTER_MARKED,
     SLOTS
 };
 
@@ -34,15 +34,15 @@ static const char *const SLOT_NAMES[SLOTS] = {
     "scope", "phase", "forward", "noted",
     "step", "slots", "loop", "label", "owner",
     "inputs", "outputs", "node", "loose", "given", "values",
-    "derivatives",
+    "derivatives", "id",
     "demand", "origin_ns", "probes", "edits", "catch_up",
-    "steady", "epoch", "step",
+    "steady", "epoch", "step", "marked",
 };
 
 /* For each slot, which of the `instances` passed to `Calls` has it. */
 static const int SLOT_OWNERS[SLOTS] = {
-    0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4,
-    4, 5, 5, 5};
+    0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4,
+    4, 4, 4, 5, 5, 5, 5};
 
 /* The objects that are used at every call: those passed to `Calls`, and those cached later. */
 enum {
@@ -77,8 +77,8 @@ typedef struct {
 static PyTypeObject *calls_type, *operation_type;
 
 static struct {
-    PyObject *dtype, *id, *impl, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
-        *cursor, *slot, *marked, *checked, *refused, *take_edits, *emit, *failed, *shape, *spec,
+    PyObject *dtype, *impl, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
+        *cursor, *slot, *checked, *refused, *take_edits, *emit, *failed, *shape, *spec,
         *dtype_name, *reshape, *tensor, *unnamed, *gradients, *pair, *scope, *backward, *optimizer,
         *itemsize;
 } names;

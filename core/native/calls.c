@@ -8,6 +8,7 @@
    specialised instructions do; `offset_of` in call_types.h finds them. */
 #include "call_types.h"
 #include "call_cursors.h"
+#include "call_specs.h"
 #include "calls.h"
 #include "outputs.h"
 #include "times.h"
@@ -41,9 +42,7 @@ static PyObject *cursor_of(Calls *calls, PyObject *state, PyObject *step) {
         if (SLOT(cursor, calls->offset[CURSOR_STEP]) == step) return cursor;
         if (PyUnicode_GetLength(SLOT(cursor, calls->offset[CURSOR_LABEL])) != 0) return NULL;
     }
-    PyObject *marked = PyObject_GetAttr(calls->object[EMITTER], names.marked);
-    Py_XDECREF(marked);
-    if (marked != Py_True) return NULL;
+    if (SLOT(calls->object[EMITTER], calls->offset[EMITTER_MARKED]) != Py_True) return NULL;
     cursor = known_cursor(calls, state, step);
     if (cursor || PyErr_Occurred()) return cursor;
     cursor = PyObject_CallMethodObjArgs(calls->object[TRACER], names.cursor, state, step, NULL);
@@ -107,7 +106,11 @@ static int same_attributes(Calls *calls, PyObject *entry, PyObject *const *input
 static PyObject *tensor_of(Calls *calls, Operation *operation, PyObject *array, PyObject *value,
                            PyObject *inputs, PyObject *attrs, int tracked) {
     PyObject *edge = NULL;
-    if (tracked) tracked = is_smooth(&calls->object[DTYPE], &calls->smooth, array, names.dtype);
+    if (tracked) {
+        int known = calls->object[PLAIN] != Py_None && ARRAY_OF(array)->dtype == calls->object[DTYPE];
+        tracked = known ? calls->smooth
+                        : is_smooth(&calls->object[DTYPE], &calls->smooth, array, names.dtype);
+    }
     if (tracked < 0) return NULL;
     if (tracked) {
         PyObject *number = PyIter_Next(calls->object[SEQUENCE]);
@@ -177,60 +180,12 @@ static int emit(Calls *calls, PyObject *event) {
 }
 
 /* Note an execution with its outputs; returns the status of `note_outputs`. */
-static int note_with_outputs(PyObject *sink, PyObject *node, PyObject *step, PyObject *thread,
-                             long long start, long long end, PyObject *live, PyObject *array) {
-    PyObject *id = PyObject_GetAttr(node, names.id), *arrays = PyTuple_Pack(1, array);
-    int noted = -1;
-    if (id && arrays) {
-        long long numbers[TIMED] = {PyLong_AsLongLong(id), PyLong_AsLongLong(step),
-                                    PyLong_AsLongLong(thread), start, end};
-        if (!PyErr_Occurred()) noted = note_outputs(sink, node, numbers, live, arrays);
-    }
-    Py_XDECREF(id);
+static int note_with_outputs(PyObject *sink, PyObject *node, const long long *numbers, PyObject *live,
+                             PyObject *array) {
+    PyObject *arrays = PyTuple_Pack(1, array);
+    int noted = arrays ? note_outputs(sink, node, numbers, live, arrays) : -1;
     Py_XDECREF(arrays);
     return noted;
-}
-
-/* Whether an array has the shape and dtype of a spec; -1 with an exception set. */
-static int as_specified(Calls *calls, PyObject *spec, PyObject *array) {
-    PyObject *shape = PyObject_GetAttr(array, names.shape), *dtype = NULL, *known = NULL;
-    int same = -1;
-    if (shape && (known = PyObject_GetAttr(spec, names.shape)))
-        same = PyObject_RichCompareBool(shape, known, Py_EQ);
-    Py_XDECREF(shape);
-    Py_XDECREF(known);
-    if (same != 1) return same;
-    if (!(dtype = PyObject_GetAttr(array, names.dtype))) return -1;
-    if (dtype != calls->object[SPELLED]) {
-        PyObject *spelling =
-            PyObject_CallMethodObjArgs(calls->object[TRACER], names.dtype_name, dtype, NULL);
-        if (spelling) {
-            keep(&calls->object[SPELLED], dtype);
-            keep(&calls->object[SPELLING], spelling);
-        }
-        Py_XDECREF(spelling);
-        same = spelling ? 1 : -1;
-    }
-    Py_DECREF(dtype);
-    if (same < 0 || !(known = PyObject_GetAttr(spec, names.dtype))) return -1;
-    same = PyObject_RichCompareBool(calls->object[SPELLING], known, Py_EQ);
-    Py_DECREF(known);
-    return same;
-}
-
-/* Emit the new shape or dtype of a result if it has changed; -1 with an exception set. */
-static int reshape(Calls *calls, PyObject *entry, PyObject *array) {
-    PyObject *values = SLOT(entry, calls->offset[ENTRY_VALUES]);
-    if (values && PyTuple_Check(values) && PyTuple_Size(values) == 1) {
-        PyObject *spec = PyObject_GetAttr(PyTuple_GetItem(values, 0), names.spec);
-        int same = spec ? as_specified(calls, spec, array) : -1;
-        Py_XDECREF(spec);
-        if (same) return same < 0 ? -1 : 0;
-    }
-    PyObject *told =
-        PyObject_CallMethodObjArgs(calls->object[TRACER], names.reshape, entry, array, NULL);
-    Py_XDECREF(told);
-    return told ? 0 : -1;
 }
 
 /* Emit an execution, or note it: only its times if no probe wants more. -1 with an exception set. */
@@ -239,33 +194,24 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, 
                 long long end) {
     const Py_ssize_t *offset = calls->offset;
     PyObject *bus = calls->object[BUS], *node = SLOT(entry, offset[ENTRY_NODE]);
-    PyObject *thread = SLOT(state, offset[STATE_THREAD]);
+    PyObject *thread = SLOT(state, offset[STATE_THREAD]), *id = SLOT(entry, offset[ENTRY_ID]);
     PyObject *times = Py_NewRef(calls->object[TIMES]), *done = NULL;
     long long origin = PyLong_AsLongLong(SLOT(bus, offset[BUS_ORIGIN]));
-    if (notes_times(times)) {
-        PyObject *id = PyObject_GetAttr(node, names.id);
-        if (id) {
-            long long numbers[TIMED] = {
-                PyLong_AsLongLong(id), PyLong_AsLongLong(step), PyLong_AsLongLong(thread),
-                start - origin, end - origin};
-            if (!PyErr_Occurred() && note_times(times, numbers) == 0) done = Py_NewRef(Py_None);
-            Py_DECREF(id);
+    int only_times = notes_times(times), noted = -1;
+    if (only_times || notes_outputs(times)) {
+        long long numbers[TIMED] = {PyLong_AsLongLong(id), PyLong_AsLongLong(step),
+                                    PyLong_AsLongLong(thread), start - origin, end - origin};
+        if (!PyErr_Occurred())
+            noted = only_times ? note_times(times, numbers)
+                               : note_with_outputs(times, node, numbers, live, array);
+        if (only_times || noted) {
+            Py_DECREF(times);
+            return noted < 0 ? -1 : 0;
         }
-        Py_DECREF(times);
-        Py_XDECREF(done);
-        return done ? 0 : -1;
-    }
-    int noted = notes_outputs(times)
-        ? note_with_outputs(times, node, step, thread, start - origin, end - origin, live, array) : 0;
-    if (noted) {
-        Py_DECREF(times);
-        return noted < 0 ? -1 : 0;
     }
     PyObject *began = PyLong_FromLongLong(start - origin), *ended = PyLong_FromLongLong(end - origin);
     if (began && ended && times != Py_None && !notes_outputs(times)) {
-        PyObject *id = PyObject_GetAttr(node, names.id);
-        if (id) done = PyObject_CallFunctionObjArgs(times, id, step, thread, began, ended, NULL);
-        Py_XDECREF(id);
+        done = PyObject_CallFunctionObjArgs(times, id, step, thread, began, ended, NULL);
     } else if (began && ended) {
         PyObject *arrays = PyTuple_Pack(1, array);
         PyObject *event = arrays ? PyObject_CallFunctionObjArgs(
@@ -474,19 +420,30 @@ PyDoc_STRVAR(run_doc,
 "run(op, inputs, attrs)\n--\n\n"
 "Run an op on tensors and Python scalars and emit its execution, as the tracer does.\n");
 
-static PyObject *calls_run(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
-    Calls *calls = (Calls *)self;
+PyObject *run_observed(PyObject *object, PyObject *op, PyObject *tuple, PyObject *attrs) {
+    Calls *calls = (Calls *)object;
     PyObject *inputs[MOST_INPUTS];
-    if (count != 3 || !PyTuple_Check(arguments[1]) || !PyDict_Check(arguments[2])) {
+    if (!PyTuple_Check(tuple) || !PyDict_Check(attrs)) {
         PyErr_SetString(PyExc_TypeError, "run takes an op, a tuple of inputs, and attributes");
         return NULL;
     }
-    Operation *operation = operation_of(calls, arguments[0]);
+    Operation *operation = operation_of(calls, op);
     if (!operation) return NULL;
-    Py_ssize_t many = PyTuple_Size(arguments[1]);
-    for (Py_ssize_t i = 0; i < many && i < MOST_INPUTS; i++)
-        inputs[i] = PyTuple_GetItem(arguments[1], i);
-    return run_or_leave(calls, operation, inputs, many, arguments[1], arguments[2]);
+    Py_ssize_t many = PyTuple_Size(tuple);
+    for (Py_ssize_t i = 0; i < many && i < MOST_INPUTS; i++) inputs[i] = PyTuple_GetItem(tuple, i);
+    return run_or_leave(calls, operation, inputs, many, tuple, attrs);
+}
+
+static PyObject *calls_run(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
+    if (count == 3) return run_observed(self, arguments[0], arguments[1], arguments[2]);
+    PyErr_SetString(PyExc_TypeError, "run takes three arguments");
+    return NULL;
+}
+
+PyObject *calls_of(PyObject *function) {
+    int bound = PyCFunction_Check(function) &&
+                PyCFunction_GetFunction(function) == (PyCFunction)(void (*)(void))calls_run;
+    return bound ? PyCFunction_GetSelf(function) : NULL;
 }
 
 static PyObject *run_operator(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
@@ -571,7 +528,7 @@ static PyType_Spec operation_spec = {
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, operation_slots};
 
 int add_calls(PyObject *module) {
-    if (name(&names.dtype, "dtype") < 0 || name(&names.id, "id") < 0 ||
+    if (name(&names.dtype, "dtype") < 0 ||
         name(&names.impl, "impl") < 0 || name(&names.name, "name") < 0 ||
         name(&names.outputs, "outputs") < 0 ||
         name(&names.starts, "starts") < 0 || name(&names.state, "state") < 0 ||
@@ -579,7 +536,6 @@ int add_calls(PyObject *module) {
         name(&names.leaf, "read_leaf") < 0 || name(&names.checked, "run_checked") < 0 ||
         name(&names.refused, "refused") < 0 || name(&names.take_edits, "take_edits_of") < 0 ||
         name(&names.cursor, "cursor") < 0 || name(&names.slot, "slot") < 0 ||
-        name(&names.marked, "marked") < 0 ||
         name(&names.emit, "emit") < 0 || name(&names.failed, "failed") < 0 ||
         name(&names.shape, "shape") < 0 || name(&names.spec, "spec") < 0 ||
         name(&names.dtype_name, "dtype_name") < 0 || name(&names.reshape, "reshape_to") < 0 ||

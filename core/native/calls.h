@@ -11,6 +11,12 @@ int add_calls(PyObject *module);
 /* Whether an object is a `Calls`. */
 int are_calls(PyObject *object);
 
+/* The `Calls` of which a function is the bound method `run`, borrowed; NULL for any other object. */
+PyObject *calls_of(PyObject *function);
+
+/* `Calls.run`, with the same arguments. */
+PyObject *run_observed(PyObject *calls, PyObject *op, PyObject *inputs, PyObject *attrs);
+
 /* Place the thread's next calls at the gradient of a tensor, as in `backward_phase`; -1 with an
    exception set. */
 int differentiate(PyObject *calls, PyObject *tensor);

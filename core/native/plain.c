@@ -19,12 +19,8 @@ PyDoc_STRVAR(apply_doc,
 "Run an op on tensors and Python scalars. Raises the op's error, with the user's line.");
 
 static PyObject *apply(Plain *self, PyObject *op, PyObject *inputs, PyObject *attrs) {
-    PyObject *slow = self->object[SLOW];
-    if (slow == Py_None) return run(self, op, inputs, attrs, 1);
-    Py_INCREF(slow);
-    PyObject *result = PyObject_CallFunctionObjArgs(slow, op, inputs, attrs, NULL);
-    Py_DECREF(slow);
-    return result;
+    if (self->object[SLOW] == Py_None) return run(self, op, inputs, attrs, 1);
+    return run_slowly(self, op, inputs, attrs);
 }
 
 static PyObject *plain_apply(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
@@ -135,6 +131,7 @@ PyDoc_STRVAR(slow_doc,
 "set_slow(run)\n--\n\nRun every op through ``run``; None to run ops directly.");
 
 static PyObject *plain_set_slow(PyObject *self, PyObject *slow) {
+    ((Plain *)self)->calls = calls_of(slow);
     keep(&((Plain *)self)->object[SLOW], slow);
     Py_RETURN_NONE;
 }
@@ -171,6 +168,7 @@ static int plain_traverse(PyObject *object, visitproc visit, void *arg) {
 }
 
 static int plain_clear(PyObject *object) {
+    ((Plain *)object)->calls = NULL;
     for (int i = 0; i < OBJECTS; i++) Py_CLEAR(((Plain *)object)->object[i]);
     for (int i = 0; i < DTYPES; i++) Py_CLEAR(((Plain *)object)->dtype[i]);
     return 0;

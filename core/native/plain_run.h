@@ -3,6 +3,7 @@
 #define NODESCOPE_PLAIN_RUN_H
 
 #include "array_layout.h"
+#include "calls.h"
 #include "objects.h"
 #include "slots.h"
 
@@ -18,6 +19,7 @@ enum { TENSOR, WRITTEN, ARRAY, SEQUENCE, AS_ARRAY, RUN, FAILED, SEVERAL, OPERAND
 typedef struct {
     PyObject_HEAD
     PyObject *object[OBJECTS]; /* SLOW: the function that runs every op, or None */
+    PyObject *calls;           /* the `Calls` of which SLOW is the method `run`, or NULL */
     PyObject *dtype[DTYPES];   /* dtypes of NumPy's own, as a cache */
     int next_dtype;
     Py_ssize_t data, edge;     /* slots of a tensor */
@@ -248,14 +250,19 @@ static PyObject *run(Plain *self, PyObject *op, PyObject *inputs, PyObject *attr
     return result;
 }
 
-/* Run an op as `run_known` does, or by the function that runs every op. */
-static PyObject *apply_known(Plain *self, Operation *operation, PyObject *inputs, PyObject *attrs) {
-    PyObject *slow = self->object[SLOW];
-    if (slow == Py_None) return run_known(self, operation, inputs, attrs, 1);
-    Py_INCREF(slow);
-    PyObject *result = PyObject_CallFunctionObjArgs(slow, operation->op, inputs, attrs, NULL);
+/* Run an op by the function that runs every op. */
+static PyObject *run_slowly(Plain *self, PyObject *op, PyObject *inputs, PyObject *attrs) {
+    PyObject *slow = Py_NewRef(self->object[SLOW]);
+    PyObject *result = self->calls ? run_observed(self->calls, op, inputs, attrs)
+                                   : PyObject_CallFunctionObjArgs(slow, op, inputs, attrs, NULL);
     Py_DECREF(slow);
     return result;
+}
+
+/* Run an op as `run_known` does, or by the function that runs every op. */
+static PyObject *apply_known(Plain *self, Operation *operation, PyObject *inputs, PyObject *attrs) {
+    if (self->object[SLOW] == Py_None) return run_known(self, operation, inputs, attrs, 1);
+    return run_slowly(self, operation->op, inputs, attrs);
 }
 
 static int operation_traverse(PyObject *object, visitproc visit, void *arg) {

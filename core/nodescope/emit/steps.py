@@ -69,7 +69,9 @@ class Steps:
         losses: The losses of this step.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "epoch", "steady", "step")  # read by the native core
+    __slots__ = (  # read by the native core
+        "__dict__", "__weakref__", "epoch", "marked", "steady", "step",
+    )  # fmt: skip
 
     def __init__(self, bus: Bus, identity: Identity) -> None:
         self.bus = bus

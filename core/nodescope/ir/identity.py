@@ -54,6 +54,7 @@ class Entry:
         derivatives: Where gradients of its values are computed, as a scope and the node's id; kept
             by whoever looked it up, else None.
         given: The source of the node's attributes, in its definer's form; None if unknown.
+        id: The node's id.
         loose: Whether the shapes of its values may change although those of its inputs do not.
         nth: Its place among the entries of its key.
         reshaped: How often its values changed shape or dtype.
@@ -61,8 +62,8 @@ class Entry:
     """
 
     __slots__ = (
-        "derivatives", "given", "inputs", "loop", "loose", "node", "nth", "outputs", "recent",
-        "reshaped", "site", "values",
+        "derivatives", "given", "id", "inputs", "loop", "loose", "node", "nth", "outputs",
+        "recent", "reshaped", "site", "values",
     )  # fmt: skip
 
     def __init__(self, node: Node, values: tuple[Value, ...], nth: int = 0, loop: int = 0) -> None:
@@ -73,6 +74,7 @@ class Entry:
         self.reshaped = 0
         self.site: Site | None = None
         self.node = node
+        self.id = node.id
         self.inputs = node.inputs
         self.outputs = node.outputs
         self.values = values
