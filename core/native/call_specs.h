@@ -23,28 +23,32 @@ static int has_shape(Calls *calls, PyObject *array, PyObject *shape) {
     return same;
 }
 
+/* The name of an array's dtype, borrowed; NULL with an exception set. */
+static PyObject *spelled(Calls *calls, PyObject *array) {
+    PyObject *dtype = is_readable(calls, array) ? Py_NewRef(ARRAY_OF(array)->dtype)
+                                                : PyObject_GetAttr(array, names.dtype);
+    if (!dtype) return NULL;
+    int known = dtype == calls->object[SPELLED];
+    PyObject *spelling = NULL;
+    if (!known &&
+        (spelling = PyObject_CallMethodObjArgs(calls->object[TRACER], names.dtype_name, dtype, NULL))) {
+        keep(&calls->object[SPELLED], dtype);
+        keep(&calls->object[SPELLING], spelling);
+        known = 1;
+    }
+    Py_XDECREF(spelling);
+    Py_DECREF(dtype);
+    return known ? calls->object[SPELLING] : NULL;
+}
+
 /* Whether an array has the shape and dtype of a spec; -1 with an exception set. */
 static int as_specified(Calls *calls, PyObject *spec, PyObject *array) {
-    PyObject *known = PyObject_GetAttr(spec, names.shape), *dtype = NULL;
+    PyObject *known = PyObject_GetAttr(spec, names.shape), *spelling;
     int same = known ? has_shape(calls, array, known) : -1;
     Py_XDECREF(known);
     if (same != 1) return same;
-    dtype = is_readable(calls, array) ? Py_NewRef(ARRAY_OF(array)->dtype)
-                                      : PyObject_GetAttr(array, names.dtype);
-    if (!dtype) return -1;
-    if (dtype != calls->object[SPELLED]) {
-        PyObject *spelling =
-            PyObject_CallMethodObjArgs(calls->object[TRACER], names.dtype_name, dtype, NULL);
-        if (spelling) {
-            keep(&calls->object[SPELLED], dtype);
-            keep(&calls->object[SPELLING], spelling);
-        }
-        Py_XDECREF(spelling);
-        same = spelling ? 1 : -1;
-    }
-    Py_DECREF(dtype);
-    if (same < 0 || !(known = PyObject_GetAttr(spec, names.dtype))) return -1;
-    same = PyObject_RichCompareBool(calls->object[SPELLING], known, Py_EQ);
+    if (!(spelling = spelled(calls, array)) || !(known = PyObject_GetAttr(spec, names.dtype))) return -1;
+    same = PyObject_RichCompareBool(spelling, known, Py_EQ);
     Py_DECREF(known);
     return same;
 }
@@ -58,8 +62,12 @@ static int reshape(Calls *calls, PyObject *entry, PyObject *array) {
         Py_XDECREF(spec);
         if (same) return same < 0 ? -1 : 0;
     }
-    PyObject *told =
-        PyObject_CallMethodObjArgs(calls->object[TRACER], names.reshape, entry, array, NULL);
+    PyObject *shape = PyObject_GetAttr(array, names.shape), *spelling = spelled(calls, array);
+    PyObject *shapes = shape && spelling ? Py_BuildValue("((OO))", shape, spelling) : NULL, *told = NULL;
+    if (shapes)
+        told = PyObject_CallMethodObjArgs(calls->object[TRACER], names.reshape, entry, shapes, NULL);
+    Py_XDECREF(shape);
+    Py_XDECREF(shapes);
     Py_XDECREF(told);
     return told ? 0 : -1;
 }

@@ -538,7 +538,7 @@ int add_calls(PyObject *module) {
         name(&names.cursor, "cursor") < 0 || name(&names.slot, "slot") < 0 ||
         name(&names.emit, "emit") < 0 || name(&names.failed, "failed") < 0 ||
         name(&names.shape, "shape") < 0 || name(&names.spec, "spec") < 0 ||
-        name(&names.dtype_name, "dtype_name") < 0 || name(&names.reshape, "reshape_to") < 0 ||
+        name(&names.dtype_name, "dtype_name") < 0 || name(&names.reshape, "reshape") < 0 ||
         name(&names.tensor, "tensor") < 0 || name(&names.unnamed, "") < 0 ||
         name(&names.gradients, "gradients") < 0 || name(&names.pair, "pair") < 0 ||
         name(&names.scope, "scope") < 0 || name(&names.backward, "backward") < 0 ||

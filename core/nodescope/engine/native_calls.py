@@ -54,9 +54,6 @@ class Checked(Protocol):
     ) -> None:  # fmt: skip
         """See `Tracer.failed`."""
 
-    def reshape(self, entry: Entry, arrays: tuple[Any, ...]) -> None:
-        """See `Tracer.reshape`."""
-
     def take_edits(self, tensors: Iterable[Any], state: State) -> None:
         """See `Tracer.take_edits`."""
 
@@ -147,6 +144,7 @@ class _Callbacks:
         self.cursor = tracer.emitter.cursor
         self.read_leaf = tracer.read_leaf
         self.run_checked = tracer.run_checked
+        self.reshape = tracer.emitter.reshape
         self.pair = tracer.pair
         self.dtype_name = dtype_name
 
@@ -163,10 +161,6 @@ class _Callbacks:
         message = explained(op, inputs, attrs, error)
         self._tracer.failed(entry, live, step, state, start, message)
         raise message from cause(error)
-
-    def reshape_to(self, entry: Entry, array: Any) -> None:
-        """Emit that the result of an execution has another shape or dtype than before."""
-        self._tracer.reshape(entry, (array,))
 
     def take_edits_of(self, result: Tensor, inputs: tuple[Any, ...], state: State) -> None:
         """Apply edits made while the thread was stopped after an op."""

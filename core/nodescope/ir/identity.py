@@ -358,16 +358,22 @@ class Identity:
         with self._lock:
             if entry.reshaped >= MOST_RESHAPED:
                 return ()
-            values, changed = [], []
-            for value, (shape, dtype) in zip(entry.values, shapes, strict=False):
-                if value.spec.shape != shape or value.spec.dtype != dtype:
-                    value = msgspec.structs.replace(value, spec=TensorSpec(shape, dtype))
-                    changed.append(value)
-                values.append(value)
+            before = entry.values
+            entry.values = tuple(
+                [
+                    value
+                    if value.spec.shape == shape and value.spec.dtype == dtype
+                    else Value(value.id, TensorSpec(shape, dtype), value.name, value.storage)
+                    for value, (shape, dtype) in zip(before, shapes)  # noqa: B905 (at each change)
+                ]
+            )
             entry.reshaped += 1
-            entry.values = tuple(values)
             self.version += 1
-            return tuple(changed)
+            if len(before) == 1:
+                return entry.values
+            return tuple(
+                new for new, old in zip(entry.values, before, strict=True) if new is not old
+            )
 
     def respecify(self, entry: Entry, specs: Sequence[Spec]) -> tuple[Value, ...]:
         """Give an entry's values these specs; return the values that changed. Like `reshape`, for
