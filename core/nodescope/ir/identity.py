@@ -303,16 +303,18 @@ class Identity:
                 self.version += 1
                 return entry, entry.values
             name = self._unique(join(spec.scope, spec.label or spec.op), nth)
-            outputs = tuple(self._value_ids() for _ in spec.specs)
             values = tuple(
-                Value(
-                    id,
-                    value_spec,
-                    f"{name}:{port}" if port else name,
-                    spec.storages[port] if port < len(spec.storages) else 0,
-                )
-                for port, (id, value_spec) in enumerate(zip(outputs, spec.specs, strict=True))
+                [
+                    Value(
+                        self._value_ids(),
+                        value_spec,
+                        f"{name}:{port}" if port else name,
+                        spec.storages[port] if port < len(spec.storages) else 0,
+                    )
+                    for port, value_spec in enumerate(spec.specs)
+                ]
             )
+            outputs = tuple([value.id for value in values])
             node = Node(
                 id=self._node_ids(),
                 name=name,

@@ -123,6 +123,8 @@ class QueuedBlock(NamedTuple):
 
 def weight_of(event: Event) -> int:
     """The weight of an event that is no execution."""
+    if isinstance(event, GraphExtended):
+        return 2 * RECORD_BYTES
     weight = RECORD_BYTES if isinstance(event, ASIDE) else 2 * RECORD_BYTES
     if isinstance(event, DeviceRan):
         weight += BLOCK_BYTES * len(event.times)

@@ -53,13 +53,7 @@ from nodescope.record.newest.newest_values import NewestValues
 from nodescope.record.newest.nonfinite_retention import Span
 from nodescope.record.policy import Policy
 from nodescope.record.queue_writer import MIB, QueueWriter, budget_of
-from nodescope.record.queued import (
-    RECORD_BYTES,
-    QueuedExecution,
-    QueuedRecord,
-    Skipped,
-    Told,
-)
+from nodescope.record.queued import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told
 from nodescope.record.record_queue import RESERVED
 from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
@@ -162,8 +156,8 @@ class Recorder(QueueWriter):
             else:
                 levels = self.levels
                 self._record(event, levels.top if levels.uniform else levels.of(event.node))
-        elif event.__class__ is GraphExtended and not event.nodes:
-            self._respecify(event)
+        elif event.__class__ is GraphExtended:
+            self._extended(event)
         elif isinstance(event, StepStarted | StepFinished | StepsUnobserved):
             self._step(event)
         elif isinstance(event, NodesFinished):
@@ -241,13 +235,19 @@ class Recorder(QueueWriter):
         if policy is not None:
             policy.took(None, _now() - start)
 
+    def _extended(self, event: GraphExtended) -> None:
+        """Record nodes that were defined, or else changed specs of values."""
+        if not event.nodes:
+            self._respecify(event)
+            return
+        self.levels.forget(event.nodes)
+        self.leaves += (leaves := sum([defined.is_leaf for defined in event.nodes]))
+        self.operations += len(event.nodes) - leaves
+        self._note(event, queued.weight_of(event), always=True)
+
     def _other(self, event: Event) -> None:
-        """Record an event that is neither an execution nor a step."""
-        if isinstance(event, GraphExtended):
-            self.levels.forget(event.nodes)
-            self.leaves += (leaves := sum(defined.is_leaf for defined in event.nodes))
-            self.operations += len(event.nodes) - leaves
-        elif self.policy is not None and isinstance(event, LossesKnown):
+        """Record an event that is neither an execution, a definition nor a step."""
+        if self.policy is not None and isinstance(event, LossesKnown):
             self.policy.losses_known(event.losses, observed=False)
         elif self.policy is not None and isinstance(event, RunStarted):
             self.policy.started()
