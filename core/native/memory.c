@@ -15,7 +15,7 @@
 #define LARGE_PAGE (2 << 20)
 #define PIECE (4 << 20)  /* bytes */
 #define SMALL (1 << 19)  /* bytes; a smaller memory is allocated with exactly its size */
-#define KEPT 8
+#define KEPT 16
 
 typedef struct {
     PyObject_HEAD

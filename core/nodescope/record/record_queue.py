@@ -37,10 +37,10 @@ RESERVED: Final = 8
 # holds the interpreter lock so often that the writer would get only half of a processor otherwise.
 _NEARLY_FULL: Final = 7 / 8
 _GIVES_WAY_S: Final = 1e-4
-BATCH_BYTES: Final = 8 << 20
+BATCH_BYTES: Final = 16 << 20
 """The most bytes of outputs in a batch."""
 
-_PLENTY: Final = BATCH_BYTES // 4  # with elements in such a queue, the writer stops waiting
+_PLENTY: Final = BATCH_BYTES // 8  # with elements in such a queue, the writer stops waiting
 
 # Before a record is dropped, the program gives way at most once per `_WAITS_FOR` bytes of it, and
 # `_MOST_WAITS` times in all. On a busy machine, the writer takes 50 ms per MiB.

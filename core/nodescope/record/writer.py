@@ -52,6 +52,7 @@ _MOST = 2048
 # One statement inserts chunks of up to about this size in total.
 _CHUNKS_BYTES = 4 << 20
 _LARGE_CHUNK: Final = 1 << 16  # a chunk of this size or more has its own statement
+_ZEROS: Final = "INSERT INTO chunk VALUES (?, ?, zeroblob(?))"
 
 Blob = tuple[int, int, int]
 """The size, the seq and the value of a stored array."""
@@ -184,6 +185,15 @@ class Writer:
                 self._db.execute(statement, list(map(_readable, values)))
             self._moved += 1
             self.moves = max(self.moves, self._settled + self._moved)
+
+    def _insert_chunk(self, number: int, part: int, data: bytes | memoryview) -> None:
+        """Insert a chunk. Written into zeros, it is copied once, otherwise three times."""
+        row = self._db.execute(_ZEROS, (number, part, len(data))).lastrowid
+        assert row is not None
+        with self._db.blobopen("chunk", "data", row) as blob:
+            blob.write(data)
+        self._moved += 1
+        self.moves = max(self.moves, self._settled + self._moved)
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Run one statement of the batch."""
@@ -327,7 +337,7 @@ class Writer:
             seed = seed_of(pack.first_seq, pack.last_seq, pack.outputs, pack.data)
             parts = [elements[at : at + CHUNK_BYTES] for at in range(0, nbytes, CHUNK_BYTES)]
             for nth, part in enumerate(parts):
-                self.insert("chunk", [(number, nth, part)])
+                self._insert_chunk(number, nth, part)
             sums = [(number, nth, chunk_sum(part, seed)) for nth, part in enumerate(parts)]
             self.insert("checksum", [(number, number, np.array(sums, dtype=SUMS).tobytes())])
         self._write_arrays(accepted)
@@ -408,7 +418,7 @@ class Writer:
             for part, content in enumerate(_chunks_of(array)):
                 sums.append((number, part, chunk_sum(content, seed)))
                 if len(content) >= _LARGE_CHUNK:
-                    self.insert("chunk", [(number, part, content)])
+                    self._insert_chunk(number, part, content)
                     continue
                 chunks.append((number, part, content))
                 waiting += len(content)
