@@ -231,14 +231,16 @@ def _take(placeholders: list[int], floor: int) -> None:
         if placeholders[-1] >= floor:
             break
     # Numbers above the floor are free again for descriptors opened now.
-    while len(placeholders) > 1 and max(placeholders) >= floor:
-        placeholders.remove(last := max(placeholders))
-        os.close(last)
+    placeholders.sort()
+    while len(placeholders) > 1 and placeholders[-1] >= floor:
+        os.close(placeholders.pop())
 
 
 def _runs(numbers: list[int]) -> list[tuple[int, int]]:
     """Runs of consecutive numbers, as first and last."""
     ordered = sorted(numbers)
+    if ordered and ordered[-1] - ordered[0] == len(ordered) - 1:
+        return [(ordered[0], ordered[-1])]
     gaps = [(one, next_one) for one, next_one in pairwise(ordered) if next_one != one + 1]
     firsts = [*ordered[:1], *(after for _, after in gaps)]
     lasts = [*(before for before, _ in gaps), *ordered[-1:]]

@@ -17,7 +17,7 @@ import stat
 import struct
 import zlib
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,12 +115,14 @@ def faults(path: Path, of: Seal) -> list[int]:
     return [int(page) for page in np.flatnonzero(sums != of.sums)]
 
 
-def _sums(file: BinaryIO, page: int, pages: int) -> Sums:
+def _sums(file: Any, page: int, pages: int) -> Sums:
     sums = np.zeros(pages, np.uint32)
-    pages_at_once = max(_PART // page, 1)
+    pages_at_once = min(max(_PART // page, 1), pages)
+    memory = memoryview(bytearray(page * pages_at_once))  # fresh memory takes longer than reading
     file.seek(0)
     for first in range(0, pages, pages_at_once):
-        part = memoryview(file.read(page * min(pages_at_once, pages - first)))
+        part = memory[: page * min(pages_at_once, pages - first)]
+        part = part[: file.readinto(part)]
         of_part = np.frombuffer(crc32_of_pages(part, page), np.uint32)
         sums[first : first + len(of_part)] = of_part
     return sums
