@@ -11,6 +11,7 @@
 #include "columns.h"
 #include "elements.h"
 #include "memory.h"
+#include "noted_statistics.h"
 #include "outputs.h"
 #include "plain.h"
 #include "pull.h"
@@ -20,7 +21,7 @@
 #include "writers.h"
 
 /* The revision of the interface to Python; nodescope.native refuses a file with another one. */
-#define REVISION 23
+#define REVISION 24
 
 /* Below this number of elements, releasing the interpreter's lock costs more than it gains. */
 #define GIVES_UP_THE_LOCK 16384
@@ -177,10 +178,10 @@ PyMODINIT_FUNC PyInit__core(void) {
     PyObject *module = PyModule_Create(&definition);
     if (module && PyModule_AddIntConstant(module, "REVISION", REVISION) < 0) Py_CLEAR(module);
     if (module && (add_memory(module) < 0 || add_times(module) < 0 || add_outputs(module) < 0 ||
-                   add_elements(module) < 0 || add_plain(module) < 0 || add_pull(module) < 0 ||
-                   add_calls(module) < 0 || add_rows(module) < 0 || add_writers(module) < 0 ||
-                   add_checksum(module) < 0 || add_columns(module) < 0 ||
-                   add_float_statistics(module) < 0))
+                   add_noted_statistics(module) < 0 || add_elements(module) < 0 ||
+                   add_plain(module) < 0 || add_pull(module) < 0 || add_calls(module) < 0 ||
+                   add_rows(module) < 0 || add_writers(module) < 0 || add_checksum(module) < 0 ||
+                   add_columns(module) < 0 || add_float_statistics(module) < 0))
         Py_CLEAR(module);
     return module;
 }

@@ -8,7 +8,7 @@
 
 #include "times.h"
 
-/* Adds the type `NotedOutputs` and the function `summarise_noted`; -1 with an exception set. */
+/* Adds the type `NotedOutputs`; -1 with an exception set. */
 int add_outputs(PyObject *module);
 
 /* Whether an object is a `NotedOutputs`. */

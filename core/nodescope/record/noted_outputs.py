@@ -193,8 +193,14 @@ def noted(event: NodeFinished, note: OutputsSink) -> bool:
     )
 
 
-def noted_outputs(most_bytes: int, when_full: Callable[[], None], wake: Callable[[], None]) -> Any:
-    """A sink for executions with outputs, see `native.NotedOutputs`; None without the core."""
+def noted_outputs(
+    most_bytes: int, when_full: Callable[[], None], wake: Callable[[], None], *, keep: bool
+) -> Any:
+    """A sink for executions with outputs, see `native.NotedOutputs`; None without the core.
+
+    Args:
+        keep: Whether the elements are kept, not only their statistics.
+    """
     if native.NotedOutputs is None or native.summarise_noted is None:
         return None
-    return native.NotedOutputs(AT_ONCE, most_bytes, when_full, wake)
+    return native.NotedOutputs(AT_ONCE, most_bytes, when_full, wake, not keep)

@@ -168,7 +168,7 @@ class RecordQueue:
         if keep and not self._keeps_many:
             return None
         self._keeps_elements = keep
-        sink = noted_outputs(self._lot_bytes, self._times_full, self._wake)
+        sink = noted_outputs(self._lot_bytes, self._times_full, self._wake, keep=keep)
         if sink is not None:
             self._times = sink
         return sink  # type: ignore[no-any-return]

@@ -17,7 +17,7 @@ SIZES = pytest.mark.parametrize("most_bytes", [4096, 1 << 20])
 
 def sink_of(most_bytes: int) -> Any:
     assert native.NotedOutputs is not None
-    return native.NotedOutputs(256, most_bytes, lambda: None, lambda: None)
+    return native.NotedOutputs(256, most_bytes, lambda: None, lambda: None, False)
 
 
 def filled(sink: Any, number: int, size: int = 2048) -> tuple[Any, int, int]:
@@ -72,7 +72,7 @@ def test_a_block_in_use_does_not_change(most_bytes: int) -> None:
 def test_a_lot_takes_no_more_than_it_may() -> None:
     taken: list[tuple[Any, ...]] = []
     assert native.NotedOutputs is not None
-    sink = native.NotedOutputs(256, 4096, lambda: taken.append(sink.take()), lambda: None)
+    sink = native.NotedOutputs(256, 4096, lambda: taken.append(sink.take()), lambda: None, False)
     for number in range(20):
         assert sink(NODE, 1, 0, 0, 0, 1, (), (np.full(1500, number, dtype=np.uint8),))
     taken.append(sink.take())

@@ -22,7 +22,7 @@ EACH = 20
 def lot_of(number: int) -> NotedLot:
     """Executions whose outputs nearly fill a block."""
     assert native.NotedOutputs is not None
-    sink = native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None)
+    sink = native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None, False)
     for place in range(EACH):
         array = np.full(12_000, number * EACH + place, np.float32)
         assert sink(NODE, 1, 1, 0, 0, 1, (), (array,))

@@ -224,7 +224,7 @@ def test_rows_and_columns_give_the_same_answers(
 def test_a_large_output_comes_as_an_event() -> None:
     """Its copy uses a reusable buffer, unlike a block of many outputs."""
     assert native.NotedOutputs is not None
-    sink = noted_outputs(1 << 20, lambda: None, lambda: None)
+    sink = noted_outputs(1 << 20, lambda: None, lambda: None, keep=True)
     node = NODES[1]
     for size, noted in ((1 << 13, False), ((1 << 13) - 1, True)):
         array = np.ones(size)

@@ -1,0 +1,45 @@
+/* Noted executions in memory, one record each, which consists of int64 and of elements:
+
+   size of the record in bytes; node, step, thread, start, end; number of inputs and of outputs; the
+   identities of both; then for each output: value, type, number of dimensions, bytes of what follows,
+   shape, strides, and the elements in C order, padded to a multiple of eight bytes. If its type is
+   marked as DIGESTED, a `Digest` takes the place of the elements. */
+#ifndef NODESCOPE_NOTED_RECORDS_H
+#define NODESCOPE_NOTED_RECORDS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "summary.h"
+
+#define MOST_OUTPUTS 4
+#define MOST_AXES 8
+#define HEAD 8       /* number of int64 in a record before the identities */
+#define DIGESTED 256 /* added to a type */
+
+/* The statistics of an output whose elements are not kept. Computing them while the elements are in the
+   processor's caches takes little longer than the copy from which they would be computed later. */
+typedef struct {
+    double moments[5], preview[PREVIEW];
+    int64_t bytes, finite, nan, inf, zero;
+    uint64_t histogram[FLOAT_BINS];
+} Digest;
+
+/* Fill a digest, except for its histogram. */
+static inline void take_summary(Digest *digest, const Summary *summary, int64_t bytes) {
+    const double moments[5] = {summary->low, summary->high, summary->mean, summary->std, summary->norm};
+    memcpy(digest->moments, moments, sizeof moments);
+    memset(digest->preview, 0, sizeof digest->preview);
+    memcpy(digest->preview, summary->preview, (size_t)summary->previewed * sizeof(double));
+    digest->bytes = bytes;
+    digest->finite = summary->finite;
+    digest->nan = summary->nan;
+    digest->inf = summary->inf;
+    digest->zero = summary->zero;
+}
+
+static inline Py_ssize_t padded(Py_ssize_t bytes) { return (bytes + 7) / 8 * 8; }
+
+#endif

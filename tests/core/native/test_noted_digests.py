@@ -1,0 +1,101 @@
+"""Statistics computed when an output is noted are those computed from its copy later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from nodescope import native
+from nodescope.ir.graph import Node
+from nodescope.record.noted_outputs import OUTPUT, START, NotedLot, statistics_of
+from nodescope.record.summary import BINS
+
+DTYPES = ("?", "i1", "u2", "i4", "u8", "i8", "f2", "f4", "f8")
+SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40)
+
+
+def lot_of(outputs: Sequence[np.ndarray[Any, Any]], *, digests: bool) -> NotedLot:
+    """Executions with one output each, and one with all of them."""
+    assert native.NotedOutputs is not None
+    sink = native.NotedOutputs(256, 1 << 20, lambda: None, lambda: None, digests)
+    together = [tuple(outputs)] if len(outputs) in (2, 3, 4) else []
+    for some in [*((output,) for output in outputs), *together]:
+        node = Node(1, "n", "add", "elementwise", outputs=tuple(range(1, len(some) + 1)))
+        assert sink(node, 1, 1, 7, 10, 30, some[:1], some)
+    *taken, _ = sink.take()
+    return NotedLot(*taken)
+
+
+def same(outputs: Sequence[np.ndarray[Any, Any]]) -> int:
+    """Compare both ways; return how much less memory the statistics take."""
+    copies, digests = lot_of(outputs, digests=False), lot_of(outputs, digests=True)
+    later, at_once = (statistics_of([lot], [5]) for lot in (copies, digests))
+    places = [column for column in range(OUTPUT) if column != START]
+    assert np.array_equal(later.outputs[:, places], at_once.outputs[:, places])
+    for name in ("executions", "identities", "shapes"):
+        assert np.array_equal(getattr(later, name), getattr(at_once, name))
+    for name in ("moments", "histograms", "previews"):  # bit by bit
+        assert getattr(later, name).tobytes() == getattr(at_once, name).tobytes()
+    assert later[7:] == at_once[7:]
+    return copies.copied - digests.copied
+
+
+@st.composite
+def outputs(draw: st.DrawFn) -> np.ndarray[Any, Any]:
+    dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+    shape = draw(arrays.array_shapes(min_dims=0, max_dims=3, max_side=14))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    array = np.array(rng.standard_normal(shape) * 10.0 ** draw(st.integers(-3, 3))).astype(dtype)
+    if dtype.kind == "f" and array.size and draw(st.booleans()):
+        array.flat[rng.integers(array.size)] = draw(st.sampled_from(SPECIAL))
+    turned = array.T if draw(st.booleans()) else array
+    return turned[::2] if turned.ndim and len(turned) > 1 and draw(st.booleans()) else turned
+
+
+@given(st.lists(outputs(), min_size=1, max_size=5))
+def test_the_statistics_are_the_same(outputs: list[np.ndarray[Any, Any]]) -> None:
+    assert same([output for output in outputs if output.size] or [np.zeros(3)]) >= 0
+
+
+@pytest.mark.parametrize(
+    ("output", "less"),
+    [
+        (np.arange(6000, dtype=np.float32), True),
+        (np.arange(64, dtype=np.float32), False),  # the elements take less room
+        (np.arange(6000.0).reshape(60, 100).T, False),  # sums over another order may differ
+        (np.full(2000, 1e200), False),  # squares that float64 cannot hold need the elements
+        (np.full(2000, np.nan), True),
+        (np.zeros((1, 300, 1), np.int64), True),
+    ],
+    ids=["large", "small", "turned", "huge", "NaN", "axes of one"],
+)
+def test_statistics_replace_the_copy_where_they_take_less_room(
+    output: np.ndarray[Any, Any], less: bool
+) -> None:
+    assert (same([output]) > output.nbytes // 2) == less
+
+
+def test_statistics_with_another_number_of_bins_are_refused() -> None:
+    lot = lot_of([np.arange(6000.0)], digests=True)
+    assert native.summarise_noted is not None
+    first = np.zeros(1, np.int64).tobytes()
+    with pytest.raises(ValueError, match=f"have {BINS} bins"):
+        native.summarise_noted((lot.piece,), first, BINS - 1)
+
+
+def test_a_lot_with_a_damaged_digest_is_refused() -> None:
+    lot = lot_of([np.arange(6000.0)], digests=True)
+    block, begin, end = lot.piece
+    content = bytearray(memoryview(block)[begin:end])
+    words = np.frombuffer(content, np.int64)
+    (code,) = np.flatnonzero(words == (256 | ord("d")))
+    words[code + 2] -= 8  # the bytes of the digest
+    assert native.summarise_noted is not None
+    with pytest.raises(ValueError, match="no block of noted executions"):
+        native.summarise_noted(((bytes(content), 0, len(content)),), bytes(8), BINS)
