@@ -54,10 +54,19 @@ enum {
     OBJECTS
 };
 
+/* Numbers that are the same objects in call after call. */
+enum { ORIGIN, STEP, THREAD, NUMBERS };
+
+typedef struct {
+    PyObject *object; /* owned */
+    long long value;
+} Number;
+
 typedef struct {
     PyObject_HEAD
     Py_ssize_t offset[SLOTS];
     PyObject *object[OBJECTS];
+    Number number[NUMBERS];
     long long base;      /* value ids up to this one belong to earlier runs */
     uint64_t thread;     /* the thread to which STATE belongs */
     int starts, gradients; /* whether DEMAND asks for starts, and for gradients */
@@ -141,6 +150,7 @@ static void calls_dealloc(PyObject *object) {
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     calls_clear(object);
+    for (int i = 0; i < NUMBERS; i++) Py_CLEAR(((Calls *)object)->number[i].object);
     Py_CLEAR(((Calls *)object)->zero);
     PyObject_GC_Del(object);
     Py_DECREF(type);

@@ -188,6 +188,29 @@ static int note_with_outputs(PyObject *sink, PyObject *node, const long long *nu
     return noted;
 }
 
+/* The value of an int, which is converted only if it is another object than the last one; -1 with an
+   exception set. */
+static long long number_in(Number *known, PyObject *object) {
+    if (known->object == object) return known->value;
+    long long value = PyLong_AsLongLong(object);
+    if (value == -1 && PyErr_Occurred()) return -1;
+    keep(&known->object, object);
+    return known->value = value;
+}
+
+/* The numbers of an execution; -1 with an exception set. */
+static int numbers_of(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, long long start,
+                      long long end, long long numbers[TIMED]) {
+    long long origin =
+        number_in(&calls->number[ORIGIN], SLOT(calls->object[BUS], calls->offset[BUS_ORIGIN]));
+    numbers[0] = PyLong_AsLongLong(SLOT(entry, calls->offset[ENTRY_ID]));
+    numbers[1] = number_in(&calls->number[STEP], step);
+    numbers[2] = number_in(&calls->number[THREAD], SLOT(state, calls->offset[STATE_THREAD]));
+    numbers[3] = start - origin;
+    numbers[4] = end - origin;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 /* Emit an execution, or note it: only its times if no probe wants more. -1 with an exception set. */
 static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, PyObject *live,
                 PyObject *array, PyObject *result, PyObject *inputs, long long start,
@@ -196,20 +219,17 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, 
     PyObject *bus = calls->object[BUS], *node = SLOT(entry, offset[ENTRY_NODE]);
     PyObject *thread = SLOT(state, offset[STATE_THREAD]), *id = SLOT(entry, offset[ENTRY_ID]);
     PyObject *times = Py_NewRef(calls->object[TIMES]), *done = NULL;
-    long long origin = PyLong_AsLongLong(SLOT(bus, offset[BUS_ORIGIN]));
-    int only_times = notes_times(times), noted = -1;
-    if (only_times || notes_outputs(times)) {
-        long long numbers[TIMED] = {PyLong_AsLongLong(id), PyLong_AsLongLong(step),
-                                    PyLong_AsLongLong(thread), start - origin, end - origin};
-        if (!PyErr_Occurred())
-            noted = only_times ? note_times(times, numbers)
-                               : note_with_outputs(times, node, numbers, live, array);
-        if (only_times || noted) {
-            Py_DECREF(times);
-            return noted < 0 ? -1 : 0;
-        }
+    long long numbers[TIMED];
+    int only_times = notes_times(times);
+    int noted = numbers_of(calls, state, entry, step, start, end, numbers);
+    if (noted == 0 && only_times) noted = note_times(times, numbers);
+    else if (noted == 0 && notes_outputs(times))
+        noted = note_with_outputs(times, node, numbers, live, array);
+    if (only_times || noted) {
+        Py_DECREF(times);
+        return noted < 0 ? -1 : 0;
     }
-    PyObject *began = PyLong_FromLongLong(start - origin), *ended = PyLong_FromLongLong(end - origin);
+    PyObject *began = PyLong_FromLongLong(numbers[3]), *ended = PyLong_FromLongLong(numbers[4]);
     if (began && ended && times != Py_None && !notes_outputs(times)) {
         done = PyObject_CallFunctionObjArgs(times, id, step, thread, began, ended, NULL);
     } else if (began && ended) {
@@ -353,8 +373,12 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     PyObject *entry = entry_of(calls, operation, cursor, ids, tensors, &slot, &nth);
     if (!entry) return NULL;
     int has_attrs = attrs != calls->object[NO_ATTRS] && PyDict_Size(attrs) > 0;
-    if ((has_attrs || tensors != count) && !same_attributes(calls, entry, inputs, count, attrs))
-        return NULL;
+    PyObject *only_times = NULL; /* takes a call with other attributes, which are not recorded then */
+    if ((has_attrs || tensors != count) && !same_attributes(calls, entry, inputs, count, attrs)) {
+        if (!notes_times(calls->object[TIMES])) return NULL;
+        only_times = Py_NewRef(calls->object[TIMES]);
+        varies = 1;
+    }
 
     PyObject *values[MOST_INPUTS], *live = NULL;
     PyObject *step = Py_NewRef(SLOT(calls->object[EMITTER], offset[EMITTER_STEP]));
@@ -391,6 +415,13 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     result = tensor_of(calls, operation, data, value, tuple, attrs, tracked);
     varies |= SLOT(entry, offset[ENTRY_LOOSE]) != Py_False;
     if (result && varies && reshape(calls, entry, data) < 0) Py_CLEAR(result);
+    if (result && only_times) {
+        long long numbers[TIMED];
+        if (numbers_of(calls, state, entry, step, start, end, numbers) < 0 ||
+            note_times(only_times, numbers) < 0)
+            Py_CLEAR(result);
+        goto done;
+    }
     if (result && !notes_times(calls->object[TIMES]) &&
         !(live = arrays_of(calls, inputs, values, count, tensors)))
         Py_CLEAR(result);
@@ -399,6 +430,7 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
 done:
     for (Py_ssize_t i = 0; i < count; i++) Py_DECREF(values[i]);
     Py_XDECREF(live);
+    Py_XDECREF(only_times);
     Py_XDECREF(step);
     Py_XDECREF(data);
     Py_DECREF(entry);

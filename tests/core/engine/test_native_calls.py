@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ from nodescope.events import (
     NodeFinished,
 )
 from nodescope.ops.op import Op
+from nodescope.record.recording import Recording
+from tests.core.engine.contents import content
 from tests.core.engine.events_of import Events, observed
 from tests.parts import in_parts
 
@@ -234,6 +237,45 @@ def test_the_core_gives_the_events_and_results_of_python(
         assert mine == other
     if program not in (loops, numbers_of_inputs):  # In these two, most calls define nodes.
         assert left < 0.8 * all_calls
+
+
+@pytest.mark.parametrize("level", ["timing", "summary"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_recordings_are_those_of_python(
+    program: Program, level: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ns.record(tmp_path / "core.nscope", level=level):
+        results = program()
+    monkeypatch.setattr(native, "Calls", None)
+    with ns.record(tmp_path / "python.nscope", level=level):
+        assert [bits(result) for result in program()] == [bits(result) for result in results]
+    core, python = content(tmp_path / "core.nscope"), content(tmp_path / "python.nscope")
+    for name, rows in python.items():
+        assert core[name] == rows, name
+
+
+def test_only_times_are_noted_in_the_core_whatever_the_attributes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[str] = []
+    checked = tracer.Tracer.run_checked
+
+    def counted(self: Any, op: Any, inputs: Any, attrs: Any) -> Any:
+        left.append(op.name)
+        return checked(self, op, inputs, attrs)
+
+    monkeypatch.setattr(tracer.Tracer, "run_checked", counted)
+    with ns.record(tmp_path / "run.nscope", level="timing"):
+        x = ns.tensor(np.arange(12.0).reshape(3, 4), name="x")
+        for number in ns.steps(range(6)):
+            results = [x * float(number), x[: 1 + number % 3], x.sum(axis=number % 2)]
+            assert [result.shape for result in results] == [
+                (3, 4), (1 + number % 3, 4), ((4,), (3,))[number % 2],
+            ]  # fmt: skip
+    assert sorted(left) == ["getitem", "multiply", "sum"]  # the first step's
+    with Recording.open(tmp_path / "run.nscope") as recording:
+        assert recording.calls() == {}
+        assert len(recording.executions()) == 1 + 6 * 3
 
 
 def test_steps_of_other_shapes_run_in_the_core(monkeypatch: pytest.MonkeyPatch) -> None:

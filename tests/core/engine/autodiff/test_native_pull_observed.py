@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 import nodescope as ns
 from nodescope.engine import tracer
 from nodescope.engine.autodiff import tape
 from nodescope.errors import GradientError
 from nodescope.events import Demand, GradientReached, NodeFinished, NodeStarted
-from nodescope.record.recording import Recording
-from nodescope.record.rows import BEHIND, LATER, WANTED
+from tests.core.engine.contents import content
 from tests.core.engine.events_of import observed
 from tests.core.engine.test_native_calls import bits, seen
 
@@ -309,50 +307,6 @@ def test_the_core_runs_the_whole_pass(monkeypatch: pytest.MonkeyPatch) -> None:
         training()
         accumulations()
         broadcasts()
-
-
-def content(path: Path) -> dict[str, Any]:
-    """What a recording says, without times; value ids count from its first."""
-    with Recording.open(path) as recording:
-        rows = recording.nodes()
-        values = recording.values()
-        first = min(row.value.id for row in values)
-        here = threading.get_ident()
-        behind = WANTED | BEHIND | LATER  # a recorder that falls behind gives up elements
-        executions = [
-            (row.seq, row.node, row.step, row.thread == here, row.flags & ~behind)
-            for row in recording.executions()
-        ]
-        nodes = {row.node.id: row.node for row in rows}
-        arrays = []
-        for seq, node, *_ in executions:
-            for value in nodes[node].outputs:
-                array = recording.array(value, seq)
-                arrays.append(None if array is None else (array.dtype, array.tobytes()))
-        return {
-            "nodes": [
-                (row.seq, row.node.id, row.node.name, row.node.op, row.node.scope, row.node.phase,
-                 row.node.forward, str(row.node.source), repr(row.node.attrs),
-                 [value - first for value in (*row.node.inputs, *row.node.outputs)])
-                for row in rows
-            ],
-            "values": [(row.seq, row.value.id - first, repr(row.value.spec)) for row in values],
-            "gradients": [
-                (row.seq, row.value - first, row.gradient - first) for row in recording.gradients()
-            ],
-            "executions": executions,
-            "calls": recording.calls(),
-            "operands": recording.operands(),
-            "failures": [recording.failure(seq) for seq, *_ in executions],
-            "statistics": {
-                name.id: [
-                    at and (at.seq, at.value - first, replace(at.summary, blob=False))
-                    for at in recording.history(name.id)[2]
-                ]
-                for name in nodes.values()
-            },
-            "arrays": arrays,
-        }  # fmt: skip
 
 
 @pytest.mark.parametrize("level", ["timing", "summary", "values"])
