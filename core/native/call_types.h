@@ -200,27 +200,24 @@ static Operation *operation_of(Calls *calls, PyObject *op) {
     return (Operation *)known;
 }
 
+/* A tuple of objects; NULL with an exception set. */
+static PyObject *tuple_of(PyObject *const *objects, Py_ssize_t count) {
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple && i < count; i++)
+        PyTuple_SetItem(tuple, i, Py_NewRef(objects[i]));
+    return tuple;
+}
+
 /* The result of an operation on arrays and numbers; NULL with an exception set. */
 static PyObject *compute(Calls *calls, Operation *operation, PyObject *const *values, Py_ssize_t count,
                          PyObject *attrs) {
     if (operation->plain)
         return compute_in(calls->object[PLAIN], operation->plain, values, count, attrs);
-    PyObject *arguments = PyTuple_New(count), *result = NULL;
+    PyObject *arguments = tuple_of(values, count), *result = NULL;
     if (!arguments) return NULL;
-    for (Py_ssize_t i = 0; i < count; i++) PyTuple_SetItem(arguments, i, Py_NewRef(values[i]));
     result = PyObject_Call(operation->impl, arguments, PyDict_Size(attrs) ? attrs : NULL);
     Py_DECREF(arguments);
     return result;
-}
-
-/* The arrays of the inputs that are tensors; NULL with an exception set. */
-static PyObject *arrays_of(Calls *calls, PyObject *const *inputs, PyObject *const *values,
-                           Py_ssize_t count, Py_ssize_t tensors) {
-    PyObject *arrays = PyTuple_New(tensors);
-    for (Py_ssize_t i = 0, at = 0; arrays && i < count; i++)
-        if ((PyObject *)Py_TYPE(inputs[i]) == calls->object[TENSOR])
-            PyTuple_SetItem(arrays, at++, Py_NewRef(values[i]));
-    return arrays;
 }
 
 #endif

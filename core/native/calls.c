@@ -179,15 +179,6 @@ static int emit(Calls *calls, PyObject *event) {
     return status;
 }
 
-/* Note an execution with its outputs; returns the status of `note_outputs`. */
-static int note_with_outputs(PyObject *sink, PyObject *node, const long long *numbers, PyObject *live,
-                             PyObject *array) {
-    PyObject *arrays = PyTuple_Pack(1, array);
-    int noted = arrays ? note_outputs(sink, node, numbers, live, arrays) : -1;
-    Py_XDECREF(arrays);
-    return noted;
-}
-
 /* The value of an int, which is converted only if it is another object than the last one; -1 with an
    exception set. */
 static long long number_in(Number *known, PyObject *object) {
@@ -212,8 +203,8 @@ static int numbers_of(Calls *calls, PyObject *state, PyObject *entry, PyObject *
 }
 
 /* Emit an execution, or note it: only its times if no probe wants more. -1 with an exception set. */
-static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, PyObject *live,
-                PyObject *array, PyObject *result, PyObject *inputs, long long start,
+static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, PyObject *const *read,
+                Py_ssize_t reads, PyObject *array, PyObject *result, PyObject *inputs, long long start,
                 long long end) {
     const Py_ssize_t *offset = calls->offset;
     PyObject *bus = calls->object[BUS], *node = SLOT(entry, offset[ENTRY_NODE]);
@@ -224,7 +215,8 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, 
     int noted = numbers_of(calls, state, entry, step, start, end, numbers);
     if (noted == 0 && only_times) noted = note_times(times, numbers);
     else if (noted == 0 && notes_outputs(times))
-        noted = note_with_outputs(times, node, numbers, live, array);
+        noted = note_outputs(times, node, SLOT(entry, offset[ENTRY_OUTPUTS]), numbers, read, reads,
+                             &array, 1);
     if (only_times || noted) {
         Py_DECREF(times);
         return noted < 0 ? -1 : 0;
@@ -233,8 +225,8 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, 
     if (began && ended && times != Py_None && !notes_outputs(times)) {
         done = PyObject_CallFunctionObjArgs(times, id, step, thread, began, ended, NULL);
     } else if (began && ended) {
-        PyObject *arrays = PyTuple_Pack(1, array);
-        PyObject *event = arrays ? PyObject_CallFunctionObjArgs(
+        PyObject *live = tuple_of(read, reads), *arrays = tuple_of(&array, 1);
+        PyObject *event = live && arrays ? PyObject_CallFunctionObjArgs(
             calls->object[FINISHED], node, live, arrays, step, thread, began, ended, NULL) : NULL;
         PyObject *edits = SLOT(bus, offset[BUS_EDITS]);
         if (event && emit(calls, event) == 0)
@@ -242,6 +234,7 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, 
                 ? Py_NewRef(Py_None)
                 : PyObject_CallMethodObjArgs(calls->object[TRACER], names.take_edits, result,
                                              inputs, state, NULL);
+        Py_XDECREF(live);
         Py_XDECREF(arrays);
         Py_XDECREF(event);
     }
@@ -380,17 +373,17 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
         varies = 1;
     }
 
-    PyObject *values[MOST_INPUTS], *live = NULL;
+    PyObject *values[MOST_INPUTS], *read[MOST_INPUTS]; /* `read`: those of tensors */
     PyObject *step = Py_NewRef(SLOT(calls->object[EMITTER], offset[EMITTER_STEP]));
     PyObject *number = PyLong_FromSsize_t(nth + 1), *data = NULL, *result = NULL;
     Py_INCREF(entry);
     Py_INCREF(state);
     int tracked = 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
+    for (Py_ssize_t i = 0, tensor = 0; i < count; i++) {
         values[i] = inputs[i];
         if ((PyObject *)Py_TYPE(inputs[i]) == calls->object[TENSOR]) {
             tracked |= SLOT(inputs[i], offset[TENSOR_EDGE]) != Py_None;
-            values[i] = SLOT(inputs[i], offset[TENSOR_DATA]);
+            values[i] = read[tensor++] = SLOT(inputs[i], offset[TENSOR_DATA]);
         }
         Py_INCREF(values[i]); /* the tensor may be given another array */
     }
@@ -398,8 +391,9 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     long long start = now_ns();
     data = compute(calls, operation, values, count, attrs);
     if (!data) {
-        if ((live = arrays_of(calls, inputs, values, count, tensors)))
-            refuse(calls, operation, tuple, attrs, entry, live, step, state, start);
+        PyObject *live = tuple_of(read, tensors);
+        if (live) refuse(calls, operation, tuple, attrs, entry, live, step, state, start);
+        Py_XDECREF(live);
         goto done;
     }
     long long end = now_ns();
@@ -422,14 +416,10 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
             Py_CLEAR(result);
         goto done;
     }
-    if (result && !notes_times(calls->object[TIMES]) &&
-        !(live = arrays_of(calls, inputs, values, count, tensors)))
-        Py_CLEAR(result);
-    if (result && tell(calls, state, entry, step, live, data, result, tuple, start, end) < 0)
+    if (result && tell(calls, state, entry, step, read, tensors, data, result, tuple, start, end) < 0)
         Py_CLEAR(result);
 done:
     for (Py_ssize_t i = 0; i < count; i++) Py_DECREF(values[i]);
-    Py_XDECREF(live);
     Py_XDECREF(only_times);
     Py_XDECREF(step);
     Py_XDECREF(data);

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 24
+REVISION: Final = 25
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -87,9 +87,7 @@ NotedTimes: Final[Callable[[int, Callable[[], None], Callable[[], None]], Any] |
 core."""
 
 
-NotedOutputs: Final[
-    Callable[[int, int, Callable[[], None], Callable[[], None], bool], Any] | None
-] = getattr(_core, "NotedOutputs", None)
+NotedOutputs: Final[Callable[..., Any] | None] = getattr(_core, "NotedOutputs", None)
 """Executions noted with their outputs; see `nodescope.record.noted_outputs`. None without a
 core."""
 
