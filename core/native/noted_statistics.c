@@ -1,6 +1,8 @@
 /* Statistics of noted outputs, in columns. */
 #include "noted_statistics.h"
 
+#include <stdlib.h>
+
 #include "memory.h"
 #include "noted_records.h"
 
@@ -9,58 +11,70 @@
 #define OUTPUT 14    /* and per output */
 #define OTHERS 3     /* how many kinds of outputs are counted */
 
+/* int64 of which it is not known beforehand how many there are. */
 typedef struct {
-    int64_t *executions, *outputs, *shapes, *specs;
-    uint64_t *identities, *histograms;
+    int64_t *all;
+    size_t many, room;
+} Growing;
+
+typedef struct {
+    int64_t *executions, *outputs;
+    int64_t more_executions, more_outputs; /* for how many there is room */
+    uint64_t *histograms;
     double *moments, *previews;
+    Growing identities, shapes, specs;
     int64_t counts[OTHERS]; /* without statistics, with NaN or Inf, and not in C order */
 } Columns;
 
-enum { COUNTS = 5 };
+enum { FILLED, MALFORMED, NO_MEMORY };
 
-/* Add the numbers of executions, outputs, sizes, identities and digests in a block; 0 if it is malformed.
- */
-static int counted(const Block *block, Py_ssize_t many[COUNTS]) {
-    for (Py_ssize_t place = block->begin; place < block->end;) {
-        const int64_t *at = (const int64_t *)(block->start + place), *head = at;
-        Py_ssize_t rest = block->end - place;
-        if (rest < 8 * HEAD || at[0] < 8 * HEAD || at[0] > rest || at[0] % 8) return 0;
-        int64_t left = at[0] / 8 - HEAD, reads = at[6], gives = at[7];
-        if (reads < 0 || gives < 0 || reads > left || gives > MOST_OUTPUTS || reads + gives > left)
-            return 0;
-        many[0]++;
-        many[1] += gives;
-        many[3] += reads + gives;
-        left -= reads + gives;
-        at += HEAD + reads + gives;
-        for (int64_t i = 0; i < gives; i++) {
-            if (left < 4 || at[2] < 0 || at[2] > MOST_AXES || at[3] < 1 || at[3] > rest) return 0;
-            int64_t words = 4 + 2 * at[2] + padded(at[3]) / 8;
-            if (words > left) return 0;
-            if (at[1] & DIGESTED && at[3] != sizeof(Digest)) return 0;
-            many[2] += 2 * at[2];
-            many[4] += !!(at[1] & DIGESTED);
-            left -= words;
-            at += words;
-        }
-        if (left) return 0;
-        place += (at - head) * 8;
+/* Room for more int64 at the end; NULL without memory. */
+static int64_t *grown(Growing *numbers, int64_t more) {
+    size_t many = numbers->many + (size_t)more;
+    if (!numbers->all || numbers->room < many) {
+        int64_t *all = realloc(numbers->all, 8 * (2 * many + 256));
+        if (!all) return NULL;
+        numbers->all = all;
+        numbers->room = 2 * many + 256;
     }
-    return 1;
+    numbers->many = many;
+    return numbers->all + many - more;
+}
+
+/* Whether an execution, with its outputs, lies within a block. This is checked right before it is read:
+   going through all of them beforehand would wait for memory at each. */
+static int is_sound(const Block *block, Py_ssize_t place, int bins) {
+    const int64_t *at = (const int64_t *)(block->start + place);
+    Py_ssize_t rest = block->end - place;
+    if (rest < 8 * HEAD || at[0] < 8 * HEAD || at[0] > rest || at[0] % 8) return 0;
+    int64_t left = at[0] / 8 - HEAD, reads = at[6], gives = at[7];
+    if (reads < 0 || gives < 0 || reads > left || gives > MOST_OUTPUTS || reads + gives > left)
+        return 0;
+    left -= reads + gives;
+    at += HEAD + reads + gives;
+    for (int64_t i = 0; i < gives; i++) {
+        if (left < 4 || at[2] < 0 || at[2] > MOST_AXES || at[3] < 1 || at[3] > rest) return 0;
+        int64_t words = 4 + 2 * at[2] + padded(at[3]) / 8;
+        if (words > left) return 0;
+        if (at[1] & DIGESTED && (at[3] != sizeof(Digest) || bins != FLOAT_BINS)) return 0;
+        left -= words;
+        at += words;
+    }
+    return !left;
 }
 
 /* The distinct types and shapes, by hash; once there are SPECS of them, each output has its own. */
 typedef struct {
     struct { const int64_t *output; int64_t kind; } places[2 * SPECS];
     int64_t count;
-    int64_t *next; /* where the next spec is written: type, bytes, number of dimensions, shape */
 } Kinds;
 
 /* A type without its mark. */
 static int64_t type_of(int64_t code) { return code & (DIGESTED - 1); }
 
-/* The index of an output's type and shape among the distinct ones. */
-static int64_t kind_of(const int64_t *output, int64_t bytes, Kinds *kinds) {
+/* The index of an output's type and shape among the distinct ones; -1 without memory. `specs` takes a new
+   one: type, bytes, number of dimensions, shape. */
+static int64_t kind_of(const int64_t *output, int64_t bytes, Kinds *kinds, Growing *specs) {
     int64_t type = type_of(output[1]);
     uint64_t mark = (uint64_t)type ^ (uint64_t)output[2] << 8;
     for (int64_t axis = 0; axis < output[2]; axis++)
@@ -72,15 +86,16 @@ static int64_t kind_of(const int64_t *output, int64_t bytes, Kinds *kinds) {
             !memcmp(other + 4, output + 4, (size_t)(8 * output[2])))
             return kinds->places[at].kind;
     }
+    int64_t *spec = grown(specs, 3 + output[2]);
+    if (!spec) return -1;
+    spec[0] = type;
+    spec[1] = bytes;
+    spec[2] = output[2];
+    memcpy(spec + 3, output + 4, (size_t)(8 * output[2]));
     if (kinds->count < SPECS) {
         kinds->places[at].output = output;
         kinds->places[at].kind = kinds->count;
     }
-    *kinds->next++ = type;
-    *kinds->next++ = bytes;
-    *kinds->next++ = output[2];
-    memcpy(kinds->next, output + 4, (size_t)(8 * output[2]));
-    kinds->next += output[2];
     return kinds->count++;
 }
 
@@ -122,7 +137,7 @@ static int was_in_order(const int64_t *at, int64_t bytes) {
     return 1;
 }
 
-/* Append an output to the columns; returns what follows it in its block. */
+/* Append an output to the columns; returns what follows it in its block, or NULL without memory. */
 static const int64_t *add_output(const int64_t *at, int64_t seq, int64_t step, int64_t nth_block,
                                  const char *block, int bins, Kinds *kinds, Columns *to) {
     int dimensions = (int)at[2], unsafe = 0;
@@ -136,16 +151,18 @@ static const int64_t *add_output(const int64_t *at, int64_t seq, int64_t step, i
         unsafe = summarise_copy(at, bins, &digest, to->histograms);
     }
     int in_order = was_in_order(at, digest.bytes);
-    int64_t row[OUTPUT] = {seq, at[0], step, kind_of(at, digest.bytes, kinds), digest.nan, digest.inf,
-                           digest.zero, unsafe ? -1 : digest.finite, type_of(at[1]), digest.bytes,
+    int64_t kind = kind_of(at, digest.bytes, kinds, &to->specs);
+    int64_t *sizes = grown(&to->shapes, 2 * dimensions);
+    if (kind < 0 || !sizes) return NULL;
+    memcpy(sizes, at + 4, (size_t)(16 * dimensions));
+    int64_t row[OUTPUT] = {seq, at[0], step, kind, digest.nan, digest.inf, digest.zero,
+                           unsafe ? -1 : digest.finite, type_of(at[1]), digest.bytes,
                            nth_block, content - block, in_order, dimensions};
     memcpy(to->outputs, row, sizeof row);
     to->outputs += OUTPUT;
     to->counts[0] += unsafe;
     to->counts[1] += digest.nan || digest.inf;
     to->counts[2] += !in_order;
-    memcpy(to->shapes, at + 4, (size_t)(16 * dimensions));
-    to->shapes += 2 * dimensions;
     memcpy(to->moments, digest.moments, sizeof digest.moments);
     to->moments += 5;
     memcpy(to->previews, digest.preview, sizeof digest.preview);
@@ -154,36 +171,43 @@ static const int64_t *add_output(const int64_t *at, int64_t seq, int64_t step, i
     return (const int64_t *)(content + padded(at[3]));
 }
 
-static void fill(const Block *blocks, Py_ssize_t count, const int64_t *firsts, int bins, Columns *to) {
-    Kinds kinds = {.next = to->specs};
+static int fill(const Block *blocks, Py_ssize_t count, const int64_t *firsts, int bins, Columns *to) {
+    Kinds kinds = {.count = 0};
     for (int64_t nth_block = 0; nth_block < count; nth_block++) {
         const Block *block = blocks + nth_block;
         int64_t seq = firsts[nth_block];
         for (Py_ssize_t place = block->begin; place < block->end; seq++) {
             const int64_t *at = (const int64_t *)(block->start + place);
+            if (!is_sound(block, place, bins)) return MALFORMED;
             int64_t reads = at[6], gives = at[7], step = at[2];
+            to->more_outputs -= gives;
+            if (--to->more_executions < 0 || to->more_outputs < 0) return MALFORMED;
             uint64_t took = (uint64_t)at[5] - (uint64_t)at[4];
             int64_t row[EXECUTION] = {seq, at[1], step, at[3], at[4], (int64_t)took, reads + gives};
             memcpy(to->executions, row, sizeof row);
             to->executions += EXECUTION;
-            memcpy(to->identities, at + HEAD, (size_t)(8 * (reads + gives)));
-            to->identities += reads + gives;
+            int64_t *identities = grown(&to->identities, reads + gives);
+            if (!identities) return NO_MEMORY;
+            memcpy(identities, at + HEAD, (size_t)(8 * (reads + gives)));
             place += at[0];
             at += HEAD + reads + gives;
-            for (int64_t i = 0; i < gives; i++)
+            for (int64_t i = 0; i < gives; i++) {
                 at = add_output(at, seq, step, nth_block, block->start, bins, &kinds, to);
+                if (!at) return NO_MEMORY;
+            }
         }
     }
-    to->specs = kinds.next;
+    return to->more_executions || to->more_outputs ? MALFORMED : FILLED;
 }
 
 PyDoc_STRVAR(summarise_noted_doc,
-"summarise_noted(blocks, firsts, bins)\n--\n\n"
+"summarise_noted(blocks, firsts, executions, outputs, bins)\n--\n\n"
 "Statistics of noted executions, in columns; releases the interpreter's lock.\n\n"
 "Args:\n"
 "    blocks: A tuple of triples: memory, and begin and end of the executions in it.\n"
 "    firsts: The seq of the first execution in each block, int64.\n"
-"    bins: The number of bins of the histograms.\n\n"
+"    executions, outputs: How many there are in all blocks.\n"
+"    bins: The number of bins of the histograms; 32 if statistics were computed before.\n\n"
 "Returns:\n"
 "    Eight bytes objects, and a tuple. For each execution, int64: seq, node, step, thread, start,\n"
 "    duration, and the number of arrays that it read and returned. The identities of these arrays,\n"
@@ -194,28 +218,56 @@ PyDoc_STRVAR(summarise_noted_doc,
 "    The first elements, float64. The types and shapes, int64: type, bytes, number of dimensions,\n"
 "    shape. The tuple: how many outputs have no statistics, have NaN or Inf, and were not in C order.\n");
 
-/* The blocks of a tuple of triples, to be freed by the caller, and their total counts, see `counted`;
-   NULL with an exception set. */
-static Block *blocks_of(PyObject *triples, Py_ssize_t many[COUNTS]) {
-    Py_ssize_t count = PyTuple_Size(triples);
-    Block *blocks = blocks_in(triples);
-    if (!blocks) return NULL;
-    memset(many, 0, COUNTS * sizeof(Py_ssize_t));
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (blocks[i].begin % 8 == 0 && counted(blocks + i, many)) continue;
-        PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
-        PyMem_Free(blocks);
-        return NULL;
+static PyObject *bytes_of(const Growing *numbers) {
+    return PyBytes_FromStringAndSize((const char *)numbers->all, 8 * (Py_ssize_t)numbers->many);
+}
+
+/* The columns as they are returned; NULL with an exception set. */
+static PyObject *columns_of(const Block *blocks, Py_ssize_t count, const int64_t *firsts,
+                            Py_ssize_t executions, Py_ssize_t outputs, int bins) {
+    enum { PARTS = 8 };
+    const Py_ssize_t words[PARTS] = {EXECUTION * executions, 0, OUTPUT * outputs, 0, 5 * outputs,
+                                     bins * outputs, PREVIEW * outputs, 0};
+    PyObject *parts[PARTS] = {NULL}, *all = NULL;
+    void *place[PARTS] = {NULL};
+    int made = 1, state = FILLED;
+    for (int i = 0; made && i < PARTS; i++) {
+        if (i == 1 || i == 3 || i == 7) continue; /* those that grow */
+        made = !!(parts[i] = PyBytes_FromStringAndSize(NULL, 8 * words[i]));
+        if (made) place[i] = PyBytes_AsString(parts[i]);
     }
-    return blocks;
+    Columns to = {.executions = place[0], .outputs = place[2], .moments = place[4],
+                  .histograms = place[5], .previews = place[6], .more_executions = executions,
+                  .more_outputs = outputs};
+    if (made) {
+        Py_BEGIN_ALLOW_THREADS
+        state = fill(blocks, count, firsts, bins, &to);
+        Py_END_ALLOW_THREADS
+        made = state == FILLED && (parts[1] = bytes_of(&to.identities)) &&
+               (parts[3] = bytes_of(&to.shapes)) && (parts[7] = bytes_of(&to.specs));
+    }
+    if (state == NO_MEMORY) PyErr_NoMemory();
+    if (state == MALFORMED)
+        PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
+    if (made)
+        all = Py_BuildValue("OOOOOOOO(LLL)", parts[0], parts[1], parts[2], parts[3], parts[4],
+                            parts[5], parts[6], parts[7], (long long)to.counts[0],
+                            (long long)to.counts[1], (long long)to.counts[2]);
+    free(to.identities.all);
+    free(to.shapes.all);
+    free(to.specs.all);
+    for (int i = 0; i < PARTS; i++) Py_XDECREF(parts[i]);
+    return all;
 }
 
 static PyObject *py_summarise_noted(PyObject *module, PyObject *arguments) {
-    enum { PARTS = 8 };
-    PyObject *triples, *firsts, *parts[PARTS] = {NULL}, *specs = NULL, *all = NULL;
-    Py_ssize_t many[COUNTS];
+    const Py_ssize_t most = PY_SSIZE_T_MAX / (8 * MOST_BINS);
+    PyObject *triples, *firsts, *all = NULL;
+    Py_ssize_t executions, outputs;
     int bins;
-    if (!PyArg_ParseTuple(arguments, "O!Si", &PyTuple_Type, &triples, &firsts, &bins)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "O!Snni", &PyTuple_Type, &triples, &firsts, &executions,
+                          &outputs, &bins))
+        return NULL;
     if (bins < 1 || bins > MOST_BINS) {
         PyErr_Format(PyExc_ValueError, "a histogram has 1 to %d bins", MOST_BINS);
         return NULL;
@@ -225,37 +277,19 @@ static PyObject *py_summarise_noted(PyObject *module, PyObject *arguments) {
         PyErr_SetString(PyExc_ValueError, "each block has a first seq");
         return NULL;
     }
-    Block *blocks = blocks_of(triples, many);
-    if (!blocks) return NULL;
-    if (many[4] && bins != FLOAT_BINS) {
-        PyMem_Free(blocks);
-        PyErr_Format(PyExc_ValueError, "statistics that were computed before have %d bins", FLOAT_BINS);
+    if (executions < 0 || executions > most || outputs < 0 || outputs > most) {
+        PyErr_SetString(PyExc_ValueError, "there is no such number of executions or outputs");
         return NULL;
     }
-    Py_ssize_t words[PARTS] = {EXECUTION * many[0], many[3], OUTPUT * many[1], many[2], 5 * many[1],
-                               bins * many[1], PREVIEW * many[1], 3 * many[1] + many[2] / 2};
-    int made = 1;
-    for (int i = 0; i < PARTS; i++)
-        made &= !!(parts[i] = PyBytes_FromStringAndSize(NULL, 8 * words[i]));
-    if (made) {
-        void *place[PARTS];
-        for (int i = 0; i < PARTS; i++) place[i] = PyBytes_AsString(parts[i]);
-        Columns to = {.executions = place[0], .identities = place[1], .outputs = place[2],
-                      .shapes = place[3], .moments = place[4], .histograms = place[5],
-                      .previews = place[6], .specs = place[7]};
-        const int64_t *seqs = (const int64_t *)PyBytes_AsString(firsts);
-        Py_BEGIN_ALLOW_THREADS
-        fill(blocks, count, seqs, bins, &to);
-        Py_END_ALLOW_THREADS
-        specs = PyBytes_FromStringAndSize(place[7], (char *)to.specs - (char *)place[7]);
-        if (specs)
-            all = Py_BuildValue("OOOOOOOO(LLL)", parts[0], parts[1], parts[2], parts[3], parts[4],
-                                parts[5], parts[6], specs, (long long)to.counts[0],
-                                (long long)to.counts[1], (long long)to.counts[2]);
-    }
+    Block *blocks = blocks_in(triples);
+    if (!blocks) return NULL;
+    int aligned = 1;
+    for (Py_ssize_t i = 0; i < count; i++) aligned &= blocks[i].begin % 8 == 0;
+    if (!aligned) PyErr_SetString(PyExc_ValueError, "this is no block of noted executions");
+    else
+        all = columns_of(blocks, count, (const int64_t *)PyBytes_AsString(firsts), executions, outputs,
+                         bins);
     PyMem_Free(blocks);
-    Py_XDECREF(specs);
-    for (int i = 0; i < PARTS; i++) Py_XDECREF(parts[i]);
     return all;
 }
 

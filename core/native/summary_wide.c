@@ -19,6 +19,7 @@ WITH_AVX512 void total_wide(const float *items, int64_t many, double shift, Tota
     for (int j = 0; j < 2; j++) sums[j] = squares[j] = _mm512_setzero_pd();
     int64_t whole = many - many % 16;
     for (int64_t i = 0; i < whole; i += 16) {
+        _mm_prefetch((const char *)(items + i + 2048), _MM_HINT_T0);
         __m512 all = _mm512_loadu_ps(items + i);
         low = _mm512_min_ps(all, low);
         high = _mm512_max_ps(all, high);

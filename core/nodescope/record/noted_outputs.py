@@ -145,7 +145,9 @@ def statistics_of(lots: Sequence[NotedLot], firsts: Sequence[int]) -> NotedStati
     """
     assert native.summarise_noted is not None
     pieces = tuple([lot.piece for lot in lots])
-    *parts, specs, counts = native.summarise_noted(pieces, array_of("q", firsts).tobytes(), BINS)
+    many = sum([len(lot) for lot in lots]), sum([lot.outputs for lot in lots])
+    seqs = array_of("q", firsts).tobytes()
+    *parts, specs, counts = native.summarise_noted(pieces, seqs, *many, BINS)
     unknown, nonfinite, disordered = counts
     kinds = (np.int64, np.uint64, np.int64, np.int64, np.float64, np.int64, np.float64)
     flat: Any = [np.frombuffer(part, kind) for part, kind in zip(parts, kinds, strict=True)]

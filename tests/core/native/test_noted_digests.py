@@ -85,8 +85,8 @@ def test_statistics_with_another_number_of_bins_are_refused() -> None:
     lot = lot_of([np.arange(6000.0)], digests=True)
     assert native.summarise_noted is not None
     first = np.zeros(1, np.int64).tobytes()
-    with pytest.raises(ValueError, match=f"have {BINS} bins"):
-        native.summarise_noted((lot.piece,), first, BINS - 1)
+    with pytest.raises(ValueError, match="no block of noted executions"):
+        native.summarise_noted((lot.piece,), first, 1, 1, BINS - 1)
 
 
 def test_a_lot_with_a_damaged_digest_is_refused() -> None:
@@ -98,4 +98,21 @@ def test_a_lot_with_a_damaged_digest_is_refused() -> None:
     words[code + 2] -= 8  # the bytes of the digest
     assert native.summarise_noted is not None
     with pytest.raises(ValueError, match="no block of noted executions"):
-        native.summarise_noted(((bytes(content), 0, len(content)),), bytes(8), BINS)
+        native.summarise_noted(((bytes(content), 0, len(content)),), bytes(8), 1, 1, BINS)
+
+
+def test_other_numbers_than_those_in_the_block_are_refused() -> None:
+    lot = lot_of([np.arange(600.0), np.ones(3), np.zeros((2, 2))], digests=False)
+    summarise, many, outputs = native.summarise_noted, len(lot), lot.outputs
+    assert summarise is not None
+    assert (many, outputs) == (4, 6)
+    assert summarise((lot.piece,), bytes(8), many, outputs, BINS)
+    for executions, others in ((3, 6), (5, 6), (4, 5), (4, 7), (0, 0), (-1, 6), (4, 1 << 62)):
+        with pytest.raises(ValueError, match=r"no block|no such number"):
+            summarise((lot.piece,), bytes(8), executions, others, BINS)
+    block, begin, end = lot.piece
+    for cut in range(8, end - begin, 8):
+        with pytest.raises(ValueError, match="no block of noted executions"):
+            summarise(((block, begin, end - cut),), bytes(8), many, outputs, BINS)
+    with pytest.raises(ValueError, match="no block of noted executions"):
+        summarise(((block, begin + 4, end),), bytes(8), many, outputs, BINS)
