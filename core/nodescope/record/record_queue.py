@@ -46,6 +46,8 @@ _PLENTY: Final = BATCH_BYTES // 8  # with elements in such a queue, the writer s
 # `_MOST_WAITS` times in all. On a busy machine, the writer takes 50 ms per MiB.
 _WAITS_FOR: Final = 1024
 _MOST_WAITS: Final = 4096
+# Waits get longer, up to so many moments: each ends with a hand-over of the interpreter lock.
+_MOST_MOMENTS: Final = 16
 _LOTS: Final = 16  # a lot of outputs takes at most one part in this many of the queue
 
 
@@ -98,12 +100,12 @@ class RecordQueue:
         """Whether the queue is being emptied."""
         return not (self._off or self._forked)
 
-    def _give_way(self) -> None:
-        """Let the writer run for a moment, unless it cannot write: the program never waits for a
-        full disk.
+    def _give_way(self, moments: int = 1) -> None:
+        """Let the writer run for a moment, or some, unless it cannot write: the program never waits
+        for a full disk.
         """
         if self._writes():
-            time.sleep(_GIVES_WAY_S)
+            time.sleep(moments * _GIVES_WAY_S)
 
     def enqueue(self, record: Told, weight: int = RECORD_BYTES) -> None:
         """Queue a numbered record that does not count as the calling thread's last."""
@@ -196,10 +198,13 @@ class RecordQueue:
 
     def _await_room(self, nbytes: int) -> None:
         """Give way to the writer until a record of this size fits, for a bounded time."""
-        for _ in range(min(max(nbytes // _WAITS_FOR, 1), _MOST_WAITS)):
+        waits, moments = min(max(nbytes // _WAITS_FOR, 1), _MOST_WAITS), 1
+        while waits > 0:
             if self._queued + nbytes <= self.nearly_full or not self._writes():
                 return
-            self._give_way()
+            self._give_way(moments)
+            waits -= (moments + 1) // 2  # the system adds to short waits as much again
+            moments = min(2 * moments, _MOST_MOMENTS)
 
     def _queue_times(self) -> None:
         if self._queueing:  # a signal handler has interrupted this method

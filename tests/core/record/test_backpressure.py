@@ -113,7 +113,7 @@ def test_a_program_gives_way_before_executions_are_dropped(
 
     times = itertools.count(1)
 
-    def gives_way() -> None:
+    def gives_way(moments: int = 1) -> None:
         if next(times) % 5 == 0:
             go.set()
             assert recorder.flush(60)

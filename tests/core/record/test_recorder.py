@@ -119,7 +119,7 @@ def test_the_program_gives_way_to_the_writer_before_anything_is_dropped(tmp_path
     recorder = Recorder(path, level="summary", queue_bytes=100_000, on_commit=lambda _: go.wait(60))
     give_way, times = recorder._give_way, 0
 
-    def gives_way() -> None:
+    def gives_way(moments: int = 1) -> None:
         nonlocal times
         times += 1
         give_way()
@@ -138,6 +138,24 @@ def test_the_program_gives_way_to_the_writer_before_anything_is_dropped(tmp_path
     with Recording.open(path) as recording:
         assert recording.dropped() == Dropped()
         assert len(recording.executions()) == 1000
+
+
+def test_waits_for_the_writer_get_longer_up_to_a_bound(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.nscope", level="values", queue_bytes=1 << 20)
+    waits: list[int] = []
+
+    def noted(moments: int = 1) -> None:
+        waits.append(moments)
+
+    recorder._give_way = noted  # type: ignore[method-assign]
+    recorder._await_room(2 << 20)
+    assert waits[:7] == [1, 2, 4, 8, 16, 16, 16]
+    assert len(waits) < 300
+    assert 2048 <= sum(waits) <= 2 * 2048 + 16
+    waits.clear()
+    recorder._await_room(1)  # There is room.
+    assert waits == []
+    assert recorder.close(20)
 
 
 def test_a_program_does_not_wait_for_a_full_disk(

@@ -203,7 +203,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(commits: int, tmp_path: Path
 def test_a_queue_that_is_full_gives_up_the_oldest_elements(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     recorder = Recorder(path, level="values", queue_bytes=400_000)
-    recorder._give_way = lambda: None  # type: ignore[method-assign]
+    recorder._give_way = lambda moments=1: None  # type: ignore[method-assign]
     node = Node(1, "x", "exp", "elementwise", outputs=(1,))
     recorder.emit(GraphExtended((node,), chain(["x"]).values))
     with recorder.lock:  # The writer cannot take rows from the queue meanwhile.
@@ -238,7 +238,7 @@ def test_a_program_waits_for_the_writer_before_elements_are_given_up(tmp_path: P
         assert go.acquire(timeout=60)
         return write()
 
-    def give_way() -> None:
+    def give_way(moments: int = 1) -> None:
         go.release()
         assert done.acquire(timeout=60)
 

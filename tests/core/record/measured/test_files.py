@@ -176,7 +176,7 @@ def test_a_queue_that_is_full_keeps_statistics_in_place_of_copies(tmp_path: Path
     """They are computed on the program's thread then, as for executions that come as events."""
     path = tmp_path / "r.nscope"
     recorder = Recorder(path, level="summary", queue_bytes=400_000)
-    recorder._give_way = lambda: None  # type: ignore[method-assign]
+    recorder._give_way = lambda moments=1: None  # type: ignore[method-assign]
     node = Node(1, "x", "exp", "elementwise", outputs=(1,))
     recorder.emit(GraphExtended((node,), chain(["x"]).values))
     with recorder.lock:  # The writer cannot take rows from the queue meanwhile.
