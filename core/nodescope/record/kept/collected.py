@@ -6,7 +6,6 @@ Invariant: the seqs of the table's rows ascend and do not overlap.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -77,9 +76,9 @@ class KeptArrays:
         dimensions = outputs[:, DIMENSIONS]
         ends = np.cumsum(2 * dimensions)[rows]
         columns = (outputs[rows, VALUE], outputs[rows, OUTPUT_SEQ], ends - dimensions[rows], ends)
-        shapes = noted.shapes
+        shapes = noted.shapes.tolist()
         for value, seq, start, end in zip(*(column.tolist() for column in columns), strict=True):
-            self.layouts.append((value, seq, _text_of(shapes[start:end].tobytes())))
+            self.layouts.append((value, seq, shape_text(tuple(shapes[start:end]))))
 
     def _add_few(self, of: Statistics, noted: NotedStatistics, lots: Sequence[NotedLot]) -> None:
         pairs = zip(of.values.tolist(), of.seqs.tolist(), of.kinds.tolist(), strict=True)
@@ -89,8 +88,3 @@ class KeptArrays:
             shape = of.specs[kind].shape
             sizes = [*map(int, shape.split(","))] if shape else []
             self.few.append((value, seq, flat.reshape(sizes)))
-
-
-@lru_cache(1024)
-def _text_of(strides: bytes) -> str:
-    return shape_text(tuple(np.frombuffer(strides, np.int64).tolist()))
