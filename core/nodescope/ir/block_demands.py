@@ -42,9 +42,12 @@ def outputs_sinks(probes: Iterable[object]) -> list[OutputsSink]:
 
 
 def _sinks(probes: Iterable[object], name: str) -> list[Any]:
-    methods = [getattr(probe, name, None) for probe in probes]
-    sinks = [ask() for ask in methods if ask is not None]
-    return [sink for sink in sinks if sink is not None]
+    sinks: list[Any] = []
+    for probe in probes:
+        ask: Callable[[], Any] | None = getattr(probe, name, None)
+        if ask is not None and (sink := ask()) is not None:
+            sinks.append(sink)
+    return sinks
 
 
 def block_bytes(probes: Iterable[object]) -> int:

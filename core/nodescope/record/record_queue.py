@@ -247,7 +247,10 @@ class RecordQueue:
             self._queue_specs(changes)
             return
         self._seq += many
-        self._last.update({thread: self._seq} if thread else last_of_threads(times, first))
+        if thread:
+            self._last[thread] = self._seq
+        else:
+            self._last.update(last_of_threads(times, first))
         weight = many * (TIMES_BYTES if isinstance(times, bytes) else RECORD_BYTES)
         latest = self._only_latest_times
         if not self._queue_lot(QueuedTimes(first, weight, times, latest, changes)):
