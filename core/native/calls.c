@@ -468,39 +468,11 @@ PyObject *calls_of(PyObject *function) {
     return bound ? PyCFunction_GetSelf(function) : NULL;
 }
 
-static PyObject *run_operator(PyObject *self, PyObject *const *arguments, Py_ssize_t count) {
-    Operation *operation = (Operation *)self;
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "an operator takes two operands");
-        return NULL;
-    }
-    Calls *calls = operation->calls;
-    PyObject *tuple = PyTuple_Pack(2, arguments[0], arguments[1]);
-    if (!tuple) return NULL;
-    PyObject *result =
-        run_or_leave(calls, operation, arguments, 2, tuple, calls->object[NO_ATTRS]);
-    Py_DECREF(tuple);
-    return result;
-}
-
-static PyMethodDef operator_method = {
-    "operator", (PyCFunction)(void (*)(void))run_operator, METH_FASTCALL, NULL};
-
-PyDoc_STRVAR(operator_doc,
-"operator(op)\n--\n\n"
-"A function of two operands that calls `run` with them and without attributes.\n");
-
-static PyObject *calls_operator(PyObject *self, PyObject *op) {
-    Operation *operation = operation_of((Calls *)self, op);
-    return operation ? PyCFunction_NewEx(&operator_method, (PyObject *)operation, NULL) : NULL;
-}
-
 #include "call_updates.h"
 
 /* -------------------------------------------------------------------------- the type */
 
 static PyMethodDef calls_methods[] = {
-    {"operator", calls_operator, METH_O, operator_doc},
     {"run", (PyCFunction)(void (*)(void))calls_run, METH_FASTCALL, run_doc},
     {"read", calls_read, METH_O, read_doc},
     {"update", (PyCFunction)(void (*)(void))calls_update, METH_FASTCALL, update_doc},

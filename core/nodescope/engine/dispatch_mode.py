@@ -28,7 +28,7 @@ _unrolled = False  # whether operators between tensors are the observer's own
 def set_observer(observer: Any) -> None:
     """Send every op through ``observer.run``, or none with None.
 
-    Operators between tensors are replaced by the observer's own, so that they need no check.
+    Operators between tensors are replaced by the observer's own, if it has any.
     """
     global _observer, _resting
     with _lock:
@@ -90,11 +90,14 @@ def tracer() -> Any:
 
 
 def _operators(observer: Any) -> None:
+    """Give tensors the observer's own operators, or the plain ones, if they have the others."""
     global _unrolled
-    _unrolled = observer is not None
+    operator = None if observer is None else observer.operator
+    if operator is None and not _unrolled:
+        return
+    _unrolled = operator is not None
     for method, op in run.operators.items():
-        implementation = run.operator_of(op) if observer is None else observer.operator(op)
-        setattr(Tensor, method, implementation)
+        setattr(Tensor, method, (operator or run.operator_of)(op))
 
 
 def observer() -> Any:

@@ -7,7 +7,7 @@ or hands a call over to that before it has any effect.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final, Protocol, cast
 
 import numpy as np
@@ -16,7 +16,7 @@ from nodescope import native
 from nodescope.emit import state as states
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.phases import backward_scope
-from nodescope.engine.run import binary, cause, explained, plain
+from nodescope.engine.run import cause, explained, plain
 from nodescope.engine.specs import dtype_name
 from nodescope.engine.state import State, local
 from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, Written, next_seq, written_at
@@ -122,18 +122,6 @@ def note_read(
     place = (cursor.scope, cursor.phase, 0)
     name = getattr(tensor, "_name", None)
     reads[number] = (reference, name, state, place, cursor, slot, entry, (reference, entry))
-
-
-def native_operator(calls: Any, op: Op) -> Callable[[Tensor, Any], Tensor]:
-    """The operator method of a binary op that runs in the native core between tensors."""
-    kind, call = Tensor, calls.operator(op)
-
-    def operator(left: Tensor, right: Any) -> Tensor:
-        if right.__class__ is kind:
-            return call(left, right)  # type: ignore[no-any-return]
-        return binary(op, left, right)  # type: ignore[no-any-return]
-
-    return operator
 
 
 class _Callbacks:

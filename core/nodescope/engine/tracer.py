@@ -9,6 +9,7 @@ Invariant: the observed path calls the same impls on the same arrays in the same
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import time
 import weakref
@@ -22,8 +23,8 @@ from nodescope.emit.emitter import Edits, Emitter, activate
 from nodescope.emit.frames import user_source
 from nodescope.emit.losses import Instruction
 from nodescope.emit.phases import backward_phase, optimizer_phase
-from nodescope.engine import dispatch_mode
-from nodescope.engine.native_calls import native_calls, native_operator, note_read
+from nodescope.engine import dispatch_mode, run
+from nodescope.engine.native_calls import native_calls, note_read
 from nodescope.engine.run import Run, cause, explained, several
 from nodescope.engine.specs import attributes_of, dtype_name, is_loose, scalars, specs_of
 from nodescope.engine.state import State, current
@@ -102,6 +103,11 @@ class Tracer:
         self._read_before: dict[int, tuple[weakref.ref[Tensor], Entry]] = {}
         self.calls = native_calls(self)
         self.run: Run = self.run_checked if self.calls is None else self.calls.run
+        # Operators between tensors while this tracer observes; None: the plain ones. Those of the
+        # native core call `run` themselves; to replace them would empty Python's caches.
+        self.operator: Callable[[Op], Callable[[Tensor, Any], Tensor]] | None = None
+        if self.calls is None or run.plain is None:
+            self.operator = functools.partial(observed_operator, self)
 
     @property
     def step(self) -> int:
@@ -309,11 +315,6 @@ class Tracer:
         if id(before) in entry.recent:
             entry.recent = (id(tensor.data), *entry.recent)
         self.bus.emit(ArrayMoved(value, id(before), id(tensor.data)))
-
-    def operator(self, op: Op) -> Callable[[Tensor, Any], Tensor]:
-        """The operator method of a binary op while this tracer observes."""
-        calls = self.calls
-        return observed_operator(self, op) if calls is None else native_operator(calls, op)
 
     def failed(
         self, entry: Entry, live: tuple[Any, ...], step: int, state: State, start: int,

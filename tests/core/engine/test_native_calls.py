@@ -278,6 +278,14 @@ def test_only_times_are_noted_in_the_core_whatever_the_attributes(
         assert len(recording.executions()) == 1 + 6 * 3
 
 
+@pytest.mark.skipif(native.Calls is None, reason="there is no native core")
+def test_the_operators_of_the_core_are_not_replaced() -> None:
+    before = ns.Tensor.__add__
+    with observed():
+        assert ns.Tensor.__add__ is before
+    assert ns.Tensor.__add__ is before
+
+
 def test_steps_of_other_shapes_run_in_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     def program() -> list[Any]:
         w = ns.parameter(np.ones((3, 2), np.float32), name="w")

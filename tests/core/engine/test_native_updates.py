@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope import optim
+from nodescope import native, optim
 from nodescope.engine.state import current
 from nodescope.engine.update_script import script_of
 from nodescope.errors import ShapeError
@@ -82,6 +82,7 @@ def test_updates_are_the_same_observed_and_not(make: Make) -> None:
         assert training(make) == unobserved
 
 
+@pytest.mark.skipif(native.Calls is None, reason="there is no native core")
 def test_known_updates_run_in_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     in_python: list[str] = []
     traced = optim.Optimizer._update_traced
