@@ -214,6 +214,8 @@ class QueueWriter(RecordQueue):
         try:
             while True:
                 self._wanted.wait()
+                if self._failure is not None:
+                    raise self._failure
                 if not self._closing:
                     self._gather()
                 self._hurry.clear()

@@ -30,6 +30,7 @@ from nodescope.record.queued import (
     Told,
     specs_of,
 )
+from nodescope.thread_frames import has_no_room
 
 RESERVED: Final = 8
 """One part in this many of the queue is reserved for executions without values."""
@@ -69,8 +70,9 @@ class RecordQueue:
         self._last: dict[int, int] = {}  # the last seq of each thread, by its identifier
         self._awake = self._queueing = False
         self._off = self._forked = False
+        self._failure: Exception | None = None  # raised again on the writer's thread
         self._queued = self._seq = 0
-        self._times: Any = noted_times(self._times_full, self._wake)
+        self._times: Any = noted_times(self._sink_full, self._wake)
         self._only_latest_times = self._keeps_elements = False
         self._respecified: list[tuple[int, GraphExtended]] = []
         self._lot_bytes = max(min(queue_bytes // _LOTS, MOST_BYTES), 8)
@@ -170,7 +172,7 @@ class RecordQueue:
         if keep and not self._keeps_many:
             return None
         self._keeps_elements = keep
-        sink = noted_outputs(self._lot_bytes, self._times_full, self._wake, keep=keep)
+        sink = noted_outputs(self._lot_bytes, self._sink_full, self._wake, keep=keep)
         if sink is not None:
             self._times = sink
         return sink  # type: ignore[no-any-return]
@@ -184,6 +186,17 @@ class RecordQueue:
             self._times_full()
             self._last[here] = self._seq
         return True
+
+    def _sink_full(self) -> None:
+        """`_times_full`, called by a sink in the middle of an operation of the program, which no
+        fault may reach: the writer's thread gives up the recording.
+        """
+        try:
+            self._times_full()
+        except Exception as error:
+            if not has_no_room(error):
+                self._failure = error
+                self._wake()
 
     def _times_full(self) -> None:
         self._let_write()

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import nodescope as ns
 from nodescope.errors import RecordingError
 from nodescope.events import (
     LEVELS,
@@ -255,6 +256,31 @@ def test_a_deleted_file_stops_the_recording_alone(tmp_path: Path) -> None:
     recorder.emit(chain(["x"]))
     assert len(faults) == 1
     assert "deleted" in faults[0]
+
+
+@pytest.mark.parametrize(("level", "queue"), [
+    ("timing", "_queue_noted"), ("summary", "_queue_outputs"), ("values", "_queue_outputs"),
+])  # fmt: skip
+def test_a_fault_while_noted_executions_are_queued_stops_the_recording_alone(
+    level: Level, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def broken(*given: object) -> None:
+        raise MemoryError("none left")
+
+    x = ns.tensor(np.ones(4))
+    with ns.record(tmp_path / "r.nscope", level=level):
+        for step in ns.steps(range(3)):
+            if step == 1:
+                monkeypatch.setattr(Recorder, queue, broken)
+            y = x
+            for _ in range(600):  # more than a sink notes at a time
+                y = y * 1.0
+    assert y.numpy().tolist() == [1.0] * 4
+    # The writer's thread, or the bus if an event comes first.
+    (said,) = capfd.readouterr().err.splitlines()
+    assert "your program continues" in said
+    assert "MemoryError: none left" in said
 
 
 def test_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
