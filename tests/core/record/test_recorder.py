@@ -277,10 +277,12 @@ def test_a_fault_while_noted_executions_are_queued_stops_the_recording_alone(
             for _ in range(600):  # more than a sink notes at a time
                 y = y * 1.0
     assert y.numpy().tolist() == [1.0] * 4
-    # The writer's thread, or the bus if an event comes first.
-    (said,) = capfd.readouterr().err.splitlines()
-    assert "your program continues" in said
-    assert "MemoryError: none left" in said
+    # One line of the writer's thread, or of the bus if an event comes first, or of both.
+    said = capfd.readouterr().err.splitlines()
+    assert 1 <= len(said) <= 2
+    for line in said:
+        assert "your program continues" in line
+        assert "MemoryError: none left" in line
 
 
 def test_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
