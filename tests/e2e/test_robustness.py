@@ -118,10 +118,11 @@ def test_a_full_disk_is_reported_as_long_as_it_is_full(
     program = start("run", "--no-browser", "--level", "values", str(tmp_path / "full.py"))
     page.goto(program.address)
     by(page, "next-step").click()
+    expect(by(page, "state")).to_contain_text(re.compile(r"Stopped.*step 2", re.S))
     by(page, "next-step").click()
     expect(by(page, "recording-trouble")).to_contain_text("The recording is paused")
     program.expect("the recording is paused, your program continues: database or disk is full")
-    by(page, "next-step").click()
+    expect(by(page, "state")).to_contain_text(re.compile(r"Stopped.*step 3", re.S))
     # How much is written before the recording counts as resumed depends on the disk's speed.
     by(page, "continue").click()
     program.expect("recording resumed; missing:")
