@@ -39,7 +39,6 @@ def test_both_ways_note_the_same(array: Any, digests: bool) -> None:
 
 def test_an_array_that_changes_while_room_is_made_is_not_noted() -> None:
     assert native.NotedOutputs is not None, "no native core"
-    assert native.NotedOutputs is not None
     array = np.arange(600.0)
 
     def full() -> None:
