@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import runpy
 import statistics
@@ -202,11 +203,13 @@ def _program(epochs: int) -> Callable[[], None]:
     return run
 
 
-def _recorder_of(run: Callable[[], None], path: Path) -> Callable[[str], Callable[[], object]]:
+def _recorder_of(run: Callable[[], None], folder: Path) -> Callable[[str], Callable[[], object]]:
+    """Makes contenders that record, each time into a new file of a folder."""
+    numbers = itertools.count()
+
     def recorded(level: str) -> Callable[[], object]:
         def call() -> None:
-            path.unlink(missing_ok=True)
-            with ns.record(path, level=level):
+            with ns.record(folder / f"{next(numbers)}.nscope", level=level):
                 run()
 
         return call
@@ -214,19 +217,31 @@ def _recorder_of(run: Callable[[], None], path: Path) -> Callable[[str], Callabl
     return recorded
 
 
+def _emptied(folder: Path) -> Callable[[], None]:
+    """Removes the recordings of earlier turns, which takes as long as they are large."""
+
+    def remove() -> None:
+        for path in folder.iterdir():
+            path.unlink()
+
+    return remove
+
+
 def _long() -> Iterator[Row]:
     """The cost of events alone, and of level values; `governed` has the rows with a limit."""
     run = _program(LONG_EPOCHS)
     with tempfile.TemporaryDirectory() as folder:
-        recorded = _recorder_of(run, Path(folder) / "bench.nscope")
-        times = paired(
+        recorded = _recorder_of(run, Path(folder))
+        times = paired_times(
             {"plain": run, "events": _events_alone(run), "values": recorded("values")},
             rounds=3,
             budget_s=0,
+            before=_emptied(Path(folder)),
         )
+    wall = {name: spent.wall for name, spent in times.items()}
     name = f"digits_mlp, {LONG_EPOCHS} epochs"
-    yield Row(f"{name}, events alone", "not observed", ratio(times, "events", "plain"))
-    yield Row(f"{name}, level values", "not observed", ratio(times, "values", "plain"))
+    yield Row(f"{name}, events alone", "not observed", ratio(wall, "events", "plain"))
+    yield Row(f"{name}, level values", "not observed", ratio(wall, "values", "plain"))
 
 
 def _events_alone(run: Callable[[], None]) -> Callable[[], object]:
@@ -275,8 +290,11 @@ def measured() -> dict[str, dict[str, list[float]]]:
         os.sched_setaffinity(0, range(os.cpu_count() or 1))
     run = _program(3)
     with tempfile.TemporaryDirectory() as folder:
-        recorded = _recorder_of(run, Path(folder) / "bench.nscope")
+        recorded = _recorder_of(run, Path(folder))
         times = paired_times(
-            {"plain": run, **{level: recorded(level) for level in LEVELS}}, rounds=9, budget_s=0
+            {"plain": run, **{level: recorded(level) for level in LEVELS}},
+            rounds=9,
+            budget_s=0,
+            before=_emptied(Path(folder)),
         )
     return {name: {"cpu": spent.cpu, "wall": spent.wall} for name, spent in times.items()}

@@ -93,6 +93,7 @@ def paired_times(
     budget_s: float = 0.02,
     within: Mapping[str, Callable[[], AbstractContextManager[object]]] | None = None,
     warm: int = 0,
+    before: Callable[[], object] | None = None,
 ) -> dict[str, Times]:
     """Time each contender once per round, in turn.
 
@@ -103,6 +104,7 @@ def paired_times(
         within: A context per contender, entered for its turn and warmed up by one call.
         warm: The number of calls that each contender makes before it is timed in a round, so it
             finds its own data and threads, not those of the contender before it.
+        before: Called before each turn and not timed, such as the removal of the last turn's file.
     """
     around = within or {}
     repeats = {}
@@ -114,6 +116,8 @@ def paired_times(
     times = {name: Times() for name in contenders}
     for _ in range(rounds):
         for name, call in contenders.items():
+            if before is not None:
+                before()
             gc.collect()
             with around.get(name, nullcontext)():
                 for _ in range(max(warm, int(name in around))):
