@@ -7,6 +7,7 @@
 #include "memory.h"
 #include "noted_records.h"
 #include "objects.h"
+#include "strided_copy.h"
 
 #define LARGE (1 << 16)  /* bytes; larger outputs are emitted as events, whose copies reuse memory */
 #define KINDS 8
@@ -24,6 +25,7 @@ typedef struct {
     struct { PyObject *dtype; int code; Py_ssize_t itemsize; } kinds[KINDS];
     int kind;
     PyObject *array;           /* the class of arrays that are laid out as expected, or NULL */
+    char *scratch;             /* `LARGE` bytes, or NULL */
 } NotedOutputs;
 
 static PyTypeObject *outputs_type;
@@ -87,16 +89,6 @@ static int viewed(NotedOutputs *self, PyObject *array, Py_ssize_t itemsize, Py_b
     return 0;
 }
 
-static char *copied(char *to, const char *from, const Py_buffer *view, int axis) {
-    if (axis == view->ndim) {
-        memcpy(to, from, (size_t)view->itemsize);
-        return to + view->itemsize;
-    }
-    for (Py_ssize_t i = 0; i < view->shape[axis]; i++)
-        to = copied(to, from + i * view->strides[axis], view, axis + 1);
-    return to;
-}
-
 /* The bytes of an array in C order, except for axes of one element; -1 if it is in another order. */
 static int64_t bytes_in_order(const Py_buffer *view) {
     int64_t row = view->itemsize;
@@ -107,12 +99,18 @@ static int64_t bytes_in_order(const Py_buffer *view) {
     return row;
 }
 
-/* The statistics of an array in C order; 0 if its elements are needed, or take less room. */
-static int digested(const Py_buffer *view, int code, Digest *digest) {
+/* The statistics of an array, in C order as those of its copy; 0 if its elements are needed, or take less
+   room. */
+static int digested(NotedOutputs *self, const Py_buffer *view, int code, Digest *digest) {
     Source source; /* without initialiser: it has room for many dimensions */
     Summary summary;
-    if (view->len <= (Py_ssize_t)sizeof *digest || bytes_in_order(view) < 0) return 0;
+    if (view->len <= (Py_ssize_t)sizeof *digest) return 0;
     source.data = view->buf;
+    if (bytes_in_order(view) < 0) {
+        if (!self->scratch && !(self->scratch = PyMem_Malloc(LARGE))) return 0;
+        copy_in_order(self->scratch, view);
+        source.data = self->scratch;
+    }
     source.code = (char)code;
     source.itemsize = (int)view->itemsize;
     source.dimensions = view->ndim;
@@ -192,7 +190,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
             goto done;
         }
         stored[held] = views[held].len;
-        if (self->digests && digested(views + held, codes[held], digests + held)) {
+        if (self->digests && digested(self, views + held, codes[held], digests + held)) {
             codes[held] |= DIGESTED;
             stored[held] = sizeof *digests;
         }
@@ -234,7 +232,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
         at += view->ndim;
         if (codes[i] & DIGESTED) memcpy(at, digests + i, sizeof *digests);
         else if (in_order) memcpy(at, view->buf, (size_t)view->len);
-        else copied((char *)at, view->buf, view, 0);
+        else copy_in_order((char *)at, view);
         at += padded(stored[i]) / 8;
     }
     self->used += bytes;
@@ -364,6 +362,7 @@ static void outputs_dealloc(PyObject *object) {
     PyObject_GC_UnTrack(object);
     outputs_clear(object);
     Py_CLEAR(((NotedOutputs *)object)->block);
+    PyMem_Free(((NotedOutputs *)object)->scratch);
     release_memory();
     PyObject_GC_Del(object);
     Py_DECREF(type);
