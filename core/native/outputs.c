@@ -311,6 +311,17 @@ static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
     return taken;
 }
 
+PyDoc_STRVAR(up_to_doc,
+"up_to(thread)\n--\n\n"
+"The number of noted executions, if the last one ran on this thread; else 0.\n");
+
+static PyObject *outputs_up_to(PyObject *object, PyObject *thread) {
+    NotedOutputs *self = (NotedOutputs *)object;
+    long long wanted = PyLong_AsLongLong(thread);
+    if (wanted == -1 && PyErr_Occurred()) return NULL;
+    return PyLong_FromSsize_t(self->thread == wanted ? self->count : 0);
+}
+
 static Py_ssize_t outputs_length(PyObject *self) { return ((NotedOutputs *)self)->count; }
 
 static PyObject *outputs_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
@@ -370,6 +381,7 @@ static void outputs_dealloc(PyObject *object) {
 
 static PyMethodDef outputs_methods[] = {
     {"take", outputs_take, METH_NOARGS, take_doc},
+    {"up_to", outputs_up_to, METH_O, up_to_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -74,6 +74,18 @@ static PyObject *times_take(PyObject *object, PyObject *nothing) {
     return both;
 }
 
+PyDoc_STRVAR(up_to_doc,
+"up_to(thread)\n--\n\n"
+"The number of noted executions, if the last one ran on this thread; else 0.\n");
+
+static PyObject *times_up_to(PyObject *object, PyObject *thread) {
+    NotedTimes *self = (NotedTimes *)object;
+    long long wanted = PyLong_AsLongLong(thread);
+    if (wanted == -1 && PyErr_Occurred()) return NULL;
+    int same = self->count && self->numbers[(self->count - 1) * TIMED + THREAD] == wanted;
+    return PyLong_FromSsize_t(same ? self->count : 0);
+}
+
 static Py_ssize_t times_length(PyObject *self) { return ((NotedTimes *)self)->count; }
 
 static PyObject *times_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
@@ -117,6 +129,7 @@ static void times_dealloc(PyObject *object) {
 
 static PyMethodDef times_methods[] = {
     {"take", times_take, METH_NOARGS, take_doc},
+    {"up_to", times_up_to, METH_O, up_to_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -40,6 +40,9 @@ class NotedTimes(Protocol):
 
     def __len__(self) -> int: ...
 
+    def up_to(self, thread: int, /) -> int:
+        """The number of noted executions, if the last one ran on this thread; else 0."""
+
     def take(self) -> tuple[Rows, int | None]:
         """Take all noted executions; none in a signal handler that interrupts this method.
 
@@ -70,6 +73,11 @@ class ListedTimes(list[Unnumbered]):
         elif self.asleep:
             self.asleep = False
             self._wake()
+
+    def up_to(self, thread: int, /) -> int:
+        """See `NotedTimes`."""
+        many = len(self)
+        return many if many and self[many - 1][_THREAD] == thread else 0
 
     def take(self) -> tuple[Rows, int | None]:
         """See `NotedTimes`."""

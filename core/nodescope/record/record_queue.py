@@ -154,6 +154,16 @@ class RecordQueue:
             with self.lock:
                 self._queue_times()
 
+    def thread_seq(self) -> int:
+        """The seq of the calling thread's last record; of the run's last record if it has none."""
+        here = threading.get_ident()
+        if self._times and not self._forked:
+            with self.lock:
+                if many := self._times.up_to(here):  # they will be numbered from the next seq on
+                    return self._seq + int(many)
+        self.number_times()
+        return self._last.get(here, self._seq)
+
     def _respecify(self, event: GraphExtended) -> None:
         """Queue changed specs of values with the noted executions, from the next one on.
 

@@ -348,11 +348,6 @@ class Recorder(QueueWriter):
         if not self._off:
             self._note(document, 2 * RECORD_BYTES, always=True)
 
-    def thread_seq(self) -> int:
-        """The seq of the calling thread's last record; of the run's last record if it has none."""
-        self.number_times()
-        return self._last.get(threading.get_ident(), self._seq)
-
     def flush(self, timeout_s: float = 2.0, *, elements: bool = True) -> bool:
         """Wait until everything emitted so far can be read; return False if it cannot be yet.
 
