@@ -216,7 +216,7 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, 
     if (noted == 0 && only_times) noted = note_times(times, numbers);
     else if (noted == 0 && notes_outputs(times))
         noted = note_outputs(times, node, SLOT(entry, offset[ENTRY_OUTPUTS]), numbers, read, reads,
-                             &array, 1);
+                             &array, 1, NULL);
     if (only_times || noted) {
         Py_DECREF(times);
         return noted < 0 ? -1 : 0;

@@ -9,12 +9,16 @@
 #include "objects.h"
 #include "strided_copy.h"
 
-#define LARGE (1 << 16)  /* bytes; larger outputs are emitted as events, whose copies reuse memory */
+/* Outputs of so many bytes and more are emitted as events; of these only a copy is made on the program's
+   thread, and no statistics. */
+#define LARGE (1 << 16)
+#define LARGE_KEPT (1 << 18) /* the same where elements are kept: there a copy is all in any case */
 #define KINDS 8
 
 typedef struct {
     PyObject_HEAD
     PyObject *block, *nodes;   /* the `Memory` that is being filled; the node of each execution */
+    PyObject *calls;           /* pairs: the place of an execution, and its attributes, if not the node's */
     char *start;
     Py_ssize_t begin, used, room; /* records from `begin` up to `used` were not taken yet */
     Py_ssize_t count, outputs, most, most_bytes;
@@ -170,8 +174,23 @@ static int make_room(NotedOutputs *self, Py_ssize_t bytes) {
     return 1;
 }
 
+/* Add the node of the next execution, and its attributes or NULL; -1 with an exception set. */
+static int add_node(NotedOutputs *self, PyObject *node, PyObject *attrs) {
+    Py_ssize_t calls = PyList_Size(self->calls);
+    if (attrs) {
+        PyObject *call = Py_BuildValue("nO", self->count, attrs);
+        int status = call ? PyList_Append(self->calls, call) : -1;
+        Py_XDECREF(call);
+        if (status < 0) return -1;
+    }
+    if (PyList_Append(self->nodes, node) == 0) return 0;
+    PyList_SetSlice(self->calls, calls, calls + 1, NULL);
+    return -1;
+}
+
 int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long long numbers[TIMED],
-                 PyObject *const *inputs, Py_ssize_t reads, PyObject *const *outputs, Py_ssize_t gives) {
+                 PyObject *const *inputs, Py_ssize_t reads, PyObject *const *outputs, Py_ssize_t gives,
+                 PyObject *attrs) {
     NotedOutputs *self = (NotedOutputs *)object;
     if (gives < 1 || gives > MOST_OUTPUTS || !PyTuple_Check(values) || PyTuple_Size(values) != gives)
         return 0;
@@ -185,7 +204,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
             !viewed(self, outputs[held], itemsize, &views[held]))
             goto done;
         ids[held] = PyLong_AsLongLong(PyTuple_GetItem(values, held));
-        if (!views[held].len || views[held].ndim > MOST_AXES || views[held].len >= LARGE) {
+        if (!views[held].len || views[held].ndim > MOST_AXES || views[held].len >= (self->digests ? LARGE : LARGE_KEPT)) {
             held++;
             goto done;
         }
@@ -210,7 +229,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
             goto done;
         }
     }
-    if (PyList_Append(self->nodes, node) < 0) {
+    if (add_node(self, node, attrs) < 0) {
         status = -1;
         goto done;
     }
@@ -255,7 +274,7 @@ done:
 
 /* `note_outputs` for tuples of arrays. */
 static int note_tuples(PyObject *self, PyObject *node, PyObject *values, const long long numbers[TIMED],
-                       PyObject *inputs, PyObject *outputs) {
+                       PyObject *inputs, PyObject *outputs, PyObject *attrs) {
     Py_ssize_t reads = PyTuple_Size(inputs), gives = PyTuple_Size(outputs);
     PyObject **arrays = PyMem_Calloc((size_t)(reads + gives + 1), sizeof *arrays);
     if (!arrays) {
@@ -264,20 +283,21 @@ static int note_tuples(PyObject *self, PyObject *node, PyObject *values, const l
     }
     for (Py_ssize_t i = 0; i < reads; i++) arrays[i] = PyTuple_GetItem(inputs, i);
     for (Py_ssize_t i = 0; i < gives; i++) arrays[reads + i] = PyTuple_GetItem(outputs, i);
-    int status = note_outputs(self, node, values, numbers, arrays, reads, arrays + reads, gives);
+    int status = note_outputs(self, node, values, numbers, arrays, reads, arrays + reads, gives, attrs);
     PyMem_Free(arrays);
     return status;
 }
 
 static PyObject *outputs_call(PyObject *self, PyObject *arguments, PyObject *keywords) {
-    PyObject *node, *inputs, *outputs;
+    PyObject *node, *inputs, *outputs, *attrs = Py_None;
     long long numbers[TIMED];
-    if (!PyArg_ParseTuple(arguments, "OLLLLLOO", &node, numbers, numbers + 1, numbers + 2,
-                          numbers + 3, numbers + 4, &inputs, &outputs))
+    if (!PyArg_ParseTuple(arguments, "OLLLLLOO|O", &node, numbers, numbers + 1, numbers + 2,
+                          numbers + 3, numbers + 4, &inputs, &outputs, &attrs))
         return NULL;
     if (!PyTuple_Check(inputs) || !PyTuple_Check(outputs)) Py_RETURN_FALSE;
     PyObject *values = PyObject_GetAttr(node, names.outputs);
-    int status = values ? note_tuples(self, node, values, numbers, inputs, outputs) : -1;
+    int status = values ? note_tuples(self, node, values, numbers, inputs, outputs, attrs == Py_None ? NULL : attrs)
+                        : -1;
     Py_XDECREF(values);
     return status < 0 ? NULL : PyBool_FromLong(status);
 }
@@ -285,27 +305,34 @@ static PyObject *outputs_call(PyObject *self, PyObject *arguments, PyObject *key
 PyDoc_STRVAR(take_doc,
 "take()\n--\n\n"
 "Take all executions: a `Memory`, their begin and end in it, the number of their outputs, their\n"
-"nodes, and the thread if all ran on the same one, else None. Later executions may follow in the\n"
-"same memory.\n");
+"nodes, pairs of an execution's index and its attributes, and the thread if all ran on the same one,\n"
+"else None. Later executions may follow in the same memory.\n");
 
 static PyObject *outputs_take(PyObject *object, PyObject *nothing) {
     NotedOutputs *self = (NotedOutputs *)object;
-    PyObject *none = PyList_New(0);
-    if (!none) return NULL;
+    PyObject *none = PyList_New(0), *no_calls = none ? PyList_New(0) : NULL;
+    if (!no_calls) {
+        Py_XDECREF(none);
+        return NULL;
+    }
     PyObject *block = self->count ? Py_NewRef(self->block) : new_memory(0);
     PyObject *thread = self->count && !self->several
         ? PyLong_FromLongLong(self->thread) : Py_NewRef(Py_None);
     Py_ssize_t begin = self->count ? self->begin : 0, end = self->count ? self->used : 0;
     PyObject *taken = block && thread
-        ? Py_BuildValue("OnnnOO", block, begin, end, self->outputs, self->nodes, thread) : NULL;
+        ? Py_BuildValue("OnnnOOO", block, begin, end, self->outputs, self->nodes, self->calls, thread)
+        : NULL;
     if (taken) {
-        PyObject *before = self->nodes;
+        PyObject *before = self->nodes, *calls = self->calls;
         self->nodes = none;
+        self->calls = no_calls;
         none = before;
+        no_calls = calls;
         self->begin = self->used;
         self->count = self->outputs = self->several = 0;
     }
     Py_XDECREF(none);
+    Py_XDECREF(no_calls);
     Py_XDECREF(block);
     Py_XDECREF(thread);
     return taken;
@@ -346,13 +373,14 @@ static PyObject *outputs_new(PyTypeObject *type, PyObject *arguments, PyObject *
     self->asleep = 1;
     self->digests = (char)digests;
     if (known) self->array = Py_NewRef((PyObject *)Py_TYPE(example));
-    if (!(self->nodes = PyList_New(0))) Py_CLEAR(self);
+    if (!(self->nodes = PyList_New(0)) || !(self->calls = PyList_New(0))) Py_CLEAR(self);
     return (PyObject *)self;
 }
 
 static int outputs_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(((NotedOutputs *)object)->nodes);
+    Py_VISIT(((NotedOutputs *)object)->calls);
     Py_VISIT(((NotedOutputs *)object)->when_full);
     Py_VISIT(((NotedOutputs *)object)->wake);
     return 0;
@@ -361,6 +389,7 @@ static int outputs_traverse(PyObject *object, visitproc visit, void *arg) {
 static int outputs_clear(PyObject *object) {
     NotedOutputs *self = (NotedOutputs *)object;
     Py_CLEAR(self->nodes);
+    Py_CLEAR(self->calls);
     Py_CLEAR(self->when_full);
     Py_CLEAR(self->wake);
     Py_CLEAR(self->array);
@@ -393,8 +422,8 @@ static PyMemberDef outputs_members[] = {
 PyDoc_STRVAR(outputs_doc,
 "NotedOutputs(most, most_bytes, when_full, wake, digests, example=None)\n--\n\n"
 "Executions noted with copies of their outputs. Call it with the node, its id, step, thread, start,\n"
-"end, and tuples of the arrays that the execution read and returned; it returns whether the execution\n"
-"was noted.\n\n"
+"end, tuples of the arrays that the execution read and returned, and its attributes if they are not\n"
+"the node's; it returns whether the execution was noted.\n\n"
 "Args:\n"
 "    most, most_bytes: Number of executions, and bytes, at which `when_full` is called, which takes\n"
 "        them.\n"

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from nodescope.ir.graph import Node
-
 TimesSink = Callable[[int, int, int, int, int], None]
 """Takes only the times of an execution: node id, step, thread, start and end."""
 
-OutputsSink = Callable[[Node, int, int, int, int, int, tuple[Any, ...], tuple[Any, ...]], bool]
-"""Takes an execution with its arrays: node, its id, step, thread, start, end, input arrays and
-output arrays. Returns whether it took the execution; if not, the caller emits an event."""
+OutputsSink = Callable[..., bool]
+"""Takes an execution with its arrays: node, its id, step, thread, start, end, input arrays, output
+arrays, and perhaps its attributes, if they are not the node's. Returns whether it took the
+execution; if not, the caller emits an event."""
 
 
 def block_levels(probes: Iterable[object]) -> list[Any]:

@@ -140,8 +140,7 @@ class Batch:
 
     def timed(self, item: QueuedTimes) -> int:
         """Collect executions without outputs; return their number."""
-        if item.respecified:
-            self._structure.respecified(item)
+        self._structure.respecified(item)
         if item.latest_only:
             rows = execution_rows(item.times, item.seq, self._times)
             self._latest.update((row[1], row) for row in rows)
@@ -181,9 +180,9 @@ class Batch:
 
     def noted(self, item: QueuedOutputs) -> int:
         """Collect executions that were noted with their outputs; return their number."""
-        if item.respecified:
-            self._structure.respecified(item)
+        self._structure.respecified(item)
         self._noted.add(item)
+        self._rows.setdefault("call", []).extend((seq, encode(attrs)) for seq, attrs in item.attrs)
         self._mark(item.seq + len(item.lot) - 1, 0)
         return len(item.lot)
 

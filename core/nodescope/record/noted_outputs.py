@@ -90,6 +90,7 @@ class NotedLot:
             belong to other lots. See ``core/native/outputs.c``.
         outputs: The number of outputs.
         nodes: The node of each execution.
+        calls: Pairs of an execution's index and its attributes, if they are not the node's.
         keep: Whether the elements are kept, not only their statistics.
 
     Attributes:
@@ -97,11 +98,11 @@ class NotedLot:
     """
 
     def __init__(
-        self, block: native.Memory, begin: int, end: int, outputs: int, nodes: list[Node], *,
-        keep: bool = False,
+        self, block: native.Memory, begin: int, end: int, outputs: int, nodes: list[Node],
+        calls: Sequence[tuple[int, dict[str, Any]]] = (), *, keep: bool = False,
     ) -> None:  # fmt: skip
         self.piece, self.keep = (block, begin, end), keep
-        self.outputs, self.nodes = outputs, nodes
+        self.outputs, self.nodes, self.calls = outputs, nodes, calls
         self.statistics: NotedStatistics | None = None
 
     def __len__(self) -> int:
@@ -187,11 +188,11 @@ def _with_large(columns: NotedStatistics, lots: Sequence[NotedLot]) -> NotedStat
 
 def noted(event: NodeFinished, note: OutputsSink) -> bool:
     """Note an execution that came as an event, if possible; return whether it was noted."""
-    if event.lane or event.worker or event.attrs is not None:
+    if event.lane or event.worker:
         return False
     node, times = event.node, (event.step, event.thread, event.start_ns, event.end_ns)
     return all(array.__class__ is np.ndarray for array in event.outputs) and note(
-        node, node.id, *times, event.inputs, event.outputs
+        node, node.id, *times, event.inputs, event.outputs, event.attrs
     )
 
 

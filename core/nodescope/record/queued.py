@@ -99,6 +99,11 @@ class QueuedOutputs(NamedTuple):
         """The number of executions."""
         return len(self.lot)
 
+    @property
+    def attrs(self) -> list[tuple[int, dict[str, Any]]]:
+        """Attributes of executions, by seq, where they differ from the node's."""
+        return [(self.seq + place, attrs) for place, attrs in self.lot.calls]
+
 
 class QueuedBlock(NamedTuple):
     """Queued executions that were reported together; their seqs follow each other."""

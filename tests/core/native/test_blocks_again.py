@@ -24,7 +24,7 @@ def filled(sink: Any, number: int, size: int = 2048) -> tuple[Any, int, int]:
     """A block, with the place of the elements of one output."""
     array = np.full(size, number, dtype=np.uint8)
     assert sink(NODE, 1, 0, 0, 0, 1, (), (array,))
-    block, begin, end, outputs, _, _ = sink.take()
+    block, begin, end, outputs, *_ = sink.take()
     assert outputs == 1
     assert begin < end - size
     return block, end - size, end
@@ -84,5 +84,6 @@ def test_a_lot_takes_no_more_than_it_may() -> None:
 def test_nothing_is_taken_of_nothing() -> None:
     sink = sink_of(4096)
     filled(sink, 1)
-    block, begin, end, outputs, nodes, thread = sink.take()
-    assert (len(block), begin, end, outputs, nodes, thread) == (0, 0, 0, 0, [], None)
+    block, *others = sink.take()
+    begin, end, outputs, nodes, calls, thread = others
+    assert (len(block), begin, end, outputs, nodes, calls, thread) == (0, 0, 0, 0, [], [], None)
