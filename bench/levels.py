@@ -231,7 +231,7 @@ def _emptied(folder: Path) -> Callable[[], None]:
 def _long() -> Iterator[Row]:
     """The cost of events alone; `governed` has the rows with a limit."""
     run = _program(EPOCHS[0])
-    times = paired_times({"plain": run, "events": _events_alone(run)}, rounds=3, budget_s=0)
+    times = paired_times({"plain": run, "events": _events_alone(run)}, rounds=9, budget_s=0)
     wall = {name: spent.wall for name, spent in times.items()}
     yield Row("digits_mlp, events alone", "not observed", ratio(wall, "events", "plain"))
 
