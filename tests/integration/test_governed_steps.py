@@ -15,6 +15,7 @@ import nodescope as ns
 from nodescope import nn, optim
 from nodescope.api import Run
 from nodescope.debug.why import render, why
+from nodescope.engine import tracer
 from nodescope.errors import ShapeError
 from nodescope.protocol import Breakpoint
 from nodescope.record.governor import governor
@@ -73,6 +74,38 @@ def test_a_governed_run_gives_the_bits_of_a_free_run(compiled: bool, tmp_path: P
     assert after
     assert set(times.values()) == {1}
     assert inputs & weights
+
+
+@pytest.mark.parametrize("soon", [True, False])
+def test_parameters_are_read_after_loops_whose_steps_were_left_out(
+    soon: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end of each loop; of loops in quick succession, when they are used, or at the end."""
+    monkeypatch.setattr(tracer, "_READ_AGAIN_NS", 0 if soon else 1 << 62)
+    used = ns.parameter(np.ones(2), name="used")
+    spare = ns.parameter(np.ones(2), name="spare")
+    optimizer = optim.SGD([used, spare], lr=0.5)
+    with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1e9) as run:
+        run.bus.leaves_out = lambda step: step > 1
+        for _ in range(4):
+            for _ in ns.steps(range(2)):
+                optimizer.zero_grad()
+                np.sum(used * spare).backward()
+                optimizer.step()
+        with ns.name_scope("after"):
+            np.sum(used * 2.0)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        rows = {row.value.name: row for row in recording.values()}
+        reads = {name: recording.history(rows[name].producer or 0)[0] for name in ("used", "spare")}
+        after = next(row.node for row in recording.nodes() if row.node.scope == "after")
+        for name, parameter in (("used", used), ("spare", spare)):
+            number = rows[name].value.id
+            latest = recording.latest_at(number)
+            assert latest is not None
+            np.testing.assert_array_equal(recording.array(number, latest.seq), parameter.numpy())
+    assert rows["used"].value.id in after.inputs
+    # In the first step, after each loop or after the first one, and when it is used or at the end.
+    assert reads == dict.fromkeys(reads, 5 if soon else 3)
 
 
 def test_what_a_step_takes_from_one_that_was_left_out_is_not_a_nodes_output(tmp_path: Path) -> None:

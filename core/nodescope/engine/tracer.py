@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from operator import eq
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -41,6 +41,8 @@ _now = time.perf_counter_ns
 _new = Tensor.__new__
 _ndarray = np.ndarray
 _asarray = np.asarray
+# With many short loops of steps, reading the parameters at the end of each would take much time.
+_READ_AGAIN_NS: Final = 100_000_000
 
 
 def observe(bus: Bus) -> None:
@@ -58,6 +60,7 @@ def unobserve() -> None:
     """Stop observing; an open step ends. Has no effect without an observer."""
     tracer = dispatch_mode.attending()
     if tracer is not None:
+        tracer.read_again()
         dispatch_mode.set_observer(None)
         tracer.emitter.end_step()
         tracer.emitter.tell_unobserved()
@@ -99,7 +102,8 @@ class Tracer:
         # Parameters read in this step; the program determines which of them stay alive.
         self.used: list[tuple[weakref.ref[Tensor], Entry]] = []
         self.reads: dict[Any, Any] = {}  # with steps: see `note_read`
-        # Without steps: parameters and their nodes, for later reads.
+        self._read_again_ns = 0
+        # Parameters to be read as these nodes: without steps, or after unobserved ones.
         self._read_before: dict[int, tuple[weakref.ref[Tensor], Entry]] = {}
         self.calls = native_calls(self)
         self.run: Run = self.run_checked if self.calls is None else self.calls.run
@@ -143,13 +147,30 @@ class Tracer:
             if (parameter := reference()) is not None:
                 parameter._vid = 0
         self.used.clear()
+        self._read_before.clear()
 
     def steps_end(self) -> None:
-        """Read the parameters of the last observed step again."""
+        """Read the parameters of the last observed step again; if that was done a moment ago, only
+        when an operation takes them, or at the end of the run.
+        """
         with self.emitter.lock:
-            used = self.used[:]
+            for reference, entry in self.used:
+                if (parameter := reference()) is not None:
+                    self._read_before[id(parameter)] = reference, entry
             self.used.clear()
-        for reference, entry in used:
+        now = self.bus.now_ns()
+        if now >= self._read_again_ns:
+            self._read_again_ns = now + _READ_AGAIN_NS
+            self.read_again()
+
+    def read_again(self) -> None:
+        """Read the parameters that have not been read since unobserved steps ended."""
+        unread = []
+        with self.emitter.lock:
+            if self.emitter.marked and self.emitter.observed:
+                unread = [*self._read_before.values()]
+                self._read_before.clear()
+        for reference, entry in unread:
             if (parameter := reference()) is not None:
                 self._read(parameter, entry, current())
 
@@ -247,15 +268,9 @@ class Tracer:
             else:
                 result.edge = None
         own: Any = None
-        if attrs or len(live) != len(inputs):
-            recorded_call = entry.given
-            if (
-                recorded_call is None
-                or recorded_call[0] != attrs
-                or recorded_call[1] != scalars(inputs)
-            ):
-                own = attributes_of(op, inputs, attrs)
-                varies = True
+        if (attrs or len(live) != len(inputs)) and entry.given != (attrs, scalars(inputs)):
+            own = attributes_of(op, inputs, attrs)
+            varies = True
         if varies or entry.loose:
             self.reshape(entry, arrays)
         times = self.times()
@@ -406,17 +421,9 @@ class Tracer:
                     value._vid = 0
 
     def _define(
-        self,
-        cursor: Cursor,
-        entries: list[Entry],
-        nth: int,
-        op: Op,
-        ids: tuple[int, ...],
-        inputs: tuple[Any, ...],
-        attrs: Attrs,
-        state: State,
-        data: tuple[Any, ...] = (),
-    ) -> Entry:
+        self, cursor: Cursor, entries: list[Entry], nth: int, op: Op, ids: tuple[int, ...],
+        inputs: tuple[Any, ...], attrs: Attrs, state: State, data: tuple[Any, ...] = (),
+    ) -> Entry:  # fmt: skip
         site: Site | None = None
         if nth >= len(entries) and not cursor.label:
             site = self.emitter.site(cursor, op.name, state)
@@ -429,24 +436,13 @@ class Tracer:
         plain = attributes_of(op, inputs, attrs)
         known_specs = nth < len(entries)  # `reshape` corrects them once it has run
         spec = NodeSpec(
-            op=op.name,
-            family=op.family,
-            inputs=ids,
-            specs=() if known_specs else specs_of(op, inputs, attrs, data),
-            attrs=plain,
-            scope=cursor.scope,
-            phase=cursor.phase,
-            source=state.source or user_source(),
-            forward=state.forward,
-            label=cursor.label,
-            device=cursor.device,
-            control_inputs=cursor.control,
-            origin=cursor.origin,
-            graph=cursor.graph,
+            op=op.name, family=op.family, role=op.role, writes=op.writes, inputs=ids,
+            specs=() if known_specs else specs_of(op, inputs, attrs, data), attrs=plain,
+            scope=cursor.scope, phase=cursor.phase, source=state.source or user_source(),
+            forward=state.forward, label=cursor.label, device=cursor.device,
+            control_inputs=cursor.control, origin=cursor.origin, graph=cursor.graph,
             loop=cursor.loop,
-            role=op.role,
-            writes=op.writes,
-        )
+        )  # fmt: skip
         entry, values = self.identity.define(entries, nth, spec)
         try:
             if site is not None and entry.site is None:
@@ -479,8 +475,10 @@ class Tracer:
         scope, label, key = leaf_key(kind, getattr(tensor, "_name", ""))
         state = current()
         if kind == "parameter":
-            known = self._read_before.get(id(tensor)) if not emitter.marked else None
+            known = self._read_before.get(id(tensor))
             if known is not None and known[0]() is tensor:
+                if emitter.marked:
+                    del self._read_before[id(tensor)]
                 self._read(tensor, known[1], state)
                 return known[1].outputs[0]
             cursor = emitter.cursor_of(state, scope)

@@ -58,6 +58,7 @@ class NumpyEngine:
             yield attachment
         finally:
             if dispatch_mode.attending() in (attachment, None):
+                attachment.read_again()
                 dispatch_mode.set_observer(None)
 
 
