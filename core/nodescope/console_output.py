@@ -53,6 +53,11 @@ def shape_words(shape: tuple[int | None, ...]) -> str:
     return f"({sizes}{',' if len(shape) == 1 else ''})" if shape else "scalar"
 
 
+def counted(count: int, noun: str) -> str:
+    """A count with its noun in the right number."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def printable(text: str) -> str:
     """The text with invalid bytes of odd file names written as escapes."""
     if text.isascii():  # most texts, and much faster

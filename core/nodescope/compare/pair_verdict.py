@@ -10,7 +10,8 @@ from typing import Any
 
 from nodescope.compare.measure import Measure
 from nodescope.compare.pairwise import Agreement, Other, Ran, agreement, undrawn
-from nodescope.compare.verdict import Cause, Verdict, counted, measured, named
+from nodescope.compare.verdict import Cause, Verdict, measured, named
+from nodescope.console_output import counted
 from nodescope.errors import GraphError
 from nodescope.ir.attrs import write
 from nodescope.ir.differences import CrossChecked

@@ -18,7 +18,7 @@ from nodescope.compare.logged_calls import OtherCall, first_other_call, without_
 from nodescope.compare.measure import Measure
 from nodescope.compare.sides import Sides
 from nodescope.compare.values import PairReader
-from nodescope.console_output import index_text, path_of
+from nodescope.console_output import counted, index_text, path_of
 from nodescope.ir.differences import (
     Amount,
     CallDifference,
@@ -471,8 +471,3 @@ def _share(share: float) -> str:
     if share in (0.0, 1.0):
         return "all" if share else "none"
     return f"{share:.1%}" if share >= 0.001 else "less than 0.1%"
-
-
-def counted(count: int, noun: str) -> str:
-    """A count with its noun in the right number."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
