@@ -97,6 +97,7 @@ class Governor:
         self._chosen, self._tell = chosen, tell
         self._counts: dict[int, NodeCounts] = {}
         self._blocks = BlockCounts()
+        self._any_unsaid = False
         # Totals of the run: the time spent recording on the program's threads, its part for nodes
         # whose level the user chose, and the assumed cost of making events.
         self._spent_ns = self._by_hand_ns = 0
@@ -143,6 +144,7 @@ class Governor:
                 if self.detail == "counted" and counts.runs > 1:
                     counts.counted += 1
                     counts.unsaid += 1
+                    self._any_unsaid = True
                     return None
                 if level in WITH_ARRAYS:
                     counts.timed += 1
@@ -163,10 +165,7 @@ class Governor:
         with self._lock:
             if self._blocks.add(event, many):
                 for node in event.track.nodes:
-                    counts = self._counted(node)
-                    if counts.unsaid:
-                        self._recorder.skipped(node, counts.unsaid)
-                        counts.unsaid = 0
+                    self._counted(node)
             self._traced_ns += BLOCK_TRACING_NS * many
             self._in_blocks += many
 
@@ -232,6 +231,13 @@ class Governor:
     def demand(self) -> None:
         """Declare on the bus what the recorder needs; while everything is kept, every step."""
         levels = self._levels
+        if self._any_unsaid and self.takes_blocks:  # blocks come without a look at each node
+            with self._lock:
+                for counts in self._counts.values():
+                    if counts.unsaid:
+                        self._recorder.skipped(counts.node, counts.unsaid)
+                        counts.unsaid = 0
+                self._any_unsaid = False
         whole = "recording everything was requested" if levels.everything else ""
         # Nodes that were chosen keep their arrays; a node that has not run yet may be one of them.
         arrays = levels.with_arrays and (self.detail == "whole" or not levels.uniform)

@@ -16,7 +16,7 @@ from nodescope.record.newest.held_block import HeldBlock
 from nodescope.record.newest.held_values import HeldValues
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
-from tests.core.record.runs import chain
+from tests.core.record.runs import chain, finished
 
 NAMES = ("a/x", "a/y", "a/z")
 
@@ -119,6 +119,28 @@ def test_a_governed_recorder_takes_blocks_and_keeps_the_newest(tmp_path: Path) -
                 if recording.array(value, seq) is not None]  # fmt: skip
         arrays = [recording.array(value, seq) for seq in kept]
     assert [array[0, 0] for array in arrays if array is not None] == [20.0, 30.0]
+
+
+def test_rows_of_a_block_count_the_runs_that_were_only_counted(tmp_path: Path) -> None:
+    path, bus, graph = tmp_path / "r.nscope", Bus(), chain(NAMES)
+    governor = Governor(2.0, tell=lambda text: None, bus=bus)
+    recorder = Recorder(path, policy=governor)
+    governor.govern(recorder)
+    bus.add(recorder)
+    bus.emit(graph)
+    block = _block(0, 3)
+    bus.emit(block)
+    bus.emit(finished(graph.nodes[0], np.zeros(1)))
+    governor.detail = "counted"
+    for _ in range(2):
+        bus.emit(finished(graph.nodes[0], np.zeros(1)))
+    assert not bus.leave_out(1)
+    bus.emit(StepStarted(1, 10))
+    bus.emit(block)
+    assert recorder.close()
+    with Recording.open(path) as recording:
+        times = recording._all("SELECT times FROM execution WHERE node = 1 ORDER BY seq")
+    assert times == [(1,), (2,), (5,)]
 
 
 def test_steps_that_make_later_ones_cheaper_are_observed(tmp_path: Path) -> None:
