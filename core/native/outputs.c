@@ -204,7 +204,8 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
             !viewed(self, outputs[held], itemsize, &views[held]))
             goto done;
         ids[held] = PyLong_AsLongLong(PyTuple_GetItem(values, held));
-        if (!views[held].len || views[held].ndim > MOST_AXES || views[held].len >= (self->digests ? LARGE : LARGE_KEPT)) {
+        if (!views[held].len || views[held].ndim > MOST_AXES ||
+            views[held].len >= (self->digests ? LARGE : LARGE_KEPT)) {
             held++;
             goto done;
         }
@@ -289,15 +290,15 @@ static int note_tuples(PyObject *self, PyObject *node, PyObject *values, const l
 }
 
 static PyObject *outputs_call(PyObject *self, PyObject *arguments, PyObject *keywords) {
-    PyObject *node, *inputs, *outputs, *attrs = Py_None;
+    PyObject *node, *inputs, *outputs, *attrs = NULL;
     long long numbers[TIMED];
     if (!PyArg_ParseTuple(arguments, "OLLLLLOO|O", &node, numbers, numbers + 1, numbers + 2,
                           numbers + 3, numbers + 4, &inputs, &outputs, &attrs))
         return NULL;
     if (!PyTuple_Check(inputs) || !PyTuple_Check(outputs)) Py_RETURN_FALSE;
     PyObject *values = PyObject_GetAttr(node, names.outputs);
-    int status = values ? note_tuples(self, node, values, numbers, inputs, outputs, attrs == Py_None ? NULL : attrs)
-                        : -1;
+    if (attrs == Py_None) attrs = NULL;
+    int status = values ? note_tuples(self, node, values, numbers, inputs, outputs, attrs) : -1;
     Py_XDECREF(values);
     return status < 0 ? NULL : PyBool_FromLong(status);
 }

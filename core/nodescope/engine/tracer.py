@@ -478,7 +478,7 @@ class Tracer:
             known = self._read_before.get(id(tensor))
             if known is not None and known[0]() is tensor:
                 if emitter.marked:
-                    del self._read_before[id(tensor)]
+                    self._read_before.pop(id(tensor), None)  # another thread may have read it, too
                 self._read(tensor, known[1], state)
                 return known[1].outputs[0]
             cursor = emitter.cursor_of(state, scope)
