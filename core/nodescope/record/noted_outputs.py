@@ -190,10 +190,14 @@ def noted(event: NodeFinished, note: OutputsSink) -> bool:
     """Note an execution that came as an event, if possible; return whether it was noted."""
     if event.lane or event.worker:
         return False
-    node, times = event.node, (event.step, event.thread, event.start_ns, event.end_ns)
-    return all(array.__class__ is np.ndarray for array in event.outputs) and note(
-        node, node.id, *times, event.inputs, event.outputs, event.attrs
-    )
+    for array in event.outputs:
+        if array.__class__ is not np.ndarray:
+            return False
+    node, own = event.node, () if event.attrs is None else (event.attrs,)
+    return note(
+        node, node.id, event.step, event.thread, event.start_ns, event.end_ns, event.inputs,
+        event.outputs, *own,
+    )  # fmt: skip
 
 
 def noted_outputs(
