@@ -40,17 +40,12 @@ COPY_PLANE(copy_plane_2, uint16_t)
 COPY_PLANE(copy_plane_4, uint32_t)
 COPY_PLANE(copy_plane_8, uint64_t)
 
+/* Elements have 1, 2, 4 or 8 bytes: those of other sizes are not noted. */
 static void copy_plane(char *to, const Plane *plane, Py_ssize_t itemsize) {
     if (itemsize == 1) copy_plane_1(to, plane);
     else if (itemsize == 2) copy_plane_2(to, plane);
     else if (itemsize == 4) copy_plane_4(to, plane);
-    else if (itemsize == 8) copy_plane_8(to, plane);
-    else {
-        for (Py_ssize_t row = 0; row < plane->rows; row++)
-            for (Py_ssize_t column = 0; column < plane->columns; column++, to += itemsize)
-                memcpy(to, plane->from + row * plane->row_stride + column * plane->column_stride,
-                       (size_t)itemsize);
-    }
+    else copy_plane_8(to, plane);
 }
 
 /* Copy the elements from an axis on; returns where the next ones go. */
