@@ -41,6 +41,7 @@ def build_core(target: Path = TARGET) -> str:
         made = Path(folder) / target.name
         command = [
             cc, "-O3", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden",
+            "-Werror=implicit-function-declaration",  # GCC 14 and Clang 16 refuse it in any case
             *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []),
             f"-DPy_LIMITED_API={LIMITED_API}", f"-I{sysconfig.get_paths()['include']}",
             *(str(HERE / name) for name in SOURCES), "-o", str(made), "-lm",

@@ -10,6 +10,7 @@
 
 #include <immintrin.h>
 #include <stdint.h>
+#include <string.h>
 
 #define GIVES_UP_THE_LOCK 16384 /* bytes */
 
