@@ -44,6 +44,11 @@ step.
 """
 
 
+_MOST_VARIANTS: Final = 4
+
+Shapes = tuple[tuple[tuple[int, ...], str], ...]
+
+
 class Entry:
     """The current definition of a key's node. Attributes are replaced, never the entry.
 
@@ -59,11 +64,12 @@ class Entry:
         nth: Its place among the entries of its key.
         reshaped: How often its values changed shape or dtype.
         site: Its call site; None if not tracked.
+        variants: Its earlier values, by shapes and dtypes: a smaller last batch brings them back.
     """
 
     __slots__ = (
         "derivatives", "given", "id", "inputs", "loop", "loose", "node", "nth", "outputs",
-        "recent", "reshaped", "site", "values",
+        "recent", "reshaped", "site", "values", "variants",
     )  # fmt: skip
 
     def __init__(self, node: Node, values: tuple[Value, ...], nth: int = 0, loop: int = 0) -> None:
@@ -80,6 +86,7 @@ class Entry:
         self.values = values
         self.given: tuple[Any, ...] | None = None
         self.derivatives: tuple[str, int] | None = None
+        self.variants: dict[Shapes, tuple[Value, ...]] | None = None
 
 
 class Site:
@@ -361,14 +368,7 @@ class Identity:
             if entry.reshaped >= MOST_RESHAPED:
                 return ()
             before = entry.values
-            entry.values = tuple(
-                [
-                    value
-                    if value.spec.shape == shape and value.spec.dtype == dtype
-                    else Value(value.id, TensorSpec(shape, dtype), value.name, value.storage)
-                    for value, (shape, dtype) in zip(before, shapes)  # noqa: B905 (at each change)
-                ]
-            )
+            entry.values = _variant(entry, tuple(shapes))
             entry.reshaped += 1
             self.version += 1
             if len(before) == 1:
@@ -404,3 +404,23 @@ class Identity:
             name = f"{base}_{nth}"
         self._names.add(name)
         return name
+
+
+def _variant(entry: Entry, shapes: Shapes) -> tuple[Value, ...]:
+    """An entry's values with these shapes and dtypes; the same objects if it has had them lately."""
+    variants = entry.variants
+    if variants is None:
+        variants = entry.variants = {}
+    elif (known := variants.get(shapes)) is not None:
+        return known
+    if len(variants) == _MOST_VARIANTS:
+        del variants[next(iter(variants))]
+    values = variants[shapes] = tuple(
+        [
+            value
+            if value.spec.shape == shape and value.spec.dtype == dtype
+            else Value(value.id, TensorSpec(shape, dtype), value.name, value.storage)
+            for value, (shape, dtype) in zip(entry.values, shapes)  # noqa: B905 (at each change)
+        ]
+    )
+    return values

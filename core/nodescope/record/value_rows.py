@@ -28,6 +28,9 @@ _NEVER: Final = (0, 0)
 # Storage, device and bytes of values on the device of their node.
 _PLACE: tuple[int, str, int | None] = (0, "", None)
 
+# A value, and what its rows hold.
+_Definition = tuple[Value, tuple[str, str, str], tuple[int, str, int | None]]
+
 
 class ValueRows:
     """Makes the rows; each holds from the execution ``seq`` on.
@@ -39,6 +42,8 @@ class ValueRows:
     def __init__(self) -> None:
         self.specs: dict[int, tuple[str, str, str]] = {}
         self._producers: dict[int, int] = {}
+        # By value: its last definitions, which return when a smaller last batch has passed.
+        self._definitions: dict[int, tuple[_Definition, ...]] = {}
         self._places: dict[int, tuple[int, str, int | None]] = {}
         self._reshaped: dict[int, tuple[int, int]] = {}  # how often, and the latest seq
         self._numbers: dict[tuple[str, str], int] = {}  # of each dtype and shape
@@ -54,15 +59,19 @@ class ValueRows:
 
     def defined(self, seq: int, value: Value) -> tuple[Any, ...]:
         """The row of a value as the graph defines it."""
-        dtype, shape, device, nbytes = spec_columns(value.spec)
-        number, name = value.id, value.name
-        previous = self.specs.get(number)
-        if previous is None or previous[0] != name:
-            name = printable(name)
-        spec = (name, dtype, shape)
-        place = (value.storage, device, nbytes)
+        number = value.id
+        known = self._definitions.get(number, ())
+        for of, spec, place in known:
+            if of is value:
+                break
+        else:
+            dtype, shape, device, nbytes = spec_columns(value.spec)
+            place = (value.storage, device, nbytes)
+            spec = (printable(value.name), dtype, shape)
+            self._definitions[number] = (*known[-1:], (value, spec, place))
         if place != _PLACE:
             self._places[number] = place
+        previous = self.specs.get(number)
         if previous != spec:
             if previous is not None:
                 self._reshaped[number] = (self._reshaped.get(number, _NEVER)[0] + 1, seq)
