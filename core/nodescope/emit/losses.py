@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any, Final
 
+import numpy as np
+
 from nodescope.errors import NodescopeError
 from nodescope.events import Loss
 
@@ -28,6 +30,8 @@ Instruction = tuple[CodeType, int]
 and its offset.
 """
 
+_Noted = tuple[int, Any, int]  # the curve, the number or what a device computes, the node
+
 
 class Losses:
     """The losses of the current step; each emitter has one object."""
@@ -35,8 +39,8 @@ class Losses:
     def __init__(self) -> None:
         self._curves: dict[tuple[int, int], tuple[int, Instruction]] = {}
         # Only appended to during a step: other threads begin backward passes as well.
-        self._noted: list[tuple[Instruction, Any, int]] = []
-        self._owed: deque[tuple[int, list[tuple[Instruction, Any, int]]]] = deque()
+        self._noted: list[_Noted] = []
+        self._owed: deque[tuple[int, list[_Noted]]] = deque()
         self._waits = False
         self._later = False  # whether a device ever computed a loss later
 
@@ -50,9 +54,13 @@ class Losses:
             node: The node that produced it; 0 in an unobserved step.
         """
         if len(self._noted) < _MOST_IN_STEP:
-            later = hasattr(data, "is_done")
-            self._later = self._later or later
-            self._noted.append((site, data if later else float(data), node))
+            known = self._curves.get((id(site[0]), site[1]))  # hashing a code object takes long
+            curve = self._new_curve(site) if known is None else known[0]
+            if data.__class__ is not np.ndarray and hasattr(data, "is_done"):
+                self._later = True
+            else:
+                data = float(data)
+            self._noted.append((curve, data, node))
 
     def taken(self, step: int = 0) -> tuple[Loss, ...]:
         """The losses since the last call. Losses of the same line are averaged to one.
@@ -67,7 +75,10 @@ class Losses:
         if self._later and not self._waits and not _are_done(noted):
             self._owed.append((step, noted))
             return ()
-        return self._told(noted)
+        if len(noted) == 1 and not self._later:
+            curve, number, node = noted[0]
+            return (Loss(curve, number, 1, node),) if curve else ()
+        return _told(noted)
 
     @property
     def owes(self) -> bool:
@@ -78,40 +89,35 @@ class Losses:
         """Steps whose losses were unknown when the steps ended, but are known now."""
         while self._owed and (self._waits or _are_done(self._owed[0][1])):
             step, noted = self._owed.popleft()
-            yield step, self._told(noted)
+            yield step, _told(noted)
 
     def wait(self) -> None:
         """From now on, wait for unknown losses, because the program has ended."""
         self._waits = True
 
-    def _told(self, given: list[tuple[Instruction, Any, int]]) -> tuple[Loss, ...]:
-        noted = [(site, _number(data), node) for site, data, node in given]
-        if len(noted) == 1:
-            site, number, node = noted[0]
-            curve = self._curve(site)
-            return (Loss(curve, number, 1, node),) if curve else ()
-        totals: dict[int, tuple[float, int, int]] = {}
-        for site, number, node in noted:
-            total, times, _ = totals.get(curve := self._curve(site), (0.0, 0, 0))
-            totals[curve] = (total + number, times + 1, node)
-        return tuple(
-            Loss(curve, total / times, times, node)
-            for curve, (total, times, node) in totals.items()
-            if curve
-        )
-
-    def _curve(self, site: Instruction) -> int:
+    def _new_curve(self, site: Instruction) -> int:
         """The number of a line's loss in this run, from 1; 0 if there are too many."""
-        key = (id(site[0]), site[1])  # hashing a code object takes long
-        known = self._curves.get(key)
-        if known is None:
-            if len(self._curves) == _MOST_SITES:
-                return 0
-            known = self._curves[key] = (len(self._curves) + 1, site)
-        return known[0]
+        if len(self._curves) == _MOST_SITES:
+            return 0
+        number = len(self._curves) + 1
+        self._curves[id(site[0]), site[1]] = (number, site)
+        return number
 
 
-def _are_done(noted: list[tuple[Instruction, Any, int]]) -> bool:
+def _told(noted: list[_Noted]) -> tuple[Loss, ...]:
+    """One loss for each curve: the mean."""
+    totals: dict[int, tuple[float, int, int]] = {}
+    for curve, data, node in noted:
+        total, times, _ = totals.get(curve, (0.0, 0, 0))
+        totals[curve] = (total + _number(data), times + 1, node)
+    return tuple(
+        Loss(curve, total / times, times, node)
+        for curve, (total, times, node) in totals.items()
+        if curve
+    )
+
+
+def _are_done(noted: list[_Noted]) -> bool:
     return all(getattr(data, "is_done", True) for _, data, _ in noted)
 
 

@@ -114,9 +114,11 @@ def steps(items: Iterable[T]) -> Iterator[T]:
             except StopIteration:
                 break
             emitter = _counting()
-            if emitter is not None:
+            if emitter is None:
+                step()
+            else:
                 emitter.fetched(asked_ns)
-            step()
+                emitter.begin_step()
             begun = True
             try:
                 yield item

@@ -95,7 +95,7 @@ class Steps:
         self._unobserved = UnobservedSteps()
         self._surely = 0  # unobserved steps after this one, unless a probe's demand changes
         self._demand = bus.demand
-        bus.tell_steps = self.tell_unobserved
+        self._tell = bus.tell_steps = self.tell_unobserved
 
     @property
     def between_steps(self) -> bool:
@@ -112,13 +112,12 @@ class Steps:
 
     def _begin_unobserved(self) -> bool:
         """Begin a step that is to run unobserved, unless a probe's demand has changed."""
-        self.end_step()
-        bus = self.bus
+        if self.step_open or self.losses.owes:
+            self.end_step()
+        bus, tell = self.bus, self._tell
         catch_up = bus.catch_up
         with self.lock:
-            if bus.demand is not self._demand or not (
-                catch_up is None or catch_up == self.tell_unobserved
-            ):
+            if bus.demand is not self._demand or not (catch_up is None or catch_up is tell):
                 self._surely = 0
             if not self._surely:
                 return False
@@ -126,13 +125,13 @@ class Steps:
             self.step += 1
             self.step_open = True
             self._unobserved.begin(self.step, bus.now_ns())
-            bus.catch_up = self.tell_unobserved
+            bus.catch_up = tell
         return True
 
     def tell_unobserved(self) -> None:
         """Emit the unobserved steps that have been noted."""
         bus = self.bus
-        if bus.catch_up == self.tell_unobserved:
+        if bus.catch_up is self._tell:
             with self.lock:
                 bus.catch_up = None
                 event = self._unobserved.take()

@@ -407,7 +407,7 @@ class Identity:
 
 
 def _variant(entry: Entry, shapes: Shapes) -> tuple[Value, ...]:
-    """An entry's values with these shapes and dtypes; the same objects if it has had them lately."""
+    """An entry's values with these shapes and dtypes: known ones, if it has had them lately."""
     variants = entry.variants
     if variants is None:
         variants = entry.variants = {}

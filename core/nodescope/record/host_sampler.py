@@ -33,6 +33,7 @@ INTERVAL_S: Final = 0.008
 # The interval while steps run unobserved, when only long waits for data are named. Each wake-up
 # takes the interpreter's lock, and a processor's caches, from the program.
 RESTING_INTERVAL_S: Final = 0.05
+_NAP_NS: Final = int(RESTING_INTERVAL_S * 1e9)
 _LEAST_SAMPLES: Final = 2
 _MOST_BLUR_NS: Final = int(INTERVAL_S * 1e9)
 # A thread that was running or ready for less than this share of a stretch counts as waiting.
@@ -133,6 +134,7 @@ class Sampler:
         self._before_ns = now_ns()
         self._running = 0
         self._ended = self._resting = self._naps = False
+        self._woken_ns = -_NAP_NS  # when it was last woken from a nap
         # Released when the program is observed again, or has ended. A lock takes much less time
         # than an event, and there are many samples in the life of a program.
         self._soon = threading.Lock()
@@ -161,8 +163,11 @@ class Sampler:
         """Sample rarely from now on, or often again."""
         self._resting = resting
         if self._naps and not resting:
-            self._naps = False  # woken up at most once in each of the shorter intervals
-            self._wake()
+            # A program may begin and end its loops every few milliseconds: then a nap lasts.
+            now = self._now_ns()
+            if now - self._woken_ns >= _NAP_NS:
+                self._woken_ns, self._naps = now, False
+                self._wake()
 
     def _wake(self) -> None:
         with contextlib.suppress(RuntimeError):  # it is awake already

@@ -60,15 +60,7 @@ class ValueRows:
     def defined(self, seq: int, value: Value) -> tuple[Any, ...]:
         """The row of a value as the graph defines it."""
         number = value.id
-        known = self._definitions.get(number, ())
-        for of, spec, place in known:
-            if of is value:
-                break
-        else:
-            dtype, shape, device, nbytes = spec_columns(value.spec)
-            place = (value.storage, device, nbytes)
-            spec = (printable(value.name), dtype, shape)
-            self._definitions[number] = (*known[-1:], (value, spec, place))
+        _, spec, place = self._definition(value)
         if place != _PLACE:
             self._places[number] = place
         previous = self.specs.get(number)
@@ -78,6 +70,17 @@ class ValueRows:
             self.specs[number] = spec
             self._unlisted.add(number)
         return (None, seq, number, *spec, self._producers.get(number), *place)
+
+    def _definition(self, value: Value) -> _Definition:
+        known = self._definitions.get(value.id, ())
+        for definition in known:
+            if definition[0] is value:
+                return definition
+        dtype, shape, device, nbytes = spec_columns(value.spec)
+        place = (value.storage, device, nbytes)
+        definition = (value, (printable(value.name), dtype, shape), place)
+        self._definitions[value.id] = (*known[-1:], definition)
+        return definition
 
     def _list(self) -> None:
         """List what has changed."""

@@ -47,7 +47,9 @@ _WAL_BYTES: Final = 16_384_000
 # How many large pages SQLite keeps in memory. With 2 MiB, its default, elements push the pages of
 # other tables out into the log while a batch is written, again and again: it takes twice the space.
 _LARGE_PAGES: Final = 64
-# The most rows of one statement; SQLite accepts 32,766 parameters.
+# Rows of a long statement, and of the longest; SQLite accepts 32,766 parameters.
+_ROWS, _MOST_ROWS = 256, 1024
+# The most numbers written into a statement.
 _MOST = 2048
 # One statement inserts chunks of up to about this size in total.
 _CHUNKS_BYTES = 4 << 20
@@ -166,11 +168,12 @@ class Writer:
             return
         width = len(rows[0])
         marks = f"({','.join('?' * width)})"
-        rows_at_once = _MOST if width <= 15 else _MOST // 2
         into = "INSERT OR REPLACE INTO" if replace else "INSERT INTO"
-        for start in range(0, len(rows), rows_at_once):
-            part = rows[start : start + rows_at_once]
-            room = _room(len(part))
+        start = 0
+        while start < len(rows):
+            room = _room(len(rows) - start)
+            part = rows[start : start + room]
+            start += room
             values = list(chain.from_iterable(part))
             if room == 1:  # for a single row, SQLite copies the cells fewer times this way
                 statement = f"{into} {table} VALUES {marks}"
@@ -581,10 +584,13 @@ def _chunks_of(array: Array) -> Iterator[bytes]:
 
 
 def _room(rows: int) -> int:
-    """The number of rows that a statement has room for: 1, 2, 3, 4, 6, 8, 12, …
+    """The number of rows that the next statement has room for: 1024, 256, 64, 16, 4 or 1.
 
-    Few distinct statements need few compilations by SQLite. Long statements are few as well: each
-    releases the interpreter lock several times, and a busy program keeps it for 5 ms each time.
+    Compiling a statement takes SQLite twice as long as running it, so that there are few distinct
+    ones, which are compiled once. Long statements are few: each releases the interpreter lock
+    several times, and a busy program keeps it for 5 ms each time.
     """
+    if rows > _ROWS:
+        return _MOST_ROWS if rows > 2 * _ROWS else _ROWS
     room: int = 1 << (rows - 1).bit_length()
-    return room * 3 // 4 if room >= 4 and rows <= room * 3 // 4 else room
+    return room if room.bit_length() % 2 else 2 * room  # a power of 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nodescope.ir.graph import TensorSpec
-from nodescope.ir.identity import Cursor, Identity, NodeSpec
+from nodescope.ir.graph import TensorSpec, Value
+from nodescope.ir.identity import MOST_RESHAPED, Cursor, Identity, NodeSpec
 
 
 def define(identity: Identity, nth: int, **changes: Any) -> Any:
@@ -51,3 +51,31 @@ def test_a_cursor_counts_within_a_step() -> None:
     assert (slot[0], cursor.step) == (0, 2)
     define(identity, 0)
     assert len(slot[1]) == 1
+
+
+def test_shapes_that_return_bring_back_the_same_values() -> None:
+    identity = Identity()
+    specs = [TensorSpec((64, 2), "float32"), TensorSpec((), "float32")]
+    entry, _ = define(identity, 0, specs=specs)
+    first, scalar = entry.values
+    large, small = [((64, 2), "float32"), ((), "float32")], [((5, 2), "float32"), ((), "float32")]
+    assert identity.reshape(entry, large) == ()
+    (shrunk,) = identity.reshape(entry, small)
+    assert shrunk == Value(first.id, TensorSpec((5, 2), "float32"), first.name)
+    assert entry.values == (shrunk, scalar)
+    (grown,) = identity.reshape(entry, large)
+    assert grown == first
+    for _ in range(3):
+        assert identity.reshape(entry, small)[0] is shrunk
+        assert identity.reshape(entry, large)[0] is grown
+
+
+def test_shapes_that_never_return_are_not_kept() -> None:
+    identity = Identity()
+    entry, _ = define(identity, 0)
+    for rows in range(1, 2 * MOST_RESHAPED):
+        told = identity.reshape(entry, [((rows,), "float32")])
+        assert bool(told) == (rows <= MOST_RESHAPED)
+    assert entry.values[0].tensor.shape == (MOST_RESHAPED,)
+    assert entry.variants is not None
+    assert len(entry.variants) <= 4

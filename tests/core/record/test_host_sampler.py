@@ -334,6 +334,20 @@ def test_a_span_beside_unobserved_steps_does_not_wake_the_writer(tmp_path: Path)
         assert len(recording.host(0, 2 * 10**9, 10)) == 2
 
 
+def test_a_nap_lasts_where_loops_begin_and_end_all_the_time() -> None:
+    now = [0]
+    sampler = Sampler(
+        lambda _: None, now_ns=lambda: now[0], seq=lambda: 0, step=lambda: (1, False), threads=set()
+    )
+    woken: list[int] = []
+    sampler._wake = lambda: woken.append(now[0])  # type: ignore[method-assign]
+    for now[0] in range(0, 200_000_000, 5_000_000):
+        sampler._naps = True  # as the thread does whenever it begins a nap
+        sampler.rest(True)
+        sampler.rest(False)
+    assert woken == [0, 50_000_000, 100_000_000, 150_000_000]
+
+
 def test_the_sampler_rests_during_unobserved_steps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -79,3 +79,25 @@ def test_outputs_of_known_specs_are_not_looked_at() -> None:
     for value in range(9):  # late: defined again after most of them
         rows.defined(700, Value(value, TensorSpec((2,), "float32"), "x"))
     assert not len(rows.differing(seqs, values, kinds, SPECS, others))
+
+
+def test_definitions_that_return_give_the_same_rows() -> None:
+    rows = ValueRows()
+    large, small = (Value(3, TensorSpec((n, 2), "float32"), "relu", 9) for n in (64, 5))
+    for seq, value in enumerate((large, small) * 3):
+        shape = "64,2" if value is large else "5,2"
+        assert rows.defined(seq, value) == (
+            None,
+            seq,
+            3,
+            "relu",
+            "float32",
+            shape,
+            None,
+            9,
+            "",
+            None,
+        )
+        assert rows.specs[3] == ("relu", "float32", shape)
+    assert rows.defined(9, Value(3, TensorSpec((7, 2), "float32"), "relu", 9))[5] == "7,2"
+    assert rows.defined(10, large)[5] == "64,2"
