@@ -37,6 +37,8 @@ class StepBlocks:
         self._new: list[Integers] = []
         self._late: list[Integers] = []
         self._data: list[bytes | int] = []  # a packed block, or its row number in the file
+        # Blocks as they were before times were added provisionally, by place.
+        self._before: dict[int, tuple[bytes | int, Integers]] = {}
 
     @property
     def rows(self) -> Integers:
@@ -98,8 +100,14 @@ class StepBlocks:
         except (KeyError, ValueError) as error:
             raise RecordingError(f"{recording.path} is damaged: {error}") from error
 
-    def add(self, recording: Recording, late: Integers) -> None:
-        """Add late times to their blocks; see `Block.late`."""
+    def take_back(self) -> None:
+        """Take back the times that were added provisionally."""
+        for place, (data, row) in self._before.items():
+            self._data[place], self.rows[place] = data, row
+        self._before.clear()
+
+    def add(self, recording: Recording, late: Integers, *, provisional: bool = False) -> None:
+        """Add late times to their blocks, maybe until `take_back`; see `Block.late`."""
         late, self._late = np.concatenate([*self._late, late]), []
         rows = self.rows
         middle = late[:, 2] + (late[:, 3] - late[:, 2]) // 2
@@ -111,6 +119,8 @@ class StepBlocks:
         )
         for place in np.unique(blocks[(blocks >= 0) & (blocks < len(rows))]).tolist():
             (page,) = self.pages(recording, place, place + 1)
+            if provisional:
+                self._before[place] = self._data[place], rows[place].copy()
             mine = late[blocks == place]
             fetches, spans = mine[:, 0] == DATA, mine[:, 1] == NONE
             page.fetched(mine[fetches, 1:])

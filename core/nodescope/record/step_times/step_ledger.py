@@ -171,15 +171,32 @@ class StepLedger:
         self._spans = self._book_spans(spans)[-_MOST_SPANS:]
         self._seal_some()
 
-    def provisional(self, *, over: bool) -> list[Additions]:
-        """The page with waiting rows booked provisionally, as if they belonged to known steps.
+    def provisional(self, *, over: bool) -> tuple[list[Additions], Integers]:
+        """The waiting rows booked provisionally, as if they belonged to known steps.
 
         Args:
             over: Whether no further step follows.
+
+        Returns:
+            The additions to the page, and the times that belong to blocks; see `Block.late`.
         """
         rows, _ = self._shares(self._executions)
         spans = self._spans[self._spans[:, 1] != DATA]
-        return [self.page.executed(rows[:, 1:]), self.page.spent(spans[:, [1, 3, 4]], over=over)]
+        additions = [
+            self.page.executed(rows[:, 1:]),
+            self.page.spent(spans[:, [1, 3, 4]], over=over),
+        ]
+        late = [rows[rows[:, 2] <= self._sealed, 1:]]
+        if self._sealed != NONE and len(self.page):
+            late.append(self._of_blocks(spans))
+        return additions, np.concatenate(late)
+
+    def _of_blocks(self, spans: Integers) -> Integers:
+        """The times of those spans that belong to blocks; see `Block.late`."""
+        middle = spans[:, 3] + (spans[:, 4] - spans[:, 3]) // 2
+        of_blocks = spans[middle < self.page.begins()[0], 1:]
+        of_blocks[:, 1] = NONE
+        return of_blocks
 
     def _book_executions(self, rows: Integers) -> None:
         shares, covered = self._shares(rows)
@@ -227,11 +244,8 @@ class StepLedger:
         begins = page.begins()
         waits = np.where(fetches, ~known & ~sealed, spans[:, 4] > begins[-1])
         booked = spans[~waits & ~fetches]
-        middle = booked[:, 3] + (booked[:, 4] - booked[:, 3]) // 2
         if self._sealed != NONE:
-            of_blocks = booked[(middle < begins[0]) & is_new[~waits & ~fetches], 1:]
-            of_blocks[:, 1] = NONE
-            self._late.append(of_blocks)
+            self._late.append(self._of_blocks(booked[is_new[~waits & ~fetches]]))
         page.add(page.spent(booked[:, [1, 3, 4]]))
         self.marks = self.marks._replace(host=self._last_host, until_ns=int(begins[-1]))
         waiting: Integers = spans[waits]

@@ -89,14 +89,16 @@ class StepTimes:
             self.latest_ns = max(self.latest_ns, ledger.take_spans(spans))
         self._take_steps(recording, until)
         self._seq = max(self._seq, until)
-        self._provisional = ledger.provisional(over=over)
+        self._provisional, late = ledger.provisional(over=over)
         for additions in self._provisional:
             ledger.page.add(additions)
+        self._blocks.add(recording, late, provisional=True)
 
     def _take_back(self) -> None:
         for additions in self._provisional:
             self._ledger.page.add(additions, -1)
         self._provisional = []
+        self._blocks.take_back()
 
     def _take_steps(self, recording: Recording, until: int) -> None:
         """Take in steps and their rows, as many at a time as fit comfortably in memory."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from nodescope.errors import RecordingError
@@ -160,6 +160,7 @@ def alike(one: StepTimes, two: StepTimes, now: int) -> None:
     deadline=None, max_examples=examples(40), phases=[Phase.explicit, Phase.reuse, Phase.generate]
 )
 @given(st.integers(0, 1 << 32), st.integers(50, 200), st.integers(0, 200))
+@example(269, 99, 85)  # a thread of a step in a block runs on in the last step
 def test_blocks_are_the_sums_of_their_steps(
     tmp_path_factory: pytest.TempPathFactory, seed: int, many: int, looks: int
 ) -> None:
