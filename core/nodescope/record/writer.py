@@ -9,6 +9,7 @@ written before anything that refers to it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sqlite3
@@ -118,7 +119,7 @@ class Writer:
             self._descriptors = held([f"{path}{suffix}" for suffix in ("", "-wal", "-shm")])
             self._db.execute(f"PRAGMA wal_autocheckpoint={_WAL_BYTES // page_bytes}").fetchall()
             self._inode = path.stat().st_ino
-            self._key = vouch(path, writing=True)
+            self._vouched = vouch(path, writing=True)
         except (sqlite3.Error, OSError) as error:
             raise RecordingError(
                 f"cannot write the recording {path}: {error}", hint=HINT
@@ -513,11 +514,14 @@ class Writer:
     def abandon(self) -> None:
         """Close after a fault, as far as possible."""
         self._reserve.release()
-        end_writing(self._key)
+        end_writing(self._vouched)
         if not intact(self._descriptors):
             # Their descriptors may belong to the program by now: they are neither written nor
-            # closed.
+            # closed. To SQLite the file stays open, by its inode number, which no other file may
+            # get: that takes a descriptor.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+            with contextlib.suppress(OSError), high():
+                os.open(self.path, os.O_RDONLY)
             return
         try:
             self._db.close()
@@ -539,12 +543,12 @@ class Writer:
             # Something is reading. The main file is complete; the log beside it is empty.
             pass
         self._db.close()
-        end_writing(self._key)
+        end_writing(self._vouched)
         if not os.path.lexists(beside(self.path, "-wal")):
             if not open_here(self.path):
                 seal(self.path)
             remember(self.path)
-            release(self._key)
+            release(self._vouched)
 
 
 def _before(blobs: Mapping[int, Blob], first: int) -> dict[int, Blob]:

@@ -26,7 +26,7 @@ from nodescope.debug.report.problems import Problems
 from nodescope.errors import LinkError, NodescopeError, RecordingError, UsageError
 from nodescope.events import Array
 from nodescope.protocol import BrokenLoss, Command, RunInfo, SessionInfo, SetBreakpoints
-from nodescope.record.files.ownership import Key, release, vouch
+from nodescope.record.files.ownership import Vouched, release, vouch
 from nodescope.record.overview import broken_loss, log_size, still_runs
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
@@ -181,7 +181,7 @@ class Run:
         self._told_controllers = -1
         self._whole = asyncio.Event()  # set: no elements are owed
         self._whole.set()
-        self._vouched: Key | None = None
+        self._vouched: Vouched | None = None
         self._batches: dict[tuple[int, int], asyncio.Task[bytes]] = {}
         self._snapshot: tuple[_Moment, Future[bytes]] | None = None
 

@@ -1,10 +1,10 @@
 """Ownership: which recordings this user's nodescope wrote, and may therefore write again.
 
 A recording from elsewhere is data; nothing in it can prove ownership. Ownership is known by other
-means: while the program is connected to this process or runs in it, by the file's identity;
-afterwards by a ledger in the user's own folder, with the file's identity, size and times as
-nodescope left them. Change times are set by the kernel alone: a file that anybody else wrote, moved
-or replaced is not in the ledger.
+means. While the program is connected to this process or runs in it: by the file's identity and its
+path, as a file that is deleted leaves its identity to another one. Afterwards: by a ledger in the
+user's own folder, with the file's identity, size and times as nodescope left them. Change times are
+set by the kernel alone: a file that anybody else wrote, moved or replaced is not in the ledger.
 
 Invariant: in doubt, a recording is not ours. The ledger never fails a program.
 """
@@ -16,7 +16,7 @@ import stat
 import threading
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from nodescope.console_output import path_of
 from nodescope.plain_files import read_plain
@@ -27,12 +27,19 @@ _SELDOM: Final = 32
 """The ledger is pruned about once in this many times, so it may have this many more entries."""
 _ENTRY_BYTES: Final = 1 << 10
 
-
 Key = tuple[int, int]
 """Device and inode number of a file."""
 
+
+class Vouched(NamedTuple):
+    """A file that was vouched for: its identity, and its path without links."""
+
+    key: Key
+    path: str
+
+
 _lock = threading.Lock()
-_vouched: dict[Key, int] = {}
+_vouched: dict[Vouched, int] = {}
 _written: set[Key] = set()
 _read: dict[Key, int] = {}
 
@@ -50,7 +57,7 @@ def beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def vouch(path: Path, *, writing: bool = False) -> Key | None:
+def vouch(path: Path, *, writing: bool = False) -> Vouched | None:
     """Vouch for a file whose program is connected to this process or runs in it.
 
     Args:
@@ -58,31 +65,31 @@ def vouch(path: Path, *, writing: bool = False) -> Key | None:
         writing: Whether a writer of this very process has it open, until `end_writing`.
 
     Returns:
-        The key to `release` afterwards; None if the file does not exist.
+        What to `release` afterwards; None if the file does not exist.
     """
-    key = _key(path_of(path))
-    if key is not None:
+    vouched = _identity(path_of(path))
+    if vouched is not None:
         with _lock:
-            _vouched[key] = _vouched.get(key, 0) + 1
+            _vouched[vouched] = _vouched.get(vouched, 0) + 1
             if writing:
-                _written.add(key)
-    return key
+                _written.add(vouched.key)
+    return vouched
 
 
-def release(key: Key | None) -> None:
+def release(vouched: Vouched | None) -> None:
     """Take back one `vouch`."""
     with _lock:
-        if key is not None and key in _vouched:
-            _vouched[key] -= 1
-            if not _vouched[key]:
-                del _vouched[key]
+        if vouched is not None and vouched in _vouched:
+            _vouched[vouched] -= 1
+            if not _vouched[vouched]:
+                del _vouched[vouched]
 
 
-def end_writing(key: Key | None) -> None:
+def end_writing(vouched: Vouched | None) -> None:
     """Note that this process's writer has closed the file."""
     with _lock:
-        if key is not None:
-            _written.discard(key)
+        if vouched is not None:
+            _written.discard(vouched.key)
 
 
 def written_here(path: Path) -> bool:
@@ -134,9 +141,8 @@ def in_place(path: Path) -> bool:
     """
     if not _alone(path):
         return False
-    key = _key(path)
     with _lock:
-        if key is not None and key in _vouched:
+        if _identity(path) in _vouched:
             return True
     return stamped(path) and not _has_log(path)
 
@@ -225,6 +231,11 @@ def _alone(path: Path, suffixes: tuple[str, ...] = ("", "-wal", "-shm")) -> bool
         if not (stat.S_ISREG(at.st_mode) and at.st_nlink == 1 and is_own):
             return False
     return not os.path.lexists(beside(path, "-journal"))
+
+
+def _identity(path: Path) -> Vouched | None:
+    key = _key(path)
+    return None if key is None else Vouched(key, os.path.realpath(path))
 
 
 def _key(path: Path) -> Key | None:

@@ -171,3 +171,21 @@ def test_files_that_took_the_place_of_ours_are_neither_written_nor_closed(
     assert (tmp_path / "mine").read_bytes() == b"mine"
     for number in (mine, *numbers):
         os.close(number)  # Fails if the descriptor was closed.
+
+
+def test_no_other_file_gets_the_inode_number_of_a_recording_that_was_given_up(
+    tmp_path: Path,
+) -> None:
+    # SQLite knows its files by inode number, and this one was never closed.
+    path = tmp_path / "r.nscope"
+    written = writer.Writer(path, budget_bytes=0)
+    for number, _, _ in written._descriptors:
+        os.close(number)
+    written.abandon()
+    (kept,) = held([str(path)])  # It stays open.
+    assert kept[0] > 255
+    path.unlink()
+    for _ in range(100):
+        path.touch()
+        assert path.stat().st_ino != kept[2]
+        path.unlink()

@@ -472,6 +472,24 @@ def test_a_row_that_is_too_large_is_not_taken_into_memory(tmp_path: Path) -> Non
         recording._all("SELECT zeroblob(900000000)")
 
 
+def test_a_file_is_vouched_for_only_under_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Once a recording is deleted, a file from elsewhere may get its inode number.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path, link = recorded(tmp_path / "r.nscope"), tmp_path / "link.nscope"
+    (tmp_path / "state" / "nodescope" / "made").chmod(0o777)  # The ledger does not count.
+    link.symlink_to(path)
+    vouched = ownership.vouch(link)
+    assert ownership.in_place(path)
+    path.rename(tmp_path / "other.nscope")
+    assert not ownership.in_place(tmp_path / "other.nscope")
+    (tmp_path / "other.nscope").rename(path)
+    assert ownership.in_place(path)
+    ownership.release(vouched)
+    assert not ownership.in_place(path)
+
+
 def test_the_ledger_is_believed_only_where_nobody_else_can_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
