@@ -57,7 +57,7 @@ from nodescope.protocol import (
 from nodescope.ranks import rank_of
 from nodescope.record import shutdown
 from nodescope.record.backpressure import QUEUE_BYTES, Backpressure
-from nodescope.record.governor.governor import Governor, check_slowdown
+from nodescope.record.governor.governor import Governor
 from nodescope.record.host_sampler import Sampler
 from nodescope.record.paths import recording_path as recording_path
 from nodescope.record.queue_writer import MIB
@@ -133,7 +133,6 @@ class Run:
         if level not in LEVELS:
             raise UsageError(f"unknown capture level {level!r}", hint=f"one of {', '.join(LEVELS)}")
         self._selected = SelectionUse(select)
-        check_slowdown(max_slowdown)
         self._say = say or console_output.say
         self._debugger: Debugger | None = None
         self._link: Link | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from nodescope.errors import RecordingError
 from nodescope.events import LEVELS, Level
@@ -16,6 +16,9 @@ WITH_ARRAYS: Final = ("values", "summary")
 
 WITHOUT_ARRAYS: Final = ("graph", "timing")
 """Levels at which no array elements are read."""
+
+Detail = Literal["whole", "times", "counted"]
+"""How much is recorded for now: the chosen levels, the times of executions, or counts."""
 
 Chosen = tuple[Callable[[Node], bool], Level]
 """A predicate on nodes, and their level."""
@@ -34,7 +37,7 @@ class CaptureLevels:
         everything: Whether every element of every node is to be kept.
         watched: Nodes being viewed: every element of these is to be kept.
         uniform: Whether all nodes are at ``top``, so that no lookup is needed.
-        with_arrays: Whether arrays of any node may be read.
+        detail: How much is recorded for now, of nodes that the user neither chose nor views.
 
     Raises:
         RecordingError: The level does not exist.
@@ -50,34 +53,56 @@ class CaptureLevels:
         self._by_scope = dict(by_scope or {})
         self._chosen = tuple(chosen)
         self._value_steps = value_steps
-        self._known: dict[int, Level] = {}
+        self._known: dict[int, Level | None] = {}
+        self.detail: Detail = "whole"
         self.uniform = not (self._by_scope or self._chosen)
         named = (top, *self._by_scope.values(), *(level for _, level in self._chosen))
         for level in named:
             if level not in LEVELS:
                 raise RecordingError(f"unknown capture level {level!r}", hint=f"one of {LEVELS}")
-        self.with_arrays = any(level in WITH_ARRAYS for level in named)
+        self._with_arrays = any(level in WITH_ARRAYS for level in named)
+
+    @property
+    def with_arrays(self) -> bool:
+        """Whether arrays of any node may be read now."""
+        return self._with_arrays and (self.detail == "whole" or not self.uniform)
 
     @property
     def of_blocks(self) -> Level | None:
         """The level of all nodes, if they share one and it keeps no elements. Elements of viewed
         nodes are kept in addition.
         """
-        if self.everything or self._by_scope or self._chosen or self.top == "values":
+        one = not (self.everything or self._by_scope or self._chosen or self.detail != "whole")
+        if not one or self.top == "values":
             return None
         return None if self.watched and self.top != "summary" else self.top
 
     def of(self, node: Node) -> Level:
-        """The current level of a node."""
+        """The wanted level of a node."""
+        if self.uniform:
+            return self.top
         if self.everything or node.id in self.watched:
             return "values"
-        level = self._known.get(node.id)
-        if level is None:
-            level = self._known[node.id] = self.by_hand(node) or self.top
-        return level
+        return self.by_hand(node) or self.top
+
+    def now(self, node: Node) -> Level:
+        """The level of a node now."""
+        level = self.of(node)
+        return "timing" if level in WITH_ARRAYS and self.lowers(node) else level
+
+    def lowers(self, node: Node) -> bool:
+        """Whether less than wanted is recorded of a node now."""
+        if self.detail == "whole" or self.uniform:
+            return self.detail != "whole"
+        return not (self.everything or node.id in self.watched or self.by_hand(node))
 
     def by_hand(self, node: Node) -> Level | None:
         """The level chosen for a node by the user, if any."""
+        if node.id not in self._known:
+            self._known[node.id] = self._chosen_for(node)
+        return self._known[node.id]
+
+    def _chosen_for(self, node: Node) -> Level | None:
         for covers, level in self._chosen:
             if covers(node):
                 return level
@@ -100,4 +125,3 @@ class CaptureLevels:
         """A training step begins."""
         if self.top == "values" and self._value_steps is not None and step > self._value_steps:
             self.top = "summary"
-            self._known.clear()

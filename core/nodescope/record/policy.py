@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from nodescope.events import Level, Loss, NodeFinished, NodesFinished, StepFinished, StepsUnobserved
+from nodescope.events import Level, Loss, NodeFinished, NodesFinished, StepsUnobserved
 from nodescope.ir.graph import Node
 from nodescope.record.rows import Governed
 
@@ -18,10 +18,6 @@ class Policy(Protocol):
     """
 
     limit: float
-
-    @property
-    def takes_blocks(self) -> bool:
-        """Whether executions may now be reported in blocks."""
 
     def started(self) -> None:
         """Note that the program begins."""
@@ -37,14 +33,11 @@ class Policy(Protocol):
         node.
         """
 
-    def level_of(self, node: Node) -> Level:
-        """The current level of a node."""
-
-    def step_ended(self, event: StepFinished | StepsUnobserved) -> None:
-        """Note that training steps have ended, observed or not."""
+    def steps_unobserved(self, event: StepsUnobserved) -> None:
+        """Note that training steps have run unobserved."""
 
     def losses_known(self, losses: Sequence[Loss], *, observed: bool) -> None:
-        """Note losses of a step that may have ended before they were computed."""
+        """Note losses of a step, which may have ended before they were computed."""
 
     def demand(self) -> None:
         """Update the demand on the bus: different nodes are to be kept whole."""

@@ -154,8 +154,7 @@ class Recorder(QueueWriter):
             elif self.policy is not None:
                 self._govern(event, self.policy)
             else:
-                levels = self.levels
-                self._record(event, levels.top if levels.uniform else levels.of(event.node))
+                self._record(event, self.levels.of(event.node))
         elif event.__class__ is GraphExtended:
             self._extended(event)
         elif isinstance(event, StepStarted | StepFinished | StepsUnobserved):
@@ -173,8 +172,7 @@ class Recorder(QueueWriter):
         """See `Bus.block_level`."""
         if self._off:
             return "graph"
-        takes = self.policy is None or self.policy.takes_blocks
-        takes = takes and (self.newest is None or self.levels.top == "summary")
+        takes = self.newest is None or self.levels.top == "summary"
         return self.levels.of_blocks if takes else None
 
     def times_sink(self) -> TimesSink | None:
@@ -224,8 +222,10 @@ class Recorder(QueueWriter):
             self.levels.step_begins(event.step)
             if self.newest is not None and event.observed:
                 self.newest.step_begins(event)
-        elif policy is not None:
-            policy.step_ended(event)
+        elif isinstance(event, StepFinished) and policy is not None:
+            policy.losses_known(event.losses, observed=event.observed)
+        elif isinstance(event, StepsUnobserved) and policy is not None:
+            policy.steps_unobserved(event)
         if isinstance(event, StepsUnobserved):
             self._unseen(event, event.starts[-1], len(event.starts) + len(event.ends))
         elif event.observed:
@@ -282,7 +282,7 @@ class Recorder(QueueWriter):
 
     def keep(self, node: Node, value: int, array: Array, seq: int, step: int = 0) -> None:
         """Keep the elements of a value that an execution has just produced, whatever its level."""
-        level = self.levels.of(node) if self.policy is None else self.policy.level_of(node)
+        level = self.levels.now(node)
         if self._off or level == "values" or self._kept.get(value) == seq:
             return
         self._kept[value] = seq

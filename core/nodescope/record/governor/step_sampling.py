@@ -10,13 +10,16 @@ Invariant: the allowance for observing comes from time that has passed, never fr
 from __future__ import annotations
 
 import random
-from typing import Final, Literal
+from typing import Final
 
-from nodescope.record.governor.cost_model import DEFINING_NS, WARM, CostModel, Kind, StepCost
+from nodescope.record.capture_levels import Detail
+from nodescope.record.governor.cost_model import WARM, CostModel, Kind, StepCost
 
 SHARE: Final = 0.8
 """The share of the allowance that is used. The rest covers costs that cannot be measured."""
 
+# The assumed additional cost of the first execution of a node.
+_DEFINING_NS: Final = 60_000.0
 # The share that is used while the run as a whole is above the limit.
 _OWING: Final = 0.25
 # If every step may be observed, references are measured again after `_SOON` steps, then after
@@ -36,9 +39,6 @@ _MOST_TOGETHER, _TOGETHER_NS = 100, 50e6
 # The calls outside of steps that are observed after each step in any case.
 _FIRST_CALLS: Final = 2
 
-Detail = Literal["whole", "times", "counted"]
-"""How much of a stretch is recorded: the requested level, the times of executions, or counts."""
-
 
 class StepSampling:
     """Decides what is observed.
@@ -57,22 +57,20 @@ class StepSampling:
     """
 
     def __init__(self, limit: float, *, share: float = SHARE, unnoticed_ns: float = 0.0) -> None:
-        self.limit = limit
         self.steps = self.left_out = self.calls = self.calls_left_out = 0
         self.model = CostModel()
         self.cost_ns = self.saved_ns = 0.0
-        self._share, self._unnoticed_ns = share, unnoticed_ns
-        # Of the whole run: its time, the measured cost of observing, and the tracing time whose
-        # cost is still estimated.
+        self._share, self._rate, self._unnoticed_ns = share, share * (limit - 1), unnoticed_ns
+        # Of the whole run: its time, the known cost of observing, and the tracing time whose cost
+        # is still estimated.
         self._wall_ns = self._charged_ns = self._tracing_ns = 0.0
-        self._deciding_ns = 0.0
         self._sought = 0  # references still to be measured in this series
         self._row, self._row_ns = 0, 0.0  # steps left out since something was observed
         self._since_reference, self._interval = 0, _SOON
-        self._since_compared_ns = 0.0
-        self._calls_since_step, self._call_ns = 0, 0.0
-        # Of the latest stretch of each kind: the cost of observing it, and the program's own time.
-        self._stretches: dict[Detail, tuple[float, float]] = {}
+        self._calls_since_step, self._since_compared_ns = 0, 0.0
+        # What observing cost, and the program's own time, in the latest stretch of each detail and
+        # in the latest observed call.
+        self._latest: dict[str, tuple[float, float]] = {}
         self._dice = random.Random(7)
         self._patience = self._dice.random()
 
@@ -92,13 +90,12 @@ class StepSampling:
     @property
     def extra_ns(self) -> float:
         """The cost of observing so far."""
-        return self._deciding_ns + self._wall_ns - self.program_ns
+        return self._wall_ns - self.program_ns
 
     @property
     def slowdown(self) -> float:
         """The slowdown of the run so far; 1 before anything ran."""
-        program = self.program_ns
-        return 1 + self.extra_ns / program if program > 0 else 1.0
+        return self._wall_ns / self.program_ns if self._wall_ns else 1.0
 
     @property
     def of_observed(self) -> float:
@@ -109,37 +106,34 @@ class StepSampling:
     @property
     def share(self) -> float:
         """The approximate share of steps that may be observed."""
-        return min(self._allowed_ns / self.cost_ns, 1.0) if self.cost_ns > 0 else 1.0
+        return min(self._gain_ns / self.cost_ns, 1.0) if self.cost_ns > 0 else 1.0
 
     @property
     def owes(self) -> bool:
         """Whether observing has cost more than the limit allows so far."""
-        return self.extra_ns >= self._unnoticed_ns and self._left_ns() < 0
+        return self._left_ns() < 0
 
     def of_stretch(self, detail: Detail) -> float:
         """The slowdown of the latest stretch that was recorded in this detail."""
-        extra_ns, program_ns = self._stretches.get(detail, (0.0, 1.0))
+        extra_ns, program_ns = self._latest.get(detail, (0.0, 1.0))
         return 1 + extra_ns / program_ns
 
     @property
-    def _allowed_ns(self) -> float:
+    def _gain_ns(self) -> float:
         """The allowance that one step adds."""
-        return self._share * (self.limit - 1) * self.model.plain_ns
+        return self._rate * self.model.plain_ns
 
     def _left_ns(self, more_ns: float = 0.0) -> float:
         """The rest of the allowance of the whole run, and of a further stretch of the program."""
-        return self._share * (self.limit - 1) * (self.program_ns + more_ns) - self.extra_ns
+        program_ns = self.program_ns
+        allowed_ns = max(self._rate * (program_ns + more_ns), self._unnoticed_ns)
+        return allowed_ns - (self._wall_ns - program_ns)
 
     # ------------------------------------------------------------ what happened
 
     def observed(self, cost: StepCost) -> None:
         """Note that a step was observed."""
-        tracing = self.model.tracing
-        if self.model.begin_blocks(cost):
-            self._charged_ns += tracing * self._tracing_ns
-            self._tracing_ns = 0.0
         self.outside(cost)
-        self._row, self._row_ns = 0, 0.0
         self._step_ended("observed", cost)
         self.saved_ns = max(self.saved_ns - self.cost_ns, 0.0)
         self._patience = self._dice.random()
@@ -160,29 +154,31 @@ class StepSampling:
             self._sought = 0 if long else max(self._sought - many, 0)
         self._step_ended("reference" if reference else "disturbed", cost, many)
 
-    def outside(self, cost: StepCost) -> None:
-        """Add the cost of something that ran, in a step or outside."""
-        if cost.tracing_ns:
-            self._row, self._row_ns = 0, 0.0
-        self._wall_ns += cost.wall_ns
-        self._charged_ns += cost.spent_ns + DEFINING_NS * cost.fresh
-        self._tracing_ns += cost.tracing_ns
-        if cost.tracing_ns and not self.measured:  # `model.tracing` does not include the writer yet
-            self._charged_ns += cost.written_ns
-
     def called(self, cost: StepCost, *, left_out: bool) -> None:
         """Note that a call outside of steps ended."""
         self.calls += 1
         self.calls_left_out += left_out
         self._calls_since_step += 1
-        extra_ns = self.extra_ns
-        self.outside(cost)
-        if not left_out:
-            self._call_ns = self.extra_ns - extra_ns
+        self.outside(cost, "" if left_out else "call")
 
-    def decided(self, nanoseconds: float) -> None:
+    def outside(self, cost: StepCost, what: str = "") -> None:
+        """Add the cost of something that ran, in a step or outside."""
+        before_ns = self.program_ns if what else 0.0
+        if cost.tracing_ns:
+            self._row, self._row_ns = 0, 0.0
+            if not self.measured:  # `model.tracing` does not include the writer yet
+                self._charged_ns += cost.written_ns
+        self._wall_ns += cost.wall_ns
+        self._charged_ns += cost.spent_ns + _DEFINING_NS * cost.fresh
+        self._tracing_ns += cost.tracing_ns
+        if what:
+            program_ns = max(self.program_ns - before_ns, 1.0)
+            self._latest[what] = cost.wall_ns - program_ns, program_ns
+
+    def charge(self, nanoseconds: float) -> None:
         """Charge the cost of a decision."""
-        self._deciding_ns += nanoseconds
+        self._wall_ns += nanoseconds
+        self._charged_ns += nanoseconds
         self.saved_ns = max(self.saved_ns - nanoseconds, 0.0)
 
     def _step_ended(self, kind: Kind, cost: StepCost, many: int = 1) -> None:
@@ -193,13 +189,12 @@ class StepSampling:
         self._since_compared_ns += cost.wall_ns
         if self.steps <= _COMPARING or self._since_compared_ns >= _COMPARING_NS:
             self._since_compared_ns = 0.0
-            self.model.compare()
-            if self.model.reliable:
+            if self.model.compare():
                 # Charged once and for all, because later estimates describe later steps.
                 self._charged_ns += self.model.tracing * self._tracing_ns
                 self._tracing_ns = 0.0
             self.cost_ns = self.model.cost_ns()
-        gain = many * self._allowed_ns * (_OWING / self._share if self._left_ns() < 0 else 1)
+        gain = many * self._gain_ns * (_OWING / self._share if self.owes else 1)
         self.saved_ns = min(self.saved_ns + gain, _MOST_SAVED * self.cost_ns)
 
     # ------------------------------------------------------------ what follows
@@ -211,57 +206,51 @@ class StepSampling:
             behind: Whether the writer is behind: without room in its queue, a step costs the
                 program far more.
         """
-        cost, near = self.cost_ns, self.cost_ns >= self._allowed_ns
+        cost, near = self.cost_ns, self.cost_ns >= self._gain_ns
         if behind and self.steps and near:
             return False
-        if self.steps < WARM or self.extra_ns + cost < self._unnoticed_ns:
+        if self.steps < WARM or self.extra_ns + self.cost_ns < self._unnoticed_ns:
             return True
-        near = near or self._left_ns() < 0
-        if self.measured:
-            due = self._since_reference >= self._interval
-        else:
-            due = _DOUBT * cost * self._share >= self._allowed_ns
-        if due and not self._sought:
+        late = self._since_reference >= self._interval
+        doubtful = _DOUBT * cost * self._share >= self._gain_ns
+        if (late if self.measured else doubtful) and not self._sought:
             self._sought = _SERIES
             self._interval = min(2 * self._interval, _RARELY)
         if self._sought:
             return False
         # The intervals are irregular, because every second step may be of another kind.
-        return not near or self.saved_ns >= cost * (1 + self._patience)
+        return not (near or self.owes) or self.saved_ns >= cost * (1 + self._patience)
 
     def left_out_for_certain(self) -> int:
         """The number of steps after an unobserved one that are unobserved too, whatever happens in
         them, because the allowance cannot suffice earlier. Only a few, and none if steps are long.
         """
-        gain_ns, plain_ns = self._allowed_ns, self.model.plain_ns
-        cost = self.cost_ns
-        if plain_ns <= 0 or cost < gain_ns or self.extra_ns + cost < self._unnoticed_ns:
+        gain_ns, plain_ns = self._gain_ns, self.model.plain_ns
+        if (
+            plain_ns <= 0
+            or self.cost_ns < gain_ns
+            or self.extra_ns + self.cost_ns < self._unnoticed_ns
+        ):
             return 0
-        missing_ns = cost * (1 + self._patience) - self.saved_ns
+        missing_ns = self.cost_ns * (1 + self._patience) - self.saved_ns
         return max(int(min(missing_ns / gain_ns - 1, _MOST_TOGETHER, _TOGETHER_NS / plain_ns)), 0)
 
     def wants_call(self) -> bool:
         """Whether the call outside of steps that now begins is observed."""
-        affordable = self._call_ns <= max(self._left_ns(), self._unnoticed_ns - self.extra_ns)
-        return affordable or self._calls_since_step < _FIRST_CALLS
+        call_ns, _ = self._latest.get("call", (0.0, 1.0))
+        return call_ns <= self._left_ns() or self._calls_since_step < _FIRST_CALLS
 
-    def stretch(self, cost: StepCost, detail: Detail, *, behind: bool = False) -> Detail:
+    def next_stretch(self, detail: Detail, *, behind: bool = False) -> Detail:
         """How much is recorded of the next stretch of a program without steps.
 
         Args:
-            cost: The cost of the stretch that has ended.
-            detail: How much was recorded of that.
+            detail: How much was recorded of the last one.
             behind: Whether the writer is behind.
         """
-        program_ns, extra_ns = self.program_ns, self.extra_ns
-        self.outside(cost)
-        program_ns = max(self.program_ns - program_ns, 1.0)
-        self._stretches[detail] = self.extra_ns - extra_ns, program_ns
         if detail == "whole":
-            self._stretches.pop("times", None)  # recording times will be tried again
-        whole_ns, _ = self._stretches.get("whole", (0.0, 1.0))
-        left_ns = max(self._left_ns(program_ns), self._unnoticed_ns - self.extra_ns)
-        if not behind and left_ns >= whole_ns:
+            self._latest.pop("times", None)  # recording times will be tried again
+        whole_ns, _ = self._latest.get("whole", (0.0, 1.0))
+        _, program_ns = self._latest[detail]
+        if not behind and self._left_ns(program_ns) >= whole_ns:
             return "whole"
-        within = self.of_stretch("times") - 1 < self._share * (self.limit - 1)
-        return "times" if within else "counted"
+        return "times" if self.of_stretch("times") - 1 < self._rate else "counted"

@@ -28,9 +28,9 @@ from nodescope.events import (
 )
 from nodescope.ir.identity import Identity
 from nodescope.record import recorder as recorder_module
+from nodescope.record.capture_levels import Detail
 from nodescope.record.governor import governor as governor_module
 from nodescope.record.governor.governor import Governor
-from nodescope.record.governor.step_sampling import Detail
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Governed
@@ -186,7 +186,7 @@ def test_nodes_counted_before_the_first_step_are_complete_in_it(tmp_path: Path) 
     bus.add(recorder)
     bus.emit(graph)
     first, second = graph.nodes
-    governor.detail = "counted"
+    recorder.levels.detail = "counted"
     for _ in range(3):
         bus.emit(finished(first, np.zeros(1)))  # The first run has a row at any level of detail.
     assert not bus.leave_out(1)
@@ -245,11 +245,11 @@ def test_without_steps_nodes_set_by_hand_or_viewed_keep_their_level(
     governor.govern(recorder)
     recorder.emit(graph)
     recorder.keep_whole(everything=False, nodes=frozenset({watched.id}))
-    governor.detail = detail
+    recorder.levels.detail = detail
     for _ in range(3):
         for node in graph.nodes:
             recorder.emit(finished(node, np.zeros(1)))
-    assert [governor.level_of(node) for node in graph.nodes] == ["summary", "values", "timing"]
+    assert [recorder.levels.now(node) for node in graph.nodes] == ["summary", "values", "timing"]
     assert recorder.close()
     with Recording.open(path) as recording:
         ran = Counter(row.node for row in recording.executions())

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodescope.record.capture_levels import Detail
 from nodescope.record.governor.cost_model import BLOCK_TRACING_NS, StepCost
-from nodescope.record.governor.step_sampling import Detail, StepSampling
+from nodescope.record.governor.step_sampling import StepSampling
 
 US = 1000.0
 Wall = Callable[[int], float]
@@ -378,7 +379,8 @@ class Stepless:
             self.program, self.wall = self.program + plain, self.wall + plain + spent
             self.seen[self.detail] += 1
             took = StepCost(plain + spent, spent / 2, spent / 2)
-            self.detail = self.sampling.stretch(took, self.detail)
+            self.sampling.outside(took, self.detail)
+            self.detail = self.sampling.next_stretch(self.detail)
         return self
 
     @property
@@ -424,8 +426,10 @@ def test_a_limit_below_what_counting_takes_is_known() -> None:
 def test_while_the_writer_is_behind_no_stretch_is_recorded_whole() -> None:
     sampling = StepSampling(3.0)
     took = StepCost(20_000 * US, 1000 * US)
-    assert sampling.stretch(took, "whole", behind=True) == "times"
-    assert sampling.stretch(took, "times", behind=False) == "whole"
+    sampling.outside(took, "whole")
+    assert sampling.next_stretch("whole", behind=True) == "times"
+    sampling.outside(took, "times")
+    assert sampling.next_stretch("times", behind=False) == "whole"
 
 
 def test_with_blocks_the_cost_of_single_events_is_forgotten() -> None:
