@@ -52,16 +52,16 @@ class StepCost(NamedTuple):
 
     def since(self, before: StepCost) -> StepCost:
         """The cost since an earlier moment; measured parts are at most the time that passed."""
-        cost = StepCost(*map(sub, self, before))
-        wall_ns = max(cost.wall_ns, 0.0)
-        spent_ns, written_ns = min(cost.spent_ns, wall_ns), min(cost.written_ns, wall_ns)
-        return cost._replace(wall_ns=wall_ns, spent_ns=spent_ns, written_ns=written_ns)
+        wall_ns, spent_ns, tracing_ns, written_ns, fresh, in_blocks = map(sub, self, before)
+        wall_ns = max(wall_ns, 0.0)
+        measured = min(spent_ns, wall_ns), tracing_ns, min(written_ns, wall_ns)
+        return StepCost(wall_ns, *measured, fresh, in_blocks)
 
     def toward(self, later: StepCost, wall_ns: float) -> StepCost:
         """The totals at a moment before later ones, if costs are spread evenly."""
         part = (wall_ns - self.wall_ns) / max(later.wall_ns - self.wall_ns, 1.0)
         part = min(max(part, 0.0), 1.0)
-        return StepCost(*(a + part * (b - a) for a, b in zip(self, later, strict=True)))
+        return StepCost(*[a + part * (b - a) for a, b in zip(self, later, strict=True)])
 
     @property
     def clean(self) -> bool:
