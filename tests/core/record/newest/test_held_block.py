@@ -131,7 +131,7 @@ def test_rows_of_a_block_count_the_runs_that_were_only_counted(tmp_path: Path) -
     block = _block(0, 3)
     bus.emit(block)
     bus.emit(finished(graph.nodes[0], np.zeros(1)))
-    governor.detail = "counted"
+    recorder.levels.detail = "counted"
     for _ in range(2):
         bus.emit(finished(graph.nodes[0], np.zeros(1)))
     assert not bus.leave_out(1)
