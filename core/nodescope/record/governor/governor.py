@@ -45,8 +45,8 @@ _CALL_NS: Final = 300
 # The cost of leaving out a step without a decision of its own: two calls of the emitter, and its
 # losses.
 _UNDECIDED_NS: Final = 5_000
-# So many of the first such steps are compared one by one: they are slower, since caches are cold.
-# The others are compared as one.
+# So many of the first steps after an observed one are compared one by one: they are slower, since
+# caches are cold. The others are compared as one.
 _APART: Final = 3
 # After this many consecutive stretches above the limit with counts only, it cannot be met.
 _IN_VAIN: Final = 10
@@ -203,7 +203,8 @@ class Governor:
         """Note what unobserved steps took; the writer's time is spread evenly over them."""
         with self._deciding:
             before, now, many = self._began, self._totals(), len(event.starts)
-            places = sorted({-1, *range(min(_APART, many)), many - 1})
+            apart = min(max(_APART - self.sampling.in_row, 0), many)
+            places = sorted({-1, *range(apart), many - 1})
             for last, place in pairwise(places):
                 ended = before.toward(now, event.starts[place] - self._bus.held_ns)
                 self.sampling.skipped(ended.since(self._began), place - last)

@@ -54,6 +54,7 @@ class StepSampling:
         model: The cost model of observing.
         cost_ns: The expected cost of observing the next step.
         saved_ns: The allowance for observing steps, saved up from earlier ones.
+        in_row: The steps left out since something was observed.
     """
 
     def __init__(self, limit: float, *, share: float = SHARE, unnoticed_ns: float = 0.0) -> None:
@@ -65,7 +66,7 @@ class StepSampling:
         # is still estimated.
         self._wall_ns = self._charged_ns = self._tracing_ns = 0.0
         self._sought = 0  # references still to be measured in this series
-        self._row, self._row_ns = 0, 0.0  # steps left out since something was observed
+        self.in_row, self._in_row_ns = 0, 0.0
         self._since_reference, self._interval = 0, _SOON
         self._calls_since_step, self._since_compared_ns = 0, 0.0
         # What observing cost, and the program's own time, in the latest stretch of each detail and
@@ -145,10 +146,10 @@ class StepSampling:
         # Judged by the model, not by this step's own length: with steps of two kinds, all
         # references would be of the longer kind.
         long = self.model.plain_ns >= _LONG_NS
-        settled = self._row >= _SETTLING or self._row_ns >= _SETTLED_NS or long
-        reference = settled and (cost.clean or self._row + many > _LONGEST_SERIES)
+        settled = self.in_row >= _SETTLING or self._in_row_ns >= _SETTLED_NS or long
+        reference = settled and (cost.clean or self.in_row + many > _LONGEST_SERIES)
         self.left_out += many
-        self._row, self._row_ns = self._row + many, self._row_ns + cost.wall_ns
+        self.in_row, self._in_row_ns = self.in_row + many, self._in_row_ns + cost.wall_ns
         self.outside(cost)
         if reference:
             self._sought = 0 if long else max(self._sought - many, 0)
@@ -165,7 +166,7 @@ class StepSampling:
         """Add the cost of something that ran, in a step or outside."""
         before_ns = self.program_ns if what else 0.0
         if cost.tracing_ns:
-            self._row, self._row_ns = 0, 0.0
+            self.in_row, self._in_row_ns = 0, 0.0
             if not self.measured:  # `model.tracing` does not include the writer yet
                 self._charged_ns += cost.written_ns
         self._wall_ns += cost.wall_ns
@@ -225,15 +226,15 @@ class StepSampling:
         """The number of steps after an unobserved one that are unobserved too, whatever happens in
         them, because the allowance cannot suffice earlier. Only a few, and none if steps are long.
         """
-        gain_ns, plain_ns = self._gain_ns, self.model.plain_ns
-        if (
-            plain_ns <= 0
-            or self.cost_ns < gain_ns
-            or self.extra_ns + self.cost_ns < self._unnoticed_ns
-        ):
+        gain_ns, plain_ns, cost = self._gain_ns, self.model.plain_ns, self.cost_ns
+        if plain_ns <= 0 or cost < gain_ns or self.extra_ns + cost < self._unnoticed_ns:
             return 0
-        missing_ns = self.cost_ns * (1 + self._patience) - self.saved_ns
-        return max(int(min(missing_ns / gain_ns - 1, _MOST_TOGETHER, _TOGETHER_NS / plain_ns)), 0)
+        missing_ns = cost * (1 + self._patience) - self.saved_ns
+        # While the run is above the limit, a step adds less to the allowance.
+        less_ns = gain_ns * _OWING / self._share
+        many = min(max(-self._left_ns(), 0.0) / gain_ns, missing_ns / less_ns)
+        many += (missing_ns - many * less_ns) / gain_ns
+        return max(int(min(many - 1, _MOST_TOGETHER, _TOGETHER_NS / plain_ns)), 0)
 
     def wants_call(self) -> bool:
         """Whether the call outside of steps that now begins is observed."""
