@@ -229,8 +229,11 @@ class StepLedger:
         numbers, inverse, _ = distinct(rows[:, 1])
         known = [self._parts.get(node, _NO_OPERATION) for node in numbers.tolist()]
         parts = np.array(known, dtype=np.int64)[inverse]
-        shares = np.column_stack([rows[:, 0], parts, rows[:, 2], starts, alone])
-        return shares[parts != _NO_OPERATION], covered
+        shares = np.empty((len(rows), 5), dtype=np.int64)
+        shares[:, 0], shares[:, 1], shares[:, 2] = rows[:, 0], parts, rows[:, 2]
+        shares[:, 3], shares[:, 4] = starts, alone
+        is_operation = parts != _NO_OPERATION
+        return shares if is_operation.all() else shares[is_operation], covered
 
     def _book_spans(self, spans: Integers) -> Integers:
         """Book spans; return those that have to wait."""

@@ -79,10 +79,17 @@ class StepPage:
 
     def find(self, numbers: Integers) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """The places of steps, and whether each is on this page."""
-        places = np.searchsorted(self.numbers, numbers)
+        # A step has many executions in a row: only the first of them is looked for.
+        firsts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+        firsts = np.concatenate([[0], firsts]) if len(numbers) else firsts
+        steps = numbers[firsts]
+        places = np.searchsorted(self.numbers, steps)
         known = places < self._count
-        known[known] = self.numbers[places[known]] == numbers[known]
-        return places, known
+        known[known] = self.numbers[places[known]] == steps[known]
+        if len(steps) == len(numbers):
+            return places, known
+        many = np.diff(firsts, append=len(numbers))
+        return np.repeat(places, many), np.repeat(known, many)
 
     def begins(self) -> Integers:
         """The start of each step, including the fetching of its item."""
@@ -126,7 +133,8 @@ class StepPage:
         alone.
         """
         places, known = self.find(rows[:, 1])
-        places, rows = places[known], rows[known]
+        if not known.all():
+            places, rows = places[known], rows[known]
         stop = self.table[places, STOP]
         # An execution after the end of a step has its number, but is not part of it.
         later = (stop != NONE) & (rows[:, 2] >= stop)
