@@ -148,9 +148,15 @@ class RecordQueue:
         self._seq += many
         return first
 
-    def number_times(self) -> None:
-        """Number and queue the executions noted so far."""
-        if (self._times or self._respecified) and not self._forked:
+    def number_times(self, *, specs: bool = False) -> None:
+        """Number and queue the executions noted so far.
+
+        Args:
+            specs: Whether changed specs of values do so as well if no execution has followed them.
+                Usually one follows at once, and the numbers must not depend on when the writer
+                looks.
+        """
+        if (self._times or (specs and self._respecified)) and not self._forked:
             with self.lock:
                 self._queue_times()
 

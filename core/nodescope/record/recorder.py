@@ -358,6 +358,7 @@ class Recorder(QueueWriter):
         if self._forked or threading.current_thread() is self._thread:
             return False
         self._share()
+        self.number_times(specs=True)
         target = self.last_seq
         if self._can_be_read(target, elements):
             return True
@@ -390,6 +391,7 @@ class Recorder(QueueWriter):
                 self.policy.conclude()
             self._share()
             self._tell_keeping()
+            self.number_times(specs=True)
         self._closing = True
         self._hurry.set()
         self._wanted.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from nodescope import native
 from nodescope.events import GraphExtended, Logged, RunStarted
-from nodescope.ir.graph import Node
+from nodescope.ir.graph import Node, TensorSpec, Value
 from nodescope.record import noted_times
 from nodescope.record.noted_times import AT_ONCE, ListedTimes
 from nodescope.record.recorder import Recorder
@@ -46,6 +47,27 @@ def test_executions_precede_later_records_and_count_for_their_thread(tmp_path: P
         ]
         assert [row.seq for row in recording.logs()] == [first + 5]
     assert recorder.close()
+
+
+def test_a_changed_shape_takes_no_number_whenever_the_writer_looks(tmp_path: Path) -> None:
+    recorder = recorder_at(tmp_path / "r.nscope")
+    note, here = recorder.times_sink(), threading.get_ident()
+    assert note is not None
+    first = recorder.last_seq
+    for place in range(4):
+        recorder.emit(GraphExtended((), (Value(7, TensorSpec((place,), "float32"), "exp"),)))
+        if place % 2:
+            assert recorder.last_seq == first + place  # As the writer asks.
+        note(1, 1, here, place, place + 1)
+    assert recorder.last_seq == first + 4
+    recorder.emit(GraphExtended((), (Value(7, TensorSpec((9,), "float32"), "exp"),)))
+    assert recorder.close()  # Also writes what no execution follows.
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        assert [row.seq for row in recording.executions()] == [*range(first + 1, first + 5)]
+        database = sqlite3.connect(tmp_path / "r.nscope")
+        rows = database.execute("SELECT seq, shape FROM value ORDER BY row").fetchall()
+        database.close()
+    assert rows == [*((first + place + 1, str(place)) for place in range(4)), (first + 5, "9")]
 
 
 def test_threads_note_executions_concurrently(tmp_path: Path) -> None:
