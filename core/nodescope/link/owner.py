@@ -18,6 +18,9 @@ from typing import Final
 
 TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 _ESTABLISHED: Final = "01"
+# How often the list is read: the kernel gives it in pieces, and may leave out a connection while
+# others are made and closed.
+_READINGS: Final = 3
 _MAPPED: Final = "0000000000000000FFFF0000"  # an IPv4 address within an IPv6 one
 
 
@@ -40,17 +43,19 @@ def owner_of(client: tuple[str, int], server: tuple[str, int]) -> int | None:
         client_text, server_text = _written(*client), _written(*server)
     except ValueError:
         return None
-    for table, prefix in zip(TABLES, ("", _MAPPED), strict=True):
-        pattern = f" {prefix}{client_text} {prefix}{server_text} {_ESTABLISHED} "
-        try:
-            lines = table.read_text("ascii").splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            if pattern in line:
-                fields = line.split()
-                # Without an inode, the socket has no process any more.
-                return int(fields[7]) if fields[9] != "0" else None
+    for _ in range(_READINGS):
+        for table, prefix in zip(TABLES, ("", _MAPPED), strict=True):
+            pattern = f" {prefix}{client_text} {prefix}{server_text} "
+            try:
+                lines = table.read_text("ascii").splitlines()
+            except OSError:
+                continue
+            for line in lines:
+                if pattern in line:
+                    fields = line.split()
+                    # Without an inode, the socket has no process any more.
+                    known = fields[3] == _ESTABLISHED and fields[9] != "0"
+                    return int(fields[7]) if known else None
     return None
 
 

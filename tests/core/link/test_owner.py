@@ -80,3 +80,18 @@ def test_without_a_table_nothing_is_known(
         with connection:
             assert not owner.is_this_users(connection)
             assert not owner.is_foreign(connection)  # The token decides.
+
+
+def test_a_connection_that_the_kernel_left_out_is_looked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = ROW.format("0100007F:1F90", "0100007F:1E1F", "01", 1234, 77)
+    texts = iter([HEAD, HEAD, HEAD + row, ""])
+
+    class Table:
+        def read_text(self, encoding: str) -> str:
+            return next(texts)
+
+    monkeypatch.setattr(owner, "TABLES", (Table(), Path("none")))
+    assert owner.owner_of(("127.0.0.1", 8080), ("127.0.0.1", 7711)) == 1234
+    assert next(texts) == ""
