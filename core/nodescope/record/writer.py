@@ -590,9 +590,9 @@ def _chunks_of(array: Array) -> Iterator[bytes]:
 def _room(rows: int) -> int:
     """The number of rows that the next statement has room for: 1024, 256, 64, 16, 4 or 1.
 
-    Compiling a statement takes SQLite twice as long as running it, so that there are few distinct
-    ones, which are compiled once. Long statements are few: each releases the interpreter lock
-    several times, and a busy program keeps it for 5 ms each time.
+    Compiling a statement takes SQLite twice as long as running it, so there are few distinct ones,
+    which are compiled once. Long statements are few: each releases the interpreter lock several
+    times, and a busy program keeps it for 5 ms each time.
     """
     if rows > _ROWS:
         return _MOST_ROWS if rows > 2 * _ROWS else _ROWS
