@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import ray
+
+
+class Unpickled:
+    """An argument that arrives as 1, and lists the processes where it did."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrive, (self._path,)
+
+    def pids(self) -> list[int]:
+        return [int(line) for line in self._path.read_text().splitlines()]
+
+
+def _arrive(path: Path) -> int:
+    with path.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    return 1
 
 
 @ray.remote

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -222,30 +224,21 @@ def test_other_tasks_go_on_and_are_recorded_while_one_is_stopped(
         assert run.end() == [1, 2]
 
 
-def test_a_stopped_task_whose_worker_is_killed(driver: Driver, recording: Path) -> None:
+def test_a_stopped_task_whose_worker_is_killed(
+    driver: Driver, recording: Path, tmp_path: Path
+) -> None:
     """The stop ends, and the program gets Ray's error, or the next attempt."""
-    import os
-    import signal
-
-    @ray.remote
-    def whose() -> int:
-        return os.getpid()
+    argument = programs.Unpickled(tmp_path / "pids")
 
     def program() -> Any:
-        pids = ray.get([whose.remote() for _ in range(4)])
-        workers.extend(pids)
-        try:
-            return ray.get(task1.options(max_retries=1).remote(1, 1))
-        finally:
-            workers.clear()
+        return ray.get(task1.options(max_retries=1).remote(argument, 1))
 
-    workers: list[int] = []
     with debugged(recording, driver(program), "before op:task1") as run:
         stop = run.stop()
         assert stop is not None
         run.run.recorder.flush()
-        for pid in set(workers):  # One of these workers is waiting.
-            os.kill(pid, signal.SIGKILL)
+        (pid,) = argument.pids()
+        os.kill(pid, signal.SIGKILL)  # And no other: the next attempt may run in any of them.
         again = next(other for other in run.stops() if other.seq != stop.seq)
         assert again.node_name == "task1"
         assert run.end() == 2
