@@ -10,6 +10,7 @@ import runpy
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -37,6 +38,7 @@ SAMPLE_LIMITS = {"timing": (1.8, 1.4), "summary": (3.0, 2.0), "values": (5.0, 3.
 def rows() -> Iterator[Row]:
     yield _probe_off()
     yield from _per_node()
+    yield _small_tensors()
     yield from _summaries()
     for epochs in EPOCHS:
         yield from _sample(epochs)
@@ -96,24 +98,14 @@ def _per_node() -> Iterator[Row]:
         ns.step()
         body(x, y)
 
-    @contextlib.contextmanager
-    def observed(probe: Probe) -> Iterator[None]:
-        bus = Bus()
-        bus.add(probe)
-        tracer.observe(bus)
-        try:
-            yield
-        finally:
-            tracer.unobserve()
-
     with tempfile.TemporaryDirectory() as folder:
         recorder = Recorder(Path(folder) / "bench.nscope", level="timing")
         times = paired(
             {"plain": plain, "before": plain, "events": plain, "stream": plain},
             within={
-                "before": lambda: observed(_TimesSink()),
-                "events": lambda: observed(_Sink()),
-                "stream": lambda: observed(recorder),
+                "before": lambda: _observed(_TimesSink()),
+                "events": lambda: _observed(_Sink()),
+                "stream": lambda: _observed(recorder),
             },
             rounds=9,
             budget_s=0.05,
@@ -127,6 +119,59 @@ def _per_node() -> Iterator[Row]:
     ):
         extra = median_ns(times, probe, OPS) - base
         yield Row(name, "unobserved op", extra, "ns", must, aim, detail=f"op {base:.0f} ns")
+
+
+@contextlib.contextmanager
+def _observed(probe: Probe) -> Iterator[None]:
+    bus = Bus()
+    bus.add(probe)
+    tracer.observe(bus)
+    try:
+        yield
+    finally:
+        tracer.unobserve()
+
+
+def _small_tensors() -> Row:
+    """Operations on 4 floats at level summary: as in a program, not as events handed over."""
+    x = ns.parameter(np.ones(4, np.float32), name="x")
+    y = ns.parameter(np.full(4, 0.5, np.float32), name="y")
+
+    ran, wrote_s = 0, 0.0
+
+    def plain() -> None:
+        ns.step()
+        body(x, y)
+
+    def observed() -> None:
+        nonlocal ran
+        plain()
+        ran += OPS
+
+    @contextlib.contextmanager
+    def recorded() -> Iterator[None]:
+        nonlocal wrote_s
+        with _observed(recorder):
+            yield
+        start = time.process_time()
+        recorder.flush(timeout_s=30)
+        wrote_s += time.process_time() - start
+
+    with tempfile.TemporaryDirectory() as folder:
+        recorder = Recorder(Path(folder) / "bench.nscope", level="summary")
+        times = paired_times(
+            {"plain": plain, "summary": observed}, within={"summary": recorded}, rounds=9,
+            budget_s=0.05,
+        )  # fmt: skip
+        lost = _lost(recorder)
+        recorder.close()
+    pairs = zip(times["plain"].own, times["summary"].own, strict=True)
+    return Row(
+        "summary level, per node of 4 float32, the program's thread", "unobserved op",
+        statistics.median(after - before for before, after in pairs) / OPS * 1e9, "ns",
+        must=1500, aim=800,
+        detail=f"the writer's thread {wrote_s / ran * 1e9:.0f} ns; {lost:,} dropped",
+    )  # fmt: skip
 
 
 def _summaries() -> Iterator[Row]:
