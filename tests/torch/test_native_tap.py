@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -265,6 +266,26 @@ def test_the_first_run_begins_to_compile_and_the_next_uses_it(
     choice = choosing.choose()
     assert choice.library is None
     assert choice.announced
+
+
+def test_the_process_that_compiles_is_not_a_child_of_the_program(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    """A child would be left running, which Python warns of."""
+    os.mkfifo(tmp_path / "called")
+    os.mkfifo(tmp_path / "answer")
+    compiler = tmp_path / "compiler"
+    lines = "#!/bin/sh", f"cd '{tmp_path}'", "echo $PPID > called", "read x < answer", "exit 1"
+    compiler.write_text("\n".join(lines))
+    compiler.chmod(0o755)
+    library = tmp_path / "cache" / "torch-tap" / "tap.so"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        building.start(building.Plan(str(library), (str(compiler),)))
+    process = (tmp_path / "called").read_text().strip()  # it compiles
+    parent = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1]
+    assert int(parent) != os.getpid()
+    (tmp_path / "answer").write_text("x\n")
 
 
 @pytest.mark.parametrize(("mode", "own"), [(0o777, True), (0o770, True), (0o755, False)])

@@ -176,16 +176,18 @@ def _forget_old(newest: Path) -> None:
 
 
 def start(plan: Plan) -> None:
-    """Start building in a separate process, which may outlive this one."""
-    subprocess.Popen(
+    """Start building in a separate process, which is not a child of this one and may outlive it."""
+    subprocess.run(
         [sys.executable, "-I", "-S", __file__, json.dumps(plan)],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        start_new_session=True, close_fds=True,
+        start_new_session=True, close_fds=True, check=False,
     )  # fmt: skip
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Build a plan at low priority."""
+    """Build a plan at low priority, in a process that nobody waits for."""
+    if os.fork():
+        return 0
     os.nice(10)
     library, command = json.loads(arguments[0])
     return bool(build(Plan(library, tuple(command)), wait=False))
