@@ -42,7 +42,7 @@ _new = Tensor.__new__
 _ndarray = np.ndarray
 _asarray = np.asarray
 # With many short loops of steps, reading the parameters at the end of each would take much time.
-_READ_AGAIN_NS: Final = 100_000_000
+_READ_AGAIN_NS: Final = 1_000_000_000
 
 
 def observe(bus: Bus) -> None:

@@ -19,6 +19,10 @@ class Policy(Protocol):
 
     limit: float
 
+    @property
+    def notes(self) -> bool:
+        """Whether executions may be noted, at the chosen level, without a decision for each."""
+
     def started(self) -> None:
         """Note that the program begins."""
 
@@ -27,6 +31,9 @@ class Policy(Protocol):
 
     def admit_block(self, event: NodesFinished) -> None:
         """Note a block of executions that is recorded without a decision for each."""
+
+    def admit_noted(self, nodes: Sequence[Node]) -> None:
+        """Note executions that were noted while `notes` was true, by their nodes."""
 
     def took(self, node: Node | None, nanoseconds: int) -> None:
         """Account for the time spent on recording an execution, or on work that belongs to no

@@ -62,7 +62,7 @@ _ARRAY_BYTES = 160
 # Copies of small arrays may use half of the queue's reserve: computing statistics takes far longer.
 _LITTLE_BYTES = 8192
 # The longest that records of unobserved steps stay in the queue if no other record follows.
-_UNSEEN_NS = 250_000_000
+_UNSEEN_NS = 1_000_000_000
 # How many times the writer waits for more records, at first and later: with a policy, and without.
 _PATIENCE = (8, 8), (1, 4)
 _now = time.perf_counter_ns
@@ -124,6 +124,8 @@ class Recorder(QueueWriter):
             patience=_PATIENCE[policy is None],
         )  # fmt: skip
         self.policy = policy
+        if policy is not None:
+            self._count_noted = policy.admit_noted
         self.newest: NewestValues | None = None
         if newest:
             most_bytes = min(queue_bytes, budget_bytes, 64 * MIB)
@@ -132,8 +134,9 @@ class Recorder(QueueWriter):
             )
         self._chosen_level = chosen_level
         self._kept: dict[int, int] = {}  # by value, the latest execution kept on request
-        same = level if self.levels.uniform and not (newest or policy) else None
-        self._record_times: TimesSink | None = self._times if same in WITHOUT_ARRAYS else None
+        same = level if self.levels.uniform and not newest else None
+        alone = same in WITHOUT_ARRAYS and policy is None
+        self._record_times: TimesSink | None = self._times if alone else None
         self._record_outputs: OutputsSink | None = None
         if same == "summary" or (same == "values" and value_steps is None):
             self._record_outputs = self._note_outputs(keep=same == "values")
@@ -149,11 +152,9 @@ class Recorder(QueueWriter):
         if event.__class__ is NodeFinished:
             if (times := self._record_times) is not None and not (event.lane or event.worker):
                 times(event.node.id, event.step, event.thread, event.start_ns, event.end_ns)
-            elif (note := self._record_outputs) is not None and self._noted(event, note):
-                return
             elif self.policy is not None:
                 self._govern(event, self.policy)
-            else:
+            elif (note := self._record_outputs) is None or not self._noted(event, note):
                 self._record(event, self.levels.of(event.node))
         elif event.__class__ is GraphExtended:
             self._extended(event)
@@ -181,7 +182,8 @@ class Recorder(QueueWriter):
 
     def outputs_sink(self) -> OutputsSink | None:
         """See `nodescope.ir.block_demands`."""
-        return None if self._off else self._record_outputs
+        noting = self.policy is None or self.policy.notes
+        return self._record_outputs if noting and not self._off else None
 
     def block_bytes(self) -> int:
         """See `Bus.block_bytes`."""
@@ -206,13 +208,13 @@ class Recorder(QueueWriter):
 
     def _govern(self, event: NodeFinished, policy: Policy) -> None:
         """Record an execution at the level that the policy admits, or only number it."""
-        start = _now()
-        level = policy.admit(event)
-        if level is None:
-            with self.lock:
-                self._last[threading.get_ident()] = self._number()
-        else:
-            self._record(event, level)
+        start, note = _now(), self._record_outputs if policy.notes else None
+        if note is None or not self._noted(event, note):
+            if (level := policy.admit(event)) is not None:
+                self._record(event, level)
+            else:
+                with self.lock:
+                    self._last[threading.get_ident()] = self._number()
         policy.took(event.node, _now() - start)
 
     def _step(self, event: StepStarted | StepFinished | StepsUnobserved) -> None:

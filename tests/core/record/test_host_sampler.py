@@ -326,7 +326,7 @@ def test_a_span_beside_unobserved_steps_does_not_wake_the_writer(tmp_path: Path)
     recorder._wake = lambda: woken.append(True)  # type: ignore[method-assign]
     recorder.emit(HostSpan("python", 1, 1, 2_000, 3_000))
     assert not woken
-    recorder.emit(HostSpan("python", 1, 1, 3_000, 10**9))
+    recorder.emit(HostSpan("python", 1, 1, 3_000, 2 * 10**9))
     assert woken
     del recorder._wake  # type: ignore[method-assign]
     assert recorder.close()

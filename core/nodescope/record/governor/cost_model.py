@@ -22,6 +22,9 @@ WARM: Final = 2
 
 # The number of steps of each kind that a reliable comparison needs, and at least has.
 _COMPARED, _AT_LEAST = 12, 6
+# Of so many observed steps, the waits for the writer are averaged. The program waits at most this
+# many times as long as the writer works: a product on all processors waits for the slowest.
+_WAITS, _MOST_WAIT = 24, 3.0
 _WINDOW: Final = 256
 _FEW: Final = 3
 _QUANTILES: Final = (0.2, 0.3, 0.7, 0.75, 0.8)  # with two kinds of steps, a median may be of either
@@ -77,7 +80,7 @@ class StepCost(NamedTuple):
 class _Steps(NamedTuple):
     """Consecutive steps of a kind: the number of the last, their mean times, and their cost.
 
-    In references, `plain_ns` is the program's own time.
+    `rest_ns` is without waits for the writer. In references, `plain_ns` is the program's own time.
     """
 
     number: int
@@ -92,29 +95,34 @@ class CostModel:
     Attributes:
         references: The number of steps that showed the program's own time.
         tracing: The cost of observing a step beyond what is measured, as a multiple of the assumed
-            cost of making its events. It includes the writer, and the effect on later steps.
+            cost of making its events. It includes the effect on later steps, but not the writer.
+        waits_ns: How long the program waits for the writer because of a further observed step.
         plain_ns: The time that a step takes unobserved now.
     """
 
     def __init__(self) -> None:
         self.references = 0
         self.tracing = 1.0
-        self.plain_ns = 0.0
+        self.plain_ns = self.waits_ns = 0.0
         self._steps: dict[Kind, list[_Steps]] = {kind: [] for kind in get_args(Kind)}
         self._first = StepCost(0.0)
         self._in_blocks = False
-        # By observed step, from its start to the next one: the writer's time, and the time beyond
-        # `plain_ns`.
-        self._waits: deque[list[float]] = deque(maxlen=_COMPARED)
+        # The program's waits for the writer, from the start of an observed step to the next one.
+        self._waits: deque[float] = deque(maxlen=_WAITS)
 
-    def add(self, step: int, kind: Kind, cost: StepCost, many: int = 1) -> None:
+    def add(self, step: int, kind: Kind, cost: StepCost, many: int = 1) -> float:
         """Add a step that has ended, or several unobserved ones, which are compared as one step of
-        their mean time.
+        their mean time. Return how long the program waited for the writer, if that is known.
 
         Args:
             step: The number of the last of them.
             cost: The cost of all of them.
         """
+        rest_ns = cost.rest_ns
+        # The program waits for the interpreter lock while the writer holds it. Such waits are long
+        # but occur in few steps, so quantiles do not show them.
+        longer_ns = max(rest_ns - many * self.plain_ns, 0.0) if self.references else 0.0
+        waited_ns = min(_MOST_WAIT * cost.written_ns, longer_ns)
         if not self._in_blocks and 2 * BLOCK_TRACING_NS * cost.in_blocks > cost.tracing_ns:
             # The first step mostly in blocks: costs of earlier ones say nothing about later ones.
             self._in_blocks, self.tracing = True, 1.0
@@ -123,18 +131,18 @@ class CostModel:
             self._waits.clear()
         if kind == "observed" and (step <= WARM or cost.fresh):
             self._first = cost
-            return
-        rest_ns = cost.rest_ns
+            return waited_ns
         # Unless the writer was idle, it may have taken time from the program.
         plain_ns = rest_ns if cost.clean else max(rest_ns - cost.written_ns, 0.0)
         self.references += many * (kind == "reference")
-        self._steps[kind].append(_Steps(step, rest_ns / many, plain_ns / many, cost))
+        times = (rest_ns - waited_ns) / many, plain_ns / many
+        self._steps[kind].append(_Steps(step, *times, cost))
         del self._steps[kind][:-_WINDOW]
         if kind == "observed":
-            self._waits.append([0.0, 0.0])
+            self._waits.append(0.0)
         if self._waits:
-            self._waits[-1][0] += cost.written_ns
-            self._waits[-1][1] += max(rest_ns - many * self.plain_ns, 0.0)
+            self._waits[-1] += waited_ns
+        return waited_ns
 
     def cost_ns(self) -> float:
         """The cost of observing a step now, including its effect on later steps."""
@@ -142,7 +150,7 @@ class CostModel:
         spent = median([cost.spent_ns for cost in recent])
         if not self.references:  # `tracing` does not include the writer yet
             spent += median([cost.written_ns for cost in recent])
-        return spent + self.tracing * median([cost.tracing_ns for cost in recent])
+        return spent + self.waits_ns + self.tracing * median([cost.tracing_ns for cost in recent])
 
     def compare(self) -> bool:
         """Compare the steps of each kind that ran in the same period.
@@ -156,15 +164,13 @@ class CostModel:
             if len(disturbed) >= _FEW:
                 extra += _excess(disturbed, plain) * len(disturbed) / len(observed)
             if len(self._waits) >= _AT_LEAST:  # before that, definitions take most time
-                # The program also waits for the interpreter lock while the writer holds it. Such
-                # waits are long but occur in few steps, so quantiles do not show them.
-                written_ns, longer_ns = map(fmean, zip(*self._waits, strict=True))
-                extra = max(extra, min(written_ns, longer_ns))
+                self.waits_ns = fmean(self._waits)
             assumed = median([ended.cost.tracing_ns for ended in observed])
             if assumed >= 1:  # otherwise there was nothing to observe
                 self.tracing = extra / assumed
         own = [ended.plain_ns for ended in references[-_COMPARED:]]
-        own += [self._own_ns(ended.cost) for ended in observed[-_COMPARED:]]
+        if len(own) < _AT_LEAST:
+            own += [self._own_ns(ended.cost) for ended in observed[-_COMPARED:]]
         self.plain_ns = median(own or [self._own_ns(self._first)])
         return min(self.references, len(self._steps["observed"])) >= _COMPARED
 

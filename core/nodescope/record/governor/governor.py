@@ -33,6 +33,9 @@ TRACING_NS: Final = 3_500.0
 STEPLESS_TRACING_NS: Final = 8_000.0
 """The same in a program without steps, where each call is looked up by its line."""
 
+NOTED_TRACING_NS: Final = 1_500.0
+"""The same if it is noted with its outputs, of which only a part is measured."""
+
 _STRETCH_NS: Final = 20_000_000
 # With the default limit, half of the allowance is left for the start and the end of the run, which
 # cannot be measured, and a run is observed whole until its delay is long enough to be noticed.
@@ -42,9 +45,9 @@ _MOST_NODES: Final = 10_000
 _FEW_NODES, _TELLING_NS = 100, 2_000_000_000
 # The cost of calling the recorder and of reading the clock, which is not measured.
 _CALL_NS: Final = 300
-# The cost of leaving out a step without a decision of its own: two calls of the emitter, and its
-# losses.
-_UNDECIDED_NS: Final = 5_000
+# The cost of leaving out a step without a decision of its own: two calls of the emitter, the step's
+# losses, and colder caches. In very short steps it is a part of their time instead.
+_UNDECIDED_NS, _UNDECIDED_SHARE = 20_000, 0.2
 # So many of the first steps after an observed one are compared one by one: they are slower, since
 # caches are cold. The others are compared as one.
 _APART: Final = 3
@@ -188,6 +191,18 @@ class Governor:
             self._traced_ns += BLOCK_TRACING_NS * many
             self._in_blocks += many
 
+    @property
+    def notes(self) -> bool:
+        """See `Policy`. In a program without steps, stretches end with executions."""
+        return self.step > 0 and self._levels.detail == "whole"
+
+    def admit_noted(self, nodes: Sequence[Node]) -> None:
+        """Count executions that were noted."""
+        with self._lock:
+            for node in nodes:
+                (self._counts.get(node.id) or self._counted(node)).runs += 1
+            self._traced_ns += NOTED_TRACING_NS * len(nodes)
+
     def _counted(self, node: Node) -> _NodeCounts:
         """The counts of a node."""
         level = self._levels.by_hand(node) or self._levels.top
@@ -207,8 +222,10 @@ class Governor:
             places = sorted({-1, *range(apart), many - 1})
             for last, place in pairwise(places):
                 ended = before.toward(now, event.starts[place] - self._bus.held_ns)
-                self.sampling.skipped(ended.since(self._began), place - last)
-                self.sampling.charge((place - last) * _UNDECIDED_NS)
+                cost = ended.since(self._began)
+                more_ns = min((place - last) * _UNDECIDED_NS, _UNDECIDED_SHARE * cost.wall_ns)
+                spent_ns = min(cost.spent_ns + more_ns, cost.wall_ns)
+                self.sampling.skipped(cost._replace(spent_ns=spent_ns), place - last)
                 self._began = ended
         for losses in event.losses:
             self.losses_known(losses, observed=False)
@@ -339,6 +356,7 @@ class Governor:
 
     def _totals(self) -> StepCost:
         """The cost of the run so far."""
+        self._recorder.number_times()  # which counts executions that were noted
         spent_ns, written_ns = self._spent_ns + self._bus.watched_ns, self._recorder.writer_ns()
         parts = spent_ns, self._traced_ns, written_ns, len(self._counts), self._in_blocks
         return StepCost(self._bus.ran_ns(), *parts)

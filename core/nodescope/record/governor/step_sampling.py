@@ -20,8 +20,9 @@ SHARE: Final = 0.8
 
 # The assumed additional cost of the first execution of a node.
 _DEFINING_NS: Final = 60_000.0
-# The share that is used while the run as a whole is above the limit.
-_OWING: Final = 0.25
+# The share that is used while the run as a whole is above the limit, and the least of an allowance
+# that is left after the cost of leaving steps out.
+_OWING, _LEAST_GAIN = 0.25, 0.1
 # If every step may be observed, references are measured again after `_SOON` steps, then after
 # twice as many each time, up to `_RARELY`.
 _SOON, _RARELY = 16, 128
@@ -36,6 +37,8 @@ _MOST_SAVED: Final = 3.0
 _COMPARING, _COMPARING_NS = 32, 50e6
 # The most steps for which one decision is made, and the longest that they may take.
 _MOST_TOGETHER, _TOGETHER_NS = 100, 50e6
+# A decision takes about this long, and at most this share of the time until the next one.
+_DECISION_NS, _DECISION_SHARE = 20_000.0, 0.01
 # The calls outside of steps that are observed after each step in any case.
 _FIRST_CALLS: Final = 2
 
@@ -74,6 +77,7 @@ class StepSampling:
         self._latest: dict[str, tuple[float, float]] = {}
         self._dice = random.Random(7)
         self._patience = self._dice.random()
+        self._skipping_ns = 0.0  # the known cost of the latest step that was left out
 
     # ---------------------------------------------------------------- state
 
@@ -121,8 +125,9 @@ class StepSampling:
 
     @property
     def _gain_ns(self) -> float:
-        """The allowance that one step adds."""
-        return self._rate * self.model.plain_ns
+        """The allowance that one step adds, without what it costs even if it is left out."""
+        gain_ns = self._rate * self.model.plain_ns
+        return max(gain_ns - self._skipping_ns, _LEAST_GAIN * gain_ns)
 
     def _left_ns(self, more_ns: float = 0.0) -> float:
         """The rest of the allowance of the whole run, and of a further stretch of the program."""
@@ -151,6 +156,7 @@ class StepSampling:
         self.left_out += many
         self.in_row, self._in_row_ns = self.in_row + many, self._in_row_ns + cost.wall_ns
         self.outside(cost)
+        self._skipping_ns = cost.spent_ns / many
         if reference:
             self._sought = 0 if long else max(self._sought - many, 0)
         self._step_ended("reference" if reference else "disturbed", cost, many)
@@ -184,7 +190,7 @@ class StepSampling:
 
     def _step_ended(self, kind: Kind, cost: StepCost, many: int = 1) -> None:
         self.steps += many
-        self.model.add(self.steps, kind, cost, many)
+        self._charged_ns += self.model.add(self.steps, kind, cost, many)
         self._calls_since_step = 0
         self._since_reference = 0 if kind == "reference" else self._since_reference + many
         self._since_compared_ns += cost.wall_ns
@@ -234,6 +240,8 @@ class StepSampling:
         less_ns = gain_ns * _OWING / self._share
         many = min(max(-self._left_ns(), 0.0) / gain_ns, missing_ns / less_ns)
         many += (missing_ns - many * less_ns) / gain_ns
+        if many > 0:
+            many = max(many, _DECISION_NS / (_DECISION_SHARE * plain_ns))
         return max(int(min(many - 1, _MOST_TOGETHER, _TOGETHER_NS / plain_ns)), 0)
 
     def wants_call(self) -> bool:

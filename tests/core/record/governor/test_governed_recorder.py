@@ -300,8 +300,41 @@ def test_a_run_within_its_limit_loses_nothing(tmp_path: Path) -> None:
         result = recording.governed()
         assert result is not None
         assert (result.lowered, result.executions, result.arrays, result.nodes) == (0, 0, 0, ())
-        blobs = recording._all("SELECT count(*) FROM blob")[0][0]
-        assert blobs == len(recording.executions())
+        assert recording.kept_arrays()[0] == len(recording.executions())
+
+
+@pytest.mark.parametrize("level", ["graph", "timing", "summary", "values"])
+def test_a_run_within_its_limit_is_recorded_like_one_without(level: Level, tmp_path: Path) -> None:
+    def body() -> None:
+        x = start((4,))
+        for step in ns.steps(range(20)):
+            x = cheap(x, step)
+        with ns.name_scope("evaluation"):
+            for _ in range(3):
+                x = np.tanh(x)
+
+    assert rows_of(tmp_path / "governed.nscope", body, level, 1e9) == rows_of(
+        tmp_path / "whole.nscope", body, level, None
+    )
+
+
+def rows_of(path: Path, body: Callable[[], None], level: Level, limit: float | None) -> list[Any]:
+    """By execution, its node, step, flags and outputs."""
+    with ns.record(path, level, max_slowdown=limit):
+        body()
+    rows: list[Any] = []
+    with Recording.open(path) as recording:
+        produced = {row.node.id: row.node for row in recording.nodes()}
+        for ran in recording.executions():
+            node = produced[ran.node]
+            outputs = [recording.array(value, ran.seq) for value in node.outputs]
+            summaries = [recording.latest_at(value, ran.seq) for value in node.outputs]
+            rows.append((
+                node.name, ran.step, ran.flags,
+                [None if array is None else array.tobytes() for array in outputs],
+                [at and at.summary for at in summaries],
+            ))  # fmt: skip
+    return rows
 
 
 def test_every_node_of_a_program_with_ever_new_nodes_has_a_row(tmp_path: Path) -> None:

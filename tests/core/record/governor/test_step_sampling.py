@@ -63,18 +63,24 @@ class Machine(Program):
 
     Args:
         writing: The writer's time for each observed step, spent during the step and afterwards.
-            The program loses six tenths of it.
+        losing: How much of the writer's time the program loses.
+        defining: The writer's time for what the first step defines.
+        anyway: The writer's time in every 500 steps, whatever is observed.
     """
 
-    def __init__(self, limit: float, plain: Wall, *, writing: float) -> None:
+    def __init__(
+        self, limit: float, plain: Wall, *, writing: float, losing: float = 0.6,
+        defining: float = 0.0, anyway: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__(limit, plain, tracing=900 * US, recording=300 * US)
-        self.writing = writing
+        self.writing, self.losing, self.defining, self.anyway = writing, losing, defining, anyway
         self._backlog, self._cold = 0.0, [0.0, 0.0]
 
     def run(self, steps: int, *, forbid: bool = False) -> Machine:
         assert not forbid
         for step in range(1, steps + 1):
             seen = self.stepping.wants()
+            self._backlog += self.defining * (step == 1) + self.anyway * (step % 500 == 0)
             took = self._take(self.plain(step), seen, fresh=20 if step == 1 else 0)
             if seen:
                 self.observed.append(step)
@@ -92,7 +98,7 @@ class Machine(Program):
             wall += self.tracing + self.recording + 50 * US * fresh
         wrote = min(self._backlog, 0.9 * wall)
         self._backlog -= wrote
-        wall += 0.6 * wrote
+        wall += self.losing * wrote
         self.wall += wall
         self.free += free
         if not seen:
@@ -112,6 +118,20 @@ def test_a_busy_writer_and_cold_caches_are_charged(limit: float, writing: float)
     # The program uses up the limit, unless observing every step stays below it.
     cost = 1000 + 900 + 300 + 500 + 0.6 * writing / US
     assert program.slowdown >= 1 + 0.55 * (min(limit, cost / 1000) - 1)
+
+
+@pytest.mark.parametrize("limit", [1.2, 1.5, 3.0])
+@pytest.mark.parametrize("losing", [0.0, 1.0, 2.0])
+def test_what_is_written_anyway_is_not_the_cost_of_observing_a_step(
+    limit: float, losing: float
+) -> None:
+    program = Machine(
+        limit, constant, writing=200 * US, losing=losing, defining=30_000 * US, anyway=15_000 * US
+    ).run(6000)
+    assert program.slowdown <= limit
+    assert 0.95 < program.stepping.slowdown / program.slowdown < 1.1
+    cost = 1000 + 900 + 300 + 500 + losing * 230
+    assert program.slowdown >= 1 + 0.6 * (min(limit, cost / 1000) - 1)
 
 
 def constant(step: int) -> float:
