@@ -16,9 +16,9 @@ from bench import processes
 from bench.measure import Row, machine_note
 
 GROUPS = ("tiny_ops", "numpy_calls", "compiled", "compiled_programs", "compile_times",
-          "unrolled", "memory", "execution", "networks", "levels", "default", "wall", "governed",
-          "stops", "pipeline", "page", "layouts", "torch_tap", "torch_default", "ray_tasks",
-          "ray_partitions", "cuts")  # fmt: skip
+          "unrolled", "memory", "execution", "networks", "levels", "sample_levels", "default",
+          "wall", "governed", "stops", "pipeline", "page", "layouts", "torch_tap",
+          "torch_default", "ray_tasks", "ray_partitions", "cuts")  # fmt: skip
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import itertools
-import os
-import runpy
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -17,22 +12,18 @@ from pathlib import Path
 import numpy as np
 
 import nodescope as ns
-from bench import processes
-from bench.measure import Row, median_ns, paired, paired_times, ratio
+from bench.measure import Row, median_ns, paired, paired_times
 from bench.tiny_ops import OPS, X, Y, body
 from nodescope.engine import tracer
-from nodescope.events import LEVELS, Bus, Event, Level, NodeFinished, Probe
+from nodescope.events import Bus, Event, Level, NodeFinished, Probe
 from nodescope.ir.block_demands import TimesSink
 from nodescope.ir.graph import Node
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.summary import summarise
 
-SAMPLE = Path(__file__).resolve().parents[1] / "samples" / "digits_mlp.py"
 SUMMARY_CONSTANT_NS = 3000
 HOOK = None
-EPOCHS = (12, 3)  # the sample's default, and a run so short that its start and its end count
-SAMPLE_LIMITS = {"timing": (1.8, 1.4), "summary": (3.0, 2.0), "values": (5.0, 3.0)}
 
 
 def rows() -> Iterator[Row]:
@@ -40,9 +31,6 @@ def rows() -> Iterator[Row]:
     yield from _per_node()
     yield _small_tensors()
     yield from _summaries()
-    for epochs in EPOCHS:
-        yield from _sample(epochs)
-    yield from _long()
 
 
 class _Sink:
@@ -236,105 +224,3 @@ def _drained(recorder: Recorder) -> Iterator[None]:
     recorder.flush(timeout_s=30)
     yield
     recorder.flush(timeout_s=30)
-
-
-def _program(epochs: int) -> Callable[[], None]:
-    def run() -> None:
-        argv = sys.argv
-        sys.argv = [str(SAMPLE), "--epochs", str(epochs)]
-        try:
-            with contextlib.redirect_stdout(io.StringIO()):
-                runpy.run_path(str(SAMPLE), run_name="__main__")
-        finally:
-            sys.argv = argv
-
-    return run
-
-
-def _recorder_of(run: Callable[[], None], folder: Path) -> Callable[[str], Callable[[], object]]:
-    """Makes contenders that record, each time into a new file of a folder."""
-    numbers = itertools.count()
-
-    def recorded(level: str) -> Callable[[], object]:
-        def call() -> None:
-            with ns.record(folder / f"{next(numbers)}.nscope", level=level):
-                run()
-
-        return call
-
-    return recorded
-
-
-def _emptied(folder: Path) -> Callable[[], None]:
-    """Removes the recordings of earlier turns, which takes as long as they are large."""
-
-    def remove() -> None:
-        for path in folder.iterdir():
-            path.unlink()
-
-    return remove
-
-
-def _long() -> Iterator[Row]:
-    """The cost of events alone; `governed` has the rows with a limit."""
-    run = _program(EPOCHS[0])
-    times = paired_times({"plain": run, "events": _events_alone(run)}, rounds=9, budget_s=0)
-    wall = {name: spent.wall for name, spent in times.items()}
-    yield Row("digits_mlp, events alone", "not observed", ratio(wall, "events", "plain"))
-
-
-def _events_alone(run: Callable[[], None]) -> Callable[[], object]:
-    def call() -> None:
-        bus = Bus()
-        bus.add(_Sink())
-        tracer.observe(bus)
-        try:
-            run()
-        finally:
-            tracer.unobserve()
-
-    return call
-
-
-def _sample(epochs: int) -> Iterator[Row]:
-    default = epochs == EPOCHS[0]
-    times = processes.measured("levels", 1, str(epochs))
-    plain = statistics.median(times["plain"]["cpu"])
-    for level in LEVELS:
-        must, aim = SAMPLE_LIMITS.get(level, (None, None)) if default else (None, None)
-        ratios = _ratios(times, level, "cpu")
-        took = statistics.median(times[level]["cpu"])
-        wall = statistics.median(_ratios(times, level, "wall"))
-        yield Row(
-            f"digits_mlp at level {level}" + ("" if default else f", {epochs} epochs"),
-            "not observed",
-            statistics.median(ratios),
-            must=must,
-            aim=aim,
-            detail=f"processor time {took * 1e3:.0f} ms, plain {plain * 1e3:.0f} ms; "
-            f"{min(ratios):.2f} to {max(ratios):.2f}; by the clock {wall:.2f}",
-        )
-
-
-def _ratios(times: dict[str, dict[str, list[float]]], level: str, which: str) -> list[float]:
-    pairs = zip(times[level][which], times["plain"][which], strict=True)
-    return [observed / plain for observed, plain in pairs]
-
-
-def measured(epochs: str) -> dict[str, dict[str, list[float]]]:
-    """Measure in a separate process: the sample at each level, and unobserved.
-
-    Linear algebra has one thread there; the recorder's thread may use another core.
-    """
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    run = _program(int(epochs))
-    with tempfile.TemporaryDirectory() as folder:
-        recorded = _recorder_of(run, Path(folder))
-        times = paired_times(
-            {"plain": run, **{level: recorded(level) for level in LEVELS}},
-            rounds=9,
-            budget_s=0,
-            before=_emptied(Path(folder)),
-        )
-    return {name: {"cpu": spent.cpu, "wall": spent.wall} for name, spent in times.items()}

@@ -8,4 +8,6 @@ Invariant: all three call the same impls on the same arrays in the same order.
 from __future__ import annotations
 
 # Importing any part of the engine yields complete tensors, registered with NumPy.
-from nodescope.engine import dispatch, methods, operators  # noqa: F401
+from nodescope.engine import dispatch, freed_memory, methods, operators  # noqa: F401
+
+freed_memory.keep()

@@ -1,0 +1,208 @@
+"""The cost of observing whole samples at each capture level, and the least that it could be."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import math
+import os
+import runpy
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+import nodescope as ns
+from bench import processes
+from bench.measure import Row, paired_times, ratio
+from nodescope.engine import tracer
+from nodescope.events import LEVELS, Bus, Event
+from nodescope.record.recording import Recording
+
+SAMPLES: Final = Path(__file__).resolve().parents[1] / "samples"
+_SHORT: Final = {"timing": (1.8, 1.4), "summary": (3.0, 2.0), "values": (5.0, 3.0)}
+_LARGE: Final = {"timing": (1.1, None), "summary": (1.25, None), "values": (1.6, None)}
+
+
+class _Sample(NamedTuple):
+    """A sample with options.
+
+    Attributes:
+        rounds: How often each level is measured.
+        limits: Must and aim by level.
+    """
+
+    name: str
+    options: str
+    rounds: int
+    limits: dict[str, tuple[float, float | None]]
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {self.options}".strip()
+
+    def run(self) -> None:
+        """Run it in this process."""
+        argv, path = sys.argv, SAMPLES / f"{self.name}.py"
+        if str(SAMPLES) not in sys.path:  # samples import each other
+            sys.path.insert(0, str(SAMPLES))
+        sys.argv = [str(path), *self.options.split()]
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):
+                runpy.run_path(str(path), run_name="__main__")
+        finally:
+            sys.argv = argv
+
+
+# The second run is so short that its start and its end count.
+RUNS: Final = (
+    _Sample("digits_mlp", "", 9, _SHORT),
+    _Sample("digits_mlp", "--epochs 3", 9, {}),
+    _Sample("digits_cnn", "", 3, _LARGE),
+    _Sample("char_transformer", "--steps 60 --letters 20", 3, _LARGE),
+)
+
+
+def rows() -> Iterator[Row]:
+    for place, sample in enumerate(RUNS):
+        times = processes.measured("sample_levels", 1, str(place))
+        yield from _levels(sample, times)
+        if sample.limits is _LARGE:
+            yield from _floors(sample, times)
+    yield _events_row()
+
+
+class _Sink:
+    """A probe that ignores all events."""
+
+    def emit(self, event: Event) -> None:
+        pass
+
+
+def _events_row() -> Row:
+    """The cost of events alone; `governed` has the rows with a limit."""
+    run = RUNS[0].run
+    times = paired_times({"plain": run, "events": _events_alone(run)}, rounds=9, budget_s=0)
+    wall = {name: spent.wall for name, spent in times.items()}
+    return Row("digits_mlp, events alone", "not observed", ratio(wall, "events", "plain"))
+
+
+def _events_alone(run: Callable[[], None]) -> Callable[[], object]:
+    def call() -> None:
+        bus = Bus()
+        bus.add(_Sink())
+        tracer.observe(bus)
+        try:
+            run()
+        finally:
+            tracer.unobserve()
+
+    return call
+
+
+def _levels(sample: _Sample, times: dict[str, Any]) -> Iterator[Row]:
+    plain = statistics.median(times["plain"]["cpu"])
+    for level in LEVELS:
+        must, aim = sample.limits.get(level, (None, None))
+        ratios = _ratios(times, level, "cpu")
+        took = statistics.median(times[level]["cpu"])
+        wall = statistics.median(_ratios(times, level, "wall"))
+        yield Row(
+            f"{sample.label} at level {level}",
+            "not observed",
+            statistics.median(ratios),
+            must=must,
+            aim=aim,
+            detail=f"processor time {took * 1e3:.0f} ms, plain {plain * 1e3:.0f} ms; "
+            f"{min(ratios):.2f} to {max(ratios):.2f}; by the clock {wall:.2f}",
+        )
+
+
+def _floors(sample: _Sample, times: dict[str, Any]) -> Iterator[Row]:
+    """What a recorder without any other cost would take."""
+    plain, nbytes = statistics.median(times["plain"]["cpu"]), times["nbytes"]
+    for what, name in (("np.min of each output", "read"), ("writing each output", "write")):
+        took = times[name]
+        yield Row(
+            f"{sample.label}, {what} and nothing else",
+            "not observed",
+            1 + took / plain,
+            detail=f"{took * 1e3:.0f} ms for {nbytes / 1e6:.0f} MB",
+        )
+
+
+def _ratios(times: dict[str, Any], level: str, which: str) -> list[float]:
+    pairs = zip(times[level][which], times["plain"][which], strict=True)
+    return [observed / plain for observed, plain in pairs]
+
+
+def measured(place: str) -> dict[str, Any]:
+    """Measure in a separate process: a sample at each level, and unobserved.
+
+    Linear algebra has one thread there; the recorder's thread may use another core.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    sample = RUNS[int(place)]
+    with tempfile.TemporaryDirectory() as name:
+        folder, numbers = Path(name), itertools.count()
+
+        def recorded(level: str) -> Callable[[], object]:
+            def call() -> None:
+                with ns.record(folder / f"{next(numbers)}.nscope", level=level):
+                    sample.run()
+
+            return call
+
+        def empty() -> None:
+            """Remove the recordings of earlier turns, which takes as long as they are large."""
+            for path in folder.iterdir():
+                path.unlink()
+
+        times = paired_times(
+            {"plain": sample.run, **{level: recorded(level) for level in LEVELS}},
+            rounds=sample.rounds,
+            budget_s=0,
+            before=empty,
+        )
+        result: dict[str, Any] = {
+            name: {"cpu": spent.cpu, "wall": spent.wall} for name, spent in times.items()
+        }
+        return result if sample.limits is not _LARGE else {**result, **_least(sample, folder)}
+
+
+def _least(sample: _Sample, folder: Path) -> dict[str, float]:
+    """The processor time for reading each output of a run once, and for writing it to a file."""
+    with ns.record(folder / "shapes.nscope", level="timing"):
+        sample.run()
+    outputs: Counter[tuple[str, tuple[int, ...]]] = Counter()
+    with Recording.open(folder / "shapes.nscope") as recording:
+        specs = {row.value.id: row.value.spec for row in recording.values()}
+        of_node = {row.node.id: row.node.outputs for row in recording.nodes()}
+        for ran in recording.executions():
+            for value in of_node[ran.node]:
+                outputs[specs[value].dtype, tuple(map(int, specs[value].shape))] += 1
+    nbytes = sum(
+        many * np.dtype(dtype).itemsize * math.prod(shape)
+        for (dtype, shape), many in outputs.items()
+    )
+    reading = writing = 0.0
+    with open(folder / "outputs", "wb", buffering=0) as file:
+        for (dtype, shape), many in outputs.items():
+            array = np.ones(shape, dtype)
+            start = time.process_time()
+            for _ in range(many):
+                array.min()
+            read = time.process_time()
+            for _ in range(many):
+                file.write(array.data if array.size else b"")
+            reading, writing = reading + read - start, writing + time.process_time() - read
+            file.seek(0)
+    return {"read": reading, "write": writing, "nbytes": float(nbytes)}
