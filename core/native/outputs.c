@@ -10,9 +10,8 @@
 #include "strided_copy.h"
 
 /* Outputs of so many bytes and more are emitted as events; of these only a copy is made on the program's
-   thread, and no statistics. */
-#define LARGE (1 << 16)
-#define LARGE_KEPT (1 << 18) /* the same where elements are kept: there a copy is all in any case */
+   thread, and no statistics. For smaller ones the event would take longer than the statistics. */
+#define LARGE (1 << 20)
 #define KINDS 8
 
 typedef struct {
@@ -205,7 +204,7 @@ int note_outputs(PyObject *object, PyObject *node, PyObject *values, const long 
             goto done;
         ids[held] = PyLong_AsLongLong(PyTuple_GetItem(values, held));
         if (!views[held].len || views[held].ndim > MOST_AXES ||
-            views[held].len >= (self->digests ? LARGE : LARGE_KEPT)) {
+            views[held].len >= LARGE) {
             held++;
             goto done;
         }
