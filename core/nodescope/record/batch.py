@@ -241,8 +241,7 @@ class Batch:
             self.missed(event.node, event.times)
             return
         if isinstance(event, ArrayMoved):
-            self._close_timed()
-            self._writers.moved(event.value, event.before, event.now)
+            self._noted.moved(event.value, event.before, event.now)
             return
         kind = KINDS.get(type(event), "")
         if kind:

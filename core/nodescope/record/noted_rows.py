@@ -56,6 +56,8 @@ class Noted:
         self._timed, self._values, self._writers = timed, values, writers
         self._open: list[QueuedOutputs] = []
         self._open_bytes = 0
+        # Moved arrays: the last seq before, and the arguments of `OperandWriters.moved`.
+        self._moves: list[tuple[int, tuple[int, int, int]]] = []
         self._seen: list[Statistics] = []
         self.measured = Measured()
         self.kept = KeptArrays()
@@ -69,6 +71,14 @@ class Noted:
         if self._open_bytes >= AT_ONCE_BYTES:
             self.note()
 
+    def moved(self, value: int, before: int, now: int) -> None:
+        """See `OperandWriters.moved`."""
+        if not self._open:
+            self._writers.moved(value, before, now)
+        else:
+            latest = self._open[-1]
+            self._moves.append((latest.seq + len(latest.lot) - 1, (value, before, now)))
+
     def block(self, item: QueuedBlock) -> list[blocks.Row]:
         """Add a block; return statistics that columns cannot hold, as rows of ``summary``."""
         self.note()
@@ -77,13 +87,14 @@ class Noted:
         return rows
 
     def note(self) -> None:
-        """Process the lots added so far. Must be called before later executions or moved arrays are
-        processed.
-        """
+        """Process the lots added so far. Must be called before later executions are processed."""
         items, self._open, self._open_bytes = self._open, [], 0
         for reduced, some in groupby(items, lambda item: item.lot.statistics is not None):
             for part in ([item] for item in some) if reduced else ([*some],):
                 self._note(part)
+        for _, arrays in self._moves:
+            self._writers.moved(*arrays)
+        self._moves = []
 
     def _note(self, items: Sequence[QueuedOutputs]) -> None:
         lots, firsts = [item.lot for item in items], [item.seq for item in items]
@@ -102,9 +113,23 @@ class Noted:
 
     def _note_operands(self, lots: Sequence[NotedLot], columns: NotedStatistics) -> None:
         nodes = list(chain.from_iterable([lot.nodes for lot in lots]))
-        seqs, counts = columns.executions[:, SEQ], columns.executions[:, ARRAYS]
-        rows = self._writers.many_ran(seqs, nodes, counts, columns.identities)
-        self.operands += [(None, *row) for row in rows]
+        seqs, counts, ids = (
+            columns.executions[:, SEQ],
+            columns.executions[:, ARRAYS],
+            columns.identities,
+        )
+        moves = [(seq, arrays) for seq, arrays in self._moves if seq < seqs[-1]]
+        self._moves = self._moves[len(moves) :]
+        ends = np.searchsorted(seqs, [seq for seq, _ in moves], "right").tolist()
+        begin = first = 0
+        for place, end in enumerate([*ends, len(seqs)]):
+            last = first + int(counts[begin:end].sum())
+            part = seqs[begin:end], nodes[begin:end], counts[begin:end], ids[first:last]
+            if begin < end:
+                self.operands += [(None, *row) for row in self._writers.many_ran(*part)]
+            if place < len(moves):
+                self._writers.moved(*moves[place][1])
+            begin, first = end, last
 
     def _note_nonfinite(self, of: Statistics, flags: int) -> None:
         rows = np.flatnonzero(of.nan | of.inf)

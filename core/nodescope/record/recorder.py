@@ -124,8 +124,7 @@ class Recorder(QueueWriter):
             patience=_PATIENCE[policy is None],
         )  # fmt: skip
         self.policy = policy
-        if policy is not None:
-            self._count_noted = policy.admit_noted
+        self._count_noted = None if policy is None else policy.admit_noted
         self.newest: NewestValues | None = None
         if newest:
             most_bytes = min(queue_bytes, budget_bytes, 64 * MIB)
@@ -577,6 +576,8 @@ class Recorder(QueueWriter):
     def _aside(self, event: Told, weight: int) -> None:
         """Queue an event that has no number of its own, such as a span between records."""
         if event.__class__ is ArrayMoved:
+            if self._record_times is not None:  # nothing is recorded of arrays
+                return
             self.number_times()
         with self.lock:
             if weight and self._queued + weight > self._queue_bytes:

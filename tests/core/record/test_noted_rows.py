@@ -10,7 +10,7 @@ from nodescope import native
 from nodescope.ir.graph import Node
 from nodescope.record.noted_outputs import MOST_BYTES, NotedLot
 from nodescope.record.noted_rows import AT_ONCE_BYTES, Noted
-from nodescope.record.operand_writers import operand_writers
+from nodescope.record.operand_writers import UNKNOWN, operand_writers
 from nodescope.record.queued import QueuedOutputs
 from nodescope.record.timed.collected import Collected
 from nodescope.record.value_rows import ValueRows
@@ -43,3 +43,28 @@ def test_copies_are_let_go_before_the_batch_ends() -> None:
     assert len(noted.measured) == 12 * EACH
     noted.measured.close()
     assert sum(row[0] <= seq <= row[1] for row in noted.measured.rows for seq in (1, 240)) == 2
+
+
+def test_arrays_that_move_between_lots_move_between_their_executions() -> None:
+    assert native.NotedOutputs is not None
+    noted = Noted(Collected({}), ValueRows(), operand_writers())
+    reader = Node(2, "n2", "exp", "elementwise", inputs=(1,), outputs=(2,))
+    sink = native.NotedOutputs(256, MOST_BYTES, lambda: None, lambda: None, False)
+    first, latest, elsewhere, read = (np.ones(3) for _ in range(4))
+    seq = 1
+
+    def lot(*executions: tuple[Node, tuple[np.ndarray, ...], np.ndarray]) -> None:
+        nonlocal seq
+        for node, inputs, output in executions:
+            assert sink(node, node.id, 1, 1, 0, 1, inputs, (output,))
+        *taken, _ = sink.take()
+        noted.add(QueuedOutputs(seq, 1, NotedLot(*taken)))
+        seq += len(executions)
+
+    lot((NODE, (), first), (NODE, (), latest), (reader, (elsewhere,), read))
+    noted.moved(1, id(first), id(elsewhere))
+    lot((reader, (elsewhere,), read), (reader, (latest,), read))
+    noted.moved(1, id(latest), id(read))
+    noted.note()
+    noted.moved(1, id(latest), id(read))
+    assert noted.operands == [(None, 3, 0, UNKNOWN), (None, 4, 0, 1)]
