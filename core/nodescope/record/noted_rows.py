@@ -113,11 +113,8 @@ class Noted:
 
     def _note_operands(self, lots: Sequence[NotedLot], columns: NotedStatistics) -> None:
         nodes = list(chain.from_iterable([lot.nodes for lot in lots]))
-        seqs, counts, ids = (
-            columns.executions[:, SEQ],
-            columns.executions[:, ARRAYS],
-            columns.identities,
-        )
+        seqs, counts = columns.executions[:, SEQ], columns.executions[:, ARRAYS]
+        ids = columns.identities
         moves = [(seq, arrays) for seq, arrays in self._moves if seq < seqs[-1]]
         self._moves = self._moves[len(moves) :]
         ends = np.searchsorted(seqs, [seq for seq, _ in moves], "right").tolist()

@@ -96,7 +96,7 @@ class CostModel:
         references: The number of steps that showed the program's own time.
         tracing: The cost of observing a step beyond what is measured, as a multiple of the assumed
             cost of making its events. It includes the effect on later steps, but not the writer.
-        waits_ns: How long the program waits for the writer because of a further observed step.
+        waits_ns: How long the program waits for the writer from an observed step to the next.
         plain_ns: The time that a step takes unobserved now.
     """
 
