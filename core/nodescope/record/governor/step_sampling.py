@@ -22,7 +22,7 @@ SHARE: Final = 0.8
 _DEFINING_NS: Final = 60_000.0
 # The share that is used while the run as a whole is above the limit, and the least of an allowance
 # that is left after the cost of leaving steps out.
-_OWING, _LEAST_GAIN = 0.25, 0.1
+_OWING, _LEAST_GAIN = 0.25, 0.02
 # If every step may be observed, references are measured again after `_SOON` steps, then after
 # twice as many each time, up to `_RARELY`.
 _SOON, _RARELY = 16, 128
