@@ -53,10 +53,10 @@ test-jax: .make/env-jax  ## Compare gradients with JAX's, in a venv of its own
 test-ray: test-ray-programs test-ray-adapter  ## Ray programs observed, stopped and edited, on a real local cluster, in a venv of its own
 
 test-ray-programs: page browser .make/env-ray
-	.venv-ray/bin/python -m pytest -n 2 --dist loadfile --timeout 300 tests/ray
+	.venv-ray/bin/python -m pytest -n 2 --dist loadfile --timeout 600 tests/ray
 
 test-ray-adapter: page browser .make/env-ray
-	.venv-ray/bin/python -m pytest --timeout 300 -m ray tests/adapters
+	.venv-ray/bin/python -m pytest --timeout 600 -m ray tests/adapters
 
 test-all: test test-deep test-samples test-torch test-jax test-ray  ## All of these
 

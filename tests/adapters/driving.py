@@ -13,7 +13,8 @@ from nodescope.debug.breakpoints.syntax import parse_breakpoint
 from nodescope.debug.controller import Controller
 from nodescope.protocol import Continue, Stop
 
-WAIT_S = 60.0
+# Of what never comes. Ray on a busy machine takes minutes for what takes seconds alone.
+WAIT_S = 240.0
 
 
 def recorded(path: Path, program: Callable[[], Any], **options: Any) -> Any:
