@@ -393,7 +393,7 @@ class Batch:
         else:
             arrays = self._executed(defined, UNWRITTEN if omit else LATER if later else WANTED)
         evicted = 0 if omit else self._noted.kept.write(writer)
-        evicted += 0 if later or omit else writer.add_blobs(arrays)
+        evicted += 0 if later or omit else writer.arrays.add(arrays)
         dropped = dropped.plus(Dropped(evicted))
         writer.commit(seq, self._time_ns, dropped)
         if self._sums is not None:
@@ -464,7 +464,7 @@ class Batch:
         """Write some of the owed arrays in one transaction; see `commit`."""
         arrays, writer = self.owed.first(), self._writer
         writer.begin()
-        lost = len(arrays) if omit else writer.add_blobs(arrays)
+        lost = len(arrays) if omit else writer.arrays.add(arrays)
         if omit != Omit.EXECUTIONS:
             flag = UNWRITTEN if omit else WANTED
             writer.add_flags(dict.fromkeys((item[1] for item in arrays), flag))

@@ -183,11 +183,15 @@ class QueueWriter(RecordQueue):
         return super()._writes() and not self._room.stuck
 
     def protect(self, first: int, end: int) -> None:
-        """Protect the arrays of executions with ``first <= seq < end``; see `Writer.protect`."""
+        """Protect the arrays of executions with ``first <= seq < end``;
+        see `StoredArrays.protect`.
+        """
         self._to_protect.append((first, end))
 
     def keep_values(self, weights: frozenset[int], losses: frozenset[int]) -> None:
-        """Keep the arrays of these values longer than all others; see `Writer.keep_values`."""
+        """Keep the arrays of these values longer than all others; see
+        `StoredArrays.keep_values`.
+        """
         self._to_keep.append((weights, losses))
         if not self._awake:
             self._wake()
@@ -201,7 +205,7 @@ class QueueWriter(RecordQueue):
 
     def _raise_budget(self, budget_bytes: int) -> None:
         """Raise the budget for full arrays from now on."""
-        self._budget_bytes = self._writer.budget_bytes = budget_bytes
+        self._budget_bytes = self._writer.arrays.budget_bytes = budget_bytes
 
     @property
     def owes(self) -> bool:
@@ -266,9 +270,9 @@ class QueueWriter(RecordQueue):
         """Write a batch; return the number of records taken from the queue."""
         batch, queue = self._batch, self._queue
         while self._to_keep:
-            self._writer.keep_values(*self._to_keep.popleft())
+            self._writer.arrays.keep_values(*self._to_keep.popleft())
         while self._to_protect:
-            self._writer.protect(*self._to_protect.popleft())
+            self._writer.arrays.protect(*self._to_protect.popleft())
         deadline = time.monotonic() + BATCH_S
         weight = count = outputs = 0
         with self.lock:
@@ -328,7 +332,7 @@ class QueueWriter(RecordQueue):
             self._queued -= weight - (batch.owed.nbytes - owed)
         spans = batch.nonfinite.committed(seq)
         for span in spans:
-            self._writer.protect(span.first, span.end)
+            self._writer.arrays.protect(span.first, span.end)
         self._looked_at(spans)
         self._written_ns = time.thread_time_ns()
         self._announce()

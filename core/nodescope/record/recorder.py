@@ -312,7 +312,7 @@ class Recorder(QueueWriter):
         """Which values are kept, and the losses by cause."""
         levels = self.levels
         with self.lock:
-            too_large = self._writer.too_large
+            too_large = self._writer.arrays.too_large
             unwritten, behind = self.unwritten, self._waiting.given_up
             # Arrays reduced to statistics while the disk was full count as losses of the disk.
             behind -= self._disk_losses.behind(self._losses())

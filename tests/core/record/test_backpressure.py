@@ -18,29 +18,29 @@ from nodescope.ir.graph import TensorSpec
 from nodescope.ir.track import Track
 from nodescope.record import shutdown
 from nodescope.record.backpressure import Backpressure
+from nodescope.record.kept.stored_arrays import StoredArrays
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
-from nodescope.record.writer import Writer
 from tests.core.record.runs import chain, finished
 
 
 def test_nothing_is_lost_however_slow_the_disk_is(tmp_path: Path, monkeypatch) -> None:
     """Each time, the writer starts only when the program waits for it."""
     asked = threading.Semaphore(0)
-    wait, commit = Recorder.wait_for_room, Writer.add_blobs
+    wait, commit = Recorder.wait_for_room, StoredArrays.add
 
     def waits(self: Recorder, nbytes: int, most_bytes: int) -> None:
         asked.release()
         wait(self, nbytes, most_bytes)
 
-    def slow(self: Writer, arrays: list) -> int:
+    def slow(self: StoredArrays, arrays: list) -> int:
         if any(array.nbytes > 1000 for *_, array in arrays):
             asked.acquire(timeout=20)
         return commit(self, arrays)
 
     monkeypatch.setattr(Recorder, "wait_for_room", waits)
-    monkeypatch.setattr(Writer, "add_blobs", slow)
+    monkeypatch.setattr(StoredArrays, "add", slow)
     run = Run(tmp_path / "run.nscope", level="values", waits=True)
     run.bus.probes[0]._most = 100_000
     run.start()

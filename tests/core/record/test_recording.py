@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from nodescope.errors import RecordingError
-from nodescope.record import blobs, value_rows, writer
+from nodescope.record import blobs, value_rows
 from nodescope.record.files.page_checksums import read_seal
+from nodescope.record.kept import stored_arrays
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.schema import APPLICATION_ID
@@ -76,7 +77,7 @@ def test_slices(
     shape: tuple[int, ...], dtype: str, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blobs, "CHUNK_BYTES", chunk)
-    monkeypatch.setattr(writer, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(stored_arrays, "CHUNK_BYTES", chunk)
     array = (np.arange(int(np.prod(shape))) % 11).astype(dtype).reshape(shape)
     recorder = Recorder(tmp_path / "s.nscope", level="values")
     graph = chain(["x"])

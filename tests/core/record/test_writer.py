@@ -62,14 +62,14 @@ WEIGHT, LOSS, OTHER = 1, 2, 3
 def _emit_rounds(writer: Writer, rounds: range, weight: int) -> None:
     for number in rounds:
         arrays = [(WEIGHT, weight), (LOSS, 1), (OTHER, 100)]
-        writer.add_blobs([(value, 3 * number + value, np.zeros(n)) for value, n in arrays])
+        writer.arrays.add([(value, 3 * number + value, np.zeros(n)) for value, n in arrays])
 
 
 def test_weights_and_losses_outlast_all_others(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "run.nscope", budget_bytes=8000)
     writer.begin()
     _emit_rounds(writer, range(2), 10)
-    writer.keep_values(frozenset({WEIGHT}), frozenset({LOSS}))
+    writer.arrays.keep_values(frozenset({WEIGHT}), frozenset({LOSS}))
     _emit_rounds(writer, range(2, 12), 10)
     kept = _kept(writer)
     assert kept[WEIGHT] == [3 * number + WEIGHT for number in range(12)]
@@ -81,7 +81,7 @@ def test_weights_and_losses_outlast_all_others(tmp_path: Path) -> None:
 def test_weights_that_take_too_much_are_spread_over_the_run(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "run.nscope", budget_bytes=8000)
     writer.begin()
-    writer.keep_values(frozenset({WEIGHT}), frozenset({LOSS}))
+    writer.arrays.keep_values(frozenset({WEIGHT}), frozenset({LOSS}))
     _emit_rounds(writer, range(64), 50)
     kept = _kept(writer)
     # Losses may take an eighth of the budget.
@@ -90,13 +90,15 @@ def test_weights_that_take_too_much_are_spread_over_the_run(tmp_path: Path) -> N
     assert weights[0] == 0
     assert 32 in weights
     assert weights[-1] == 63  # The newest weight is kept as one of the newest values.
-    assert sum(len(seqs) for seqs in kept.values()) == len(writer._blobs) + len(writer._lasting)
+    assert sum(len(seqs) for seqs in kept.values()) == len(writer.arrays._blobs) + len(
+        writer.arrays._lasting
+    )
     writer.abandon()
 
 
 def test_a_batch_that_failed_may_drop_weights_again(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "run.nscope", budget_bytes=8000)
-    writer.keep_values(frozenset({WEIGHT}), frozenset({LOSS}))
+    writer.arrays.keep_values(frozenset({WEIGHT}), frozenset({LOSS}))
     writer.begin()
     _emit_rounds(writer, range(8), 50)
     writer.commit(24, 0, Dropped())
@@ -141,7 +143,7 @@ def test_the_log_of_large_arrays_is_written_from_its_start_again(tmp_path: Path)
     writer = Writer(path, budget_bytes=1 << 30, page_bytes=new_file.LARGE_PAGE_BYTES)
     for seq in range(1, 13):
         writer.begin()
-        writer.add_blobs([(OTHER, seq, np.zeros(1 << 19))])
+        writer.arrays.add([(OTHER, seq, np.zeros(1 << 19))])
         writer.commit(seq, 0, Dropped())
     assert path.with_name(f"{path.name}-wal").stat().st_size < 24 << 20  # 48 MiB were written.
     writer.finish()

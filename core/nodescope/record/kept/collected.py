@@ -66,9 +66,9 @@ class KeptArrays:
         self.packs.append(packed(of, np.frombuffer(starts, np.int64), elements))
 
     def write(self, writer: Writer) -> int:
-        """Write all arrays; return the same as `Writer.add_blobs`."""
+        """Write all arrays; return the same as `StoredArrays.add`."""
         writer.insert("layout", self.layouts)
-        return writer.add_packs(self.packs) + writer.add_blobs(self.few)
+        return writer.arrays.add_packs(self.packs) + writer.arrays.add(self.few)
 
     def _add_layouts(self, noted: NotedStatistics) -> None:
         outputs = noted.outputs

@@ -361,14 +361,14 @@ def test_arrays_dropped_for_the_budget_return_after_a_failure(tmp_path: Path) ->
         first = [(value, value, np.full(40, value, np.uint8)) for value in (1, 2)]
         two = [(value, value, np.full(40, value, np.uint8)) for value in (3, 4, 5)]
         writer.begin()
-        writer.add_blobs(first)
+        writer.arrays.add(first)
         writer.execute("COMMIT")
         if failing:
             writer.begin()
-            assert writer.add_blobs(two) == 3
+            assert writer.arrays.add(two) == 3
             writer.roll_back()
         writer.begin()
-        assert writer.add_blobs(two) == 3
+        assert writer.arrays.add(two) == 3
         writer.execute("COMMIT")
         writer.finish()
         with sqlite3.connect(path) as database:
@@ -383,13 +383,13 @@ def test_an_array_too_large_is_counted_once_however_often_it_is_tried(tmp_path: 
     writer = Writer(tmp_path / "r.nscope", budget_bytes=100)
     for _ in range(3):
         writer.begin()
-        assert writer.add_blobs([(1, 1, np.zeros(200, np.uint8))]) == 1
+        assert writer.arrays.add([(1, 1, np.zeros(200, np.uint8))]) == 1
         writer.roll_back()
-    assert writer.too_large == 0
+    assert writer.arrays.too_large == 0
     writer.begin()
-    writer.add_blobs([(1, 1, np.zeros(200, np.uint8))])
+    writer.arrays.add([(1, 1, np.zeros(200, np.uint8))])
     writer.execute("COMMIT")
-    assert writer.too_large == 1
+    assert writer.arrays.too_large == 1
     writer.finish()
 
 

@@ -316,7 +316,7 @@ def test_pages_of_any_size_are_sealed(tmp_path: Path, page: int) -> None:
     path = tmp_path / "run.nscope"
     writer = Writer(path, budget_bytes=1 << 24, page_bytes=page)
     writer.begin()
-    writer.add_blobs([(1, 1, np.arange(40_000.0))])
+    writer.arrays.add([(1, 1, np.arange(40_000.0))])
     writer.commit(1, 0, Dropped())
     writer.finish()
     seal = page_checksums.read_seal(path)

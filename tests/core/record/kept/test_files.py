@@ -318,14 +318,14 @@ def seqs_in(writer: Writer) -> tuple[list[tuple[int, int]], list[int]]:
 def test_the_oldest_make_room_together(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "r.nscope", budget_bytes=200_000)
     writer.begin()
-    assert writer.add_packs([pack_of(1), pack_of(101)]) == 0
-    assert writer.add_blobs([(OTHER, 201, np.full(100, 201.0))]) == 0
-    assert writer.add_packs([pack_of(301)]) == 100
+    assert writer.arrays.add_packs([pack_of(1), pack_of(101)]) == 0
+    assert writer.arrays.add([(OTHER, 201, np.full(100, 201.0))]) == 0
+    assert writer.arrays.add_packs([pack_of(301)]) == 100
     writer.commit(400, 0, Dropped())
     assert seqs_in(writer) == ([(OTHER, 201)], [101, 301])
     writer.begin()
     # This pack needs more room than there is.
-    assert writer.add_packs([pack_of(401, 300)]) == 201 + 300
+    assert writer.arrays.add_packs([pack_of(401, 300)]) == 201 + 300
     writer.commit(700, 0, Dropped())
     assert seqs_in(writer) == ([], [])
     writer.abandon()
@@ -334,10 +334,10 @@ def test_the_oldest_make_room_together(tmp_path: Path) -> None:
 def test_weights_losses_and_what_is_protected_outlast_the_others(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "r.nscope", budget_bytes=200_000)
     writer.begin()
-    writer.keep_values(frozenset({WEIGHT}), frozenset({LOSS}))
-    writer.protect(50, 54)
-    assert writer.add_packs([pack_of(1), pack_of(101)]) == 0
-    dropped = writer.add_packs([pack_of(201)])
+    writer.arrays.keep_values(frozenset({WEIGHT}), frozenset({LOSS}))
+    writer.arrays.protect(50, 54)
+    assert writer.arrays.add_packs([pack_of(1), pack_of(101)]) == 0
+    dropped = writer.arrays.add_packs([pack_of(201)])
     writer.commit(300, 0, Dropped())
     rows, packs = seqs_in(writer)
     assert packs == [101, 201] or packs == [201]
@@ -346,7 +346,7 @@ def test_weights_losses_and_what_is_protected_outlast_the_others(tmp_path: Path)
     assert {value for value, seq in rows if not 50 <= seq < 54} <= {WEIGHT, LOSS}
     assert (WEIGHT, 1) in rows
     assert (LOSS, 2) in rows
-    assert writer._held_bytes == 800 * len(rows) + 80_000 * len(packs)
+    assert writer.arrays._nbytes == 800 * len(rows) + 80_000 * len(packs)
     writer.abandon()
 
 
@@ -354,19 +354,19 @@ def test_a_batch_that_failed_is_undone(tmp_path: Path) -> None:
     def content(failing: bool) -> Any:
         writer = Writer(tmp_path / f"{failing}.nscope", budget_bytes=200_000)
         writer.begin()
-        writer.protect(50, 54)
-        writer.add_packs([pack_of(1), pack_of(101)])
+        writer.arrays.protect(50, 54)
+        writer.arrays.add_packs([pack_of(1), pack_of(101)])
         writer.commit(200, 0, Dropped())
         if failing:
             before = seqs_in(writer)
             writer.begin()
-            assert writer.add_packs([pack_of(201), pack_of(301)]) > 0
+            assert writer.arrays.add_packs([pack_of(201), pack_of(301)]) > 0
             writer.roll_back()
             assert seqs_in(writer) == before
         writer.begin()
-        dropped = writer.add_packs([pack_of(201), pack_of(301)])
+        dropped = writer.arrays.add_packs([pack_of(201), pack_of(301)])
         writer.commit(400, 0, Dropped())
-        found = seqs_in(writer), dropped, writer._held_bytes
+        found = seqs_in(writer), dropped, writer.arrays._nbytes
         writer.abandon()
         return found
 
@@ -376,13 +376,13 @@ def test_a_batch_that_failed_is_undone(tmp_path: Path) -> None:
 def test_a_reader_of_a_live_recording_sees_what_made_room(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "r.nscope", budget_bytes=200_000)
     writer.begin()
-    writer.add_packs([pack_of(1), pack_of(101)])
+    writer.arrays.add_packs([pack_of(1), pack_of(101)])
     writer.commit(200, 0, Dropped())
     with Recording.open(tmp_path / "r.nscope") as recording:
         assert recording.array(1, 1) is not None
         assert recording.kept_of(1)[0] == 67
         writer.begin()
-        writer.add_packs([pack_of(201)])
+        writer.arrays.add_packs([pack_of(201)])
         writer.commit(300, 0, Dropped())
         assert recording.array(1, 1) is None
         assert recording.array(1, 202) is not None

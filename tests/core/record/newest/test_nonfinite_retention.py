@@ -143,11 +143,11 @@ def test_newer_values_never_push_the_first_nan_out(level: Level, tmp_path: Path)
 def test_half_of_the_budget_is_protected_at_most(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "w.nscope", budget_bytes=1000)
     writer.begin()
-    assert writer.add_blobs([(1, seq, np.full(10, float(seq))) for seq in range(1, 13)]) == 0
-    writer.protect(2, 40)
-    assert writer.add_blobs([(1, seq, np.full(10, float(seq))) for seq in range(13, 40)]) == 27
+    assert writer.arrays.add([(1, seq, np.full(10, float(seq))) for seq in range(1, 13)]) == 0
+    writer.arrays.protect(2, 40)
+    assert writer.arrays.add([(1, seq, np.full(10, float(seq))) for seq in range(13, 40)]) == 27
     # Drops the six unprotected arrays, then has no room itself.
-    assert writer.add_blobs([(1, 40, np.zeros(100))]) == 7
+    assert writer.arrays.add([(1, 40, np.zeros(100))]) == 7
     kept = writer._db.execute("SELECT seq FROM blob ORDER BY id").fetchall()
     assert [seq for (seq,) in kept] == [2, 3, 4, 5, 6, 7]
     assert writer._db.execute("SELECT count(*) FROM chunk").fetchone() == (6,)
