@@ -270,9 +270,10 @@ class Run:
             command=self.command, controllers=gate.controllers, live_value=gate.live_value,
             up=gate.link_up, lost=gate.link_lost, warn=self._say,
         )  # fmt: skip
-        link = Link(address.link, address.token, self.info, handlers, version=version())
+        self._link = link = Link(
+            address.link, address.token, self.info, handlers, version=version()
+        )
         link.session(gate.info)
-        self._link = link
         try:
             link.connect(timeout_s)
         except LinkError:
@@ -415,6 +416,7 @@ class Run:
             self._link.trouble(text if full else "")
 
     def _changed(self, info: SessionInfo) -> None:
+        self.recorder.attended(info.attended)
         if self._link is not None:
             self._link.session(info)
         if self._controller is not None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 30
+REVISION: Final = 31
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -98,10 +98,16 @@ summarise_noted: Final[
 """Statistics of noted outputs, in columns. None without a core."""
 
 
-gather_elements: Final[Callable[[tuple[Piece, ...], Any], tuple[Memory, bytes]] | None] = getattr(
+place_elements: Final[Callable[[tuple[Piece, ...], Any], tuple[int, bytes]] | None] = getattr(
+    _core, "place_elements", None
+)
+"""Where elements of noted outputs would lie in a row, equal ones once. None without a core."""
+
+
+gather_elements: Final[Callable[[tuple[Piece, ...], Any, Any, int], Memory] | None] = getattr(
     _core, "gather_elements", None
 )
-"""Elements of noted outputs, equal ones once. None without a core."""
+"""Elements of noted outputs at these places. None without a core."""
 
 
 def _no_column(numbers: Any, mode: int) -> None:

@@ -92,7 +92,7 @@ class Batch:
         level: The run's level, for its row.
 
     Attributes:
-        seq: The last record collected since the last commit, or 0.
+        seq, time_ns: The last record collected since the last commit, or 0; its time.
         threads: Identifiers of the threads that ran nodes.
         written: Copies of outputs that the last commit wrote and that are free for reuse.
         owed: Arrays still to be written, of executions that are already written.
@@ -107,7 +107,7 @@ class Batch:
         self._values = ValueRows()
         self._structure = StructureRows(self._values, self._add)
         self._spans = SpanRows()
-        self._time_ns = 0
+        self.time_ns = 0
         self._begun: tuple[Any, ...] = (0,)  # the row of the latest step
         self.threads: set[int] = set()
         self.written: list[Array] = []
@@ -190,7 +190,7 @@ class Batch:
         """Collect executions in the order of the run."""
         self._close_timed()
         times, rows, outputs_of = self._times, self._rows["execution"], self._outputs
-        writers, last = self._writers, self._time_ns
+        writers, last = self._writers, self.time_ns
         for item in items:
             (timed, _weight, flags, outputs, latest_only, _keep, error, layouts, attrs, place,
              _unresolved, ran, arrays) = item  # fmt: skip
@@ -395,7 +395,7 @@ class Batch:
         evicted = 0 if omit else self._noted.kept.write(writer)
         evicted += 0 if later or omit else writer.arrays.add(arrays)
         dropped = dropped.plus(Dropped(evicted))
-        writer.commit(seq, self._time_ns, dropped)
+        writer.commit(seq, self.time_ns, dropped)
         if self._sums is not None:
             self._sum_times(self._sums, seq, dropped, omit)
         if later:
@@ -414,7 +414,7 @@ class Batch:
         sums.take(self._nodes, self._steps, executions, host, timed)
         if not sums.due or omit != Omit.NOTHING:
             return
-        if self._writer.added([("step_block", sums.rows())], seq, self._time_ns, dropped):
+        if self._writer.added([("step_block", sums.rows())], seq, self.time_ns, dropped):
             sums.due.clear()
 
     def conclude(self, seq: int, dropped: Dropped) -> int:
@@ -441,16 +441,16 @@ class Batch:
         self._insert_executions([row for row in rows["execution"] if row[6] & FAILED])
         for statement, parameters in self._updates:
             writer.execute(statement, parameters)
-        writer.commit(seq, self._time_ns, dropped)
+        writer.commit(seq, self.time_ns, dropped)
         rows["document"] = self._documents(last=True)
         structure = [(table, rows.get(table, ())) for table in (*_STRUCTURE, "document")]
         unwritten = 0
         # One transaction writes each page of the file once, and needs the least space.
-        if not writer.added(structure, seq, self._time_ns, dropped):
+        if not writer.added(structure, seq, self.time_ns, dropped):
             for table, parts in structure:
                 for start in range(0, len(parts), _FEW):
                     few = [(table, parts[start : start + _FEW])]
-                    if unwritten or not writer.added(few, seq, self._time_ns, dropped):
+                    if unwritten or not writer.added(few, seq, self.time_ns, dropped):
                         unwritten += len(few[0][1])
         self._written(later=False)
         return unwritten
@@ -469,7 +469,7 @@ class Batch:
             flag = UNWRITTEN if omit else WANTED
             writer.add_flags(dict.fromkeys((item[1] for item in arrays), flag))
         dropped = dropped.plus(Dropped(lost))
-        writer.commit(seq, self._time_ns, dropped)
+        writer.commit(seq, self.time_ns, dropped)
         self.written = self.owed.paid(len(arrays))
         return dropped
 
@@ -594,5 +594,5 @@ class Batch:
     def _mark(self, seq: int, time_ns: int) -> None:
         if seq > self.seq:
             self.seq = seq
-        if time_ns > self._time_ns:
-            self._time_ns = time_ns
+        if time_ns > self.time_ns:
+            self.time_ns = time_ns

@@ -27,6 +27,7 @@ from nodescope.record.batch import Batch
 from nodescope.record.buffers import Buffers
 from nodescope.record.disk_losses import DiskLosses, LossCounts
 from nodescope.record.files.disk_space import DiskSpaceRetry, NoSpace, Omit
+from nodescope.record.kept.waiting_packs import WaitingPacks
 from nodescope.record.new_file import LARGE_PAGE_BYTES, PAGE_BYTES
 from nodescope.record.newest.held_values import Whole
 from nodescope.record.newest.nonfinite_retention import Span
@@ -56,7 +57,7 @@ BATCH_S: Final = 0.05
 # This many batches count as the first ones of a recording.
 _FIRST_BATCHES: Final = 16
 # Size of a batch beyond which the writer stops waiting for further records.
-_ENOUGH_BYTES: Final = MIB
+_ENOUGH_BYTES: Final = 8 * MIB
 # The writer is behind if more than one part in this many of the queue is full.
 _BEHIND: Final = 8
 # How long the program waits for room before it checks again.
@@ -126,6 +127,7 @@ class QueueWriter(RecordQueue):
         self._omitted: shutdown.UnwrittenRest | None = None
         page_bytes = LARGE_PAGE_BYTES if level == "values" else PAGE_BYTES
         self._writer = Writer(self.path, budget_bytes=budget_bytes, page_bytes=page_bytes)
+        self._packs = WaitingPacks(self._writer.arrays)
         self._batch = Batch(self._writer, level=level)
         self._thread = threading.Thread(target=self._work, name="nodescope-recorder", daemon=True)
 
@@ -210,17 +212,33 @@ class QueueWriter(RecordQueue):
     @property
     def owes(self) -> bool:
         """Whether elements of readable executions are still to be written."""
-        return self._batch.owed.many > 0
+        return self._batch.owed.many > 0 or self._packs.waits()
+
+    def _can_be_read(self, seq: int, elements: bool) -> bool:
+        """Whether everything up to ``seq`` is in the file, the arrays included if ``elements``."""
+        owes = elements and (self._batch.owed.many > 0 or self._packs.waits(seq))
+        return self._committed >= seq and not owes
+
+    @property
+    def _due(self) -> bool:
+        """Whether elements are to be written now. At the end, packs are written last."""
+        return self._batch.owed.many > 0 or (self._packs.due_in() == 0 and not self._closing)
+
+    def attended(self, somebody: bool) -> None:
+        """Note whether somebody is following the run: if so, arrays are written at once."""
+        if self._packs.attended(somebody):
+            self._packs.want(self._seq)
+            self._wanted.set()
 
     def _work(self) -> None:
         with contextlib.suppress(AttributeError, OSError):  # not every system has such clocks
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
         try:
             while True:
-                self._wanted.wait()
+                called = self._wanted.wait(self._packs.due_in())
                 if self._failure is not None:
                     raise self._failure
-                if not self._closing:
+                if called and not self._closing:
                     self._gather()
                 self._hurry.clear()
                 self._wanted.clear()
@@ -232,17 +250,18 @@ class QueueWriter(RecordQueue):
                 # more.
                 while (
                     self._committed < max(target, self._hasty)
-                    or self.owes
+                    or self._due
                     or (self._queue and (due > 0 or self._pressed()))
                 ):
                     if self._leaving and self._omitted is None:
                         self._leave_out()
-                    if self.owes and self._committed >= self._hasty:
+                    if self._due and self._committed >= self._hasty:
                         self._settle_some()
                     else:
                         due -= self._write_some()
                 if closing:
                     break
+            self._settle_rest()
             self._last_record()
             self._off = True
             self._folding_since = time.monotonic()
@@ -257,9 +276,11 @@ class QueueWriter(RecordQueue):
     def _gather(self) -> None:
         """Wait for a batch to grow; a stop that waits for the batch ends this at once."""
         self._gathered += 1
+        self._gathers = True
         for _ in range(self._patience[self._gathered > _FIRST_BATCHES]):
             if self._hurry.wait(BATCH_S / 2) or self._queued > _ENOUGH_BYTES:
-                return
+                break
+        self._gathers = False
 
     def _pressed(self) -> bool:
         """Whether a batch must not wait to grow: somebody waits for it, or much is queued."""
@@ -342,14 +363,29 @@ class QueueWriter(RecordQueue):
         """Handle values that were checked; ``spans`` are the parts of the run to keep whole."""
 
     def _settle_some(self) -> None:
-        """Write some of the owed arrays."""
+        """Write some of the owed arrays, or of the packs that are due."""
         batch, owed = self._batch, self._batch.owed.nbytes
         seq = self._committed
-        self._store(lambda dropped, omit: batch.settle(seq, dropped, omit=omit), seq, owed)
+
+        def settle(dropped: Dropped, omit: Omit) -> Dropped:
+            if batch.owed.many:
+                return batch.settle(seq, dropped, omit=omit)
+            return self._packs.settle(self._writer, seq, batch.time_ns, dropped, omit)
+
+        self._store(settle, seq, owed)
         with self.lock:
             self._queued -= owed - batch.owed.nbytes
         if not self.owes:
             self._announce()
+
+    def _settle_rest(self) -> None:
+        """Write the packs that wait at the end, straight into the file unless it is being read."""
+        if self._packs.many:
+            self._writer.leave_log()
+        while self._packs.many:
+            if self._leaving and self._omitted is None:
+                self._leave_out()
+            self._settle_some()
 
     def _store(self, write: Callable[[Dropped, Omit], Dropped], seq: int, nbytes: int) -> None:
         """Write now or when the disk has space; then give back the memory."""
@@ -362,6 +398,7 @@ class QueueWriter(RecordQueue):
         for copied in self._batch.written:
             self._buffers.give_back(copied)
         self._batch.written = []
+        self._packs.committed()
         with self._progress:
             self._committed = max(seq, self._committed)
 
@@ -437,6 +474,7 @@ class QueueWriter(RecordQueue):
             self._queue.extend(notes)
             self._queued -= self._batch.owed.nbytes
             self._dropped_blobs += self._batch.owed.drop()
+            self._dropped_blobs += self._packs.drop()
 
     def _final_record(self) -> Told | None:
         """The last record, made when all losses are known."""
@@ -497,7 +535,7 @@ class QueueWriter(RecordQueue):
                 elif not isinstance(item, QueuedRecord):
                     arrays = item.outputs if item.keep_arrays else ()
                     left.add(1, len(arrays), sum(array.nbytes for _, array in arrays))
-            left.add(0, owed.many, owed.nbytes)
+            left.add(0, owed.many + self._packs.many, owed.nbytes + self._packs.nbytes)
         return left
 
     def _gets_on(self) -> float:

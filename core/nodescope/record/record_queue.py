@@ -43,7 +43,7 @@ _GIVES_WAY_S: Final = 1e-4
 BATCH_BYTES: Final = 16 << 20
 """The most bytes of outputs in a batch."""
 
-_PLENTY: Final = BATCH_BYTES // 8  # with elements in such a queue, the writer stops waiting
+_PLENTY: Final = BATCH_BYTES // 2  # with elements in such a queue, the writer stops waiting
 
 # Before a record is dropped, the program gives way at most once per `_WAITS_FOR` bytes of it, and
 # `_MOST_WAITS` times in all. On a busy machine, the writer takes 50 ms per MiB.
@@ -77,6 +77,7 @@ class RecordQueue:
         self._times: Any = noted_times(self._sink_full, self._wake)
         self._count_noted: Callable[[Sequence[Node]], None] | None = None
         self._only_latest_times = self._keeps_elements = False
+        self._gathers = False  # whether the writer waits for a batch to grow
         self._respecified: list[tuple[int, GraphExtended]] = []
         self._lot_bytes = max(min(queue_bytes // _LOTS, MOST_BYTES), 8)
         self._lost_executions = self._lost_summaries = 0
@@ -315,7 +316,7 @@ class RecordQueue:
             self._lost_executions += many
             self._lost_summaries += lot.outputs
             self._missed.extend([node.id for node in lot.nodes])
-        elif lot.keep and self._queued > _PLENTY:
+        elif lot.keep and self._gathers and self._queued > _PLENTY:
             self._hurry.set()
 
     def _reduce_oldest(self, nbytes: int) -> int:

@@ -363,6 +363,7 @@ class Recorder(QueueWriter):
         target = self.last_seq
         if self._can_be_read(target, elements):
             return True
+        self._packs.want(target)
         if not elements:
             self._hasty = max(target, self._hasty)
         self._hurry.set()
@@ -373,9 +374,6 @@ class Recorder(QueueWriter):
                 timeout=timeout_s,
             )
         return self._can_be_read(target, elements)
-
-    def _can_be_read(self, seq: int, elements: bool) -> bool:
-        return self._committed >= seq and not (elements and self.owes)
 
     def close(
         self, timeout_s: float = shutdown.STILL_S, slow: Callable[[], None] = lambda: None

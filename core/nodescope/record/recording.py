@@ -456,6 +456,16 @@ class Recording:
         """The array that an execution wrote, read-only; None if it was not kept."""
         return self._read(self._blobs.whole, value_id, seq)
 
+    def waits(self, seq: int) -> bool:
+        """Whether the arrays of an execution may still have to be written: the run has not ended,
+        and none of it or of a later one is here.
+        """
+        last = self._kept.last_seq()
+        if last is None:
+            last = self._all("SELECT coalesce(max(seq), 0) FROM blob")[0][0]
+        ended = self._all("SELECT 1 FROM run WHERE finished_ns IS NOT NULL")
+        return bool(seq > last and not ended)
+
     def strides(self, value_id: int, seq: int) -> tuple[int, ...] | None:
         """The strides of a kept array, in bytes; None if in C order or not known."""
         if not self._has("layout"):

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from nodescope.console_output import printable
 from nodescope.errors import RecordingError
-from nodescope.record.files.descriptors import held, high, intact
+from nodescope.record.files.descriptors import Held, held, high, intact
 from nodescope.record.files.disk_space import Reserve
 from nodescope.record.files.ownership import (
     beside,
@@ -33,7 +33,8 @@ from nodescope.record.files.ownership import (
 from nodescope.record.files.page_checksums import seal
 from nodescope.record.kept.stored_arrays import StoredArrays
 from nodescope.record.new_file import HINT, PAGE_BYTES, begin, connect, create
-from nodescope.record.rows import Dropped
+from nodescope.record.rows import HAS_SUMMARY, UNWRITTEN, WANTED, Dropped
+from nodescope.record.timed import packing
 from nodescope.record.timed.collected import unpacked
 
 # A log longer than this is merged into the file and then overwritten from its start. The system
@@ -55,6 +56,9 @@ class Writer:
         budget_bytes: Beyond this, the oldest full arrays are deleted; may be raised.
         page_bytes: The size of the file's pages.
 
+    Attributes:
+        logs: Whether batches are written into a log beside the file first.
+
     Raises:
         RecordingError: The file cannot be created.
     """
@@ -65,6 +69,7 @@ class Writer:
         # Number of statements so far, as a sign of progress; a repeated statement does not count.
         self.moves = 0
         self._moved = self._settled = 0  # statements of this batch, and up to its start
+        self.logs = True
         create(path)
         try:
             begin(path, page_bytes)
@@ -99,12 +104,21 @@ class Writer:
         self._look()
         self.arrays.begin()
         self._moved = 0
-        self._db.execute("BEGIN IMMEDIATE")
+        if self.logs:
+            self._db.execute("BEGIN IMMEDIATE")
+            return
+        with high():  # the first change opens a journal
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("UPDATE progress SET seq = seq")
+            journal = held([f"{self.path}-journal"])
+        self._descriptors = (*self._own_descriptors(), *journal)
 
     def roll_back(self) -> None:
         """Undo the failed batch, so that it can be written again."""
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
+        if not self.logs:
+            self._descriptors = self._own_descriptors()
         self.arrays.roll_back()
 
     def insert(self, table: str, rows: Sequence[tuple[Any, ...]], *, replace: bool = False) -> None:
@@ -165,6 +179,19 @@ class Writer:
             seqs = ",".join(str(seq) for seq, has in flags.items() if has == bits)
             self._db.execute(f"UPDATE execution SET flags = flags | {bits} WHERE seq IN ({seqs})")
 
+    def flag_unwritten(self, first: int, last: int) -> None:
+        """Note that wanted elements of executions in a range were not written, nor will be."""
+        self._db.execute(
+            "UPDATE execution SET flags = flags & ~?1 | ?2 "
+            "WHERE seq BETWEEN ?3 AND ?4 AND flags & ?1",
+            (WANTED, UNWRITTEN, first, last),
+        )
+        among = self._db.execute(
+            "SELECT * FROM timed WHERE last_seq >= ? AND first_seq <= ?", (first, last)
+        ).fetchall()
+        flagged = [packing.flagged(row, HAS_SUMMARY | UNWRITTEN) for row in among]
+        self.insert("timed", flagged, replace=True)
+
     def _take_out(self, seqs: Iterable[int]) -> None:
         """Give executions in the table ``timed`` rows of their own, which take precedence."""
         rows: list[tuple[int, ...]] = []
@@ -205,6 +232,8 @@ class Writer:
         )
         self._look()  # nearly all of the batch is written now
         self._db.execute("COMMIT")
+        if not self.logs:
+            self._descriptors = self._own_descriptors()  # the journal is closed and deleted
         self._settled = self.moves = self.moves + 1
         try:
             in_place = self.path.stat().st_ino == self._inode
@@ -236,6 +265,27 @@ class Writer:
             return False
         return not busy and 0 < pages == merged
 
+    def leave_log(self) -> bool:
+        """Merge the log into the file, and write into the file directly from now on.
+
+        Returns:
+            Whether that is so: not if something is reading. Then the main file is complete, and the
+            log beside it is empty.
+        """
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            mode = self._db.execute("PRAGMA journal_mode=DELETE").fetchone()
+        except sqlite3.OperationalError:
+            return False
+        self.logs = mode != ("delete",)
+        if not self.logs:
+            self._descriptors = self._own_descriptors()
+        return not self.logs
+
+    def _own_descriptors(self) -> tuple[Held, ...]:
+        """The descriptors of the file itself, without those of the files beside it."""
+        return tuple([own for own in self._descriptors if own[2] == self._inode])
+
     def release_reserve(self) -> None:
         """Give back the disk space that was set aside for the end of the recording."""
         self._reserve.release()
@@ -265,12 +315,7 @@ class Writer:
         """
         self._look()
         self._reserve.release()
-        try:
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._db.execute("PRAGMA journal_mode=DELETE").fetchall()
-        except sqlite3.OperationalError:
-            # Something is reading. The main file is complete; the log beside it is empty.
-            pass
+        self.leave_log()
         self._db.close()
         end_writing(self._vouched)
         if not os.path.lexists(beside(self.path, "-wal")):

@@ -23,9 +23,10 @@ def why_not_kept(recording: Recording, level: str, value: int, seq: int) -> str:
     keeping = recording.keeping()
     at = recording.latest_at(value, seq)
     ran = recording.executions(seq - 1, seq)
+    waits = recording.waits(seq)
     if at is None or at.seq == seq:
-        return _told(keeping, level, at, ran)
-    reason = _told(keeping, level, None, ran)
+        return _told(keeping, level, at, ran, waits)
+    reason = _told(keeping, level, None, ran, waits)
     # The known statistics are of an older execution. If the value was computed at `seq`, the text
     # names the step of that older execution.
     return (
@@ -33,9 +34,16 @@ def why_not_kept(recording: Recording, level: str, value: int, seq: int) -> str:
     )
 
 
-def _told(keeping: Keeping | None, level: str, at: ValueAt | None, ran: list[Execution]) -> str:
+def _told(
+    keeping: Keeping | None,
+    level: str,
+    at: ValueAt | None,
+    ran: list[Execution],
+    waits: bool = False,
+) -> str:
     flags = ran[0].flags if ran else 0
     lead = "Only statistics were kept" if at is not None else "Only its time was kept"
+    not_yet = f"{lead}: its elements are not written yet, or the program ended before they were."
     if keeping is None:  # a recording of an earlier release
         if level == "values":
             return "Not kept: the byte budget was used up, or the recorder fell behind."
@@ -48,13 +56,15 @@ def _told(keeping: Keeping | None, level: str, at: ValueAt | None, ran: list[Exe
     if flags & UNWRITTEN:
         return f"{lead}: the disk was full."
     if flags & LATER and not flags & WANTED:
-        return f"{lead}: its elements are not written yet, or the program ended before they were."
+        return not_yet
     nbytes = at.summary.nbytes if at is not None else 0
     if nbytes > keeping.budget_bytes:
         return (
             f"{lead}: with {_size(nbytes)} it is larger than the whole budget "
             f"({_size(keeping.budget_bytes)}). Raise --budget."
         )
+    if flags & WANTED and waits:
+        return not_yet
     if flags & WANTED or (keeping.level == "values" and keeping.limit is None):
         return (
             f"{lead}: newer values took its place in the budget of {_size(keeping.budget_bytes)}. "

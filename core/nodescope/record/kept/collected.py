@@ -6,6 +6,7 @@ Invariant: the seqs of the table's rows ascend and do not overlap.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -30,7 +31,8 @@ from nodescope.record.schema import shape_text
 from nodescope.record.writer import Writer
 
 FEWEST: Final = 64
-"""Fewer arrays are written as rows of the table ``blob``."""
+LEAST_BYTES: Final = 1 << 18
+"""Fewer and smaller arrays are written as rows of the table ``blob``."""
 
 Row = tuple[Any, ...]
 
@@ -57,13 +59,15 @@ class KeptArrays:
         outputs = noted.outputs
         if noted.disordered:
             self._add_layouts(noted)
-        if len(outputs) < FEWEST:
+        if len(outputs) < FEWEST and outputs[:, NBYTES].sum() < LEAST_BYTES:
             self._add_few(of, noted, lots)
             return
+        assert native.place_elements is not None
         assert native.gather_elements is not None
         blocks = tuple([lot.piece for lot in lots])
-        elements, starts = native.gather_elements(blocks, outputs)
-        self.packs.append(packed(of, np.frombuffer(starts, np.int64), elements))
+        nbytes, starts = native.place_elements(blocks, outputs)
+        elements = partial(native.gather_elements, blocks, outputs, starts, nbytes)
+        self.packs.append(packed(of, np.frombuffer(starts, np.int64), nbytes, elements))
 
     def write(self, writer: Writer) -> int:
         """Write all arrays; return the same as `StoredArrays.add`."""

@@ -104,6 +104,13 @@ class KeptTable:
         )[0]
         return arrays, nbytes
 
+    def last_seq(self) -> int | None:
+        """The last execution with an array in the table; None if it is empty."""
+        if not self._has("pack"):
+            return None
+        last: int | None = self._ask("SELECT max(last_seq) FROM pack")[0][0]
+        return last
+
     def steps(self) -> set[int]:
         """The steps of which arrays are kept."""
         steps: set[int] = set()

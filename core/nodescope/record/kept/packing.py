@@ -9,7 +9,7 @@ Invariant: unpacking checks all that it returns; a row has no more arrays than b
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -34,7 +34,8 @@ class Pack(NamedTuple):
         first_seq, last_seq: The first and the last execution that produced one of them.
         arrays: The number of arrays.
         outputs, data: Columns of the table.
-        elements: The elements of all arrays.
+        nbytes: The size of all elements.
+        elements: Returns the elements of all arrays.
     """
 
     first_seq: int
@@ -42,7 +43,8 @@ class Pack(NamedTuple):
     arrays: int
     outputs: bytes
     data: bytes
-    elements: Memory
+    nbytes: int
+    elements: Callable[[], Memory]
 
 
 class Kept(NamedTuple):
@@ -88,20 +90,20 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(_Columns).decode
 
 
-def packed(of: Statistics, starts: Integers, elements: Memory) -> Pack:
+def packed(of: Statistics, starts: Integers, nbytes: int, elements: Callable[[], Memory]) -> Pack:
     """Pack the arrays of some outputs.
 
     Args:
         of: The statistics of the outputs; only seqs, values, steps and specs are used.
         starts: Where the elements of each array begin.
-        elements: The elements.
+        nbytes, elements: As in `Pack`.
     """
     values, places, _ = distinct(of.values)
     step = int(of.steps.min())
     data = _Columns(
         len(of.seqs),
         step,
-        len(elements),
+        nbytes,
         tuple(map(tuple, of.specs)),  # type: ignore[arg-type]
         column(of.seqs, differences=True),
         column(places),
@@ -111,7 +113,7 @@ def packed(of: Statistics, starts: Integers, elements: Memory) -> Pack:
     )
     outputs = values.astype("<i8").tobytes()
     ends = int(of.seqs[0]), int(of.seqs[-1])
-    return Pack(*ends, len(of.seqs), outputs, _encode(data), elements)
+    return Pack(*ends, len(of.seqs), outputs, _encode(data), nbytes, elements)
 
 
 def unpacked(first_seq: int, last_seq: int, values: Integers, data: bytes) -> Kept:

@@ -6,8 +6,9 @@ Invariant: the oldest arrays are dropped first, except those that are protected 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -33,6 +34,13 @@ _SMALLEST: Final = 64  # a lasting array counts as at least this many bytes
 _PACK: Final = -1  # in place of a value's id: the blob is a pack of several arrays
 
 
+class _Waiting(NamedTuple):
+    """A pack that is not in the file yet, and since when."""
+
+    pack: Pack
+    since_s: float
+
+
 class Tables(Protocol):
     """The open transaction of a recording."""
 
@@ -52,15 +60,23 @@ class StoredArrays:
     Args:
         file: The recording.
         budget_bytes: Beyond this, the oldest arrays are deleted; may be raised.
+        clock: Gives the time in seconds.
 
     Attributes:
         too_large: The number of arrays too large for a budget of this size.
+        most_waiting: How many bytes of packs may wait in memory, see `add_packs`.
+        waiting_bytes: How many wait.
     """
 
-    def __init__(self, file: Tables, budget_bytes: int) -> None:
-        self._file = file
+    def __init__(
+        self, file: Tables, budget_bytes: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._file, self._clock = file, clock
         self.budget_bytes = budget_bytes
         self.too_large = 0
+        self.most_waiting = self.waiting_bytes = 0
+        self._waiting: dict[int, _Waiting] = {}  # by number, oldest first
+        self._waiting_before: dict[int, _Waiting] = {}
         self._nbytes = 0  # of all stored arrays
         # Blobs by number. `_blobs` may be dropped, oldest first; `_fallen` were dropped in this
         # batch; `_protected` are never dropped, see `protect`; `_lasting` last, see `keep_values`.
@@ -86,6 +102,7 @@ class StoredArrays:
             self._packs.pop(number, None)
         self._fallen.clear()
         self._before = (self._next_blob, self._nbytes, self.too_large, self._cleared)
+        self._waiting_before = {**self._waiting}
 
     def roll_back(self) -> None:
         """Undo the failed batch, so that it can be written again."""
@@ -101,6 +118,8 @@ class StoredArrays:
         self._weight_bytes = sum([taken for is_loss, taken in sizes if not is_loss])
         self._next_blob = first
         self._fallen.clear()
+        self._waiting = {**self._waiting_before}
+        self.waiting_bytes = sum([waiting.pack.nbytes for waiting in self._waiting.values()])
 
     def protect(self, first: int, end: int) -> None:
         """Keep the arrays with ``first <= seq < end``, whatever the budget.
@@ -196,31 +215,76 @@ class StoredArrays:
         return fallen
 
     def add_packs(self, packs: Sequence[Pack]) -> int:
-        """Store packs of many arrays; otherwise like `add`."""
+        """Store packs of many arrays; otherwise like `add`.
+
+        A pack waits in memory while all that wait take at most `most_waiting` bytes: if it gives
+        way to newer ones before that, it is never written.
+        """
         fallen = 0
         accepted: Accepted = {}
         for pack in packs:
-            nbytes = len(pack.elements)
-            fallen += self._make_room(nbytes, accepted)
-            if self._nbytes + nbytes > self.budget_bytes:
+            fallen += self._make_room(pack.nbytes, accepted)
+            if self._nbytes + pack.nbytes > self.budget_bytes:
                 fallen += pack.arrays
                 continue
             number = self._next_blob
-            self._blobs[number] = (nbytes, pack.first_seq, _PACK)
+            self._blobs[number] = (pack.nbytes, pack.first_seq, _PACK)
             self._packs[number] = pack.arrays
-            self._nbytes += nbytes
+            self._nbytes += pack.nbytes
             self._next_blob += 1
-            row = (pack.first_seq, pack.last_seq, number, pack.arrays, nbytes, *pack[3:5])
-            self._file.insert("pack", [row])
-            elements = memoryview(pack.elements)
-            seed = seed_of(pack.first_seq, pack.last_seq, pack.outputs, pack.data)
-            parts = [elements[at : at + CHUNK_BYTES] for at in range(0, nbytes, CHUNK_BYTES)]
-            for nth, part in enumerate(parts):
-                self._file.insert_chunk(number, nth, part)
-            sums = [(number, nth, chunk_sum(part, seed)) for nth, part in enumerate(parts)]
-            self._file.insert("checksum", [(number, number, np.array(sums, dtype=SUMS).tobytes())])
+            self._waiting[number] = _Waiting(pack, self._clock())
+            self.waiting_bytes += pack.nbytes
+        while self.waiting_bytes > self.most_waiting:
+            self._write_oldest()
         self._write_arrays(accepted)
         return fallen
+
+    @property
+    def waiting(self) -> int:
+        """The number of arrays that wait to be written."""
+        return sum([waiting.pack.arrays for waiting in self._waiting.values()])
+
+    @property
+    def oldest(self) -> tuple[int, float] | None:
+        """The first seq of the oldest pack that waits, and since when; None if none does."""
+        for pack, since_s in self._waiting.values():
+            return pack.first_seq, since_s
+        return None
+
+    def write_waiting(self, most_bytes: int) -> None:
+        """Write the oldest packs that wait: not many more bytes than this, but at least one."""
+        start = self.waiting_bytes
+        while self._waiting and start - self.waiting_bytes < most_bytes:
+            self._write_oldest()
+
+    def drop_waiting(self, most_bytes: int) -> list[Pack]:
+        """Drop the packs that `write_waiting` would write, and return them."""
+        dropped: list[Pack] = []
+        start = self.waiting_bytes
+        while self._waiting and start - self.waiting_bytes < most_bytes:
+            number, pack = self._taken_from_waiting(next(iter(self._waiting)))
+            self._fallen[number] = self._blobs.pop(number)
+            self._nbytes -= pack.nbytes
+            dropped.append(pack)
+        return dropped
+
+    def _taken_from_waiting(self, number: int) -> tuple[int, Pack]:
+        pack = self._waiting.pop(number).pack
+        self.waiting_bytes -= pack.nbytes
+        return number, pack
+
+    def _write_oldest(self) -> None:
+        """Write the pack that has waited longest."""
+        number, pack = self._taken_from_waiting(next(iter(self._waiting)))
+        elements = memoryview(pack.elements())
+        parts = [elements[at : at + CHUNK_BYTES] for at in range(0, pack.nbytes, CHUNK_BYTES)]
+        row = (pack.first_seq, pack.last_seq, number, pack.arrays, pack.nbytes, *pack[3:5])
+        self._file.insert("pack", [row])
+        for nth, part in enumerate(parts):
+            self._file.insert_chunk(number, nth, part)
+        seed = seed_of(pack.first_seq, pack.last_seq, pack.outputs, pack.data)
+        sums = [(number, nth, chunk_sum(part, seed)) for nth, part in enumerate(parts)]
+        self._file.insert("checksum", [(number, number, np.array(sums, dtype=SUMS).tobytes())])
 
     def _make_room(self, nbytes: int, accepted: Accepted) -> int:
         """Drop the oldest arrays until new ones fit, or nothing is left that may be dropped.
@@ -248,23 +312,36 @@ class StoredArrays:
             else:
                 fallen += 1
                 accepted.pop(number, None)
-            self._last_dropped = number
+            if number not in self._waiting:
+                self._last_dropped = number
+            else:
+                self._taken_from_waiting(number)
         return fallen
 
     def _rescue(self, number: int, blob: Blob, accepted: Accepted) -> int:
         """Save the arrays of a dropped pack that are kept longer; return how many."""
         rescued = 0
         if self._spans or self._weights or self._losses:
-            row = self._file.ask(
-                "SELECT first_seq, last_seq, outputs, data FROM pack WHERE first_seq = ?", blob[1:2]
-            )[0]
-            parts = self._file.ask("SELECT data FROM chunk WHERE blob = ? ORDER BY part", (number,))
-            for value, seq, array in arrays_of(taken(row), b"".join(part for (part,) in parts)):
-                if self._outlives((array.nbytes, seq, value)):
-                    self._accept((value, seq, array), accepted)
+            for item in self._arrays_of(number, blob[1]):
+                if self._outlives((item[2].nbytes, item[1], item[0])):
+                    self._accept(item, accepted)
                     rescued += 1
-        self._file.ask("DELETE FROM pack WHERE first_seq = ?", blob[1:2])
+        if number not in self._waiting:
+            self._file.ask("DELETE FROM pack WHERE first_seq = ?", blob[1:2])
         return rescued
+
+    def _arrays_of(self, number: int, first_seq: int) -> Iterator[tuple[int, int, Array]]:
+        """Value, seq and array of everything in a pack."""
+        waiting = self._waiting.get(number)
+        if waiting is not None:
+            pack = waiting.pack
+            row: tuple[Any, ...] = (*pack[:2], *pack[3:5])
+            return arrays_of(taken(row), bytes(pack.elements()))
+        row = self._file.ask(
+            "SELECT first_seq, last_seq, outputs, data FROM pack WHERE first_seq = ?", (first_seq,)
+        )[0]
+        parts = self._file.ask("SELECT data FROM chunk WHERE blob = ? ORDER BY part", (number,))
+        return arrays_of(taken(row), b"".join([part for (part,) in parts]))
 
     def _outlives(self, blob: Blob) -> bool:
         """Note the next array as protected or lasting; return False if it is neither."""

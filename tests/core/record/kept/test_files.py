@@ -176,7 +176,7 @@ import numpy as np
 from nodescope.record.recorder import Recorder
 from tests.core.record.runs import chain
 graph = chain(["a", "b", "c"])
-recorder = Recorder(sys.argv[1], level="values", on_commit=lambda seq: print(seq, flush=True))
+recorder = Recorder(sys.argv[1], level="values")
 recorder.emit(graph)
 note, start = recorder.outputs_sink(), 0
 while True:
@@ -185,7 +185,8 @@ while True:
         array = np.full((2, 3), start // 2, np.float32)
         assert note(node, node.id, 0, 7, start, start + 1, (array,) * len(node.inputs), (array,))
         start += 1
-    recorder.flush()
+    if recorder.flush(20):
+        print(recorder.last_seq, flush=True)
 """
 
 
@@ -197,7 +198,9 @@ def test_kill_9_loses_nothing_that_was_acknowledged(commits: int, tmp_path: Path
         last = recording.last_seq()
         assert last >= acknowledged
         assert recording.dropped() == Dropped()
-        assert kept(recording) == [*range(last - 1)]
+        shown = kept(recording)
+        assert shown == [*range(len(shown))]
+        assert len(shown) >= acknowledged - 1  # Later ones may wait, see `WaitingPacks`.
 
 
 def test_a_queue_that_is_full_gives_up_the_oldest_elements(tmp_path: Path) -> None:
@@ -296,7 +299,7 @@ def pack_of(first: int, many: int = 100) -> Pack:
         np.zeros((many, 32), np.int64), np.zeros((many, 8)),
     )  # fmt: skip
     elements = np.repeat(seqs.astype(np.float64), 100).tobytes()
-    return packed(of, np.arange(many) * 800, elements)
+    return packed(of, np.arange(many) * 800, len(elements), lambda: elements)
 
 
 def seqs_in(writer: Writer) -> tuple[list[tuple[int, int]], list[int]]:

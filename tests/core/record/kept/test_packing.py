@@ -24,14 +24,14 @@ def packed(seed: int) -> tuple[packing.Pack, list[tuple[int, int, bytes]]]:
     starts = np.cumsum([0, *map(len, pieces[:-1])])
     elements = b"".join(pieces)
     cells = zip(columns.values.tolist(), columns.seqs.tolist(), pieces, strict=True)
-    return packing.packed(columns, starts, elements), [*cells]
+    return packing.packed(columns, starts, len(elements), lambda: elements), [*cells]
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_packed_rows_are_unpacked_unchanged(seed: int) -> None:
     pack, cells = packed(seed)
     kept = packing.taken((pack.first_seq, pack.last_seq, pack.outputs, pack.data))
-    found = packing.arrays_of(kept, pack.elements)
+    found = packing.arrays_of(kept, pack.elements())
     assert [(value, seq, array.tobytes()) for value, seq, array in found] == cells
     assert (pack.first_seq, pack.last_seq, pack.arrays) == (cells[0][1], cells[-1][1], len(cells))
     steps = statistics_of(seed)[0].steps
@@ -55,7 +55,7 @@ def test_damaged_rows_are_refused() -> None:
         (last + 1, values, pack.data),
         *((last, values, changed(0, count)) for count in (0, -1, 119, 1 << 50, "120")),
         *((last, values, changed(1, step)) for step in ("1", None, 2.5)),
-        *((last, values, changed(2, nbytes)) for nbytes in (0, -1, len(pack.elements) - 1, "1")),
+        *((last, values, changed(2, nbytes)) for nbytes in (0, -1, pack.nbytes - 1, "1")),
         *((last, values, changed(3, [spec, *cells[3][1:]])) for spec in specs),
         (last, values, changed(3, cells[3][:1])),
         *(
@@ -81,6 +81,7 @@ def test_damaged_rows_are_refused() -> None:
 @pytest.mark.parametrize("seed", some(range(200), 40))
 def test_equal_elements_are_gathered_once(seed: int) -> None:
     """Whatever the arrays are; what is alike in part is told apart."""
+    assert native.place_elements is not None
     assert native.gather_elements is not None
     draw = random.Random(seed)
     pool = [draw.randbytes(draw.choice((1, 8, 63, 64, 65, 400, 5000))) for _ in range(6)]
@@ -96,8 +97,9 @@ def test_equal_elements_are_gathered_once(seed: int) -> None:
             block += pieces[-1]
         blocks.append((block + b"rest", 6, len(block)))
     outputs = np.array(rows, dtype=np.int64)
-    memory, starts = native.gather_elements(tuple(blocks), outputs)
-    elements = bytes(memory)
+    nbytes, starts = native.place_elements(tuple(blocks), outputs)
+    elements = bytes(native.gather_elements(tuple(blocks), outputs, starts, nbytes))
+    assert len(elements) == nbytes
     for piece, start in zip(pieces, np.frombuffer(starts, np.int64).tolist(), strict=True):
         assert elements[start : start + len(piece)] == piece
     small = sum(len(piece) for piece in pieces if len(piece) < 64)
@@ -108,10 +110,24 @@ def test_equal_elements_are_gathered_once(seed: int) -> None:
     ("place", "number"), [(10, 1), (10, -1), (11, -1), (11, 9), (9, 0), (9, 9), (9, 1 << 62)]
 )
 def test_outputs_beyond_their_block_are_refused(place: int, number: int) -> None:
+    assert native.place_elements is not None
     assert native.gather_elements is not None
     row = np.zeros(14, np.int64)
     row[9], row[11], row[place] = 8, 8, number
     with pytest.raises(ValueError, match="no outputs of these blocks"):
-        native.gather_elements(((bytes(24), 8, 16),), row.tobytes())
+        native.place_elements(((bytes(24), 8, 16),), row.tobytes())
+    with pytest.raises(ValueError, match="no outputs of these blocks"):
+        native.gather_elements(((bytes(24), 8, 16),), row.tobytes(), bytes(8), 8)
     with pytest.raises(ValueError, match="no block"):
-        native.gather_elements(((bytes(16), 0, 17),), b"")
+        native.place_elements(((bytes(16), 0, 17),), b"")
+
+
+@pytest.mark.parametrize(("starts", "nbytes"), [(bytes(7), 8), (bytes(8), 9), (bytes(8), -1)])
+def test_places_of_other_outputs_are_refused(starts: bytes, nbytes: int) -> None:
+    assert native.gather_elements is not None
+    row = np.zeros(14, np.int64)
+    row[9], row[11] = 8, 8
+    blocks = ((bytes(24), 8, 16),)
+    assert len(native.gather_elements(blocks, row.tobytes(), bytes(8), 8)) == 8
+    with pytest.raises(ValueError, match="no places of these outputs"):
+        native.gather_elements(blocks, row.tobytes(), starts, nbytes)

@@ -1,0 +1,110 @@
+"""Waiting packs: whole arrays that wait in memory before they are written.
+
+A program that computes more than fits into the byte budget replaces its arrays again and again. If
+nobody looks at them meanwhile, those that were replaced need never be written. So packs wait: until
+somebody reads the recording, the program stops or ends, or for `MOST_S`.
+
+Invariant: packs are taken and written on the recorder's thread only; `want` and `attended` are
+called on others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from nodescope.record.files.disk_space import Omit
+from nodescope.record.kept.stored_arrays import StoredArrays
+from nodescope.record.rows import Dropped
+from nodescope.record.writer import Writer
+
+MOST_BYTES: Final = 256 << 20
+"""Upper limit of what waits."""
+
+MOST_S: Final = 2.0
+"""The longest wait: after ``kill -9``, arrays of this time are missing."""
+
+
+AT_ONCE_BYTES: Final = 8 << 20
+"""About as much is written at once, as a stop may have to wait for it."""
+
+MOST_AT_ONCE_BYTES: Final = 64 << 20
+"""The same at the end of the run, when nobody waits and each commit waits for the disk."""
+
+
+class WaitingPacks:
+    """When the packs of a recording are due.
+
+    Args:
+        arrays: The arrays of the recording.
+        clock: Gives the time in seconds.
+
+    Attributes:
+        many, nbytes: The number and size of the arrays that wait.
+    """
+
+    def __init__(self, arrays: StoredArrays, clock: Callable[[], float] = time.monotonic) -> None:
+        self._arrays, self._clock = arrays, clock
+        self._oldest: tuple[int, float] | None = None
+        self._wanted = 0
+        self.many = self.nbytes = 0
+        self.attended(False)
+
+    def attended(self, somebody: bool) -> bool:
+        """Note whether somebody follows the run: then nothing waits. Returns whether that is new."""
+        before = self._arrays.most_waiting
+        self._arrays.most_waiting = 0 if somebody else MOST_BYTES
+        return self._arrays.most_waiting != before
+
+    def want(self, seq: int) -> None:
+        """Make everything that executions up to ``seq`` produced due."""
+        self._wanted = max(seq, self._wanted)
+
+    def settle(
+        self, writer: Writer, seq: int, time_ns: int, dropped: Dropped, omit: Omit
+    ) -> Dropped:
+        """Write the oldest packs in one transaction; if that fails, the call can be repeated.
+
+        Args:
+            writer: Writes them.
+            seq, time_ns: The last record in the file, and its time.
+            dropped: Counts so far.
+            omit: Unless nothing is left out, the packs are dropped.
+
+        Returns:
+            The counts after the commit.
+        """
+        writer.begin()
+        most = AT_ONCE_BYTES if writer.logs else MOST_AT_ONCE_BYTES
+        if omit:
+            packs = self._arrays.drop_waiting(most)
+            dropped = dropped.plus(Dropped(sum([pack.arrays for pack in packs])))
+            if packs and omit != Omit.EXECUTIONS:
+                writer.flag_unwritten(packs[0].first_seq, packs[-1].last_seq)
+        else:
+            self._arrays.write_waiting(most)
+        writer.commit(seq, time_ns, dropped)
+        return dropped
+
+    def drop(self) -> int:
+        """Drop everything that waits; return the number of arrays."""
+        packs = self._arrays.drop_waiting(self._arrays.waiting_bytes)
+        self.committed()
+        return sum([pack.arrays for pack in packs])
+
+    def committed(self) -> None:
+        """Take note of what waits after a commit."""
+        self._oldest = self._arrays.oldest
+        self.many, self.nbytes = self._arrays.waiting, self._arrays.waiting_bytes
+
+    def waits(self, seq: int | None = None) -> bool:
+        """Whether arrays wait that are wanted, or that executions up to ``seq`` produced."""
+        oldest = self._oldest
+        return oldest is not None and oldest[0] <= (self._wanted if seq is None else seq)
+
+    def due_in(self) -> float | None:
+        """In how many seconds the oldest pack is due; None if none waits."""
+        if self._oldest is None:
+            return None
+        return 0.0 if self.waits() else max(0.0, self._oldest[1] + MOST_S - self._clock())
