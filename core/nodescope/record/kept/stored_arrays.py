@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ _MOST: Final = 2048
 # One statement inserts chunks of up to about this size in total.
 _CHUNKS_BYTES: Final = 4 << 20
 _LARGE_CHUNK: Final = 1 << 16  # a chunk of this size or more has its own statement
+
+T = TypeVar("T")
 
 Blob = tuple[int, int, int]
 """The size, the seq and the value of a stored array."""
@@ -82,6 +84,7 @@ class StoredArrays:
         # batch; `_protected` are never dropped, see `protect`; `_lasting` last, see `keep_values`.
         self._blobs: dict[int, Blob] = {}
         self._fallen: dict[int, Blob] = {}
+        self._thinned: dict[int, Blob] = {}  # as `_fallen`, but they had been lasting
         self._packs: dict[int, int] = {}  # the number of arrays in each pack
         self._protected: dict[int, Blob] = {}
         self._protected_bytes = 0
@@ -93,7 +96,7 @@ class StoredArrays:
         self._stride, self._seen = 1, dict[int, int]()  # one in `_stride` arrays of a weight lasts
         self._last_dropped = 0  # the newest blob dropped since the last deletion
         self._cleared = 0  # dropped blobs up to this number are deleted
-        self._before = (1, 0, 0, 0)
+        self._before = (1, 0, 0, 0, 1)
         self._next_blob = 1
 
     def begin(self) -> None:
@@ -101,23 +104,28 @@ class StoredArrays:
         for number in self._fallen:
             self._packs.pop(number, None)
         self._fallen.clear()
-        self._before = (self._next_blob, self._nbytes, self.too_large, self._cleared)
+        self._thinned.clear()
+        self._before = (
+            self._next_blob, self._nbytes, self.too_large, self._cleared, self._stride,
+        )  # fmt: skip
         self._waiting_before = {**self._waiting}
 
     def roll_back(self) -> None:
         """Undo the failed batch, so that it can be written again."""
-        first, self._nbytes, self.too_large, self._cleared = self._before
+        first, self._nbytes, self.too_large, self._cleared, self._stride = self._before
         self._last_dropped = 0
         blobs = dict(sorted({**self._fallen, **self._blobs}.items()))
         self._blobs = _before(blobs, first)
+        self._packs = _before(self._packs, first)
         self._protected = _before(self._protected, first)
         self._protected_bytes = sum([nbytes for nbytes, _, _ in self._protected.values()])
-        self._lasting = _before(self._lasting, first)
+        self._lasting = _before(dict(sorted({**self._thinned, **self._lasting}.items())), first)
         sizes = [(blob[2] in self._losses, _taken(blob)) for blob in self._lasting.values()]
         self._loss_bytes = sum([taken for is_loss, taken in sizes if is_loss])
         self._weight_bytes = sum([taken for is_loss, taken in sizes if not is_loss])
         self._next_blob = first
         self._fallen.clear()
+        self._thinned.clear()
         self._waiting = {**self._waiting_before}
         self.waiting_bytes = sum([waiting.pack.nbytes for waiting in self._waiting.values()])
 
@@ -170,7 +178,7 @@ class StoredArrays:
                 at = places[blob[2]] = places.get(blob[2], -1) + 1
                 if at % 2:
                     dropped.append(number)
-                    self._fallen[number] = self._lasting.pop(number)
+                    self._thinned[number] = self._lasting.pop(number)
                     self._weight_bytes -= _taken(blob)
                     self._nbytes -= blob[0]
         self._stride *= 2
@@ -262,20 +270,20 @@ class StoredArrays:
         dropped: list[Pack] = []
         start = self.waiting_bytes
         while self._waiting and start - self.waiting_bytes < most_bytes:
-            number, pack = self._taken_from_waiting(next(iter(self._waiting)))
+            number, pack = self._take_waiting(next(iter(self._waiting)))
             self._fallen[number] = self._blobs.pop(number)
             self._nbytes -= pack.nbytes
             dropped.append(pack)
         return dropped
 
-    def _taken_from_waiting(self, number: int) -> tuple[int, Pack]:
+    def _take_waiting(self, number: int) -> tuple[int, Pack]:
         pack = self._waiting.pop(number).pack
         self.waiting_bytes -= pack.nbytes
         return number, pack
 
     def _write_oldest(self) -> None:
         """Write the pack that has waited longest."""
-        number, pack = self._taken_from_waiting(next(iter(self._waiting)))
+        number, pack = self._take_waiting(next(iter(self._waiting)))
         elements = memoryview(pack.elements())
         parts = [elements[at : at + CHUNK_BYTES] for at in range(0, pack.nbytes, CHUNK_BYTES)]
         row = (pack.first_seq, pack.last_seq, number, pack.arrays, pack.nbytes, *pack[3:5])
@@ -301,7 +309,7 @@ class StoredArrays:
         while self._nbytes + nbytes > self.budget_bytes and (self._blobs or self._outlast):
             if self._outlast:
                 fallen += self._thin_out()
-                for number in self._fallen:
+                for number in self._thinned:
                     accepted.pop(number, None)
                 continue
             number = next(iter(self._blobs))
@@ -315,7 +323,7 @@ class StoredArrays:
             if number not in self._waiting:
                 self._last_dropped = number
             else:
-                self._taken_from_waiting(number)
+                self._take_waiting(number)
         return fallen
 
     def _rescue(self, number: int, blob: Blob, accepted: Accepted) -> int:
@@ -399,9 +407,9 @@ class StoredArrays:
             start = end + 1
 
 
-def _before(blobs: Mapping[int, Blob], first: int) -> dict[int, Blob]:
-    """The blobs with numbers below ``first``."""
-    return {number: blob for number, blob in blobs.items() if number < first}
+def _before(numbered: Mapping[int, T], first: int) -> dict[int, T]:
+    """Those with numbers below ``first``."""
+    return {number: item for number, item in numbered.items() if number < first}
 
 
 def _taken(blob: Blob) -> int:

@@ -52,7 +52,7 @@ class WaitingPacks:
         self.attended(False)
 
     def attended(self, somebody: bool) -> bool:
-        """Note whether somebody follows the run: then nothing waits. Returns whether that is new."""
+        """Note whether somebody follows the run: then nothing waits. Returns whether it is news."""
         before = self._arrays.most_waiting
         self._arrays.most_waiting = 0 if somebody else MOST_BYTES
         return self._arrays.most_waiting != before
