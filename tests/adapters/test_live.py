@@ -41,6 +41,9 @@ class Watched:
         self.run = self.program.run.info.id
         self.page = Page(live)
         snapshot = self.page.subscribe(self.run)
+        # The server may learn of the stop after it has learnt of the run.
+        if snapshot.session is None or snapshot.session.phase != "stopped":
+            self.page.wait(wire.SessionChanged, lambda news: news.info.phase == "stopped")
         self.node = next(node for _, node in nodes_in(snapshot.nodes) if node.op == op)
 
     def window(self, **part: int) -> wire.ValueSlice:

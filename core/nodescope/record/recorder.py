@@ -361,9 +361,9 @@ class Recorder(QueueWriter):
         self._share()
         self.number_times(specs=True)
         target = self.last_seq
-        if self._can_be_read(target, elements):
-            return True
         self._packs.want(target)
+        if self._can_be_read(target, elements) and not self._packs.waits():
+            return True
         if not elements:
             self._hasty = max(target, self._hasty)
         self._hurry.set()
