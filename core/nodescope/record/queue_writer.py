@@ -442,7 +442,8 @@ class QueueWriter(RecordQueue):
         return self._hasty > self._committed or self._queued > self._queue_bytes // 2
 
     def _full(self, text: str) -> None:
-        self._disk_losses.begin(self._losses()._replace(step=self._batch.written_step))
+        step = self._writer.arrays.first_step(self._batch.written_step)
+        self._disk_losses.begin(self._losses()._replace(step=step))
         self._on_room(True, text)
 
     def _wait_begins(self) -> None:
@@ -456,8 +457,8 @@ class QueueWriter(RecordQueue):
 
     def _leave_out(self) -> None:
         """Drop the executions waiting to be written; nodes, steps and the end are kept."""
-        counts = self._losses()._replace(step=self._batch.written_step)
-        self._disk_losses.begin(counts, "slow")
+        step = self._writer.arrays.first_step(self._batch.written_step)
+        self._disk_losses.begin(self._losses()._replace(step=step), "slow")
         with self.lock:
             self._omitted = self._waits()
             notes = [

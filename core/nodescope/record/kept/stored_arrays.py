@@ -259,6 +259,13 @@ class StoredArrays:
             return pack.first_seq, since_s
         return None
 
+    def first_step(self, otherwise: int) -> int:
+        """The first step of the arrays that wait, if it is before another one."""
+        for pack, _ in self._waiting.values():
+            steps = taken((pack.first_seq, pack.last_seq, pack.outputs, pack.data)).steps
+            return min(int(steps.min()), otherwise)
+        return otherwise
+
     def write_waiting(self, most_bytes: int) -> None:
         """Write the oldest packs that wait: not many more bytes than this, but at least one."""
         start = self.waiting_bytes
