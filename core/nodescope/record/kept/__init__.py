@@ -1,1 +1,1 @@
-"""Elements of noted outputs, in the tables ``pack`` and ``chunk``: many arrays in a row."""
+"""Stored elements: many arrays in a row, which give way within the budget, and what waits."""

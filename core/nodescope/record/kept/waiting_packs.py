@@ -25,7 +25,6 @@ MOST_BYTES: Final = 256 << 20
 MOST_S: Final = 2.0
 """The longest wait: after ``kill -9``, arrays of this time are missing."""
 
-
 AT_ONCE_BYTES: Final = 8 << 20
 """About as much is written at once, as a stop may have to wait for it."""
 
