@@ -167,6 +167,11 @@ class QueryGuard:
             raise OverdueError(self._too_long) from error
         raise KeyboardInterrupt from error
 
+    @property
+    def overdue(self) -> bool:
+        """Whether the last query that was interrupted had exceeded its limit (not Ctrl-C)."""
+        return self._too_long != ""
+
     def stop(self) -> None:
         """Interrupt the current query, and refuse later ones. Callable from any thread."""
         self._stopped = True

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from nodescope.errors import RecordingError
-from nodescope.record.files.connection_limits import guard, is_interrupted
+from nodescope.record.files.connection_limits import QueryGuard, guard, is_interrupted
 from nodescope.record.files.page_checksums import faults, read_seal
 from nodescope.record.files.schema_check import objection
 from nodescope.record.kept.packing import taken
@@ -74,12 +74,13 @@ def salvage(cut: Path, target: Path) -> None:
         _whole_pages(cut, part)
         source = sqlite3.connect(f"{part.as_uri()}?mode=ro&immutable=1", uri=True)
         try:
-            with guard(source).within(PATIENCE_S):
+            limits = guard(source)
+            with limits.within(PATIENCE_S):
                 # Otherwise SQLite reads nothing of a file that is shorter than before.
                 source.execute("PRAGMA writable_schema=ON")
                 if objection(source):
                     raise RecordingError(f"{cut} is not a nodescope recording")
-                lost = _transfer(source, target, until)
+                lost = _transfer(source, target, until, limits)
             target.with_name(LOST).write_text("\n".join(lost))
         finally:
             source.close()
@@ -112,7 +113,9 @@ def _whole_pages(cut: Path, target: Path) -> None:
                 writing.write(bytes(page) if number else seal.first)
 
 
-def _transfer(source: sqlite3.Connection, target: Path, until: float) -> list[str]:
+def _transfer(
+    source: sqlite3.Connection, target: Path, until: float, limits: QueryGuard
+) -> list[str]:
     """Copy all readable rows; return the tables with unreadable ones."""
     lost: list[str] = []
     database = sqlite3.connect(target, isolation_level=None)
@@ -134,7 +137,7 @@ def _transfer(source: sqlite3.Connection, target: Path, until: float) -> list[st
                 continue
             marks = ",".join("?" * len(columns))
             insert = f"INSERT OR IGNORE INTO {table} VALUES ({marks})"
-            for part in _parts(source, table, selected, until):
+            for part in _parts(source, table, selected, until, limits):
                 if part is not None:
                     _insert(database, insert, part)
                 if part is None or _pages(database) > most_pages:
@@ -222,12 +225,12 @@ def _columns(database: sqlite3.Connection, table: str) -> list[str]:
 
 
 def _parts(
-    source: sqlite3.Connection, table: str, selected: str, until: float
+    source: sqlite3.Connection, table: str, selected: str, until: float, limits: QueryGuard
 ) -> Iterator[list[_Row] | None]:
     """The readable rows of a table, in parts; None for each gap. Ends when the time is up.
 
     Raises:
-        sqlite3.OperationalError: A guard, or Ctrl-C, ended the query.
+        sqlite3.OperationalError: Ctrl-C ended the query.
     """
     # Both tables without row numbers begin with the value's id.
     key = "value" if table in ("summary", "layout") else "rowid"
@@ -255,10 +258,10 @@ def _parts(
                         return
             ended = True
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            if is_interrupted(error):
+            ended = is_interrupted(error)
+            if ended and not limits.overdue:
                 raise
             yield None
-            ended = False
         if rows:
             yield rows
         if ended:

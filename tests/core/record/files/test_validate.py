@@ -29,6 +29,7 @@ from nodescope.export import export
 from nodescope.record import validate
 from nodescope.record.branches import keep
 from nodescope.record.files import connection_limits, ownership, private_copies, salvage
+from nodescope.record.files.connection_limits import QueryGuard
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.step_times.step_times import StepTimes
@@ -452,6 +453,21 @@ def test_a_table_without_an_end_is_salvaged_within_limits(
         assert recording.last_seq() > 0
         (copy,) = folder.glob("*/recording")
         assert copy.stat().st_size < 4 << 20
+    assert list(folder.iterdir()) == []
+
+
+def test_a_query_that_is_overdue_is_a_gap_of_its_table_alone(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Early(QueryGuard):  # ends the query in the middle of a part, not between two
+        def within(self, seconds: float) -> Early:
+            return super().within(min(seconds, 0.2))
+
+    path = endless_table(recorded(tmp_path / "r.nscope"), "log")
+    monkeypatch.setattr(salvage, "guard", Early)
+    with Recording.open(path) as recording:
+        assert "log" in recording.note
+        assert recording.last_seq() > 0
     assert list(folder.iterdir()) == []
 
 
