@@ -7,6 +7,7 @@ child has none. A failure here is reported in one line, and the program continue
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import secrets
 import sys
@@ -48,17 +49,13 @@ from nodescope.events import (
 )
 from nodescope.ir.capabilities import Framework
 from nodescope.link.address import Address, find
-from nodescope.protocol import (
-    Breakpoint,
-    Command,
-    RunInfo,
-    SessionInfo,
-)
+from nodescope.protocol import Breakpoint, Command, RunInfo, SessionInfo
 from nodescope.ranks import rank_of
 from nodescope.record import shutdown
 from nodescope.record.backpressure import QUEUE_BYTES, Backpressure
 from nodescope.record.governor.governor import Governor
 from nodescope.record.host_sampler import Sampler
+from nodescope.record.kept.waiting_packs import MOST_S
 from nodescope.record.paths import recording_path as recording_path
 from nodescope.record.queue_writer import MIB
 from nodescope.record.recent import remember
@@ -156,6 +153,7 @@ class Run:
             budget_bytes=budget_bytes, value_steps=value_steps, policy=governor, newest=newest,
             chosen_level=explicit, on_commit=self._committed, on_fault=self._gave_up,
             on_room=self._room, queue_bytes=QUEUE_BYTES if waits else 64 * MIB,
+            arrays_wait_s=math.inf if waits else MOST_S,
         )  # fmt: skip
         if governor is not None:
             governor.govern(self.recorder)

@@ -78,7 +78,8 @@ class QueueWriter(RecordQueue):
     """The thread that writes the queue, and the counts of losses.
 
     Args:
-        path, level, budget_bytes, queue_bytes, on_commit, on_fault, on_room: As in `Recorder`.
+        path, level, budget_bytes, queue_bytes, arrays_wait_s, on_commit, on_fault, on_room: As in
+            `Recorder`.
         patience: How many times the writer waits for more records before it writes a small batch:
             for the first batches, which show early what the program runs, and for later ones.
 
@@ -93,6 +94,7 @@ class QueueWriter(RecordQueue):
         level: Level,
         budget_bytes: int,
         queue_bytes: int,
+        arrays_wait_s: float,
         on_commit: Callable[[int], None] | None,
         on_fault: Callable[[str], None] | None,
         on_room: Callable[[bool, str], None] | None,
@@ -127,7 +129,7 @@ class QueueWriter(RecordQueue):
         self._omitted: shutdown.UnwrittenRest | None = None
         page_bytes = LARGE_PAGE_BYTES if level == "values" else PAGE_BYTES
         self._writer = Writer(self.path, budget_bytes=budget_bytes, page_bytes=page_bytes)
-        self._packs = WaitingPacks(self._writer.arrays)
+        self._packs = WaitingPacks(self._writer.arrays, arrays_wait_s)
         self._batch = Batch(self._writer, level=level)
         self._thread = threading.Thread(target=self._work, name="nodescope-recorder", daemon=True)
 

@@ -47,6 +47,7 @@ from nodescope.record.buffers import layouts_of, layouts_of_captured
 from nodescope.record.capture_levels import WITHOUT_ARRAYS, CaptureLevels, Chosen
 from nodescope.record.captures import capture, known_bytes
 from nodescope.record.failed_inputs import failed_inputs
+from nodescope.record.kept.waiting_packs import MOST_S
 from nodescope.record.newest.held_block import executions_of
 from nodescope.record.newest.held_values import Held, Whole
 from nodescope.record.newest.newest_values import NewestValues
@@ -65,8 +66,7 @@ _LITTLE_BYTES = 8192
 _UNSEEN_NS = 1_000_000_000
 # How many times the writer waits for more records, at first and later: with a policy, and without.
 _PATIENCE = (8, 8), (1, 4)
-_now = time.perf_counter_ns
-_ndarray = np.ndarray
+_now, _ndarray = time.perf_counter_ns, np.ndarray
 
 
 class Recorder(QueueWriter):
@@ -86,6 +86,7 @@ class Recorder(QueueWriter):
         budget_bytes: Upper limit of full arrays kept; the newest win. None for the default.
         value_steps: At level ``values``: keep full arrays of this many first training steps only.
         queue_bytes: Upper limit of what waits to be written.
+        arrays_wait_s: The longest that full arrays wait in memory, see `WaitingPacks`.
         on_commit: Called in the recorder's thread with the seq up to which everything can be read.
         on_fault: Called once, with one line, if the recording has to be given up.
         on_room: Called in the recorder's thread with whether the disk is full, and a message.
@@ -111,6 +112,7 @@ class Recorder(QueueWriter):
         budget_bytes: int | None = None,
         value_steps: int | None = None,
         queue_bytes: int = 64 * MIB,
+        arrays_wait_s: float = MOST_S,
         on_commit: Callable[[int], None] | None = None,
         on_fault: Callable[[str], None] | None = None,
         on_room: Callable[[bool, str], None] | None = None,
@@ -121,7 +123,7 @@ class Recorder(QueueWriter):
         super().__init__(
             Path(path).absolute(), level=level, budget_bytes=budget_bytes, queue_bytes=queue_bytes,
             on_commit=on_commit, on_fault=on_fault, on_room=on_room,
-            patience=_PATIENCE[policy is None],
+            arrays_wait_s=arrays_wait_s, patience=_PATIENCE[policy is None],
         )  # fmt: skip
         self.policy = policy
         self._count_noted = None if policy is None else policy.admit_noted

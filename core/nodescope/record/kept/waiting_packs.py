@@ -2,7 +2,7 @@
 
 A program that computes more than fits into the byte budget replaces its arrays again and again. If
 nobody looks at them meanwhile, those that were replaced need never be written. So packs wait: until
-somebody reads the recording, the program stops or ends, or for `MOST_S`.
+somebody reads the recording, the program stops or ends, or for a given time.
 
 Invariant: packs are taken and written on the recorder's thread only; `want` and `attended` are
 called on others.
@@ -10,6 +10,7 @@ called on others.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Final
@@ -23,7 +24,7 @@ MOST_BYTES: Final = 256 << 20
 """Upper limit of what waits."""
 
 MOST_S: Final = 2.0
-"""The longest wait: after ``kill -9``, arrays of this time are missing."""
+"""The longest wait, by default: after ``kill -9``, arrays of this time are missing."""
 
 AT_ONCE_BYTES: Final = 8 << 20
 """About as much is written at once, as a stop may have to wait for it."""
@@ -37,14 +38,20 @@ class WaitingPacks:
 
     Args:
         arrays: The arrays of the recording.
+        most_s: The longest wait in seconds; may be infinite.
         clock: Gives the time in seconds.
 
     Attributes:
         many, nbytes: The number and size of the arrays that wait.
     """
 
-    def __init__(self, arrays: StoredArrays, clock: Callable[[], float] = time.monotonic) -> None:
-        self._arrays, self._clock = arrays, clock
+    def __init__(
+        self,
+        arrays: StoredArrays,
+        most_s: float = MOST_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._arrays, self._most_s, self._clock = arrays, most_s, clock
         self._oldest: tuple[int, float] | None = None
         self._wanted = 0
         self.many = self.nbytes = 0
@@ -103,7 +110,10 @@ class WaitingPacks:
         return oldest is not None and oldest[0] <= (self._wanted if seq is None else seq)
 
     def due_in(self) -> float | None:
-        """In how many seconds the oldest pack is due; None if none waits."""
+        """In how many seconds the oldest pack is due; None if none waits, or none ever is."""
         if self._oldest is None:
             return None
-        return 0.0 if self.waits() else max(0.0, self._oldest[1] + MOST_S - self._clock())
+        if self.waits():
+            return 0.0
+        left_s = self._oldest[1] + self._most_s - self._clock()
+        return None if left_s == math.inf else max(0.0, left_s)

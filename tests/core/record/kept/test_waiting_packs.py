@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sqlite3
 import threading
@@ -98,7 +99,7 @@ class Clock:
 def test_packs_are_due_after_a_while_or_when_somebody_reads(tmp_path: Path) -> None:
     writer, clock = Writer(tmp_path / "r.nscope", budget_bytes=1 << 20), Clock()
     arrays = writer.arrays = StoredArrays(writer, 1 << 20, clock)
-    packs = WaitingPacks(arrays, clock)
+    packs = WaitingPacks(arrays, clock=clock)
     assert packs.due_in() is None
     for seq in (1, 101):
         writer.begin()
@@ -127,6 +128,21 @@ def test_packs_are_due_after_a_while_or_when_somebody_reads(tmp_path: Path) -> N
     arrays.add_packs([pack_of(301)])
     writer.commit(400, 0, Dropped())
     assert seqs_in(writer) == ([], [1, 101, 201, 301])  # Nothing waits while somebody follows.
+    writer.abandon()
+
+
+def test_packs_wait_as_long_as_the_recording_is_told_to(tmp_path: Path) -> None:
+    writer, clock = Writer(tmp_path / "r.nscope", budget_bytes=1 << 20), Clock()
+    arrays = writer.arrays = StoredArrays(writer, 1 << 20, clock)
+    packs = WaitingPacks(arrays, math.inf, clock)
+    writer.begin()
+    arrays.add_packs([pack_of(1)])
+    writer.commit(100, 0, Dropped())
+    packs.committed()
+    clock.now += 1e6
+    assert packs.due_in() is None
+    packs.want(1)  # A reader, or the end.
+    assert packs.due_in() == 0.0
     writer.abandon()
 
 
