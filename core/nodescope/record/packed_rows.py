@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -109,9 +109,23 @@ class PackedRows(Generic[Row, Content]):
         return content
 
 
-def holds(row: Packed, id: int) -> bool:
-    """Whether an id occurs in a row."""
-    if abs(id) > MAX_SEQ:
-        return False
-    place = int(np.searchsorted(row.ids, id))
-    return place < len(row.ids) and int(row.ids[place]) == id
+def counts(outputs: Iterable[Integers], values: Sequence[int]) -> list[int]:
+    """How often these values occur in columns of value ids."""
+    ids = np.unique(np.array([value for value in values if abs(value) <= MAX_SEQ], np.int64))
+    times = np.zeros(len(ids) + 1, np.int64)  # the last one is that of all others
+    for column in outputs:
+        places = np.searchsorted(ids, column)
+        others = ids[np.minimum(places, len(ids) - 1)] != column
+        times += np.bincount(np.where(others, len(ids), places), minlength=len(times))
+    known = dict(zip(ids.tolist(), times.tolist(), strict=False))
+    return [known.get(value, 0) for value in values]
+
+
+def holds(row: Packed, *ids: int) -> bool:
+    """Whether one of these ids occurs in a row."""
+    for id in ids:
+        if abs(id) <= MAX_SEQ:
+            place = int(np.searchsorted(row.ids, id))
+            if place < len(row.ids) and int(row.ids[place]) == id:
+                return True
+    return False

@@ -337,9 +337,9 @@ class Recording:
         packed, packed_nbytes = self._kept.total()
         return count + packed, nbytes + packed_nbytes
 
-    def kept_of(self, value: int) -> tuple[int, int]:
-        """How many whole arrays of a value are kept, and how often it was computed."""
-        return self._summaries.kept_of(value)
+    def kept_of(self, values: Sequence[int]) -> list[tuple[int, int]]:
+        """By value: how many of its whole arrays are kept, and how often it was computed."""
+        return self._summaries.kept_of(values)
 
     def ran_in(self, step: int) -> list[tuple[int, int]]:
         """The first execution of each node in a training step: node and seq, in order."""

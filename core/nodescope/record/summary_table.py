@@ -76,11 +76,15 @@ class SummaryTable:
             rows = sorted([*rows, *measured], key=lambda row: row[0]) if rows else [*measured]
         return [(seq, step, mean, bool(nan or inf)) for seq, step, mean, nan, inf in rows]
 
-    def kept_of(self, value: int) -> tuple[int, int]:
+    def kept_of(self, values: Sequence[int]) -> list[tuple[int, int]]:
         """See `Recording.kept_of`."""
         question = "SELECT (SELECT count(*) FROM blob WHERE value = ?), count(*) FROM summary "
-        kept, known = self._ask(f"{question} WHERE value = ?", value, value)[0]
-        return kept + self._kept.count_of(value), known + self._measured.count(value)
+        rows = [self._ask(f"{question} WHERE value = ?", value, value)[0] for value in values]
+        packed = zip(self._kept.counts(values), self._measured.counts(values), strict=True)
+        return [
+            (kept + more_kept, known + more)
+            for (kept, known), (more_kept, more) in zip(rows, packed, strict=True)
+        ]
 
     def steps_with_arrays(self) -> set[int]:
         """See `Recording.steps_with_arrays`."""

@@ -99,8 +99,9 @@ def _kept(recording: Recording, nodes: Iterable[Node]) -> str:
     """A note on weights whose arrays were not kept in every step, or ``""``."""
     if recording.run().level != "values":
         return ""
-    counts = [(*recording.kept_of(node.outputs[0]), node.name) for node in nodes if node.is_weight]
-    few = [(kept, ran, name) for kept, ran, name in counts if kept < ran]
+    names = {node.outputs[0]: node.name for node in nodes if node.is_weight}
+    counts = zip(recording.kept_of([*names]), names.values(), strict=True)
+    few = [(kept, ran, name) for (kept, ran), name in counts if kept < ran]
     if not few:
         return ""
     kept, ran, name = min(few)

@@ -23,6 +23,7 @@ from nodescope.source_files import source_text
 # Ops that pass elements on, perhaps selected, reordered or converted, but with the same content.
 _HANDS_ON: Final = frozenset({"astype", "copy", "positive", "getitem"})
 _FORWARD: Final = ("forward", "recompute")
+_MOST_ANCESTRIES: Final = 256
 
 
 class ProgramGraph:
@@ -61,6 +62,7 @@ class ProgramGraph:
         self._readers: dict[int, dict[int, None]] = {}
         self._to_loss: tuple[int, frozenset[int]] = (-1, frozenset())
         self._leaves: tuple[int, dict[int, list[Node]]] = (-1, {})
+        self._ancestors: tuple[int, dict[int, frozenset[int]]] = (-1, {})
         self._reading: dict[int, list[Node]] = {}
         self._running: tuple[int, dict[str, _Running]] = (-1, {})
 
@@ -182,9 +184,16 @@ class ProgramGraph:
         """Ids of the nodes from which losses are computed by paths without these nodes."""
         return self._above(self.losses, without)
 
-    def above(self, value: int) -> set[int]:
+    def above(self, value: int) -> frozenset[int]:
         """Ids of the nodes from which a value is computed, its producer included."""
-        return self._above((value,))
+        if self._ancestors[0] != self.version:
+            self._ancestors = self.version, {}
+        known = self._ancestors[1]
+        if value not in known:
+            if len(known) == _MOST_ANCESTRIES:
+                known.clear()
+            known[value] = frozenset(self._above((value,)))
+        return known[value]
 
     def _above(self, values: Iterable[int], without: Collection[int] = ()) -> set[int]:
         ids: set[int] = set()

@@ -45,6 +45,7 @@ class OverwrittenRound(NamedTuple):
     loop: int
 
 
+@lru_cache(maxsize=4096)
 def fate(tree: ast.Module, line: int) -> Fate | None:
     """The fate of the result of the statement at a line; None if it is or may be used."""
     place = _statement(tree, line)

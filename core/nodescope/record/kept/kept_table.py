@@ -14,7 +14,7 @@ import numpy as np
 from nodescope.record.kept.packing import Kept, unpacked
 from nodescope.record.measured.measured_table import values_of
 from nodescope.record.measured.statistics import Integers
-from nodescope.record.packed_rows import GoneError, PackedRows, holds
+from nodescope.record.packed_rows import GoneError, PackedRows, counts, holds
 from nodescope.record.schema import spec_of
 
 _COLUMNS: Final = "first_seq, last_seq, blob, outputs"
@@ -71,7 +71,7 @@ class KeptTable:
 
     def find(self, value: int, seq: int) -> Stored | None:
         """Where the array that an execution produced is stored; None if it is not in a pack."""
-        for row, of in self._between(seq, seq, value):
+        for row, of in self._between(seq, seq, [value]):
             begin, end = np.searchsorted(of.seqs, (seq, seq + 1)).tolist()
             for place in range(begin, end):
                 if of.values[place] != value:
@@ -87,13 +87,13 @@ class KeptTable:
         if not seqs or not self._has("pack"):
             return set()
         kept: set[int] = set()
-        for _, of in self._between(min(seqs), max(seqs), value):
+        for _, of in self._between(min(seqs), max(seqs), [value]):
             kept |= set(of.seqs[of.values == value].tolist()).intersection(seqs)
         return kept
 
-    def count_of(self, value: int) -> int:
-        """How many arrays of a value are kept."""
-        return sum(int((of.values == value).sum()) for _, of in self._between(value=value))
+    def counts(self, values: Sequence[int]) -> list[int]:
+        """How many arrays of each of these values are kept."""
+        return counts((of.values for _, of in self._between(values=values)), values)
 
     def total(self) -> tuple[int, int]:
         """The number of arrays, and their bytes in the file."""
@@ -119,9 +119,9 @@ class KeptTable:
         return steps
 
     def _between(
-        self, first: int = 0, last: int | None = None, value: int | None = None
+        self, first: int = 0, last: int | None = None, values: Sequence[int] | None = None
     ) -> Iterator[tuple[_Row, Kept]]:
-        """Rows with executions in a range, and with a given value if there is one."""
+        """Rows with executions in a range, and with one of these values if given."""
         if not self._has("pack"):
             return
         oldest = self._ask("SELECT min(first_seq) FROM pack")[0][0]
@@ -130,7 +130,7 @@ class KeptTable:
         rows = self._rows.known() if last is None else self._rows.known(last)
         start = bisect_left(rows, max(first, oldest), key=lambda row: row.last)
         for row in rows[start:]:
-            if value is None or holds(row, value):
+            if values is None or holds(row, *values):
                 try:
                     yield row, self._rows.content(row)
                 except GoneError:  # newer arrays have just replaced the row

@@ -12,7 +12,7 @@ import numpy as np
 
 from nodescope.record.measured.packing import MOST, unpacked
 from nodescope.record.measured.statistics import MEAN, NORM, Integers, Row, Statistics
-from nodescope.record.packed_rows import PackedRows, holds
+from nodescope.record.packed_rows import PackedRows, counts, holds
 
 _COLUMNS: Final = "first_seq, last_seq, outputs"
 
@@ -77,9 +77,9 @@ class MeasuredTable:
             ]
         return rows
 
-    def count(self, value: int) -> int:
-        """How many statistics of a value there are."""
-        return sum(int((of.values == value).sum()) for _, of in self._with(value))
+    def counts(self, values: Sequence[int]) -> list[int]:
+        """How many statistics of each of these values there are."""
+        return counts((of.values for _, of in self._with(*values)), values)
 
     def all_latest(self, until: int) -> list[tuple[int, int, str, int, float | None]]:
         """Each value with its latest seq at or before ``until``, shape, zeros and norm there."""
@@ -125,9 +125,9 @@ class MeasuredTable:
             steps |= {step for value, seq, step in cells if (value, seq) in pair_set}
         return steps
 
-    def _with(self, value: int) -> Iterator[tuple[_Packed, Statistics]]:
+    def _with(self, *values: int) -> Iterator[tuple[_Packed, Statistics]]:
         for packed in self._rows.known():
-            if holds(packed, value):
+            if holds(packed, *values):
                 yield packed, self._rows.content(packed)
 
 

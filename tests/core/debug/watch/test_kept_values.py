@@ -43,10 +43,10 @@ def test_weights_and_losses_are_whole_in_every_step(
     run.finish()
     with Recording.open(path) as recording:
         values = {row.node.op: row.node.outputs[0] for row in recording.nodes() if row.node.outputs}
-        kept, ran = recording.kept_of(values["parameter"])
+        kept, ran = recording.kept_of([values["parameter"]])[0]
         assert ran >= STEPS
         assert kept >= weights if not said else 2 <= kept < weights
-        losses, computed = recording.kept_of(values["mse"])
+        losses, computed = recording.kept_of([values["mse"]])[0]
         # Without room, the first loss may be dropped before the backward pass identifies it as a
         # loss.
         assert computed == STEPS

@@ -72,7 +72,7 @@ def test_many_arrays_are_kept_in_one_row(tmp_path: Path) -> None:
     with Recording.open(path) as recording:
         assert kept(recording) == [*range(MANY)]
         assert recording.kept_arrays() == (MANY, nbytes)
-        assert recording.kept_of(2) == (MANY // 3, MANY // 3)
+        assert recording.kept_of([2])[0] == (MANY // 3, MANY // 3)
         assert recording.steps_with_arrays() == {0}
         assert {row.flags for row in recording.executions()} == {HAS_SUMMARY | WANTED}
         at = recording.latest_at(3, 300)
@@ -383,13 +383,13 @@ def test_a_reader_of_a_live_recording_sees_what_made_room(tmp_path: Path) -> Non
     writer.commit(200, 0, Dropped())
     with Recording.open(tmp_path / "r.nscope") as recording:
         assert recording.array(1, 1) is not None
-        assert recording.kept_of(1)[0] == 67
+        assert recording.kept_of([1])[0][0] == 67
         writer.begin()
         writer.arrays.add_packs([pack_of(201)])
         writer.commit(300, 0, Dropped())
         assert recording.array(1, 1) is None
         assert recording.array(1, 202) is not None
-        assert recording.kept_of(1)[0] == 66
+        assert recording.kept_of([1])[0][0] == 66
         assert recording.kept_arrays() == (200, 160_000)
     writer.abandon()
 

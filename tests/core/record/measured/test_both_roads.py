@@ -158,7 +158,7 @@ def answers(recording: Recording, draw: random.Random) -> dict[str, Any]:
         "statistics": [statistics_at(recording, seq) for seq in seqs],
         "latest": [recording.latest_at(value) for value in (*values, 5, 1 << 70)],
         "means": [recording.means(value) for value in values],
-        "kept": [recording.kept_of(value) for value in values],
+        "kept": recording.kept_of(values),
         "steps": recording.steps_with_arrays(),
         "history": [
             recording.history(node, until_seq=until, limit=limit)

@@ -46,7 +46,7 @@ def test_a_recording_of_schema_3_shows_what_its_tables_say(tmp_path: Path) -> No
         assert [row[:3] for row in recording.means(own[0][0])] == [
             (row[1], row[2], row[8]) for row in own
         ]
-        assert recording.kept_of(own[0][0]) == (0, len(own))
+        assert recording.kept_of([own[0][0]])[0] == (0, len(own))
         assert [(row.seq,) for row in recording.flagged(HAS_INF)] == flagged
         assert len(recording.statistics.at(recording.last_seq())) == len({row[0] for row in rows})
     assert path.read_bytes() == before
@@ -149,7 +149,7 @@ def test_a_stop_can_keep_an_array_of_an_output_in_columns(tmp_path: Path) -> Non
         assert kept is not None
         assert (kept.summary.mean, kept.summary.blob) == (95.0, True)
         assert recording.steps_with_arrays() == {1}
-        assert recording.kept_of(1) == (1, 100)
+        assert recording.kept_of([1])[0] == (1, 100)
 
 
 def test_nan_is_found_among_outputs_in_columns(tmp_path: Path) -> None:

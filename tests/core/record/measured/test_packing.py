@@ -169,7 +169,7 @@ def test_a_damaged_file_is_refused_in_one_way(damage: str, tmp_path: Path) -> No
     questions: tuple[Callable[[Recording], object], ...] = (
         lambda recording: recording.latest_at(1),
         lambda recording: recording.means(2),
-        lambda recording: recording.kept_of(3),
+        lambda recording: recording.kept_of([3]),
         lambda recording: recording.history(1),
         lambda recording: recording.statistics.at(900),
     )

@@ -47,6 +47,7 @@ class _Batch:
 
     def __init__(self, array: Array, targets: bytes) -> None:
         self.first = self.last = array
+        self.direction = _direction(array)
         self.targets = targets
         self.change: Array | None = None
         self.passes = self.shrunk = 0
@@ -59,11 +60,12 @@ class _Batch:
         self.passes += 1
         self.added += float(np.mean(change * change))
         if self.change is not None:
-            self.related += _correlation(change, self.change)
+            self.related += float(_direction(change) @ _direction(self.change))
         scale = float(np.abs(self.last).max())
         self.shrunk += float(np.abs(array).max()) < _SHRUNK * scale
         self.same_targets &= target_is_it or targets == self.targets
         self.last, self.change, self.targets = array, change, targets
+        self.direction = _direction(array)
 
     @property
     def walked(self) -> float:
@@ -83,10 +85,11 @@ class _Batch:
         return far and related < _NOISE and self.walked >= _GROWN * float(self.first.std())
 
 
-def _correlation(one: Array, other: Array) -> float:
-    one, other = one - one.mean(), other - other.mean()
-    size = float(np.sqrt((one @ one) * (other @ other)))
-    return float(one @ other) / size if size else 0.0
+def _direction(array: Array) -> Array:
+    """The vector whose product with that of another array is their correlation."""
+    centered: Array = array - array.mean()
+    size = float(np.sqrt(centered @ centered))
+    return centered / size if size else centered
 
 
 def _begin(settings: Settings) -> Look:
@@ -158,7 +161,8 @@ def _words(batch: _Batch, rows: int, name: str, same: str, passes: int) -> str:
 
 def _one_of(known: list[_Batch], sample: Array) -> _Batch | None:
     """The known batch that correlates with a sample; None unless there is exactly one."""
-    candidates = [batch for batch in known if _correlation(batch.last, sample) > _ALIKE]
+    direction = _direction(sample)
+    candidates = [batch for batch in known if batch.direction @ direction > _ALIKE]
     return candidates[0] if len(candidates) == 1 else None
 
 

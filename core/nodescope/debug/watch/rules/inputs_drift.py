@@ -46,16 +46,26 @@ _IN_ORDER: Final = 0.9  # correlation of a column with its row numbers above whi
 _EVERY: Final = 8
 
 
-class _Columns:
-    """The columns of a batch: means, deviations, and correlations with the row numbers."""
+class _Sample:
+    """Rows of a batch, copied, by at most `_MOST_COLUMNS` columns, one in ``stride``."""
 
-    __slots__ = ("mean", "order", "std", "stride")
+    __slots__ = ("columns", "stride")
 
     def __init__(self, array: Array) -> None:
         columns = array.reshape(-1, array.shape[-1]) if array.ndim > 1 else array.reshape(-1, 1)
         columns = columns[:: max(1, array.size // _MOST_ELEMENTS)]
         self.stride = max(1, -(-columns.shape[1] // _MOST_COLUMNS))
-        columns = numbers(columns[:, :: self.stride])
+        self.columns: Array = columns[:, :: self.stride].copy()
+
+
+class _Columns:
+    """The columns of a batch: means, deviations, and correlations with the row numbers."""
+
+    __slots__ = ("mean", "order", "std", "stride")
+
+    def __init__(self, sample: _Sample) -> None:
+        self.stride = sample.stride
+        columns = numbers(sample.columns)
         rows = len(columns)
         self.mean: Array = columns.mean(axis=0)
         self.std: Array = columns.std(axis=0)
@@ -162,7 +172,7 @@ def _begin(settings: Settings) -> Look:
     changing: set[int] = set()  # data whose number of columns changes
     findings: dict[int, Finding] = {}
     matched = MatchedData()
-    now: dict[int, _Columns] = {}
+    now: dict[int, _Sample] = {}
     step = aside = steps = 0
 
     def look(sight: Sight) -> Finding | None:
@@ -175,7 +185,7 @@ def _begin(settings: Settings) -> Look:
             now.clear()
         array = sight.array
         if array.ndim and array.size and len(array) >= _FEWEST_ROWS and array.dtype.kind in "fiub":
-            now[sight.value] = _Columns(array)
+            now[sight.value] = _Sample(array)
         seen = [data.seen for (value, _), (data, _) in courses.items() if value == sight.value]
         if sight.value in changing or not seen:
             raise Inapplicable("no data of constant shape have targets that a loss compares")
@@ -186,7 +196,7 @@ def _begin(settings: Settings) -> Look:
     def _settle(graph: ProgramGraph) -> None:
         """Process the step that has ended."""
         for data, target in matched.of(graph, now):
-            columns, targets = now[data], now[target]
+            columns, targets = _Columns(now[data]), _Columns(now[target])
             numeric = graph.dtype(data)[:1] in ("f", "b") and graph.dtype(data) != "bool"
             if not numeric or not np.isfinite([*columns.mean, *targets.mean]).all():
                 continue

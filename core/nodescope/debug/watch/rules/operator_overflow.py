@@ -10,7 +10,10 @@ from nodescope.debug.watch.rule import Example, Finding, Rule, Settings, plain
 
 def _look(sight: Sight, settings: Settings) -> Finding | None:
     node = sight.node
-    if node.is_leaf or not (sight.summary.nan_count or sight.summary.inf_count):
+    if node.is_leaf:
+        return None
+    result = sight.summary
+    if not (result.nan_count or result.inf_count):
         return None
     unknown: MissingData | None = None
     ranges = []

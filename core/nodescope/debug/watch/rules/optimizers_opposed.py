@@ -38,6 +38,7 @@ class _Weight:
     def __init__(self) -> None:
         self.step = 0
         self.lines: list[int] = []
+        self.nodes: set[int] = set()  # that update it
         self.change: Array | None = None  # the change by the first optimizer in this step
         self.both = self.against = 0
         self.sum = 0.0
@@ -55,6 +56,9 @@ def _begin(settings: Settings) -> Look:
         weight = weights.setdefault(held, _Weight())
         if weight.step != sight.step:
             weight.step, weight.change, weight.lines = sight.step, None, []
+        weight.nodes.add(node.id)
+        if len(weight.nodes) == 1:
+            raise Inapplicable("no weight has two optimizers")
         change = _change(sight)
         if change is None:
             return None
