@@ -63,13 +63,14 @@ class _Entry:
 
     def decided(self, value: int) -> None:
         """Note a verdict on a value."""
-        outcome = self.outcome
-        outcome.judged += 1
+        self.outcome.judged += 1
         self.judged.add(value)
-        if outcome.early:
-            outcome.early.pop(value, None)
-        if outcome.excused:
-            outcome.excused.pop(value, None)
+        self.forgive(value)
+
+    def forgive(self, value: int) -> None:
+        """Withdraw the reasons for which a value was not judged before, or was excused."""
+        self.outcome.early.pop(value, None)
+        self.outcome.excused.pop(value, None)
 
     def too_early(self, value: int, name: str, reason: str) -> None:
         """Note that a value was not seen often enough yet."""
@@ -112,12 +113,13 @@ class _Part:
         waits: Whether a role may become known later in the step. Until then, the value's statistics
             are held, and with ``waits_whole`` its array.
         whole, statistics: Whether its array or its statistics are held until the next step.
+        held: Whether any of these are, for whatever reason.
         settled: Whether its first step is over, so that its roles are final.
     """
 
     __slots__ = (
-        "entries", "node", "owners", "port", "roles", "settled", "statistics", "value", "waits",
-        "waits_whole", "whole",
+        "entries", "held", "node", "owners", "port", "roles", "settled", "statistics", "value",
+        "waits", "waits_whole", "whole",
     )  # fmt: skip
 
     def __init__(self, node: Node, port: int) -> None:
@@ -128,6 +130,7 @@ class _Part:
         self.owners: tuple[Node, ...] = ()
         self.entries: tuple[_Entry, ...] = ()
         self.waits = self.waits_whole = self.whole = self.statistics = self.settled = False
+        self.held = False
 
     @property
     def owner(self) -> str:
@@ -160,6 +163,7 @@ class WatchEvaluator:
         self._on_fault = on_fault
         self._room = hold_bytes
         self._entries: list[_Entry] = []
+        self._by_op: dict[str, list[_Entry]] = {}
         self._parts: dict[int, _Part] = {}
         self._pairs: dict[int, int] = {}  # by value: its gradient
         self._owned: dict[int, dict[int, None]] = {}  # by gradient: the values it belongs to
@@ -234,6 +238,7 @@ class WatchEvaluator:
                 previous if previous is not None and unchanged else _Entry(watch, rule)
             )
         self._entries = list(entries.values())
+        self._by_op.clear()
         self._plan_all()
 
     def wants(self, node: Node) -> bool:
@@ -304,7 +309,7 @@ class WatchEvaluator:
         """After a value's roles changed, evaluate the newly applying watches on its held sight."""
         before = part.entries
         self._plan(part)
-        if part.value not in self._waiting:
+        if part.value not in self._waiting or part.value not in self._last:
             return []
         sight, earlier = self._last[part.value]
         fresh = tuple(entry for entry in part.entries if entry not in before)
@@ -327,7 +332,7 @@ class WatchEvaluator:
         owned = self._owned.get(part.value, {})
         part.owners = tuple(self._parts[value].node for value in owned if value in self._parts)
         part.roles = _roles(part, loss=part.value in self._losses)
-        active = [entry for entry in self._entries if entry.active]
+        active = self._active_for(node.op)
         part.entries = tuple(entry for entry in active if entry.covers(part, self.graph))
         needs: set[Need] = set()
         for entry in part.entries:
@@ -346,8 +351,19 @@ class WatchEvaluator:
         may = [entry for entry in active if later and entry.may_cover(node, later)]
         part.waits = bool(may)
         part.waits_whole = any("values" in entry.rule.needs for entry in may)
+        part.held = part.whole or part.statistics or part.waits
         if part.entries or part.waits or needs_gradient:
             self.covered.add(node.id)
+
+    def _active_for(self, op: str) -> list[_Entry]:
+        """The watches whose rules take this op, or that name a node."""
+        entries = self._by_op.get(op)
+        if entries is None:
+            entries = self._by_op[op] = [
+                entry for entry in self._entries
+                if not entry.rule.ops or op in entry.rule.ops or entry.chosen.exact
+            ]  # fmt: skip
+        return [entry for entry in entries if entry.active]
 
     # ------------------------------------------------------------ what runs
 
@@ -373,11 +389,10 @@ class WatchEvaluator:
         hits: list[Hit] = []
         for port, value in enumerate(node.outputs):
             part = self._parts.get(value)
-            if part is None or not (part.entries or part.waits or part.whole):
+            if part is None or not (part.entries or part.held):
                 continue
-            last = self._last.get(value)
             before = None
-            if last is not None:
+            if part.held and (last := self._last.get(value)) is not None:
                 # If the node runs again in a step, ``before`` remains that of the previous step.
                 before = last[1] if last[0].step == step else last[0]
             sight = Sight(
@@ -400,8 +415,12 @@ class WatchEvaluator:
             entries = part.entries
             if only is not None:
                 entries = tuple([entry for entry in entries if entry.outcome.watch.id in only])
-            hits += self._ask(entries, sight)
-            self._hold(part, sight, before)
+            if entries:
+                hits += self._ask(entries, sight)
+            if part.held:
+                self._hold(part, sight, before)
+            else:
+                self._forget(value)
         return hits
 
     def step_finished(self) -> None:
@@ -410,10 +429,11 @@ class WatchEvaluator:
             part = self._parts[value]
             part.settled = True
             self._plan(part)
-            if not (part.entries or part.whole):
+            if not part.held:
                 self._forget(value)
+            if not (part.entries or part.whole):
                 outputs = [self._parts[output] for output in part.node.outputs]
-                if not any(output.entries or output.waits or output.whole for output in outputs):
+                if not any(output.entries or output.held for output in outputs):
                     self.covered.discard(part.node.id)
         self._waiting.clear()
 
@@ -497,7 +517,10 @@ class WatchEvaluator:
             if finding is None:
                 if entry.streaks:
                     entry.streaks.pop(value, None)
-                entry.decided(value)
+                outcome.judged += 1
+                entry.judged.add(value)
+                if outcome.early or outcome.excused:
+                    entry.forgive(value)
                 continue
             streak = entry.streaks[value] = entry.streaks.get(value, 0) + 1
             patience = outcome.watch.patience

@@ -232,7 +232,8 @@ class Sight(ObservedContent):
         time_ns: Nanoseconds since the run began, without time held by a debugger.
         owner: For a gradient, the name of the node to whose value it belongs; else ``""``.
         inputs: Returns the inputs of the node, by port.
-        before: The same value in the previous step; None in its first step.
+        before: The same value in the previous step; None in its first step, and if no rule for the
+            value declares to need it.
         gradient: Returns the latest gradient of a value, or None if none is known.
         written: Whether a node of the program writes to the value.
         graph: The program's graph so far.

@@ -27,6 +27,7 @@ from nodescope.events import (
     Event,
     GradientComputed,
     GraphExtended,
+    NodeFinished,
     StepFinished,
     StepStarted,
 )
@@ -90,11 +91,13 @@ class RunCheck:
     def emit(self, event: Event) -> None:
         """Evaluate the watches on an event."""
         began = time.perf_counter_ns()
+        self._events += 1
         try:
             if isinstance(event, StepStarted):
                 self._begins.append(self._seq_source())
             self._watcher.emit(event)
-            self._learn(event)
+            if self._learns or event.__class__ is not NodeFinished:
+                self._learn(event)
         finally:
             self._bus.watched_ns += time.perf_counter_ns() - began
 
@@ -115,7 +118,6 @@ class RunCheck:
 
     def _learn(self, event: Event) -> None:
         """Report which values are weights and losses, at the end of a step that changed them."""
-        self._events += 1
         if isinstance(event, GraphExtended | GradientComputed):
             self._learns = True
         elif self._learns and (isinstance(event, StepFinished) or not self._events % _OFTEN):

@@ -29,8 +29,11 @@ def _begin(settings: Settings) -> Look:
     firsts: dict[int, bytes] = {}  # by value: the common content of all rows
     varied: set[int] = set()
     seen: dict[int, int] = {}
+    targets: dict[int, Node | None] = {}  # by value, as long as nothing of `known` changes
+    known = -1, 0
 
     def look(sight: Sight) -> Finding | None:
+        nonlocal known
         value, spec = sight.value, sight.spec
         if value in varied:
             return None
@@ -45,7 +48,12 @@ def _begin(settings: Settings) -> Look:
         seen[value] = seen.get(value, 0) + 1
         if seen[value] < steps:
             raise needs_steps(steps, seen[value])
-        target = _target(sight.graph, sight.node, varied)
+        if known != (now := (sight.graph.version, len(varied))):
+            known = now
+            targets.clear()
+        if value not in targets:
+            targets[value] = _target(sight.graph, sight.node, varied)
+        target = targets[value]
         if target is None:
             return None
         shown = np.array2string(array.reshape(-1)[:3], precision=4, separator=", ")

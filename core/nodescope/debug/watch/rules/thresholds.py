@@ -79,7 +79,7 @@ register(
         "a weight is initialised to all zeros, or with elements that are too large or too small",
         plain(_initialised),
         ("weights",),
-        needs=frozenset({"summary", "history"}),
+        needs=frozenset({"summary", "previous_summary"}),
         parameters=(
             threshold_parameter("zero_percentage_ge", 100),
             threshold_parameter("max_gt"),
