@@ -197,9 +197,10 @@ class Gate:
         """Process an event; returns when the program may continue."""
         kind = type(event)  # no closures here or in `_passes`: cells double the cost
         if kind is NodeFinished:
-            if event.late or (self._calm and self._passes(event)):  # type: ignore[union-attr, arg-type]
+            if self._calm and self._passes(event):  # type: ignore[arg-type]
                 return
-            self._reach(event, "after")  # type: ignore[arg-type]
+            if not event.late:  # type: ignore[union-attr]
+                self._reach(event, "after")  # type: ignore[arg-type]
         elif kind is NodeStarted:
             if self._calm and self._before.get(event.node.id) == ():  # type: ignore[union-attr]
                 return
@@ -236,8 +237,10 @@ class Gate:
             queries = self._after.get(node.id)
         if not queries:
             # Outside of every scope with a breakpoint, like a missing entry.
-            if self._tracking and self._places and not node.is_leaf:
+            if self._tracking and self._places and not (node.is_leaf or event.late):
                 self._places.pop(event.thread, None)
+            return True
+        if event.late:
             return True
         if not passes(queries, event, self._places.get(event.thread)):
             return False
