@@ -42,7 +42,7 @@ class _Sink:
 
 
 class _TimesSink(_Sink):
-    """The same at level timing, where executions are noted, and taken later; here, never written."""
+    """The same at level timing, where executions are noted first; here they are never written."""
 
     def __init__(self) -> None:
         self._noted: NotedTimes = noted_times(self._full, lambda: None)
