@@ -360,8 +360,8 @@ class Recorder(QueueWriter):
         """
         if self._forked or threading.current_thread() is self._thread:
             return False
-        self._share()
-        self.number_times(specs=True)
+        if not self._share():
+            return False
         target = self.last_seq
         self._packs.want(target)
         if self._can_be_read(target, elements) and not self._packs.waits():
@@ -390,9 +390,8 @@ class Recorder(QueueWriter):
         if not self._closing:
             if self.policy is not None:
                 self.policy.conclude()
-            self._share()
-            self._tell_keeping()
-            self.number_times(specs=True)
+            if self._share():
+                self._tell_keeping()
         self._closing = True
         self._hurry.set()
         self._wanted.set()
@@ -492,14 +491,15 @@ class Recorder(QueueWriter):
         if newest is not None:
             newest.hold(event, self.thread_seq(), captured, late=False)
 
-    def _share(self) -> None:
-        """Write held values and counts of steps, for a reader or for the end of the run."""
-        if self._off:
-            return
-        if self.newest is not None:
+    def _share(self) -> bool:
+        """Queue what is noted or held, and counts of steps; False if the recording is given up."""
+        if not self._number_all():
+            return False
+        if self.newest is not None and not self._off:
             self.newest.share()
-        if self.policy is not None:
+        if self.policy is not None and not self._off:
             self.policy.tell_counts()
+        return True
 
     def _make_room(self, room: int) -> bool:
         """Reduce the queue to ``room``: the oldest arrays are replaced by statistics."""

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -283,6 +284,29 @@ def test_a_fault_while_noted_executions_are_queued_stops_the_recording_alone(
     for line in said:
         assert "your program continues" in line
         assert "MemoryError: none left" in line
+
+
+@pytest.mark.parametrize("end", [Recorder.close, Recorder.flush])
+def test_a_fault_while_the_last_noted_executions_are_queued_is_the_recordings(
+    end: Callable[[Recorder, float], bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults: list[str] = []
+    recorder = Recorder(tmp_path / "r.nscope", level="timing", on_fault=faults.append)
+    recorder.emit(chain(["x"]))
+    assert recorder.flush(30)
+
+    def broken(*given: object) -> None:
+        raise MemoryError("none left")
+
+    monkeypatch.setattr(Recorder, "_queue_noted", broken)
+    recorder._times.asleep = False  # The writer does not take them first.
+    note = recorder.times_sink()
+    assert note is not None
+    note(1, 1, 7, 0, 1)
+    assert not end(recorder, 30)
+    assert not recorder.close(30)
+    assert len(faults) == 1
+    assert "none left" in faults[0]
 
 
 def test_places_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
