@@ -21,7 +21,7 @@ from nodescope.debug.breakpoints.matching import (
     validate,
 )
 from nodescope.debug.breakpoints.syntax import describe
-from nodescope.debug.expressions.compiler import Condition
+from nodescope.debug.expressions.builtins import Eval
 from nodescope.errors import BreakpointError
 from nodescope.ir.graph import Node
 from nodescope.ir.scopes import is_within
@@ -37,7 +37,7 @@ class Query(NamedTuple):
     first_step: int
     last_step: float
     scope: str | None
-    condition: Condition | None
+    condition: Eval | None
     elapsed: bool
 
 
@@ -49,7 +49,7 @@ def query_of(breakpoint: Breakpoint) -> Query:
         breakpoint.first_step,
         math.inf if last is None else last,
         breakpoint.target if breakpoint.kind == "scope" else None,
-        condition,
+        None if condition is None else condition.bare,
         condition is not None and "elapsed" in condition.names,
     )
 

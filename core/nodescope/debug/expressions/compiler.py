@@ -138,6 +138,14 @@ class Condition(Expression):
 
     __slots__ = ()
 
+    @property
+    def bare(self) -> Eval:
+        """The condition for scenes of NumPy's arrays, without a check of its result or its errors.
+
+        Raises whatever its functions raise. `Condition` itself says what is wrong then.
+        """
+        return self._run if self._quiet else self
+
     def __call__(self, scene: Scene) -> bool:
         """Evaluate.
 

@@ -13,7 +13,7 @@ import numpy as np
 from nodescope.arrays.lazy import held
 from nodescope.debug.breakpoints.breakpoint_set import Query
 from nodescope.debug.breakpoints.matching import condition_of, message_of
-from nodescope.debug.expressions.builtins import Scene, are_ours, scene_of
+from nodescope.debug.expressions.builtins import TRUTHS, Scene, are_ours, scene_of, truth
 from nodescope.debug.session.state import ConditionResult, NodeReached, SessionState
 from nodescope.errors import ConditionError
 from nodescope.events import GradientReached, NodeFailed, NodeFinished, NodeStarted
@@ -57,10 +57,11 @@ def passes(
                 return False  # evaluated once, by `judge`
             scene = Scene(value, inputs, step, event.node.name)
         try:
-            if condition(scene):
+            result = condition(scene)
+            if result if result.__class__ in TRUTHS else truth(result):
                 return False
-        except ConditionError:
-            return False
+        except Exception:
+            return False  # `judge` says what is wrong
     return True
 
 
