@@ -81,11 +81,11 @@ static int same_attributes(Calls *calls, PyObject *entry, PyObject *const *input
     PyObject *given = SLOT(entry, calls->offset[ENTRY_GIVEN]);
     if (!given || !PyTuple_Check(given) || PyTuple_Size(given) != 2) return 0;
     PyObject *scalars = PyTuple_GetItem(given, 1);
-    if (!scalars || !PyList_Check(scalars)) return 0;
-    Py_ssize_t nth = 0, many = PyList_Size(scalars);
+    if (!scalars || !PyTuple_Check(scalars)) return 0;
+    Py_ssize_t nth = 0, many = PyTuple_Size(scalars);
     for (Py_ssize_t i = 0; i < count; i++) {
         if ((PyObject *)Py_TYPE(inputs[i]) == calls->object[TENSOR]) continue;
-        PyObject *pair = nth < many ? PyList_GetItem(scalars, nth) : NULL;
+        PyObject *pair = nth < many ? PyTuple_GetItem(scalars, nth) : NULL;
         nth++;
         if (!pair || PyTuple_GetItem(pair, 0) != (PyObject *)Py_TYPE(inputs[i])) return 0;
         if (PyTuple_GetItem(pair, 1) != inputs[i] &&

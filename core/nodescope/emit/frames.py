@@ -16,6 +16,9 @@ from nodescope.ir.graph import SourceLocation
 from nodescope.origins import OURS, add_internal_package, is_internal, origin
 
 _FRAMES = 8
+_MOST_LOCATIONS = 4096
+# By code object, which is kept so that its `id` stays its own, and instruction.
+_locations: dict[tuple[int, int], tuple[CodeType, SourceLocation]] = {}
 
 add_internal_package(np.__file__)
 
@@ -24,11 +27,23 @@ def user_source() -> SourceLocation | None:
     """The current line of the user's program, or None outside of it."""
     frame = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        if not (is_internal(code.co_filename) or _is_generated(frame)):
-            return SourceLocation(cell_name(code.co_filename), _line(frame), code.co_qualname)
+        if not (is_internal(frame.f_code.co_filename) or _is_generated(frame)):
+            return _location(frame)
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def _location(frame: FrameType) -> SourceLocation:
+    """The line of a frame. Python searches a function's table for it, so it is kept."""
+    code = frame.f_code
+    key = id(code), frame.f_lasti
+    known = _locations.get(key)
+    if known is None:
+        if len(_locations) >= _MOST_LOCATIONS:
+            _locations.clear()
+        location = SourceLocation(cell_name(code.co_filename), _line(frame), code.co_qualname)
+        known = _locations[key] = code, location
+    return known[1]
 
 
 def _is_generated(frame: FrameType) -> bool:

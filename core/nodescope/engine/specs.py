@@ -6,17 +6,18 @@ Invariant: never raises, whatever the operands, because the node is needed in an
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from nodescope.engine.tensor import Attrs, Tensor
+from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor
 from nodescope.ir.attrs import GraphRef
 from nodescope.ir.graph import Graph, TensorSpec
 from nodescope.ops.op import Op, port_name
 
 # Families with ops whose results have value-dependent shapes.
 _BY_VALUES = frozenset({"index", "reduction", "layout"})
+_NOTHING_GIVEN: Final[tuple[Attrs, tuple[Any, ...]]] = (NO_ATTRS, ())
 
 
 def specs_of(
@@ -26,7 +27,7 @@ def specs_of(
     `infer`.
     """
     if data:
-        return tuple([TensorSpec(datum.shape, dtype_name(datum.dtype)) for datum in data])
+        return tuple([_spec(datum.shape, datum.dtype) for datum in data])
     try:
         inferred = op.infer(_given(inputs), attrs)
         return inferred if isinstance(inferred, tuple) else (inferred,)
@@ -44,11 +45,17 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return dtype.name  # cached, because NumPy builds the name each time
 
 
+@lru_cache(maxsize=1024)
+def _spec(shape: tuple[int, ...], dtype: np.dtype[Any]) -> TensorSpec:
+    """The spec of an array: one object for all layers that are alike."""
+    return TensorSpec(shape, dtype_name(dtype))
+
+
 def _given(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The inputs in the form that `infer` expects."""
     return tuple(
         [
-            TensorSpec(operand.data.shape, dtype_name(operand.data.dtype))
+            _spec(operand.data.shape, operand.data.dtype)
             if operand.__class__ is Tensor
             else operand
             for operand in inputs
@@ -81,9 +88,10 @@ def _known_loose(op: Op, given: tuple[Any, ...], attrs: tuple[tuple[str, Any], .
     return _cannot_infer(op, given, dict(attrs))
 
 
-def scalars(inputs: tuple[Any, ...]) -> list[Any]:
-    """Operands that are not tensors, each with its class: 1 is not 1.0."""
-    return [(operand.__class__, operand) for operand in inputs if operand.__class__ is not Tensor]
+def given(inputs: tuple[Any, ...], attrs: Attrs) -> tuple[Attrs, tuple[Any, ...]]:
+    """Attributes, and operands that are not tensors, each with its class: 1 is not 1.0."""
+    scalars = [(value.__class__, value) for value in inputs if value.__class__ is not Tensor]
+    return (attrs, tuple(scalars)) if attrs or scalars else _NOTHING_GIVEN
 
 
 def attributes_of(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from nodescope.emit.phases import backward_phase, optimizer_phase
 from nodescope.engine import dispatch_mode, run
 from nodescope.engine.native_calls import native_calls, note_read
 from nodescope.engine.run import Run, cause, explained, several
-from nodescope.engine.specs import attributes_of, dtype_name, is_loose, scalars, specs_of
+from nodescope.engine.specs import attributes_of, dtype_name, given, is_loose, specs_of
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, Written, next_seq, settled
 from nodescope.engine.traced_operators import observed_operator
@@ -268,7 +268,7 @@ class Tracer:
             else:
                 result.edge = None
         own: Any = None
-        if (attrs or len(live) != len(inputs)) and entry.given != (attrs, scalars(inputs)):
+        if (attrs or len(live) != len(inputs)) and entry.given != given(inputs, attrs):
             own = attributes_of(op, inputs, attrs)
             varies = True
         if varies or entry.loose:
@@ -450,7 +450,7 @@ class Tracer:
             if not known_specs:
                 entry.loose = is_loose(op, inputs, attrs)
             if entry.node.attrs is plain:
-                entry.given = (attrs, scalars(inputs))
+                entry.given = given(inputs, attrs)
             if values is not None:
                 self.emitter.tell(entry.node, values)
         except BaseException:

@@ -35,7 +35,7 @@ else:
     Size = int | None
 
 
-class TensorSpec(msgspec.Struct, frozen=True, tag_field="kind", tag="tensor"):
+class TensorSpec(msgspec.Struct, frozen=True, tag_field="kind", tag="tensor", gc=False):
     """Shape and NumPy dtype name of a tensor, such as ``((32, 10), "float32")``.
 
     Attributes:
@@ -52,7 +52,7 @@ class TensorSpec(msgspec.Struct, frozen=True, tag_field="kind", tag="tensor"):
         return f"{self.dtype} {shape_words(self.shape)}"
 
 
-class OpaqueSpec(msgspec.Struct, frozen=True, tag_field="kind", tag="opaque"):
+class OpaqueSpec(msgspec.Struct, frozen=True, tag_field="kind", tag="opaque", gc=False):
     """A value that is not an array, such as a list, a dataset or an object in Ray's store.
 
     Attributes:
@@ -92,7 +92,7 @@ def usual_writes(family: str) -> tuple[tuple[int, int], ...]:
     return ((0, 0),) if family == "update" else ()
 
 
-class SourceLocation(msgspec.Struct, frozen=True):
+class SourceLocation(msgspec.Struct, frozen=True, gc=False):
     """A line of the user's program."""
 
     file: str
@@ -103,7 +103,7 @@ class SourceLocation(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}"
 
 
-class Value(msgspec.Struct, frozen=True):
+class Value(msgspec.Struct, frozen=True, gc=False):
     """The tensor of an edge: the value at one output port of a node.
 
     Attributes:
@@ -131,7 +131,7 @@ class Value(msgspec.Struct, frozen=True):
         raise GraphError(f"value {self.name} is not a tensor but {self.spec}")
 
 
-class Node(msgspec.Struct, frozen=True):
+class Node(msgspec.Struct, frozen=True, gc=False):
     """One operation of the graph. Its executions are identified by ``seq``.
 
     Attributes:

@@ -32,6 +32,11 @@ _PLACE: tuple[int, str, int | None] = (0, "", None)
 _Definition = tuple[Value, tuple[str, str, str], tuple[int, str, int | None]]
 
 
+def _definition_of(value: Value) -> _Definition:
+    dtype, shape, device, nbytes = spec_columns(value.spec)
+    return value, (printable(value.name), dtype, shape), (value.storage, device, nbytes)
+
+
 class ValueRows:
     """Makes the rows; each holds from the execution ``seq`` on.
 
@@ -42,7 +47,8 @@ class ValueRows:
     def __init__(self) -> None:
         self.specs: dict[int, tuple[str, str, str]] = {}
         self._producers: dict[int, int] = {}
-        # By value: its last definitions, which return when a smaller last batch has passed.
+        # By value that was defined again: its last definitions, which return when a smaller last
+        # batch has passed.
         self._definitions: dict[int, tuple[_Definition, ...]] = {}
         self._places: dict[int, tuple[int, str, int | None]] = {}
         self._reshaped: dict[int, tuple[int, int]] = {}  # how often, and the latest seq
@@ -60,10 +66,13 @@ class ValueRows:
     def defined(self, seq: int, value: Value) -> tuple[Any, ...]:
         """The row of a value as the graph defines it."""
         number = value.id
-        _, spec, place = self._definition(value)
+        previous = self.specs.get(number)
+        if previous is None:
+            _, spec, place = _definition_of(value)
+        else:
+            _, spec, place = self._definition(value)
         if place != _PLACE:
             self._places[number] = place
-        previous = self.specs.get(number)
         if previous != spec:
             if previous is not None:
                 self._reshaped[number] = (self._reshaped.get(number, _NEVER)[0] + 1, seq)
@@ -76,9 +85,7 @@ class ValueRows:
         for definition in known:
             if definition[0] is value:
                 return definition
-        dtype, shape, device, nbytes = spec_columns(value.spec)
-        place = (value.storage, device, nbytes)
-        definition = (value, (printable(value.name), dtype, shape), place)
+        definition = _definition_of(value)
         self._definitions[value.id] = (*known[-1:], definition)
         return definition
 
