@@ -237,7 +237,7 @@ class QueueWriter(RecordQueue):
             self._clock = time.pthread_getcpuclockid(threading.get_ident())
         try:
             while True:
-                called = self._wanted.wait(self._packs.due_in())
+                called = self._wanted.wait(self._waits_s())
                 if self._failure is not None:
                     raise self._failure
                 if called and not self._closing:
@@ -261,6 +261,8 @@ class QueueWriter(RecordQueue):
                         self._settle_some()
                     else:
                         due -= self._write_some()
+                if not called and self._room.missing:
+                    self._write_some()  # which shows whether there is space again
                 if closing:
                     break
             self._settle_rest()
@@ -274,6 +276,11 @@ class QueueWriter(RecordQueue):
             self._give_up(error)
         with self._progress:
             self._progress.notify_all()
+
+    def _waits_s(self) -> float | None:
+        """How long to wait for records; None without limit."""
+        waits_s = (self._packs.due_in(), self._room.again_s)
+        return min([wait_s for wait_s in waits_s if wait_s is not None], default=None)
 
     def _gather(self) -> None:
         """Wait for a batch to grow; a stop that waits for the batch ends this at once."""

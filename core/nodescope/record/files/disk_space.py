@@ -127,6 +127,13 @@ class DiskSpaceRetry:
         self._failed_at = 0.0
         self.missing = self.stuck = False
 
+    @property
+    def again_s(self) -> float | None:
+        """In how many seconds to write again, in case the program has nothing more to write; None
+        if nothing is missing.
+        """
+        return CALM_S if self.missing else None
+
     def leave(self) -> None:
         """Stop waiting: the next failing write is not repeated."""
         self._over.set()

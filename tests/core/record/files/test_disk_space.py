@@ -234,6 +234,27 @@ def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(
         assert f"{unwritten.executions:,} executions" in info.trouble
 
 
+def test_a_program_that_has_nothing_more_to_write_is_told_that_recording_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_space, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(disk_space, "CALM_S", 0.05)
+    told = EventLog()
+    recorder = Recorder(tmp_path / "r.nscope", level="values", on_room=told)
+    recorder.emit(GRAPH)
+    assert recorder.flush(20.0)
+    fill(recorder)
+    while not told.full.is_set():
+        recorder.emit(finished(GRAPH.nodes[0], np.arange(2000.0)))
+    while recorder.queued:  # everything is written, with omissions
+        time.sleep(0.001)
+    make_room(recorder)
+    assert told.empty.wait(30.0)
+    assert "recording resumed; missing:" in told.texts[-1]
+    assert recorder.close(20.0)
+    assert not recorder.fault
+
+
 def test_elements_are_left_out_before_executions(tmp_path: Path) -> None:
     path, told = tmp_path / "r.nscope", EventLog()
     recorder = Recorder(path, level="values", on_room=told)
