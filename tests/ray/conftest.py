@@ -16,6 +16,7 @@ from tests.e2e.conftest import browser, page, start, window
 __all__ = ["browser", "page", "start", "window"]
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+os.environ["PYTHONFAULTHANDLER"] = "1"  # a program that does not end says where, see `killing`
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Final
@@ -25,7 +27,12 @@ def number(program: Debuggee, what: str) -> int:
 def ended(program: Debuggee) -> int:
     """Wait for the program's end, which must come in time. Returns its status."""
     begun = time.monotonic()
-    status = program.process.wait(LIMIT_S)
+    try:
+        status = program.process.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        program.process.send_signal(signal.SIGABRT)  # says where each thread is
+        program.process.wait(LIMIT_S)
+        raise
     assert time.monotonic() - begun < LIMIT_S
     return status
 
