@@ -29,7 +29,7 @@ def specs_of(
     if data:
         return tuple([_spec(datum.shape, datum.dtype) for datum in data])
     try:
-        inferred = op.infer(_given(inputs), attrs)
+        inferred = op.infer(_specified(inputs), attrs)
         return inferred if isinstance(inferred, tuple) else (inferred,)
     except (
         Exception
@@ -51,7 +51,7 @@ def _spec(shape: tuple[int, ...], dtype: np.dtype[Any]) -> TensorSpec:
     return TensorSpec(shape, dtype_name(dtype))
 
 
-def _given(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def _specified(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """The inputs in the form that `infer` expects."""
     return tuple(
         [
@@ -67,7 +67,7 @@ def is_loose(op: Op, inputs: tuple[Any, ...], attrs: Attrs) -> bool:
     """Whether the shape of the result depends on the inputs' values."""
     if op.elementwise or op.family not in _BY_VALUES:
         return False
-    given = _given(inputs)
+    given = _specified(inputs)
     try:
         return _known_loose(op, given, tuple(attrs.items()))
     except TypeError:  # an operand or an attribute has no hash
