@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
+from nodescope.debug.watch.cycles import on_cycles
 from nodescope.events import GraphCaptured
 from nodescope.ir.capabilities import OWN
 from nodescope.ir.graph import Node, SourceLocation, TensorSpec, Value
@@ -63,6 +64,7 @@ class ProgramGraph:
         self._to_loss: tuple[int, frozenset[int]] = (-1, frozenset())
         self._leaves: tuple[int, dict[int, list[Node]]] = (-1, {})
         self._ancestors: tuple[int, dict[int, frozenset[int]]] = (-1, {})
+        self._cyclic: tuple[int, set[int]] = (-1, set())
         self._reading: dict[int, list[Node]] = {}
         self._running: tuple[int, dict[str, _Running]] = (-1, {})
 
@@ -194,6 +196,18 @@ class ProgramGraph:
                 known.clear()
             known[value] = frozenset(self._above((value,)))
         return known[value]
+
+    def comes_back(self, node: Node) -> bool:
+        """Whether a node is computed from its own result, as a state is from step to step."""
+        if node.writes:
+            return any(node.id in self.above(value) for value in node.inputs)
+        if self._cyclic[0] != self.version:
+            makers = {
+                number: [maker.id for maker in self.makers(reader)] if not reader.writes else []
+                for number, reader in self.nodes.items()
+            }
+            self._cyclic = self.version, on_cycles(makers)
+        return node.id in self._cyclic[1]
 
     def _above(self, values: Iterable[int], without: Collection[int] = ()) -> set[int]:
         ids: set[int] = set()

@@ -130,7 +130,7 @@ def _wraps_on_purpose(node: Node, graph: ProgramGraph) -> bool:
     This is typical of hashes, checksums and random number generators.
     """
     unsigned = graph.dtype(node.outputs[0]).startswith("uint")
-    if unsigned and any(node.id in graph.above(value) for value in node.inputs):
+    if unsigned and graph.comes_back(node):
         return True
     todo, seen = [node], {node.id}
     while todo and len(seen) < _MOST_SEARCHED:

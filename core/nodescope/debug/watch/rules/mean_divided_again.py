@@ -24,11 +24,13 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
     for node in graph.forward():
         if node.op not in ("divide", "multiply") or len(node.inputs) != 1:
             continue
-        if not (graph.reaches_loss(node) if updates else _comes_back(graph, node)):
-            continue
         divisor = _divisor(node)
-        mean = _past_factors(graph, node.inputs[0])
-        if divisor is None or mean is None:
+        if divisor is None:
+            continue
+        if not (graph.reaches_loss(node) if updates else graph.comes_back(node)):
+            continue
+        mean = graph.past(node.inputs[0], _is_factor)
+        if mean is None:
             continue
         if divisor >= _LEAST and divisor == _rows(graph, mean):
             line = f" in line {mean.source.line}" if mean.source is not None else ""
@@ -42,11 +44,6 @@ def _judge(graph: ProgramGraph) -> Iterable[Verdict]:
             yield Verdict(node)
 
 
-def _comes_back(graph: ProgramGraph, node: Node) -> bool:
-    """Whether a node depends on its own result, as in a hand-written update."""
-    return node.id in graph.above(node.inputs[0])
-
-
 def _adds_up(graph: ProgramGraph, node: Node) -> bool:
     """Whether gradients of several backward passes are added, which justifies the division."""
     if node.op != "add" or node.phase == "optimizer" or len(node.inputs) != 2:
@@ -54,11 +51,9 @@ def _adds_up(graph: ProgramGraph, node: Node) -> bool:
     return any(value in graph.slopes for value in node.inputs)
 
 
-def _past_factors(graph: ProgramGraph, value: int) -> Node | None:
-    maker = graph.maker(value)
-    while maker is not None and maker.op in ("multiply", "negative") and len(maker.inputs) == 1:
-        maker = graph.maker(maker.inputs[0])
-    return maker
+def _is_factor(node: Node) -> bool:
+    """Whether a node multiplies by a number."""
+    return node.op in ("multiply", "negative") and len(node.inputs) == 1
 
 
 def _divisor(node: Node) -> float | None:

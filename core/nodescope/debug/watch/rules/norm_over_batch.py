@@ -48,9 +48,7 @@ def _rows(graph: ProgramGraph, node: Node) -> int:
     if node.op != "subtract" or len(node.inputs) != 2:
         return 0
     shape = graph.shape(node.inputs[0])
-    mean = graph.maker(node.inputs[1])
-    while mean is not None and mean.family == "layout" and mean.inputs:
-        mean = graph.maker(mean.inputs[0])
+    mean = graph.past(node.inputs[1], lambda maker: maker.family == "layout")
     if mean is None or mean.op != "mean" or not shape or len(shape) < 2:
         return 0
     if mean.inputs[0] != node.inputs[0] or mean.attrs.get("axis") not in (0, (0,), [0]):
