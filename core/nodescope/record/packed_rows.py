@@ -82,6 +82,8 @@ class PackedRows(Generic[Row, Content]):
             return []
         with self._lock:
             last = self._rows[-1].last if self._rows else -1
+            if until <= last:  # what has been added is later
+                return self._rows[: bisect_right(self._rows, until, key=lambda row: row.first)]
             for cells in self._ask(self._rows_after, last):
                 self._rows.append(self._read(self._packed, cells, last))
                 last = self._rows[-1].last

@@ -444,9 +444,17 @@ class Recording:
 
     # ------------------------------------------------------------ values
 
-    def latest_at(self, value_id: int, seq: int | None = None) -> ValueAt | None:
-        """The latest summary of a value at or before ``seq``; None if there is none."""
-        return self._summaries.latest_at(value_id, seq)
+    def latest_at(
+        self, value_id: int, seq: int | None = None, *, arrays: bool = True
+    ) -> ValueAt | None:
+        """The latest summary of a value at or before ``seq``; None if there is none.
+
+        Args:
+            value_id: The value.
+            seq: The latest possible moment; None for the end.
+            arrays: Whether to find out if the array is kept. Else, ``summary.blob`` is False.
+        """
+        return self._summaries.latest_at(value_id, seq, arrays)
 
     def ran_last(self, value: int, seq: int) -> int:
         """The seq of the latest execution by ``seq`` that produced a value; 0 if unknown."""

@@ -40,19 +40,21 @@ class SummaryTable:
         self._ask, self._by_seq, self._read = ask, by_seq, read
         self._measured, self._kept = measured, kept
 
-    def latest_at(self, value: int, seq: int | None) -> ValueAt | None:
+    def latest_at(self, value: int, seq: int | None, arrays: bool = True) -> ValueAt | None:
         """See `Recording.latest_at`."""
         until = MAX_SEQ if seq is None else min(seq, MAX_SEQ)
         rows = self._ask(
-            f"SELECT {SUMMARY}, {_HAS_BLOB} FROM summary AS s WHERE value = ? AND seq <= ? "
-            "ORDER BY seq DESC LIMIT 1",
+            f"SELECT {SUMMARY}, {_HAS_BLOB if arrays else 0} FROM summary AS s "
+            "WHERE value = ? AND seq <= ? ORDER BY seq DESC LIMIT 1",
             value,
             until,
         )
         measured = self._measured.latest(value, until)
         if measured is not None and (not rows or measured[1] > rows[0][0]):
-            rows = self._with_blobs([measured])
-        return self._value_at(value, self._with_kept(value, rows)[0]) if rows else None
+            rows = self._with_blobs([measured]) if arrays else [(*measured[1:], False)]
+        if arrays:
+            rows = self._with_kept(value, rows)
+        return self._value_at(value, rows[0]) if rows else None
 
     def at(self, value: int, seqs: Sequence[int]) -> dict[int, ValueAt]:
         """The statistics of a value at these seqs, by seq."""

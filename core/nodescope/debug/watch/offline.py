@@ -220,32 +220,36 @@ class Coverage(msgspec.Struct, frozen=True):
 
 
 class RecordedContent:
-    """A value in a recording. It stays readable, so nothing is ever copied."""
+    """A value in a recording. It stays readable, so nothing is ever copied.
 
-    __slots__ = ("_recording", "_seq", "_value")
+    Args:
+        recording: Where it is kept.
+        value, seq: What wrote it: the latest execution by ``seq``, or the execution ``seq`` alone.
+        exact: Which of the two.
+    """
+
+    __slots__ = ("_exact", "_recording", "_seq", "_value")
 
     def __init__(self, recording: Recording, value: int, seq: int, *, exact: bool = False) -> None:
         self._recording = recording
         self._value = value
-        self._seq: int | None = seq if exact else -seq
-
-    def _at(self) -> int | None:
-        """The seq of the execution that wrote it."""
-        if self._seq is not None and self._seq < 0:
-            written = self._recording.latest_at(self._value, -self._seq)
-            self._seq = written.seq if written is not None else None
-        return self._seq
+        self._seq = seq
+        self._exact = exact
 
     def summary(self) -> TensorSummary | None:
-        """As it was recorded."""
-        seq = self._at()
-        written = self._recording.latest_at(self._value, seq) if seq is not None else None
-        return written.summary if written is not None and written.seq == seq else None
+        """As it was recorded, without whether the array is kept."""
+        written = self._recording.latest_at(self._value, self._seq, arrays=False)
+        if written is None or (self._exact and written.seq != self._seq):
+            return None
+        return written.summary
 
     def array(self) -> Array | None:
         """As it was recorded, read-only."""
-        seq = self._at()
-        return self._recording.array(self._value, seq) if seq is not None else None
+        seq = self._seq
+        if not self._exact:
+            written = self._recording.latest_at(self._value, seq, arrays=False)
+            seq = written.seq if written else 0
+        return self._recording.array(self._value, seq) if seq else None
 
     def keep(self, elements: bool, room: int) -> tuple[ContentSource | None, int]:
         """The content itself: a recording is never rewritten."""

@@ -49,7 +49,8 @@ class MeasuredTable:
         for packed in reversed(self._rows.known(until)):
             if holds(packed, value):
                 of = self._rows.content(packed)
-                places = np.flatnonzero((of.values == value) & (of.seqs <= until))
+                end = int(np.searchsorted(of.seqs, until, side="right"))
+                places = np.flatnonzero(of.values[:end] == value)
                 if len(places):
                     return of.rows(places[-1:])[0]
         return None

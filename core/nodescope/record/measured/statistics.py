@@ -70,17 +70,18 @@ class Statistics(NamedTuple):
     def rows(self, places: Integers | None = None) -> list[Row]:
         """Rows of the outputs at some indexes, or of all."""
         chosen: Any = slice(None) if places is None else places
-        sizes = [spec.size for spec in self.specs]
+        kinds = self.kinds[chosen].tolist()
+        sizes = {kind: self.specs[kind].size for kind in {*kinds}}
         histograms = self.histograms[chosen].astype("<u8").tobytes()
         previews = self.previews[chosen].astype("<f8").tobytes()
-        columns = (self.values, self.seqs, self.steps, self.kinds, self.nan, self.inf, self.zero)
-        numbers = zip(*(column[chosen].tolist() for column in columns), strict=True)
+        columns = (self.values, self.seqs, self.steps, self.nan, self.inf, self.zero)
+        numbers = zip(kinds, *(column[chosen].tolist() for column in columns), strict=True)
         wide, narrow = 8 * BINS, 8 * PREVIEW
         rows: list[Row] = []
         for nth, (cells, moments) in enumerate(
             zip(numbers, self.moments[chosen].tolist(), strict=True)
         ):
-            value, seq, step, kind, nan, inf, zero = cells
+            kind, value, seq, step, nan, inf, zero = cells
             size = sizes[kind]
             finite = nan + inf < size
             rows.append((
