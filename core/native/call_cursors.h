@@ -12,6 +12,13 @@ static int restart(Calls *calls, PyObject *cursor, PyObject *step) {
     return 0;
 }
 
+/* Make a cursor the thread's, and restart it if it counts in another step; NULL with an exception set. */
+static PyObject *taken(Calls *calls, PyObject *state, PyObject *cursor, PyObject *step) {
+    if (SLOT(cursor, calls->offset[CURSOR_STEP]) != step && restart(calls, cursor, step) < 0) return NULL;
+    keep(&SLOT(state, calls->offset[STATE_CURSOR]), cursor);
+    return cursor;
+}
+
 /* The thread's cursor for its scope and phase outside of loops, borrowed; restarted if it counts in
    another step. NULL if the thread has none, or with an exception set. */
 static PyObject *known_cursor(Calls *calls, PyObject *state, PyObject *step) {
@@ -24,10 +31,7 @@ static PyObject *known_cursor(Calls *calls, PyObject *state, PyObject *step) {
     if (!cursor || (PyObject *)Py_TYPE(cursor) != calls->object[CURSOR_TYPE] ||
         SLOT(cursor, calls->offset[CURSOR_OWNER]) != calls->object[IDENTITY])
         return NULL;
-    if (SLOT(cursor, calls->offset[CURSOR_STEP]) != step && restart(calls, cursor, step) < 0)
-        return NULL;
-    keep(&SLOT(state, calls->offset[STATE_CURSOR]), cursor);
-    return cursor;
+    return taken(calls, state, cursor, step);
 }
 
 #endif

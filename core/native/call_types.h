@@ -22,9 +22,9 @@ enum {
     STATE_SCOPE, STATE_PHASE, STATE_FORWARD, STATE_NOTED,
     CURSOR_STEP, CURSOR_SLOTS, CURSOR_LOOP, CURSOR_LABEL, CURSOR_OWNER,
     ENTRY_INPUTS, ENTRY_OUTPUTS, ENTRY_NODE, ENTRY_LOOSE, ENTRY_GIVEN, ENTRY_VALUES,
-    ENTRY_DERIVATIVES, ENTRY_ID,
+    ENTRY_DERIVATIVES, ENTRY_ID, ENTRY_PLACE,
     BUS_DEMAND, BUS_ORIGIN, BUS_PROBES, BUS_EDITS, BUS_CATCH_UP,
-    EMITTER_STEADY, EMITTER_EPOCH, EMITTER_STEP, EMITTER_MARKED,
+    EMITTER_STEADY, EMITTER_EPOCH, EMITTER_STEP, EMITTER_MARKED, IDENTITY_CHANGED,
     SLOTS
 };
 
@@ -34,15 +34,15 @@ static const char *const SLOT_NAMES[SLOTS] = {
     "scope", "phase", "forward", "noted",
     "step", "slots", "loop", "label", "owner",
     "inputs", "outputs", "node", "loose", "given", "values",
-    "derivatives", "id",
+    "derivatives", "id", "place",
     "demand", "origin_ns", "probes", "edits", "catch_up",
-    "steady", "epoch", "step", "marked",
+    "steady", "epoch", "step", "marked", "changed",
 };
 
 /* For each slot, which of the `instances` passed to `Calls` has it. */
 static const int SLOT_OWNERS[SLOTS] = {
-    0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 4, 4,
-    4, 4, 4, 5, 5, 5, 5};
+    0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 4,
+    4, 4, 4, 4, 5, 5, 5, 5, 6};
 
 /* The objects that are used at every call: those passed to `Calls`, and those cached later. */
 enum {
@@ -50,7 +50,7 @@ enum {
     FINISHED, READS, USED, IDENTITY, BY_VALUE, PAIRS, BACKWARD_SCOPE, WRITTEN_AT, PLAIN,
     /* given */
     OPERATIONS, STATE_TYPE, CURSOR_TYPE, ENTRY_TYPE, DEMAND, IN_STEP, TIMES, STATE, DTYPE,
-    SPELLED, SPELLING, WORKING, /* kept */
+    SPELLED, SPELLING, WORKING, CHANGED, /* kept */
     OBJECTS
 };
 
@@ -62,6 +62,25 @@ typedef struct {
     long long value;
 } Number;
 
+#define FEW_INPUTS 4
+#define FEW_ATTRS 3
+
+/* The objects of a record: the thread's cursors, its scope and phase, the cursor there, the slot and the
+   entry of the node, and the value id of its output. */
+enum { OF_CURSORS, OF_SCOPE, OF_PHASE, OF_CURSOR, OF_SLOT, OF_ENTRY, OF_VALUE, OF };
+
+/* A call that recurs; see call_sequence.h. All objects but the operation are owned. */
+typedef struct {
+    PyObject *object[OF];
+    struct Operation *operation;
+    PyObject *input[FEW_INPUTS]; /* value ids of tensors, and scalars */
+    PyObject *name[FEW_ATTRS], *attr[FEW_ATTRS];
+    long long id; /* that of the node */
+    Py_ssize_t nth;
+    unsigned revision;
+    unsigned char count, tensors, attrs, loose; /* `tensors`: a bit for each input that is one */
+} Record;
+
 typedef struct {
     PyObject_HEAD
     Py_ssize_t offset[SLOTS];
@@ -72,9 +91,12 @@ typedef struct {
     int starts, gradients; /* whether DEMAND asks for starts, and for gradients */
     int smooth;          /* whether elements of DTYPE have gradients */
     PyObject *zero;
+    Record *record;      /* of recurring calls, in order */
+    Py_ssize_t records, room, next;
+    unsigned revision;
 } Calls;
 
-typedef struct {
+typedef struct Operation {
     PyObject_HEAD
     Calls *calls;
     PyObject *op, *name, *impl;
@@ -110,7 +132,7 @@ static PyObject *calls_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     if (!PyArg_ParseTuple(arguments, "O!O!L", &PyTuple_Type, &objects, &PyTuple_Type, &instances,
                           &base))
         return NULL;
-    if (PyTuple_Size(objects) != OPERATIONS || PyTuple_Size(instances) != 6) {
+    if (PyTuple_Size(objects) != OPERATIONS || PyTuple_Size(instances) != 7) {
         PyErr_SetString(PyExc_TypeError, "Calls takes another number of objects");
         return NULL;
     }
@@ -120,6 +142,7 @@ static PyObject *calls_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     self->object[OPERATIONS] = PyDict_New();
     self->zero = PyLong_FromLong(0);
     self->base = base;
+    self->revision = 1;
     for (int i = 1; i < 4; i++)
         keep(&self->object[STATE_TYPE + i - 1], (PyObject *)Py_TYPE(PyTuple_GetItem(instances, i)));
     for (int i = 0; i < SLOTS; i++) {
@@ -133,16 +156,41 @@ static PyObject *calls_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     return (PyObject *)self;
 }
 
+static int visit_record(const Record *record, visitproc visit, void *arg) {
+    for (int i = 0; i < OF; i++) Py_VISIT(record->object[i]);
+    for (int i = 0; i < FEW_INPUTS; i++) Py_VISIT(record->input[i]);
+    for (int i = 0; i < FEW_ATTRS; i++) {
+        Py_VISIT(record->name[i]);
+        Py_VISIT(record->attr[i]);
+    }
+    return 0;
+}
+
+static void clear_record(Record *record) {
+    record->revision = 0;
+    for (int i = 0; i < OF; i++) Py_CLEAR(record->object[i]);
+    for (int i = 0; i < FEW_INPUTS; i++) Py_CLEAR(record->input[i]);
+    for (int i = 0; i < FEW_ATTRS; i++) {
+        Py_CLEAR(record->name[i]);
+        Py_CLEAR(record->attr[i]);
+    }
+}
+
 static int calls_traverse(PyObject *object, visitproc visit, void *arg) {
     Calls *self = (Calls *)object;
     Py_VISIT(Py_TYPE(object));
     for (int i = 0; i < OBJECTS; i++) Py_VISIT(self->object[i]);
+    for (Py_ssize_t i = 0; i < self->records; i++) {
+        int status = visit_record(&self->record[i], visit, arg);
+        if (status) return status;
+    }
     return 0;
 }
 
 static int calls_clear(PyObject *object) {
     Calls *self = (Calls *)object;
     for (int i = 0; i < OBJECTS; i++) Py_CLEAR(self->object[i]);
+    while (self->records) clear_record(&self->record[--self->records]);
     return 0;
 }
 
@@ -152,6 +200,7 @@ static void calls_dealloc(PyObject *object) {
     calls_clear(object);
     for (int i = 0; i < NUMBERS; i++) Py_CLEAR(((Calls *)object)->number[i].object);
     Py_CLEAR(((Calls *)object)->zero);
+    PyMem_Free(((Calls *)object)->record);
     PyObject_GC_Del(object);
     Py_DECREF(type);
 }

@@ -8,6 +8,7 @@
    specialised instructions do; `offset_of` in call_types.h finds them. */
 #include "call_types.h"
 #include "call_cursors.h"
+#include "call_sequence.h"
 #include "call_specs.h"
 #include "calls.h"
 #include "outputs.h"
@@ -43,7 +44,8 @@ static PyObject *cursor_of(Calls *calls, PyObject *state, PyObject *step) {
         if (PyUnicode_GetLength(SLOT(cursor, calls->offset[CURSOR_LABEL])) != 0) return NULL;
     }
     if (SLOT(calls->object[EMITTER], calls->offset[EMITTER_MARKED]) != Py_True) return NULL;
-    cursor = known_cursor(calls, state, step);
+    if ((cursor = expected_cursor(calls, state))) cursor = taken(calls, state, cursor, step);
+    else if (!PyErr_Occurred()) cursor = known_cursor(calls, state, step);
     if (cursor || PyErr_Occurred()) return cursor;
     cursor = PyObject_CallMethodObjArgs(calls->object[TRACER], names.cursor, state, step, NULL);
     Py_XDECREF(cursor); /* the state holds it */
@@ -190,11 +192,11 @@ static long long number_in(Number *known, PyObject *object) {
 }
 
 /* The numbers of an execution; -1 with an exception set. */
-static int numbers_of(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, long long start,
+static int numbers_of(Calls *calls, PyObject *state, long long id, PyObject *step, long long start,
                       long long end, long long numbers[TIMED]) {
     long long origin =
         number_in(&calls->number[ORIGIN], SLOT(calls->object[BUS], calls->offset[BUS_ORIGIN]));
-    numbers[0] = PyLong_AsLongLong(SLOT(entry, calls->offset[ENTRY_ID]));
+    numbers[0] = id;
     numbers[1] = number_in(&calls->number[STEP], step);
     numbers[2] = number_in(&calls->number[THREAD], SLOT(state, calls->offset[STATE_THREAD]));
     numbers[3] = start - origin;
@@ -202,25 +204,26 @@ static int numbers_of(Calls *calls, PyObject *state, PyObject *entry, PyObject *
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* Emit an execution, or note it: only its times if no probe wants more. -1 with an exception set. */
-static int tell(Calls *calls, PyObject *state, PyObject *entry, PyObject *step, PyObject *const *read,
-                Py_ssize_t reads, PyObject *array, PyObject *result, PyObject *inputs, long long start,
-                long long end) {
+/* Emit an execution, or note it: only its times if no probe wants more. -1 with an exception set.
+   `number`: the id of the node; the entry is read only if more than times are wanted. */
+static int tell(Calls *calls, PyObject *state, PyObject *entry, long long number, PyObject *step,
+                PyObject *const *read, Py_ssize_t reads, PyObject *array, PyObject *result,
+                PyObject *inputs, long long start, long long end) {
     const Py_ssize_t *offset = calls->offset;
-    PyObject *bus = calls->object[BUS], *node = SLOT(entry, offset[ENTRY_NODE]);
-    PyObject *thread = SLOT(state, offset[STATE_THREAD]), *id = SLOT(entry, offset[ENTRY_ID]);
-    PyObject *times = Py_NewRef(calls->object[TIMES]), *done = NULL;
+    PyObject *bus = calls->object[BUS], *times = Py_NewRef(calls->object[TIMES]), *done = NULL;
     long long numbers[TIMED];
     int only_times = notes_times(times);
-    int noted = numbers_of(calls, state, entry, step, start, end, numbers);
+    int noted = numbers_of(calls, state, number, step, start, end, numbers);
     if (noted == 0 && only_times) noted = note_times(times, numbers);
     else if (noted == 0 && notes_outputs(times))
-        noted = note_outputs(times, node, SLOT(entry, offset[ENTRY_OUTPUTS]), numbers, read, reads,
-                             &array, 1, NULL);
+        noted = note_outputs(times, SLOT(entry, offset[ENTRY_NODE]), SLOT(entry, offset[ENTRY_OUTPUTS]),
+                             numbers, read, reads, &array, 1, NULL);
     if (only_times || noted) {
         Py_DECREF(times);
         return noted < 0 ? -1 : 0;
     }
+    PyObject *node = SLOT(entry, offset[ENTRY_NODE]), *id = SLOT(entry, offset[ENTRY_ID]);
+    PyObject *thread = SLOT(state, offset[STATE_THREAD]);
     PyObject *began = PyLong_FromLongLong(numbers[3]), *ended = PyLong_FromLongLong(numbers[4]);
     if (began && ended && times != Py_None && !notes_outputs(times)) {
         done = PyObject_CallFunctionObjArgs(times, id, step, thread, began, ended, NULL);
@@ -363,20 +366,37 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
         if (reads == before) break;
     } while (reads <= MOST_INPUTS);
     if (reads > MOST_INPUTS) return NULL;
-    PyObject *entry = entry_of(calls, operation, cursor, ids, tensors, &slot, &nth);
-    if (!entry) return NULL;
-    int has_attrs = attrs != calls->object[NO_ATTRS] && PyDict_Size(attrs) > 0;
-    PyObject *only_times = NULL; /* takes a call with other attributes, which are not recorded then */
-    if ((has_attrs || tensors != count) && !same_attributes(calls, entry, inputs, count, attrs)) {
-        if (!notes_times(calls->object[TIMES])) return NULL;
-        only_times = Py_NewRef(calls->object[TIMES]);
+    PyObject *entry, *value, *only_times = NULL; /* entries and their slots live as long as the run */
+    long long id;
+    int plain = tensors == count && (attrs == calls->object[NO_ATTRS] || PyDict_Size(attrs) == 0);
+    const Record *record = recurring(calls, operation, cursor, inputs, count, ids);
+    int same = plain || (record && has_attributes(calls, record, inputs, count, attrs));
+    if (record) {
+        entry = record->object[OF_ENTRY];
+        slot = record->object[OF_SLOT];
+        value = Py_NewRef(record->object[OF_VALUE]);
+        nth = record->nth;
+        id = record->id;
+        varies |= record->loose;
+    } else {
+        if (!(entry = entry_of(calls, operation, cursor, ids, tensors, &slot, &nth))) return NULL;
+        note_recurring(calls, operation, state, cursor, slot, entry, nth, inputs, count, ids, attrs);
+        value = Py_NewRef(PyTuple_GetItem(SLOT(entry, offset[ENTRY_OUTPUTS]), 0));
+        id = PyLong_AsLongLong(SLOT(entry, offset[ENTRY_ID]));
+        varies |= SLOT(entry, offset[ENTRY_LOOSE]) != Py_False;
+    }
+    if (!same && !same_attributes(calls, entry, inputs, count, attrs)) {
+        if (!notes_times(calls->object[TIMES])) {
+            Py_DECREF(value);
+            return NULL;
+        }
+        only_times = Py_NewRef(calls->object[TIMES]); /* the other attributes are not recorded then */
         varies = 1;
     }
 
     PyObject *values[MOST_INPUTS], *read[MOST_INPUTS]; /* `read`: those of tensors */
     PyObject *step = Py_NewRef(SLOT(calls->object[EMITTER], offset[EMITTER_STEP]));
     PyObject *number = PyLong_FromSsize_t(nth + 1), *data = NULL, *result = NULL;
-    Py_INCREF(entry);
     Py_INCREF(state);
     int tracked = 0;
     for (Py_ssize_t i = 0, tensor = 0; i < count; i++) {
@@ -405,25 +425,23 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     }
     tracked = tracked && operation->differentiable &&
               SLOT(state, offset[STATE_RECORDING]) == Py_True;
-    PyObject *value = PyTuple_GetItem(SLOT(entry, offset[ENTRY_OUTPUTS]), 0);
     result = tensor_of(calls, operation, data, value, tuple, attrs, tracked);
-    varies |= SLOT(entry, offset[ENTRY_LOOSE]) != Py_False;
     if (result && varies && reshape(calls, entry, data) < 0) Py_CLEAR(result);
     if (result && only_times) {
         long long numbers[TIMED];
-        if (numbers_of(calls, state, entry, step, start, end, numbers) < 0 ||
+        if (numbers_of(calls, state, id, step, start, end, numbers) < 0 ||
             note_times(only_times, numbers) < 0)
             Py_CLEAR(result);
         goto done;
     }
-    if (result && tell(calls, state, entry, step, read, tensors, data, result, tuple, start, end) < 0)
+    if (result && tell(calls, state, entry, id, step, read, tensors, data, result, tuple, start, end) < 0)
         Py_CLEAR(result);
 done:
     for (Py_ssize_t i = 0; i < count; i++) Py_DECREF(values[i]);
     Py_XDECREF(only_times);
     Py_XDECREF(step);
     Py_XDECREF(data);
-    Py_DECREF(entry);
+    Py_DECREF(value);
     Py_DECREF(state);
     if (!result && !PyErr_Occurred()) PyErr_NoMemory();
     return result;

@@ -22,11 +22,11 @@ from nodescope.engine.state import State, local
 from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, Written, next_seq, written_at
 from nodescope.events import Bus, NodeFinished
 from nodescope.ir.block_demands import OutputsSink, TimesSink
-from nodescope.ir.identity import Cursor, Entry
+from nodescope.ir.identity import Cursor, Entry, Identity
 from nodescope.ops.op import Op
 
 _MOST_READS: Final = 4096
-_SLOTTED = (Tensor, State, Cursor, Entry, Bus, Emitter)
+_SLOTTED = (Tensor, State, Cursor, Entry, Bus, Emitter, Identity)
 
 
 class Checked(Protocol):

@@ -455,6 +455,7 @@ class Tracer:
                 self.emitter.tell(entry.node, values)
         except BaseException:
             entry.inputs = UNTOLD
+            self.identity.changed = object()
             raise
         return entry
 

@@ -62,13 +62,14 @@ class Entry:
         id: The node's id.
         loose: Whether the shapes of its values may change although those of its inputs do not.
         nth: Its place among the entries of its key.
+        place: Where whoever executes it again and again keeps what is needed for that, else None.
         reshaped: How often its values changed shape or dtype.
         site: Its call site; None if not tracked.
         variants: Its earlier values, by shapes and dtypes: a smaller last batch brings them back.
     """
 
     __slots__ = (
-        "derivatives", "given", "id", "inputs", "loop", "loose", "node", "nth", "outputs",
+        "derivatives", "given", "id", "inputs", "loop", "loose", "node", "nth", "outputs", "place",
         "recent", "reshaped", "site", "values", "variants",
     )  # fmt: skip
 
@@ -87,6 +88,7 @@ class Entry:
         self.given: tuple[Any, ...] | None = None
         self.derivatives: tuple[str, int] | None = None
         self.variants: dict[Shapes, tuple[Value, ...]] | None = None
+        self.place: int | None = None
 
 
 class Site:
@@ -229,7 +231,18 @@ class Identity:
 
     Args:
         value_ids: The source of value ids: growing numbers that are never reused.
+
+    Attributes:
+        by_value: The entry of each value, by the value's id.
+        by_node: The entries by the node's id.
+        version: The number of extensions of the graph so far.
+        changed: A token, replaced whenever an entry is defined, redefined or moved.
     """
+
+    __slots__ = (
+        "_entries", "_lock", "_names", "_node_ids", "_sites", "_value_ids", "by_node", "by_value",
+        "changed", "version",
+    )  # fmt: skip
 
     def __init__(self, value_ids: Callable[[], int] | None = None) -> None:
         self._lock = threading.RLock()  # reentrant: signal handlers may compute here
@@ -241,6 +254,7 @@ class Identity:
         self.by_value: dict[int, Entry] = {}
         self.by_node: dict[int, Entry] = {}
         self.version = 0
+        self.changed = object()
 
     def entries(self, scope: str, key: str, phase: Phase, loop: int = 0) -> list[Entry]:
         """The entries of a key, by number of the call. The list grows only in `define` and `move`.
@@ -256,6 +270,7 @@ class Identity:
         """Count the entries of a loop in the rounds of the enclosing one; return their keys."""
         moved = set()
         with self._lock:
+            self.changed = object()
             for (scope, key, phase, number), entries in list(self._entries.items()):
                 if number == loop and entries:
                     moved.add((scope, key, phase))
@@ -274,6 +289,7 @@ class Identity:
     def forget_loops(self) -> None:
         """Count all entries as if outside of loops, because steps are distinguished from now on."""
         with self._lock:
+            self.changed = object()
             for (scope, key, phase, number), entries in list(self._entries.items()):
                 if number:
                     outer = self.entries(scope, key.partition("@")[0], phase)
@@ -308,6 +324,7 @@ class Identity:
                 )
                 entry.inputs = spec.inputs
                 self.version += 1
+                self.changed = object()
                 return entry, entry.values
             name = self._unique(join(spec.scope, spec.label or spec.op), nth)
             values = tuple(
@@ -349,6 +366,7 @@ class Identity:
                 self.by_value[id] = entry
             entries.append(entry)
             self.version += 1
+            self.changed = object()
             return entry, values
 
     def reshape(
