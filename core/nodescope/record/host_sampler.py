@@ -44,6 +44,7 @@ _IMPORT: Final = "import"
 # Functions of `engine.static` whose time is covered by a `HostSpan` of kind ``compiling``.
 _COMPILING: Final = frozenset({"_traced", "_prepare"})
 _SEEN: Final = attrgetter("f_code", "f_lineno", "f_lasti")
+_CODE: Final = attrgetter("f_code")
 
 Frames = list[tuple[CodeType, int, int]]
 """Code, line and instruction of each frame of a thread, innermost first."""
@@ -109,7 +110,7 @@ class Sampler:
             which no event tells yet, and -1 while one runs of which no frame tells; or None.
         step: The training step, and whether it is observed.
         threads: Threads that have run nodes; those that have ended are removed.
-        frames: Reads the frames of a thread.
+        frames: Reads the frames of a thread, if not by `frames_of`.
         processor: Reads how long a thread has been running or ready to run.
     """
 
@@ -128,6 +129,7 @@ class Sampler:
         self._emit, self._now_ns, self._seq, self._step = emit, now_ns, seq, step
         self._threads, self._progress = threads, progress
         self._frames = frames if frames is not None else frames_of
+        self._is_ours = runs_nodescope if frames is None else lambda ident: False
         self._processor = processor if processor is not None else active_ns
         self._main = threading.main_thread().ident or 0
         self._stretches: dict[int, _Stretch] = {}
@@ -250,6 +252,8 @@ class Sampler:
         return True
 
     def _place(self, ident: int, *, observed: bool) -> HostPlace | None:
+        if self._is_ours(ident):
+            return None
         frames = self._frames(ident)
         if frames:
             return place_of(frames, observed=observed, main=ident == self._main)
@@ -291,6 +295,17 @@ def frames_of(ident: int) -> Frames:
     return stack_of(ident, _DEPTH, _SEEN)
 
 
+def runs_nodescope(ident: int) -> bool:
+    """Whether a thread runs nodescope's own code, such as a node, so that it has no place.
+
+    Most samples of a training loop do. Without lines, its frames take a quarter of the time.
+    """
+    codes = stack_of(ident, _DEPTH, _CODE)
+    if not codes or origin(codes[0].co_filename) != OURS:
+        return False
+    return not any(map(_imports, codes))
+
+
 def place_of(frames: Frames, *, observed: bool, main: bool) -> HostPlace | None:
     """The place of a thread with these frames; None while it runs a node or nodescope's own code.
 
@@ -307,7 +322,7 @@ def place_of(frames: Frames, *, observed: bool, main: bool) -> HostPlace | None:
         owner = origin(code.co_filename)
         if owner == OURS and library != _IMPORT:
             # The same holds for a `steps` that fetches from native code: its own span covers it.
-            if not any(map(_imports, frames)):
+            if not any(_imports(code) for code, _, _ in frames):
                 return None
             library = _IMPORT
         if owner:
@@ -332,9 +347,8 @@ def _compiles(frame: tuple[CodeType, int, int]) -> bool:
     return code.co_name in _COMPILING and origin(code.co_filename) == OURS
 
 
-def _imports(frame: tuple[CodeType, int, int]) -> bool:
-    """Whether a frame imports a module."""
-    code = frame[0]
+def _imports(code: CodeType) -> bool:
+    """Whether code imports a module."""
     return code.co_name == "_find_and_load" and code.co_filename.startswith("<frozen importlib")
 
 

@@ -22,7 +22,14 @@ from nodescope.engine.static.lowering import Lowering
 from nodescope.events import HostSpan, StepStarted
 from nodescope.origins import origin
 from nodescope.record import host_sampler
-from nodescope.record.host_sampler import Frames, Sampler, active_ns, frames_of, place_of
+from nodescope.record.host_sampler import (
+    Frames,
+    Sampler,
+    active_ns,
+    frames_of,
+    place_of,
+    runs_nodescope,
+)
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from tests.core.record.runs import chain, finished
@@ -201,6 +208,27 @@ def test_frames_are_those_of_the_thread_and_are_not_kept_alive() -> None:
     thread.join(60)
     assert left[0]() is None
     assert frames_of(thread.ident or 0) == []
+
+
+@pytest.mark.parametrize(("caller", "is_ours"), [("main", True), ("_find_and_load", False)])
+def test_a_thread_in_nodescope_has_no_place_unless_it_imports(caller: str, is_ours: bool) -> None:
+    ready, lock = threading.Event(), threading.Lock()
+    ours = compile("ready.set(); lock.acquire()", str(Path(ns.__file__).parent / "a.py"), "exec")
+    calling = compile("exec(ours)", "<frozen importlib._bootstrap>", "exec")
+
+    def work() -> None:
+        exec(calling.replace(co_name=caller), {"ready": ready, "lock": lock, "ours": ours})
+
+    thread = threading.Thread(target=work, daemon=True)
+    with lock:
+        thread.start()
+        assert ready.wait(60)
+        while (frames := frames_of(thread.ident or 0))[0][0] is not ours:
+            pass  # it returns from the call before
+        assert runs_nodescope(thread.ident or 0) is is_ours
+        assert (place_of(frames, observed=True, main=False) is None) is is_ours
+    thread.join(60)
+    assert not runs_nodescope(thread.ident or 0)
 
 
 def test_host_time_is_recorded_and_read_back(tmp_path: Path) -> None:
