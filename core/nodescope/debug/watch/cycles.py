@@ -30,8 +30,8 @@ class _Search:
         self.cyclic: set[int] = set()
         self._makers = makers
         self._order: dict[int, int] = {}  # by id: its place in the order of the search
-        self._lowest: dict[int, int] = {}  # by id: the first place that can be reached; open ids
-        self._open: list[int] = []  # ids whose component is not complete
+        self._lowest: dict[int, int] = {}  # by open id: the earliest place that it reaches
+        self._open: list[int] = []  # ids whose component is not complete yet
 
     def visit(self, start: int) -> None:
         if start in self._order:

@@ -223,9 +223,10 @@ class RecordedContent:
     """A value in a recording. It stays readable, so nothing is ever copied.
 
     Args:
-        recording: Where it is kept.
-        value, seq: What wrote it: the latest execution by ``seq``, or the execution ``seq`` alone.
-        exact: Which of the two.
+        recording: The recording.
+        value: The value's id.
+        seq: The content is that of the latest execution up to this one that wrote the value.
+        exact: Whether only the execution ``seq`` itself counts.
     """
 
     __slots__ = ("_exact", "_recording", "_seq", "_value")
