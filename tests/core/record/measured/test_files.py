@@ -186,3 +186,28 @@ def test_a_queue_that_is_full_keeps_statistics_in_place_of_copies(tmp_path: Path
     with Recording.open(path) as recording:
         assert recording.dropped() == Dropped()
         assert [row[2] for row in recording.means(1)] == [float(at) for at in range(100)]
+
+
+def test_an_open_recording_shows_what_is_added(tmp_path: Path) -> None:
+    """From the first execution after those that were there when it was last asked."""
+    recorder = Recorder(tmp_path / "r.nscope", level="summary")
+    graph = chain(["x"])
+    recorder.emit(graph)
+
+    def run(first: int) -> None:
+        for number in range(first, first + 100):  # enough for a row of columns
+            recorder.emit(finished(graph.nodes[0], np.full(3, float(number))))
+        assert recorder.flush(30)
+
+    run(0)
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        for lot in range(1, 4):
+            before = recording.latest_at(1)
+            assert before is not None
+            assert before.summary.max == 100 * lot - 1
+            run(100 * lot)
+            added = recording.latest_at(1, before.seq + 1, arrays=lot % 2 == 0)
+            assert added is not None
+            assert (added.seq, added.summary.max) == (before.seq + 1, 100 * lot)
+        assert recording._all("SELECT count(*) FROM measured") == [(4,)]
+    assert recorder.close()
