@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,8 +14,10 @@ from ray.cluster_utils import Cluster
 import nodescope as ns
 from tests.adapters import ray_tasks as tasks
 from tests.adapters.cases import ROWS, STEPS, WEIGHTS, Case
+from tests.ray import settings
 
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+__all__ = ["RAY", "settings"]
+
 _addresses: list[str] = []
 
 

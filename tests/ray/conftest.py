@@ -12,10 +12,10 @@ import ray
 from ray.cluster_utils import Cluster
 
 from tests.e2e.conftest import browser, page, start, window
+from tests.ray import settings
 
-__all__ = ["browser", "page", "start", "window"]
+__all__ = ["browser", "page", "settings", "start", "window"]
 
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["PYTHONFAULTHANDLER"] = "1"  # a program that does not end says where, see `killing`
 
 

@@ -186,6 +186,18 @@ def test_a_cluster_without_room_says_so(connected: None) -> None:
         products(executor)(ns.tensor(X))
 
 
+def test_a_worker_that_dies_as_it_starts_is_reported_with_the_cause(
+    connected: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dies:
+        def process(self) -> None:
+            os._exit(3)
+
+    monkeypatch.setattr(pool, "Worker", Dies)
+    with pytest.raises(WorkerError, match=r"worker:0 died before it had started\. .*process"):
+        products(executor_of())(ns.tensor(X))
+
+
 @pytest.mark.parametrize("alone", [False, True], ids=["together", "node by node"])
 def test_the_recording_is_complete_up_to_the_failure(
     driver: Callable[[Callable[[], Any]], Callable[[], Any]], recording: Path, alone: bool

@@ -146,13 +146,8 @@ class Pool:
         except Exception as error:
             with contextlib.suppress(Exception):
                 ray.kill(actor)
-            raise WorkerError(
-                f"{part} did not start within {options.timeout_s:g} s: "
-                + error_text(error).splitlines()[0],
-                source=where(), part=part,
-                hint=f"does the cluster have room for num_cpus={options.num_cpus:g} and "
-                "its resources?",
-            ) from error  # fmt: skip
+            reason, hint = _why_not_started(error, options)
+            raise WorkerError(f"{part} {reason}", source=where(), part=part, hint=hint) from error
         # Read again: the worker may be on a node that has joined since.
         addresses = addresses_of(ray)
         nodes = sorted(addresses)
@@ -176,6 +171,20 @@ class Pool:
 def addresses_of(ray: Any) -> dict[str, str]:
     """The addresses of the cluster's live nodes, by node id."""
     return {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
+
+
+def _why_not_started(error: Exception, options: RayOptions) -> tuple[str, str]:
+    """What became of an actor that gave no answer, and what to do."""
+    died = ray_module().exceptions.RayActorError
+    if isinstance(error, died) and not error.actor_init_failed:
+        # Indented lines name the actor, and guesses come last: the cause is between them.
+        _, *lines = str(error).partition(" Some common causes")[0].splitlines()
+        causes = [line for line in lines if line and not line.startswith("\t")]
+        return " ".join(["died before it had started.", *causes]), "Ray's logs tell more"
+    return (
+        f"did not start within {options.timeout_s:g} s: {error_text(error).splitlines()[0]}",
+        f"does the cluster have room for num_cpus={options.num_cpus:g} and its resources?",
+    )
 
 
 def _threads() -> int:
