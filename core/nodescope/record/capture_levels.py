@@ -96,6 +96,11 @@ class CaptureLevels:
             return self.detail != "whole"
         return not (self.everything or node.id in self.watched or self.by_hand(node))
 
+    @property
+    def nodes_by_hand(self) -> int:
+        """The number of nodes so far whose level the user chose."""
+        return len(self._known) - list(self._known.values()).count(None)
+
     def by_hand(self, node: Node) -> Level | None:
         """The level chosen for a node by the user, if any."""
         if node.id not in self._known:

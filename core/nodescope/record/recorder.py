@@ -274,9 +274,9 @@ class Recorder(QueueWriter):
             line = Logged("nodescope", text, step, time_ns)
             self._note(line, queued.weight_of(line), always=True)
 
-    def skipped(self, node: Node, times: int) -> None:
+    def skipped(self, node: int, times: int) -> None:
         """Count the runs of a node since its last row that have no row of their own."""
-        self._aside(Skipped(node.id, times), 0)
+        self._aside(Skipped(node, times), 0)
 
     def call_begins(self) -> None:
         """Note the start of an observed outermost call outside of steps."""

@@ -374,13 +374,12 @@ class Keeping(msgspec.Struct, frozen=True):
     unwritten: Unwritten | None = None
 
 
-class LeftOut(msgspec.Struct, frozen=True):
-    """Exact counts of what the governor left out of one node.
+class LeftOut(msgspec.Struct):
+    """Exact counts of what the governor left out of one node, which counts in place.
 
     Attributes:
         node: Its id; 0 in older recordings for nodes that ran only once, by their op.
         level: The level requested.
-        runs: Total number of executions.
         executions: Executions without a row.
         summaries: Outputs whose statistics were left out.
         arrays: Outputs whose elements were left out.
@@ -389,7 +388,6 @@ class LeftOut(msgspec.Struct, frozen=True):
     node: int
     name: str
     level: str
-    runs: int
     executions: int = 0
     summaries: int = 0
     arrays: int = 0

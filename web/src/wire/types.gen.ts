@@ -1981,12 +1981,11 @@ export interface Governed {
 }
 
 /**
- * Exact counts of what the governor left out of one node.
+ * Exact counts of what the governor left out of one node, which counts in place.
  *
  * Attributes:
  *     node: Its id; 0 in older recordings for nodes that ran only once, by their op.
  *     level: The level requested.
- *     runs: Total number of executions.
  *     executions: Executions without a row.
  *     summaries: Outputs whose statistics were left out.
  *     arrays: Outputs whose elements were left out.
@@ -1995,7 +1994,6 @@ export interface LeftOut {
   readonly node: number;
   readonly name: string;
   readonly level: string;
-  readonly runs: number;
   readonly executions: number;
   readonly summaries: number;
   readonly arrays: number;

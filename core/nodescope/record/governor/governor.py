@@ -10,6 +10,7 @@ step is observed as a whole or not at all, and left out only while nothing needs
 
 from __future__ import annotations
 
+import copy
 import math
 import threading
 from collections import Counter
@@ -27,29 +28,25 @@ from nodescope.record.governor.step_sampling import StepSampling
 from nodescope.record.recorder import Recorder
 from nodescope.record.rows import Governed, LeftOut
 
+# The assumed cost of making the events of one execution, until it is measured: with steps; without,
+# where each call is looked up by its line; and if the execution is noted with its outputs.
 TRACING_NS: Final = 3_500.0
-"""The assumed cost of making the events of one execution, until it is measured."""
-
 STEPLESS_TRACING_NS: Final = 8_000.0
-"""The same in a program without steps, where each call is looked up by its line."""
-
 NOTED_TRACING_NS: Final = 1_500.0
-"""The same if it is noted with its outputs, of which only a part is measured."""
 
 _STRETCH_NS: Final = 20_000_000
 # With the default limit, half of the allowance is left for the start and the end of the run, which
 # cannot be measured, and a run is observed whole until its delay is long enough to be noticed.
-_DEFAULT_SHARE, _UNNOTICED_NS = 0.5, 40e6
-_MOST_NODES: Final = 10_000
-# The number of nodes in a document that is written during the run, and how often.
-_FEW_NODES, _TELLING_NS = 100, 2_000_000_000
+_BY_DEFAULT: Final = {"share": 0.5, "unnoticed_ns": 40e6}
+# The number of nodes in a document that is written during the run, and how often; and at the end.
+_FEW_NODES, _TELLING_NS, _MOST_NODES = 100, 2_000_000_000, 10_000
 # The cost of calling the recorder and of reading the clock, which is not measured.
 _CALL_NS: Final = 300
 # The cost of leaving out a step without a decision of its own: two calls of the emitter, the step's
 # losses, and colder caches. In very short steps it is a part of their time instead.
 _UNDECIDED_NS, _UNDECIDED_SHARE = 20_000, 0.2
-# So many of the first steps after an observed one are compared one by one: they are slower, since
-# caches are cold. The others are compared as one.
+# So many of the first steps after an observed one are compared one by one, since their caches are
+# cold. The others are compared as one.
 _APART: Final = 3
 # After this many consecutive stretches above the limit with counts only, it cannot be met.
 _IN_VAIN: Final = 10
@@ -57,37 +54,6 @@ _IN_VAIN: Final = 10
 _WORTH_SAYING: Final = 0.9
 
 _Unit = Literal["step", "call", "outside"]
-
-
-class _NodeCounts:
-    """How often a node has run, and how often less was recorded of it than was requested.
-
-    Args:
-        node: The node.
-        level: The requested level.
-
-    Attributes:
-        outputs: How many of its outputs' statistics were requested for each execution.
-        runs: Executions in all.
-        timed: Executions with only their times recorded.
-        counted: Executions without a row.
-    """
-
-    __slots__ = ("counted", "level", "node", "outputs", "runs", "timed")
-
-    def __init__(self, node: Node, level: Level) -> None:
-        self.node, self.level = node, level
-        self.outputs = len(node.outputs) if level in WITH_ARRAYS else 0
-        self.runs = self.timed = self.counted = 0
-
-    def left_out(self) -> LeftOut:
-        """What was left out so far."""
-        values = self.outputs * (self.timed + self.counted)
-        return LeftOut(
-            node=self.node.id, name=self.node.name, level=self.level, runs=self.runs,
-            executions=self.counted, summaries=values,
-            arrays=values if self.level == "values" else 0,
-        )  # fmt: skip
 
 
 class Governor:
@@ -116,24 +82,22 @@ class Governor:
             what = f"{limit:g} is not a slowdown: the limit must be a number above 1"
             raise UsageError(what, hint="1.5 allows a run 50 % longer")
         self.limit = limit
-        options = {} if chosen else {"share": _DEFAULT_SHARE, "unnoticed_ns": _UNNOTICED_NS}
-        self.sampling = StepSampling(limit, **options)
+        self.sampling = StepSampling(limit, **({} if chosen else _BY_DEFAULT))
         self._bus = bus if bus is not None else Bus()
         self._chosen, self._tell = chosen, tell
         self._say = tell if chosen else str  # which shows nothing
-        self._counts: dict[int, _NodeCounts] = {}
-        # The nodes of tracks, and how often parts of them have run that are not yet in `_counts`:
-        # by track, the place of the first execution, and how many.
-        self._tracks: dict[int, tuple[Node, ...]] = {}
-        self._blocks: Counter[tuple[int, int, int]] = Counter()
-        self._unsaid: Counter[int] = Counter()  # by node, executions since its last row
+        # By node, what was left out, and executions since the last row; and of all nodes, the
+        # outputs whose statistics were requested.
+        self._rows: dict[int, LeftOut] = {}
+        self._unsaid: Counter[int] = Counter()
+        self._values = 0
         # Totals of the run: the time spent recording on the program's threads, its part for nodes
         # whose level the user chose, and the assumed cost of making events.
         self._spent_ns = self._by_hand_ns = self._in_blocks = 0
         self._traced_ns, self._tracing_ns = 0.0, STEPLESS_TRACING_NS
         self._deciding = threading.RLock()  # a signal handler may begin a step, too
         self._unit: _Unit = "outside"
-        self._left_out = self._broken = False  # whether this unit runs unobserved; or one raised
+        self._unobserved = self._broken = False  # whether this unit is; or one raised that was
         self._began = StepCost(0.0)
         self._stretch_end_ns, self._told_ns, self._in_vain = math.inf, 0, 0
         self._said = self._wanted = self._concluded = self._loss_broke = False
@@ -164,30 +128,32 @@ class Governor:
         if event.end_ns - self._bus.held_ns >= self._stretch_end_ns:
             self._stretch_ends()  # before the execution is numbered, so that messages precede it
         node, levels = event.node, self._levels
+        level = levels.of(node)
+        outputs = len(node.outputs) if level in WITH_ARRAYS else 0
         with self._lock:
-            counts = self._counts.get(node.id) or self._counted(node)
-            counts.runs += 1
             self._traced_ns += self._tracing_ns
-            level = levels.top if levels.uniform else levels.of(node)
-            first = counts.runs == 1  # with steps, first runs are recorded whole
-            if levels.detail != "whole" and levels.lowers(node) and not (first and self.step):
+            self._values += outputs
+            if levels.detail != "whole" and levels.lowers(node):
+                first = node.id not in self._rows
+                row = self._rows.setdefault(node.id, LeftOut(node.id, node.name, level))
+                if not (first and self.step):  # with steps, the first such execution is whole
+                    row.summaries += outputs
+                    row.arrays += outputs * (level == "values")
+                    level = "timing" if outputs else level
                 if levels.detail == "counted" and not first:
-                    counts.counted += 1
+                    row.executions += 1
                     self._unsaid[node.id] += 1
                     return None
-                if level in WITH_ARRAYS:
-                    counts.timed += 1
-                    level = "timing"
             if self._unsaid and node.id in self._unsaid:
-                self._recorder.skipped(node, self._unsaid.pop(node.id))
+                self._recorder.skipped(node.id, self._unsaid.pop(node.id))
         return level
 
     def admit_block(self, event: NodesFinished) -> None:
         """Count the executions of a block, all of which are recorded."""
-        many, nodes = len(event.times), event.track.nodes
+        many, firsts = len(event.times), event.track.firsts
         with self._lock:
-            self._tracks[id(nodes)] = nodes
-            self._blocks[id(nodes), event.first, many] += 1
+            if self._levels.top in WITH_ARRAYS:
+                self._values += firsts[event.first + many] - firsts[event.first]
             self._traced_ns += BLOCK_TRACING_NS * many
             self._in_blocks += many
 
@@ -197,16 +163,10 @@ class Governor:
         return self.step > 0 and self._levels.detail == "whole"
 
     def admit_noted(self, nodes: Sequence[Node]) -> None:
-        """Count executions that were noted."""
+        """Count executions that were noted with their outputs."""
         with self._lock:
-            for node in nodes:
-                (self._counts.get(node.id) or self._counted(node)).runs += 1
+            self._values += sum([len(node.outputs) for node in nodes])
             self._traced_ns += NOTED_TRACING_NS * len(nodes)
-
-    def _counted(self, node: Node) -> _NodeCounts:
-        """The counts of a node."""
-        level = self._levels.by_hand(node) or self._levels.top
-        return self._counts.setdefault(node.id, _NodeCounts(node, level))
 
     def took(self, node: Node | None, nanoseconds: int) -> None:
         """Add the time that recording an execution took."""
@@ -239,7 +199,7 @@ class Governor:
         """Declare on the bus what the recorder needs; while everything is kept, every step."""
         with self._lock:  # from now on, executions may come in blocks again
             for node, times in self._unsaid.items():
-                self._recorder.skipped(self._counts[node].node, times)
+                self._recorder.skipped(node, times)
             self._unsaid.clear()
         whole = "recording everything was requested" if self._levels.everything else ""
         self._bus.want(self._recorder, Demand(arrays=self._levels.with_arrays, whole=whole))
@@ -265,8 +225,7 @@ class Governor:
         with self._deciding:
             if unit == "step" and begins > 0 and not self.step:  # nodes are now recorded as asked
                 self._stretch_end_ns, self._tracing_ns = math.inf, TRACING_NS
-                self._levels.detail = "whole"
-                self.demand()
+                self._record_in("whole", anew=True)
             self._close(broken=begins < 0)
             leave = begins > 0 and self._may_leave_out(unit)
             certain = self.sampling.left_out_for_certain() if leave and unit == "step" else 0
@@ -324,13 +283,13 @@ class Governor:
         """Whether nothing is left out: the run has ended, or the recorder was switched off."""
         return self._concluded or self._recorder.off or self._recorder not in self._bus.probes
 
-    def _open(self, unit: _Unit, left_out: bool) -> None:
+    def _open(self, unit: _Unit, unobserved: bool) -> None:
         """Begin a unit; the decision, which took the time since the last one, is charged."""
         now_ns = self._bus.ran_ns()
         self.sampling.charge(now_ns - self._began.wall_ns)
-        self._unit, self._left_out = unit, left_out
+        self._unit, self._unobserved = unit, unobserved
         self._began = self._began._replace(wall_ns=now_ns)  # only the decision took time
-        if unit == "call" and not left_out:
+        if unit == "call" and not unobserved:
             self._recorder.call_begins()
         if self.step:  # without steps, `_stretch_ends` decides
             self._record_in("times" if unit == "outside" and self.sampling.owes else "whole")
@@ -339,27 +298,29 @@ class Governor:
         """End a unit, maybe because it raised."""
         now = self._totals()
         cost, self._began = now.since(self._began), now
-        self._broken = broken and self._left_out
+        self._broken = broken and self._unobserved
         if self._unit == "call":
-            self.sampling.called(cost, left_out=self._left_out)
+            self.sampling.called(cost, left_out=self._unobserved)
         elif self._unit == "outside":
             self.sampling.outside(cost, self._levels.detail)
-        elif self._left_out:
+        elif self._unobserved:
             self.sampling.skipped(cost)
         else:
             self.sampling.observed(cost)
 
-    def _record_in(self, detail: Detail) -> None:
-        if detail != self._levels.detail:
+    def _record_in(self, detail: Detail, *, anew: bool = False) -> None:
+        if detail != self._levels.detail or anew:
             self._levels.detail = detail
             self.demand()
 
     def _totals(self) -> StepCost:
         """The cost of the run so far."""
-        self._recorder.number_times()  # which counts executions that were noted
-        spent_ns, written_ns = self._spent_ns + self._bus.watched_ns, self._recorder.writer_ns()
-        parts = spent_ns, self._traced_ns, written_ns, len(self._counts), self._in_blocks
-        return StepCost(self._bus.ran_ns(), *parts)
+        recorder = self._recorder
+        recorder.number_times()  # which counts executions that were noted
+        return StepCost(
+            self._bus.ran_ns(), self._spent_ns + self._bus.watched_ns, self._traced_ns,
+            recorder.writer_ns(), recorder.operations + recorder.leaves, self._in_blocks,
+        )  # fmt: skip
 
     # ---------------------------------------------------------------- messages
 
@@ -387,27 +348,20 @@ class Governor:
     def governed(self, most_nodes: int = _MOST_NODES) -> Governed:
         """What was left out so far, for at most this number of nodes."""
         with self._lock:
-            for (track, first, many), runs in self._blocks.items():
-                for node in self._tracks[track][first : first + many]:
-                    self._counted(node).runs += runs
-            self._blocks.clear()
-            self._tracks.clear()
-            counts = list(self._counts.values())
-            left_out = [item.left_out() for item in counts if item.timed or item.counted]
-        left_out.sort(key=lambda row: (row.executions, row.summaries, row.arrays), reverse=True)
-        sampling, unseen = self.sampling, self._unit == "step" and self._left_out
+            rows = [copy.copy(row) for row in self._rows.values() if row.executions + row.summaries]
+        rows.sort(key=lambda row: (row.executions, row.summaries, row.arrays), reverse=True)
+        sampling, unseen = self.sampling, self._unit == "step" and self._unobserved
         return Governed(
             limit=self.limit, slowdown=sampling.slowdown, extra_s=sampling.extra_ns / 1e9,
             measured=sampling.measured, because=self._because,
             stuck=self._in_vain == _IN_VAIN and sampling.slowdown > self.limit,
             steps=self.step, steps_left_out=sampling.left_out + unseen,
             calls=sampling.calls, calls_left_out=sampling.calls_left_out,
-            by_hand=sum(self._levels.by_hand(item.node) is not None for item in counts),
-            executions=sum(row.executions for row in left_out),
-            summaries=sum(row.summaries for row in left_out),
-            arrays=sum(row.arrays for row in left_out),
-            values=sum(item.outputs * item.runs for item in counts),
-            lowered=len(left_out), nodes=tuple(left_out[:most_nodes]),
+            by_hand=self._levels.nodes_by_hand,
+            executions=sum(row.executions for row in rows),
+            summaries=sum(row.summaries for row in rows),
+            arrays=sum(row.arrays for row in rows),
+            values=self._values, lowered=len(rows), nodes=tuple(rows[:most_nodes]),
         )  # fmt: skip
 
     def conclude(self, error: str = "") -> None:
@@ -417,13 +371,13 @@ class Governor:
                 return
             self._concluded = True
             failed = bool(error) and not error.startswith("KeyboardInterrupt")
-            if failed and (self._broken or self._left_out):
+            if failed and (self._broken or self._unobserved):
                 self._tell(reports.raised(self.step))
             self._close()
-            self._unit, self._left_out, self._stretch_end_ns = "outside", False, math.inf
+            self._unit, self._unobserved, self._stretch_end_ns = "outside", False, math.inf
             governed = self.governed()
             self._recorder.add(governed)
-        if self._counts:
+        if self._recorder.operations:
             if self._chosen or (governed.because and governed.slowdown > governed.limit):
                 self._tell(reports.ended(governed))
             elif governed.lowered or governed.steps_left_out:
