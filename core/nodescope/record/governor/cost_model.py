@@ -1,8 +1,8 @@
 """Cost model: estimates what observing costs a program by comparing its steps.
 
 An unobserved step takes the program's own time if caches are warm and the writer is idle: such
-steps are references. Observed steps take longer, and so do the steps after them. The input is the
-time of each step; the model reads no clock.
+steps are references. Observed steps take longer, and so do the disturbed ones after them. It reads
+no clock.
 
 Invariant: a disturbance of a few steps has no effect.
 """
@@ -21,12 +21,10 @@ WARM: Final = 2
 """Steps up to this one are warm-up and are not compared."""
 
 # The number of steps of each kind that a reliable comparison needs, and at least has.
-_COMPARED, _AT_LEAST = 12, 6
+_COMPARED, _AT_LEAST, _WINDOW = 12, 6, 256
 # Of so many observed steps, the waits for the writer are averaged. The program waits at most this
 # many times as long as the writer works: a product on all processors waits for the slowest.
 _WAITS, _MOST_WAIT = 24, 3.0
-_WINDOW: Final = 256
-_FEW: Final = 3
 _QUANTILES: Final = (0.2, 0.3, 0.7, 0.75, 0.8)  # with two kinds of steps, a median may be of either
 _CLEAN: Final = 0.04
 
@@ -40,10 +38,9 @@ class StepCost(NamedTuple):
         wall_ns: The time that passed, without time held by a debugger.
         spent_ns: The measured time in the recorder, on the program's threads.
         tracing_ns: The assumed cost of making the events.
-        written_ns: The processor time of the writer meanwhile. How much of it the program loses
-            depends on the machine: they share the interpreter's lock, and maybe a processor.
-        fresh: The number of nodes that were defined.
-        in_blocks: The number of executions that were reported in blocks.
+        written_ns: The writer's processor time. How much of it the program loses depends on the
+            machine: they share the interpreter's lock, and maybe a processor.
+        fresh, in_blocks: How many nodes were defined, and executions reported in blocks.
     """
 
     wall_ns: float
@@ -55,10 +52,10 @@ class StepCost(NamedTuple):
 
     def since(self, before: StepCost) -> StepCost:
         """The cost since an earlier moment; measured parts are at most the time that passed."""
-        wall_ns, spent_ns, tracing_ns, written_ns, fresh, in_blocks = map(sub, self, before)
-        wall_ns = max(wall_ns, 0.0)
-        measured = min(spent_ns, wall_ns), tracing_ns, min(written_ns, wall_ns)
-        return StepCost(wall_ns, *measured, fresh, in_blocks)
+        cost = StepCost(*map(sub, self, before))
+        wall_ns = max(cost.wall_ns, 0.0)
+        spent_ns, written_ns = min(cost.spent_ns, wall_ns), min(cost.written_ns, wall_ns)
+        return cost._replace(wall_ns=wall_ns, spent_ns=spent_ns, written_ns=written_ns)
 
     def toward(self, later: StepCost, wall_ns: float) -> StepCost:
         """The totals at a moment before later ones, if costs are spread evenly."""
@@ -71,16 +68,12 @@ class StepCost(NamedTuple):
         """Whether the writer was idle except for a small share of the time."""
         return self.written_ns < _CLEAN * self.wall_ns
 
-    @property
-    def rest_ns(self) -> float:
-        """The time that is not explained by `spent_ns`."""
-        return max(self.wall_ns - self.spent_ns, 0.0)
-
 
 class _Steps(NamedTuple):
     """Consecutive steps of a kind: the number of the last, their mean times, and their cost.
 
-    `rest_ns` is without waits for the writer. In references, `plain_ns` is the program's own time.
+    `rest_ns` is what neither the recorder took nor waits for the writer, `plain_ns` what the writer
+    cannot have taken either: in references, the program's own time.
     """
 
     number: int
@@ -96,18 +89,15 @@ class CostModel:
         references: The number of steps that showed the program's own time.
         tracing: The cost of observing a step beyond what is measured, as a multiple of the assumed
             cost of making its events. It includes the effect on later steps, but not the writer.
-        waits_ns: How long the program waits for the writer from an observed step to the next.
         plain_ns: The time that a step takes unobserved now.
     """
 
     def __init__(self) -> None:
-        self.references = 0
-        self.tracing = 1.0
-        self.plain_ns = self.waits_ns = 0.0
+        self.references, self.tracing, self.plain_ns = 0, 1.0, 0.0
         self._steps: dict[Kind, list[_Steps]] = {kind: [] for kind in get_args(Kind)}
         self._first = StepCost(0.0)
         self._in_blocks = False
-        # The program's waits for the writer, from the start of an observed step to the next one.
+        # How long the program waited for the writer, from each observed step to the next one.
         self._waits: deque[float] = deque(maxlen=_WAITS)
 
     def add(self, step: int, kind: Kind, cost: StepCost, many: int = 1) -> float:
@@ -118,26 +108,25 @@ class CostModel:
             step: The number of the last of them.
             cost: The cost of all of them.
         """
-        rest_ns = cost.rest_ns
         # The program waits for the interpreter lock while the writer holds it. Such waits are long
         # but occur in few steps, so quantiles do not show them.
+        rest_ns = max(cost.wall_ns - cost.spent_ns, 0.0)
         longer_ns = max(rest_ns - many * self.plain_ns, 0.0) if self.references else 0.0
         waited_ns = min(_MOST_WAIT * cost.written_ns, longer_ns)
         if not self._in_blocks and 2 * BLOCK_TRACING_NS * cost.in_blocks > cost.tracing_ns:
             # The first step mostly in blocks: costs of earlier ones say nothing about later ones.
             self._in_blocks, self.tracing = True, 1.0
-            self._steps["observed"].clear()
-            self._steps["disturbed"].clear()
-            self._waits.clear()
+            for past in (self._steps["observed"], self._steps["disturbed"], self._waits):
+                past.clear()
         if kind == "observed" and (step <= WARM or cost.fresh):
             self._first = cost
             return waited_ns
         # Unless the writer was idle, it may have taken time from the program.
         plain_ns = rest_ns if cost.clean else max(rest_ns - cost.written_ns, 0.0)
         self.references += many * (kind == "reference")
-        times = (rest_ns - waited_ns) / many, plain_ns / many
-        self._steps[kind].append(_Steps(step, *times, cost))
-        del self._steps[kind][:-_WINDOW]
+        steps = self._steps[kind]
+        steps.append(_Steps(step, (rest_ns - waited_ns) / many, plain_ns / many, cost))
+        del steps[:-_WINDOW]
         if kind == "observed":
             self._waits.append(0.0)
         if self._waits:
@@ -147,10 +136,12 @@ class CostModel:
     def cost_ns(self) -> float:
         """The cost of observing a step now, including its effect on later steps."""
         recent = [ended.cost for ended in self._steps["observed"][-_COMPARED:]] or [self._first]
-        spent = median([cost.spent_ns for cost in recent])
-        if not self.references:  # `tracing` does not include the writer yet
-            spent += median([cost.written_ns for cost in recent])
-        return spent + self.waits_ns + self.tracing * median([cost.tracing_ns for cost in recent])
+        spent, tracing, written = (
+            median(costs) for costs in zip(*[cost[1:4] for cost in recent], strict=True)
+        )
+        # Later, `tracing` includes what the writer takes, but for waits.
+        waits = fmean(self._waits) if len(self._waits) >= _AT_LEAST else 0.0
+        return spent + self.tracing * tracing + (waits if self.references else written)
 
     def compare(self) -> bool:
         """Compare the steps of each kind that ran in the same period.
@@ -161,13 +152,9 @@ class CostModel:
         if references and observed:
             plain = sorted([ended.plain_ns for ended in references])
             extra = _excess(observed, plain)
-            if len(disturbed) >= _FEW:
+            if disturbed:
                 extra += _excess(disturbed, plain) * len(disturbed) / len(observed)
-            if len(self._waits) >= _AT_LEAST:  # before that, definitions take most time
-                self.waits_ns = fmean(self._waits)
-            assumed = median([ended.cost.tracing_ns for ended in observed])
-            if assumed >= 1:  # otherwise there was nothing to observe
-                self.tracing = extra / assumed
+            self.tracing = extra / max(median([ended.cost.tracing_ns for ended in observed]), 1.0)
         own = [ended.plain_ns for ended in references[-_COMPARED:]]
         if len(own) < _AT_LEAST:
             own += [self._own_ns(ended.cost) for ended in observed[-_COMPARED:]]
@@ -176,7 +163,7 @@ class CostModel:
 
     def _own_ns(self, cost: StepCost) -> float:
         """The program's own time in an observed step."""
-        own_ns = cost.rest_ns - self.tracing * cost.tracing_ns
+        own_ns = cost.wall_ns - cost.spent_ns - self.tracing * cost.tracing_ns
         return max(own_ns if self.references else own_ns - cost.written_ns, cost.wall_ns / 50)
 
     def _recent(self, kind: Kind) -> list[_Steps]:

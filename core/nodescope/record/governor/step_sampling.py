@@ -18,27 +18,21 @@ from nodescope.record.governor.cost_model import WARM, CostModel, Kind, StepCost
 SHARE: Final = 0.8
 """The share of the allowance that is used. The rest covers costs that cannot be measured."""
 
+# The share that is used while the run as a whole is above the limit, and the most that is saved
+# up, as a multiple of an observed step's cost.
+_OWING, _MOST_SAVED = 0.25, 3.0
 # The assumed additional cost of the first execution of a node.
 _DEFINING_NS: Final = 60_000.0
-# The share that is used while the run as a whole is above the limit, and the least of an allowance
-# that is left after the cost of leaving steps out.
-_OWING, _LEAST_GAIN = 0.25, 0.02
 # If every step may be observed, references are measured again after `_SOON` steps, then after
-# twice as many each time, up to `_RARELY`.
-_SOON, _RARELY = 16, 128
-# A series of unobserved steps ends after `_SERIES` reference steps, or `_LONGEST_SERIES` in total.
-_SERIES, _LONGEST_SERIES = 2, 24
-# A step is a reference after `_SETTLING` unobserved ones, after `_SETTLED_NS`, or if it is long.
-_SETTLING, _SETTLED_NS, _LONG_NS = 2, 5e6, 20e6
+# twice as many each time, up to `_RARELY`: `_SERIES` of them, after `_SETTLING` unobserved steps
+# unless steps are long.
+_SOON, _RARELY, _SERIES, _SETTLING, _LONG_NS = 16, 128, 2, 2, 20e6
 # The assumed costs may be wrong by this factor as long as there is no reference.
 _DOUBT: Final = 4.0
-_MOST_SAVED: Final = 3.0
 # Steps are compared after each of the first steps, and then at these intervals.
 _COMPARING, _COMPARING_NS = 32, 50e6
 # The most steps for which one decision is made, and the longest that they may take.
 _MOST_TOGETHER, _TOGETHER_NS = 100, 50e6
-# A decision takes about this long, and at most this share of the time until the next one.
-_DECISION_NS, _DECISION_SHARE = 20_000.0, 0.01
 # The calls outside of steps that are observed after each step in any case.
 _FIRST_CALLS: Final = 2
 
@@ -61,7 +55,7 @@ class StepSampling:
     """
 
     def __init__(self, limit: float, *, share: float = SHARE, unnoticed_ns: float = 0.0) -> None:
-        self.steps = self.left_out = self.calls = self.calls_left_out = 0
+        self.steps = self.left_out = self.calls = self.calls_left_out = self.in_row = 0
         self.model = CostModel()
         self.cost_ns = self.saved_ns = 0.0
         self._share, self._rate, self._unnoticed_ns = share, share * (limit - 1), unnoticed_ns
@@ -69,7 +63,6 @@ class StepSampling:
         # is still estimated.
         self._wall_ns = self._charged_ns = self._tracing_ns = 0.0
         self._sought = 0  # references still to be measured in this series
-        self.in_row, self._in_row_ns = 0, 0.0
         self._since_reference, self._interval = 0, _SOON
         self._calls_since_step, self._since_compared_ns = 0, 0.0
         # What observing cost, and the program's own time, in the latest stretch of each detail and
@@ -77,7 +70,6 @@ class StepSampling:
         self._latest: dict[str, tuple[float, float]] = {}
         self._dice = random.Random(7)
         self._patience = self._dice.random()
-        self._skipping_ns = 0.0  # the known cost of the latest step that was left out
 
     # ---------------------------------------------------------------- state
 
@@ -125,9 +117,8 @@ class StepSampling:
 
     @property
     def _gain_ns(self) -> float:
-        """The allowance that one step adds, without what it costs even if it is left out."""
-        gain_ns = self._rate * self.model.plain_ns
-        return max(gain_ns - self._skipping_ns, _LEAST_GAIN * gain_ns)
+        """The allowance that one step adds."""
+        return self._rate * self.model.plain_ns
 
     def _left_ns(self, more_ns: float = 0.0) -> float:
         """The rest of the allowance of the whole run, and of a further stretch of the program."""
@@ -151,12 +142,10 @@ class StepSampling:
         # Judged by the model, not by this step's own length: with steps of two kinds, all
         # references would be of the longer kind.
         long = self.model.plain_ns >= _LONG_NS
-        settled = self.in_row >= _SETTLING or self._in_row_ns >= _SETTLED_NS or long
-        reference = settled and (cost.clean or self.in_row + many > _LONGEST_SERIES)
+        reference = self.in_row >= _SETTLING or long
         self.left_out += many
-        self.in_row, self._in_row_ns = self.in_row + many, self._in_row_ns + cost.wall_ns
+        self.in_row += many
         self.outside(cost)
-        self._skipping_ns = cost.spent_ns / many
         if reference:
             self._sought = 0 if long else max(self._sought - many, 0)
         self._step_ended("reference" if reference else "disturbed", cost, many)
@@ -172,7 +161,7 @@ class StepSampling:
         """Add the cost of something that ran, in a step or outside."""
         before_ns = self.program_ns if what else 0.0
         if cost.tracing_ns:
-            self.in_row, self._in_row_ns = 0, 0.0
+            self.in_row = 0
             if not self.measured:  # `model.tracing` does not include the writer yet
                 self._charged_ns += cost.written_ns
         self._wall_ns += cost.wall_ns
@@ -186,7 +175,6 @@ class StepSampling:
         """Charge the cost of a decision."""
         self._wall_ns += nanoseconds
         self._charged_ns += nanoseconds
-        self.saved_ns = max(self.saved_ns - nanoseconds, 0.0)
 
     def _step_ended(self, kind: Kind, cost: StepCost, many: int = 1) -> None:
         self.steps += many
@@ -213,36 +201,34 @@ class StepSampling:
             behind: Whether the writer is behind: without room in its queue, a step costs the
                 program far more.
         """
-        cost, near = self.cost_ns, self.cost_ns >= self._gain_ns
+        near = self.cost_ns >= self._gain_ns
         if behind and self.steps and near:
             return False
         if self.steps < WARM or self.extra_ns + self.cost_ns < self._unnoticed_ns:
             return True
         late = self._since_reference >= self._interval
-        doubtful = _DOUBT * cost * self._share >= self._gain_ns
+        doubtful = _DOUBT * self.cost_ns * self._share >= self._gain_ns
         if (late if self.measured else doubtful) and not self._sought:
             self._sought = _SERIES
             self._interval = min(2 * self._interval, _RARELY)
         if self._sought:
             return False
-        # The intervals are irregular, because every second step may be of another kind.
-        return not (near or self.owes) or self.saved_ns >= cost * (1 + self._patience)
+        return not (near or self.owes) or self._missing_ns() <= 0
 
     def left_out_for_certain(self) -> int:
         """The number of steps after an unobserved one that are unobserved too, whatever happens in
         them, because the allowance cannot suffice earlier. Only a few, and none if steps are long.
         """
-        gain_ns, plain_ns, cost = self._gain_ns, self.model.plain_ns, self.cost_ns
-        if plain_ns <= 0 or cost < gain_ns or self.extra_ns + cost < self._unnoticed_ns:
+        gain_ns, plain_ns = self._gain_ns, self.model.plain_ns
+        if plain_ns <= 0 or self.cost_ns < gain_ns:
             return 0
-        missing_ns = cost * (1 + self._patience) - self.saved_ns
-        # While the run is above the limit, a step adds less to the allowance.
-        less_ns = gain_ns * _OWING / self._share
-        many = min(max(-self._left_ns(), 0.0) / gain_ns, missing_ns / less_ns)
-        many += (missing_ns - many * less_ns) / gain_ns
-        if many > 0:
-            many = max(many, _DECISION_NS / (_DECISION_SHARE * plain_ns))
-        return max(int(min(many - 1, _MOST_TOGETHER, _TOGETHER_NS / plain_ns)), 0)
+        many = min(self._missing_ns() / gain_ns - 1, _MOST_TOGETHER, _TOGETHER_NS / plain_ns)
+        return max(int(many), 0)
+
+    def _missing_ns(self) -> float:
+        """The allowance that must still be saved up before a step is observed."""
+        # The intervals are irregular, because every second step may be of another kind.
+        return self.cost_ns * (1 + self._patience) - self.saved_ns
 
     def wants_call(self) -> bool:
         """Whether the call outside of steps that now begins is observed."""
