@@ -53,6 +53,11 @@ def shape_words(shape: tuple[int | None, ...]) -> str:
     return f"({sizes}{',' if len(shape) == 1 else ''})" if shape else "scalar"
 
 
+def factor_words(factor: float) -> str:
+    """A factor as shown to users: ``1.47×``, or ``12×`` without meaningless digits."""
+    return f"{factor:.0f}×" if factor >= 10 else f"{factor:.3g}×"
+
+
 def counted(count: int, noun: str) -> str:
     """A count with its noun in the right number."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -25,6 +25,7 @@ from nodescope.record.capture_levels import WITH_ARRAYS, Detail
 from nodescope.record.governor import reports
 from nodescope.record.governor.cost_model import BLOCK_TRACING_NS, StepCost
 from nodescope.record.governor.step_sampling import StepSampling
+from nodescope.record.kept.kept_report import kept
 from nodescope.record.recorder import Recorder
 from nodescope.record.rows import Governed, LeftOut
 
@@ -102,7 +103,7 @@ class Governor:
         self._stretch_end_ns, self._told_ns, self._in_vain = math.inf, 0, 0
         self._said = self._wanted = self._concluded = self._loss_broke = False
         # Why a step could not be left out that should have been.
-        self._because, self._told_counts = "", (0, 0)
+        self._because, self._told = "", (0, 0, 0.0)
 
     @property
     def step(self) -> int:
@@ -231,7 +232,7 @@ class Governor:
             certain = self.sampling.left_out_for_certain() if leave and unit == "step" else 0
             self._open(unit if begins > 0 else "outside", leave)
         if begins > 0:
-            self._tell_now_and_then()
+            self.tell_counts(_TELLING_NS)
         return leave + certain
 
     def _may_leave_out(self, unit: _Unit) -> bool:
@@ -277,7 +278,7 @@ class Governor:
         finally:
             self._deciding.release()
         if following != "whole":
-            self._tell_now_and_then()
+            self.tell_counts(_TELLING_NS)
 
     def _is_off(self) -> bool:
         """Whether nothing is left out: the run has ended, or the recorder was switched off."""
@@ -329,20 +330,17 @@ class Governor:
             self._said = True
             self._say(reports.leaving_out(what, slowdown, self.limit, share))
 
-    def _tell_now_and_then(self) -> None:
-        """Record regularly what was left out so far, so that a killed run has a recent report."""
-        now = self._bus.ran_ns()
-        if now - self._told_ns > _TELLING_NS:
-            self._told_ns = now
-            self._recorder.add(self.governed(_FEW_NODES))
+    def tell_counts(self, every_ns: int = 0) -> None:
+        """Record what was left out so far, for a reader who is looking or after a killed run.
 
-    def tell_counts(self) -> None:
-        """Record the counts of steps, if they changed, for a reader who is looking."""
-        if self._bus.tell_steps is not None:
+        Args:
+            every_ns: Not before so much time has passed since the last time.
+        """
+        if not every_ns and self._bus.tell_steps is not None:
             self._bus.tell_steps()
-        counts = (self.step, self.sampling.calls)
-        if not self._concluded and counts != self._told_counts:
-            self._told_counts = counts
+        now_ns, ran = self._bus.ran_ns(), (self.step, self.sampling.calls, self._traced_ns)
+        if now_ns - self._told_ns > every_ns and ran != self._told and not self._concluded:
+            self._told_ns, self._told = now_ns, ran
             self._recorder.enqueue(self.governed(_FEW_NODES))
 
     def governed(self, most_nodes: int = _MOST_NODES) -> Governed:
@@ -381,4 +379,4 @@ class Governor:
             if self._chosen or (governed.because and governed.slowdown > governed.limit):
                 self._tell(reports.ended(governed))
             elif governed.lowered or governed.steps_left_out:
-                self._tell(reports.kept(self._recorder.keeping(), governed))
+                self._tell(kept(self._recorder.keeping(), governed))
