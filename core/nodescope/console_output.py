@@ -53,9 +53,9 @@ def shape_words(shape: tuple[int | None, ...]) -> str:
     return f"({sizes}{',' if len(shape) == 1 else ''})" if shape else "scalar"
 
 
-def factor_words(factor: float) -> str:
+def factor(times: float) -> str:
     """A factor as shown to users: ``1.47×``, or ``12×`` without meaningless digits."""
-    return f"{factor:.0f}×" if factor >= 10 else f"{factor:.3g}×"
+    return f"{times:.0f}×" if times >= 10 else f"{times:.3g}×"
 
 
 def counted(count: int, noun: str) -> str:

@@ -1,8 +1,7 @@
 """Cost model: estimates what observing costs a program by comparing its steps.
 
-An unobserved step takes the program's own time if caches are warm and the writer is idle: such
-steps are references. Observed steps take longer, and so do the disturbed ones after them. It reads
-no clock.
+An unobserved step takes the program's own time if caches are warm: such steps are references.
+Observed steps take longer, and so do the disturbed ones after them. It reads no clock.
 
 Invariant: a disturbance of a few steps has no effect.
 """
@@ -11,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from operator import sub
-from statistics import fmean, median
+from statistics import fmean, median, quantiles
 from typing import Final, Literal, NamedTuple, get_args
 
 BLOCK_TRACING_NS: Final = 1_500.0
@@ -20,13 +19,15 @@ BLOCK_TRACING_NS: Final = 1_500.0
 WARM: Final = 2
 """Steps up to this one are warm-up and are not compared."""
 
-# The number of steps of each kind that a reliable comparison needs, and at least has.
+# How many steps of each kind a reliable comparison needs, it has at least, and are remembered.
 _COMPARED, _AT_LEAST, _WINDOW = 12, 6, 256
 # Of so many observed steps, the waits for the writer are averaged. The program waits at most this
 # many times as long as the writer works: a product on all processors waits for the slowest.
 _WAITS, _MOST_WAIT = 24, 3.0
-_QUANTILES: Final = (0.2, 0.3, 0.7, 0.75, 0.8)  # with two kinds of steps, a median may be of either
-_CLEAN: Final = 0.04
+# The writer was idle if it worked for less than this share of the time.
+_IDLE: Final = 0.04
+# Of twentieths: 20, 30, 70, 75 and 80 %. With two kinds of steps, a median may be of either.
+_PLACES: Final = (3, 5, 13, 14, 15)
 
 Kind = Literal["observed", "reference", "disturbed"]
 
@@ -63,11 +64,6 @@ class StepCost(NamedTuple):
         part = min(max(part, 0.0), 1.0)
         return StepCost(*[a + part * (b - a) for a, b in zip(self, later, strict=True)])
 
-    @property
-    def clean(self) -> bool:
-        """Whether the writer was idle except for a small share of the time."""
-        return self.written_ns < _CLEAN * self.wall_ns
-
 
 class _Steps(NamedTuple):
     """Consecutive steps of a kind: the number of the last, their mean times, and their cost.
@@ -101,12 +97,9 @@ class CostModel:
         self._waits: deque[float] = deque(maxlen=_WAITS)
 
     def add(self, step: int, kind: Kind, cost: StepCost, many: int = 1) -> float:
-        """Add a step that has ended, or several unobserved ones, which are compared as one step of
-        their mean time. Return how long the program waited for the writer, if that is known.
-
-        Args:
-            step: The number of the last of them.
-            cost: The cost of all of them.
+        """Add a step that has ended, or several unobserved ones with the cost of all, which are
+        compared as one of their mean time; ``step`` is the number of the last. Return how long the
+        program waited for the writer, if that is known.
         """
         # The program waits for the interpreter lock while the writer holds it. Such waits are long
         # but occur in few steps, so quantiles do not show them.
@@ -121,8 +114,8 @@ class CostModel:
         if kind == "observed" and (step <= WARM or cost.fresh):
             self._first = cost
             return waited_ns
-        # Unless the writer was idle, it may have taken time from the program.
-        plain_ns = rest_ns if cost.clean else max(rest_ns - cost.written_ns, 0.0)
+        idle = cost.written_ns < _IDLE * cost.wall_ns
+        plain_ns = rest_ns if idle else max(rest_ns - cost.written_ns, 0.0)
         self.references += many * (kind == "reference")
         steps = self._steps[kind]
         steps.append(_Steps(step, (rest_ns - waited_ns) / many, plain_ns / many, cost))
@@ -135,36 +128,36 @@ class CostModel:
 
     def cost_ns(self) -> float:
         """The cost of observing a step now, including its effect on later steps."""
-        recent = [ended.cost for ended in self._steps["observed"][-_COMPARED:]] or [self._first]
-        spent, tracing, written = (
-            median(costs) for costs in zip(*[cost[1:4] for cost in recent], strict=True)
-        )
-        # Later, `tracing` includes what the writer takes, but for waits.
-        waits = fmean(self._waits) if len(self._waits) >= _AT_LEAST else 0.0
-        return spent + self.tracing * tracing + (waits if self.references else written)
+        # Once there are references, `tracing` includes what the writer takes, but for waits.
+        alone, tracing = not self.references, self.tracing
+        waits = fmean(self._waits) if len(self._waits) >= _AT_LEAST and not alone else 0.0
+        return waits + median([
+            cost.spent_ns + tracing * cost.tracing_ns + alone * cost.written_ns
+            for cost in self._latest()
+        ])  # fmt: skip
 
     def compare(self) -> bool:
-        """Compare the steps of each kind that ran in the same period.
-
-        Return whether there are enough observed steps and references for a reliable result.
+        """Compare the steps of each kind that ran in the same period. Return whether there are
+        enough observed steps and references for a reliable result.
         """
         observed, references, disturbed = map(self._recent, self._steps)
         if references and observed:
-            plain = sorted([ended.plain_ns for ended in references])
-            extra = _excess(observed, plain)
+            extra = _excess(observed, references)
             if disturbed:
-                extra += _excess(disturbed, plain) * len(disturbed) / len(observed)
+                extra += _excess(disturbed, references) * len(disturbed) / len(observed)
             self.tracing = extra / max(median([ended.cost.tracing_ns for ended in observed]), 1.0)
         own = [ended.plain_ns for ended in references[-_COMPARED:]]
-        if len(own) < _AT_LEAST:
-            own += [self._own_ns(ended.cost) for ended in observed[-_COMPARED:]]
-        self.plain_ns = median(own or [self._own_ns(self._first)])
+        self.plain_ns = median(own or map(self._own_ns, self._latest()))
         return min(self.references, len(self._steps["observed"])) >= _COMPARED
 
+    def _latest(self) -> list[StepCost]:
+        """The costs of the latest observed steps."""
+        return [ended.cost for ended in self._steps["observed"][-_COMPARED:]] or [self._first]
+
     def _own_ns(self, cost: StepCost) -> float:
-        """The program's own time in an observed step."""
-        own_ns = cost.wall_ns - cost.spent_ns - self.tracing * cost.tracing_ns
-        return max(own_ns if self.references else own_ns - cost.written_ns, cost.wall_ns / 50)
+        """The program's own time in an observed step, before there are references."""
+        own_ns = cost.wall_ns - cost.spent_ns - self.tracing * cost.tracing_ns - cost.written_ns
+        return max(own_ns, cost.wall_ns / 50)
 
     def _recent(self, kind: Kind) -> list[_Steps]:
         """The latest steps of a kind, from a period with enough steps of each kind to compare."""
@@ -175,14 +168,12 @@ class CostModel:
         return recent if len(recent) >= _AT_LEAST else self._steps[kind][-_AT_LEAST:]
 
 
-def _excess(steps: list[_Steps], plain: list[float]) -> float:
-    """How much longer steps take than references, at least 0; ``plain`` is sorted."""
-    longer = sorted([ended.rest_ns for ended in steps])
-    return max(fmean([_at(longer, share) - _at(plain, share) for share in _QUANTILES]), 0.0)
+def _excess(steps: list[_Steps], references: list[_Steps]) -> float:
+    """How much longer steps take than references, at least 0."""
+    longer = _cuts([ended.rest_ns for ended in steps])
+    plain = _cuts([ended.plain_ns for ended in references])
+    return max(fmean([longer[place] - plain[place] for place in _PLACES]), 0.0)
 
 
-def _at(ordered: list[float], share: float) -> float:
-    """An interpolated quantile of sorted numbers."""
-    low, part = divmod(share * (len(ordered) - 1), 1)
-    first, following = ordered[int(low)], ordered[min(int(low) + 1, len(ordered) - 1)]
-    return first + (following - first) * part
+def _cuts(times: list[float]) -> list[float]:
+    return quantiles(times if times[1:] else 2 * times, n=20, method="inclusive")

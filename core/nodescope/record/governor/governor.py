@@ -43,16 +43,14 @@ _BY_DEFAULT: Final = {"share": 0.5, "unnoticed_ns": 40e6}
 _FEW_NODES, _TELLING_NS, _MOST_NODES = 100, 2_000_000_000, 10_000
 # The cost of calling the recorder and of reading the clock, which is not measured.
 _CALL_NS: Final = 300
-# The cost of leaving out a step without a decision of its own: two calls of the emitter, the step's
-# losses, and colder caches. In very short steps it is a part of their time instead.
+# The cost of leaving out a step without a decision of its own: calls of the emitter, losses, colder
+# caches. In very short steps it is a part of their time instead.
 _UNDECIDED_NS, _UNDECIDED_SHARE = 20_000, 0.2
-# So many of the first steps after an observed one are compared one by one, since their caches are
-# cold. The others are compared as one.
+# So many of the first steps after an observed one, whose caches are cold, are compared one by one.
 _APART: Final = 3
-# After this many consecutive stretches above the limit with counts only, it cannot be met.
-_IN_VAIN: Final = 10
-# A message is worthwhile if less than this share of steps may be observed.
-_WORTH_SAYING: Final = 0.9
+# After so many consecutive stretches above the limit with counts only, it cannot be met. A message
+# is worthwhile if less than this share of steps may be observed.
+_IN_VAIN, _WORTH_SAYING = 10, 0.9
 
 _Unit = Literal["step", "call", "outside"]
 
@@ -63,16 +61,13 @@ class Governor:
     What runs is divided into units: steps, calls outside of steps, and what runs between them.
 
     Args:
-        limit: The slowdown, a number above 1.
+        limit: The slowdown. Raises `UsageError` if it is not a number above 1.
         tell: Shows a line to the user; called on the program's thread.
         bus: The bus of the run, which consults the governor about steps.
         chosen: Whether the user chose the limit; if not, messages come at the end only.
 
     Attributes:
         sampling: Decides which steps are observed.
-
-    Raises:
-        UsageError: The limit is not a number above 1.
     """
 
     def __init__(
@@ -109,8 +104,6 @@ class Governor:
     def step(self) -> int:
         """The number of the last step that began; 0 before the first."""
         return self.sampling.steps + (self._unit == "step")
-
-    # ------------------------------------------------------------ the policy
 
     def govern(self, recorder: Recorder) -> None:
         """Become the policy of a recorder, before any event reaches the recorder."""
@@ -205,23 +198,19 @@ class Governor:
         whole = "recording everything was requested" if self._levels.everything else ""
         self._bus.want(self._recorder, Demand(arrays=self._levels.with_arrays, whole=whole))
 
-    # ------------------------------------------------------------ steps, calls, stretches
-
     def _leaves_out_call(self, begins: int) -> bool:
         """See `Bus.leaves_out_call`."""
         return bool(self._leaves_out(begins, "call"))
 
     def _leaves_out(self, begins: int, unit: _Unit = "step") -> int:
         """See `Bus.leaves_out`. Decides for several steps at once, because a decision takes a tenth
-        of the time of a short step.
-
-        Args:
-            begins: The number of the step that begins, or 1 for a call; 0 if the unit has ended,
-                and -1 if it raised.
-            unit: What begins or has ended.
+        of the time of a short step. What ``begins`` is a step's number, or 1 for a call; 0 if the
+        unit has ended, and -1 if it raised.
         """
-        inside = self._unit == ("outside" if begins > 0 else "call")
-        if self._is_off() or not (unit == "step" or inside):
+        recorder, inside = self._recorder, self._unit == ("outside" if begins > 0 else "call")
+        if self._concluded or recorder.off or recorder not in self._bus.probes:
+            return 0
+        if not (unit == "step" or inside):
             return 0
         with self._deciding:
             if unit == "step" and begins > 0 and not self.step:  # nodes are now recorded as asked
@@ -261,10 +250,9 @@ class Governor:
             sampling, detail = self.sampling, self._levels.detail
             self._close()
             following = sampling.next_stretch(detail, behind=self._recorder.behind)
+            following = "whole" if self._levels.everything else following
             slowdown = sampling.of_stretch(detail)
-            if self._levels.everything:
-                following = "whole"
-            elif following != "whole":
+            if following != "whole":
                 self._say_once("the program", slowdown)
             if detail == "counted" and self._in_vain < _IN_VAIN:
                 # A single stretch may be slow only because the writer is busy.
@@ -279,10 +267,6 @@ class Governor:
             self._deciding.release()
         if following != "whole":
             self.tell_counts(_TELLING_NS)
-
-    def _is_off(self) -> bool:
-        """Whether nothing is left out: the run has ended, or the recorder was switched off."""
-        return self._concluded or self._recorder.off or self._recorder not in self._bus.probes
 
     def _open(self, unit: _Unit, unobserved: bool) -> None:
         """Begin a unit; the decision, which took the time since the last one, is charged."""
@@ -323,18 +307,14 @@ class Governor:
             recorder.writer_ns(), recorder.operations + recorder.leaves, self._in_blocks,
         )  # fmt: skip
 
-    # ---------------------------------------------------------------- messages
-
     def _say_once(self, what: str, slowdown: float, share: float = 0.0) -> None:
         if not self._said:
             self._said = True
             self._say(reports.leaving_out(what, slowdown, self.limit, share))
 
     def tell_counts(self, every_ns: int = 0) -> None:
-        """Record what was left out so far, for a reader who is looking or after a killed run.
-
-        Args:
-            every_ns: Not before so much time has passed since the last time.
+        """Record what was left out so far, for a reader who is looking; or if so much time has
+        passed, for a run that may be killed.
         """
         if not every_ns and self._bus.tell_steps is not None:
             self._bus.tell_steps()

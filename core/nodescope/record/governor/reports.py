@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from nodescope.console_output import counted, factor_words
+from nodescope.console_output import counted, factor
 from nodescope.record.rows import Governed
 
 
 def leaving_out(what: str, slowdown: float, limit: float, share: float = 0.0) -> str:
-    """One line that announces that some steps, or parts of the program, will run unobserved.
+    """One line that announces that parts of a program will run unobserved.
 
     Args:
         what: A training step, or the program if it has no steps.
         slowdown: The slowdown while observed.
-        limit: The slowdown limit.
         share: The share of steps that will be observed; 0 for a program without steps.
     """
     rest = "only parts of it are recorded as you asked, and the others are timed or counted"
@@ -20,29 +19,27 @@ def leaving_out(what: str, slowdown: float, limit: float, share: float = 0.0) ->
         one_in = f"{1 / share:,.0f}" if share < 0.3 else f"{1 / share:.2g}"
         rest = f"about one step in {one_in} is observed, the others run unobserved"
     return (
-        f"{what} takes about {factor_words(slowdown)} as long while it is observed, the limit is "
-        f"{factor_words(limit)}: from now on {rest}"
+        f"{what} takes about {factor(slowdown)} as long while it is observed, the limit is "
+        f"{factor(limit)}: from now on {rest}"
     )
 
 
 def stuck(slowdown: float, by_hand: float, limit: float) -> str:
-    """One line about a limit that cannot be kept.
-
-    Args:
-        by_hand: The slowdown excluding nodes whose level the user chose.
+    """One line about a limit that cannot be kept; ``by_hand`` is the slowdown without nodes whose
+    level the user chose.
     """
-    without = f" ({factor_words(by_hand)} without the levels set by hand)" if by_hand < slowdown else ""
+    without = f" ({factor(by_hand)} without the levels set by hand)" if by_hand < slowdown else ""
     return (
-        f"the limit of {factor_words(limit)} cannot be met: with as little recorded as allowed, "
-        f"a run takes about {factor_words(slowdown)} as long{without}"
+        f"the limit of {factor(limit)} cannot be met: with as little recorded as allowed, "
+        f"a run takes about {factor(slowdown)} as long{without}"
     )
 
 
 def forbidden(slowdown: float, limit: float, reason: str) -> str:
     """One line about training steps that should run unobserved but must be observed."""
     return (
-        f"the limit of {factor_words(limit)} cannot be met now: no training step may run unobserved, "
-        f"since {reason}; an observed run takes about {factor_words(slowdown)} as long"
+        f"the limit of {factor(limit)} cannot be met now: no training step may run unobserved, "
+        f"since {reason}; an observed run takes about {factor(slowdown)} as long"
     )
 
 
@@ -57,12 +54,10 @@ def raised(step: int) -> str:
 def ended(governed: Governed) -> str:
     """One line about the whole run."""
     measured = " (measured against unobserved steps)" if governed.measured else ""
-    head = f"slowdown about {factor_words(governed.slowdown)}{measured}, limit {factor_words(governed.limit)}"
-    why = ", with as little recorded as allowed" if governed.stuck else ""
-    if governed.because:
-        why = f", since {governed.because}"
+    head = f"slowdown about {factor(governed.slowdown)}{measured}, limit {factor(governed.limit)}"
     if governed.slowdown > governed.limit:
-        head += f": over the limit{why}"
+        why = ", with as little recorded as allowed" if governed.stuck else ""
+        head += f": over the limit{f', since {governed.because}' if governed.because else why}"
     left_out = (
         (governed.steps_left_out, f"{{:,}} of {counted(governed.steps, 'step')}"),
         (governed.calls_left_out, f"{{:,}} of {counted(governed.calls, 'call')} outside of steps"),

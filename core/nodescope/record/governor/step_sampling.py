@@ -1,8 +1,8 @@
 """Step sampling: which parts of a run are observed, so that it stays below a slowdown limit.
 
-Before each step, it decides from the times of earlier steps whether to observe it. Now and then it
-leaves a few consecutive steps unobserved, the last of which serve as references. Calls outside of
-steps, and stretches of a program without steps, share the same allowance. It reads no clock.
+It decides from the times of earlier steps, calls outside of steps, and stretches of a program
+without steps, which share one allowance. Now and then it leaves a few consecutive steps unobserved,
+the last of which serve as references. It reads no clock.
 
 Invariant: the allowance for observing comes from time that has passed, never from time to come.
 """
@@ -15,17 +15,13 @@ from typing import Final
 from nodescope.record.capture_levels import Detail
 from nodescope.record.governor.cost_model import WARM, CostModel, Kind, StepCost
 
-SHARE: Final = 0.8
-"""The share of the allowance that is used. The rest covers costs that cannot be measured."""
-
-# The share that is used while the run as a whole is above the limit, and the most that is saved
-# up, as a multiple of an observed step's cost.
-_OWING, _MOST_SAVED = 0.25, 3.0
+# The share of the allowance that is used, since not all costs can be measured, and while the run as
+# a whole is above the limit; and the most that is saved up, in observed steps.
+_SHARE, _OWING, _MOST_SAVED = 0.8, 0.25, 3.0
 # The assumed additional cost of the first execution of a node.
 _DEFINING_NS: Final = 60_000.0
-# If every step may be observed, references are measured again after `_SOON` steps, then after
-# twice as many each time, up to `_RARELY`: `_SERIES` of them, after `_SETTLING` unobserved steps
-# unless steps are long.
+# References are measured again after `_SOON` steps, then after twice as many each time, up to
+# `_RARELY`: `_SERIES` of them, after `_SETTLING` unobserved steps unless steps are long.
 _SOON, _RARELY, _SERIES, _SETTLING, _LONG_NS = 16, 128, 2, 2, 20e6
 # The assumed costs may be wrong by this factor as long as there is no reference.
 _DOUBT: Final = 4.0
@@ -54,7 +50,7 @@ class StepSampling:
         in_row: The steps left out since something was observed.
     """
 
-    def __init__(self, limit: float, *, share: float = SHARE, unnoticed_ns: float = 0.0) -> None:
+    def __init__(self, limit: float, *, share: float = _SHARE, unnoticed_ns: float = 0.0) -> None:
         self.steps = self.left_out = self.calls = self.calls_left_out = self.in_row = 0
         self.model = CostModel()
         self.cost_ns = self.saved_ns = 0.0
@@ -70,8 +66,6 @@ class StepSampling:
         self._latest: dict[str, tuple[float, float]] = {}
         self._dice = random.Random(7)
         self._patience = self._dice.random()
-
-    # ---------------------------------------------------------------- state
 
     @property
     def measured(self) -> bool:
@@ -126,8 +120,6 @@ class StepSampling:
         allowed_ns = max(self._rate * (program_ns + more_ns), self._unnoticed_ns)
         return allowed_ns - (self._wall_ns - program_ns)
 
-    # ------------------------------------------------------------ what happened
-
     def observed(self, cost: StepCost) -> None:
         """Note that a step was observed."""
         self.outside(cost)
@@ -136,9 +128,7 @@ class StepSampling:
         self._patience = self._dice.random()
 
     def skipped(self, cost: StepCost, many: int = 1) -> None:
-        """Note that a step, or many consecutive steps that took this long together, were left
-        out.
-        """
+        """Note that consecutive steps, which took this long together, were left out."""
         # Judged by the model, not by this step's own length: with steps of two kinds, all
         # references would be of the longer kind.
         long = self.model.plain_ns >= _LONG_NS
@@ -192,14 +182,9 @@ class StepSampling:
         gain = many * self._gain_ns * (_OWING / self._share if self.owes else 1)
         self.saved_ns = min(self.saved_ns + gain, _MOST_SAVED * self.cost_ns)
 
-    # ------------------------------------------------------------ what follows
-
     def wants(self, *, behind: bool = False) -> bool:
-        """Whether the next step is observed.
-
-        Args:
-            behind: Whether the writer is behind: without room in its queue, a step costs the
-                program far more.
+        """Whether the next step is observed. While the writer is behind, without room in its
+        queue, a step costs the program far more.
         """
         near = self.cost_ns >= self._gain_ns
         if behind and self.steps and near:
@@ -216,8 +201,8 @@ class StepSampling:
         return not (near or self.owes) or self._missing_ns() <= 0
 
     def left_out_for_certain(self) -> int:
-        """The number of steps after an unobserved one that are unobserved too, whatever happens in
-        them, because the allowance cannot suffice earlier. Only a few, and none if steps are long.
+        """The number of steps after an unobserved one that are unobserved too, because the
+        allowance cannot suffice earlier. Only a few, and none if steps are long.
         """
         gain_ns, plain_ns = self._gain_ns, self.model.plain_ns
         if plain_ns <= 0 or self.cost_ns < gain_ns:
@@ -236,11 +221,8 @@ class StepSampling:
         return call_ns <= self._left_ns() or self._calls_since_step < _FIRST_CALLS
 
     def next_stretch(self, detail: Detail, *, behind: bool = False) -> Detail:
-        """How much is recorded of the next stretch of a program without steps.
-
-        Args:
-            detail: How much was recorded of the last one.
-            behind: Whether the writer is behind.
+        """How much is recorded of the next stretch of a program without steps, after one that was
+        recorded in this detail.
         """
         if detail == "whole":
             self._latest.pop("times", None)  # recording times will be tried again

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nodescope.console_output import factor_words
+from nodescope.console_output import factor
 from nodescope.record.rows import Governed, Keeping
 
 _LITTLE_S = 0.25
@@ -29,7 +29,7 @@ def kept(keeping: Keeping, governed: Governed) -> str:
         if left_out:
             parts.append(f"{number - left_out:,} of {number:,} {what} observed")
     if governed.extra_s >= _LITTLE_S:
-        parts.append(f"about {factor_words(governed.slowdown)} slower (limit {factor_words(governed.limit)})")
+        parts.append(f"about {factor(governed.slowdown)} slower (limit {factor(governed.limit)})")
     elif governed.extra_s >= _UNNOTICED_S:  # a factor says little about a short run
         parts.append(f"about {governed.extra_s:.1f} s overhead")
     return "; ".join(parts) + ". --level values keeps every element"
