@@ -54,9 +54,8 @@ class StepCost(NamedTuple):
     def since(self, before: StepCost) -> StepCost:
         """The cost since an earlier moment; measured parts are at most the time that passed."""
         cost = StepCost(*map(sub, self, before))
-        wall_ns = max(cost.wall_ns, 0.0)
-        spent_ns, written_ns = min(cost.spent_ns, wall_ns), min(cost.written_ns, wall_ns)
-        return cost._replace(wall_ns=wall_ns, spent_ns=spent_ns, written_ns=written_ns)
+        spent_ns, written_ns = min(cost.spent_ns, cost.wall_ns), min(cost.written_ns, cost.wall_ns)
+        return cost._replace(spent_ns=spent_ns, written_ns=written_ns)
 
     def toward(self, later: StepCost, wall_ns: float) -> StepCost:
         """The totals at a moment before later ones, if costs are spread evenly."""

@@ -271,7 +271,8 @@ class Governor:
     def _open(self, unit: _Unit, unobserved: bool) -> None:
         """Begin a unit; the decision, which took the time since the last one, is charged."""
         now_ns = self._bus.ran_ns()
-        self.sampling.charge(now_ns - self._began.wall_ns)
+        decision_ns = now_ns - self._began.wall_ns
+        self.sampling.outside(StepCost(decision_ns, decision_ns))
         self._unit, self._unobserved = unit, unobserved
         self._began = self._began._replace(wall_ns=now_ns)  # only the decision took time
         if unit == "call" and not unobserved:

@@ -161,11 +161,6 @@ class StepSampling:
             program_ns = max(self.program_ns - before_ns, 1.0)
             self._latest[what] = cost.wall_ns - program_ns, program_ns
 
-    def charge(self, nanoseconds: float) -> None:
-        """Charge the cost of a decision."""
-        self._wall_ns += nanoseconds
-        self._charged_ns += nanoseconds
-
     def _step_ended(self, kind: Kind, cost: StepCost, many: int = 1) -> None:
         self.steps += many
         self._charged_ns += self.model.add(self.steps, kind, cost, many)

@@ -223,7 +223,7 @@ def test_what_a_busy_writer_takes_from_unobserved_steps_is_reported() -> None:
             stepping.skipped(StepCost(wall, written_ns=writing))
     assert stepping.slowdown == pytest.approx(total / program, rel=0.06)
     # The writer's time counts as a cost of observing, even if it slows unobserved steps.
-    assert 2.0 <= stepping.model.tracing <= 2.0 + 4 * 0.6
+    assert 2000 * US <= stepping.cost_ns <= 2000 * US + 4 * 0.6 * 500 * US
 
 
 @given(
