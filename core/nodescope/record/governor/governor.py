@@ -1,8 +1,7 @@
 """Governor: keeps a run below a slowdown limit by observing less of it.
 
-It is the `Policy` of a recorder, and the bus consults it at the start of each step and call. With
-training steps, whole steps run unobserved, and nodes outside of steps are recorded in less detail
-while the run is above the limit. Without, stretches of the program are recorded in less detail.
+It is the `Policy` of a recorder, and the bus consults it at the start of each step and call. Whole
+training steps run unobserved; what is outside of steps is recorded in less detail.
 
 Invariant: results do not change, every observed execution is numbered, and omissions are counted. A
 step is observed as a whole or not at all, and left out only while nothing needs to see every node.

@@ -7,12 +7,8 @@ from nodescope.record.rows import Governed
 
 
 def leaving_out(what: str, slowdown: float, limit: float, share: float = 0.0) -> str:
-    """One line that announces that parts of a program will run unobserved.
-
-    Args:
-        what: A training step, or the program if it has no steps.
-        slowdown: The slowdown while observed.
-        share: The share of steps that will be observed; 0 for a program without steps.
+    """One line that announces that parts of a program will run unobserved: all but a share of its
+    steps, or without steps, parts of the program.
     """
     rest = "only parts of it are recorded as you asked, and the others are timed or counted"
     if share:
