@@ -16,8 +16,9 @@ from nodescope.record.capture_levels import Detail
 from nodescope.record.governor.cost_model import WARM, CostModel, Kind, StepCost
 
 # The share of the allowance that is used, since not all costs can be measured, and while the run as
-# a whole is above the limit; and the most that is saved up, in observed steps.
-_SHARE, _OWING, _MOST_SAVED = 0.8, 0.25, 3.0
+# a whole is above the limit; the most that is saved up, in observed steps; and the least that a
+# step adds, although leaving it out costs something, too.
+_SHARE, _OWING, _MOST_SAVED, _LEAST_GAIN = 0.8, 0.25, 3.0, 0.02
 # The assumed additional cost of the first execution of a node.
 _DEFINING_NS: Final = 60_000.0
 # References are measured again after `_SOON` steps, then after twice as many each time, up to
@@ -58,6 +59,7 @@ class StepSampling:
         # Of the whole run: its time, the known cost of observing, and the tracing time whose cost
         # is still estimated.
         self._wall_ns = self._charged_ns = self._tracing_ns = 0.0
+        self._skipping_ns = 0.0  # the known cost of the latest step that was left out
         self._sought = 0  # references still to be measured in this series
         self._since_reference, self._interval = 0, _SOON
         self._calls_since_step, self._since_compared_ns = 0, 0.0
@@ -111,8 +113,9 @@ class StepSampling:
 
     @property
     def _gain_ns(self) -> float:
-        """The allowance that one step adds."""
-        return self._rate * self.model.plain_ns
+        """The allowance that one step adds, less what it costs even if it is left out."""
+        gain_ns = self._rate * self.model.plain_ns
+        return max(gain_ns - self._skipping_ns, _LEAST_GAIN * gain_ns)
 
     def _left_ns(self, more_ns: float = 0.0) -> float:
         """The rest of the allowance of the whole run, and of a further stretch of the program."""
@@ -135,6 +138,7 @@ class StepSampling:
         reference = self.in_row >= _SETTLING or long
         self.left_out += many
         self.in_row += many
+        self._skipping_ns = cost.spent_ns / many
         self.outside(cost)
         if reference:
             self._sought = 0 if long else max(self._sought - many, 0)
