@@ -214,7 +214,7 @@ class Governor:
         with self._deciding:
             if unit == "step" and begins > 0 and not self.step:  # nodes are now recorded as asked
                 self._stretch_end_ns, self._tracing_ns = math.inf, TRACING_NS
-                self._record_in("whole", anew=True)
+                self._record_in("whole")
             self._close(broken=begins < 0)
             leave = begins > 0 and self._may_leave_out(unit)
             certain = self.sampling.left_out_for_certain() if leave and unit == "step" else 0
@@ -293,8 +293,8 @@ class Governor:
         else:
             self.sampling.observed(cost)
 
-    def _record_in(self, detail: Detail, *, anew: bool = False) -> None:
-        if detail != self._levels.detail or anew:
+    def _record_in(self, detail: Detail) -> None:
+        if detail != self._levels.detail:
             self._levels.detail = detail
             self.demand()
 
