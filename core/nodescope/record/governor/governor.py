@@ -97,7 +97,7 @@ class Governor:
         self._stretch_end_ns, self._told_ns, self._in_vain = math.inf, 0, 0
         self._said = self._wanted = self._concluded = self._loss_broke = False
         # Why a step could not be left out that should have been.
-        self._because, self._told = "", (0, 0, 0.0)
+        self._because, self._told = "", (0, 0)
 
     @property
     def step(self) -> int:
@@ -127,8 +127,9 @@ class Governor:
             self._traced_ns += self._tracing_ns
             self._values += outputs
             if levels.detail != "whole" and levels.lowers(node):
-                first = node.id not in self._rows
-                row = self._rows.setdefault(node.id, LeftOut(node.id, node.name, level))
+                row = self._rows.get(node.id)
+                if first := row is None:
+                    row = self._rows[node.id] = LeftOut(node.id, node.name, level)
                 if not (first and self.step):  # with steps, the first such execution is whole
                     row.summaries += outputs
                     row.arrays += outputs * (level == "values")
@@ -313,14 +314,15 @@ class Governor:
             self._say(reports.leaving_out(what, slowdown, self.limit, share))
 
     def tell_counts(self, every_ns: int = 0) -> None:
-        """Record what was left out so far, for a reader who is looking; or if so much time has
-        passed, for a run that may be killed.
+        """Record what was left out so far, if the counts of steps have changed, for a reader who is
+        looking; or if so much time has passed, for a run that may be killed.
         """
         if not every_ns and self._bus.tell_steps is not None:
             self._bus.tell_steps()
-        now_ns, ran = self._bus.ran_ns(), (self.step, self.sampling.calls, self._traced_ns)
-        if now_ns - self._told_ns > every_ns and ran != self._told and not self._concluded:
-            self._told_ns, self._told = now_ns, ran
+        now_ns, counts = self._bus.ran_ns(), (self.step, self.sampling.calls)
+        due = now_ns - self._told_ns > every_ns if every_ns else counts != self._told
+        if due and not self._concluded:
+            self._told_ns, self._told = now_ns, counts
             self._recorder.enqueue(self.governed(_FEW_NODES))
 
     def governed(self, most_nodes: int = _MOST_NODES) -> Governed:
