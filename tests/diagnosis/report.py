@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests import forked
-from tests.diagnosis.case import Broken, Right
+from tests.diagnosis.case import Broken, Right, reached
 from tests.diagnosis.cases import BROKEN, RIGHT
 from tests.diagnosis.runner import Judgement, false_alarms, judge, run_case, run_twin
 
@@ -33,6 +33,7 @@ class Row:
         judgement: The judgement on a broken program.
         alarms: False alarms in its twin or in a correct program, or why it could not run.
         failed: Suggested next commands that failed, including the twin's.
+        goals: Whether the correct program reached its goal, and the broken one did not.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Row:
     judgement: Judgement | None
     alarms: tuple[str, ...]
     failed: tuple[str, ...] = ()
+    goals: bool = False
 
 
 def rows(folder: Path, names: Collection[str] = (), jobs: int = 1) -> Iterator[Row]:
@@ -58,7 +60,8 @@ def _broken_row(case: Broken, folder: Path) -> Row:
         broken = run_case(case, folder)
         alarms = tuple(false_alarms(twin))
         failed = broken.failed + twin.failed
-        return Row(case.name, case.kind, judge(case, broken, twin), alarms, failed)
+        goals = reached(case.goal, twin.printed) and not reached(case.goal, broken.printed)
+        return Row(case.name, case.kind, judge(case, broken, twin), alarms, failed, goals)
     except Exception as error:
         return Row(case.name, case.kind, Judgement((), "", (), ""), (_failed(error),))
 
@@ -66,7 +69,8 @@ def _broken_row(case: Broken, folder: Path) -> Row:
 def _right_row(case: Right, folder: Path) -> Row:
     try:
         right = run_case(case, folder)
-        return Row(case.name, case.oddity, None, tuple(false_alarms(right)), right.failed)
+        goal, alarms = reached(case.goal, right.printed), tuple(false_alarms(right))
+        return Row(case.name, case.oddity, None, alarms, right.failed, goal)
     except Exception as error:
         return Row(case.name, case.oddity, None, (_failed(error),))
 
@@ -108,6 +112,8 @@ def words(row: Row) -> str:
         lines.append(f"           first: {judgement.first[:220] or '-'}")
     whose = "" if judgement is None else "twin "
     lines += [f"           {whose}ALARM {alarm[:260]}" for alarm in row.alarms]
+    if not row.goals:
+        lines.append("           GOAL missed by a correct program, or reached by a broken one")
     lines += [f"           FAILED {command[:360]}" for command in row.failed]
     return "\n".join(lines)
 

@@ -46,6 +46,7 @@ class Diagnosis:
 
     Attributes:
         status: The exit status of the check.
+        printed: The program's own output.
         hits: All hits in ``--json``.
         verdicts: The check's output, without the program's own output and clean rules.
         answers: The output of the suggested commands.
@@ -54,6 +55,7 @@ class Diagnosis:
     """
 
     status: int
+    printed: str
     hits: tuple[Hit, ...]
     verdicts: str
     answers: tuple[str, ...]
@@ -110,7 +112,7 @@ def diagnose(text: str, name: str, folder: Path) -> Diagnosis:
     report = folder / "hits.json"
     if done.returncode not in (0, 1) or not report.exists():
         raise AssertionError(f"{name}: status {done.returncode}: {done.stderr[-2000:]}")
-    verdicts = _verdicts(done.stdout, program.name)
+    printed, verdicts = _parts(done.stdout, program.name)
     waiting = _next(done.stdout)
     answers: list[str] = []
     failed: list[str] = []
@@ -123,6 +125,7 @@ def diagnose(text: str, name: str, folder: Path) -> Diagnosis:
         waiting += [line for line in _next(answers[-1]) if line not in commands]
     return Diagnosis(
         done.returncode,
+        printed,
         _hits(json.loads(report.read_bytes())),
         verdicts,
         tuple(answers),
@@ -189,17 +192,20 @@ def _command(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def _verdicts(output: str, program: str) -> str:
-    """The lines about hits: neither the program's output nor what was clean or not evaluated."""
+def _parts(output: str, program: str) -> tuple[str, str]:
+    """The program's own output, and the lines about hits, without what was clean or not
+    evaluated.
+    """
     lines = output.splitlines()
     starts = [n for n, line in enumerate(lines) if line.startswith(f"{program} ended")]
+    start = starts[-1] if starts else 0
     kept, keeps = [], True
-    for line in lines[starts[-1] if starts else 0 :]:
+    for line in lines[start:]:
         if not line.startswith(" "):
             keeps = not re.match(r"ok\b|-\s|recording:", line)
         if keeps:
             kept.append(line)
-    return "\n".join(kept)
+    return "\n".join(lines[:start]), "\n".join(kept)
 
 
 def _next(output: str) -> list[str]:
