@@ -99,7 +99,8 @@ class CaptureLevels:
     @property
     def nodes_by_hand(self) -> int:
         """The number of nodes so far whose level the user chose."""
-        return len(self._known) - list(self._known.values()).count(None)
+        known = list(self._known.values())
+        return len(known) - known.count(None)
 
     def by_hand(self, node: Node) -> Level | None:
         """The level chosen for a node by the user, if any."""

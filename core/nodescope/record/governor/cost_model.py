@@ -146,7 +146,9 @@ class CostModel:
                 extra += _excess(disturbed, references) * len(disturbed) / len(observed)
             self.tracing = extra / max(median([ended.cost.tracing_ns for ended in observed]), 1.0)
         own = [ended.plain_ns for ended in references[-_COMPARED:]]
-        self.plain_ns = median(own or map(self._own_ns, self._latest()))
+        if len(own) < _AT_LEAST:  # a few may all be of one kind
+            own += map(self._own_ns, self._latest())
+        self.plain_ns = median(own)
         return min(self.references, len(self._steps["observed"])) >= _COMPARED
 
     def _latest(self) -> list[StepCost]:
@@ -154,9 +156,9 @@ class CostModel:
         return [ended.cost for ended in self._steps["observed"][-_COMPARED:]] or [self._first]
 
     def _own_ns(self, cost: StepCost) -> float:
-        """The program's own time in an observed step, before there are references."""
-        own_ns = cost.wall_ns - cost.spent_ns - self.tracing * cost.tracing_ns - cost.written_ns
-        return max(own_ns, cost.wall_ns / 50)
+        """The program's own time in an observed step."""
+        own_ns = cost.wall_ns - cost.spent_ns - self.tracing * cost.tracing_ns
+        return max(own_ns if self.references else own_ns - cost.written_ns, cost.wall_ns / 50)
 
     def _recent(self, kind: Kind) -> list[_Steps]:
         """The latest steps of a kind, from a period with enough steps of each kind to compare."""

@@ -31,7 +31,7 @@ from nodescope.record.rows import Governed, LeftOut
 # The assumed cost of making the events of one execution, until it is measured: with steps; without,
 # where each call is looked up by its line; and if the execution is noted with its outputs.
 TRACING_NS: Final = 3_500.0
-STEPLESS_TRACING_NS: Final = 8_000.0
+STEPLESS_TRACING_NS: Final = 6_000.0
 NOTED_TRACING_NS: Final = 1_500.0
 
 _STRETCH_NS: Final = 20_000_000

@@ -19,11 +19,15 @@ from nodescope.record.governor.cost_model import WARM, CostModel, Kind, StepCost
 # a whole is above the limit; the most that is saved up, in observed steps; and the least that a
 # step adds, although leaving it out costs something, too.
 _SHARE, _OWING, _MOST_SAVED, _LEAST_GAIN = 0.8, 0.25, 3.0, 0.02
+# The least share of the time that is taken to be the program's own, measured and assumed: what the
+# costs leave of it would be less than their errors.
+_LEAST_OWN: Final = {True: 0.01, False: 0.05}
 # The assumed additional cost of the first execution of a node.
 _DEFINING_NS: Final = 60_000.0
 # References are measured again after `_SOON` steps, then after twice as many each time, up to
-# `_RARELY`: `_SERIES` of them, after `_SETTLING` unobserved steps unless steps are long.
-_SOON, _RARELY, _SERIES, _SETTLING, _LONG_NS = 16, 128, 2, 2, 20e6
+# `_RARELY`: `_SERIES` of them, after `_SETTLING` unobserved steps or some time, or if one is long.
+_SOON, _RARELY, _SERIES = 16, 128, 2
+_SETTLING, _SETTLED_NS, _LONG_NS = 2, 5e6, 20e6
 # The assumed costs may be wrong by this factor as long as there is no reference.
 _DOUBT: Final = 4.0
 # Steps are compared after each of the first steps, and then at these intervals.
@@ -60,7 +64,7 @@ class StepSampling:
         # is still estimated.
         self._wall_ns = self._charged_ns = self._tracing_ns = 0.0
         self._skipping_ns = 0.0  # the known cost of the latest step that was left out
-        self._sought = 0  # references still to be measured in this series
+        self._sought, self._in_row_ns = 0, 0.0  # references still to be measured in this series
         self._since_reference, self._interval = 0, _SOON
         self._calls_since_step, self._since_compared_ns = 0, 0.0
         # What observing cost, and the program's own time, in the latest stretch of each detail and
@@ -78,7 +82,7 @@ class StepSampling:
     def program_ns(self) -> float:
         """The program's own time, measured or estimated."""
         own_ns = self._wall_ns - self._charged_ns - self.model.tracing * self._tracing_ns
-        return max(own_ns, self._wall_ns / 100)
+        return self._own_ns(own_ns, self._wall_ns)
 
     @property
     def extra_ns(self) -> float:
@@ -123,6 +127,9 @@ class StepSampling:
         allowed_ns = max(self._rate * (program_ns + more_ns), self._unnoticed_ns)
         return allowed_ns - (self._wall_ns - program_ns)
 
+    def _own_ns(self, own_ns: float, wall_ns: float) -> float:
+        return max(own_ns, _LEAST_OWN[self.measured] * wall_ns, 1.0)
+
     def observed(self, cost: StepCost) -> None:
         """Note that a step was observed."""
         self.outside(cost)
@@ -135,9 +142,9 @@ class StepSampling:
         # Judged by the model, not by this step's own length: with steps of two kinds, all
         # references would be of the longer kind.
         long = self.model.plain_ns >= _LONG_NS
-        reference = self.in_row >= _SETTLING or long
+        reference = self.in_row >= _SETTLING or self._in_row_ns >= _SETTLED_NS or long
         self.left_out += many
-        self.in_row += many
+        self.in_row, self._in_row_ns = self.in_row + many, self._in_row_ns + cost.wall_ns
         self._skipping_ns = cost.spent_ns / many
         self.outside(cost)
         if reference:
@@ -155,14 +162,14 @@ class StepSampling:
         """Add the cost of something that ran, in a step or outside."""
         before_ns = self.program_ns if what else 0.0
         if cost.tracing_ns:
-            self.in_row = 0
+            self.in_row, self._in_row_ns = 0, 0.0
             if not self.measured:  # `model.tracing` does not include the writer yet
                 self._charged_ns += cost.written_ns
         self._wall_ns += cost.wall_ns
         self._charged_ns += cost.spent_ns + _DEFINING_NS * cost.fresh
         self._tracing_ns += cost.tracing_ns
         if what:
-            program_ns = max(self.program_ns - before_ns, 1.0)
+            program_ns = self._own_ns(self.program_ns - before_ns, cost.wall_ns)
             self._latest[what] = cost.wall_ns - program_ns, program_ns
 
     def _step_ended(self, kind: Kind, cost: StepCost, many: int = 1) -> None:
