@@ -27,7 +27,7 @@ def test_every_operand_is_the_array_that_was_read() -> None:
     """In a process of its own: a write to a tensor that has views looks at every object there is,
     and pytest has many.
     """
-    command = [sys.executable, "-m", "tests.core.record.every_operand", str(examples(60))]
+    command = [sys.executable, "-m", "tests.core.record.operand_programs", str(examples(60))]
     subprocess.run(command, check=True, timeout=500, cwd=ROOT)
 
 

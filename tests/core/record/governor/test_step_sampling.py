@@ -440,6 +440,14 @@ def test_a_program_that_becomes_cheap_is_recorded_completely_again() -> None:
     assert program.seen["whole"] - before > 450
 
 
+def test_costs_that_are_assumed_too_high_leave_a_share_to_the_program() -> None:
+    sampling = StepSampling(1.2)
+    for _ in range(3):
+        sampling.outside(StepCost(20_000 * US, 5_000 * US, 40_000 * US), "whole")
+    assert sampling.of_stretch("whole") == pytest.approx(20)
+    assert sampling.slowdown == pytest.approx(20)
+
+
 def test_a_limit_below_what_counting_takes_is_known() -> None:
     program = Stepless(1.5, 300, 200, 110).run(500)
     assert program.seen["whole"] < 3
