@@ -405,7 +405,7 @@ class Bus:
         self.stacks: dict[int, tuple[Any, ...]] = {}
         self.gone: set[int] = set()
         self.leaves_out: Callable[[int], int] | None = None
-        self.leaves_out_call: Callable[[int], bool] | None = None
+        self.leaves_out_call: Callable[[int], int] | None = None
         self.origin_ns = time.perf_counter_ns()
         self.held_ns = self.watched_ns = 0
         self.on_fault: Callable[[Probe, Exception], None] = _report_fault

@@ -358,7 +358,7 @@ def test_what_an_operation_was_given_that_raises_in_a_step_that_was_left_out(
 def test_outside_of_steps_only_times_are_recorded_while_the_run_is_above_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owes: bool
 ) -> None:
-    monkeypatch.setattr(StepSampling, "owes", property(lambda sampling: owes))
+    monkeypatch.setattr(StepSampling, "left_ns", lambda sampling: -1.0 if owes else 1.0)
     monkeypatch.setattr(StepSampling, "wants", lambda sampling, behind=False: True)
     with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1000):
         x = ns.parameter([1.0, 2.0], name="x")

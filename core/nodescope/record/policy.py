@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from nodescope.events import Level, Loss, NodeFinished, NodesFinished, StepsUnobserved
+from nodescope.events import Level, Loss, NodeFinished
 from nodescope.ir.graph import Node
 from nodescope.record.rows import Governed
 
@@ -29,19 +29,18 @@ class Policy(Protocol):
     def admit(self, event: NodeFinished) -> Level | None:
         """The level at which an execution is recorded; None if it is only counted."""
 
-    def admit_block(self, event: NodesFinished) -> None:
-        """Note a block of executions that is recorded without a decision for each."""
-
-    def admit_noted(self, nodes: Sequence[Node]) -> None:
-        """Note executions that were noted while `notes` was true, by their nodes."""
+    def admit_together(self, many: int, outputs: int) -> None:
+        """Note executions that are reported together, at the chosen level, without a decision for
+        each, and the number of their outputs.
+        """
 
     def took(self, node: Node | None, nanoseconds: int) -> None:
         """Account for the time spent on recording an execution, or on work that belongs to no
         node.
         """
 
-    def steps_unobserved(self, event: StepsUnobserved) -> None:
-        """Note that training steps have run unobserved."""
+    def steps_unobserved(self, many: int) -> None:
+        """Note that training steps began unobserved, without a decision for each."""
 
     def losses_known(self, losses: Sequence[Loss], *, observed: bool) -> None:
         """Note losses of a step, which may have ended before they were computed."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from nodescope.events import GraphExtended, NodeFinished, NodesFinished
 from nodescope.ir.block_demands import OutputsSink
-from nodescope.ir.graph import Node
 from nodescope.record.noted_outputs import MOST_BYTES, NotedLot, noted, noted_outputs
 from nodescope.record.noted_times import Rows, count, last_of_threads, nodes, noted_times
 from nodescope.record.queued import (
@@ -75,7 +74,7 @@ class RecordQueue:
         self._failure: Exception | None = None  # raised again on the writer's thread
         self._queued = self._seq = 0
         self._times: Any = noted_times(self._sink_full, self._wake)
-        self._count_noted: Callable[[Sequence[Node]], None] | None = None
+        self._count_noted: Callable[[int, int], None] | None = None
         self._only_latest_times = self._keeps_elements = False
         self._gathers = False  # whether the writer waits for a batch to grow
         self._respecified: list[tuple[int, GraphExtended]] = []
@@ -311,7 +310,7 @@ class RecordQueue:
             return
         self._seq += many
         if self._count_noted is not None:
-            self._count_noted(lot.nodes)
+            self._count_noted(many, sum([len(node.outputs) for node in lot.nodes]))
         if thread is None:
             self._last.update(lot.last_of_threads(first))
         else:

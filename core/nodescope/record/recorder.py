@@ -126,7 +126,7 @@ class Recorder(QueueWriter):
             arrays_wait_s=arrays_wait_s, patience=_PATIENCE[policy is None],
         )  # fmt: skip
         self.policy = policy
-        self._count_noted = None if policy is None else policy.admit_noted
+        self._count_noted = None if policy is None else policy.admit_together
         self.newest: NewestValues | None = None
         if newest:
             most_bytes = min(queue_bytes, budget_bytes, 64 * MIB)
@@ -198,7 +198,8 @@ class Recorder(QueueWriter):
         """Record a block of executions that were reported together."""
         start, policy = _now(), self.policy
         if policy is not None:
-            policy.admit_block(event)
+            many, firsts = len(event.times), event.track.firsts
+            policy.admit_together(many, firsts[event.first + many] - firsts[event.first])
         first = self._put_block(event, latest_only=self.levels.top == "graph")
         if self.newest is not None:
             self.newest.hold_block(event, first, self.levels.watched)
@@ -228,7 +229,9 @@ class Recorder(QueueWriter):
         elif isinstance(event, StepFinished) and policy is not None:
             policy.losses_known(event.losses, observed=event.observed)
         elif isinstance(event, StepsUnobserved) and policy is not None:
-            policy.steps_unobserved(event)
+            policy.steps_unobserved(len(event.starts))
+            for losses in event.losses:
+                policy.losses_known(losses, observed=False)
         if isinstance(event, StepsUnobserved):
             self._unseen(event, event.starts[-1], len(event.starts) + len(event.ends))
         elif event.observed:

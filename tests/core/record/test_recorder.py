@@ -18,6 +18,7 @@ import nodescope as ns
 from nodescope.errors import RecordingError
 from nodescope.events import (
     LEVELS,
+    Bus,
     GraphExtended,
     Level,
     Logged,
@@ -460,7 +461,7 @@ def test_first_batches_come_soon_and_later_ones_grow(
             self.count += 1
             return False
 
-    policy = Governor(2.0, tell=print) if governed else None
+    policy = Governor(2.0, tell=print, bus=Bus()) if governed else None
     recorder = Recorder(tmp_path / "r.nscope", level="timing", policy=policy)
     if policy is not None:
         policy.govern(recorder)

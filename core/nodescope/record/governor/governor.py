@@ -14,25 +14,22 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Final, Literal
 
 from nodescope.errors import UsageError
-from nodescope.events import Bus, Demand, Level, Loss, NodeFinished, NodesFinished, StepsUnobserved
+from nodescope.events import Bus, Demand, Level, Loss, NodeFinished
 from nodescope.ir.graph import Node
 from nodescope.record.capture_levels import WITH_ARRAYS, Detail
 from nodescope.record.governor import reports
-from nodescope.record.governor.cost_model import BLOCK_TRACING_NS, StepCost
+from nodescope.record.governor.cost_model import StepCost
 from nodescope.record.governor.step_sampling import StepSampling
 from nodescope.record.kept.kept_report import kept
 from nodescope.record.recorder import Recorder
 from nodescope.record.rows import Governed, LeftOut
 
 # The assumed cost of making the events of one execution, until it is measured: with steps; without,
-# where each call is looked up by its line; and if the execution is noted with its outputs.
-TRACING_NS: Final = 3_500.0
-STEPLESS_TRACING_NS: Final = 6_000.0
-NOTED_TRACING_NS: Final = 1_500.0
+# where each call is looked up by its line; and if it is reported together with others.
+TRACING_NS, STEPLESS_TRACING_NS, TOGETHER_TRACING_NS = 3_500.0, 6_000.0, 1_500.0
 
 _STRETCH_NS: Final = 20_000_000
 # With the default limit, half of the allowance is left for the start and the end of the run, which
@@ -45,8 +42,6 @@ _CALL_NS: Final = 300
 # The cost of leaving out a step without a decision of its own: calls of the emitter, losses, colder
 # caches. In very short steps it is a part of their time instead.
 _UNDECIDED_NS, _UNDECIDED_SHARE = 20_000, 0.2
-# So many of the first steps after an observed one, whose caches are cold, are compared one by one.
-_APART: Final = 3
 # After so many consecutive stretches above the limit with counts only, it cannot be met. A message
 # is worthwhile if less than this share of steps may be observed.
 _IN_VAIN, _WORTH_SAYING = 10, 0.9
@@ -70,17 +65,14 @@ class Governor:
     """
 
     def __init__(
-        self, limit: float, *, tell: Callable[[str], None], bus: Bus | None = None,
-        chosen: bool = True,
+        self, limit: float, *, tell: Callable[[str], None], bus: Bus, chosen: bool = True
     ) -> None:  # fmt: skip
         if not 1 < limit < math.inf:
             what = f"{limit:g} is not a slowdown: the limit must be a number above 1"
             raise UsageError(what, hint="1.5 allows a run 50 % longer")
         self.limit = limit
         self.sampling = StepSampling(limit, **({} if chosen else _BY_DEFAULT))
-        self._bus = bus if bus is not None else Bus()
-        self._chosen, self._tell = chosen, tell
-        self._say = tell if chosen else str  # which shows nothing
+        self._bus, self._tell, self._chosen, self._concluded = bus, tell, chosen, False
         # By node, what was left out, and executions since the last row; and of all nodes, the
         # outputs whose statistics were requested.
         self._rows: dict[int, LeftOut] = {}
@@ -88,21 +80,23 @@ class Governor:
         self._values = 0
         # Totals of the run: the time spent recording on the program's threads, its part for nodes
         # whose level the user chose, and the assumed cost of making events.
-        self._spent_ns = self._by_hand_ns = self._in_blocks = 0
-        self._traced_ns, self._tracing_ns = 0.0, STEPLESS_TRACING_NS
+        self._spent_ns = self._by_hand_ns = self._traced_ns = 0.0
+        self._tracing_ns = STEPLESS_TRACING_NS
         self._deciding = threading.RLock()  # a signal handler may begin a step, too
+        # The unit that runs, the steps it consists of, and what ran before it.
         self._unit: _Unit = "outside"
-        self._unobserved = self._broken = False  # whether this unit is; or one raised that was
-        self._began = StepCost(0.0)
-        self._stretch_end_ns, self._told_ns, self._in_vain = math.inf, 0, 0
-        self._said = self._wanted = self._concluded = self._loss_broke = False
-        # Why a step could not be left out that should have been.
-        self._because, self._told = "", (0, 0)
+        self._steps, self._began = 0, StepCost(0.0)
+        self._unobserved = self._broken = False  # whether it is; or one raised that was
+        self._stretch_end_ns, self._in_vain = math.inf, 0
+        self._wanted = self._loss_broke = False
+        self._because = ""  # why a step could not be left out that should have been
+        self._said: set[str] = set()  # texts that come once
+        self._told_ns, self._told = 0.0, (0, 0)
 
     @property
     def step(self) -> int:
         """The number of the last step that began; 0 before the first."""
-        return self.sampling.steps + (self._unit == "step")
+        return self.sampling.steps + self._steps
 
     def govern(self, recorder: Recorder) -> None:
         """Become the policy of a recorder, before any event reaches the recorder."""
@@ -113,8 +107,7 @@ class Governor:
     def started(self) -> None:
         """Note that the program begins; earlier time, as for starting a server, does not count."""
         self._began = self._totals()
-        self._told_ns = self._bus.ran_ns()
-        self._stretch_end_ns = self._told_ns + _STRETCH_NS
+        self._stretch_end_ns = self._began.wall_ns + _STRETCH_NS
 
     def admit(self, event: NodeFinished) -> Level | None:
         """The level at which an execution is recorded; None if it is only counted."""
@@ -142,25 +135,16 @@ class Governor:
                 self._recorder.skipped(node.id, self._unsaid.pop(node.id))
         return level
 
-    def admit_block(self, event: NodesFinished) -> None:
-        """Count the executions of a block, all of which are recorded."""
-        many, firsts = len(event.times), event.track.firsts
+    def admit_together(self, many: int, outputs: int) -> None:
+        """Count executions that are reported together, all of which are recorded."""
         with self._lock:
-            if self._levels.top in WITH_ARRAYS:
-                self._values += firsts[event.first + many] - firsts[event.first]
-            self._traced_ns += BLOCK_TRACING_NS * many
-            self._in_blocks += many
+            self._values += outputs * (self._levels.top in WITH_ARRAYS)
+            self._traced_ns += TOGETHER_TRACING_NS * many
 
     @property
     def notes(self) -> bool:
         """See `Policy`. In a program without steps, stretches end with executions."""
         return self.step > 0 and self._levels.detail == "whole"
-
-    def admit_noted(self, nodes: Sequence[Node]) -> None:
-        """Count executions that were noted with their outputs."""
-        with self._lock:
-            self._values += sum([len(node.outputs) for node in nodes])
-            self._traced_ns += NOTED_TRACING_NS * len(nodes)
 
     def took(self, node: Node | None, nanoseconds: int) -> None:
         """Add the time that recording an execution took."""
@@ -168,21 +152,10 @@ class Governor:
         if node is not None and not self._levels.uniform and self._levels.by_hand(node):
             self._by_hand_ns += nanoseconds + _CALL_NS
 
-    def steps_unobserved(self, event: StepsUnobserved) -> None:
-        """Note what unobserved steps took; the writer's time is spread evenly over them."""
+    def steps_unobserved(self, many: int) -> None:
+        """Note that further steps of the unit began."""
         with self._deciding:
-            before, now, many = self._began, self._totals(), len(event.starts)
-            apart = min(max(_APART - self.sampling.in_row, 0), many)
-            places = sorted({-1, *range(apart), many - 1})
-            for last, place in pairwise(places):
-                ended = before.toward(now, event.starts[place] - self._bus.held_ns)
-                cost = ended.since(self._began)
-                more_ns = min((place - last) * _UNDECIDED_NS, _UNDECIDED_SHARE * cost.wall_ns)
-                spent_ns = min(cost.spent_ns + more_ns, cost.wall_ns)
-                self.sampling.skipped(cost._replace(spent_ns=spent_ns), place - last)
-                self._began = ended
-        for losses in event.losses:
-            self.losses_known(losses, observed=False)
+            self._steps += many
 
     def losses_known(self, losses: Sequence[Loss], *, observed: bool) -> None:
         """Have the next step observed if the first non-finite loss is in an unobserved step."""
@@ -191,35 +164,36 @@ class Governor:
 
     def demand(self) -> None:
         """Declare on the bus what the recorder needs; while everything is kept, every step."""
-        with self._lock:  # from now on, executions may come in blocks again
+        with self._lock:  # from now on, executions may come together again
             for node, times in self._unsaid.items():
                 self._recorder.skipped(node, times)
             self._unsaid.clear()
         whole = "recording everything was requested" if self._levels.everything else ""
         self._bus.want(self._recorder, Demand(arrays=self._levels.with_arrays, whole=whole))
 
-    def _leaves_out_call(self, begins: int) -> bool:
+    def _leaves_out_call(self, begins: int) -> int:
         """See `Bus.leaves_out_call`."""
-        return bool(self._leaves_out(begins, "call"))
+        return self._leaves_out(begins, "call")
 
     def _leaves_out(self, begins: int, unit: _Unit = "step") -> int:
         """See `Bus.leaves_out`. Decides for several steps at once, because a decision takes a tenth
         of the time of a short step. What ``begins`` is a step's number, or 1 for a call; 0 if the
         unit has ended, and -1 if it raised.
         """
-        recorder, inside = self._recorder, self._unit == ("outside" if begins > 0 else "call")
+        recorder, inside = self._recorder, self._unit == ("outside" if begins > 0 else unit)
         if self._concluded or recorder.off or recorder not in self._bus.probes:
             return 0
-        if not (unit == "step" or inside):
+        if not (inside or (begins > 0 and unit == "step")):
             return 0
         with self._deciding:
-            if unit == "step" and begins > 0 and not self.step:  # nodes are now recorded as asked
+            if unit == "step":  # nodes are now recorded as asked
                 self._stretch_end_ns, self._tracing_ns = math.inf, TRACING_NS
-                self._record_in("whole")
-            self._close(broken=begins < 0)
+            self._broken = begins < 0 and self._unobserved
+            self._close()
             leave = begins > 0 and self._may_leave_out(unit)
+            owing = begins <= 0 and self.sampling.left_ns() < 0
+            self._open(unit if begins > 0 else "outside", "times" if owing else "whole", leave)
             certain = self.sampling.left_out_for_certain() if leave and unit == "step" else 0
-            self._open(unit if begins > 0 else "outside", leave)
         if begins > 0:
             self.tell_counts(_TELLING_NS)
         return leave + certain
@@ -233,71 +207,62 @@ class Governor:
         learns = self._bus.learns is not None and self._bus.learns()
         if sampling.wants(behind=self._recorder.behind) or due or learns:
             return False
-        if reason and not self._because and sampling.of_observed > limit:
-            self._because = reason
-            self._say(reports.forbidden(sampling.of_observed, limit, reason))
-        elif not reason and sampling.measured and sampling.share < _WORTH_SAYING:
-            self._say_once("a training step", sampling.of_observed, sampling.share)
+        slowdown, share = sampling.of_observed, sampling.share
+        if reason and slowdown > limit:
+            self._because = self._because or reason
+            self._say_once("a training step", slowdown, reports.SEEN_WHOLE, reason)
+        elif not reason and sampling.model.references and share < _WORTH_SAYING:
+            self._say_once("a training step", slowdown, reports.FEWER_STEPS, 100 * share)
         return not reason
 
     def _stretch_ends(self) -> None:
         """In a program without steps, decide how much is recorded of the next stretch."""
-        if not self._deciding.acquire(blocking=False):
-            return  # another thread decides
-        try:
-            if self._stretch_end_ns == math.inf:
-                return
+        with self._deciding:
+            if self._bus.ran_ns() < self._stretch_end_ns:
+                return  # another thread has decided, or begun a step
             sampling, detail = self.sampling, self._levels.detail
             self._close()
             following = sampling.next_stretch(detail, behind=self._recorder.behind)
             following = "whole" if self._levels.everything else following
             slowdown = sampling.of_stretch(detail)
             if following != "whole":
-                self._say_once("the program", slowdown)
-            if detail == "counted" and self._in_vain < _IN_VAIN:
-                # A single stretch may be slow only because the writer is busy.
-                self._in_vain = self._in_vain + 1 if slowdown > self.limit else 0
-                if self._in_vain == _IN_VAIN:
-                    others = slowdown * (1 - self._by_hand_ns / self._began.wall_ns)
-                    self._say(reports.stuck(slowdown, others, self.limit))
-            self._open("outside", False)
+                self._say_once("the program", slowdown, reports.LESS_DETAIL)
+            # A single stretch may be slow only because the writer is busy.
+            in_vain = detail == "counted" and slowdown > self.limit
+            self._in_vain = self._in_vain + 1 if in_vain else 0
+            if self._in_vain >= _IN_VAIN:
+                others = slowdown * (1 - self._by_hand_ns / self._began.wall_ns)
+                text = reports.IN_VAIN_BY_HAND if others < slowdown else reports.IN_VAIN
+                self._say_once("the program", slowdown, text, others)
+            self._open("outside", following, unobserved=False)
             self._stretch_end_ns = self._bus.ran_ns() + _STRETCH_NS
-            self._record_in(following)
-        finally:
-            self._deciding.release()
         if following != "whole":
             self.tell_counts(_TELLING_NS)
 
-    def _open(self, unit: _Unit, unobserved: bool) -> None:
-        """Begin a unit; the decision, which took the time since the last one, is charged."""
-        now_ns = self._bus.ran_ns()
-        decision_ns = now_ns - self._began.wall_ns
-        self.sampling.outside(StepCost(decision_ns, decision_ns))
-        self._unit, self._unobserved = unit, unobserved
-        self._began = self._began._replace(wall_ns=now_ns)  # only the decision took time
+    def _open(self, unit: _Unit, detail: Detail, unobserved: bool) -> None:
+        """Begin a unit, which bears the cost of the decision about it."""
+        self._unit, self._unobserved, self._steps = unit, unobserved, int(unit == "step")
         if unit == "call" and not unobserved:
             self._recorder.call_begins()
-        if self.step:  # without steps, `_stretch_ends` decides
-            self._record_in("times" if unit == "outside" and self.sampling.owes else "whole")
+        if detail != self._levels.detail:
+            self._levels.detail = detail
+            self.demand()
+        self._spent_ns += self._bus.ran_ns() - self._began.wall_ns
 
-    def _close(self, *, broken: bool = False) -> None:
-        """End a unit, maybe because it raised."""
+    def _close(self) -> None:
+        """End a unit."""
         now = self._totals()
         cost, self._began = now.since(self._began), now
-        self._broken = broken and self._unobserved
         if self._unit == "call":
             self.sampling.called(cost, left_out=self._unobserved)
         elif self._unit == "outside":
             self.sampling.outside(cost, self._levels.detail)
         elif self._unobserved:
-            self.sampling.skipped(cost)
+            more_ns = min((self._steps - 1) * _UNDECIDED_NS, _UNDECIDED_SHARE * cost.wall_ns)
+            cost = cost._replace(spent_ns=cost.spent_ns + more_ns)
+            self.sampling.skipped(cost, self._steps)
         else:
             self.sampling.observed(cost)
-
-    def _record_in(self, detail: Detail) -> None:
-        if detail != self._levels.detail:
-            self._levels.detail = detail
-            self.demand()
 
     def _totals(self) -> StepCost:
         """The cost of the run so far."""
@@ -305,13 +270,13 @@ class Governor:
         recorder.number_times()  # which counts executions that were noted
         return StepCost(
             self._bus.ran_ns(), self._spent_ns + self._bus.watched_ns, self._traced_ns,
-            recorder.writer_ns(), recorder.operations + recorder.leaves, self._in_blocks,
+            recorder.writer_ns(), recorder.operations + recorder.leaves,
         )  # fmt: skip
 
-    def _say_once(self, what: str, slowdown: float, share: float = 0.0) -> None:
-        if not self._said:
-            self._said = True
-            self._say(reports.leaving_out(what, slowdown, self.limit, share))
+    def _say_once(self, what: str, slowdown: float, text: str, *facts: float | str) -> None:
+        if self._chosen and text not in self._said:
+            self._said.add(text)
+            self._tell(reports.exceeded(what, slowdown, self.limit, text.format(*facts)))
 
     def tell_counts(self, every_ns: int = 0) -> None:
         """Record what was left out so far, if the counts of steps have changed, for a reader who is
@@ -330,12 +295,12 @@ class Governor:
         with self._lock:
             rows = [copy.copy(row) for row in self._rows.values() if row.executions + row.summaries]
         rows.sort(key=lambda row: (row.executions, row.summaries, row.arrays), reverse=True)
-        sampling, unseen = self.sampling, self._unit == "step" and self._unobserved
+        sampling = self.sampling
         return Governed(
             limit=self.limit, slowdown=sampling.slowdown, extra_s=sampling.extra_ns / 1e9,
-            measured=sampling.measured, because=self._because,
-            stuck=self._in_vain == _IN_VAIN and sampling.slowdown > self.limit,
-            steps=self.step, steps_left_out=sampling.left_out + unseen,
+            measured=sampling.model.references > 0, because=self._because,
+            stuck=self._in_vain >= _IN_VAIN and sampling.slowdown > self.limit,
+            steps=self.step, steps_left_out=sampling.left_out + self._unobserved * self._steps,
             calls=sampling.calls, calls_left_out=sampling.calls_left_out,
             by_hand=self._levels.nodes_by_hand,
             executions=sum(row.executions for row in rows),
@@ -350,12 +315,12 @@ class Governor:
             if self._concluded:
                 return
             self._concluded = True
-            failed = bool(error) and not error.startswith("KeyboardInterrupt")
-            if failed and (self._broken or self._unobserved):
+            unobserved = self._broken or self._unobserved
+            if error and unobserved and not error.startswith("KeyboardInterrupt"):
                 self._tell(reports.raised(self.step))
             self._close()
-            self._unit, self._unobserved, self._stretch_end_ns = "outside", False, math.inf
-            governed = self.governed()
+            self._open("outside", self._levels.detail, unobserved=False)
+            self._stretch_end_ns, governed = math.inf, self.governed()
             self._recorder.add(governed)
         if self._recorder.operations:
             if self._chosen or (governed.because and governed.slowdown > governed.limit):

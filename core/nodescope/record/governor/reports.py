@@ -1,41 +1,27 @@
-"""Governor reports: when less is observed, when the limit cannot be met, and at the end."""
+"""Governor reports: when the limit is exceeded, and at the end."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from nodescope.console_output import counted, factor
 from nodescope.record.rows import Governed
 
+# What follows if the limit is exceeded: see `exceeded`.
+FEWER_STEPS: Final = "From now on about {:.2g} % of steps are observed, the others run unobserved"
+LESS_DETAIL: Final = (
+    "From now on only parts of it are recorded as you asked, the others are timed or counted"
+)
+SEEN_WHOLE: Final = "It cannot be met: no training step may run unobserved, since {}"
+IN_VAIN: Final = "It cannot be met: as little is recorded as allowed"
+IN_VAIN_BY_HAND: Final = IN_VAIN + " ({:.3g}× without the levels set by hand)"
 
-def leaving_out(what: str, slowdown: float, limit: float, share: float = 0.0) -> str:
-    """One line that announces that parts of a program will run unobserved: all but a share of its
-    steps, or without steps, parts of the program.
-    """
-    rest = "only parts of it are recorded as you asked, and the others are timed or counted"
-    if share:
-        one_in = f"{1 / share:,.0f}" if share < 0.3 else f"{1 / share:.2g}"
-        rest = f"about one step in {one_in} is observed, the others run unobserved"
+
+def exceeded(what: str, slowdown: float, limit: float, then: str) -> str:
+    """One line about something that takes longer than the limit allows while it is observed."""
     return (
         f"{what} takes about {factor(slowdown)} as long while it is observed, the limit is "
-        f"{factor(limit)}: from now on {rest}"
-    )
-
-
-def stuck(slowdown: float, by_hand: float, limit: float) -> str:
-    """One line about a limit that cannot be kept; ``by_hand`` is the slowdown without nodes whose
-    level the user chose.
-    """
-    without = f" ({factor(by_hand)} without the levels set by hand)" if by_hand < slowdown else ""
-    return (
-        f"the limit of {factor(limit)} cannot be met: with as little recorded as allowed, "
-        f"a run takes about {factor(slowdown)} as long{without}"
-    )
-
-
-def forbidden(slowdown: float, limit: float, reason: str) -> str:
-    """One line about training steps that should run unobserved but must be observed."""
-    return (
-        f"the limit of {factor(limit)} cannot be met now: no training step may run unobserved, "
-        f"since {reason}; an observed run takes about {factor(slowdown)} as long"
+        f"{factor(limit)}. {then}"
     )
 
 

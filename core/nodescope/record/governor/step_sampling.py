@@ -24,9 +24,9 @@ _SHARE, _OWING, _MOST_SAVED, _LEAST_GAIN = 0.8, 0.25, 3.0, 0.02
 _LEAST_OWN: Final = {True: 0.01, False: 0.05}
 # The assumed additional cost of the first execution of a node.
 _DEFINING_NS: Final = 60_000.0
-# References are measured again after `_SOON` steps, then after twice as many each time, up to
-# `_RARELY`: `_SERIES` of them, after `_SETTLING` unobserved steps or some time, or if one is long.
-_SOON, _RARELY, _SERIES = 16, 128, 2
+# References are measured again after so many steps: `_SERIES` of them, after `_SETTLING` unobserved
+# steps or some time, or if one is long.
+_INTERVAL, _SERIES = 128, 2
 _SETTLING, _SETTLED_NS, _LONG_NS = 2, 5e6, 20e6
 # The assumed costs may be wrong by this factor as long as there is no reference.
 _DOUBT: Final = 4.0
@@ -65,18 +65,12 @@ class StepSampling:
         self._wall_ns = self._charged_ns = self._tracing_ns = 0.0
         self._skipping_ns = 0.0  # the known cost of the latest step that was left out
         self._sought, self._in_row_ns = 0, 0.0  # references still to be measured in this series
-        self._since_reference, self._interval = 0, _SOON
-        self._calls_since_step, self._since_compared_ns = 0, 0.0
+        self._since_reference, self._calls_since_step, self._comparing_ns = 0, 0, 0.0
         # What observing cost, and the program's own time, in the latest stretch of each detail and
         # in the latest observed call.
         self._latest: dict[str, tuple[float, float]] = {}
         self._dice = random.Random(7)
         self._patience = self._dice.random()
-
-    @property
-    def measured(self) -> bool:
-        """Whether unobserved steps have shown the program's own time."""
-        return self.model.references > 0
 
     @property
     def program_ns(self) -> float:
@@ -105,11 +99,6 @@ class StepSampling:
         """The approximate share of steps that may be observed."""
         return min(self._gain_ns / self.cost_ns, 1.0) if self.cost_ns > 0 else 1.0
 
-    @property
-    def owes(self) -> bool:
-        """Whether observing has cost more than the limit allows so far."""
-        return self._left_ns() < 0
-
     def of_stretch(self, detail: Detail) -> float:
         """The slowdown of the latest stretch that was recorded in this detail."""
         extra_ns, program_ns = self._latest.get(detail, (0.0, 1.0))
@@ -121,14 +110,14 @@ class StepSampling:
         gain_ns = self._rate * self.model.plain_ns
         return max(gain_ns - self._skipping_ns, _LEAST_GAIN * gain_ns)
 
-    def _left_ns(self, more_ns: float = 0.0) -> float:
+    def left_ns(self, more_ns: float = 0.0) -> float:
         """The rest of the allowance of the whole run, and of a further stretch of the program."""
         program_ns = self.program_ns
         allowed_ns = max(self._rate * (program_ns + more_ns), self._unnoticed_ns)
         return allowed_ns - (self._wall_ns - program_ns)
 
     def _own_ns(self, own_ns: float, wall_ns: float) -> float:
-        return max(own_ns, _LEAST_OWN[self.measured] * wall_ns, 1.0)
+        return max(own_ns, _LEAST_OWN[self.model.references > 0] * wall_ns, 1.0)
 
     def observed(self, cost: StepCost) -> None:
         """Note that a step was observed."""
@@ -154,8 +143,8 @@ class StepSampling:
     def called(self, cost: StepCost, *, left_out: bool) -> None:
         """Note that a call outside of steps ended."""
         self.calls += 1
-        self.calls_left_out += left_out
         self._calls_since_step += 1
+        self.calls_left_out += left_out
         self.outside(cost, "" if left_out else "call")
 
     def outside(self, cost: StepCost, what: str = "") -> None:
@@ -163,7 +152,7 @@ class StepSampling:
         before_ns = self.program_ns if what else 0.0
         if cost.tracing_ns:
             self.in_row, self._in_row_ns = 0, 0.0
-            if not self.measured:  # `model.tracing` does not include the writer yet
+            if not self.model.references:  # `model.tracing` does not include the writer yet
                 self._charged_ns += cost.written_ns
         self._wall_ns += cost.wall_ns
         self._charged_ns += cost.spent_ns + _DEFINING_NS * cost.fresh
@@ -177,15 +166,14 @@ class StepSampling:
         self._charged_ns += self.model.add(self.steps, kind, cost, many)
         self._calls_since_step = 0
         self._since_reference = 0 if kind == "reference" else self._since_reference + many
-        self._since_compared_ns += cost.wall_ns
-        if self.steps <= _COMPARING or self._since_compared_ns >= _COMPARING_NS:
-            self._since_compared_ns = 0.0
+        if self.steps <= _COMPARING or self._wall_ns >= self._comparing_ns:
+            self._comparing_ns = self._wall_ns + _COMPARING_NS
             if self.model.compare():
                 # Charged once and for all, because later estimates describe later steps.
                 self._charged_ns += self.model.tracing * self._tracing_ns
                 self._tracing_ns = 0.0
-            self.cost_ns = self.model.cost_ns()
-        gain = many * self._gain_ns * (_OWING / self._share if self.owes else 1)
+            self.cost_ns = self.model.cost_ns
+        gain = many * self._gain_ns * (_OWING / self._share if self.left_ns() < 0 else 1)
         self.saved_ns = min(self.saved_ns + gain, _MOST_SAVED * self.cost_ns)
 
     def wants(self, *, behind: bool = False) -> bool:
@@ -197,24 +185,21 @@ class StepSampling:
             return False
         if self.steps < WARM or self.extra_ns + self.cost_ns < self._unnoticed_ns:
             return True
-        late = self._since_reference >= self._interval
+        late = self._since_reference >= _INTERVAL
         doubtful = _DOUBT * self.cost_ns * self._share >= self._gain_ns
-        if (late if self.measured else doubtful) and not self._sought:
+        if (late if self.model.references else doubtful) and not self._sought:
             self._sought = _SERIES
-            self._interval = min(2 * self._interval, _RARELY)
-        if self._sought:
-            return False
-        return not (near or self.owes) or self._missing_ns() <= 0
+        within = not near and self.left_ns() >= 0
+        return not self._sought and (within or self._missing_ns() <= 0)
 
     def left_out_for_certain(self) -> int:
         """The number of steps after an unobserved one that are unobserved too, because the
-        allowance cannot suffice earlier. Only a few, and none if steps are long.
+        allowance cannot suffice earlier. Only a few, and none if steps are long or disturbed.
         """
-        gain_ns, plain_ns = self._gain_ns, self.model.plain_ns
-        if plain_ns <= 0 or self.cost_ns < gain_ns:
+        if self.in_row < _SETTLING:
             return 0
-        many = min(self._missing_ns() / gain_ns - 1, _MOST_TOGETHER, _TOGETHER_NS / plain_ns)
-        return max(int(many), 0)
+        many = min(self._missing_ns() / self._gain_ns - 1, _MOST_TOGETHER)
+        return max(int(min(many, _TOGETHER_NS / self.model.plain_ns)), 0)
 
     def _missing_ns(self) -> float:
         """The allowance that must still be saved up before a step is observed."""
@@ -224,7 +209,7 @@ class StepSampling:
     def wants_call(self) -> bool:
         """Whether the call outside of steps that now begins is observed."""
         call_ns, _ = self._latest.get("call", (0.0, 1.0))
-        return call_ns <= self._left_ns() or self._calls_since_step < _FIRST_CALLS
+        return call_ns <= self.left_ns() or self._calls_since_step < _FIRST_CALLS
 
     def next_stretch(self, detail: Detail, *, behind: bool = False) -> Detail:
         """How much is recorded of the next stretch of a program without steps, after one that was
@@ -234,6 +219,6 @@ class StepSampling:
             self._latest.pop("times", None)  # recording times will be tried again
         whole_ns, _ = self._latest.get("whole", (0.0, 1.0))
         _, program_ns = self._latest[detail]
-        if not behind and self._left_ns(program_ns) >= whole_ns:
+        if not behind and self.left_ns(program_ns) >= whole_ns:
             return "whole"
         return "times" if self.of_stretch("times") - 1 < self._rate else "counted"

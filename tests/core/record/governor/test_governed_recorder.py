@@ -238,7 +238,7 @@ def test_without_steps_nodes_set_by_hand_or_viewed_keep_their_level(
 ) -> None:
     path, graph = tmp_path / "r.nscope", chain(["a/x", "a/y", "a/z"])
     chosen, watched, other = graph.nodes
-    governor = Governor(1.5, tell=str)
+    governor = Governor(1.5, tell=str, bus=Bus())
     recorder = Recorder(
         path, policy=governor, chosen=[(lambda node: node.id == chosen.id, "summary")]
     )
@@ -270,12 +270,12 @@ def test_a_limit_that_cannot_be_kept_is_reported(tmp_path: Path) -> None:
     x = start((4,))
     for step in range(MOST_STEPS):
         cheap(x, step)
-        if any("cannot be met" in line for line in lines):
+        if any("It cannot be met" in line for line in lines):
             break
     observed.finish()
     assert "the program takes about " in lines[0]
-    assert "from now on only parts of it are recorded as you asked" in lines[0]
-    assert any("the limit of 1× cannot be met" in line for line in lines)
+    assert "From now on only parts of it are recorded as you asked" in lines[0]
+    assert any("the limit is 1×. It cannot be met" in line for line in lines)
     assert "over the limit, with as little recorded as allowed. Left out, of " in lines[-1]
     with Recording.open(path) as recording:
         assert [log.text for log in recording.logs()] == lines
