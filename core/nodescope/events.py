@@ -360,11 +360,10 @@ class Bus:
             reads it once per node.
         edits: By thread, new contents of values, by id, as requested while the thread was stopped;
             the node's emitter applies them before it continues.
-        leaves_out: Called at the start of a step; returns how many steps from this one on run
-            unobserved to keep the slowdown limit. Called with 0 when steps end for now, and
-            with -1 when they end within a step. None if no step is left out.
-        leaves_out_call: The same for outermost calls outside of steps: called with 1 at the start,
-            with 0 at the end, and with -1 if the call raises.
+        leaves_out: Called with a step's number and ``"step"`` at its start; returns how many steps
+            from this one on run unobserved to keep the slowdown limit. Called with 0 when steps end
+            for now, and with -1 when they end within a step. With ``"call"``, the same for
+            outermost calls outside of steps, whose number is 1. None if nothing is left out.
         origin_ns: `time.perf_counter_ns` at the start of the run.
         stacks: By thread of another process that waits in `emit`: the user's frames there.
         gone: Threads of other processes that have ended: nothing waits for them any more.
@@ -388,7 +387,6 @@ class Bus:
         "held_ns",
         "learns",
         "leaves_out",
-        "leaves_out_call",
         "on_change",
         "on_fault",
         "origin_ns",
@@ -404,8 +402,7 @@ class Bus:
         self.edits: dict[int, dict[int, Array]] = {}
         self.stacks: dict[int, tuple[Any, ...]] = {}
         self.gone: set[int] = set()
-        self.leaves_out: Callable[[int], int] | None = None
-        self.leaves_out_call: Callable[[int], int] | None = None
+        self.leaves_out: Callable[[int, Literal["step", "call"]], int] | None = None
         self.origin_ns = time.perf_counter_ns()
         self.held_ns = self.watched_ns = 0
         self.on_fault: Callable[[Probe, Exception], None] = _report_fault
@@ -484,21 +481,15 @@ class Bus:
         """Nanoseconds since the run began, without the time held by the debugger."""
         return self.now_ns() - self.held_ns
 
-    def leave_out(self, step: int) -> int:
+    def leave_out(self, begins: int, unit: Literal["step", "call"] = "step") -> int:
         """Call `leaves_out`, which is removed if it raises. Never raises an `Exception`."""
-        return self._ask(self.leaves_out, step)
-
-    def leave_out_call(self, begins: int) -> bool:
-        """Call `leaves_out_call`, like `leave_out` for a step."""
-        return bool(self._ask(self.leaves_out_call, begins))
-
-    def _ask(self, decides: Callable[[Any], int] | None, about: int) -> int:
+        decides = self.leaves_out
         try:
-            return 0 if decides is None else decides(about)
+            return 0 if decides is None else decides(begins, unit)
         except Exception as error:
             if has_no_room(error):
                 return 0
-            self.leaves_out = self.leaves_out_call = None
+            self.leaves_out = None
             probe = getattr(decides, "__self__", None)
             if probe is not None:
                 self.failed(probe, error)

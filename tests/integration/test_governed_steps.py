@@ -86,7 +86,7 @@ def test_parameters_are_read_after_loops_whose_steps_were_left_out(
     spare = ns.parameter(np.ones(2), name="spare")
     optimizer = optim.SGD([used, spare], lr=0.5)
     with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1e9) as run:
-        run.bus.leaves_out = lambda step: step > 1
+        run.bus.leaves_out = lambda step, _: step > 1
         for _ in range(4):
             for _ in ns.steps(range(2)):
                 optimizer.zero_grad()
@@ -110,7 +110,7 @@ def test_parameters_are_read_after_loops_whose_steps_were_left_out(
 
 def test_what_a_step_takes_from_one_that_was_left_out_is_not_a_nodes_output(tmp_path: Path) -> None:
     with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1e9) as run:
-        run.bus.leaves_out = lambda step: step == 2
+        run.bus.leaves_out = lambda step, _: step == 2
         train(compiled=False, steps=3)
     with Recording.open(tmp_path / "r.nscope") as recording:
         makers = {item.value.id: item.producer for item in recording.values()}
@@ -291,7 +291,7 @@ def test_an_operation_that_raises_in_a_step_that_was_left_out_is_seen(tmp_path: 
                 model(x)
 
     with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1e9) as run:
-        run.bus.leaves_out = lambda step: step > 1
+        run.bus.leaves_out = lambda step, _: step > 1
         with pytest.raises(ShapeError) as raised:
             run_until_it_raises()
     with Recording.open(tmp_path / "r.nscope") as recording:
@@ -312,7 +312,7 @@ def test_among_operations_of_one_line_the_parameter_identifies_the_failed_one(
     q, k = (ns.parameter(rng.standard_normal(shape), name=name)
             for name, shape in (("q", (6, 6)), ("k", (6, 6))))  # fmt: skip
     with ns.record(tmp_path / "r.nscope", "values", max_slowdown=1e9) as run:
-        run.bus.leaves_out = lambda step: step > 1
+        run.bus.leaves_out = lambda step, _: step > 1
         for step in ns.steps(range(1, 3)):
             x = ns.tensor(np.ones((5, 6)), name="x")
             y = x if step == 1 else ns.tensor(np.ones((5, 7)))
@@ -336,7 +336,7 @@ def test_what_an_operation_was_given_that_raises_in_a_step_that_was_left_out(
             _ = logits * target
 
     with ns.record(tmp_path / "r.nscope", "summary", max_slowdown=1e9) as run:
-        run.bus.leaves_out = lambda step: step > 1
+        run.bus.leaves_out = lambda step, _: step > 1
         with pytest.raises(ShapeError):
             run_until_it_raises()
     with Recording.open(tmp_path / "r.nscope") as recording:

@@ -222,7 +222,7 @@ def test_what_begins_a_step_that_is_left_out_is_the_same_node(tmp_path: Path) ->
     optimizer = torch.optim.SGD(model.parameters())
     run = Run(tmp_path / "run.nscope", max_slowdown=1e9)
     run.start()
-    run.bus.leaves_out = lambda step: step > 2
+    run.bus.leaves_out = lambda step, _: step > 2
     try:
         for _ in range(6):
             loss = model(torch.randn(4, 3)).sum()
@@ -250,7 +250,8 @@ def test_a_call_of_a_model_is_one_step_however_many_modules_it_has(tmp_path: Pat
     other = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
     run = Run(tmp_path / "run.nscope", max_slowdown=1e9)
     run.start()
-    run.bus.leaves_out = lambda step: step % 3 > 0  # Two of three steps are unobserved.
+    # Two of three steps are unobserved.
+    run.bus.leaves_out = lambda step, unit: unit == "step" and step % 3 > 0
     try:
         with torch.no_grad():
             for _ in range(6):

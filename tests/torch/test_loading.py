@@ -452,7 +452,7 @@ def test_large_values_are_not_sent_to_a_run_that_keeps_its_pace() -> None:
     told = workers.Workers(Emitter(bus), lambda _: None)
     with told.observed():
         assert told.wanted.most == LARGE
-        bus.leaves_out = lambda step: 0
+        bus.leaves_out = lambda step, _: 0
         bus.renew()
         assert told.wanted.most == SMALL
 

@@ -278,16 +278,16 @@ class Steps:
 
     def outermost_call(self, call: Callable[[], Any]) -> Any:
         """Run a call of a module that no other module owns. It may run unobserved, see
-        `Bus.leaves_out_call`.
+        `Bus.leaves_out`.
 
         Calls run unobserved only after the first step and outside of steps. Gradients of such a
         call would flow to nodes that were never emitted, so the caller ensures that there are none.
         """
         bus = self.bus
-        if bus.leaves_out_call is None or self.step_open or self._calling or not self.step:
+        if bus.leaves_out is None or self.step_open or self._calling or not self.step:
             return call()
         self._calling = True
-        left_out, ended = bus.leave_out_call(1), -1
+        left_out, ended = bus.leave_out(1, "call"), -1
         start = bus.now_ns()
         if left_out:
             self._rest()
@@ -300,7 +300,7 @@ class Steps:
                 self._wake()
                 self._tell_left_out(start)
             self._calling = False
-            bus.leave_out_call(ended)
+            bus.leave_out(ended, "call")
 
     def _rest(self) -> None:
         self._set_resting(True)

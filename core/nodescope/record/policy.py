@@ -18,10 +18,8 @@ class Policy(Protocol):
     """
 
     limit: float
-
-    @property
-    def notes(self) -> bool:
-        """Whether executions may be noted, at the chosen level, without a decision for each."""
+    notes: bool
+    """Whether executions may be noted, at the chosen level, without a decision for each."""
 
     def started(self) -> None:
         """Note that the program begins."""

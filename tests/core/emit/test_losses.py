@@ -82,7 +82,7 @@ def record(
     bus = Bus()
     recorder = Recorder(path)
     bus.add(recorder)
-    bus.leaves_out = leaves_out
+    bus.leaves_out = lambda step, _: leaves_out(step)
     w = ns.parameter(np.array([4.0, 3.0, -2.0]), name="w")
     observe(bus)
     try:

@@ -81,7 +81,7 @@ def test_a_step_ends_where_the_next_begins() -> None:
 
 def test_calls_are_counted_from_zero_in_each_observed_step() -> None:
     steps, _, _ = fresh()
-    steps.bus.leaves_out = lambda step: step == 2
+    steps.bus.leaves_out = lambda step, _: step == 2
     epochs = []
     for _ in range(3):
         steps.begin_step()
@@ -92,7 +92,7 @@ def test_calls_are_counted_from_zero_in_each_observed_step() -> None:
 
 def test_what_begins_a_step_that_is_left_out_is_its_first_call() -> None:
     steps, _, _ = fresh()
-    steps.bus.leaves_out = lambda step: step > 1
+    steps.bus.leaves_out = lambda step, _: step > 1
     epochs = []
     for _ in range(3):
         steps.root_called()
@@ -103,7 +103,7 @@ def test_what_begins_a_step_that_is_left_out_is_its_first_call() -> None:
 
 def test_an_unobserved_step_lets_the_library_rest_until_the_next() -> None:
     steps, told, attachment = fresh()
-    steps.bus.leaves_out = lambda step: step == 2
+    steps.bus.leaves_out = lambda step, _: step == 2
     for _ in range(3):
         steps.begin_step()
     assert attachment.told == ["begins", "wake", "rest", "begins", "wake"]
@@ -114,7 +114,7 @@ def test_a_listener_hears_once_that_observation_rests() -> None:
     steps, _, _ = fresh()
     rests: list[bool] = []
     steps.on_rest = rests.append
-    steps.bus.leaves_out = lambda step: step in (2, 3, 5)
+    steps.bus.leaves_out = lambda step, _: step in (2, 3, 5)
     for _ in range(5):
         steps.begin_step()
     steps.end_of_steps()
@@ -125,7 +125,7 @@ def test_steps_that_are_surely_left_out_are_emitted_together() -> None:
     steps, told, _ = fresh()
     asked: list[int] = []
 
-    def leaves_out(step: int) -> int:
+    def leaves_out(step: int, unit: str) -> int:
         asked.append(step)
         return 3 if step == 2 else 0
 
@@ -154,7 +154,7 @@ def test_steps_that_are_surely_left_out_are_emitted_together() -> None:
 
 def test_what_happens_in_an_unobserved_step_is_emitted_after_its_start() -> None:
     steps, told, _ = fresh()
-    steps.bus.leaves_out = lambda step: 9 if step == 1 else 0
+    steps.bus.leaves_out = lambda step, _: 9 if step == 1 else 0
     for _ in range(3):
         steps.begin_step()
         steps.end_step()
@@ -179,7 +179,7 @@ def test_a_new_demand_or_a_broken_loss_ends_what_was_surely_left_out() -> None:
         steps, _, _ = fresh()
         asked: list[int] = []
 
-        def leaves_out(step: int, asked: list[int] = asked) -> int:
+        def leaves_out(step: int, unit: str, asked: list[int] = asked) -> int:
             asked.append(step)
             return 9 if step == 1 else 0
 
@@ -199,7 +199,7 @@ def test_what_follows_unobserved_steps_is_observed() -> None:
     steps, _, attachment = fresh()
     asked: list[int] = []
 
-    def leaves_out(step: int) -> bool:
+    def leaves_out(step: int, unit: str) -> bool:
         asked.append(step)
         return True
 
@@ -236,15 +236,15 @@ def test_a_call_outside_of_steps_may_go_unobserved() -> None:
     steps, told, attachment = fresh()
     steps.begin_step()
     steps.end_step()
-    asked: list[int] = []
+    asked: list[tuple[int, str]] = []
 
-    def leaves_out_call(begins: int) -> bool:
-        asked.append(begins)
+    def leaves_out(begins: int, unit: str) -> bool:
+        asked.append((begins, unit))
         return True
 
-    steps.bus.leaves_out_call = leaves_out_call
+    steps.bus.leaves_out = leaves_out
     assert steps.outermost_call(lambda: steps.outermost_call(lambda: steps.resting)) is True
-    assert asked == [1, 0]
+    assert asked == [(1, "call"), (0, "call")]
     assert attachment.told[-2:] == ["rest", "wake"]
     (span,) = [event for event in told.events if isinstance(event, HostSpan)]
     assert span.kind == "unobserved"

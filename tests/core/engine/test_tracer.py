@@ -320,7 +320,7 @@ def test_what_began_in_a_step_belongs_to_it_though_another_thread_has_begun_the_
             apply(slow, (ns.tensor(1.0),), {})
 
     with observed() as events:
-        events.bus.leaves_out = lambda step: step == 2
+        events.bus.leaves_out = lambda step, _: step == 2
         ns.step()
         thread = threading.Thread(target=work)
         thread.start()

@@ -1,21 +1,18 @@
 """Cost model: estimates what observing costs a program by comparing its steps.
 
 An unobserved step takes the program's own time if caches are warm: such steps are references.
-Observed steps take longer, and so do the disturbed ones after them. It reads no clock.
+Observed steps take longer, and so do the disturbed ones after them.
 
-Invariant: a disturbance of a few steps has no effect.
+Invariant: it reads no clock, and a disturbance of a few steps has no effect.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from operator import sub
 from statistics import fmean, median, quantiles
 from typing import Final, Literal, NamedTuple, get_args
 
-WARM: Final = 2
-"""Steps up to this one are warm-up and are not compared."""
-
+WARM: Final = 2  # the first steps, and calls after a step, are observed and not compared
 # How many steps of each kind a reliable comparison needs, it has at least, and are remembered.
 _COMPARED, _AT_LEAST, _WINDOW = 12, 6, 256
 # Of so many observed steps, the waits for the writer are averaged. The program waits at most this
@@ -24,8 +21,7 @@ _WAITS, _MOST_WAIT = 24, 3.0
 # From a step whose events take less than this share of those of the first steps, as executions are
 # reported together, costs of earlier steps say nothing about later ones.
 _LIGHTER: Final = 0.7
-# Of twentieths: 20, 30, 70, 75 and 80 %.
-_PLACES: Final = (3, 5, 13, 14, 15)
+_PLACES: Final = (3, 5, 13, 14, 15)  # among the 5 % quantiles: 20, 30, 70, 75 and 80 %
 
 Kind = Literal["observed", "reference", "disturbed"]
 
@@ -33,37 +29,23 @@ Kind = Literal["observed", "reference", "disturbed"]
 class StepCost(NamedTuple):
     """The cost of a step, of a call, of a stretch or of the run so far, in nanoseconds.
 
-    Attributes:
-        wall_ns: The time that passed, without time held by a debugger.
-        spent_ns: The measured time in the recorder, on the program's threads.
-        tracing_ns: The assumed cost of making the events.
-        written_ns: The writer's processor time. How much of it the program loses depends on the
-            machine: they share the interpreter's lock, and maybe a processor.
-        fresh: How many nodes were defined.
+    How much of the writer's time the program loses depends on the machine: they share the
+    interpreter's lock, and maybe a processor.
     """
 
-    wall_ns: float
-    spent_ns: float = 0.0
-    tracing_ns: float = 0.0
-    written_ns: float = 0.0
-    fresh: float = 0
-
-    def since(self, before: StepCost) -> StepCost:
-        """The cost since an earlier moment; at most the time that passed was spent."""
-        cost = StepCost(*map(sub, self, before))
-        return cost._replace(spent_ns=min(cost.spent_ns, cost.wall_ns))
+    wall_ns: float  # the time that passed, without time held by a debugger
+    spent_ns: float = 0.0  # the measured time in the recorder, on the program's threads
+    tracing_ns: float = 0.0  # the assumed cost of making the events
+    written_ns: float = 0.0  # the writer's processor time
+    fresh: float = 0  # how many nodes were defined
 
 
 class _Steps(NamedTuple):
-    """Consecutive steps of a kind: the number of the last, their mean times, and their cost.
+    """Consecutive steps of a kind."""
 
-    `rest_ns` is what neither the recorder took nor waits for the writer, `plain_ns` what the writer
-    cannot have taken either: in references, the program's own time.
-    """
-
-    number: int
-    rest_ns: float
-    plain_ns: float
+    number: int  # of the last
+    rest_ns: float  # the mean time that neither the recorder nor waits for the writer took
+    plain_ns: float  # what the writer cannot have taken either: of references, the program's own
     cost: StepCost
 
 
@@ -79,16 +61,16 @@ class CostModel:
     """
 
     def __init__(self) -> None:
-        self.references, self.tracing, self.plain_ns, self.cost_ns = 0, 1.0, 0.0, 0.0
+        self.references, self.tracing, self.plain_ns, self.cost_ns = 0, 1.0, 1.0, 0.0
         self._steps: dict[Kind, list[_Steps]] = {kind: [] for kind in get_args(Kind)}
         self._first, self._lighter = StepCost(0.0), False
         # How long the program waited for the writer, from each observed step to the next one.
         self._waits: deque[float] = deque(maxlen=_WAITS)
 
     def add(self, step: int, kind: Kind, cost: StepCost, many: int = 1) -> float:
-        """Add a step that has ended, or several unobserved ones with the cost of all, which are
-        compared as one of their mean time; ``step`` is the number of the last. Return how long the
-        program waited for the writer, if that is known.
+        """Add the step with this number; or the cost of several that were left out, up to this one,
+        which are compared as one of their mean time. Return how long the program waited for the
+        writer, as far as that is known.
         """
         # The program waits for the interpreter lock while the writer holds it. Such waits are long
         # but occur in few steps, so quantiles do not show them.
@@ -114,9 +96,7 @@ class CostModel:
         return waited_ns
 
     def compare(self) -> bool:
-        """Compare the steps of each kind that ran in the same period. Return whether there are
-        enough observed steps and references for a reliable result.
-        """
+        """Compare steps of one period. Return whether they are enough for a reliable result."""
         observed, references, disturbed = map(self._recent, self._steps)
         if references and observed:
             plain_ns = _typical([ended.plain_ns for ended in references])

@@ -14,6 +14,7 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from operator import sub
 from typing import Final, Literal
 
 from nodescope.errors import UsageError
@@ -29,18 +30,13 @@ from nodescope.record.rows import Governed, LeftOut
 
 # The assumed cost of making the events of one execution, until it is measured: with steps; without,
 # where each call is looked up by its line; and if it is reported together with others.
-TRACING_NS, STEPLESS_TRACING_NS, TOGETHER_TRACING_NS = 3_500.0, 6_000.0, 1_500.0
-
-_STRETCH_NS: Final = 20_000_000
+TRACING_NS, STEPLESS_TRACING_NS, TOGETHER_TRACING_NS = 3_800.0, 6_300.0, 1_500.0
 # With the default limit, half of the allowance is left for the start and the end of the run, which
 # cannot be measured, and a run is observed whole until its delay is long enough to be noticed.
 _BY_DEFAULT: Final = {"share": 0.5, "unnoticed_ns": 40e6}
-# The number of nodes in a document that is written during the run, and how often; and at the end.
-_FEW_NODES, _TELLING_NS, _MOST_NODES = 100, 2_000_000_000, 10_000
-# The cost of calling the recorder and of reading the clock, which is not measured.
-_CALL_NS: Final = 300
-# The cost of leaving out a step without a decision of its own: calls of the emitter, losses, colder
-# caches. In very short steps it is a part of their time instead.
+# The nodes in a document during the run, and at its end; how often; and the length of a stretch.
+_FEW_NODES, _MOST_NODES, _TELLING_NS, _STRETCH_NS = 100, 10_000, 2_000_000_000, 20_000_000
+# A step left out without a decision costs so much (emitter, losses, caches), at most this share.
 _UNDECIDED_NS, _UNDECIDED_SHARE = 20_000, 0.2
 # After so many consecutive stretches above the limit with counts only, it cannot be met. A message
 # is worthwhile if less than this share of steps may be observed.
@@ -61,7 +57,8 @@ class Governor:
         chosen: Whether the user chose the limit; if not, messages come at the end only.
 
     Attributes:
-        sampling: Decides which steps are observed.
+        sampling: Decides which steps are observed; it counts those that have ended.
+        step: The number of the last step that began; 0 before the first.
     """
 
     def __init__(
@@ -73,35 +70,30 @@ class Governor:
         self.limit = limit
         self.sampling = StepSampling(limit, **({} if chosen else _BY_DEFAULT))
         self._bus, self._tell, self._chosen, self._concluded = bus, tell, chosen, False
-        # By node, what was left out, and executions since the last row; and of all nodes, the
-        # outputs whose statistics were requested.
+        # By node, what was left out, and executions since its last row; and in all, the outputs
+        # whose statistics were requested.
         self._rows: dict[int, LeftOut] = {}
         self._unsaid: Counter[int] = Counter()
         self._values = 0
-        # Totals of the run: the time spent recording on the program's threads, its part for nodes
-        # whose level the user chose, and the assumed cost of making events.
+        # Of the run: the time spent recording, its part for nodes whose level the user chose, and
+        # the assumed cost of making events.
         self._spent_ns = self._by_hand_ns = self._traced_ns = 0.0
         self._tracing_ns = STEPLESS_TRACING_NS
         self._deciding = threading.RLock()  # a signal handler may begin a step, too
-        # The unit that runs, the steps it consists of, and what ran before it.
+        self.step, self.notes = 0, False
         self._unit: _Unit = "outside"
-        self._steps, self._began = 0, StepCost(0.0)
-        self._unobserved = self._broken = False  # whether it is; or one raised that was
+        self._began = StepCost(0.0)  # the cost of the run before this unit
+        self._unobserved = self._broken = False  # whether this unit is; or one raised that was
         self._stretch_end_ns, self._in_vain = math.inf, 0
         self._wanted = self._loss_broke = False
         self._because = ""  # why a step could not be left out that should have been
         self._said: set[str] = set()  # texts that come once
         self._told_ns, self._told = 0.0, (0, 0)
 
-    @property
-    def step(self) -> int:
-        """The number of the last step that began; 0 before the first."""
-        return self.sampling.steps + self._steps
-
     def govern(self, recorder: Recorder) -> None:
         """Become the policy of a recorder, before any event reaches the recorder."""
         self._recorder, self._levels, self._lock = recorder, recorder.levels, recorder.lock
-        self._bus.leaves_out, self._bus.leaves_out_call = self._leaves_out, self._leaves_out_call
+        self._bus.leaves_out = self._leaves_out
         self.started()
 
     def started(self) -> None:
@@ -141,21 +133,16 @@ class Governor:
             self._values += outputs * (self._levels.top in WITH_ARRAYS)
             self._traced_ns += TOGETHER_TRACING_NS * many
 
-    @property
-    def notes(self) -> bool:
-        """See `Policy`. In a program without steps, stretches end with executions."""
-        return self.step > 0 and self._levels.detail == "whole"
-
     def took(self, node: Node | None, nanoseconds: int) -> None:
         """Add the time that recording an execution took."""
-        self._spent_ns += nanoseconds + _CALL_NS
+        self._spent_ns += nanoseconds
         if node is not None and not self._levels.uniform and self._levels.by_hand(node):
-            self._by_hand_ns += nanoseconds + _CALL_NS
+            self._by_hand_ns += nanoseconds
 
     def steps_unobserved(self, many: int) -> None:
-        """Note that further steps of the unit began."""
+        """Note that further steps of this unit began."""
         with self._deciding:
-            self._steps += many
+            self.step += many
 
     def losses_known(self, losses: Sequence[Loss], *, observed: bool) -> None:
         """Have the next step observed if the first non-finite loss is in an unobserved step."""
@@ -171,19 +158,13 @@ class Governor:
         whole = "recording everything was requested" if self._levels.everything else ""
         self._bus.want(self._recorder, Demand(arrays=self._levels.with_arrays, whole=whole))
 
-    def _leaves_out_call(self, begins: int) -> int:
-        """See `Bus.leaves_out_call`."""
-        return self._leaves_out(begins, "call")
-
-    def _leaves_out(self, begins: int, unit: _Unit = "step") -> int:
-        """See `Bus.leaves_out`. Decides for several steps at once, because a decision takes a tenth
-        of the time of a short step. What ``begins`` is a step's number, or 1 for a call; 0 if the
-        unit has ended, and -1 if it raised.
+    def _leaves_out(self, begins: int, unit: _Unit) -> int:
+        """See `Bus.leaves_out`; it decides for several steps at once, because a decision takes a
+        tenth of the time of a short one. ``begins`` is 0 if the unit has ended, -1 if it raised.
         """
         recorder, inside = self._recorder, self._unit == ("outside" if begins > 0 else unit)
-        if self._concluded or recorder.off or recorder not in self._bus.probes:
-            return 0
-        if not (inside or (begins > 0 and unit == "step")):
+        idle = self._concluded or recorder.off or recorder not in self._bus.probes
+        if idle or not (inside or (unit == "step" and begins > 0)):
             return 0
         with self._deciding:
             if unit == "step":  # nodes are now recorded as asked
@@ -194,8 +175,6 @@ class Governor:
             owing = begins <= 0 and self.sampling.left_ns() < 0
             self._open(unit if begins > 0 else "outside", "times" if owing else "whole", leave)
             certain = self.sampling.left_out_for_certain() if leave and unit == "step" else 0
-        if begins > 0:
-            self.tell_counts(_TELLING_NS)
         return leave + certain
 
     def _may_leave_out(self, unit: _Unit) -> bool:
@@ -236,33 +215,34 @@ class Governor:
                 self._say_once("the program", slowdown, text, others)
             self._open("outside", following, unobserved=False)
             self._stretch_end_ns = self._bus.ran_ns() + _STRETCH_NS
-        if following != "whole":
-            self.tell_counts(_TELLING_NS)
 
     def _open(self, unit: _Unit, detail: Detail, unobserved: bool) -> None:
         """Begin a unit, which bears the cost of the decision about it."""
-        self._unit, self._unobserved, self._steps = unit, unobserved, int(unit == "step")
+        self._unit, self._unobserved = unit, unobserved
+        self.step += unit == "step"
+        self.notes = self.step > 0 and detail == "whole"  # without steps, executions end stretches
         if unit == "call" and not unobserved:
             self._recorder.call_begins()
         if detail != self._levels.detail:
             self._levels.detail = detail
             self.demand()
+        self.tell_counts(_TELLING_NS)
         self._spent_ns += self._bus.ran_ns() - self._began.wall_ns
 
     def _close(self) -> None:
         """End a unit."""
-        now = self._totals()
-        cost, self._began = now.since(self._began), now
+        now, many = self._totals(), self.step - self.sampling.steps
+        cost, self._began = StepCost(*map(sub, now, self._began)), now
         if self._unit == "call":
-            self.sampling.called(cost, left_out=self._unobserved)
+            self.sampling.call_ended(cost, left_out=self._unobserved)
         elif self._unit == "outside":
             self.sampling.outside(cost, self._levels.detail)
         elif self._unobserved:
-            more_ns = min((self._steps - 1) * _UNDECIDED_NS, _UNDECIDED_SHARE * cost.wall_ns)
+            more_ns = min((many - 1) * _UNDECIDED_NS, _UNDECIDED_SHARE * cost.wall_ns)
             cost = cost._replace(spent_ns=cost.spent_ns + more_ns)
-            self.sampling.skipped(cost, self._steps)
+            self.sampling.step_ended(cost, left_out=many)
         else:
-            self.sampling.observed(cost)
+            self.sampling.step_ended(cost)
 
     def _totals(self) -> StepCost:
         """The cost of the run so far."""
@@ -279,9 +259,7 @@ class Governor:
             self._tell(reports.exceeded(what, slowdown, self.limit, text.format(*facts)))
 
     def tell_counts(self, every_ns: int = 0) -> None:
-        """Record what was left out so far, if the counts of steps have changed, for a reader who is
-        looking; or if so much time has passed, for a run that may be killed.
-        """
+        """Record what was left out so far: if that changed, for a reader; or after so much time."""
         if not every_ns and self._bus.tell_steps is not None:
             self._bus.tell_steps()
         now_ns, counts = self._bus.ran_ns(), (self.step, self.sampling.calls)
@@ -295,12 +273,12 @@ class Governor:
         with self._lock:
             rows = [copy.copy(row) for row in self._rows.values() if row.executions + row.summaries]
         rows.sort(key=lambda row: (row.executions, row.summaries, row.arrays), reverse=True)
-        sampling = self.sampling
+        sampling, running = self.sampling, self.step - self.sampling.steps
         return Governed(
             limit=self.limit, slowdown=sampling.slowdown, extra_s=sampling.extra_ns / 1e9,
             measured=sampling.model.references > 0, because=self._because,
             stuck=self._in_vain >= _IN_VAIN and sampling.slowdown > self.limit,
-            steps=self.step, steps_left_out=sampling.left_out + self._unobserved * self._steps,
+            steps=self.step, steps_left_out=sampling.left_out + self._unobserved * running,
             calls=sampling.calls, calls_left_out=sampling.calls_left_out,
             by_hand=self._levels.nodes_by_hand,
             executions=sum(row.executions for row in rows),
@@ -317,7 +295,7 @@ class Governor:
             self._concluded = True
             unobserved = self._broken or self._unobserved
             if error and unobserved and not error.startswith("KeyboardInterrupt"):
-                self._tell(reports.raised(self.step))
+                self._tell(reports.RAISED.format(self.step))
             self._close()
             self._open("outside", self._levels.detail, unobserved=False)
             self._stretch_end_ns, governed = math.inf, self.governed()

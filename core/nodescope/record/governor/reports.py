@@ -15,6 +15,10 @@ LESS_DETAIL: Final = (
 SEEN_WHOLE: Final = "It cannot be met: no training step may run unobserved, since {}"
 IN_VAIN: Final = "It cannot be met: as little is recorded as allowed"
 IN_VAIN_BY_HAND: Final = IN_VAIN + " ({:.3g}× without the levels set by hand)"
+RAISED: Final = (
+    "the program failed in step {} or after it, which was not observed (slowdown limit): only a "
+    "failing operation was recorded. --max-slowdown 0 observes every step"
+)
 
 
 def exceeded(what: str, slowdown: float, limit: float, then: str) -> str:
@@ -22,14 +26,6 @@ def exceeded(what: str, slowdown: float, limit: float, then: str) -> str:
     return (
         f"{what} takes about {factor(slowdown)} as long while it is observed, the limit is "
         f"{factor(limit)}. {then}"
-    )
-
-
-def raised(step: int) -> str:
-    """One line about a program that raised in an unobserved step."""
-    return (
-        f"the program failed in step {step} or after it, which was not observed (slowdown limit): "
-        "only a failing operation was recorded. --max-slowdown 0 observes every step"
     )
 
 

@@ -42,11 +42,11 @@ class Program:
             self.free += free
             if seen:
                 self.observed.append(step)
-                self.stepping.observed(
+                self.stepping.step_ended(
                     StepCost(wall, self.recording, self.tracing / 2, fresh=fresh)
                 )
             else:
-                self.stepping.skipped(StepCost(wall))
+                self.stepping.step_ended(StepCost(wall), left_out=1)
         return self
 
     @property
@@ -84,9 +84,9 @@ class Machine(Program):
             took = self._take(self.plain(step), seen, fresh=20 if step == 1 else 0)
             if seen:
                 self.observed.append(step)
-                self.stepping.observed(took)
+                self.stepping.step_ended(took)
             else:
-                self.stepping.skipped(took)
+                self.stepping.step_ended(took, left_out=1)
         return self
 
     def _take(self, free: float, seen: bool, *, fresh: int) -> StepCost:
@@ -221,12 +221,12 @@ def test_what_a_busy_writer_takes_from_unobserved_steps_is_reported() -> None:
         observed = stepping.wants()
         program, total = program + 1000 * US, total + wall + observed * 2000 * US
         if observed:
-            stepping.observed(StepCost(wall + 2000 * US, 1000 * US, 500 * US, writing))
+            stepping.step_ended(StepCost(wall + 2000 * US, 1000 * US, 500 * US, writing))
         else:
-            stepping.skipped(StepCost(wall, written_ns=writing))
+            stepping.step_ended(StepCost(wall, written_ns=writing), left_out=1)
     assert stepping.slowdown == pytest.approx(total / program, rel=0.06)
     # The writer's time counts as a cost of observing, even if it slows unobserved steps.
-    assert 2000 * US <= stepping.cost_ns <= 2000 * US + 4 * 0.6 * 500 * US
+    assert 2000 * US <= stepping.model.cost_ns <= 2000 * US + 4 * 0.6 * 500 * US
 
 
 @given(
@@ -244,7 +244,7 @@ def test_the_advance_allowance_is_never_exceeded(
     stepping = program.stepping
     for _ in range(150):
         wanted = stepping.wants()
-        cost, saved = stepping.cost_ns, stepping.saved_ns
+        cost, saved = stepping.model.cost_ns, stepping.saved_ns
         owing = stepping.extra_ns > (limit - 1) * stepping.program_ns
         # The allowance covers an observed step, or observing every step is within the limit.
         assert not wanted or saved >= cost or (stepping.of_observed <= limit and not owing)
@@ -286,26 +286,26 @@ def test_steps_in_a_series_count_as_when_they_come_one_by_one(
     step = StepCost(1_000 * US, written_ns=busy * 1_000 * US)
     for many in series:
         for _ in range(3 + many + 3):
-            single.skipped(step)
+            single.step_ended(step, left_out=1)
         for count in (1, 1, 1, many, 1, 1, 1):
             wall_ns, written_ns = count * step.wall_ns, count * step.written_ns
-            together.skipped(StepCost(wall_ns, written_ns=written_ns), count)
+            together.step_ended(StepCost(wall_ns, written_ns=written_ns), left_out=count)
         for stepping in (single, together):
-            stepping.observed(StepCost(13_000 * US, 3_000 * US, 4_500 * US))
+            stepping.step_ended(StepCost(13_000 * US, 3_000 * US, 4_500 * US))
     assert (together.steps, together.left_out) == (single.steps, single.left_out)
     assert together.model.plain_ns == pytest.approx(single.model.plain_ns)
     assert together.extra_ns == pytest.approx(single.extra_ns, rel=0.1)
-    assert together.cost_ns == pytest.approx(single.cost_ns, rel=0.02)
+    assert together.model.cost_ns == pytest.approx(single.model.cost_ns, rel=0.02)
 
 
 def test_while_the_writer_is_behind_no_step_that_costs_much_is_observed() -> None:
     stepping = StepSampling(2.0, share=0.65, unnoticed_ns=100e6)
     assert stepping.wants(behind=True)  # The first step is always observed.
-    stepping.observed(StepCost(50_000 * US, 30_000 * US))
+    stepping.step_ended(StepCost(50_000 * US, 30_000 * US))
     assert not stepping.wants(behind=True)
     assert stepping.wants(behind=False)
     far = StepSampling(1000.0)
-    far.observed(StepCost(50_000 * US, 30_000 * US))
+    far.step_ended(StepCost(50_000 * US, 30_000 * US))
     assert far.wants(behind=True)
 
 
@@ -315,9 +315,9 @@ def test_an_unnoticeable_overhead_leaves_out_no_steps() -> None:
     for step in range(1, 201):
         if stepping.wants():
             seen.append(step)
-            stepping.observed(StepCost(4000 * US, 3000 * US, fresh=20 if step == 1 else 0))
+            stepping.step_ended(StepCost(4000 * US, 3000 * US, fresh=20 if step == 1 else 0))
         else:
-            stepping.skipped(StepCost(1000 * US))
+            stepping.step_ended(StepCost(1000 * US), left_out=1)
     # 100 ms at 3 ms per step, less the cost of defining 20 nodes, is 32 steps; then the limit
     # applies.
     assert seen[:32] == list(range(1, 33))
@@ -330,14 +330,14 @@ def calls(limit: float, *, plain: float, cost: float, number: int, steps: int = 
     stepping = StepSampling(limit)
     for _ in range(steps):
         if stepping.wants():
-            stepping.observed(StepCost(1000 * US))
+            stepping.step_ended(StepCost(1000 * US))
         else:
-            stepping.skipped(StepCost(1000 * US))
+            stepping.step_ended(StepCost(1000 * US), left_out=1)
     for _ in range(number):
         if stepping.wants_call():
-            stepping.called(StepCost(plain + cost, cost), left_out=False)
+            stepping.call_ended(StepCost(plain + cost, cost), left_out=False)
         else:
-            stepping.called(StepCost(plain), left_out=True)
+            stepping.call_ended(StepCost(plain), left_out=True)
     return stepping
 
 
@@ -359,7 +359,7 @@ def test_the_first_calls_are_observed_whatever_they_cost() -> None:
 def test_after_more_steps_the_first_calls_are_observed_again() -> None:
     stepping = calls(1.1, plain=1000 * US, cost=900_000 * US, number=9)
     assert not stepping.wants_call()
-    stepping.skipped(StepCost(1000 * US))
+    stepping.step_ended(StepCost(1000 * US), left_out=1)
     assert stepping.wants_call()
 
 
@@ -372,10 +372,10 @@ def test_steps_that_cost_more_at_the_end_do_not_count_for_the_whole_run(
         program += plain
         if sampling.wants():
             hidden = 2e6 * (times if step >= since else 1)
-            sampling.observed(StepCost(plain + 3e6 + hidden, 3e6, 1e6))
+            sampling.step_ended(StepCost(plain + 3e6 + hidden, 3e6, 1e6))
             total += plain + 3e6 + hidden
         else:
-            sampling.skipped(StepCost(plain))
+            sampling.step_ended(StepCost(plain), left_out=1)
             total += plain
     assert sampling.left_out > 100
     assert sampling.slowdown == pytest.approx(total / program, abs=0.12)
@@ -466,10 +466,10 @@ def test_while_the_writer_is_behind_no_stretch_is_recorded_whole() -> None:
 def test_with_blocks_the_cost_of_single_events_is_forgotten() -> None:
     sampling = StepSampling(2.0)
     for _ in range(20):
-        sampling.observed(StepCost(100e6, 80e6, 3_500.0 * 1000))
-    before = sampling.cost_ns
-    sampling.observed(StepCost(22e6, 1e6, 1_500.0 * 1000))
+        sampling.step_ended(StepCost(100e6, 80e6, 3_500.0 * 1000))
+    before = sampling.model.cost_ns
+    sampling.step_ended(StepCost(22e6, 1e6, 1_500.0 * 1000))
     assert before > 80e6
-    assert sampling.cost_ns < 10e6
-    sampling.observed(StepCost(100e6, 80e6, 3_500.0 * 1000))  # A step without blocks.
-    assert sampling.cost_ns < 50e6
+    assert sampling.model.cost_ns < 10e6
+    sampling.step_ended(StepCost(100e6, 80e6, 3_500.0 * 1000))  # A step without blocks.
+    assert sampling.model.cost_ns < 50e6
