@@ -36,8 +36,8 @@ TRACING_NS, STEPLESS_TRACING_NS, TOGETHER_TRACING_NS = 3_800.0, 6_300.0, 1_500.0
 _BY_DEFAULT: Final = {"share": 0.5, "unnoticed_ns": 40e6}
 # The nodes in a document during the run, and at its end; how often; and the length of a stretch.
 _FEW_NODES, _MOST_NODES, _TELLING_NS, _STRETCH_NS = 100, 10_000, 2_000_000_000, 20_000_000
-# A step left out without a decision costs so much (emitter, losses, caches), at most this share.
-_UNDECIDED_NS, _UNDECIDED_SHARE = 20_000, 0.2
+# A step that is left out costs so much, besides the decision (emitter, caches), at most this share.
+_LEAVING_OUT_NS, _LEAVING_OUT_SHARE = 20_000, 0.2
 # After so many consecutive stretches above the limit with counts only, it cannot be met. A message
 # is worthwhile if less than this share of steps may be observed.
 _IN_VAIN, _WORTH_SAYING = 10, 0.9
@@ -238,7 +238,7 @@ class Governor:
         elif self._unit == "outside":
             self.sampling.outside(cost, self._levels.detail)
         elif self._unobserved:
-            more_ns = min((many - 1) * _UNDECIDED_NS, _UNDECIDED_SHARE * cost.wall_ns)
+            more_ns = min(many * _LEAVING_OUT_NS, _LEAVING_OUT_SHARE * cost.wall_ns)
             cost = cost._replace(spent_ns=cost.spent_ns + more_ns)
             self.sampling.step_ended(cost, left_out=many)
         else:
