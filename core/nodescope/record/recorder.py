@@ -323,17 +323,12 @@ class Recorder(QueueWriter):
             behind -= self._disk_losses.behind(self._losses())
             over_budget = self._dropped_blobs - behind - too_large - unwritten.arrays
             keeping = Keeping(
-                level=levels.top,
-                limit=self.policy.limit if self.policy is not None else None,
-                budget_bytes=self._budget_bytes,
-                chosen=self._chosen_level,
-                everything=levels.everything,
-                nodes=tuple(sorted(levels.watched)),
-                over_budget=over_budget,
-                behind=behind,
-                too_large=too_large,
+                level=levels.top, limit=self.policy.limit if self.policy is not None else None,
+                budget_bytes=self._budget_bytes, chosen=self._chosen_level,
+                everything=levels.everything, nodes=tuple(sorted(levels.watched)),
+                over_budget=over_budget, behind=behind, too_large=too_large,
                 unwritten=unwritten or None,
-            )
+            )  # fmt: skip
             return keeping if self.newest is None else self.newest.completed(keeping)
 
     def _tell_keeping(self) -> None:
