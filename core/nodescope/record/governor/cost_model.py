@@ -12,7 +12,9 @@ from collections import deque
 from statistics import fmean, median, quantiles
 from typing import Final, Literal, NamedTuple, get_args
 
-WARM: Final = 2  # the first steps, and calls after a step, are observed and not compared
+# So many of the first steps, and of calls after a step, are observed and not compared; so many of
+# the steps after an observed one are disturbed.
+WARM, SETTLING = 2, 2
 # How many steps of each kind a reliable comparison needs, it has at least, and are remembered.
 _COMPARED, _AT_LEAST, _WINDOW = 12, 6, 256
 # Of so many observed steps, the waits for the writer are averaged. The program waits at most this
@@ -86,7 +88,7 @@ class CostModel:
                 for past in (self._steps["observed"], self._steps["disturbed"], self._waits):
                     past.clear()
             self._waits.append(0.0)
-        plain_ns = max(rest_ns - cost.written_ns, 0.0)
+        plain_ns = max(rest_ns - cost.written_ns, rest_ns / 2)
         self.references += many * (kind == "reference")
         steps = self._steps[kind]
         steps.append(_Steps(step, (rest_ns - waited_ns) / many, plain_ns / many, cost))
@@ -100,10 +102,10 @@ class CostModel:
         observed, references, disturbed = map(self._recent, self._steps)
         if references and observed:
             plain_ns = _typical([ended.plain_ns for ended in references])
-            extra = sum(
-                max(_typical([ended.rest_ns for ended in steps]) - plain_ns, 0.0) * len(steps)
-                for steps in (observed, disturbed) if steps
-            ) / len(observed)  # fmt: skip
+            extra = max(_typical([ended.rest_ns for ended in observed]) - plain_ns, 0.0)
+            if disturbed:  # by observed steps, or by what is between steps
+                later = max(_typical([ended.rest_ns for ended in disturbed]) - plain_ns, 0.0)
+                extra += later * min(len(disturbed) / len(observed), SETTLING)
             self.tracing = extra / max(median([ended.cost.tracing_ns for ended in observed]), 1.0)
         latest = [ended.cost for ended in self._steps["observed"][-_COMPARED:]] or [self._first]
         waits = fmean(self._waits) if len(self._waits) >= _AT_LEAST and self.references else 0.0

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from operator import sub
 from typing import Final, Literal
 
+from nodescope.console_output import factor
 from nodescope.errors import UsageError
 from nodescope.events import Bus, Demand, Level, Loss, NodeFinished
 from nodescope.ir.graph import Node
@@ -212,7 +213,7 @@ class Governor:
             if self._in_vain >= _IN_VAIN:
                 others = slowdown * (1 - self._by_hand_ns / self._began.wall_ns)
                 text = reports.IN_VAIN_BY_HAND if others < slowdown else reports.IN_VAIN
-                self._say_once("the program", slowdown, text, others)
+                self._say_once("the program", slowdown, text, factor(others))
             self._open("outside", following, unobserved=False)
             self._stretch_end_ns = self._bus.ran_ns() + _STRETCH_NS
 
@@ -256,7 +257,8 @@ class Governor:
     def _say_once(self, what: str, slowdown: float, text: str, *facts: float | str) -> None:
         if self._chosen and text not in self._said:
             self._said.add(text)
-            self._tell(reports.exceeded(what, slowdown, self.limit, text.format(*facts)))
+            exceeded = what, factor(slowdown), factor(self.limit), text.format(*facts)
+            self._tell(reports.EXCEEDED.format(*exceeded))
 
     def tell_counts(self, every_ns: int = 0) -> None:
         """Record what was left out so far: if that changed, for a reader; or after so much time."""

@@ -7,26 +7,19 @@ from typing import Final
 from nodescope.console_output import counted, factor
 from nodescope.record.rows import Governed
 
-# What follows if the limit is exceeded: see `exceeded`.
+EXCEEDED: Final = "{} takes about {} as long while it is observed, the limit is {}. {}"
+# What follows if the limit is exceeded.
 FEWER_STEPS: Final = "From now on about {:.2g} % of steps are observed, the others run unobserved"
 LESS_DETAIL: Final = (
     "From now on only parts of it are recorded as you asked, the others are timed or counted"
 )
 SEEN_WHOLE: Final = "It cannot be met: no training step may run unobserved, since {}"
 IN_VAIN: Final = "It cannot be met: as little is recorded as allowed"
-IN_VAIN_BY_HAND: Final = IN_VAIN + " ({:.3g}× without the levels set by hand)"
+IN_VAIN_BY_HAND: Final = IN_VAIN + " ({} without the levels set by hand)"
 RAISED: Final = (
     "the program failed in step {} or after it, which was not observed (slowdown limit): only a "
     "failing operation was recorded. --max-slowdown 0 observes every step"
 )
-
-
-def exceeded(what: str, slowdown: float, limit: float, then: str) -> str:
-    """One line about something that takes longer than the limit allows while it is observed."""
-    return (
-        f"{what} takes about {factor(slowdown)} as long while it is observed, the limit is "
-        f"{factor(limit)}. {then}"
-    )
 
 
 def ended(governed: Governed) -> str:

@@ -13,7 +13,7 @@ import random
 from typing import Final
 
 from nodescope.record.capture_levels import Detail
-from nodescope.record.governor.cost_model import WARM, CostModel, Kind, StepCost
+from nodescope.record.governor.cost_model import SETTLING, WARM, CostModel, Kind, StepCost
 
 # The share of the allowance that is used, since not all costs can be measured, and while the run as
 # a whole is above the limit; the most that is saved up, in observed steps; and the least that a
@@ -23,10 +23,9 @@ _SHARE, _OWING, _MOST_SAVED, _LEAST_GAIN = 0.8, 0.25, 3.0, 0.02
 _LEAST_OWN: Final = {True: 0.01, False: 0.05}
 # The assumed cost of the first execution of a node; the factor by which assumed costs may be wrong.
 _DEFINING_NS, _DOUBT = 60_000.0, 4.0
-# References are measured again after so many steps: `_SERIES` of them, after `_SETTLING` unobserved
+# References are measured again after so many steps: `_SERIES` of them, after `SETTLING` unobserved
 # steps or some time, or if one is long.
-_INTERVAL, _SERIES = 128, 2
-_SETTLING, _SETTLED_NS, _LONG_NS = 2, 5e6, 20e6
+_INTERVAL, _SERIES, _SETTLED_NS, _LONG_NS = 128, 2, 5e6, 20e6
 # Steps are compared after each of the first steps, and then at these intervals.
 _COMPARING, _COMPARING_NS = 32, 50e6
 # The most steps for which one decision is made, and the longest that they may take.
@@ -118,7 +117,10 @@ class StepSampling:
                 self._charged_ns += cost.written_ns
         self._wall_ns += cost.wall_ns
         self._charged_ns += min(cost.spent_ns, cost.wall_ns) + _DEFINING_NS * cost.fresh
-        self._tracing_ns += cost.tracing_ns
+        if what in ("times", "counted"):  # of which steps, recorded whole, say nothing
+            self._charged_ns += cost.tracing_ns
+        else:
+            self._tracing_ns += cost.tracing_ns
         if what:
             program_ns = self._own_ns(self.program_ns - before_ns, cost.wall_ns)
             self._latest[what] = cost.wall_ns - program_ns, program_ns
@@ -131,7 +133,7 @@ class StepSampling:
             # Judged by the model, not by this step's own length: with steps of two kinds, all
             # references would be of the longer kind.
             long = self.model.plain_ns >= _LONG_NS
-            warm = self.in_row >= _SETTLING or self._in_row_ns >= _SETTLED_NS or long
+            warm = self.in_row >= SETTLING or self._in_row_ns >= _SETTLED_NS or long
             kind = "reference" if warm else "disturbed"
             self._sought = 0 if long else max(self._sought - many * warm, 0)
             self.in_row, self._in_row_ns = self.in_row + many, self._in_row_ns + cost.wall_ns
@@ -178,7 +180,7 @@ class StepSampling:
         """How many more steps are unobserved because the allowance cannot suffice earlier: a few,
         and none if steps are long or disturbed.
         """
-        if self.in_row < _SETTLING:
+        if self.in_row < SETTLING:
             return 0
         many = min(self._missing_ns() / self._gain_ns - 1, _MOST_TOGETHER)
         return max(int(min(many, _TOGETHER_NS / self.model.plain_ns)), 0)

@@ -134,6 +134,14 @@ def test_what_is_written_anyway_is_not_the_cost_of_observing_a_step(
     assert program.slowdown >= 1 + 0.6 * (min(limit, cost / 1000) - 1)
 
 
+@pytest.mark.parametrize("losing", [0.0, 0.5, 1.0])
+def test_a_writer_that_never_rests_does_not_take_all_the_time_of_a_step(losing: float) -> None:
+    program = Machine(1.5, constant, writing=60_000 * US, losing=losing).run(6000)
+    assert program.slowdown < 1.7
+    assert program.stepping.model.plain_ns > 400 * US
+    assert program.stepping.of_observed < 100
+
+
 def constant(step: int) -> float:
     return 1000 * US
 
@@ -180,6 +188,24 @@ def test_steps_that_take_turns_are_all_seen() -> None:
     program = Program(1.5, alternating, tracing=1500 * US, recording=600 * US).run(1500)
     odd = sum(step % 2 for step in program.observed)
     assert 0.25 < odd / len(program.observed) < 0.75
+
+
+@pytest.mark.parametrize("limit", [1.2, 1.5, 2.0])
+def test_what_runs_between_steps_does_not_cost_what_a_step_costs(limit: float) -> None:
+    """Making a step's events costs 700 times what is assumed, because its arrays are large."""
+    sampling, wall, program = StepSampling(limit), 0.0, 0.0
+    for step in range(1000):
+        observed = sampling.wants()
+        cold = 1_000 * US if step % 10 < 2 else 0.0  # whether a step was observed or not
+        recording = 5_000 * US * observed, 15 * US * observed
+        cost = StepCost(500 * US + cold + 15_000 * US * observed, *recording)
+        sampling.step_ended(cost, left_out=1 - observed)
+        wall, program = wall + cost.wall_ns, program + 500 * US + cold
+        if step % 10 == 9:  # an evaluation, of which only times are recorded
+            sampling.outside(StepCost(2_000 * US, 50 * US, 150 * US), "times")
+            wall, program = wall + 2_000 * US, program + 1_800 * US
+    assert sampling.slowdown == pytest.approx(wall / program, rel=0.1)
+    assert wall / program < 1.1 * limit
 
 
 def test_far_below_the_limit_hardly_a_step_is_left_out() -> None:
