@@ -298,8 +298,8 @@ class Run:
         if self.info.level != "graph" and self._samples:
             self._sampler = Sampler(
                 self.bus.emit, now_ns=self.bus.now_ns, seq=lambda: self.recorder.last_seq,
-                step=lambda: (self.step, not self.emitter.resting), threads=self.recorder.threads,
-                progress=lambda: self.bus.progress,
+                step=lambda: (self.step, not self.emitter.resting),
+                threads=self.recorder.writer.threads, progress=lambda: self.bus.progress,
             )  # fmt: skip
             self._sampler.start()
             self.emitter.on_rest = self._sampler.rest
@@ -348,17 +348,17 @@ class Run:
         self.uncaught.end()
         try:
             closed = self.recorder.close(self._still_s, slow=self._slow)
-            unwritten = self.recorder.unwritten
+            unwritten = self.recorder.writer.unwritten
             if unwritten and unwritten.cause == "full":
                 self._room(True, str(unwritten))
-            elif not closed and not self.recorder.fault:
+            elif not closed and not self.recorder.writer.fault:
                 self._say(
                     "the disk was too slow for the end of the recording: "
-                    f"{self.recorder.left_out} could not be written"
+                    f"{self.recorder.writer.left_out} could not be written"
                 )
         finally:
             if self._link is not None:
-                self._committed(self.recorder.committed_seq)
+                self._committed(self.recorder.writer.committed_seq)
                 self._link.goodbye(status, error)
 
     def _advise(self, error: str) -> None:
@@ -376,7 +376,7 @@ class Run:
         self.recorder.add(self.advice)
 
     def _slow(self) -> None:
-        if self.recorder.written:
+        if self.recorder.writer.written:
             self._say("everything is recorded; merging it into one file (Ctrl-C: do that later)")
         else:
             self._say("writing the rest of the recording; press Ctrl-C to skip it")
@@ -398,7 +398,7 @@ class Run:
 
     def _committed(self, seq: int) -> None:
         if self._link is not None:
-            self._link.committed(seq, owes=self.recorder.owes)
+            self._link.committed(seq, owes=self.recorder.writer.owes)
 
     def _gave_up(self, text: str) -> None:
         self._say(text)
@@ -414,7 +414,7 @@ class Run:
             self._link.trouble(text if full else "")
 
     def _changed(self, info: SessionInfo) -> None:
-        self.recorder.attended(info.attended)
+        self.recorder.writer.attended(info.attended)
         if self._link is not None:
             self._link.session(info)
         if self._controller is not None:

@@ -99,7 +99,7 @@ import numpy as np
 import nodescope as ns
 from nodescope import api
 
-database = api._current.recorder._writer.connection
+database = api._current.recorder.writer.file.connection
 for k in ns.steps(range(STEPS)):
     if k == 1:  # a disk with no room
         database.execute("PRAGMA max_page_count=1").fetchall()

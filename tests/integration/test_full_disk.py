@@ -96,11 +96,11 @@ def limit(more):
     sizes = [os.path.getsize("run.nscope" + suffix) for suffix in ("", "-wal")]
     resource.setrlimit(resource.RLIMIT_FSIZE, (max(sizes) + more, hard))
 
-def given_back(release=recorder._writer.release_reserve):
+def given_back(release=recorder.writer.file.release_reserve):
     release()  # on a disk, this makes room; a limit has to be raised
     limit(Reserve.BYTES)
 
-recorder._writer.release_reserve = given_back
+recorder.writer.file.release_reserve = given_back
 total = 0.0
 for step in ns.steps(range(1, 41)):
     if step == 5:

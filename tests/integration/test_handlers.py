@@ -83,7 +83,7 @@ def test_a_handler_that_computes_hangs_nothing(tmp_path) -> None:
             tracer.unobserve()
             recorder.close()
         assert not hangs, f"hangs where a handler came at {handler.where}"
-        assert recorder.fault == "", handler.where
+        assert recorder.writer.fault == "", handler.where
         if not handler.where:
             break
         lines += 1

@@ -45,7 +45,7 @@ def test_a_living_writer_is_not_folded(tmp_path: Path) -> None:
     recorder.emit(chain(("add",)))
     assert recorder.flush(20.0)
     assert recorder.close(20.0)
-    assert not recorder.fault
+    assert not recorder.writer.fault
 
 
 def test_a_new_recording_without_its_log_is_reported_as_empty(tmp_path: Path) -> None:

@@ -73,8 +73,8 @@ def check(options: argparse.Namespace) -> int:
         )  # fmt: skip
         checking = RunCheck(
             observed.bus, watches, recommended=recommended,
-            seq_source=observed.recorder.thread_seq, protect=observed.recorder.protect,
-            keep_values=observed.recorder.keep_values,
+            seq_source=observed.recorder.thread_seq, protect=observed.recorder.writer.protect,
+            keep_values=observed.recorder.writer.keep_values,
         )  # fmt: skip
         try:
             observed.start()

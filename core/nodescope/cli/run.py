@@ -209,7 +209,7 @@ def _with_page(observed: api.Run, code: CodeType, options: argparse.Namespace) -
 def _tell_outcome(observed: api.Run) -> None:
     """Print one line on how the run ended, if anything was observed."""
     path = Path(observed.info.recording)
-    if observed.advice is not None or observed.recorder.fault:
+    if observed.advice is not None or observed.recorder.writer.fault:
         return
     try:
         if path.stat().st_size <= _SUMMED_BYTES:
@@ -222,7 +222,7 @@ def _tell_outcome(observed: api.Run) -> None:
 def _tell_recording(observed: api.Run) -> None:
     """Print the last line, however the program ended: the path of its recording."""
     path = observed.info.recording
-    if os.path.isfile(path) and not observed.recorder.fault:
+    if os.path.isfile(path) and not observed.recorder.writer.fault:
         say(f"recorded in {path}; 'nodescope open {shlex.quote(path)}' opens it again")
 
 
@@ -315,7 +315,7 @@ def _under(
                     end(status)
                 _tell_recording(observed)
                 observed.controller(attend=False).close()
-                if observed.recorder.ended:  # that was the last reader
+                if observed.recorder.writer.ended:  # that was the last reader
                     fold(Path(observed.info.recording))
     return status
 

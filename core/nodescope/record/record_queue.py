@@ -15,6 +15,8 @@ import msgspec
 
 from nodescope.events import GraphExtended, NodeFinished, NodesFinished
 from nodescope.ir.block_demands import OutputsSink
+from nodescope.record.buffers import Buffers
+from nodescope.record.newest.queue_overflow import OverflowQueue
 from nodescope.record.noted_outputs import MOST_BYTES, NotedLot, noted, noted_outputs
 from nodescope.record.noted_times import Rows, count, last_of_threads, nodes, noted_times
 from nodescope.record.queued import (
@@ -31,6 +33,7 @@ from nodescope.record.queued import (
     Told,
     specs_of,
 )
+from nodescope.record.rows import Dropped
 from nodescope.thread_frames import has_no_room
 
 RESERVED: Final = 8
@@ -57,53 +60,59 @@ class RecordQueue:
     """The queue, its numbers, and the counts of what did not fit.
 
     Args:
-        queue_bytes: Upper limit of what waits to be written.
+        most_bytes: Upper limit of what waits to be written.
+        keeps_many: Whether arrays may be kept in packs, many in one row of the file.
 
     Attributes:
         lock: Held while records are numbered and queued.
+        records, queued: The records that wait to be written, and their weight in bytes.
+        seq: The seq of the last numbered record; see `last_seq`.
         nearly_full: The queued bytes beyond which the program gives way to the writer.
+        off, forked: Whether recording has stopped; whether this is a copy in a child process.
+        failure: A fault in the queue, which the writer raises again on its thread.
+        buffers: The memory of copied arrays.
+        overflow: The queued executions with arrays, which are given up if the writer is behind.
+        missed_nodes: The nodes of executions without a record.
+        dropped_blobs, lost_summaries, lost_executions: See `dropped`.
+        wanted, hurry: Whether there is something to write; and whether it must not wait for more.
+        awake, gathers: Whether the writer was woken; whether it waits for a batch to grow.
+        stuck: Whether the writer cannot write, because the disk is full.
     """
 
-    def __init__(self, queue_bytes: int) -> None:
-        self._queue_bytes = queue_bytes
-        self.nearly_full = int(queue_bytes * _NEARLY_FULL)
-        self._queue: deque[Queued] = deque()
+    def __init__(self, most_bytes: int, *, keeps_many: bool = True) -> None:
+        self.most_bytes = most_bytes
+        self.nearly_full = int(most_bytes * _NEARLY_FULL)
+        self.records: deque[Queued] = deque()
         self._last: dict[int, int] = {}  # the last seq of each thread, by its identifier
-        self._awake = self._queueing = False
-        self._off = self._forked = False
-        self._failure: Exception | None = None  # raised again on the writer's thread
-        self._queued = self._seq = 0
-        self._times: Any = noted_times(self._sink_full, self._wake)
+        self.awake = self._queueing = False
+        self.off = self.forked = False
+        self.failure: Exception | None = None
+        self.stuck: Callable[[], bool] = lambda: False
+        self._keeps_many = keeps_many
+        self.buffers = Buffers(most_bytes - most_bytes // 4)
+        self.overflow = OverflowQueue(self.buffers.give_back)
+        self.queued = self.seq = 0
+        self._times: Any = noted_times(self._sink_full, self.wake)
         self._count_noted: Callable[[int, int], None] | None = None
         self._only_latest_times = self._keeps_elements = False
-        self._gathers = False  # whether the writer waits for a batch to grow
+        self.gathers = False
         self._respecified: list[tuple[int, GraphExtended]] = []
-        self._lot_bytes = max(min(queue_bytes // _LOTS, MOST_BYTES), 8)
-        self._lost_executions = self._lost_summaries = 0
-        self._missed: deque[int] = deque()
+        self._lot_bytes = max(min(most_bytes // _LOTS, MOST_BYTES), 8)
+        self.dropped_blobs = self.lost_executions = self.lost_summaries = 0
+        self.missed_nodes: deque[int] = deque()
         self.lock = threading.RLock()  # reentrant: a signal handler may run nodes on this thread
-        self._wanted = threading.Event()
-        self._hurry = threading.Event()  # the next batch must not wait for more records
-
-    @property
-    def off(self) -> bool:
-        """Whether recording has stopped."""
-        return self._off
-
-    @property
-    def queued(self) -> int:
-        """Bytes waiting to be written."""
-        return self._queued
+        self.wanted = threading.Event()
+        self.hurry = threading.Event()
 
     @property
     def last_seq(self) -> int:
         """The seq of the last record so far."""
         self.number_times()
-        return self._seq
+        return self.seq
 
     def _writes(self) -> bool:
         """Whether the queue is being emptied."""
-        return not (self._off or self._forked)
+        return not (self.off or self.forked or self.stuck())
 
     def _give_way(self, moments: int = 1) -> None:
         """Let the writer run for a moment, or some, unless it cannot write: the program never waits
@@ -115,10 +124,10 @@ class RecordQueue:
     def enqueue(self, record: Told, weight: int = RECORD_BYTES) -> None:
         """Queue a numbered record that does not count as the calling thread's last."""
         with self.lock:
-            self._queued += weight
-            self._queue.append(QueuedRecord(self._number(), weight, record))
-        if not self._awake:
-            self._wake()
+            self.queued += weight
+            self.records.append(QueuedRecord(self.number(), weight, record))
+        if not self.awake:
+            self.wake()
 
     def _put_block(self, event: NodesFinished, *, latest_only: bool) -> int:
         """Number the executions of a block, and queue them together; return the first seq."""
@@ -127,28 +136,28 @@ class RecordQueue:
         weight += statistics.nbytes if statistics is not None else 0
         self._await_room(weight)
         with self.lock:
-            first = self._number(many)
-            if self._queued + weight > self._queue_bytes:
-                self._lost_executions += many
-                self._missed.extend([node.id for node in event.nodes])
-                self._lost_summaries += len(statistics) if statistics is not None else 0
+            first = self.number(many)
+            if self.queued + weight > self.most_bytes:
+                self.lost_executions += many
+                self.missed_nodes.extend([node.id for node in event.nodes])
+                self.lost_summaries += len(statistics) if statistics is not None else 0
             else:
-                self._queued += weight
+                self.queued += weight
                 copied = event.elements is not None
                 if copied:
                     event = msgspec.structs.replace(event, elements=None)
-                self._queue.append(QueuedBlock(first, weight, event, latest_only, copied))
-            self._last[threading.get_ident()] = self._seq
-        if not self._awake:
-            self._wake()
+                self.records.append(QueuedBlock(first, weight, event, latest_only, copied))
+            self._last[threading.get_ident()] = self.seq
+        if not self.awake:
+            self.wake()
         return first
 
-    def _number(self, many: int = 1) -> int:
+    def number(self, many: int = 1) -> int:
         """Take consecutive numbers; return the first. The caller holds the lock until it queues."""
         if self._times or self._respecified:
             self._queue_times()
-        first = self._seq + 1
-        self._seq += many
+        first = self.seq + 1
+        self.seq += many
         return first
 
     def number_times(self, *, specs: bool = False) -> None:
@@ -159,7 +168,7 @@ class RecordQueue:
                 Usually one follows at once, and the numbers must not depend on when the writer
                 looks.
         """
-        if (self._times or (specs and self._respecified)) and not self._forked:
+        if (self._times or (specs and self._respecified)) and not self.forked:
             with self.lock:
                 self._queue_times()
 
@@ -172,20 +181,20 @@ class RecordQueue:
         except Exception as error:
             if has_no_room(error):
                 raise
-            self._failure = error
-            self._wake()
+            self.failure = error
+            self.wake()
             return False
         return True
 
     def thread_seq(self) -> int:
         """The seq of the calling thread's last record; of the run's last record if it has none."""
         here = threading.get_ident()
-        if self._times and not self._forked:
+        if self._times and not self.forked:
             with self.lock:
                 if many := self._times.up_to(here):  # they will be numbered from the next seq on
-                    return self._seq + int(many)
+                    return self.seq + int(many)
         self.number_times()
-        return self._last.get(here, self._seq)
+        return self._last.get(here, self.seq)
 
     def _respecify(self, event: GraphExtended) -> None:
         """Queue changed specs of values with the noted executions, from the next one on.
@@ -205,7 +214,7 @@ class RecordQueue:
         if keep and not self._keeps_many:
             return None
         self._keeps_elements = keep
-        sink = noted_outputs(self._lot_bytes, self._sink_full, self._wake, keep=keep)
+        sink = noted_outputs(self._lot_bytes, self._sink_full, self.wake, keep=keep)
         if sink is not None:
             self._times = sink
         return sink  # type: ignore[no-any-return]
@@ -217,7 +226,7 @@ class RecordQueue:
         here = threading.get_ident()
         if event.thread != here:
             self._times_full()
-            self._last[here] = self._seq
+            self._last[here] = self.seq
         return True
 
     def _sink_full(self) -> None:
@@ -228,13 +237,13 @@ class RecordQueue:
             self._times_full()
         except Exception as error:
             if not has_no_room(error):
-                self._failure = error
-                self._wake()
+                self.failure = error
+                self.wake()
 
     def _times_full(self) -> None:
         self._let_write()
         self.number_times()
-        if self._queued > self.nearly_full:
+        if self.queued > self.nearly_full:
             self._give_way()
 
     def _let_write(self) -> None:
@@ -246,7 +255,7 @@ class RecordQueue:
         """Give way to the writer until a record of this size fits, for a bounded time."""
         waits, moments = min(max(nbytes // _WAITS_FOR, 1), _MOST_WAITS), 1
         while waits > 0:
-            if self._queued + nbytes <= self.nearly_full or not self._writes():
+            if self.queued + nbytes <= self.nearly_full or not self._writes():
                 return
             self._give_way(moments)
             waits -= (moments + 1) // 2  # the system adds to short waits as much again
@@ -270,92 +279,107 @@ class RecordQueue:
     def _queue_specs(self, changes: Respecified) -> None:
         """Queue changed specs that no execution has followed yet."""
         for _, event in changes:
-            self._seq += 1
-            self._queued += SPECS_BYTES
-            self._queue.append(QueuedRecord(self._seq, SPECS_BYTES, event))
+            self.seq += 1
+            self.queued += SPECS_BYTES
+            self.records.append(QueuedRecord(self.seq, SPECS_BYTES, event))
 
     def _queue_lot(self, item: QueuedTimes | QueuedOutputs) -> bool:
         """Queue executions if they fit, and their changed specs in any case."""
-        if self._off or self._queued + item.weight > self._queue_bytes:
+        if self.off or self.queued + item.weight > self.most_bytes:
             specs = specs_of(item)
-            self._queued += SPECS_BYTES * len(specs)
-            self._queue.extend(specs)
+            self.queued += SPECS_BYTES * len(specs)
+            self.records.extend(specs)
             return False
         if item.respecified:
             item = item._replace(weight=item.weight + SPECS_BYTES * len(item.respecified))
-        self._queued += item.weight
-        self._queue.append(item)
+        self.queued += item.weight
+        self.records.append(item)
         return True
 
     def _queue_noted(self, times: Rows, thread: int | None, changes: Respecified) -> None:
-        many, first = count(times), self._seq + 1
+        many, first = count(times), self.seq + 1
         if not many:
             self._queue_specs(changes)
             return
-        self._seq += many
+        self.seq += many
         if thread:
-            self._last[thread] = self._seq
+            self._last[thread] = self.seq
         else:
             self._last.update(last_of_threads(times, first))
         weight = many * (TIMES_BYTES if isinstance(times, bytes) else RECORD_BYTES)
         latest = self._only_latest_times
         if not self._queue_lot(QueuedTimes(first, weight, times, latest, changes)):
-            self._lost_executions += many
-            self._missed.extend(nodes(times))
+            self.lost_executions += many
+            self.missed_nodes.extend(nodes(times))
 
     def _queue_outputs(self, lot: NotedLot, thread: int | None, changes: Respecified) -> None:
-        many, first = len(lot), self._seq + 1
+        many, first = len(lot), self.seq + 1
         if not many:
             self._queue_specs(changes)
             return
-        self._seq += many
+        self.seq += many
         if self._count_noted is not None:
             self._count_noted(many, sum([len(node.outputs) for node in lot.nodes]))
         if thread is None:
             self._last.update(lot.last_of_threads(first))
         else:
-            self._last[thread] = self._seq
-        room = self._queue_bytes - self._queue_bytes // RESERVED
-        over = self._queued + lot.nbytes + many * TIMES_BYTES - room
+            self._last[thread] = self.seq
+        room = self.most_bytes - self.most_bytes // RESERVED
+        over = self.queued + lot.nbytes + many * TIMES_BYTES - room
         if over > 0 and lot.keep:
             over -= self._reduce_oldest(over)
         if over > 0 and lot.shrinks:
             # No copy fits, so the statistics are computed on this thread: that costs only time.
             lot.reduce()
             if lot.keep:
-                self._gave_up(lot.outputs)
+                self.gave_up(lot.outputs)
         weight = lot.nbytes + many * TIMES_BYTES
         if not self._queue_lot(QueuedOutputs(first, weight, lot, changes)):
-            self._lost_executions += many
-            self._lost_summaries += lot.outputs
-            self._missed.extend([node.id for node in lot.nodes])
-        elif lot.keep and self._gathers and self._queued > _PLENTY:
-            self._hurry.set()
+            self.lost_executions += many
+            self.lost_summaries += lot.outputs
+            self.missed_nodes.extend([node.id for node in lot.nodes])
+        elif lot.keep and self.gathers and self.queued > _PLENTY:
+            self.hurry.set()
 
     def _reduce_oldest(self, nbytes: int) -> int:
         """Replace the oldest elements in the queue by statistics; return the bytes freed."""
         freed = 0
-        for place, item in enumerate(self._queue):
+        for place, item in enumerate(self.records):
             if freed >= nbytes:
                 break
             if isinstance(item, QueuedOutputs) and item.lot.keep and item.lot.shrinks:
                 before = item.lot.nbytes
                 item.lot.reduce()
-                self._gave_up(item.lot.outputs)
+                self.gave_up(item.lot.outputs)
                 weight = item.weight - before + item.lot.nbytes
-                self._queue[place] = item._replace(weight=weight)
+                self.records[place] = item._replace(weight=weight)
                 freed += item.weight - weight
-        self._queued -= freed
+        self.queued -= freed
         return freed
 
-    @property
-    def _keeps_many(self) -> bool:
-        """Whether arrays may be kept in packs, many in one row of the file."""
-        return True
-
-    def _gave_up(self, arrays: int) -> None:
+    def gave_up(self, arrays: int) -> None:
         """Count arrays of which only statistics are kept because the writer is behind."""
+        with self.lock:
+            self.dropped_blobs += arrays
+            self.overflow.given_up += arrays
 
-    def _wake(self) -> None:
-        self._awake, self._times.asleep = True, False
-        self._wanted.set()
+    def dropped(self) -> Dropped:
+        """What was dropped so far."""
+        with self.lock:
+            return Dropped(self.dropped_blobs, self.lost_summaries, self.lost_executions)
+
+    def lose(self, lost: Dropped) -> None:
+        """Count what the writer dropped."""
+        with self.lock:
+            self.dropped_blobs += lost.blobs
+            self.lost_summaries += lost.summaries
+            self.lost_executions += lost.executions
+
+    def rest(self) -> None:
+        """Note that the writer waits for records."""
+        self.awake, self._times.asleep = False, True
+
+    def wake(self) -> None:
+        """Wake the writer."""
+        self.awake, self._times.asleep = True, False
+        self.wanted.set()

@@ -51,15 +51,17 @@ from nodescope.record.kept.waiting_packs import MOST_S
 from nodescope.record.newest.held_block import executions_of
 from nodescope.record.newest.held_values import Held, Whole
 from nodescope.record.newest.newest_values import NewestValues
-from nodescope.record.newest.nonfinite_retention import Span
+from nodescope.record.newest.nonfinite_retention import FirstNonfinite, Span
 from nodescope.record.policy import Policy
 from nodescope.record.queue_writer import MIB, QueueWriter, budget_of
 from nodescope.record.queued import RECORD_BYTES, QueuedExecution, QueuedRecord, Skipped, Told
-from nodescope.record.record_queue import RESERVED
+from nodescope.record.record_queue import RESERVED, RecordQueue
 from nodescope.record.rows import FAILED, Advice, Governed, Keeping, Timings
 from nodescope.record.summary import TensorSummary, summarise
 
 _ARRAY_BYTES = 160
+# Below this budget, arrays are kept or dropped one by one, not in packs.
+_LEAST_BUDGET = 16 * MIB
 # Copies of small arrays may use half of the queue's reserve: computing statistics takes far longer.
 _LITTLE_BYTES = 8192
 # The longest that records of unobserved steps stay in the queue if no other record follows.
@@ -69,11 +71,12 @@ _PATIENCE = (8, 8), (1, 4)
 _now, _ndarray = time.perf_counter_ns, np.ndarray
 
 
-class Recorder(QueueWriter):
+class Recorder(RecordQueue):
     """Records a run into a file. A probe.
 
-    Composed of the chosen levels (`CaptureLevels`), the held values of the newest steps
-    (`NewestValues`) and, if there is a limit, a `Policy` that keeps it.
+    The queue of its records, composed with the thread that writes them (`QueueWriter`), the chosen
+    levels (`CaptureLevels`), the held values of the newest steps (`NewestValues`) and, if there is
+    a limit, a `Policy` that keeps it.
 
     Args:
         path: The ``.nscope`` file. An existing recording is replaced.
@@ -92,6 +95,8 @@ class Recorder(QueueWriter):
         on_room: Called in the recorder's thread with whether the disk is full, and a message.
 
     Attributes:
+        path: The absolute path of the file.
+        writer: The thread that writes the queue.
         levels: The level that the user wants for each node.
         operations, leaves: How many defined nodes compute, and how many do not.
 
@@ -120,10 +125,13 @@ class Recorder(QueueWriter):
         self.levels = CaptureLevels(level, levels, chosen, value_steps)
         self._most_bytes = budget_of(budget_bytes)
         budget_bytes = budget_of(budget_bytes, newest=newest)
-        super().__init__(
-            Path(path).absolute(), level=level, budget_bytes=budget_bytes, queue_bytes=queue_bytes,
+        super().__init__(queue_bytes, keeps_many=budget_bytes >= _LEAST_BUDGET)
+        self.path = Path(path).absolute()
+        self.writer = QueueWriter(
+            self, self.path, level=level, budget_bytes=budget_bytes, arrays_wait_s=arrays_wait_s,
             on_commit=on_commit, on_fault=on_fault, on_room=on_room,
-            arrays_wait_s=arrays_wait_s, patience=_PATIENCE[policy is None],
+            patience=_PATIENCE[policy is None], looked_at=self._looked_at,
+            final_record=self._final_record,
         )  # fmt: skip
         self.policy = policy
         self._count_noted = None if policy is None else policy.admit_together
@@ -131,7 +139,7 @@ class Recorder(QueueWriter):
         if newest:
             most_bytes = min(queue_bytes, budget_bytes, 64 * MIB)
             self.newest = NewestValues(
-                most_bytes, self._buffers, self.lock, self.enqueue, self._tell_keeping
+                most_bytes, self.buffers, self.lock, self.enqueue, self._tell_keeping
             )
         self._chosen_level = chosen_level
         self._kept: dict[int, int] = {}  # by value, the latest execution kept on request
@@ -144,11 +152,11 @@ class Recorder(QueueWriter):
         self._only_latest_times = level == "graph"
         self._due_unseen_ns = self.operations = self.leaves = 0
         self._told: Keeping | None = self.keeping()
-        self._begin()
+        self.writer.start()
 
     def emit(self, event: Event) -> None:
         """Number an event and queue it."""
-        if self._off:
+        if self.off:
             return
         if event.__class__ is NodeFinished:
             if (times := self._record_times) is not None and not (event.lane or event.worker):
@@ -172,27 +180,27 @@ class Recorder(QueueWriter):
 
     def block_level(self) -> Level | None:
         """See `Bus.block_level`."""
-        if self._off:
+        if self.off:
             return "graph"
         takes = self.newest is None or self.levels.top == "summary"
         return self.levels.of_blocks if takes else None
 
     def times_sink(self) -> TimesSink | None:
         """See `nodescope.ir.block_demands`."""
-        return None if self._off else self._record_times
+        return None if self.off else self._record_times
 
     def outputs_sink(self) -> OutputsSink | None:
         """See `nodescope.ir.block_demands`."""
         noting = self.policy is None or self.policy.notes
-        return self._record_outputs if noting and not self._off else None
+        return self._record_outputs if noting and not self.off else None
 
     def block_bytes(self) -> int:
         """See `Bus.block_bytes`."""
-        return 0 if self._off or self.newest is None else self.newest.held.most_bytes
+        return 0 if self.off or self.newest is None else self.newest.held.most_bytes
 
     def block_nodes(self) -> frozenset[int]:
         """See `nodescope.ir.block_demands`."""
-        return frozenset() if self._off else self.levels.watched
+        return frozenset() if self.off else self.levels.watched
 
     def _block(self, event: NodesFinished) -> None:
         """Record a block of executions that were reported together."""
@@ -216,7 +224,7 @@ class Recorder(QueueWriter):
                 self._record(event, level)
             else:
                 with self.lock:
-                    self._last[threading.get_ident()] = self._number()
+                    self._last[threading.get_ident()] = self.number()
         policy.took(event.node, _now() - start)
 
     def _step(self, event: StepStarted | StepFinished | StepsUnobserved) -> None:
@@ -267,13 +275,13 @@ class Recorder(QueueWriter):
     def missed(self, node: Node) -> None:
         """Count an execution whose event did not reach this probe."""
         with self.lock:
-            self._number()
-            self._lost_executions += 1
-            self._missed.append(node.id)
+            self.number()
+            self.lost_executions += 1
+            self.missed_nodes.append(node.id)
 
     def remark(self, text: str, step: int, time_ns: int) -> None:
         """Record a log line from nodescope itself, even if the queue is full."""
-        if not self._off:
+        if not self.off:
             line = Logged("nodescope", text, step, time_ns)
             self._note(line, queued.weight_of(line), always=True)
 
@@ -289,7 +297,7 @@ class Recorder(QueueWriter):
     def keep(self, node: Node, value: int, array: Array, seq: int, step: int = 0) -> None:
         """Keep the elements of a value that an execution has just produced, whatever its level."""
         level = self.levels.now(node)
-        if self._off or level == "values" or self._kept.get(value) == seq:
+        if self.off or level == "values" or self._kept.get(value) == seq:
             return
         self._kept[value] = seq
         if array.__class__ is not _ndarray:
@@ -308,7 +316,7 @@ class Recorder(QueueWriter):
         self.levels.keep_whole(everything=everything, nodes=nodes)
         self._record_times = self._record_outputs = None
         if everything:
-            self._raise_budget(self._most_bytes)
+            self.writer.raise_budget(self._most_bytes)
         self._tell_keeping()
         if self.policy is not None:
             self.policy.demand()
@@ -317,14 +325,14 @@ class Recorder(QueueWriter):
         """Which values are kept, and the losses by cause."""
         levels = self.levels
         with self.lock:
-            too_large = self._writer.arrays.too_large
-            unwritten, behind = self.unwritten, self._waiting.given_up
+            too_large = self.writer.file.arrays.too_large
+            unwritten, behind = self.writer.unwritten, self.overflow.given_up
             # Arrays reduced to statistics while the disk was full count as losses of the disk.
-            behind -= self._disk_losses.behind(self._losses())
-            over_budget = self._dropped_blobs - behind - too_large - unwritten.arrays
+            behind -= self.writer.disk_losses.behind(self.writer.losses())
+            over_budget = self.dropped_blobs - behind - too_large - unwritten.arrays
             keeping = Keeping(
                 level=levels.top, limit=self.policy.limit if self.policy is not None else None,
-                budget_bytes=self._budget_bytes, chosen=self._chosen_level,
+                budget_bytes=self.writer.budget_bytes, chosen=self._chosen_level,
                 everything=levels.everything, nodes=tuple(sorted(levels.watched)),
                 over_budget=over_budget, behind=behind, too_large=too_large,
                 unwritten=unwritten or None,
@@ -333,20 +341,20 @@ class Recorder(QueueWriter):
 
     def _tell_keeping(self) -> None:
         """Record which values are kept, if that has changed."""
-        if (now := self.keeping()) != self._told and not self._off:
+        if (now := self.keeping()) != self._told and not self.off:
             self._told = now
             self.enqueue(now)
 
     def _final_record(self) -> Keeping | None:
         return now if (now := self.keeping()).unwritten and now != self._told else None
 
-    def _looked_at(self, spans: Sequence[Span]) -> None:
+    def _looked_at(self, spans: Sequence[Span], found: FirstNonfinite) -> None:
         if self.newest is not None:
-            self.newest.looked_at(spans, self._batch.nonfinite)
+            self.newest.looked_at(spans, found)
 
     def add(self, document: Advice | Timings | Governed | CrossChecked | CallLog) -> None:
         """Record a document: advice, timings, the governor's report, a cross-check or calls."""
-        if not self._off:
+        if not self.off:
             self._note(document, 2 * RECORD_BYTES, always=True)
 
     def flush(self, timeout_s: float = 2.0, *, elements: bool = True) -> bool:
@@ -356,24 +364,10 @@ class Recorder(QueueWriter):
             timeout_s: The longest time to wait.
             elements: Whether to wait for full arrays as well, see `owes`.
         """
-        if self._forked or threading.current_thread() is self._thread:
-            return False
-        if not self._share():
+        if self.forked or self.writer.writes or not self._share():
             return False
         target = self.last_seq
-        self._packs.want(target)
-        if self._can_be_read(target, elements) and not self._packs.waits():
-            return True
-        if not elements:
-            self._hasty = max(target, self._hasty)
-        self._hurry.set()
-        self._wanted.set()
-        with self._progress:
-            self._progress.wait_for(
-                lambda: self._can_be_read(target, elements) or self._off or self._room.stuck,
-                timeout=timeout_s,
-            )
-        return self._can_be_read(target, elements)
+        return self.writer.wait_until_readable(target, elements=elements, timeout_s=timeout_s)
 
     def close(
         self, timeout_s: float = shutdown.STILL_S, slow: Callable[[], None] = lambda: None
@@ -383,35 +377,14 @@ class Recorder(QueueWriter):
         Waits while the writer makes progress, see `shutdown.wait_for`, then drops and counts the
         rest. Ctrl-C also drops the rest, and is then raised. The next reader ends a slow merge.
         """
-        if self._forked:
+        if self.forked:
             return False
-        if not self._closing:
+        if not self.writer.closing:
             if self.policy is not None:
                 self.policy.conclude()
             if self._share():
                 self._tell_keeping()
-        self._closing = True
-        self._hurry.set()
-        self._wanted.set()
-        ended = False
-        try:
-            ended = shutdown.wait_for(self._thread, self._gets_on, slow, still_s=timeout_s)
-        finally:
-            if not ended and not self.written:
-                self._leaving = True
-                self._room.leave()
-                self._thread.join(shutdown.LEAVING_S)
-        return (ended or self.written) and not self._fault and self._omitted is None
-
-    @property
-    def written(self) -> bool:
-        """Whether everything is written after `close`; merging into one file may still go on."""
-        return self._folding_since > 0 and self._omitted is None
-
-    @property
-    def left_out(self) -> str:
-        """A description of what could not be written in time."""
-        return str(self._omitted or self._waits())
+        return self.writer.end(timeout_s, slow)
 
     def _record(self, event: NodeFinished, level: Level) -> None:
         """Number an execution and queue its record."""
@@ -431,22 +404,22 @@ class Recorder(QueueWriter):
                 self._record_elsewhere(event, row, level)
                 return
             weight += array.nbytes + _ARRAY_BYTES
-        part = self._queue_bytes // (RESERVED if weight > _LITTLE_BYTES else 2 * RESERVED)
-        room = self._queue_bytes - part
+        part = self.most_bytes // (RESERVED if weight > _LITTLE_BYTES else 2 * RESERVED)
+        room = self.most_bytes - part
         kept_outputs: list[tuple[int, Array | TensorSummary]] = []
         copies = None
         try:
-            if self._queued + weight > room and not (
+            if self.queued + weight > room and not (
                 level == "values" and self._make_room(room - weight)
             ):
                 # No copy fits, so the statistics are computed on this thread: that costs only time.
                 kept_outputs = list(zip(outputs, map(summarise, event.outputs), strict=False))
                 weight = RECORD_BYTES * (1 + len(kept_outputs))
                 if level == "values":
-                    self._gave_up(len(kept_outputs))
+                    self.gave_up(len(kept_outputs))
             else:
                 # A copy that is also held has two users, and each of them gives it back.
-                copy, users = self._buffers.copy, 1 + remembered
+                copy, users = self.buffers.copy, 1 + remembered
                 pairs = zip(outputs, event.outputs)  # noqa: B905 (this is the program's thread)
                 kept_outputs = [(value, copy(array, users)) for value, array in pairs]
                 copies = kept_outputs
@@ -455,7 +428,7 @@ class Recorder(QueueWriter):
         if not kept_outputs and outputs:
             weight = RECORD_BYTES
             with self.lock:
-                self._lost_summaries += len(event.outputs)
+                self.lost_summaries += len(event.outputs)
         layouts = layouts_of(outputs, event.outputs) if level == "values" else ()
         self._put(
             row, weight, 0, kept_outputs, False, level == "values", "", False, layouts, event.attrs,
@@ -471,15 +444,15 @@ class Recorder(QueueWriter):
         newest = self.newest if level == "summary" else None
         if newest is not None and not newest.fits_elsewhere(event.outputs):
             newest = None
-        if self._queued > self.nearly_full // 2:
+        if self.queued > self.nearly_full // 2:
             self._await_room(known_bytes(event.outputs) or RECORD_BYTES)
-        most, room = level if newest is None else "values", self._queue_bytes - self._queued
+        most, room = level if newest is None else "values", self.most_bytes - self.queued
         captured, lost, reduced = capture(event, most, room, shared=newest is not None)
         weight = RECORD_BYTES + sum([content.nbytes + _ARRAY_BYTES for _, content in captured])
         if lost or reduced:
             with self.lock:
-                self._lost_summaries += lost
-                self._gave_up(reduced)
+                self.lost_summaries += lost
+                self.gave_up(reduced)
         keeps = level == "values"
         layouts = layouts_of_captured(captured) if keeps else ()
         self._put(
@@ -493,24 +466,24 @@ class Recorder(QueueWriter):
         """Queue what is noted or held, and counts of steps; False if the recording is given up."""
         if not self._number_all():
             return False
-        if self.newest is not None and not self._off:
+        if self.newest is not None and not self.off:
             self.newest.share()
-        if self.policy is not None and not self._off:
+        if self.policy is not None and not self.off:
             self.policy.tell_counts()
         return True
 
     def _make_room(self, room: int) -> bool:
         """Reduce the queue to ``room``: the oldest arrays are replaced by statistics."""
         with self.lock:
-            freed, given_up = self._waiting.free(self._queued - room)
-            self._queued -= freed
-            self._dropped_blobs += given_up
-            return self._queued <= room
+            freed, given_up = self.overflow.free(self.queued - room)
+            self.queued -= freed
+            self.dropped_blobs += given_up
+            return self.queued <= room
 
     def _failed(self, event: NodeFailed) -> None:
         row = (event.node.id, event.step, event.thread, event.start_ns, event.start_ns)
         error, ids, node = event.error or "failed", identities(event.inputs, ()), event.node
-        free = self._queue_bytes - self._queued
+        free = self.most_bytes - self.queued
         given, weight = failed_inputs(event, self.levels.of(node), free)
         weight += RECORD_BYTES + len(error)
         self._put(
@@ -536,40 +509,40 @@ class Recorder(QueueWriter):
         arrays: bytes = b"",
     ) -> None:
         """Number and queue an execution; ``row`` is a `Timed` without its seq."""
-        if self._queued > self.nearly_full:
+        if self.queued > self.nearly_full:
             self._give_way()
         with self.lock:
-            seq = self._number()
-            if self._queued + weight > self._queue_bytes and not always:
-                self._lost_executions += 1
-                self._missed.append(row[0])
-                self._lost_summaries += len(outputs)
+            seq = self.number()
+            if self.queued + weight > self.most_bytes and not always:
+                self.lost_executions += 1
+                self.missed_nodes.append(row[0])
+                self.lost_summaries += len(outputs)
             else:
-                self._queued += weight
+                self.queued += weight
                 ran = QueuedExecution(
                     (seq, *row), weight, flags, outputs, latest_only, keep_arrays, error,
                     layouts, attrs, place, unresolved, node, arrays,
                 )  # fmt: skip
-                self._queue.append(ran)
+                self.records.append(ran)
                 if keep_arrays and not unresolved:
-                    self._waiting.add(ran)
+                    self.overflow.add(ran)
         self._last[threading.get_ident()] = seq
-        if not self._awake:
-            self._wake()
+        if not self.awake:
+            self.wake()
 
     def _note(self, event: Told, weight: int, *, always: bool) -> None:
         """Number and queue any other record."""
         self._let_write()
         with self.lock:
-            seq = self._number()
-            if self._queued + weight > self._queue_bytes and not always:
-                self._lost_executions += 1
+            seq = self.number()
+            if self.queued + weight > self.most_bytes and not always:
+                self.lost_executions += 1
             else:
-                self._queued += weight
-                self._queue.append(QueuedRecord(seq, weight, event))
+                self.queued += weight
+                self.records.append(QueuedRecord(seq, weight, event))
         self._last[threading.get_ident()] = seq
-        if not self._awake:
-            self._wake()
+        if not self.awake:
+            self.wake()
 
     def _aside(self, event: Told, weight: int) -> None:
         """Queue an event that has no number of its own, such as a span between records."""
@@ -578,21 +551,21 @@ class Recorder(QueueWriter):
                 return
             self.number_times()
         with self.lock:
-            if weight and self._queued + weight > self._queue_bytes:
+            if weight and self.queued + weight > self.most_bytes:
                 return
-            self._queued += weight
-            self._queue.append(QueuedRecord(0, weight, event))
+            self.queued += weight
+            self.records.append(QueuedRecord(0, weight, event))
         # Like unobserved steps, a span that ends before they are due does not wake the writer.
         hasty = not isinstance(event, HostSpan) or event.end_ns >= self._due_unseen_ns
-        if weight and hasty and not self._awake:
-            self._wake()
+        if weight and hasty and not self.awake:
+            self.wake()
 
     def _unseen(self, event: Told, time_ns: int, many: int = 1) -> None:
         """Queue starts and ends of unobserved steps, which wake the writer only now and then."""
         with self.lock:
-            self._queue.append(QueuedRecord(self._number(many), many * RECORD_BYTES, event))
-            self._last[threading.get_ident()] = self._seq
-            self._queued += many * RECORD_BYTES
+            self.records.append(QueuedRecord(self.number(many), many * RECORD_BYTES, event))
+            self._last[threading.get_ident()] = self.seq
+            self.queued += many * RECORD_BYTES
         if time_ns >= self._due_unseen_ns:
             self._due_unseen_ns = time_ns + _UNSEEN_NS
-            self._wake()
+            self.wake()

@@ -19,6 +19,7 @@ from nodescope.ir.track import Track
 from nodescope.record import shutdown
 from nodescope.record.backpressure import Backpressure
 from nodescope.record.kept.stored_arrays import StoredArrays
+from nodescope.record.queue_writer import QueueWriter
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Dropped
@@ -28,9 +29,9 @@ from tests.core.record.runs import chain, finished
 def test_nothing_is_lost_however_slow_the_disk_is(tmp_path: Path, monkeypatch) -> None:
     """Each time, the writer starts only when the program waits for it."""
     asked = threading.Semaphore(0)
-    wait, commit = Recorder.wait_for_room, StoredArrays.add
+    wait, commit = QueueWriter.wait_for_room, StoredArrays.add
 
-    def waits(self: Recorder, nbytes: int, most_bytes: int) -> None:
+    def waits(self: QueueWriter, nbytes: int, most_bytes: int) -> None:
         asked.release()
         wait(self, nbytes, most_bytes)
 
@@ -39,7 +40,7 @@ def test_nothing_is_lost_however_slow_the_disk_is(tmp_path: Path, monkeypatch) -
             asked.acquire(timeout=20)
         return commit(self, arrays)
 
-    monkeypatch.setattr(Recorder, "wait_for_room", waits)
+    monkeypatch.setattr(QueueWriter, "wait_for_room", waits)
     monkeypatch.setattr(StoredArrays, "add", slow)
     run = Run(tmp_path / "run.nscope", level="values", waits=True)
     run.bus.probes[0]._most = 100_000
@@ -138,7 +139,7 @@ def test_a_program_gives_way_before_executions_are_dropped(
 def test_a_recording_that_was_given_up_is_not_waited_for(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "run.nscope", level="values")
     recorder.close()
-    recorder._queued = 1 << 30
+    recorder.queued = 1 << 30
     Backpressure(recorder, most_bytes=1).emit(None)  # type: ignore[arg-type]
 
 

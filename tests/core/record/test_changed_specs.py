@@ -80,9 +80,9 @@ def test_they_stay_if_the_executions_do_not_fit(tmp_path: Path, level: str) -> N
     assert recorder.flush(20)
     recorder.emit(GraphExtended((), (shaped(2),)))
     ran(recorder, 2)
-    room, recorder._queue_bytes = recorder._queue_bytes, 0
+    room, recorder.most_bytes = recorder.most_bytes, 0
     lost = recorder.last_seq
-    recorder._queue_bytes = room
+    recorder.most_bytes = room
     assert recorder.close()
     with Recording.open(tmp_path / "r.nscope") as recording:
         assert recording.dropped().executions == 1
@@ -98,7 +98,7 @@ def test_they_stay_if_the_rest_is_left_out(tmp_path: Path, level: str) -> None:
         run(recorder)
         recorder.emit(GraphExtended((), (shaped(8),)))
         assert recorder.last_seq
-        recorder._leave_out()
+        recorder.writer._leave_out()
     finally:
         recorder.lock.release()
     recorder.close()

@@ -351,12 +351,12 @@ def test_a_span_beside_unobserved_steps_does_not_wake_the_writer(tmp_path: Path)
     recorder.emit(StepStarted(1, 1_000, observed=False))
     assert recorder.flush()
     woken: list[bool] = []
-    recorder._wake = lambda: woken.append(True)  # type: ignore[method-assign]
+    recorder.wake = lambda: woken.append(True)  # type: ignore[method-assign]
     recorder.emit(HostSpan("python", 1, 1, 2_000, 3_000))
     assert not woken
     recorder.emit(HostSpan("python", 1, 1, 3_000, 2 * 10**9))
     assert woken
-    del recorder._wake  # type: ignore[method-assign]
+    del recorder.wake  # type: ignore[method-assign]
     assert recorder.close()
     with Recording.open(tmp_path / "r.nscope") as recording:
         assert len(recording.host(0, 2 * 10**9, 10)) == 2

@@ -49,7 +49,7 @@ class Stepwise:
         hurried.join(60)
 
     def _once_hurried(self) -> None:
-        assert self.recorder._hurry.wait(60)
+        assert self.recorder.hurry.wait(60)
         self.free()
 
     def free(self) -> None:
@@ -61,18 +61,18 @@ class Stepwise:
 def test_records_can_be_read_before_their_elements(tmp_path: Path) -> None:
     run = Stepwise(tmp_path / "r.nscope")
     settled = threading.Event()
-    settle = run.recorder._settle_some
+    settle = run.recorder.writer._settle_some
 
     def held() -> None:
         assert settled.wait(60)
         settle()
 
-    run.recorder._settle_some = held  # type: ignore[method-assign]
+    run.recorder.writer._settle_some = held  # type: ignore[method-assign]
     run.stop()
     with Recording.open(run.path) as recording:
         rows = recording.executions()
         assert len(rows) == MANY
-        assert run.recorder.owes
+        assert run.recorder.writer.owes
         last = rows[-1]
         assert last.flags & (LATER | WANTED) == LATER
         assert recording.array(1, last.seq) is None
@@ -81,7 +81,7 @@ def test_records_can_be_read_before_their_elements(tmp_path: Path) -> None:
         assert at.summary.mean == MANY - 1  # Statistics are written at once.
     settled.set()
     assert run.recorder.flush(20)
-    assert not run.recorder.owes
+    assert not run.recorder.writer.owes
     with Recording.open(run.path) as recording:
         for number, row in enumerate(recording.executions()):
             assert row.flags & WANTED
@@ -110,7 +110,7 @@ def test_the_queue_accounts_for_no_bytes_at_the_end(tmp_path: Path) -> None:
     run = Stepwise(tmp_path / "r.nscope")
     run.stop()
     assert run.recorder.flush(20)
-    assert run.recorder._queued == 0
+    assert run.recorder.queued == 0
     assert run.recorder.close()
 
 
@@ -119,10 +119,10 @@ def test_late_elements_that_a_slow_disk_does_not_take_are_named(tmp_path: Path) 
     run.recorder.emit(RunFinished(0, "", 9))
     assert not run.recorder.close(0.01)
     mib = MANY * SIZE * 8 / (1 << 20)
-    assert run.recorder.left_out == f"{MANY} executions and {MANY} arrays ({mib:.1f} MiB)"
+    assert run.recorder.writer.left_out == f"{MANY} executions and {MANY} arrays ({mib:.1f} MiB)"
     run.free()
-    run.recorder._thread.join(60)
-    assert run.recorder.left_out == f"{MANY} executions and {MANY} arrays ({mib:.1f} MiB)"
+    run.recorder.writer._thread.join(60)
+    assert run.recorder.writer.left_out == f"{MANY} executions and {MANY} arrays ({mib:.1f} MiB)"
     with Recording.open(run.path) as recording:
         assert recording.dropped().executions == MANY
         assert recording.run().status == 0
@@ -144,24 +144,24 @@ def test_merging_into_one_file_is_deferred_if_it_takes_long(
     recorder.emit(graph)
     recorder.emit(finished(graph.nodes[0], np.ones(3)))
     assert recorder.close(0.01)  # Closing succeeds: no record is missing.
-    assert recorder.written
+    assert recorder.writer.written
     with Recording.open(recorder.path) as recording:
         assert len(recording.executions()) == 1
     go.set()
-    recorder._thread.join(60)
+    recorder.writer._thread.join(60)
 
 
 def test_a_large_array_is_progress(tmp_path: Path) -> None:
     """A single batch may take longer than the wait for a disk that makes no progress."""
     recorder = Recorder(tmp_path / "r.nscope", level="values")
     seen = set()
-    insert = recorder._writer.insert
+    insert = recorder.writer.file.insert
 
     def looked(*args: object, **options: object) -> None:
-        seen.add(recorder._gets_on())
+        seen.add(recorder.writer._gets_on())
         insert(*args, **options)  # type: ignore[arg-type]
 
-    recorder._writer.insert = looked  # type: ignore[method-assign]
+    recorder.writer.file.insert = looked  # type: ignore[method-assign]
     graph = chain(["x"])
     recorder.emit(graph)
     recorder.emit(finished(graph.nodes[0], np.ones(4 << 20)))  # 32 MiB.

@@ -30,6 +30,7 @@ from nodescope.events import (
 from nodescope.record import queue_writer
 from nodescope.record.batch import Batch
 from nodescope.record.governor.governor import Governor
+from nodescope.record.queue_writer import QueueWriter
 from nodescope.record.recorder import Recorder
 from nodescope.record.recording import Recording
 from nodescope.record.rows import FAILED, HAS_INF, HAS_NAN, HAS_SUMMARY, Dropped
@@ -173,9 +174,9 @@ def test_a_program_does_not_wait_for_a_full_disk(
     monkeypatch.setattr(queue_writer.time, "sleep", slept.append)
     recorder._give_way()
     assert len(slept) == 1
-    recorder._room.stuck = True
+    recorder.writer._room.stuck = True
     recorder._give_way()
-    recorder._room.stuck = False
+    recorder.writer._room.stuck = False
     monkeypatch.undo()
     assert recorder.close(20)
     recorder._give_way()  # The writer has ended, so this does not call `time.sleep`.
@@ -413,12 +414,15 @@ def test_many_steps_are_written_in_few_statements(tmp_path: Path) -> None:
     assert (last.start_seq, last.end_seq, last.end_ns, last.observed) == (2001, 2002, 20_005, False)
 
 
-def test_records_that_come_while_others_are_written_gather(tmp_path: Path) -> None:
+def test_records_that_come_while_others_are_written_gather(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gathered, done = [], threading.Event()
 
-    class Gathering(Recorder):
-        def _gather(self) -> None:
-            gathered.append(len(self._queue))
+    def gather(writer: QueueWriter) -> None:
+        gathered.append(len(writer._queue.records))
+
+    monkeypatch.setattr(QueueWriter, "_gather", gather)
 
     def another(seq: int) -> None:
         if seq < 9:
@@ -426,7 +430,7 @@ def test_records_that_come_while_others_are_written_gather(tmp_path: Path) -> No
         else:
             done.set()
 
-    recorder = Gathering(tmp_path / "r.nscope", on_commit=another)
+    recorder = Recorder(tmp_path / "r.nscope", on_commit=another)
     recorder.emit(Logged("stdout", "line", 0, 0))
     assert done.wait(60)
     assert recorder.close()
@@ -469,8 +473,8 @@ def test_first_batches_come_soon_and_later_ones_grow(
     with monkeypatch.context() as patch:
         for _ in waits:
             hurry = Counted()
-            patch.setattr(recorder, "_hurry", hurry)
-            recorder._gather()
+            patch.setattr(recorder, "hurry", hurry)
+            recorder.writer._gather()
             seen.append(hurry.count)
     recorder.close()
     assert seen == waits

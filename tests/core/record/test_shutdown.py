@@ -39,7 +39,7 @@ class Blocked:
     def left_out(self) -> int:
         """How many executions were dropped; checks that all are counted and the end is recorded."""
         self.go.set()
-        self.recorder._thread.join(60)
+        self.recorder.writer._thread.join(60)
         with Recording.open(self.path) as recording:
             dropped = recording.dropped().executions
             assert len(recording.executions()) + dropped == 1000

@@ -39,7 +39,7 @@ def test_a_program_without_a_unicode_name_is_recorded(tmp_path: Path) -> None:
             with ns.name_scope(BROKEN):
                 (weight * 2.0).sum()
         run.log("stdout", f"out {BROKEN}")
-    assert not run.recorder.fault
+    assert not run.recorder.writer.fault
     with Recording.open(path) as recording:
         info = recording.run()
         assert encode(info)

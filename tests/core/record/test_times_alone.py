@@ -183,11 +183,11 @@ def test_what_is_lost_is_counted(
     note, here = recorder.times_sink(), threading.get_ident()
     assert note is not None
     before = recorder.last_seq
-    recorder._off = True  # As after a writer failure.
+    recorder.off = True  # As after a writer failure.
     for start in range(AT_ONCE):
         note(1, 1, here, start, start)
     assert recorder.last_seq == before + AT_ONCE
-    recorder._off = False
+    recorder.off = False
     assert recorder.close()
     with Recording.open(tmp_path / "r.nscope") as recording:
         assert recording.dropped().executions == AT_ONCE

@@ -45,7 +45,7 @@ def recorded(path: Path, events: list[Event]) -> object:
     with Recording.open(path) as recording:
         steps, losses = recording.steps(), recording.losses()
     path.unlink()
-    return steps, losses, recorder.committed_seq
+    return steps, losses, recorder.writer.committed_seq
 
 
 @given(STEPS, st.booleans())

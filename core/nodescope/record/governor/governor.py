@@ -185,7 +185,7 @@ class Governor:
             return not (sampling.wants_call() or reason)
         due, self._wanted = self._wanted, False
         learns = self._bus.learns is not None and self._bus.learns()
-        if sampling.wants(behind=self._recorder.behind) or due or learns:
+        if sampling.wants(behind=self._recorder.writer.behind) or due or learns:
             return False
         slowdown, share = sampling.of_observed, sampling.share
         if reason and slowdown > limit:
@@ -202,7 +202,7 @@ class Governor:
                 return  # another thread has decided, or begun a step
             sampling, detail = self.sampling, self._levels.detail
             self._close()
-            following = sampling.next_stretch(detail, behind=self._recorder.behind)
+            following = sampling.next_stretch(detail, behind=self._recorder.writer.behind)
             following = "whole" if self._levels.everything else following
             slowdown = sampling.of_stretch(detail)
             if following != "whole":
@@ -251,7 +251,7 @@ class Governor:
         recorder.number_times()  # which counts executions that were noted
         return StepCost(
             self._bus.ran_ns(), self._spent_ns + self._bus.watched_ns, self._traced_ns,
-            recorder.writer_ns(), recorder.operations + recorder.leaves,
+            recorder.writer.cpu_ns(), recorder.operations + recorder.leaves,
         )  # fmt: skip
 
     def _say_once(self, what: str, slowdown: float, text: str, *facts: float | str) -> None:

@@ -33,7 +33,7 @@ def test_weights_and_losses_are_whole_in_every_step(
     run = Run(path, level="values", budget_bytes=budget, waits=True)
     checking = RunCheck(
         run.bus, [], recommended=True, seq_source=run.recorder.thread_seq,
-        keep_values=run.recorder.keep_values,
+        keep_values=run.recorder.writer.keep_values,
     )  # fmt: skip
     run.start()
     weight = ns.parameter(np.zeros((20, 4)), name="weight")  # 640 bytes.

@@ -44,7 +44,7 @@ for step in range(300):
     for node in graph.nodes:
         recorder.emit(finished(node, np.full(4096, 7.0), step=step))
 recorder.flush(20)
-print(recorder.committed_seq, recorder.close(20), faults)
+print(recorder.writer.committed_seq, recorder.close(20), faults)
 reader.close()
 for file in mine:
     file.write("mine\\n")
@@ -159,7 +159,7 @@ def test_files_that_took_the_place_of_ours_are_neither_written_nor_closed(
     assert recorder.flush(20.0)
     mine = os.open(tmp_path / "mine", os.O_RDWR | os.O_CREAT)
     os.write(mine, b"mine")
-    numbers = [number for number, *_ in recorder._writer._descriptors]
+    numbers = [number for number, *_ in recorder.writer.file._descriptors]
     assert len(numbers) == 3
     for number in numbers:
         os.dup2(mine, number)

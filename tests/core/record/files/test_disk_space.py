@@ -35,24 +35,24 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fill(recorder: Recorder, pages: int = 3) -> None:
     """Leave room for only a few more pages in the file."""
-    database = recorder._writer.connection
+    database = recorder.writer.file.connection
     (now,) = database.execute("PRAGMA page_count").fetchone()
     database.execute(f"PRAGMA max_page_count={now + pages}").fetchall()
 
 
 def set_aside(recorder: Recorder, pages: int) -> None:
     """Have room for this many pages appear when the recorder gives back its reserve."""
-    release = recorder._writer.release_reserve
+    release = recorder.writer.file.release_reserve
 
     def given_back() -> None:
         release()
         fill(recorder, pages)
 
-    recorder._writer.release_reserve = given_back  # type: ignore[method-assign]
+    recorder.writer.file.release_reserve = given_back  # type: ignore[method-assign]
 
 
 def make_room(recorder: Recorder) -> None:
-    recorder._writer.connection.execute("PRAGMA max_page_count=1073741823").fetchall()
+    recorder.writer.file.connection.execute("PRAGMA max_page_count=1073741823").fetchall()
 
 
 class EventLog:
@@ -104,7 +104,7 @@ def test_a_recorder_waits_for_space_continues_and_counts_what_is_missing(
     recorder.emit(finished(GRAPH.nodes[0], array))
     emitted += 1
     assert recorder.close(20.0)
-    assert not recorder.fault
+    assert not recorder.writer.fault
     assert all(inside >= seq for seq, inside in acknowledged)
     with Recording.open(path) as recording:
         assert recording.last_seq() == recorder.last_seq
@@ -213,9 +213,9 @@ def test_a_disk_that_stays_full_costs_neither_the_structure_nor_the_end(
     recorder.emit(RunFinished(3, "ValueError: full", 99))
     recorder.close(20.0)
     assert not faults
-    unwritten = recorder.unwritten
+    unwritten = recorder.writer.unwritten
     with Recording.open(path) as recording:
-        assert recording.last_seq() == recorder.committed_seq
+        assert recording.last_seq() == recorder.writer.committed_seq
         assert [row.node.name for row in recording.nodes()][-len(names) :] == names
         assert [row.step for row in recording.steps()] == list(range(1, step))
         assert all(row.end_ns is not None for row in recording.steps())
@@ -252,7 +252,7 @@ def test_a_program_that_has_nothing_more_to_write_is_told_that_recording_resumes
     assert told.empty.wait(30.0)
     assert "recording resumed; missing:" in told.texts[-1]
     assert recorder.close(20.0)
-    assert not recorder.fault
+    assert not recorder.writer.fault
 
 
 def test_elements_are_left_out_before_executions(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_structure_without_room_at_the_end_is_counted(tmp_path: Path) -> None:
     assert not recorder.close(20.0)
     with Recording.open(path) as recording:
         assert recording.run().status == 0
-        missing = recorder.unwritten.structure
+        missing = recorder.writer.unwritten.structure
         assert 0 < missing < 2 * len(names)
         assert len(recording.nodes()) == len(names) - (missing - len(names) - 1)
         assert f"{missing:,} graph definitions" in recording.run().trouble
@@ -316,7 +316,7 @@ def test_records_without_room_are_not_acknowledged(tmp_path: Path) -> None:
     assert not recorder.close(100.0)
     assert len(told.texts) == len(faults) == 1
     with Recording.open(path) as recording:
-        assert recording.last_seq() == recorder.committed_seq < recorder.last_seq
+        assert recording.last_seq() == recorder.writer.committed_seq < recorder.last_seq
 
 
 def test_space_is_set_aside_and_given_back(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_a_full_disk_is_reported_and_no_unwritten_record_acknowledged(tmp_path: 
         assert max(link.seqs) == recording.last_seq()
         (gap,) = [row.text for row in recording.logs() if row.stream == "nodescope"]
         assert gap.startswith("recording resumed; missing:")
-    assert lines[-1] == link.said[-1] == str(run.recorder.unwritten)
+    assert lines[-1] == link.said[-1] == str(run.recorder.writer.unwritten)
     assert lines[-1].startswith("the disk was full: ")
 
 
@@ -424,7 +424,7 @@ def test_a_disk_that_fails_is_not_waited_for(
         error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
         raise error
 
-    monkeypatch.setattr(recorder._writer, "commit", fails)
+    monkeypatch.setattr(recorder.writer.file, "commit", fails)
     recorder.emit(GRAPH)
     assert not recorder.close(20.0)
-    assert "disk I/O error" in recorder.fault
+    assert "disk I/O error" in recorder.writer.fault

@@ -377,7 +377,7 @@ def test_time_in_the_debugger_is_not_program_time(
     recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
     # Set the recorder's own time to 0, because it depends on the machine.
     monkeypatch.setattr(recorder_module, "_now", lambda: 0)
-    monkeypatch.setattr(recorder, "writer_ns", lambda: 0)
+    monkeypatch.setattr(recorder.writer, "cpu_ns", lambda: 0)
     governor.govern(recorder)
     graph = chain(["x"])
     recorder.emit(graph)

@@ -235,7 +235,7 @@ def test_a_program_waits_for_the_writer_before_elements_are_given_up(tmp_path: P
     recorder = Recorder(
         path, level="values", queue_bytes=400_000, on_commit=lambda seq: done.release()
     )
-    write = recorder._write_some
+    write = recorder.writer._write_some
 
     def held() -> int:
         assert go.acquire(timeout=60)
@@ -245,7 +245,7 @@ def test_a_program_waits_for_the_writer_before_elements_are_given_up(tmp_path: P
         go.release()
         assert done.acquire(timeout=60)
 
-    recorder._write_some = held  # type: ignore[method-assign]
+    recorder.writer._write_some = held  # type: ignore[method-assign]
     recorder._give_way = give_way  # type: ignore[method-assign]
     node = Node(1, "x", "exp", "elementwise", outputs=(1,))
     recorder.emit(GraphExtended((node,), chain(["x"]).values))

@@ -172,10 +172,12 @@ def test_arrays_are_written_although_nobody_asks(
 ) -> None:
     monkeypatch.setattr(waiting_packs, "MOST_S", 0.05)
     whole = threading.Event()
-    recorder = Recorder(
-        tmp_path / "r.nscope", level="values",
-        on_commit=lambda seq: whole.set() if seq >= 301 and not recorder._packs.many else None,
-    )  # fmt: skip
+
+    def committed(seq: int) -> None:
+        if seq >= 301 and not recorder.writer._packs.many:
+            whole.set()
+
+    recorder = Recorder(tmp_path / "r.nscope", level="values", on_commit=committed)
     emit(recorder, 300)
     assert recorder.flush(30, elements=False)
     assert whole.wait(30)
@@ -187,11 +189,11 @@ def test_arrays_are_written_although_nobody_asks(
 def test_a_recording_says_that_arrays_still_wait(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.nscope", level="values")
     emit(recorder, 300)
-    while recorder.committed_seq < recorder.last_seq:
-        recorder._progress.acquire()
-        recorder._progress.wait(1)
-        recorder._progress.release()
-    assert recorder._packs.many == 300
+    while recorder.writer.committed_seq < recorder.last_seq:
+        recorder.writer._progress.acquire()
+        recorder.writer._progress.wait(1)
+        recorder.writer._progress.release()
+    assert recorder.writer._packs.many == 300
     with Recording.open(tmp_path / "r.nscope") as recording:
         assert recording.waits(150)
         assert kept(recording) == []
@@ -216,7 +218,7 @@ def test_what_waits_at_the_end_is_in_one_file(read: bool, tmp_path: Path) -> Non
         reader.close()
     assert recorder.close(30)
     reader.close()
-    assert recorder._writer.logs == read
+    assert recorder.writer.file.logs == read
     with Recording.open(path) as recording:
         assert kept(recording) == [*range(900)]
     if not read:

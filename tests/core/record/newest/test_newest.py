@@ -111,7 +111,7 @@ def test_a_value_that_a_watch_kept_is_not_kept_twice(tmp_path: Path) -> None:
     recorder._kept.clear()
     recorder.keep(graph.nodes[0], 1, array, seq)
     assert recorder.close()
-    assert not recorder.fault
+    assert not recorder.writer.fault
     with Recording.open(path) as recording:
         assert recording._all("SELECT count(*) FROM blob") == [(2,)]
         assert recording._all("SELECT count(*) FROM summary") == [(2,)]

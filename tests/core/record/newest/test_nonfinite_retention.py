@@ -103,7 +103,7 @@ def test_the_first_nan_is_whole_at_the_end(lagging: bool, tmp_path: Path) -> Non
     go.set()
     emit_steps(recorder, range(20, 60), {30: np.inf, 31: np.inf})
     assert recorder.close(20)
-    assert not recorder.fault
+    assert not recorder.writer.fault
     assert whole_steps(path) == {4, 5, 29, 30, 58, 59}
     assert told(path) == (5, 30)
     assert recorder.newest is not None
@@ -136,7 +136,7 @@ def test_newer_values_never_push_the_first_nan_out(level: Level, tmp_path: Path)
         emit_steps(recorder, range(10 * part + 1, 10 * part + 11), {5: np.nan})
         assert recorder.flush(20)
     assert recorder.close(20)
-    assert not recorder.fault
+    assert not recorder.writer.fault
     assert {4, 5, 199, 200} <= whole_steps(path)
 
 
