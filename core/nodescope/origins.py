@@ -83,5 +83,10 @@ def origin(file: str) -> str:
     return "python" if file.startswith(_SCRIPTS) else ""
 
 
+def is_users(file: str) -> bool:
+    """Whether a source file is the user's own: neither nodescope's, nor a package's."""
+    return not is_internal(file) and not origin(file)
+
+
 def _first(inside: str) -> str:
     return inside.split("/", 1)[0].removesuffix(".py")

@@ -19,7 +19,7 @@ import threading
 from types import CodeType, FrameType
 from typing import Final, NamedTuple
 
-from nodescope.origins import OURS, is_internal, origin
+from nodescope.origins import OURS, is_users, origin
 
 Place = tuple["Code", int]
 """A frame as its code and current instruction."""
@@ -53,7 +53,7 @@ class Code:
     def __init__(self, code: CodeType) -> None:
         self.code = code  # held, so that its identity is not reused
         owner = origin(code.co_filename)
-        self.users = not owner and not is_internal(code.co_filename)
+        self.users = is_users(code.co_filename)
         self.ours = owner == OURS
         self.loops = tuple(
             Loop(_number((code.co_filename, code.co_firstlineno, code.co_qualname, start)),

@@ -5,6 +5,11 @@ Invariant: pure string functions; engine, debugger and exporters share one readi
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+_NUMBER: Final = re.compile(r"(.*)_(\d+)", re.DOTALL)
+
 
 def join(scope: str, name: str) -> str:
     """``join("a/b", "c") == "a/b/c"``; ``join("", "c") == "c"``."""
@@ -19,6 +24,25 @@ def parent(scope: str) -> str:
 def is_within(scope: str, ancestor: str) -> bool:
     """Whether ``scope`` is ``ancestor`` or lies inside it. Everything lies inside the top."""
     return not ancestor or scope == ancestor or scope.startswith(ancestor + "/")
+
+
+def split_number(name: str) -> tuple[str, int | None]:
+    """A name and the number that makes it unique, or None: ``split_number("cell_2") == ("cell",
+    2)``. Repeated calls of a module, and modules in a list, have such names.
+    """
+    match = _NUMBER.fullmatch(name)
+    return (name, None) if match is None else (match[1], int(match[2]))
+
+
+def unnumbered(scope: str) -> str:
+    """``unnumbered("net/cell_2") == "net/cell"``."""
+    return "/".join([split_number(name)[0] for name in scope.split("/")])
+
+
+def without_phase(scope: str) -> str:
+    """The scope of the forward pass: ``without_phase("backward/net") == "net"``."""
+    first, _, rest = scope.partition("/")
+    return rest if first in ("backward", "recompute") else scope
 
 
 def depth(scope: str) -> int:

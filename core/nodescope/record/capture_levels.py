@@ -65,6 +65,8 @@ class CaptureLevels:
     @property
     def with_arrays(self) -> bool:
         """Whether arrays of any node may be read now."""
+        if self.everything or self.watched:
+            return True
         return self._with_arrays and (self.detail == "whole" or not self.uniform)
 
     @property

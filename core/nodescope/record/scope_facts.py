@@ -5,17 +5,13 @@ Invariant: reads documents only; without documents, nothing is known about scope
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 import msgspec
 
 from nodescope.ir.graph import ScopeDescribed
+from nodescope.ir.scopes import unnumbered, without_phase
 from nodescope.record.recording import Recording
 
 _decode = msgspec.msgpack.Decoder(ScopeDescribed).decode
-_FURTHER: Final = re.compile(r"_\d+(?=/|$)")
-_PHASES: Final = ("backward", "recompute")
 
 
 def scope_facts(recording: Recording, scope: str) -> ScopeDescribed | None:
@@ -39,6 +35,5 @@ def scope_facts(recording: Recording, scope: str) -> ScopeDescribed | None:
 
 def _candidates(scope: str) -> list[str]:
     """The paths under which it may have been described, the most exact first."""
-    first, _, rest = scope.partition("/")
-    plain = rest if first in _PHASES else scope
-    return list(dict.fromkeys((scope, plain, _FURTHER.sub("", plain))))
+    plain = without_phase(scope)
+    return list(dict.fromkeys((scope, plain, unnumbered(plain))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nodescope.ir.scopes import base_of, placed
+from nodescope.ir.scopes import base_of, placed, split_number, unnumbered, without_phase
 
 
 @pytest.mark.parametrize("phase", ["forward", "backward"])
@@ -30,3 +30,26 @@ def test_a_node_without_a_known_base(ran: str, scope: str, phase: str) -> None:
 
 def test_a_scope_that_only_begins_like_the_backward_pass() -> None:
     assert base_of("backwards/block", "block", "backward") == "backwards"
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("cell_2", ("cell", 2)),
+        ("cell", ("cell", None)),
+        ("cell_", ("cell_", None)),
+        ("cell_2_10", ("cell_2", 10)),
+        ("_3", ("", 3)),
+        ("", ("", None)),
+    ],
+)
+def test_a_number_makes_a_name_unique(name: str, parts: tuple[str, int | None]) -> None:
+    assert split_number(name) == parts
+
+
+def test_a_scope_without_numbers_or_phase() -> None:
+    assert unnumbered("net_1/cell_2/tail") == "net/cell/tail"
+    assert without_phase("backward/net") == "net"
+    assert without_phase("recompute/net/cell") == "net/cell"
+    assert without_phase("backward") == ""
+    assert without_phase("network/backward") == "network/backward"

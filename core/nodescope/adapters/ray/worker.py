@@ -30,7 +30,7 @@ from nodescope.adapters.ray.submitting import Submissions
 from nodescope.adapters.ray.wire import Content, Ran
 from nodescope.errors import error_text
 from nodescope.interactive import cell_name
-from nodescope.origins import add_internal_package, is_internal, origin
+from nodescope.origins import add_internal_package, is_users
 
 SILENT_S: Final = 10.0
 """How long a task waits without a sign of life from the run, in seconds."""
@@ -475,7 +475,7 @@ def _frames_of(error: BaseException) -> tuple[tuple[str, int, str], ...]:
     traceback = error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if not is_internal(code.co_filename) and not origin(code.co_filename):
+        if is_users(code.co_filename):
             frames.append((cell_name(code.co_filename), traceback.tb_lineno, code.co_qualname))
         traceback = traceback.tb_next
     return tuple(frames[::-1][:_MOST_FRAMES])

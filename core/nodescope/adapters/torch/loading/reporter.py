@@ -48,7 +48,7 @@ from nodescope.events import (
 )
 from nodescope.interactive import cell_name
 from nodescope.ir.graph import Node, ScopeDescribed, is_op
-from nodescope.origins import is_internal, origin
+from nodescope.origins import is_users
 from nodescope.protocol import Frame
 
 _MOST_UNSENT: Final = 64
@@ -202,7 +202,7 @@ class Reporter:
         frame = sys._getframe(1)
         while frame is not None and frame.f_code is not self._outermost:
             code, file = frame.f_code, frame.f_code.co_filename
-            if len(frames) < _MOST_FRAMES and not is_internal(file) and not origin(file):
+            if len(frames) < _MOST_FRAMES and is_users(file):
                 line = frame.f_lineno or code.co_firstlineno
                 text = linecache.getline(file, line, frame.f_globals).strip()[:500]
                 frames.append(Frame(cell_name(file), line, code.co_qualname, text))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -12,9 +11,8 @@ from nodescope.debug.watch.graph_rule import graph_rule, stateless
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Verdict
 from nodescope.ir.graph import Node, SourceLocation
-from nodescope.ir.scopes import is_within
+from nodescope.ir.scopes import is_within, split_number
 
-_PLACE: Final = re.compile(r"(.*)_(\d+)")
 _LEAST_AXES: Final = 2  # least number of axes of a layer's weight; biases are left out
 
 
@@ -85,11 +83,10 @@ def _place(name: str) -> _Place | None:
     """The innermost list position in a parameter's name; None if there is none."""
     parts = name.split("/")[:-1]
     for depth in range(len(parts), 0, -1):
-        match = _PLACE.fullmatch(parts[depth - 1])
-        if match is not None:
-            above = "/".join(parts[: depth - 1])
-            path = "/".join(parts[:depth])
-            return _Place(path, f"{above}/{match[1]}".lstrip("/"), int(match[2]))
+        modules, number = split_number(parts[depth - 1])
+        if number is not None:
+            above, path = "/".join(parts[: depth - 1]), "/".join(parts[:depth])
+            return _Place(path, f"{above}/{modules}".lstrip("/"), number)
     return None
 
 

@@ -5,7 +5,6 @@ For example, a moving average is assigned to the network instead of to its teach
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -14,6 +13,7 @@ from nodescope.debug.watch.graph_rule import graph_rule
 from nodescope.debug.watch.program_graph import ProgramGraph
 from nodescope.debug.watch.rule import Settings, Study, Verdict
 from nodescope.ir.graph import Node
+from nodescope.ir.scopes import split_number
 
 _LEAST_STEPS: Final = 5
 _SHARE: Final = 0.9  # least share of the weight's updates after which it is written back
@@ -75,7 +75,7 @@ def _writers(graph: ProgramGraph) -> dict[int, list[Node]]:
 def _copy(graph: ProgramGraph, weight: int, node: Node, changed: set[str]) -> Node | None:
     """The never changing parameter from which a node writes to a weight; None if there is none."""
     target = graph.maker(weight)
-    bases = {_base(name) for name in changed}
+    bases = {split_number(name)[0] for name in changed}
     for value in node.inputs:
         if graph.held_in(value) == weight or target is None:
             continue
@@ -85,14 +85,9 @@ def _copy(graph: ProgramGraph, weight: int, node: Node, changed: set[str]) -> No
             if leaf.role != "parameter" or not same or leaf.name in changed:
                 continue
             # A parameter that is read in several lines has several nodes with numbered names.
-            if _base(leaf.name) not in bases - {_base(target.name)}:
+            if split_number(leaf.name)[0] not in bases - {split_number(target.name)[0]}:
                 return leaf
     return None
-
-
-def _base(name: str) -> str:
-    """A node's name without the number that makes it unique."""
-    return re.sub(r"_\d+$", "", name)
 
 
 def _suits(nodes: Sequence[Node]) -> str:
