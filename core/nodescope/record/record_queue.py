@@ -53,7 +53,7 @@ _WAITS_FOR: Final = 1024
 _MOST_WAITS: Final = 4096
 # Waits get longer, up to so many moments: each ends with a hand-over of the interpreter lock.
 _MOST_MOMENTS: Final = 16
-_LOTS: Final = 16  # a lot of outputs takes at most one part in this many of the queue
+_LOTS: Final = 16  # noted outputs are queued once they fill one part in this many of the queue
 
 
 class RecordQueue:
@@ -199,8 +199,8 @@ class RecordQueue:
     def _respecify(self, event: GraphExtended) -> None:
         """Queue changed specs of values with the noted executions, from the next one on.
 
-        With a number of its own, each change would end a lot: a smaller last batch changes the
-        shapes of all outputs of a step, one after the other.
+        With a number of its own, each change would split the noted executions: a smaller last batch
+        changes the shapes of all outputs of a step, one after the other.
         """
         with self.lock:
             self._respecified.append((len(self._times), event))

@@ -10,20 +10,17 @@ from __future__ import annotations
 
 from collections import deque
 from statistics import fmean, median, quantiles
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
-# So many of the first steps, and of calls after a step, are observed and not compared; so many of
-# the steps after an observed one are disturbed.
-WARM, SETTLING = 2, 2
-# How many steps of each kind a reliable comparison needs, it has at least, and are remembered.
-_COMPARED, _AT_LEAST, _WINDOW = 12, 6, 256
-# Of so many observed steps, the waits for the writer are averaged. The program waits at most this
-# many times as long as the writer works: a product on all processors waits for the slowest.
-_WAITS, _MOST_WAIT = 24, 3.0
-# From a step whose events take less than this share of those of the first steps, as executions are
-# reported together, costs of earlier steps say nothing about later ones.
-_LIGHTER: Final = 0.7
-_PLACES: Final = (3, 5, 13, 14, 15)  # among the 5 % quantiles: 20, 30, 70, 75 and 80 %
+WARM = 2  # first steps, and calls after a step, that are observed and not compared
+SETTLING = 2  # steps after an observed one that are disturbed
+_COMPARED = 12  # steps of each kind for a reliable comparison
+_AT_LEAST = 6  # steps of a kind that are compared at least, if there are so many
+_WINDOW = 256  # steps of each kind that are remembered
+_WAITS = 24  # observed steps over which waits for the writer are averaged
+_MOST_WAIT = 3.0  # longest wait by writer's time: a product on all processors waits for the slowest
+_LIGHTER = 0.7  # share of the first steps' events below which costs of earlier steps are forgotten
+_PLACES = (3, 5, 13, 14, 15)  # of the 5 % quantiles: 20, 30, 70, 75 and 80 %
 
 Kind = Literal["observed", "reference", "disturbed"]
 
@@ -45,9 +42,9 @@ class StepCost(NamedTuple):
 class _Steps(NamedTuple):
     """Consecutive steps of a kind."""
 
-    number: int  # of the last
-    rest_ns: float  # the mean time that neither the recorder nor waits for the writer took
-    plain_ns: float  # what the writer cannot have taken either: of references, the program's own
+    number: int  # the number of the last step
+    rest_ns: float  # the mean time without that of the recorder and of waits for the writer
+    plain_ns: float  # the same without the writer's time: in references, the program's own time
     cost: StepCost
 
 
@@ -70,9 +67,8 @@ class CostModel:
         self._waits: deque[float] = deque(maxlen=_WAITS)
 
     def add(self, step: int, kind: Kind, cost: StepCost, many: int = 1) -> float:
-        """Add the step with this number; or the cost of several that were left out, up to this one,
-        which are compared as one of their mean time. Return how long the program waited for the
-        writer, as far as that is known.
+        """Add a step, or a series of unobserved steps, of which this is the last one, as one step of
+        mean length. Return how long the program waited for the writer, as far as that is known.
         """
         # The program waits for the interpreter lock while the writer holds it. Such waits are long
         # but occur in few steps, so quantiles do not show them.
@@ -88,6 +84,7 @@ class CostModel:
                 for past in (self._steps["observed"], self._steps["disturbed"], self._waits):
                     past.clear()
             self._waits.append(0.0)
+        # With a processor of its own, the writer takes less than half of the program's time.
         plain_ns = max(rest_ns - cost.written_ns, rest_ns / 2)
         self.references += many * (kind == "reference")
         steps = self._steps[kind]
@@ -116,8 +113,8 @@ class CostModel:
         return min(self.references, len(self._steps["observed"])) >= _COMPARED
 
     def _cost_of(self, cost: StepCost) -> float:
-        """The cost of an observed step, but for waits."""
-        # Once there are references, `tracing` includes what the writer takes.
+        """The cost of an observed step, without waits for the writer."""
+        # Once there are references, `tracing` includes the effect of the writer.
         written_ns = 0.0 if self.references else cost.written_ns
         return cost.spent_ns + self.tracing * cost.tracing_ns + written_ns
 

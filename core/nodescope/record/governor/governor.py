@@ -29,19 +29,19 @@ from nodescope.record.kept.kept_report import kept
 from nodescope.record.recorder import Recorder
 from nodescope.record.rows import Governed, LeftOut
 
-# The assumed cost of making the events of one execution, until it is measured: with steps; without,
-# where each call is looked up by its line; and if it is reported together with others.
-TRACING_NS, STEPLESS_TRACING_NS, TOGETHER_TRACING_NS = 3_800.0, 6_300.0, 1_500.0
+# The assumed cost of making the events of one execution, until it is measured.
+TRACING_NS = 3_800.0  # with steps
+STEPLESS_TRACING_NS = 6_300.0  # without steps, where each call is looked up by its line
+TOGETHER_TRACING_NS = 1_500.0  # if executions are reported together
 # With the default limit, half of the allowance is left for the start and the end of the run, which
 # cannot be measured, and a run is observed whole until its delay is long enough to be noticed.
 _BY_DEFAULT: Final = {"share": 0.5, "unnoticed_ns": 40e6}
-# The nodes in a document during the run, and at its end; how often; and the length of a stretch.
-_FEW_NODES, _MOST_NODES, _TELLING_NS, _STRETCH_NS = 100, 10_000, 2_000_000_000, 20_000_000
-# A step that is left out costs so much, besides the decision (emitter, caches), at most this share.
-_LEAVING_OUT_NS, _LEAVING_OUT_SHARE = 20_000, 0.2
-# After so many consecutive stretches above the limit with counts only, it cannot be met. A message
-# is worthwhile if less than this share of steps may be observed.
-_IN_VAIN, _WORTH_SAYING = 10, 0.9
+_FEW_NODES, _MOST_NODES = 100, 10_000  # nodes in a document during the run, and at its end
+_TELLING_NS, _STRETCH_NS = 2_000_000_000, 20_000_000  # interval of documents; length of a stretch
+_LEAVING_OUT_NS = 20_000  # cost of leaving out a step, without that of a decision about it
+_LEAVING_OUT_SHARE = 0.2  # the upper limit of that cost, as a share of the step
+_IN_VAIN = 10  # consecutive stretches of counts above the limit after which it cannot be met
+_WORTH_SAYING = 0.9  # share of observed steps below which the user is informed
 
 _Unit = Literal["step", "call", "outside"]
 
@@ -88,7 +88,7 @@ class Governor:
         self._stretch_end_ns, self._in_vain = math.inf, 0
         self._wanted = self._loss_broke = False
         self._because = ""  # why a step could not be left out that should have been
-        self._said: set[str] = set()  # texts that come once
+        self._said: set[str] = set()  # messages already shown
         self._told_ns, self._told = 0.0, (0, 0)
 
     def govern(self, recorder: Recorder) -> None:

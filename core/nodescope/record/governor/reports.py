@@ -14,7 +14,7 @@ LESS_DETAIL: Final = (
     "From now on only parts of it are recorded as you asked, the others are timed or counted"
 )
 SEEN_WHOLE: Final = "It cannot be met: no training step may run unobserved, since {}"
-IN_VAIN: Final = "It cannot be met: as little is recorded as allowed"
+IN_VAIN: Final = "It cannot be met: as little as possible is recorded"
 IN_VAIN_BY_HAND: Final = IN_VAIN + " ({} without the levels set by hand)"
 RAISED: Final = (
     "the program failed in step {} or after it, which was not observed (slowdown limit): only a "

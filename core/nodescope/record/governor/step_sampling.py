@@ -10,26 +10,22 @@ Invariant: it reads no clock, and the allowance comes from time that has passed.
 from __future__ import annotations
 
 import random
-from typing import Final
 
 from nodescope.record.capture_levels import Detail
 from nodescope.record.governor.cost_model import SETTLING, WARM, CostModel, Kind, StepCost
 
-# The share of the allowance that is used, since not all costs can be measured, and while the run as
-# a whole is above the limit; the most that is saved up, in observed steps; and the least that a
-# step adds, although leaving it out costs something, too.
-_SHARE, _OWING, _MOST_SAVED, _LEAST_GAIN = 0.8, 0.25, 3.0, 0.02
-# The least share of the time that is taken to be the program's own, if it is measured, and if not.
-_LEAST_OWN: Final = {True: 0.01, False: 0.05}
-# The assumed cost of the first execution of a node; the factor by which assumed costs may be wrong.
-_DEFINING_NS, _DOUBT = 60_000.0, 4.0
-# References are measured again after so many steps: `_SERIES` of them, after `SETTLING` unobserved
-# steps or some time, or if one is long.
-_INTERVAL, _SERIES, _SETTLED_NS, _LONG_NS = 128, 2, 5e6, 20e6
-# Steps are compared after each of the first steps, and then at these intervals.
-_COMPARING, _COMPARING_NS = 32, 50e6
-# The most steps for which one decision is made, and the longest that they may take.
-_MOST_TOGETHER, _TOGETHER_NS = 100, 50e6
+_SHARE = 0.8  # share of the allowance that is used, since not all costs can be measured
+_OWING = 0.25  # the same while the run as a whole is above the limit
+_MOST_SAVED = 3.0  # largest allowance that can be saved up, in observed steps
+_LEAST_GAIN = 0.02  # least share of its allowance that a step adds, whatever leaving it out costs
+_LEAST_OWN = {True: 0.01, False: 0.05}  # least share of the program's own time, if measured or not
+_DEFINING_NS = 60_000.0  # assumed cost of the first execution of a node
+_DOUBT = 4.0  # factor by which assumed costs may be wrong
+_INTERVAL, _SERIES = 128, 2  # steps between series of references; references in a series
+_SETTLED_NS = 5e6  # time after which steps are undisturbed, however few they were
+_LONG_NS = 20e6  # length of steps that are never disturbed
+_COMPARING, _COMPARING_NS = 32, 50e6  # first steps that are compared at once; interval later
+_MOST_TOGETHER, _TOGETHER_NS = 100, 50e6  # most steps with one decision; their longest time
 
 
 class StepSampling:
