@@ -60,11 +60,11 @@ KINDS: dict[str, Kind] = {
         "np.histogram and np.bincount are traced; or leave the graph with .numpy()",
         "histogram2d histogramdd",
     ),
-    "bits in bytes": Kind(
+    "bits packed into bytes": Kind(
         "uint8 streams, not numerical programs", "shift and mask with >> and &, or leave the graph "
         "with .numpy()", "packbits unpackbits",
     ),
-    "dtype of the result depends on values": Kind(
+    "functions whose result dtype depends on values": Kind(
         "use .real where intended", "use x.real where the imaginary part is zero",
         "real_if_close",
     ),

@@ -121,11 +121,11 @@ class StepBlocks:
             (page,) = self.pages(recording, place, place + 1)
             if provisional:
                 self._before[place] = self._data[place], rows[place].copy()
-            mine = late[blocks == place]
-            fetches, spans = mine[:, 0] == DATA, mine[:, 1] == NONE
-            page.fetched(mine[fetches, 1:])
-            page.add(page.executed(mine[~fetches & ~spans]))
-            page.add(page.spent(mine[spans][:, [0, 2, 3]]))
+            block_rows = late[blocks == place]
+            fetches, spans = block_rows[:, 0] == DATA, block_rows[:, 1] == NONE
+            page.fetched(block_rows[fetches, 1:])
+            page.add(page.executed(block_rows[~fetches & ~spans]))
+            page.add(page.spent(block_rows[spans][:, [0, 2, 3]]))
             self._data[place] = page.packed()
             following = int(rows[place, UNTIL])
             rows[place] = joined(page.rows(following), [0])[0]
