@@ -67,7 +67,7 @@ class CostModel:
         self._waits: deque[float] = deque(maxlen=_WAITS)
 
     def add(self, step: int, kind: Kind, cost: StepCost, many: int = 1) -> float:
-        """Add a step, or a series of unobserved steps that ends with it, as one step of mean length.
+        """Add a step, or a series of unobserved ones that ends with it, as one step of mean length.
         Return how long the program waited for the writer, as far as that is known.
         """
         # The program waits for the interpreter lock while the writer holds it. Such waits are long
