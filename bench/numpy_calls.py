@@ -144,21 +144,23 @@ def rows() -> Iterator[Row]:
 
 
 def _rows(name: str, program: Program, arrays: list[Any]) -> Iterator[Row]:
-    ours = [ns.parameter(array.copy(), name=f"x{i}") for i, array in enumerate(arrays)]
+    parameters = [ns.parameter(array.copy(), name=f"x{i}") for i, array in enumerate(arrays)]
     forward: dict[str, Callable[[], object]] = {
-        "nodescope": lambda: program.numpy(*ours),
+        "nodescope": lambda: program.numpy(*parameters),
         "numpy": lambda: program.numpy(*arrays),
     }
     both: dict[str, Callable[[], object]] = {
-        "nodescope": lambda: _gradients(ours, program.numpy(*ours)),
+        "nodescope": lambda: _gradients(parameters, program.numpy(*parameters)),
     }
     if torch := _module("torch"):
         torch.set_num_threads(1)
-        theirs = [torch.from_numpy(array.copy()).requires_grad_() for array in arrays]
-        forward["torch"] = lambda: program.torch(*theirs)
-        both["torch"] = lambda: _gradients(theirs, program.torch(*theirs))
-        for mine, other in zip(both["nodescope"](), both["torch"](), strict=True):  # type: ignore[call-overload]
-            np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=1e-3, atol=1e-5)
+        torch_arrays = [torch.from_numpy(array.copy()).requires_grad_() for array in arrays]
+        forward["torch"] = lambda: program.torch(*torch_arrays)
+        both["torch"] = lambda: _gradients(torch_arrays, program.torch(*torch_arrays))
+        for gradient, torch_gradient in zip(both["nodescope"](), both["torch"](), strict=True):  # type: ignore[call-overload]
+            np.testing.assert_allclose(
+                gradient.numpy(), torch_gradient.numpy(), rtol=1e-3, atol=1e-5
+            )
     for what, contenders, limit in (
         ("forward", forward, 0), ("forward and backward", both, 1)
     ):  # fmt: skip

@@ -45,12 +45,12 @@ def _forward() -> Iterator[Row]:
         tx, ty = (torch.from_numpy(array.copy()).requires_grad_() for array in (X, Y))
         contenders["torch"] = lambda: body(tx, ty)
     times = paired(contenders)
-    ours = f"{median_ns(times, 'nodescope', OPS):.0f} ns per op"
+    nodescope_time = f"{median_ns(times, 'nodescope', OPS):.0f} ns per op"
     limits = {"numpy": (2.5, 2.0), "torch": (0.45, 0.35)}
     for peer in contenders:
         if peer in limits:
             must, aim = limits[peer]
-            detail = f"{ours}, {peer} {median_ns(times, peer, OPS):.0f} ns"
+            detail = f"{nodescope_time}, {peer} {median_ns(times, peer, OPS):.0f} ns"
             yield Row(
                 "eager op with tape, tiny tensor",
                 peer,
@@ -107,7 +107,7 @@ def _forward_and_backward() -> Iterator[Row]:
         np.testing.assert_allclose(result, expected, rtol=1e-4, err_msg=name)
     times = paired(contenders)
     limits = {"torch": (0.5, 0.33), "autograd": (0.2, 0.125), "mygrad": (0.2, 0.125)}
-    mine = f"{median_ns(times, 'nodescope', OPS):.0f} ns per op"
+    nodescope_time = f"{median_ns(times, 'nodescope', OPS):.0f} ns per op"
     for peer, (must, aim) in limits.items():
         if peer in contenders:
             yield Row(
@@ -116,7 +116,7 @@ def _forward_and_backward() -> Iterator[Row]:
                 ratio(times, "nodescope", peer),
                 must=must,
                 aim=aim,
-                detail=f"{mine}, {peer} {median_ns(times, peer, OPS):.0f} ns",
+                detail=f"{nodescope_time}, {peer} {median_ns(times, peer, OPS):.0f} ns",
             )
 
 

@@ -57,12 +57,12 @@ def _rows(
         for contender, known in answers.items()
     }
     name = f"compiling a GRU unrolled {steps} times"
-    mine, native, other = took[NUMPY], took[C], took[JAX]
+    numpy_ms, native, other = took[NUMPY], took[C], took[JAX]
     nodes = answers[NUMPY][0]["nodes"] if answers[NUMPY] else 0
     yield Row(
-        f"{name}, numpy, per node", "", None if mine is None else mine / nodes, "ms",
+        f"{name}, numpy, per node", "", None if numpy_ms is None else numpy_ms / nodes, "ms",
         must=PER_NODE_MS,
-        detail=broken.get(NUMPY) or f"{mine:,.0f} ms, {nodes:,} nodes",
+        detail=broken.get(NUMPY) or f"{numpy_ms:,.0f} ms, {nodes:,} nodes",
     )  # fmt: skip
     missing = broken.get(C) or broken.get(JAX) or next(
         (answer["missing"] for answer in answers[C] if answer["missing"]), "")  # fmt: skip

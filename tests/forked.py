@@ -95,11 +95,11 @@ class Popen(subprocess.Popen[Any]):
             "env": dict(os.environ if env is None else env), "session": new_session,
             "parent": os.getpid(), "terminal": preexec is own_terminal, "passed": list(pass_fds),
         }  # fmt: skip
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with ours, theirs:
+        parent_end, child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with parent_end, child_end:
             # A program may close every possible file descriptor.
-            self._reply = socket.socket(fileno=fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, 256))
-            fds = [theirs.fileno(), channel.fileno(), *streams, *pass_fds]
+            self._reply = socket.socket(fileno=fcntl.fcntl(parent_end, fcntl.F_DUPFD_CLOEXEC, 256))
+            fds = [child_end.fileno(), channel.fileno(), *streams, *pass_fds]
             socket.send_fds(channel, [repr(request).encode()], fds)
         self.pid = int(self._reply.recv(64))
         self._child_created = True
@@ -139,7 +139,7 @@ class Popen(subprocess.Popen[Any]):
 
 def children(pid: int) -> list[int]:
     """The processes that any thread of a process has started or had forked."""
-    found = [
+    pids = [
         int(child)
         for task in Path(f"/proc/{pid}/task").glob("*/children")
         for child in task.read_text().split()
@@ -147,8 +147,8 @@ def children(pid: int) -> list[int]:
     for path in Path("/proc").glob("[0-9]*/comm"):
         with contextlib.suppress(OSError):  # The process has just ended.
             if path.read_text().strip() == _NAME.format(pid):
-                found.append(int(path.parent.name))
-    return found
+                pids.append(int(path.parent.name))
+    return pids
 
 
 def own_terminal() -> None:
@@ -211,14 +211,14 @@ _opened: dict[str, tuple[socket.socket, dict[str, str]]] = {}
 def _start(seed: str) -> tuple[socket.socket, dict[str, str]]:
     """Start a forking process with a hash seed; random for ``""``."""
     environment = {**os.environ, _HASH_SEED: seed} if seed else dict(os.environ)
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        command = [sys.executable, "-c", _SOURCE, __file__, str(theirs.fileno())]
-        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], cwd=ROOT, env=environment,
+    client_end, fork_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with fork_end:
+        command = [sys.executable, "-c", _SOURCE, __file__, str(fork_end.fileno())]
+        process = subprocess.Popen(command, pass_fds=[fork_end.fileno()], cwd=ROOT, env=environment,
                                    stdin=subprocess.DEVNULL)  # fmt: skip
     process.returncode = 0  # Nobody waits for this process, which ends with its last client.
-    atexit.register(ours.close)
-    return ours, environment
+    atexit.register(client_end.close)
+    return client_end, environment
 
 
 _is_forked = False

@@ -33,12 +33,12 @@ def dealt(items: Sequence[pytest.Item], workers: int) -> list[pytest.Item]:
     _deal(rows[: workers // 2], [modules.pop(name) for name in in_browser])
     _deal(rows, [modules.pop(name) for name in slow if name in modules])
     rest = [item for module in modules.values() for item in module]
-    found: list[pytest.Item] = []
+    order: list[pytest.Item] = []
     for row, length in zip(rows, _lengths(len(items), workers), strict=True):
         missing = max(length - len(row), 0)
-        found += row + rest[:missing]
+        order += row + rest[:missing]
         del rest[:missing]
-    return found + rest
+    return order + rest
 
 
 def _module(item: pytest.Item) -> str:

@@ -95,7 +95,7 @@ def test_the_programs_of_the_document_on_the_compiler_run(monkeypatch: pytest.Mo
 
 def test_the_document_on_the_compiler_is_true() -> None:
     text = (ROOT / "docs" / "compiler.md").read_text()
-    usual = [all_pass_ for all_pass_ in all_passes() if all_pass_.default]
+    usual = [graph_pass for graph_pass in all_passes() if graph_pass.default]
     for item in usual:
         assert f"| `{item.name}` | {item.help} |" in text
     places = [text.index(f"| `{item.name}` |") for item in usual]

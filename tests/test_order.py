@@ -26,16 +26,16 @@ def made() -> list[Any]:
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 7, 200])
 def test_each_test_is_run_once_and_those_of_a_module_in_their_order(workers: int) -> None:
-    found = [item.nodeid for item in dealt(made(), workers)]
-    assert Counter(found) == Counter(item.nodeid for item in made())
+    order = [item.nodeid for item in dealt(made(), workers)]
+    assert Counter(order) == Counter(item.nodeid for item in made())
     for module, size in SIZES.items():
-        mine = [name for name in found if name.startswith(f"{module}::")]
-        assert mine == [f"{module}::test_{number}" for number in range(size)]
+        module_tests = [name for name in order if name.startswith(f"{module}::")]
+        assert module_tests == [f"{module}::test_{number}" for number in range(size)]
 
 
 def test_every_row_begins_with_what_is_slow_and_ends_with_what_is_quick() -> None:
-    found = [item.nodeid.partition("::")[0] for item in dealt(made(), 4)]
-    rows = [found[start : start + 25] for start in range(0, 100, 25)]
+    modules = [item.nodeid.partition("::")[0] for item in dealt(made(), 4)]
+    rows = [modules[start : start + 25] for start in range(0, 100, 25)]
     assert [row[0] for row in rows] == [
         "tests/e2e/test_looks.py", "tests/e2e/test_why.py",
         "tests/core/cli/test_cli.py", "tests/samples/test_broken.py",

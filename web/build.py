@@ -39,13 +39,15 @@ def npm(web: Path, *args: str, **extra: str) -> None:
 
 def digest(web: Path, names: tuple[str, ...], patterns: tuple[str, ...] = ()) -> str:
     """A hash over files and folders below ``web``, names and contents."""
-    found = [web / name for name in names]
-    found += [path for pattern in patterns for path in web.glob(pattern)]
+    entries = [web / name for name in names]
+    entries += [path for pattern in patterns for path in web.glob(pattern)]
     files: list[Path] = []
-    for path in found:
-        files += [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+    for path in entries:
+        files += (
+            [inner for inner in path.rglob("*") if inner.is_file()] if path.is_dir() else [path]
+        )
     total = hashlib.sha256()
-    for path in sorted(each for each in files if each.is_file()):
+    for path in sorted(file for file in files if file.is_file()):
         total.update(str(path.relative_to(web)).encode())
         total.update(hashlib.sha256(path.read_bytes()).digest())
     return total.hexdigest()

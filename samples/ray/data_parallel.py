@@ -45,9 +45,9 @@ def main() -> None:
         size = len(batch) // options.shards
         losses = []
         for shard in range(options.shards):
-            mine = slice(shard * size, (shard + 1) * size)
+            shard_rows = slice(shard * size, (shard + 1) * size)
             with ns.device(f"worker:{shard}"), ns.name_scope(f"shard_{shard}"):
-                losses.append(nn.cross_entropy(model(batch[mine]), labels[mine]))
+                losses.append(nn.cross_entropy(model(batch[shard_rows]), labels[shard_rows]))
         loss = sum(losses[1:], losses[0]) / options.shards  # a mean, so gradients are averaged
         loss.backward()
         optimizer.step()

@@ -45,12 +45,12 @@ def main() -> None:
         size = len(batch) // options.parts
         losses = []
         for part in range(options.parts):
-            mine = slice(part * size, (part + 1) * size)
+            part_rows = slice(part * size, (part + 1) * size)
             with ns.name_scope(f"part_{part}"):
                 with ns.device("worker:0"), ns.name_scope("stage_0"):
-                    features = np.tanh(stages[0](batch[mine]))
+                    features = np.tanh(stages[0](batch[part_rows]))
                 with ns.device("worker:1"), ns.name_scope("stage_1"):
-                    losses.append(ns.mse(stages[1](features), wanted[mine]))
+                    losses.append(ns.mse(stages[1](features), wanted[part_rows]))
         with ns.device("worker:1"):
             loss = sum(losses[1:], losses[0]) / options.parts
         loss.backward()

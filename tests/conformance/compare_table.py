@@ -60,10 +60,10 @@ class Row:
         A kernel with a single node in a played graph may have more nodes in a traced one.
         """
         _, kind, culprit = NAMED[self.fault]
-        found = {*self.verdict.get("rules", ()), self.verdict.get("kernel_name")}
-        found |= {self.verdict.get("name")} if kind == "kernel" else set()
+        names = {*self.verdict.get("rules", ()), self.verdict.get("kernel_name")}
+        names |= {self.verdict.get("name")} if kind == "kernel" else set()
         where = self.verdict.get("name") or kind in ("compilation", "provenance")
-        return bool(self.told and culprit and culprit in found and where)
+        return bool(self.told and culprit and culprit in names and where)
 
     def __str__(self) -> str:
         what = "named" if self.fault != "none" and self.named else "told" if self.told else "EQUAL"

@@ -31,7 +31,7 @@ GRADIENTS = count(200)
 LOOPS = count(150)
 KINDS_IN = 150  # seeds whose loops include every kind
 EACH_LOOPS = count(25)
-EXACT = [all_pass_ for all_pass_ in passes.all_passes() if all_pass_.exact]
+EXACT = [graph_pass for graph_pass in passes.all_passes() if graph_pass.exact]
 CLEAN_UP = [item for item in EXACT if is_clean_up(item)]
 
 

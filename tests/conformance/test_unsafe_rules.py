@@ -29,7 +29,7 @@ from tests.conformance.graphs.unsafe import PATTERNS, Patterned, allowed, patter
 from tests.depth import count
 
 UNSAFE = [
-    rule.name for all_pass_ in passes.all_passes() for rule in all_pass_.rules if not rule.exact
+    rule.name for graph_pass in passes.all_passes() for rule in graph_pass.rules if not rule.exact
 ]
 GRAPHS = count(25, 5)  # with fewer graphs, a rule may not occur in a body
 TOGETHER = count(25)

@@ -72,17 +72,17 @@ def test_attach_without_a_server_continues(tmp_path, monkeypatch, capfd):
 
 def test_addresses_are_private_and_withdrawn(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    mine, other = Address("ws://127.0.0.1:1/link", "a"), Address("ws://127.0.0.1:2/link", "b")
-    publish(mine)
+    first, second = Address("ws://127.0.0.1:1/link", "a"), Address("ws://127.0.0.1:2/link", "b")
+    publish(first)
     assert place().stat().st_mode & 0o777 == 0o600
-    assert find() == mine
+    assert find() == first
     with pytest.raises(LinkError, match="no token for"):
-        find(other.link)
+        find(second.link)
     monkeypatch.setenv(address.TOKEN_VARIABLE, "b")
-    assert find(other.link) == other
-    withdraw(other)
+    assert find(second.link) == second
+    withdraw(second)
     assert place().exists()
-    withdraw(mine)
+    withdraw(first)
     assert not place().exists()
 
 

@@ -51,7 +51,7 @@ def rows(folder: Path, names: Collection[str] = (), jobs: int = 1) -> Iterator[R
         *(partial(_right_row, case, folder) for case in RIGHT if case.name in (names or ALL)),
     ]
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(lambda each: each(), work)
+        yield from pool.map(lambda job: job(), work)
 
 
 def _broken_row(case: Broken, folder: Path) -> Row:

@@ -36,5 +36,5 @@ def faults(page: Page, impacts: tuple[str, ...] = SERIOUS) -> list[dict[str, Any
     """axe-core's findings on the page in its present state."""
     if not page.evaluate("typeof axe === 'object'"):
         page.evaluate(_source() + "; undefined")
-    found: list[dict[str, Any]] = page.evaluate(_RUN, _TAGS)
-    return [fault for fault in found if fault["impact"] in impacts]
+    violations: list[dict[str, Any]] = page.evaluate(_RUN, _TAGS)
+    return [fault for fault in violations if fault["impact"] in impacts]

@@ -129,19 +129,19 @@ class Picture:
 
     def collisions(self) -> list[str]:
         """Boxes that overlap without nesting, and texts that overlap."""
-        found = []
+        overlaps = []
         for k, (name, rect) in enumerate(self.boxes):
             for other, at in self.boxes[k + 1 :]:
                 inside = rect.contains(at) or at.contains(rect)
                 if rect.overlaps(at) and not inside:
-                    found.append(f"box {name} and box {other}")
+                    overlaps.append(f"box {name} and box {other}")
         for k, text in enumerate(self.texts):
-            found.extend(
+            overlaps.extend(
                 f"{text.text!r} and {beside.text!r}"
                 for beside in self.texts[k + 1 :]
                 if text.rect.overlaps(beside.rect)
             )
-        return found
+        return overlaps
 
     def lines(self) -> list[str]:
         """Each box and its position in the drawing."""

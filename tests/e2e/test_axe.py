@@ -23,8 +23,8 @@ THEME = "document.documentElement.dataset.theme"
 def check(page: Page, where: str) -> None:
     """In both themes; ends as it began."""
     for _ in range(2):
-        found = faults(page)
-        assert found == [], f"{where}, {page.evaluate(THEME)}: {found}"
+        violations = faults(page)
+        assert violations == [], f"{where}, {page.evaluate(THEME)}: {violations}"
         before = page.evaluate(THEME)
         page.evaluate("document.querySelector('[data-testid=theme]').click()")
         eventually(page, THEME, lambda theme, before=before: theme != before)

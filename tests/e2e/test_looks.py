@@ -354,11 +354,13 @@ def test_a_condition_is_read_whole(start: Start, page: Page, tmp_path: Path) -> 
     for width, height in ((1600, 1000), (1280, 800)):
         page.set_viewport_size({"width": width, "height": height})
         fields = eventually(
-            page, CUT_CONDITIONS, lambda fields: fields and not any(each["cut"] for each in fields)
+            page,
+            CUT_CONDITIONS,
+            lambda fields: fields and not any(field["cut"] for field in fields),
         )
-        assert sorted(each["text"] for each in fields) == ["", long]
+        assert sorted(field["text"] for field in fields) == ["", long]
         # Names do not take room from conditions.
-        assert all(each["share"] > 0.35 for each in fields), fields
+        assert all(field["share"] > 0.35 for field in fields), fields
 
 
 NAME_IN_BAR = """

@@ -317,23 +317,25 @@ class Model:
 
     def _take(self, command: Command, at: Happened) -> None:
         scope, step = at.node.scope, at.step
-        mine: Goal = lambda item: computes(item) and item.what == "after"  # noqa: E731
+        node_end: Goal = lambda item: computes(item) and item.what == "after"  # noqa: E731
         self.reason = "step"
         match command:
             case StepNode():
-                self.goal = mine
+                self.goal = node_end
             case StepIn(scope=str(wanted)) if wanted:
-                self.goal = lambda event: mine(event) and within(event.node.scope, wanted)
+                self.goal = lambda event: node_end(event) and within(event.node.scope, wanted)
             case StepIn():
-                self.goal = lambda event: mine(event) and not within(scope, event.node.scope)
+                self.goal = lambda event: node_end(event) and not within(scope, event.node.scope)
             case StepOver(scope=str(wanted)) if wanted:
-                self.goal = lambda event: mine(event) and not within(event.node.scope, wanted)
+                self.goal = lambda event: node_end(event) and not within(event.node.scope, wanted)
             case StepOver():
-                self.goal = lambda event: mine(event) and levels(event.node.scope) <= levels(scope)
+                self.goal = lambda event: (
+                    node_end(event) and levels(event.node.scope) <= levels(scope)
+                )
             case StepOut():
-                self.goal = lambda event: mine(event) and not within(event.node.scope, scope)
+                self.goal = lambda event: node_end(event) and not within(event.node.scope, scope)
             case NextStep():
-                self.goal = lambda item: mine(item) and item.step > step
+                self.goal = lambda item: node_end(item) and item.step > step
             case RunTo(node=name):
                 self.reason = "run_to"
                 self.goal = lambda event: event.what == "after" and event.node.name == name

@@ -119,9 +119,9 @@ def plain() -> list[np.ndarray]:
 
 def same(result: list[np.ndarray], expected: list[np.ndarray]) -> None:
     assert len(result) == len(expected)
-    for ours, theirs in zip(result, expected, strict=True):
-        assert ours.dtype == theirs.dtype
-        assert ours.tobytes() == theirs.tobytes()
+    for array, expected_array in zip(result, expected, strict=True):
+        assert array.dtype == expected_array.dtype
+        assert array.tobytes() == expected_array.tobytes()
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -109,8 +109,8 @@ def test_a_cache_that_cannot_be_written(
     result, warnings = run("c", NODESCOPE_CACHE=str(in_the_way))
     numbers, _ = run("numpy")
     assert len(warnings) == 1, warnings
-    for mine, exact in zip(result[:-1], numbers[:-1], strict=True):
-        assert float.fromhex(mine) == pytest.approx(float.fromhex(exact), rel=1e-6)
+    for number, exact in zip(result[:-1], numbers[:-1], strict=True):
+        assert float.fromhex(number) == pytest.approx(float.fromhex(exact), rel=1e-6)
 
 
 def test_auto_takes_numpy_without_a_word(

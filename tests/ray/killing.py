@@ -48,8 +48,8 @@ def server_of(program: Debuggee) -> int:
 
 def reached(program: Debuggee) -> int:
     """The last round whose result the program printed."""
-    found = [int(m.group(1)) for line in program.lines if (m := re.match(r"reached (\d+)", line))]
-    return max(found, default=0)
+    rounds = [int(m.group(1)) for line in program.lines if (m := re.match(r"reached (\d+)", line))]
+    return max(rounds, default=0)
 
 
 def end_of(pid: int) -> bool:

@@ -57,10 +57,10 @@ class Story:
                 if text := opened.failure(row.seq):
                     self.failures[node.name] = text
                 elif node.op == "link":
-                    found = opened.latest_at(node.outputs[0], row.seq)
-                    assert found is not None
-                    assert found.summary is not None
-                    self.links.append(round(found.summary.mean or 0))
+                    result = opened.latest_at(node.outputs[0], row.seq)
+                    assert result is not None
+                    assert result.summary is not None
+                    self.links.append(round(result.summary.mean or 0))
 
 
 def complete(story: Story, program: Debuggee) -> None:

@@ -58,11 +58,11 @@ def results(path: Path) -> list[float]:
             return sums
         for row in run.executions(node=total.id):
             if run.failure(row.seq) is None:
-                found = run.latest_at(total.outputs[0], row.seq)
-                assert found is not None
-                assert found.summary is not None
-                assert found.summary.mean is not None
-                sums.append(found.summary.mean)
+                result = run.latest_at(total.outputs[0], row.seq)
+                assert result is not None
+                assert result.summary is not None
+                assert result.summary.mean is not None
+                sums.append(result.summary.mean)
         return sums
 
 

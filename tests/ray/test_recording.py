@@ -162,10 +162,10 @@ def test_of_large_results_statistics_or_every_element(
 
     with observed(recording, driver(program), level) as run:
         node = run.nodes["large"]
-        found = run.recording.latest_at(node.outputs[0])
-        assert found is not None
-        assert found.summary is not None
-        assert found.summary.max == 99_999
+        result = run.recording.latest_at(node.outputs[0])
+        assert result is not None
+        assert result.summary is not None
+        assert result.summary.max == 99_999
         whole = run.value("large")
         assert (whole is not None) == (level == "values")
 

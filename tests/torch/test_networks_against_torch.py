@@ -29,22 +29,22 @@ def same(result: Any, expected: Any, rtol: float = 1e-9) -> None:
 
 
 def compare(
-    ours: Callable[..., Any],
-    theirs: Callable[..., Any],
+    function: Callable[..., Any],
+    torch_function: Callable[..., Any],
     *arrays: Any,
     fixed: int = 0,
     rtol: float = 1e-9,
 ) -> None:
     """Values, and gradients of all arrays but the last ``fixed``."""
     free = len(arrays) - fixed
-    mine = [ns.tensor(a, requires_grad=i < free) for i, a in enumerate(arrays)]
+    tensors = [ns.tensor(a, requires_grad=i < free) for i, a in enumerate(arrays)]
     peers = [torch.tensor(a, requires_grad=i < free) for i, a in enumerate(arrays)]
-    out, expected = ours(*mine), theirs(*peers)
+    out, expected = function(*tensors), torch_function(*peers)
     same(out, expected)
     ct = RNG(9).standard_normal(out.shape)
     out.backward(ct)
     expected.backward(torch.tensor(ct))
-    for a, b in zip(mine[:free], peers[:free], strict=True):
+    for a, b in zip(tensors[:free], peers[:free], strict=True):
         assert a.grad is not None
         assert b.grad is not None
         same(a.grad, b.grad, rtol)
@@ -120,13 +120,13 @@ def test_second_derivatives_of_a_convolution() -> None:
     def slope(y: Any) -> Any:
         return (y * y * y).sum()
 
-    mine = [ns.tensor(a, requires_grad=True) for a in (x, w)]
-    grads = ns.grad(lambda a, b: slope(F.conv2d(a, b, **options)), (0, 1))(*mine)
+    tensors = [ns.tensor(a, requires_grad=True) for a in (x, w)]
+    grads = ns.grad(lambda a, b: slope(F.conv2d(a, b, **options)), (0, 1))(*tensors)
     (grads[0] * grads[0]).sum().backward()
     peers = [torch.tensor(a, requires_grad=True) for a in (x, w)]
     first = torch.autograd.grad(slope(T.conv2d(*peers, **options)), peers, create_graph=True)
     (first[0] * first[0]).sum().backward()
-    for a, b in zip(mine, peers, strict=True):
+    for a, b in zip(tensors, peers, strict=True):
         same(a.grad, b.grad)
 
 
@@ -224,15 +224,15 @@ def test_normalisation(shape: tuple[int, ...]) -> None:
 
 
 def test_running_statistics() -> None:
-    mine, peer = nn.BatchNorm2d(3, dtype=np.float64), torch.nn.BatchNorm2d(3).double()
+    norm, peer = nn.BatchNorm2d(3, dtype=np.float64), torch.nn.BatchNorm2d(3).double()
     for seed in range(3):
         (x,) = arrays((4, 3, 2, 5), seed=seed)
-        same(mine(ns.tensor(x)), peer(torch.tensor(x)))
-    same(mine.running_mean, peer.running_mean)
-    same(mine.running_var, peer.running_var)
-    mine.eval()
+        same(norm(ns.tensor(x)), peer(torch.tensor(x)))
+    same(norm.running_mean, peer.running_mean)
+    same(norm.running_var, peer.running_var)
+    norm.eval()
     peer.eval()
-    same(mine(ns.tensor(x)), peer(torch.tensor(x)))
+    same(norm(ns.tensor(x)), peer(torch.tensor(x)))
 
 
 # Activations
@@ -254,12 +254,14 @@ ACTIVATIONS: list[tuple[str, Any, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "ours", "theirs"), ACTIVATIONS, ids=[a[0] for a in ACTIVATIONS])
-def test_activations(name: str, ours: Any, theirs: Any) -> None:
+@pytest.mark.parametrize(
+    ("name", "function", "torch_function"), ACTIVATIONS, ids=[a[0] for a in ACTIVATIONS]
+)
+def test_activations(name: str, function: Any, torch_function: Any) -> None:
     x = np.concatenate([np.linspace(-8, 8, 64), [-3.0, 3.0, 0.0, 6.0, 100.0, -100.0, 1.0, -1.0]])
     # PyTorch stores 1/6 as a float32.
     rtol = 1e-7 if name == "hardsigmoid" else 1e-9
-    compare(ours, theirs, x.reshape(8, 9)[:, :8], rtol=rtol)
+    compare(function, torch_function, x.reshape(8, 9)[:, :8], rtol=rtol)
 
 
 @pytest.mark.parametrize("slopes", [(1,), (3,)])
@@ -413,13 +415,13 @@ def test_cells(kind: str) -> None:
     x, h, c = arrays((5, 3), (5, 4), (5, 4))
     two = kind == "LSTMCell"
 
-    def ours(x: Any, h: Any, c: Any) -> Any:
+    def run_cell(x: Any, h: Any, c: Any) -> Any:
         return np.concatenate(cell(x, (h, c))) if two else cell(x, h) * c
 
-    def theirs(x: Any, h: Any, c: Any) -> Any:
+    def run_peer(x: Any, h: Any, c: Any) -> Any:
         return torch.cat(peer(x, (h, c))) if two else peer(x, h) * c
 
-    compare(ours, theirs, x, h, c)
+    compare(run_cell, run_peer, x, h, c)
     for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
         same(getattr(cell, name).grad.numpy().T, getattr(peer, name).grad)
 
@@ -436,17 +438,17 @@ def test_layers_over_time_with_lengths(kind: str) -> None:
     packed = torch.nn.utils.rnn.pack_padded_sequence
     unpacked = torch.nn.utils.rnn.pad_packed_sequence
 
-    def theirs(a: Any) -> Any:
+    def run_peer(a: Any) -> Any:
         out, _ = peer(packed(a, torch.tensor(lengths), batch_first=True, enforce_sorted=False))
         return unpacked(out, batch_first=True)[0]
 
-    compare(lambda a: layer(a, lengths=lengths)[0], theirs, x)
+    compare(lambda a: layer(a, lengths=lengths)[0], run_peer, x)
     _, state = layer(ns.tensor(x), lengths=lengths)
     _, last = peer(packed(torch.tensor(x), torch.tensor(lengths), batch_first=True,
                           enforce_sorted=False))  # fmt: skip
     result = [item[0] for item in state] if kind == "LSTM" else state
-    for mine, theirs_ in zip(result, last[0] if kind == "LSTM" else last, strict=True):
-        same(mine, theirs_)
+    for result_state, peer_state in zip(result, last[0] if kind == "LSTM" else last, strict=True):
+        same(result_state, peer_state)
 
 
 def test_multi_head_attention() -> None:

@@ -172,9 +172,11 @@ def test_elements_that_matter_are_reported_and_no_others(tmp_path: Path, name: s
         told = told_by(call, asked)
         assert told.note == "", f"{native}: {told.note}"
         small = name in WINNERS
-        found = compared(native, call.attrs, arrays, port, position, told, small=small)
-        assert not found.missing, f"{native} {call.attrs} {port} {position}"
-        assert not found.needless or native.startswith(LOOSE), f"{native} {call.attrs} {position}"
+        comparison = compared(native, call.attrs, arrays, port, position, told, small=small)
+        assert not comparison.missing, f"{native} {call.attrs} {port} {position}"
+        assert not comparison.needless or native.startswith(LOOSE), (
+            f"{native} {call.attrs} {position}"
+        )
         count += 1
     assert count >= 3
 

@@ -50,7 +50,7 @@ export class GraphBuilder {
     this.values.set(value, { id: value, shape, dtype: "float32", bytes: 4 * size });
     this.nodes.push({
       id, name, label: name.slice(name.lastIndexOf("/") + 1), op, family: FAMILY[op] ?? "elementwise",
-      scope: this.scope, phase: this.phase, inputs: inputs.map((each) => each.value),
+      scope: this.scope, phase: this.phase, inputs: inputs.map((input) => input.value),
       outputs: [value], detail, forward,
     });
     return { value, node: id };

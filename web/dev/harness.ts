@@ -14,7 +14,7 @@ for (const node of model.nodes) {
     ? path.slice(0, path.lastIndexOf("/")) : "") scopes.add(path);
 }
 const listed = query.get("open") ?? "";
-let open = listed === "all" ? scopes : new Set(listed.split(",").filter((each) => each !== ""));
+let open = listed === "all" ? scopes : new Set(listed.split(",").filter((scope) => scope !== ""));
 const breakpoints = new Map<number, "enabled" | "disabled" | "unverified">();
 const log: unknown[] = [];
 const view = createGraphView(document.querySelector<HTMLElement>("#canvas")!, {

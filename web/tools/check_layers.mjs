@@ -34,8 +34,8 @@ for (const file of files(SOURCE)) {
   const from = place(file);
   const name = relative(SOURCE, file);
   if (!LAYERS.includes(from.layer)) faults.push(`${name}: not in a layer (${LAYERS.join(", ")})`);
-  for (const found of readFileSync(file, "utf8").matchAll(IMPORT)) {
-    const target = found[1] ?? found[2] ?? found[3];
+  for (const match of readFileSync(file, "utf8").matchAll(IMPORT)) {
+    const target = match[1] ?? match[2] ?? match[3];
     const path = target.startsWith("@/")
       ? join(SOURCE, target.slice(2))
       : target.startsWith(".")

@@ -159,14 +159,14 @@ def ops_of(array: object) -> ArrayOps:
     """The operations for an array; those of opaque values if no adapter knows its type."""
     global _known
     kind = type(array)
-    ops_found = _known.get(kind)
-    if ops_found is None:
-        ops_found = next((_known[base] for base in kind.__mro__ if base in _known), OPAQUE)
+    array_ops = _known.get(kind)
+    if array_ops is None:
+        array_ops = next((_known[base] for base in kind.__mro__ if base in _known), OPAQUE)
         if isinstance(array, np.generic):
-            ops_found = _known[np.ndarray]
-        if ops_found is not OPAQUE:  # an adapter for its type may be added later
-            register({kind: ops_found})
-    return ops_found
+            array_ops = _known[np.ndarray]
+        if array_ops is not OPAQUE:  # an adapter for its type may be added later
+            register({kind: array_ops})
+    return array_ops
 
 
 def to_numpy(array: Any, window: Window | None = None) -> Array:

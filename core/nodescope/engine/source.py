@@ -24,11 +24,7 @@ def assigned_to(frame: FrameType) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _assigned(code: CodeType, call: int) -> str:
-    steps = (
-        get_instruction
-        for get_instruction in dis.get_instructions(code)
-        if get_instruction.offset > call
-    )
+    steps = (instruction for instruction in dis.get_instructions(code) if instruction.offset > call)
     key = None
     for step in steps:
         name = step.opname

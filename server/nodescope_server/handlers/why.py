@@ -22,7 +22,7 @@ from nodescope.debug.why.target import WHICH
 from nodescope.errors import UsageError
 from nodescope.record.recording import Recording
 from nodescope_server.runs.runs import Run
-from nodescope_server.wire import why_messages as mine
+from nodescope_server.wire import why_messages
 
 # The page waits 15 s for an answer.
 PATIENCE_S = 8.0
@@ -38,7 +38,7 @@ def book_of(run: Run, recording: Recording) -> ExecutionIndex:
     return book
 
 
-async def why(run: Run, request: mine.AskWhy) -> mine.WhyAnswer:
+async def why(run: Run, request: why_messages.AskWhy) -> why_messages.WhyAnswer:
     """Answer `AskWhy` about the recorded run; for a branch, see `what_if.why_in`.
 
     Raises:
@@ -48,8 +48,8 @@ async def why(run: Run, request: mine.AskWhy) -> mine.WhyAnswer:
 
 
 def why_answer(
-    run: Run, recording: Recording, request: mine.AskWhy, branch: Branch | None = None
-) -> mine.WhyAnswer:
+    run: Run, recording: Recording, request: why_messages.AskWhy, branch: Branch | None = None
+) -> why_messages.WhyAnswer:
     """The origin of elements in a branch, or as recorded. Raises as `why`."""
     if request.which not in _WORDS:
         raise UsageError(f"no elements are {request.which!r}", hint=f"one of {_WORDS[1:]}")
@@ -62,11 +62,12 @@ def why_answer(
         recording, request.value, index, seq=seq, replay=replay, branch=branch, width=1
     )
     groups = tuple(
-        mine.WhyGroup(count, _text(cause), _links(book, cause)) for count, cause in answer.groups
+        why_messages.WhyGroup(count, _text(cause), _links(book, cause))
+        for count, cause in answer.groups
     )
     first = answer.root
     differs = any(cause.recorded is not None for _, cause in answer.groups)
-    return mine.WhyAnswer(
+    return why_messages.WhyAnswer(
         first.value, first.seq, answer.elements, answer.followed, groups,
         request.branch if differs else 0,
     )  # fmt: skip
@@ -78,14 +79,14 @@ def _text(cause: chains.Cause) -> str:
     return raised_sentences(cause, message=False) if raised else sentence(cause)
 
 
-def _links(book: ExecutionIndex, cause: chains.Cause) -> tuple[mine.WhyLink, ...]:
+def _links(book: ExecutionIndex, cause: chains.Cause) -> tuple[why_messages.WhyLink, ...]:
     end = cause.culprit()
     return tuple(_link(book, link, link is end) for link in cause.chain())
 
 
-def _link(book: ExecutionIndex, cause: chains.Cause, culprit: bool) -> mine.WhyLink:
+def _link(book: ExecutionIndex, cause: chains.Cause, culprit: bool) -> why_messages.WhyLink:
     source = cause.source
-    return mine.WhyLink(
+    return why_messages.WhyLink(
         kind=cause.kind,
         name=cause.name,
         op=cause.op,
@@ -112,12 +113,12 @@ def _link(book: ExecutionIndex, cause: chains.Cause, culprit: bool) -> mine.WhyL
     )
 
 
-def _operand(operand: chains.Operand) -> mine.WhyOperand:
+def _operand(operand: chains.Operand) -> why_messages.WhyOperand:
     term = "" if operand.term is None else number_text(operand.term)
     # For a NaN or an Inf, every NaN or Inf operand alone explains the result, so it has no share.
     finite = operand.share is not None and _state(operand.number) in ("finite", "zero")
     share = float(operand.share or 0) if finite else None
-    return mine.WhyOperand(
+    return why_messages.WhyOperand(
         operand.name,
         operand.at,
         "" if operand.number is None else number_text(operand.number),
@@ -128,10 +129,10 @@ def _operand(operand: chains.Operand) -> mine.WhyOperand:
     )
 
 
-def _state(number: Any) -> mine.NumberState:
+def _state(number: Any) -> why_messages.NumberState:
     if number is None:
         return "unknown"
-    state: mine.NumberState = state_of(number)  # type: ignore[assignment]
+    state: why_messages.NumberState = state_of(number)  # type: ignore[assignment]
     return state
 
 
@@ -144,29 +145,29 @@ def node_at(book: ExecutionIndex, seq: int) -> int:
     return book.producer.get(edit.value, 0) if edit is not None else 0
 
 
-async def spread(run: Run, request: mine.AskSpread) -> mine.SpreadAnswer:
+async def spread(run: Run, request: why_messages.AskSpread) -> why_messages.SpreadAnswer:
     """Answer `AskSpread`.
 
     Raises:
         NodescopeError: The step is not in the recording.
     """
 
-    def ask(recording: Recording) -> mine.SpreadAnswer:
+    def ask(recording: Recording) -> why_messages.SpreadAnswer:
         book = book_of(run, recording)
         replay = Replay(recording, request.step, book=book, patience_s=PATIENCE_S)
         report = chains.spread(recording, request.step, replay=replay)
         births = tuple(
-            mine.BornValue(
+            why_messages.BornValue(
                 birth.node, node_at(book, birth.seq), birth.seq, birth.at, birth.kind, birth.words,
                 birth.ranges, born_label(birth, nth), fate_words(birth), str(birth.source or ""),
             )
             for nth, birth in enumerate(report.births[:MOST_BORN])
         )  # fmt: skip
         heals = tuple(
-            mine.HealedValue(node.node, node_at(book, node.seq), node.seq, node.words)
+            why_messages.HealedValue(node.node, node_at(book, node.seq), node.seq, node.words)
             for node in report.healed[:MOST_BORN]
         )
-        return mine.SpreadAnswer(
+        return why_messages.SpreadAnswer(
             report.step, report.executions, report.touched, report.known, births,
             len(report.births), heals, len(report.healed), others_words(report.births),
         )  # fmt: skip

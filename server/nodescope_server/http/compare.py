@@ -150,8 +150,8 @@ def _functions(recording: Recording) -> FunctionList:
 
 def _captured(recording: Recording, graph: int) -> CapturedStage | None:
     for function in functions(recording):
-        graph_found = with_origins(function, graph)
-        if graph_found is not None:
+        captured_graph = with_origins(function, graph)
+        if captured_graph is not None:
             stage = next(name for name, candidate in function.graphs if candidate.id == graph)
-            return CapturedStage(function.owner, stage, shown(graph_found))
+            return CapturedStage(function.owner, stage, shown(captured_graph))
     return None

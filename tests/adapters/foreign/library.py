@@ -137,11 +137,11 @@ class Process:
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("fork")
-        mine, its = context.Pipe()
+        commands, worker_commands = context.Pipe()
         answers, send = context.Pipe(duplex=False)
-        self._commands, self._lock = mine, threading.RLock()
+        self._commands, self._lock = commands, threading.RLock()
         self._waiting: dict[int, Future[Any]] = {}
-        self._process = context.Process(target=_serve, args=(its, send), daemon=True)
+        self._process = context.Process(target=_serve, args=(worker_commands, send), daemon=True)
         self._process.start()
         threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
 

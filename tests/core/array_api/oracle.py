@@ -50,14 +50,16 @@ def signature(function: Callable[..., Any]) -> list[tuple[str, str, Any]]:
 
 def check(name: str, *args: Any, near: float = 0.0, **kwargs: Any) -> Any:
     """Call both with the same arrays, compare (to ``near``), and return nodescope's result."""
-    theirs, ours = _outcomes(name, args, kwargs)
-    if isinstance(theirs, Exception):
-        assert isinstance(ours, Exception), f"{name}: strict says {theirs!r}, ours gives {ours!r}"
-        return ours
-    if isinstance(ours, Exception):
-        raise ours
-    same(ours, theirs, near)
-    return ours
+    reference, result = _outcomes(name, args, kwargs)
+    if isinstance(reference, Exception):
+        assert isinstance(result, Exception), (
+            f"{name}: strict says {reference!r}, nodescope {result!r}"
+        )
+        return result
+    if isinstance(result, Exception):
+        raise result
+    same(result, reference, near)
+    return result
 
 
 def _outcomes(name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -87,31 +89,33 @@ def _to(namespace: Any, value: Any) -> Any:
     return value
 
 
-def same(ours: Any, theirs: Any, near: float = 0.0) -> None:
+def same(result: Any, reference: Any, near: float = 0.0) -> None:
     """Compare results of any form."""
-    if isinstance(theirs, tuple | list):
-        assert len(ours) == len(theirs)
-        for our, other in zip(ours, theirs, strict=True):
-            same(our, other, near)
-        if hasattr(theirs, "_fields"):
-            assert ours._fields == theirs._fields
+    if isinstance(reference, tuple | list):
+        assert len(result) == len(reference)
+        for part, reference_part in zip(result, reference, strict=True):
+            same(part, reference_part, near)
+        if hasattr(reference, "_fields"):
+            assert result._fields == reference._fields
         return
-    if hasattr(theirs, "smallest_normal") or hasattr(theirs, "bits"):
+    if hasattr(reference, "smallest_normal") or hasattr(reference, "bits"):
         for field in ("bits", "eps", "max", "min", "smallest_normal"):
-            assert getattr(ours, field, None) == getattr(theirs, field, None)
-        assert ours.dtype == theirs.dtype._np_dtype
+            assert getattr(result, field, None) == getattr(reference, field, None)
+        assert result.dtype == reference.dtype._np_dtype
         return
-    if not hasattr(theirs, "dtype"):
-        assert ours == theirs
+    if not hasattr(reference, "dtype"):
+        assert result == reference
         return
-    assert isinstance(ours, ns.Tensor)
-    expected = np.asarray(theirs)
-    assert ours.dtype == expected.dtype
-    assert ours.shape == expected.shape
+    assert isinstance(result, ns.Tensor)
+    expected = np.asarray(reference)
+    assert result.dtype == expected.dtype
+    assert result.shape == expected.shape
     if near:
-        np.testing.assert_allclose(ours.numpy(), expected, rtol=near, atol=near)
+        np.testing.assert_allclose(result.numpy(), expected, rtol=near, atol=near)
         return
-    np.testing.assert_array_equal(ours.numpy(), expected)
+    np.testing.assert_array_equal(result.numpy(), expected)
     if expected.dtype.kind == "f":
         known = ~np.isnan(expected)
-        np.testing.assert_array_equal(np.signbit(ours.numpy())[known], np.signbit(expected)[known])
+        np.testing.assert_array_equal(
+            np.signbit(result.numpy())[known], np.signbit(expected)[known]
+        )

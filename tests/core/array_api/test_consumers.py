@@ -56,13 +56,13 @@ EXTRA: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", EXTRA)
 def test_array_api_extra(name: str) -> None:
-    ours = EXTRA[name](ns.asarray(A), ns)
-    theirs = EXTRA[name](A, np)
-    if not isinstance(ours, ns.Tensor):
-        assert ours == theirs
+    result = EXTRA[name](ns.asarray(A), ns)
+    expected = EXTRA[name](A, np)
+    if not isinstance(result, ns.Tensor):
+        assert result == expected
         return
-    assert ours.dtype == np.asarray(theirs).dtype
-    np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-12)
+    assert result.dtype == np.asarray(expected).dtype
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-12)
 
 
 def normalised(x: Any) -> Any:

@@ -152,12 +152,12 @@ OPERATORS = {
 def test_operator(name: str) -> None:
     for dtype in OPERATORS[name]:
         left, right = np.array([3, 1, 1], dtype), np.array([1, 1, 2], dtype)
-        theirs = getattr(strict.asarray(left), name)(strict.asarray(right))
-        ours = getattr(ns.asarray(left), name)(ns.asarray(right))
-        assert ours.dtype == np.asarray(theirs).dtype
-        np.testing.assert_array_equal(ours.numpy(), np.asarray(theirs))
+        expected = getattr(strict.asarray(left), name)(strict.asarray(right))
+        result = getattr(ns.asarray(left), name)(ns.asarray(right))
+        assert result.dtype == np.asarray(expected).dtype
+        np.testing.assert_array_equal(result.numpy(), np.asarray(expected))
         reflected = name.replace("__", "__r", 1)
         if hasattr(strict.asarray(left), reflected):
-            theirs = getattr(strict.asarray(left), reflected)(strict.asarray(right))
-            ours = getattr(ns.asarray(left), reflected)(ns.asarray(right))
-            np.testing.assert_array_equal(ours.numpy(), np.asarray(theirs))
+            expected = getattr(strict.asarray(left), reflected)(strict.asarray(right))
+            result = getattr(ns.asarray(left), reflected)(ns.asarray(right))
+            np.testing.assert_array_equal(result.numpy(), np.asarray(expected))

@@ -331,11 +331,11 @@ def test_functions_of_dtypes(first: str) -> None:
     for other in ALL:
         # Across kinds, the standard leaves it open; nodescope answers as NumPy does.
         assert ns.can_cast(dtype, np.dtype(other)) == np.can_cast(first, other)
-        theirs = strict.can_cast(getattr(strict, first), getattr(strict, other))
-        assert ns.can_cast(dtype, np.dtype(other)) or not theirs
+        strict_answer = strict.can_cast(getattr(strict, first), getattr(strict, other))
+        assert ns.can_cast(dtype, np.dtype(other)) or not strict_answer
         check("isdtype", dtype, np.dtype(other))
-        ours = ns.result_type(dtype, np.dtype(other))
-        assert ours == np.result_type(first, other)
+        common_dtype = ns.result_type(dtype, np.dtype(other))
+        assert common_dtype == np.result_type(first, other)
     for kind in ("bool", "signed integer", "unsigned integer", "integral", "real floating",
                  "complex floating", "numeric", ("bool", "integral")):  # fmt: skip
         check("isdtype", dtype, kind)

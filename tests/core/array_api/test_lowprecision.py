@@ -201,14 +201,14 @@ def test_the_dtype_is_known_by_name_and_printed() -> None:
 @pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "int4", "float4_e2m1fn"])
 def test_smaller_types_are_refused(name: str) -> None:
     data = np.zeros(2, getattr(ml_dtypes, name))
-    for make_it in (
+    for make_tensor in (
         lambda: ns.tensor(data),
         lambda: ns.tensor([1.0]).astype(data.dtype),
         lambda: ns.zeros(2, dtype=data.dtype),
         lambda: ns.tensor([1.0]) + data,
     ):
         with pytest.raises(DtypeError, match=f"not {name}.*bfloat16 or wider"):
-            make_it()
+            make_tensor()
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -47,11 +47,11 @@ METHODS: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", METHODS)
 def test_as_numpy(name: str) -> None:
-    ours, theirs = METHODS[name](ns.tensor(A)), np.asarray(METHODS[name](A))
-    assert isinstance(ours, ns.Tensor)
-    assert ours.dtype == theirs.dtype
-    assert ours.shape == theirs.shape
-    np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-14)
+    result, expected = METHODS[name](ns.tensor(A)), np.asarray(METHODS[name](A))
+    assert isinstance(result, ns.Tensor)
+    assert result.dtype == expected.dtype
+    assert result.shape == expected.shape
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-14)
 
 
 def test_facts() -> None:

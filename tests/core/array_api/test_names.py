@@ -32,15 +32,19 @@ def test_signature(name: str) -> None:
 def test_extensions_take_every_call_of_the_standard(path: str) -> None:
     """nodescope's extensions also accept NumPy's arguments, but must accept all the standard's."""
     space, name = path.split(".")
-    ours = inspect.signature(getattr(getattr(ns, space), name))
-    theirs = inspect.signature(EXTENSIONS[space][name]).parameters.values()
-    positional = [their for their in theirs if their.kind is their.POSITIONAL_ONLY]
+    extension_signature = inspect.signature(getattr(getattr(ns, space), name))
+    parameters = inspect.signature(EXTENSIONS[space][name]).parameters.values()
+    positional = [
+        parameter for parameter in parameters if parameter.kind is parameter.POSITIONAL_ONLY
+    ]
     named = {
-        their.name: their.default for their in theirs if their.kind is not their.POSITIONAL_ONLY
+        parameter.name: parameter.default
+        for parameter in parameters
+        if parameter.kind is not parameter.POSITIONAL_ONLY
     }
-    ours.bind(*(object() for _ in positional), **named)
+    extension_signature.bind(*(object() for _ in positional), **named)
     required = [item for item in positional if item.default is item.empty]
-    ours.bind(*(object() for _ in required))
+    extension_signature.bind(*(object() for _ in required))
 
 
 def test_every_name_is_listed_and_nothing_else() -> None:
@@ -80,24 +84,24 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_info_equals_that_of_array_api_strict() -> None:
-    ours, theirs = ns.__array_namespace_info__(), strict.__array_namespace_info__()
-    assert ours.capabilities() == theirs.capabilities()
-    assert ours.default_device() in ours.devices()
-    for key, value in theirs.default_dtypes().items():
-        assert ours.default_dtypes()[key] == np.dtype(value._np_dtype)
+    info, strict_info = ns.__array_namespace_info__(), strict.__array_namespace_info__()
+    assert info.capabilities() == strict_info.capabilities()
+    assert info.default_device() in info.devices()
+    for key, value in strict_info.default_dtypes().items():
+        assert info.default_dtypes()[key] == np.dtype(value._np_dtype)
     kinds: list[Any] = [
         None, "bool", "signed integer", "unsigned integer", "integral", "real floating",
         "complex floating", "numeric", ("integral", "bool"), (),
     ]  # fmt: skip
     for kind in kinds:
-        assert set(ours.dtypes(kind=kind)) == set(theirs.dtypes(kind=kind)), kind
+        assert set(info.dtypes(kind=kind)) == set(strict_info.dtypes(kind=kind)), kind
     with pytest.raises(UsageError, match="no device 'gpu'"):
-        ours.dtypes(device="gpu")
+        info.dtypes(device="gpu")
 
 
 def test_info_methods_have_the_standard_signatures() -> None:
-    theirs = type(strict.__array_namespace_info__())
-    for name, method in inspect.getmembers(theirs, inspect.isfunction):
+    strict_class = type(strict.__array_namespace_info__())
+    for name, method in inspect.getmembers(strict_class, inspect.isfunction):
         if not name.startswith("_"):
             assert signature(getattr(ns.__array_namespace_info__, name)) == signature(method)
 

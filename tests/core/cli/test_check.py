@@ -293,8 +293,8 @@ def test_the_hits_of_a_value_are_reported_once_and_counted(tmp_path: Path) -> No
         for _ in ns.steps(range(120)):
             np.log(ns.tensor([-1.0]))
     (verdict,) = report_of(path, "nan").verdicts
-    (found,) = verdict.found
-    assert (verdict.hits, found.times, found.step, found.last_step) == (120, 120, 1, 120)
+    (hit,) = verdict.found
+    assert (verdict.hits, hit.times, hit.step, hit.last_step) == (120, 120, 1, 120)
 
 
 def test_compiled_kernels_are_opened_for_what_is_watched(tmp_path: Path) -> None:

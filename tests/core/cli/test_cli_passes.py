@@ -10,9 +10,9 @@ def test_every_pass_is_listed_in_order_with_its_rules(capsys):
     assert main(["passes"]) == 0
     lines = capsys.readouterr().out.splitlines()
     heads = [line.split(" ")[0] for line in lines if not line.startswith(" ")]
-    assert heads == [all_pass_.name for all_pass_ in passes.all_passes()]
+    assert heads == [graph_pass.name for graph_pass in passes.all_passes()]
     listed = [line.split()[0] for line in lines if line.startswith(" ")]
-    assert listed == [rule.name for all_pass_ in passes.all_passes() for rule in all_pass_.rules]
+    assert listed == [rule.name for graph_pass in passes.all_passes() for rule in graph_pass.rules]
 
 
 def test_unsafe_rules_are_marked(capsys):

@@ -95,17 +95,17 @@ def test_threads_that_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         results: list[Any] = []
         turns = [threading.Semaphore(1), threading.Semaphore(0)]
 
-        def work(mine: int) -> None:
-            with ns.name_scope(f"worker_{mine}"):
+        def work(index: int) -> None:
+            with ns.name_scope(f"worker_{index}"):
                 x: Any = w
                 for number in range(6):
-                    turns[mine].acquire()
+                    turns[index].acquire()
                     x = x * w + 1.0 if number % 2 else x - w
-                    turns[1 - mine].release()
-            results.append((mine, x))
+                    turns[1 - index].release()
+            results.append((index, x))
 
         for _ in ns.steps(range(4)):
-            workers = [threading.Thread(target=work, args=(mine,)) for mine in range(2)]
+            workers = [threading.Thread(target=work, args=(index,)) for index in range(2)]
             for worker in workers:
                 worker.start()
             for worker in workers:

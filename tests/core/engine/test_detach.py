@@ -31,14 +31,17 @@ def test_detach_is_a_node_with_its_line(tmp_path: Path) -> None:
         (ns.stop_gradient(w) * cut * w).sum().backward()
 
     nodes = _nodes(program, tmp_path / "run.nscope")
-    found = [node for node in nodes if node.op == "detach"]
+    detach_nodes = [node for node in nodes if node.op == "detach"]
     makers = {value: node.name for node in nodes for value in node.outputs}
-    assert [[makers[value] for value in node.inputs] for node in found] == [["multiply"], ["w"]]
-    lines = [node.source.line for node in found if node.source is not None]
+    assert [[makers[value] for value in node.inputs] for node in detach_nodes] == [
+        ["multiply"],
+        ["w"],
+    ]
+    lines = [node.source.line for node in detach_nodes if node.source is not None]
     first = program.__code__.co_firstlineno
     assert lines == [first + 3, first + 4]
-    assert {node.phase for node in found} == {"forward"}
-    assert not any(set(node.inputs) & {found[0].outputs[0]} for node in nodes
+    assert {node.phase for node in detach_nodes} == {"forward"}
+    assert not any(set(node.inputs) & {detach_nodes[0].outputs[0]} for node in nodes
                    if node.phase == "optimizer")  # fmt: skip
 
 

@@ -222,8 +222,8 @@ def check_same(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     by_core, _ = ran(program, monkeypatch, core=True)
     by_python, _ = ran(program, monkeypatch, core=False)
     assert by_core[0] == by_python[0]
-    for mine, other in zip(by_core[1], by_python[1], strict=True):
-        assert mine == other
+    for core_event, python_event in zip(by_core[1], by_python[1], strict=True):
+        assert core_event == python_event
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -233,8 +233,8 @@ def test_the_core_gives_the_events_and_results_of_python(
     by_core, left = ran(program, monkeypatch, core=True)
     by_python, all_calls = ran(program, monkeypatch, core=False)
     assert by_core[0] == by_python[0]
-    for mine, other in zip(by_core[1], by_python[1], strict=True):
-        assert mine == other
+    for core_event, python_event in zip(by_core[1], by_python[1], strict=True):
+        assert core_event == python_event
     if program not in (loops, numbers_of_inputs):  # In these two, most calls define nodes.
         assert left < 0.8 * all_calls
 

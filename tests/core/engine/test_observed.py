@@ -42,7 +42,7 @@ def told(event: Event) -> Any:
 def test_operators_emit_the_events_of_functions() -> None:
     operators = trained(lambda a, b: a * b, lambda a, b: a + b)
     functions = trained(np.multiply, np.add)
-    mine, other = operators.all, functions.all
+    operator_events, function_events = operators.all, functions.all
     # Ids grow from one observation to the next, so count them from the first one.
     first = [
         min(v for n in item.nodes.values() for v in n.outputs) for item in (operators, functions)
@@ -57,7 +57,7 @@ def test_operators_emit_the_events_of_functions() -> None:
             results.append(record)
         return results
 
-    assert shifted(mine, first[0]) == shifted(other, first[1])
+    assert shifted(operator_events, first[0]) == shifted(function_events, first[1])
 
 
 def test_a_known_node_that_fails_is_reported() -> None:

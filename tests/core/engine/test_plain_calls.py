@@ -125,11 +125,11 @@ def test_unsupported_calls_are_left_to_python() -> None:
 def test_operands_are_the_same() -> None:
     x, half = ns.tensor(np.ones(2)), ns.tensor(np.ones(2), dtype=ns.bfloat16)
     for inputs in ((), (x, x), (x, 2), [x, x], (half, 0.1), (0.1, x), (x, np.ones(2)), (x, "y")):
-        for found, expected in (
+        for result, expected in (
             (engine.operands(inputs), tensors.operands(inputs)),
             *([(engine.weakened(inputs), tensors.weak(inputs))] if type(inputs) is tuple else []),
         ):
-            assert repr(found) == repr(expected)
+            assert repr(result) == repr(expected)
 
 
 def test_a_switch_of_the_path_holds_at_once() -> None:
@@ -137,11 +137,11 @@ def test_a_switch_of_the_path_holds_at_once() -> None:
     assert np.exp(x).requires_grad
     with ns.no_grad():
         assert not np.exp(x).requires_grad
-        found = []
-        thread = threading.Thread(target=lambda: found.append(np.exp(x).requires_grad))
+        flags = []
+        thread = threading.Thread(target=lambda: flags.append(np.exp(x).requires_grad))
         thread.start()
         thread.join()
-        assert found == [True]
+        assert flags == [True]
     assert np.exp(x).requires_grad
     seen = []
 

@@ -55,9 +55,9 @@ def check(array: np.ndarray[Any, Any], bins: int = BINS) -> None:
         return
     largest = max(abs(result.min), abs(expected.max or 0.0))
     for moment in ("mean", "std", "norm"):
-        mine, other = getattr(result, moment), getattr(expected, moment)
+        number, expected_number = getattr(result, moment), getattr(expected, moment)
         # Up to some thousand float64 are added in another order.
-        assert mine == pytest.approx(other, rel=1e-12, abs=1e-12 * largest)
+        assert number == pytest.approx(expected_number, rel=1e-12, abs=1e-12 * largest)
 
 
 @given(

@@ -30,10 +30,10 @@ def arrays(draw: st.DrawFn) -> Any:
     return x.T if draw(st.booleans()) else x[::-1] if x.ndim and draw(st.booleans()) else x
 
 
-def identical(ours: Any, theirs: Any) -> bool:
-    ours, theirs = np.asarray(ours), np.asarray(theirs)
-    same = ours.dtype == theirs.dtype and ours.shape == theirs.shape
-    return same and ours.tobytes() == theirs.tobytes()
+def identical(result: Any, expected: Any) -> bool:
+    result, expected = np.asarray(result), np.asarray(expected)
+    same = result.dtype == expected.dtype and result.shape == expected.shape
+    return same and result.tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)
@@ -59,14 +59,14 @@ def test_broadcasting_is_that_of_numpy(x: Any, data: st.DataObject) -> None:
     shape = data.draw(hnp.broadcastable_shapes(x.shape, max_dims=4, max_side=5))
     broadcast = ops.get("broadcast_to").impl
     try:
-        theirs = np.broadcast_to(x, shape)
+        expected = np.broadcast_to(x, shape)
     except ValueError as error:
         with pytest.raises(ValueError, match=re.escape(str(error))):
             broadcast(x, shape)
         return
-    ours = broadcast(x, shape)
-    assert identical(ours, theirs)
-    wide = [step for step, size in zip(ours.strides, shape, strict=True) if size > 1]
-    assert wide == [step for step, size in zip(theirs.strides, shape, strict=True) if size > 1]
-    assert not ours.flags.writeable
-    assert np.shares_memory(ours, x) == np.shares_memory(theirs, x)
+    result = broadcast(x, shape)
+    assert identical(result, expected)
+    wide = [step for step, size in zip(result.strides, shape, strict=True) if size > 1]
+    assert wide == [step for step, size in zip(expected.strides, shape, strict=True) if size > 1]
+    assert not result.flags.writeable
+    assert np.shares_memory(result, x) == np.shares_memory(expected, x)

@@ -242,9 +242,9 @@ def test_names_of_the_standard_are_numpys_functions() -> None:
         "cond",
         "eigvalsh",
     ):
-        ours, theirs = getattr(ns.linalg, name), getattr(np.linalg, name)
-        assert np.array_equal(ours(a).numpy(), theirs(a).numpy()), name
-        assert np.array_equal(ours(a.numpy()).numpy(), theirs(a).numpy()), name
+        function, numpy_function = getattr(ns.linalg, name), getattr(np.linalg, name)
+        assert np.array_equal(function(a).numpy(), numpy_function(a).numpy()), name
+        assert np.array_equal(function(a.numpy()).numpy(), numpy_function(a).numpy()), name
     result = ns.linalg.svd(a)
     assert result._fields == ("U", "S", "Vh")
     assert ns.linalg.eigh(a)._fields == ("eigenvalues", "eigenvectors")

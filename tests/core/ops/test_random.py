@@ -200,7 +200,7 @@ def test_a_generator_moves_on_and_repeats_from_its_seed() -> None:
 
 
 def test_a_generator_takes_the_arguments_of_numpy() -> None:
-    ours, theirs = ns.random.Generator(1), np.random.default_rng(1)
+    generator, numpy_generator = ns.random.Generator(1), np.random.default_rng(1)
     calls = [
         ("random", (), {}), ("random", (3,), {"dtype": np.float32}), ("uniform", (2, 5), {}),
         ("uniform", (), {"low": [0, 1], "high": 3}), ("standard_normal", ((2, 3),), {}),
@@ -211,12 +211,12 @@ def test_a_generator_takes_the_arguments_of_numpy() -> None:
         ("choice", (5,), {"size": (2, 2)}), ("choice", ([1.0, 2.0], 2, False), {}),
     ]  # fmt: skip
     for name, args, kwargs in calls:
-        result = getattr(ours, name)(*args, **kwargs)
-        expected = np.asarray(getattr(theirs, name)(*args, **kwargs))
+        result = getattr(generator, name)(*args, **kwargs)
+        expected = np.asarray(getattr(numpy_generator, name)(*args, **kwargs))
         assert (result.shape, result.dtype) == (expected.shape, expected.dtype), name
-    assert ours.bernoulli(0.3, 4).shape == (4,)
-    assert ours.categorical(np.zeros((2, 3))).shape == (2,)
-    assert ours.truncated_normal(size=3).shape == (3,)
+    assert generator.bernoulli(0.3, 4).shape == (4,)
+    assert generator.categorical(np.zeros((2, 3))).shape == (2,)
+    assert generator.truncated_normal(size=3).shape == (3,)
 
 
 KEY = np.arange(2, dtype=np.uint64)

@@ -151,9 +151,9 @@ def test_nothing_to_do_is_not_a_change():
 
 def test_every_rule_that_fires_is_listed():
     listed = {
-        f"{all_pass_.name}/{rule.name}"
-        for all_pass_ in passes.all_passes()
-        for rule in all_pass_.rules
+        f"{graph_pass.name}/{rule.name}"
+        for graph_pass in passes.all_passes()
+        for rule in graph_pass.rules
     }
     for name, function, dtype, _, _ in CASES:
         assert set(rules(lowered(function, [nasty(dtype)], [name]))) <= listed

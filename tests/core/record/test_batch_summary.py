@@ -32,13 +32,13 @@ def check(arrays: list[np.ndarray[Any, Any]]) -> None:
     result = sorted(batch_summary.summary_rows(items), key=lambda row: row[0])
     expected = [summary_row(value, seq, step, summarise(a)) for value, seq, step, a in items]
     assert len(result) == len(expected)
-    for mine, alone in zip(result, expected, strict=True):
-        assert mine[:8] == alone[:8]  # The fields up to min and max.
-        for first, other in zip(mine[8:11], alone[8:11], strict=True):
+    for batch_row, alone in zip(result, expected, strict=True):
+        assert batch_row[:8] == alone[:8]  # The fields up to min and max.
+        for first, other in zip(batch_row[8:11], alone[8:11], strict=True):
             assert first == (
                 other if other is None else pytest.approx(other, rel=1e-12, abs=1e-300)
             )
-        assert mine[11:] == alone[11:]  # The counts, the histogram and the preview.
+        assert batch_row[11:] == alone[11:]  # The counts, the histogram and the preview.
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -133,12 +133,12 @@ def test_a_recorded_step_of_two_threads_and_a_compiled_function(tmp_path: Path) 
             model(made[0]).backward()
     with Recording.open(path) as recording:
         step = step_runs(recording, 2)
-        found = critical_path(step)
+        paths = critical_path(step)
         assert not step_runs(recording, 9).observed
     wall = step.end_ns - step.start_ns
-    assert 0 < found.data.total_ns <= found.ran.total_ns <= found.operations_ns <= wall
-    assert found.lanes == 2
-    chain = names(step, found.ran.members)
+    assert 0 < paths.data.total_ns <= paths.ran.total_ns <= paths.operations_ns <= wall
+    assert paths.lanes == 2
+    chain = names(step, paths.ran.members)
     first = next(i for i, name in enumerate(chain) if name.startswith("matmul"))
     assert chain[:first] == ["exp"]
     assert chain[-1].startswith("backward/")

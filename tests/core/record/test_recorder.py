@@ -232,11 +232,11 @@ def test_threads_keep_their_order(tmp_path: Path) -> None:
     seqs: dict[int, list[int]] = {}
 
     def emit(thread: int) -> None:
-        mine = seqs[thread] = []
+        thread_seqs = seqs[thread] = []
         for at in range(200):
             array, here = np.zeros(1), threading.get_ident()
             recorder.emit(NodeFinished(graph.nodes[0], (), (array,), thread, here, at, at + 500))
-            mine.append(recorder.thread_seq())
+            thread_seqs.append(recorder.thread_seq())
 
     threads = [threading.Thread(target=emit, args=(index,)) for index in range(8)]
     for item in threads:
@@ -245,9 +245,9 @@ def test_threads_keep_their_order(tmp_path: Path) -> None:
         item.join(60)
     assert recorder.close(20)
     with Recording.open(tmp_path / "r.nscope") as recording:
-        for thread, mine in seqs.items():
+        for thread, thread_seqs in seqs.items():
             rows = [execution for execution in recording.executions() if execution.step == thread]
-            assert [row.seq for row in rows] == mine
+            assert [row.seq for row in rows] == thread_seqs
             assert [row.start_ns for row in rows] == list(range(200))
 
 

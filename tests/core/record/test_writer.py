@@ -50,10 +50,10 @@ def _kept(writer: Writer) -> dict[int, list[int]]:
     rows = writer.connection.execute("SELECT value, seq, id FROM blob ORDER BY id").fetchall()
     chunks = writer.connection.execute("SELECT DISTINCT blob FROM chunk").fetchall()
     assert sorted(number for (number,) in chunks) == [number for _, _, number in rows]
-    found: dict[int, list[int]] = {}
+    value_seqs: dict[int, list[int]] = {}
     for value, seq, _ in rows:
-        found.setdefault(value, []).append(seq)
-    return found
+        value_seqs.setdefault(value, []).append(seq)
+    return value_seqs
 
 
 WEIGHT, LOSS, OTHER = 1, 2, 3

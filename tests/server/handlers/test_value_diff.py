@@ -169,11 +169,13 @@ def test_statistics_are_those_of_the_moment(opened: Callable[..., Opened]) -> No
     run = opened("summary")
 
     def at(step: int | None) -> dict[int, tuple[float, float, float]]:
-        found = run.page.ask(wm.GetStatistics(run.id, None if step is None else run.last[step]))
-        ids = np.frombuffer(found.values, "<u4")
-        columns = (found.elements, found.zeros, found.norms)
+        statistics = run.page.ask(
+            wm.GetStatistics(run.id, None if step is None else run.last[step])
+        )
+        ids = np.frombuffer(statistics.values, "<u4")
+        columns = (statistics.elements, statistics.zeros, statistics.norms)
         rows = np.stack([np.frombuffer(column, "<f8") for column in columns], axis=1)
-        assert len(rows) == found.count
+        assert len(rows) == statistics.count
         return {int(value): tuple(row) for value, row in zip(ids, rows, strict=True)}
 
     doubled, largest = run.values["net/multiply"], run.values["net/argmax"]

@@ -183,17 +183,17 @@ def test_the_printed_address_lets_one_browser_in_once(door: Door) -> None:
     assert cookie.startswith(f"nodescope_{PORT}=")
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
-    mine = {"Cookie": cookie.partition(";")[0]}
+    headers = {"Cookie": cookie.partition(";")[0]}
     # A browser that did not receive the answer asks again.
     assert door.ask(f"/?token={token}").headers["set-cookie"] == cookie
-    assert door.ask("/", mine).text == "inside /"
+    assert door.ask("/", headers).text == "inside /"
 
     again = door.ask(f"/?token={token}")
     assert again.status_code == 403
     assert "used already" in again.text
     assert "set-cookie" not in again.headers
     # The browser that was let in may use the link again, because its cookie counts.
-    assert door.ask(f"/?token={token}", mine).status_code == 303
+    assert door.ask(f"/?token={token}", headers).status_code == 303
 
 
 def test_a_token_whose_cookie_does_not_come_back_is_used_up_soon(

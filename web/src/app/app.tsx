@@ -504,7 +504,7 @@ export function App(props: AppProps): JSX.Element {
             go={go}
             visit={visit}
             point={point}
-            onSlice={(node, found) => setSlice({ node, slice: found, seq: momentOf(store) })}
+            onSlice={(node, part) => setSlice({ node, slice: part, seq: momentOf(store) })}
           />
         </Show>
       </aside>

@@ -55,16 +55,16 @@ test.each([
 ])("a worker prepares the same hierarchy of %s as the canvas", (_, nodes) => {
   const message = snapshot({ nodes, values: nodes.map(({ id, name }) => produced(id, name)) });
   const graph = graphOf(update(undefined, message));
-  const found = buildTree(graph);
+  const tree = buildTree(graph);
   const looked = lookedAt(read(message));
   know(message.nodes, structuredClone(looked.known));
   const known = buildTree(graph);
-  expect(known.sections).toEqual(found.sections);
-  expect(known.repeats.stacks).toEqual(found.repeats.stacks);
-  for (const member of found.repeats.stackOf.keys()) {
-    expect(known.repeats.operations(member)).toEqual(found.repeats.operations(member));
+  expect(known.sections).toEqual(tree.sections);
+  expect(known.repeats.stacks).toEqual(tree.repeats.stacks);
+  for (const member of tree.repeats.stackOf.keys()) {
+    expect(known.repeats.operations(member)).toEqual(tree.repeats.operations(member));
   }
-  expect([...known.scopes.keys()]).toEqual([...found.scopes.keys()]);
+  expect([...known.scopes.keys()]).toEqual([...tree.scopes.keys()]);
   const drawn = graphModel(graph, known);
   expect(drawn.origin).toBe(identityOf(message.nodes));
   const prepared = hierarchyOf(looked);

@@ -101,16 +101,16 @@ function alike(nodes: readonly TestNode[], a: string, b: string): boolean {
       })
     );
   };
-  const mine = new Set(inside(a));
-  const theirs = new Set(inside(b));
-  return walk(a, b) && [...there].every(([x, y]) => mine.has(x) === theirs.has(y));
+  const insideA = new Set(inside(a));
+  const insideB = new Set(inside(b));
+  return walk(a, b) && [...there].every(([x, y]) => insideA.has(x) === insideB.has(y));
 }
 
 const SEEDS = Array.from({ length: 300 }, (_, seed) => seed);
 
 describe("stacks of random programs", () => {
   it("hold only scopes that are alike", () => {
-    let found = 0;
+    let pairs = 0;
     for (const seed of SEEDS) {
       const nodes = randomProgram(seed);
       const { stackOf } = repeatsOf(nodes);
@@ -122,12 +122,12 @@ describe("stacks of random programs", () => {
           const stack = stackOf.get(a);
           if (stack !== undefined && stack === stackOf.get(b)) {
             expect(alike(nodes, a, b)).toBe(true);
-            found++;
+            pairs++;
           }
         }
       }
     }
-    expect(found).toBeGreaterThan(300);
+    expect(pairs).toBeGreaterThan(300);
   });
 
   it("hold all scopes that are alike, unless a cycle forbids it", () => {

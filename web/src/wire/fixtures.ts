@@ -153,13 +153,13 @@ function f64s(numbers: readonly number[]): Uint8Array {
 }
 
 function distinct<T>(entries: readonly T[]): readonly [readonly T[], Uint8Array] {
-  const each = [...new Set(entries)];
-  return [each, f64s(entries.map((entry) => each.indexOf(entry)))];
+  const singles = [...new Set(entries)];
+  return [singles, f64s(entries.map((entry) => singles.indexOf(entry)))];
 }
 
 function texts(column: readonly string[]): Texts {
-  const [each, places] = distinct(column);
-  return { texts: each, places };
+  const [entries, places] = distinct(column);
+  return { texts: entries, places };
 }
 
 function lists(column: readonly (readonly number[])[]): Lists {

@@ -220,8 +220,8 @@ export class Wire {
         return;
       }
       if (answer.type !== "initialized" || answer.protocol !== PROTOCOL_VERSION) {
-        const theirs = answer.type === "initialized" ? answer.protocol : 0;
-        this.refuse({ kind: "skew", ours: PROTOCOL_VERSION, theirs });
+        const protocol = answer.type === "initialized" ? answer.protocol : 0;
+        this.refuse({ kind: "skew", ours: PROTOCOL_VERSION, theirs: protocol });
         return;
       }
       // A restarted server knows no run at first, and learns of runs in a moment.

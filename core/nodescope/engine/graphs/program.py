@@ -128,14 +128,14 @@ def prepared(graph: Graph, fetches: Fetches, fed: frozenset[int]) -> PreparedRun
     hosts = []
     rates: set[int] = set()
     for reader, ids in graph.hosts:
-        mine = tuple(
+        host_values = tuple(
             (name.rpartition(":")[0], value, np.dtype(graph.values[value - 1].spec.dtype))
             for name, value in ids.items()
             if value in produced
         )
-        if mine:
-            hosts.append((reader, mine))
-            rates.update(item[1] for item in mine)
+        if host_values:
+            hosts.append((reader, host_values))
+            rates.update(item[1] for item in host_values)
     known = {read.value for read in reads} | rates | fed
     for node in nodes:
         if node.op == "placeholder" and node.outputs[0] not in known:

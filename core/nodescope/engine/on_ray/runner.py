@@ -127,8 +127,8 @@ class RayRunner:
         member = self._pool.member(self.placement.parts[part])
         with member.lock:  # later callers submit after the load
             if self._number not in member.loaded:
-                mine = {i: s for i, s in enumerate(self.segments) if s.part == part}
-                member.actor.load.remote(self._number, mine, self._backend)
+                part_segments = {i: s for i, s in enumerate(self.segments) if s.part == part}
+                member.actor.load.remote(self._number, part_segments, self._backend)
                 member.loaded.add(self._number)
         return member
 

@@ -435,9 +435,9 @@ class _Run:
         body_inputs = tuple(
             alias(argument) if argument.__class__ is Tensor else argument for argument in args
         )
-        for mine, arg in zip(body_inputs, args, strict=True):
-            if mine.__class__ is Tensor:
-                mine._vid = getattr(arg, "_vid", 0)
+        for body_input, arg in zip(body_inputs, args, strict=True):
+            if body_input.__class__ is Tensor:
+                body_input._vid = getattr(arg, "_vid", 0)
         if node.op != "fused":
             state.cursor, state.scope, state.cursors = None, join(self.base, node.name), {}
             assert step.call.op.inline is not None

@@ -80,8 +80,8 @@ def test_a_program_without_training() -> None:
 def test_values_carried_from_step_to_step_are_watched() -> None:
     """A clock whose node reads its own result."""
     clock = Node(1, "clock", "add", "elementwise", inputs=(1,), outputs=(1,))
-    found = {item.watch.rule: item.reason for item in recommend([clock])}
-    assert found["update_without_effect"].startswith("clock adds to")
+    reasons = {item.watch.rule: item.reason for item in recommend([clock])}
+    assert reasons["update_without_effect"].startswith("clock adds to")
     once = Node(1, "sum", "add", "elementwise", inputs=(2, 3), outputs=(1,))
     assert "update_without_effect" not in {item.watch.rule for item in recommend([once])}
 

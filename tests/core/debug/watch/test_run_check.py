@@ -117,7 +117,7 @@ def overflow_after_a_mask() -> None:
 def test_births_are_ordered_by_what_they_reach(tmp_path: Path) -> None:
     report = checked(overflow_after_a_mask, tmp_path / "run.nscope")
     (first, *_) = report.verdicts
-    assert [found.node for found in first.found] == ["fatal/sqrt"]
+    assert [hit.node for hit in first.found] == ["fatal/sqrt"]
     assert "sqrt produces 2 NaN in 2 elements" in first.found[0].text
     assert first.note == ("NaN or Inf of healed/log reached no weight, loss or result: not counted")
     assert set(hits(report).values()) == {"", "operator_overflow"}
@@ -138,7 +138,7 @@ def fully_masked() -> None:
 
 def test_a_nan_of_a_deliberate_inf_is_a_birth(tmp_path: Path) -> None:
     report = checked(fully_masked, tmp_path / "run.nscope")
-    assert [found.node for found in report.verdicts[0].found] == ["softmax"]
+    assert [hit.node for hit in report.verdicts[0].found] == ["softmax"]
 
 
 def test_chosen_watches_report_everything(tmp_path: Path) -> None:

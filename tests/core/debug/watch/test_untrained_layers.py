@@ -132,10 +132,10 @@ def _in_parts(model: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("evaluate", "found"), [(_once, True), (_many_times, False), (_in_parts, True)]
+    ("evaluate", "is_hit"), [(_once, True), (_many_times, False), (_in_parts, True)]
 )
 def test_many_draws_of_the_same_inputs_are_meant(
-    evaluate: Callable[[Any], None], found: bool, tmp_path: Path
+    evaluate: Callable[[Any], None], is_hit: bool, tmp_path: Path
 ) -> None:
     def program() -> None:
         model = nn.Sequential(nn.Dropout(0.5, rng=ns.random.Generator(0)), _linear(6, 1))
@@ -143,4 +143,4 @@ def test_many_draws_of_the_same_inputs_are_meant(
         evaluate(model)
 
     report = checked(program, tmp_path / "run.nscope", "dropout_in_evaluation")
-    assert bool(hits(report)) == found
+    assert bool(hits(report)) == is_hit

@@ -199,7 +199,7 @@ def test_a_dead_rectifier_is_found_however_it_is_written(tmp_path: Path) -> None
         lambda z: np.where(z > 0, z, 0.0), lambda z: z * (z > 0),
     ]  # fmt: skip
     for number, way in enumerate(ways):
-        for bias, hits in ((-50.0, 1), (0.5, 0)):
+        for bias, expected_hits in ((-50.0, 1), (0.5, 0)):
 
             def program(way: Callable[[Any], Any] = way, bias: float = bias) -> None:
                 w1 = ns.parameter(np.ones((3, 5)), name="w1")
@@ -208,9 +208,9 @@ def test_a_dead_rectifier_is_found_however_it_is_written(tmp_path: Path) -> None
                 for _ in ns.steps(range(7)):
                     optimizer.minimize(np.mean((way(ns.tensor(x) @ w1 + bias) @ w2 - 1) ** 2))
 
-            watched = Watched(program, tmp_path / f"{number}{hits}.nscope")
-            found, _ = watched.asked(Watch("dead_layer"))
-            assert bool(found) == bool(hits), (number, bias)
+            watched = Watched(program, tmp_path / f"{number}{expected_hits}.nscope")
+            hits, _ = watched.asked(Watch("dead_layer"))
+            assert bool(hits) == bool(expected_hits), (number, bias)
 
 
 def test_a_margin_that_is_kept_is_not_a_dead_layer(tmp_path: Path) -> None:

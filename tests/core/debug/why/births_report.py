@@ -95,9 +95,9 @@ def judged(seed: int, folder: Path) -> tuple[Case, list[Answer]]:
         np.errstate(all="ignore"),
         warnings.catch_warnings(action="ignore"),
     ):
-        found = answers(case, recording)
+        case_answers = answers(case, recording)
     path.unlink()
-    return case, found
+    return case, case_answers
 
 
 def main() -> None:
@@ -110,8 +110,8 @@ def main() -> None:
     asked: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(options.first, options.first + options.seeds):
-            case, found = judged(seed, Path(folder))
-            for answer in found:
+            case, case_answers = judged(seed, Path(folder))
+            for answer in case_answers:
                 for key in (answer.way, case.form, case.kind):
                     asked[key] += 1
                     right[key] += answer.right

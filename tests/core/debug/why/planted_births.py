@@ -509,25 +509,25 @@ class _Program:
 
     def _kept(self) -> Case:
         """The queried value comes from a tensor of an earlier step, whose node has run since."""
-        mine = int(self.rng.integers(1, 3))
+        kept_step = int(self.rng.integers(1, 3))
         kept: Carried | None = None
         case: Case | None = None
         place = self.at
         other = (place + 1) % self.size
         for step in ns.steps(range(1, 4)):
             self.rng = self.rng.again()
-            x = self.input(step == mine)
-            if step != mine:  # In other steps, the same node has a birth at another place.
+            x = self.input(step == kept_step)
+            if step != kept_step:  # In other steps, the same node has a birth at another place.
                 x[other] = BIRTHS[self.kind][self.born][0]
             c = self.start(ns.tensor(x))
-            if step == mine:
+            if step == kept_step:
                 kept = c
             if step == 3:
                 assert kept is not None
                 kept = Carried(kept.tensor, kept.mask, self.kind, self.rng, kept.told)
                 c = self.carry(kept)
                 _ask(c)
-                case = self.case(c, mine, 3)
+                case = self.case(c, kept_step, 3)
         assert case is not None
         return case
 

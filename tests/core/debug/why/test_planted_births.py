@@ -19,10 +19,12 @@ def test_the_birth_that_reached_the_value_is_the_culprit(tmp_path: Path) -> None
     seeds = range(count(SEEDS))
     asked, wrong = 0, []
     for seed in seeds:
-        case, found = judged(seed, tmp_path)
-        asked += len(found)
+        case, case_answers = judged(seed, tmp_path)
+        asked += len(case_answers)
         wrong += [
-            f"seed {seed} ({case.form}), {row.way}: {row.told}" for row in found if not row.right
+            f"seed {seed} ({case.form}), {answer.way}: {answer.told}"
+            for answer in case_answers
+            if not answer.right
         ]
     assert asked >= 2 * len(seeds)
     assert len(wrong) <= MOST_WRONG * asked, "\n".join(wrong)
@@ -30,6 +32,6 @@ def test_the_birth_that_reached_the_value_is_the_culprit(tmp_path: Path) -> None
 
 def test_a_birth_in_the_body_of_a_loop_is_not_made_of_itself(tmp_path: Path) -> None:
     """Its own NaN, in the body and out of the loop, is one; a decoy that was healed is not it."""
-    case, found = judged(39, tmp_path)
+    case, case_answers = judged(39, tmp_path)
     assert "(scan)" in case.told[0]
-    assert [row.told for row in found if not row.right] == []
+    assert [answer.told for answer in case_answers if not answer.right] == []

@@ -59,15 +59,15 @@ def test_the_terms_add_up_to_the_change(name: str, compiled: bool, tmp_path: Pat
         writer = next(row.node for row in recording.nodes() if row.node.name.endswith("w/assign"))
         source = replay.book.source(writer.outputs[0], replay.last + 1)
         assert source is not None
-        found = updates.updates_of(ValueTracer(replay), point_of(source), 2)
-    assert [update.step for update in found] == [6, 5, 4, 3, 2, 1]
-    for newer, older in pairwise(found):
+        history = updates.updates_of(ValueTracer(replay), point_of(source), 2)
+    assert [update.step for update in history] == [6, 5, 4, 3, 2, 1]
+    for newer, older in pairwise(history):
         assert newer.before == older.after
-    for update in found:
+    for update in history:
         change = sum(term.amount for term in update.terms) + update.decay
         assert update.before + change == pytest.approx(update.after, rel=1e-12)
         assert any(term.source == "gradient" for term in update.terms)
-    decays = any(update.decay for update in found)
+    decays = any(update.decay for update in history)
     assert decays == (name in ("momentum", "adamw"))
 
 

@@ -77,8 +77,8 @@ def test_a_worker_runs_its_segments_and_keeps_nothing(how: Any) -> None:
     segments = segments_of(compiled.graph, compiled.arrays, placement)
     workers = [Worker() for _ in placement.parts]
     for part, worker in enumerate(workers):
-        mine = {i: segment for i, segment in enumerate(segments) if segment.part == part}
-        worker.load(1, mine, "numpy")
+        part_segments = {i: segment for i, segment in enumerate(segments) if segment.part == part}
+        worker.load(1, part_segments, "numpy")
     x = np.random.default_rng(0).standard_normal((4, 4))
     values = dict.fromkeys(compiled.graph.inputs, x)
     for call in (1, 2):

@@ -109,13 +109,13 @@ def test_no_more_bytes_and_no_worse_balance_than_a_cut_by_hand(
     network: Callable[[], Lowered],
 ) -> None:
     graph = network().graph
-    found = placed(graph, 2)
+    placement = placed(graph, 2)
     hand = described(
-        graph, found.parts, by_hand(graph, lambda scope: not scope.startswith("block_0"))
+        graph, placement.parts, by_hand(graph, lambda scope: not scope.startswith("block_0"))
     )
     assert min(hand.costs) > 0
-    assert found.cut_bytes <= hand.cut_bytes
-    assert found.balance <= max(hand.balance, 1 + TOLERANCE)
+    assert placement.cut_bytes <= hand.cut_bytes
+    assert placement.balance <= max(hand.balance, 1 + TOLERANCE)
 
 
 @pytest.mark.parametrize("network", [cnn, transformer])
@@ -137,13 +137,13 @@ def test_nodes_are_where_they_are_annotated() -> None:
         return b + 1
 
     graph = lowered(two, ns.tensor(np.ones((3, 3), np.float32))).graph
-    found = placed(graph, 7)
-    assert found.parts == ("worker:0", "worker:1")
-    where = {node.op: found.parts[found.part_of[node.id]] for node in computing(graph)}
-    products = [found.part_of[node.id] for node in computing(graph) if node.op == "matmul"]
+    placement = placed(graph, 7)
+    assert placement.parts == ("worker:0", "worker:1")
+    where = {node.op: placement.parts[placement.part_of[node.id]] for node in computing(graph)}
+    products = [placement.part_of[node.id] for node in computing(graph) if node.op == "matmul"]
     assert products == [1, 0]
     assert where["add"] == "worker:0"  # Not annotated: placed beside its operand.
-    assert found.cut_bytes == 36
+    assert placement.cut_bytes == 36
 
 
 def test_a_derivative_is_where_its_node_is_annotated() -> None:

@@ -285,5 +285,5 @@ def test_cotangents_for_some_results_of_an_op_of_several(
     expected = gradients(f)
     with observed() if observing else contextlib.nullcontext():
         result = gradients(ns.compile(f))
-    for ours, theirs in zip(result, expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    for gradient, expected_gradient in zip(result, expected, strict=True):
+        np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-12)

@@ -113,14 +113,14 @@ def test_a_descriptor_that_is_another_file_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a")
     (tmp_path / "b").write_text("b")
     a, b = (os.open(tmp_path / name, os.O_RDONLY) for name in "ab")
-    (mine,) = held([str(tmp_path / "a"), str(tmp_path / "none")])
-    assert mine[0] == a
-    assert intact((mine,))
+    (descriptor,) = held([str(tmp_path / "a"), str(tmp_path / "none")])
+    assert descriptor[0] == a
+    assert intact((descriptor,))
     os.dup2(b, a)
-    assert not intact((mine,))
+    assert not intact((descriptor,))
     os.close(a)
     os.close(b)
-    assert not intact((mine,))
+    assert not intact((descriptor,))
 
 
 def test_readers_in_a_program_have_high_descriptors_too(tmp_path: Path) -> None:
@@ -157,19 +157,19 @@ def test_files_that_took_the_place_of_ours_are_neither_written_nor_closed(
     graph = chain(["x"])
     recorder.emit(graph)
     assert recorder.flush(20.0)
-    mine = os.open(tmp_path / "mine", os.O_RDWR | os.O_CREAT)
-    os.write(mine, b"mine")
+    program_file = os.open(tmp_path / "program_file", os.O_RDWR | os.O_CREAT)
+    os.write(program_file, b"program_file")
     numbers = [number for number, *_ in recorder.writer.file._descriptors]
     assert len(numbers) == 3
     for number in numbers:
-        os.dup2(mine, number)
+        os.dup2(program_file, number)
     for _ in range(50):
         recorder.emit(finished(graph.nodes[0], np.ones(5000)))
     assert not recorder.close(20.0)
     (fault,) = faults
     assert "the program closed the files of its recording" in fault
-    assert (tmp_path / "mine").read_bytes() == b"mine"
-    for number in (mine, *numbers):
+    assert (tmp_path / "program_file").read_bytes() == b"program_file"
+    for number in (program_file, *numbers):
         os.close(number)  # Fails if the descriptor was closed.
 
 

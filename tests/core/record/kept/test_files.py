@@ -46,15 +46,15 @@ def recorded(path: Path, many: int = MANY) -> Path:
 
 def kept(recording: Recording) -> list[int]:
     """The kept arrays, each of which must be unchanged."""
-    found = []
+    places = []
     for row in recording.executions():
         array = recording.array(row.node, row.seq)
         if array is not None:
             at = row.seq - 2
             assert (array == at // 2).all()
             assert row.node == at % 3 + 1
-            found.append(at)
-    return found
+            places.append(at)
+    return places
 
 
 def test_many_arrays_are_kept_in_one_row(tmp_path: Path) -> None:
@@ -369,9 +369,9 @@ def test_a_batch_that_failed_is_undone(tmp_path: Path) -> None:
         writer.begin()
         dropped = writer.arrays.add_packs([pack_of(201), pack_of(301)])
         writer.commit(400, 0, Dropped())
-        found = seqs_in(writer), dropped, writer.arrays._nbytes
+        outcome = seqs_in(writer), dropped, writer.arrays._nbytes
         writer.abandon()
-        return found
+        return outcome
 
     assert content(True) == content(False)
 

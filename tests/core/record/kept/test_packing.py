@@ -31,8 +31,8 @@ def packed(seed: int) -> tuple[packing.Pack, list[tuple[int, int, bytes]]]:
 def test_packed_rows_are_unpacked_unchanged(seed: int) -> None:
     pack, cells = packed(seed)
     kept = packing.taken((pack.first_seq, pack.last_seq, pack.outputs, pack.data))
-    found = packing.arrays_of(kept, pack.elements())
-    assert [(value, seq, array.tobytes()) for value, seq, array in found] == cells
+    arrays = packing.arrays_of(kept, pack.elements())
+    assert [(value, seq, array.tobytes()) for value, seq, array in arrays] == cells
     assert (pack.first_seq, pack.last_seq, pack.arrays) == (cells[0][1], cells[-1][1], len(cells))
     steps = statistics_of(seed)[0].steps
     assert kept.steps.tolist() == steps.tolist()

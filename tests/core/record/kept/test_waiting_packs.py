@@ -52,9 +52,9 @@ def outcome(path: Path, seed: int, most_waiting: int) -> Any:
         writer.begin()
         arrays.write_waiting(1)
         writer.commit(seq, 0, Dropped())
-    found = seqs_in(writer), dropped, arrays._nbytes
+    contents = seqs_in(writer), dropped, arrays._nbytes
     writer.abandon()
-    return found
+    return contents
 
 
 @pytest.mark.parametrize("seed", some(range(200), 10))

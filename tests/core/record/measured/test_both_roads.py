@@ -230,9 +230,9 @@ def test_rows_and_columns_give_the_same_answers(
         Recording.open(tmp_path / "events.nscope") as told,
     ):
         expected = answers(told, random.Random(seed))
-        found = answers(noted, random.Random(seed))
+        results = answers(noted, random.Random(seed))
         for name, answer in expected.items():
-            assert alike(found[name], answer), name
+            assert alike(results[name], answer), name
 
 
 @pytest.mark.parametrize("keep", [True, False])

@@ -70,10 +70,10 @@ def test_packed_rows_are_unpacked_unchanged(seed: int) -> None:
     assert repr(columns.rows()) == repr(rows)
     first, last, values, data = packing.packed(columns)
     assert (first, last) == (rows[0][1], rows[-1][1])
-    found = packing.unpacked(first, last, values_of(values), data)
-    assert repr(found.rows()) == repr(rows)
+    pack = packing.unpacked(first, last, values_of(values), data)
+    assert repr(pack.rows()) == repr(rows)
     some = np.array([3, 0, 77])
-    assert repr(found.rows(some)) == repr([rows[at] for at in some])
+    assert repr(pack.rows(some)) == repr([rows[at] for at in some])
 
 
 def test_several_lots_are_one_row() -> None:

@@ -126,7 +126,7 @@ def answers(recording: Recording, draw: random.Random) -> dict[str, Any]:
     seqs = [0, 1, last, MAX_SEQ, *(draw.randint(0, last + 3) for _ in range(5))]
     times = sorted(draw.randint(0, recording.time_ns() + 10) for _ in range(2))
     every = 2 * len(recording.executions()) + 2
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "all": recording.executions(),
         "some": [
             recording.executions(after, until, node=node, limit=limit)
@@ -159,7 +159,7 @@ def answers(recording: Recording, draw: random.Random) -> dict[str, Any]:
         "since": recording.since_ns(),
         "end": (last, recording.time_ns(), recording.dropped()),
     }
-    return found
+    return results
 
 
 @pytest.mark.parametrize("native", [True, False])

@@ -111,7 +111,7 @@ it("errors are sorted by NaN and Inf, mismatches, then size", () => {
   const measure = (mismatched: number, max_abs: number, nan = 0) =>
     ({ nan: [0, nan], inf: [0, 0], mismatched, max_abs }) as unknown as Measure;
   const sorted = [measure(1, 6.58), measure(0, 90), measure(1, 51.4), measure(0, 0, 1)];
-  expect(sorted.sort(worseFirst).map((each) => each.max_abs)).toEqual([0, 51.4, 6.58, 90]);
+  expect(sorted.sort(worseFirst).map((error) => error.max_abs)).toEqual([0, 51.4, 6.58, 90]);
 });
 
 describe("words", () => {

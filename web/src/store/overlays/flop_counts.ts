@@ -71,22 +71,22 @@ export function countedByName(node: Shapes): number | undefined {
   const loss = LOSSES.get(op);
   if (loss !== undefined) return times(loss, inputs[0]);
   if (op.startsWith("foreach_")) {
-    const each = ON_LISTS.get(op.slice("foreach_".length));
-    return each === undefined ? undefined : total(each, outputs);
+    const flops = ON_LISTS.get(op.slice("foreach_".length));
+    return flops === undefined ? undefined : total(flops, outputs);
   }
   if (/^fused_(adamw?|sgd)$/.test(op)) return ofUpdate(node);
   return undefined;
 }
 
-function times(each: number, shape: Shape | undefined): number | undefined {
-  return shape && each * elementCount(shape);
+function times(flops: number, shape: Shape | undefined): number | undefined {
+  return shape && flops * elementCount(shape);
 }
 
-function total(each: number, shapes: readonly (Shape | undefined)[]): number | undefined {
+function total(flops: number, shapes: readonly (Shape | undefined)[]): number | undefined {
   let sum = 0;
   for (const shape of shapes) {
     if (shape === undefined) return undefined;
-    sum += each * elementCount(shape);
+    sum += flops * elementCount(shape);
   }
   return sum;
 }
@@ -149,13 +149,13 @@ function ofUpdate({ op, attrs, outputs }: Shapes): number | undefined {
   if (typeof self !== "number") return undefined;
   const decays = attrs.weight_decay !== undefined && attrs.weight_decay !== 0;
   const option = (name: string, count: number): number => (attrs[name] === true ? count : 0);
-  let each: number;
+  let flops: number;
   if (op === "fused_sgd") {
     const momentum = typeof attrs.momentum_buffer_list === "number" && attrs.is_first_step !== true;
-    each = 2 + (decays ? 2 : 0) + (momentum ? 3 : 0) + option("nesterov", 2);
+    flops = 2 + (decays ? 2 : 0) + (momentum ? 3 : 0) + option("nesterov", 2);
   } else {
     // Two averages (3 and 4), the root and its correction (3), the step (3).
-    each = 13 + (decays ? (op === "fused_adamw" ? 1 : 2) : 0) + option("amsgrad", 1);
+    flops = 13 + (decays ? (op === "fused_adamw" ? 1 : 2) : 0) + option("amsgrad", 1);
   }
-  return total(each + option("maximize", 1), outputs.slice(0, self));
+  return total(flops + option("maximize", 1), outputs.slice(0, self));
 }

@@ -66,8 +66,8 @@ export function createSearching(store: Store, ui: Ui): Searching {
       return;
     }
     if (words.live) beat();
-    const found = { graph: all, columns: store.shown(), step: seenStep(store) };
-    const walk = new MatchWalk(tree, matcherOf(words, found));
+    const facts = { graph: all, columns: store.shown(), step: seenStep(store) };
+    const walk = new MatchWalk(tree, matcherOf(words, facts));
     // When the same search runs again, its earlier result stays until the new one is complete.
     const again = shown?.words === words && shown.tree === tree;
     let told = Number.NEGATIVE_INFINITY;
@@ -85,8 +85,8 @@ export function createSearching(store: Store, ui: Ui): Searching {
     onCleanup(slices.stop);
   });
   const ids = createMemo((before: ReadonlySet<number> | undefined) => {
-    const found = result();
-    return found === undefined ? undefined : found.whole ? new Set(found.ids) : before;
+    const hits = result();
+    return hits === undefined ? undefined : hits.whole ? new Set(hits.ids) : before;
   });
   const order = (): readonly number[] => result()?.ids ?? [];
   const selected = (): number => {

@@ -12,9 +12,9 @@ function read(file: unknown): NodeData | string {
 }
 
 function data(file: unknown): NodeData {
-  const found = read(file);
-  if (typeof found === "string") throw new Error(found);
-  return found;
+  const answer = read(file);
+  if (typeof answer === "string") throw new Error(answer);
+  return answer;
 }
 
 test("numbers are read by the names of nodes", () => {

@@ -380,7 +380,7 @@ function causeOf(nodes: RunGraph["nodes"], live: Pick<NodeColumns, "flags">, las
   let node = nodes[last];
   while (node !== undefined && node.role === "task" && !met.has(node.id)) {
     met.add(node.id);
-    const maker = node.inputs.map((value) => makers.get(value)).find((found) => found);
+    const maker = node.inputs.map((value) => makers.get(value)).find((task) => task);
     if (maker === undefined) return node.id;
     node = maker;
   }

@@ -47,14 +47,14 @@ STATES.apply(
 );
 const ALL: Searched = { graph: GRAPH, columns: STATES, step: 1 };
 
-function found(text: string, all: Searched = ALL): readonly number[] | undefined {
+function idsOf(text: string, all: Searched = ALL): readonly number[] | undefined {
   const query = parseQuery(text);
   return query && all.graph.nodes.flatMap((node) => node?.id ?? []).filter(matcherOf(query, all));
 }
 
 function problems(text: string): readonly string[] {
   const query = parseQuery(text);
-  return query === undefined ? [] : problemsOf(query, found(text)?.length === 0);
+  return query === undefined ? [] : problemsOf(query, idsOf(text)?.length === 0);
 }
 
 test.each([
@@ -74,7 +74,7 @@ test.each([
   ["net -op:tanh", [2, 4]],
   ["net -", [2, 3, 4]],
   ["net/a*", [2, 3]],
-])("%s finds %j", (text, ids) => expect(found(text)).toEqual(ids));
+])("%s finds %j", (text, ids) => expect(idsOf(text)).toEqual(ids));
 
 test.each([
   ["shape:64x*", [2, 3]],
@@ -95,7 +95,7 @@ test.each([
   ["dtype:float", [2, 3, 4]],
   ["dtype:int8", [5]],
   ["dtype:f*", [4, 2].sort()],
-])("%s finds %j", (text, ids) => expect(found(text)).toEqual(ids));
+])("%s finds %j", (text, ids) => expect(idsOf(text)).toEqual(ids));
 
 test.each([
   ["slow:1", [2]],
@@ -111,7 +111,7 @@ test.each([
   ["slow:0", []],
 ])("%s finds %j", (text, ids) => {
   if (ids === undefined) expect(problems(text)).not.toEqual([]);
-  else expect(found(text)).toEqual(ids);
+  else expect(idsOf(text)).toEqual(ids);
 });
 
 describe("an invalid term", () => {
@@ -133,20 +133,20 @@ describe("an invalid term", () => {
   );
 
   test("is left out, and the other terms apply", () => {
-    expect(found("matmul nan:perhaps")).toEqual([2, 4]);
-    expect(found("nan:perhaps")).toEqual([]);
+    expect(idsOf("matmul nan:perhaps")).toEqual([2, 4]);
+    expect(idsOf("nan:perhaps")).toEqual([]);
   });
 
   test("is not a name with a colon, which is plain text", () => {
     const all = { ...ALL, graph: graphOf([node(1, "dense/bias:0")]) };
-    expect(found("bias:0", all)).toEqual([1]);
+    expect(idsOf("bias:0", all)).toEqual([1]);
   });
 });
 
 test("an empty search is no search", () => expect(parseQuery("  ")).toBeUndefined());
 
 test("a node that last ran in an earlier step has no NaN in this one", () => {
-  expect(found("nan:true", { ...ALL, step: 2 })).toEqual([]);
+  expect(idsOf("nan:true", { ...ALL, step: 2 })).toEqual([]);
 });
 
 test("the order is the outline's, with the nodes of a scope together", () => {

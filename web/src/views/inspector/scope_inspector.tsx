@@ -166,7 +166,7 @@ export function ScopeInspector(props: ScopeInspectorProps): JSX.Element {
           <div class="scalar m">{formatDuration(facts().ns)}</div>
         </section>
         <Show when={stack()}>
-          {(found) => <Members store={props.store} stack={found()} go={props.go} />}
+          {(shownStack) => <Members store={props.store} stack={shownStack()} go={props.go} />}
         </Show>
         <section class="sec">
           <div class="h">

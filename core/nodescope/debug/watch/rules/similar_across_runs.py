@@ -51,16 +51,18 @@ class _Other:
         return runs[step]
 
 
-def _reshaped(ours: tuple[int, ...], theirs: tuple[int, ...]) -> Finding:
-    return Finding(f"its shape is {shape_words(ours)} but {shape_words(theirs)} in the other run")
+def _reshaped(shape: tuple[int, ...], other_shape: tuple[int, ...]) -> Finding:
+    return Finding(
+        f"its shape is {shape_words(shape)} but {shape_words(other_shape)} in the other run"
+    )
 
 
 def _apart(a: Array, b: Array, settings: Settings) -> Finding | None:
     if a.shape != b.shape:
         return _reshaped(a.shape, b.shape)
-    ours, theirs = numbers(a), numbers(b)
+    elements, other_elements = numbers(a), numbers(b)
     differ = ~np.isclose(
-        ours, theirs, rtol=settings["rtol"], atol=settings["atol"], equal_nan=True
+        elements, other_elements, rtol=settings["rtol"], atol=settings["atol"], equal_nan=True
     )  # fmt: skip
     different = int(np.count_nonzero(differ))
     if not different:
@@ -68,8 +70,9 @@ def _apart(a: Array, b: Array, settings: Settings) -> Finding | None:
     index = first_true(differ)
     place = f", first at {index_text(index)}" if index else ""
     of = f"{different} of {a.size} elements differ" if a.size > 1 else "it differs"
+    here, there = elements[index], other_elements[index]
     return Finding(
-        f"{of} from the other run{place}: {ours[index]:.6g} here, {theirs[index]:.6g} there",
+        f"{of} from the other run{place}: {here:.6g} here, {there:.6g} there",
         {"different": different},
     )
 
@@ -82,10 +85,15 @@ def _apart_by_summary(a: TensorSummary, b: TensorSummary, settings: Settings) ->
     largest = max(abs(b.min or 0.0), abs(b.max or 0.0))
     bound = settings["atol"] + settings["rtol"] * largest
     for name in _STATISTICS:
-        ours, theirs = getattr(a, name), getattr(b, name)
-        if ours is not None and theirs is not None and abs(ours - theirs) > bound * (1 + 1e-6):
+        number, other_number = getattr(a, name), getattr(b, name)
+        if (
+            number is not None
+            and other_number is not None
+            and abs(number - other_number) > bound * (1 + 1e-6)
+        ):
             return Finding(
-                f"its {name} is {ours:.6g}, but {theirs:.6g} in the other run", {name: ours}
+                f"its {name} is {number:.6g}, but {other_number:.6g} in the other run",
+                {name: number},
             )
     if not math.prod(a.spec.shape):
         return None
@@ -105,9 +113,9 @@ def _begin(settings: Settings) -> Look:
         if seq is None:
             raise MissingData("the other run has no such step")
         value = node.outputs[sight.port]
-        ours, theirs = sight.array_or_none, other.recording.array(value, seq)
-        if ours is not None and theirs is not None:
-            return _apart(ours, theirs, settings)
+        array, other_array = sight.array_or_none, other.recording.array(value, seq)
+        if array is not None and other_array is not None:
+            return _apart(array, other_array, settings)
         recorded = other.recording.latest_at(value, seq)
         if recorded is None or recorded.seq != seq:
             raise MissingData("the other run has no statistics of the value")

@@ -63,8 +63,8 @@ def check(function: Callable[..., Any], flushed: bool) -> None:
         half, big = np.float32(0.5), np.float32(1e8)
         exact = np.stack([np.maximum(samples, 0), (samples + big) - big, samples * half], axis=1)
         close = np.stack([np.tanh(samples), np.sin(samples)], axis=1)
-    mine, bits = results[:, [0, 2, 3]], np.uint32
-    same = (mine.view(bits) == exact.view(bits)) | (np.isnan(mine) & np.isnan(exact))
+    outputs, bits = results[:, [0, 2, 3]], np.uint32
+    same = (outputs.view(bits) == exact.view(bits)) | (np.isnan(outputs) & np.isnan(exact))
     if not same.all():
         raise CompilerError("code from the C compiler computes wrong results")
     if not np.allclose(results[:, [1, 4]], close, rtol=1e-5, atol=0, equal_nan=True):

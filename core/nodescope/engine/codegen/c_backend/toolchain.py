@@ -42,13 +42,13 @@ class Library:
 
     Attributes:
         path: Its file.
-        found: Whether it was in the cache; otherwise it was compiled now.
+        from_cache: Whether it was in the cache; otherwise it was compiled now.
         seconds: Time for building, or for finding and loading.
         handle: The ctypes handle.
     """
 
     path: Path
-    found: bool
+    from_cache: bool
     seconds: float
     handle: ctypes.CDLL
 

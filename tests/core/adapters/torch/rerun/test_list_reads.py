@@ -16,24 +16,24 @@ def told(dependence: ElementDependence | None) -> list[tuple[int, list[int]]]:
 
 def test_the_tensors_of_the_same_number() -> None:
     inputs = [np.zeros((2, 2)), np.zeros(3), np.zeros((2, 2)), np.zeros(3)]
-    found = list_reads(
+    reads = list_reads(
         "_foreach_add", {"self": 2, "other": 2, "alpha": 2}, ((0, 0), (1, 1)), inputs, (3,), 1, 2
     )
-    assert told(found) == [(1, [2]), (3, [2])]
+    assert told(reads) == [(1, [2]), (3, [2])]
 
 
 def test_steps_are_single_numbers() -> None:
     inputs = [np.zeros(3), np.zeros(3), np.zeros(())]
     attrs = {"self": 1, "grads": 1, "max_exp_avg_sqs": 0, "state_steps": 1}
-    found = list_reads("_fused_adam", attrs, ((0, 0),), inputs, (3,), 0, 1)
-    assert told(found) == [(0, [1]), (1, [1]), (2, [0])]
-    assert found is not None
-    assert not found.exact
+    reads = list_reads("_fused_adam", attrs, ((0, 0),), inputs, (3,), 0, 1)
+    assert told(reads) == [(0, [1]), (1, [1]), (2, [0])]
+    assert reads is not None
+    assert not reads.exact
 
 
 def test_a_norm_is_of_all_elements_of_its_tensor() -> None:
-    found = list_reads("_foreach_norm", {"self": 2}, (), [np.zeros(3), np.zeros(2)], (), 1, 0)
-    assert told(found) == [(1, [0, 1])]
+    reads = list_reads("_foreach_norm", {"self": 2}, (), [np.zeros(3), np.zeros(2)], (), 1, 0)
+    assert told(reads) == [(1, [0, 1])]
 
 
 def test_index_tensors_that_are_broadcast() -> None:

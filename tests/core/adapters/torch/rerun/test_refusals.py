@@ -41,7 +41,9 @@ def test_other_devices_are_refused() -> None:
 
 def test_another_version_is_refused() -> None:
     reason = refusal(node("aten::mm"), {}, Framework("torch", "1.0.0"))
-    installed = "torch" in {found.name for found in importlib.metadata.distributions()}
+    installed = "torch" in {
+        distribution.name for distribution in importlib.metadata.distributions()
+    }
     assert ("pip install torch==1.0.0" if installed else "pip install 'nodescope[torch]'") in reason
 
 

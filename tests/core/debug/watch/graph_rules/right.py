@@ -231,19 +231,20 @@ def weight_decay_by_hand() -> None:
 def adversarial() -> None:
     """A GAN: what the generator's pass leaves in the discriminator is thrown away."""
     generator, judge = mlp(6), mlp(1)
-    ours, theirs = optim.Adam(generator, lr=0.01), optim.Adam(judge, lr=0.01)
+    generator_optimizer = optim.Adam(generator, lr=0.01)
+    judge_optimizer = optim.Adam(judge, lr=0.01)
     ones, zeros = np.ones((N, 1), "f"), np.zeros((N, 1), "f")
     rng = np.random.default_rng(0)
     for _ in ns.steps(range(6)):
         noise = ns.tensor(rng.standard_normal((N, 6)).astype("f"))
-        theirs.zero_grad()
+        judge_optimizer.zero_grad()
         real = nn.binary_cross_entropy_with_logits(judge(ns.tensor(X)), ones)
         made = nn.binary_cross_entropy_with_logits(judge(generator(noise).detach()), zeros)
         (real + made).backward()
-        theirs.step()
-        ours.zero_grad()
+        judge_optimizer.step()
+        generator_optimizer.zero_grad()
         nn.binary_cross_entropy_with_logits(judge(generator(noise)), ones).backward()
-        ours.step()
+        generator_optimizer.step()
 
 
 def zeroed_after_the_update() -> None:

@@ -75,7 +75,9 @@ def levels_on_the_way() -> None:
 def a_gate_by_columns() -> None:
     gate, one, other = (nn.Linear(FEATURES, size, rng=RNG) for size in (2, 1, 1))
     modules = (gate, one, other)
-    optimizer = optim.SGD([each for part in modules for each in part.parameters()], lr=0.05)
+    optimizer = optim.SGD(
+        [parameter for part in modules for parameter in part.parameters()], lr=0.05
+    )
     for _ in ns.steps(range(3)):
         x = ns.tensor(X)
         optimizer.zero_grad()

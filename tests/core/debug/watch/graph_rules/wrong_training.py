@@ -185,9 +185,9 @@ def evaluation_in_training_mode() -> None:
     """Rows of one kind: they are normalised by their own mean, so nothing of the kind is left."""
     model = with_batch_norm()
     kind = X[np.argsort(X[:, 0])[-12:]] + np.float32(0.8)
-    found = []
+    predictions = []
     with ns.no_grad():
-        found.append(model(ns.tensor(kind)).numpy())  # hit: training_in_evaluation
+        predictions.append(model(ns.tensor(kind)).numpy())  # hit: training_in_evaluation
 
 
 def an_output_is_outside_of_the_clip() -> None:

@@ -206,10 +206,10 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("op", [op.name for op in ALL])
 def test_c_gives_what_the_impl_gives(op: str) -> None:
-    mine = compiled(ops.get(op))
-    assert mine, "every op with C has it for some dtype"
+    cases = compiled(ops.get(op))
+    assert cases, "every op with C has it for some dtype"
     built = library(ops.get(op))
-    for case, c, name in mine:
+    for case, c, name in cases:
         inputs = arrays(case.operands)
         result, wanted = run(built, c, name, inputs), expected(case, inputs)
         assert result.dtype == wanted.dtype, str(case)

@@ -82,11 +82,11 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_source_is_built_once_and_then_found() -> None:
     first = toolchain.build(source())
-    assert (answer(first), first.found) == (41, False)
+    assert (answer(first), first.from_cache) == (41, False)
     assert toolchain.build(source()) is first
     toolchain.forget()
     again = toolchain.build(source())
-    assert (answer(again), again.found) == (41, True)
+    assert (answer(again), again.from_cache) == (41, True)
     assert toolchain.unavailable() == ""
 
 
@@ -106,7 +106,7 @@ def test_a_known_compiler_is_not_run_again(cache: Path) -> None:
     note.write_text(json.dumps(note_fields))
     toolchain.forget()
     assert toolchain.compiler().version == "as it stands in the note"
-    assert toolchain.build(source()).found
+    assert toolchain.build(source()).from_cache
     note.write_text("{")  # A truncated note is ignored.
     toolchain.forget()
     assert toolchain.compiler().version != "as it stands in the note"
@@ -222,7 +222,7 @@ def test_a_damaged_library_is_built_again(damage: str, cache: Path) -> None:
     else:
         toolchain.forget()
         again = toolchain.build(source())
-        assert (answer(again), again.found) == (41, False)
+        assert (answer(again), again.from_cache) == (41, False)
     assert library.path.read_bytes() == content  # The same source compiles to the same bytes.
 
 
