@@ -11,7 +11,7 @@ import pytest
 from tests.order import dealt
 
 SIZES = {
-    "tests/core/ir/test_text.py": 50, "tests/core/cli/test_cli.py": 9, "tests/e2e/test_looks.py": 3,
+    "tests/core/ir/test_text.py": 50, "tests/core/cli/test_run.py": 9, "tests/e2e/test_looks.py": 3,
     "tests/e2e/test_why.py": 2, "tests/samples/test_broken.py": 7, "tests/test_tidy.py": 29,
 }  # fmt: skip
 
@@ -38,6 +38,6 @@ def test_every_row_begins_with_what_is_slow_and_ends_with_what_is_quick() -> Non
     rows = [modules[start : start + 25] for start in range(0, 100, 25)]
     assert [row[0] for row in rows] == [
         "tests/e2e/test_looks.py", "tests/e2e/test_why.py",
-        "tests/core/cli/test_cli.py", "tests/samples/test_broken.py",
+        "tests/core/cli/test_run.py", "tests/samples/test_broken.py",
     ]  # fmt: skip
     assert {row[-1] for row in rows} <= {"tests/core/ir/test_text.py", "tests/test_tidy.py"}
