@@ -63,17 +63,23 @@ static int truth_of(PyObject *object, PyObject *name) {
 /* Cache what the probes want in this demand and step; -1 with an exception set. */
 static int look_up(Calls *calls, PyObject *demand, PyObject *step) {
     if (demand == calls->object[DEMAND] && step == calls->object[IN_STEP]) return 0;
+    Py_INCREF(demand); /* Python runs below, and another thread may replace both meanwhile */
+    Py_INCREF(step);
     int starts = truth_of(demand, names.starts), gradients = truth_of(demand, names.gradients);
-    if (starts < 0 || gradients < 0) return -1;
-    PyObject *times = PyObject_CallMethodObjArgs(calls->object[TRACER], names.times, NULL);
-    if (!times) return -1;
-    calls->starts = starts;
-    calls->gradients = gradients;
-    keep(&calls->object[TIMES], times);
-    keep(&calls->object[DEMAND], demand);
-    keep(&calls->object[IN_STEP], step);
-    Py_DECREF(times);
-    return 0;
+    PyObject *times = NULL;
+    if (starts >= 0 && gradients >= 0)
+        times = PyObject_CallMethodObjArgs(calls->object[TRACER], names.times, NULL);
+    if (times) {
+        calls->starts = starts;
+        calls->gradients = gradients;
+        keep(&calls->object[TIMES], times);
+        keep(&calls->object[DEMAND], demand);
+        keep(&calls->object[IN_STEP], step);
+        Py_DECREF(times);
+    }
+    Py_DECREF(demand);
+    Py_DECREF(step);
+    return times ? 0 : -1;
 }
 
 /* Whether the attributes and the non-tensor operands equal those of the node's definition; 0 also if

@@ -363,7 +363,8 @@ class Bus:
         leaves_out: Called with a step's number and ``"step"`` at its start; returns how many steps
             from this one on run unobserved to keep the slowdown limit. Called with 0 when steps end
             for now, and with -1 when they end within a step. With ``"call"``, the same for
-            outermost calls outside of steps, whose number is 1. None if nothing is left out.
+            outermost calls outside of steps, with 1 in place of a number. None if everything is
+            observed.
         origin_ns: `time.perf_counter_ns` at the start of the run.
         stacks: By thread of another process that waits in `emit`: the user's frames there.
         gone: Threads of other processes that have ended: nothing waits for them any more.

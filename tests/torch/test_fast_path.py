@@ -71,7 +71,7 @@ def test_a_run_without_options_takes_the_fast_path(
     monkeypatch.setattr(StepSampling, "left_out_for_certain", lambda self: 0)
     monkeypatch.setattr(fast_path.StepFastPath, "learns", lambda self: False)
     # The recording does not depend on times.
-    monkeypatch.setattr(StepSampling, "owes", False)
+    monkeypatch.setattr(StepSampling, "left_ns", lambda self, more_ns=0.0: 1.0)
     monkeypatch.setattr(newest_values, "SHARE_NS", 1 << 60)
     monkeypatch.setattr(Pacing, "observes", lambda self: True)
     for name in ("_STRETCH_NS", "_TELLING_NS"):

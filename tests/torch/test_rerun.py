@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import select
 import signal
 import subprocess
@@ -38,6 +40,7 @@ from tests.torch.programs import train
 
 UNINITIALISED = {"aten::_ctc_loss", "aten::_ctc_loss.Tensor"}
 """Parts of their results are whatever was in the memory."""
+MATRIX_PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm", "aten::mv", "aten::dot"}
 HALF_COMPLEX = "chalf"
 """Recorded as complex64: NumPy has no smaller complex numbers."""
 
@@ -172,6 +175,16 @@ def test_a_dropped_value_is_followed_but_not_drawn_again(
             )
 
 
+def is_rounding(outcome: op_table.Outcome) -> bool:
+    """Whether a matrix product differs in its last bits: on some processors, MKL's kernel, and with
+    it the order of its sums, depends on where the operands lie in memory.
+    """
+    numbers = re.search(r": (\S+) and (\S+)$", outcome.text)
+    if outcome.native not in MATRIX_PRODUCTS or numbers is None:
+        return False
+    return math.isclose(float(numbers[1]), float(numbers[2]), rel_tol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("tap", "part", "step"),
     [("native", 0, False), ("python", 6, False), ("native", 12, True), ("python", 18, True)],
@@ -190,6 +203,7 @@ def test_samples_of_all_operators(
         and not outcome.sample.startswith(HALF_COMPLEX)
         and "sparse" not in outcome.text
         and not outcome.native.startswith("aten::as_strided")
+        and not is_rounding(outcome)
     }
     assert different == set()
     assert counts["equal"] > 100

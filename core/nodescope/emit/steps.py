@@ -131,8 +131,8 @@ class Steps:
     def tell_unobserved(self) -> None:
         """Emit the unobserved steps that have been noted."""
         bus = self.bus
-        if bus.catch_up is self._tell:
-            with self.lock:
+        with self.lock:  # waits for another thread that emits them
+            if bus.catch_up is self._tell:
                 bus.catch_up = None
                 event = self._unobserved.take()
                 if event is not None:
@@ -149,8 +149,7 @@ class Steps:
             self.end_step()
         else:
             self.tell_losses()
-        if bus.catch_up is not None:
-            self.tell_unobserved()
+        self.tell_unobserved()
         self._due = False
         left_out = 0 if bus.leaves_out is None else bus.leave_out(self.step + 1)
         self.observed = not left_out
@@ -185,11 +184,10 @@ class Steps:
                 for loss in losses:
                     if not math.isfinite(loss.value):
                         self._surely = 0  # a probe may want to observe the next step
-            if self._unobserved.running:
-                with self.lock:
-                    if self._unobserved.running:  # no other thread has emitted it
-                        self._unobserved.end(now, losses)
-                        return
+            with self.lock:
+                if self._unobserved.running:  # no other thread has emitted it
+                    self._unobserved.end(now, losses)
+                    return
             self.bus.emit(StepFinished(self.step, now, self.observed, losses))
         self.tell_losses()
 

@@ -362,7 +362,7 @@ class Recorder(RecordQueue):
 
         Args:
             timeout_s: The longest time to wait.
-            elements: Whether to wait for full arrays as well, see `owes`.
+            elements: Whether to wait for full arrays as well, see `QueueWriter.owes`.
         """
         if self.forked or self.writer.writes or not self._share():
             return False

@@ -29,7 +29,7 @@ import { createWatches } from "@/store/debugger/watches";
 import { createBranches } from "@/store/debugger/what_if";
 import { createChanges } from "@/store/history/changes_query";
 import { createMoments } from "@/store/history/value_diff";
-import { createReasons } from "@/store/history/why";
+import { createWhy } from "@/store/history/why";
 import { stopOpening } from "@/store/page/breaking_off";
 import { createNewRun } from "@/store/page/new_run";
 import { createOverlays } from "@/store/page/overlays";
@@ -116,7 +116,7 @@ export function App(props: AppProps): JSX.Element {
   const docked = createMemo(() => hasCourse(store.model(), store.live));
   const changes = createChanges(store);
   const branches = createBranches(store, ui);
-  const reasons = createReasons(store, ui, branches.valuesOf);
+  const why = createWhy(store, ui, branches.valuesOf);
   const searching = createSearching(store, ui);
   const tracing = createTracing(store);
   const zoomFolds = createZoomFolds(store, preferences.zoomOpens);
@@ -144,10 +144,10 @@ export function App(props: AppProps): JSX.Element {
     view()?.setLinked(new Set(node === undefined ? [] : [node]));
     if (node !== undefined) view()?.reveal({ kind: "node", id: node });
   };
-  const why = (node: number, seq: number): void => {
+  const askWhy = (node: number, seq: number): void => {
     const value = store.model()?.graph.nodes[node]?.outputs[0];
     go({ kind: "node", id: node });
-    if (value !== undefined) reasons.ask(value, null, seq);
+    if (value !== undefined) why.ask(value, null, seq);
   };
   const toggle = (target: string | undefined, kind: "node" | "scope"): void => {
     if (target === undefined) return;
@@ -183,7 +183,7 @@ export function App(props: AppProps): JSX.Element {
     store,
     ui,
     preferences,
-    reasons,
+    why,
     watches,
     moments,
     view,
@@ -426,7 +426,7 @@ export function App(props: AppProps): JSX.Element {
           views={views}
           overlays={overlays}
           trace={tracing.shown()?.path}
-          path={reasons.path() ?? branches.cone()}
+          path={why.path() ?? branches.cone()}
           head={<TraceChip tracing={tracing} />}
           notes={
             <>
@@ -485,7 +485,7 @@ export function App(props: AppProps): JSX.Element {
           <Inspector
             store={store}
             ui={ui}
-            reasons={reasons}
+            why={why}
             branches={branches}
             moments={moments}
             marked={watches.marked()}
@@ -542,7 +542,7 @@ export function App(props: AppProps): JSX.Element {
                   <Console store={store} />
                 </Match>
                 <Match when={dockTab() === "problems"}>
-                  <Problems store={store} problems={problems()} visit={visit} why={why} />
+                  <Problems store={store} problems={problems()} visit={visit} why={askWhy} />
                 </Match>
                 <Match when={dockTab() === "watches"}>
                   <Watches watches={watches} here={store.watchHere()?.id ?? 0} visit={visit} />

@@ -5,7 +5,7 @@ import type { PageCommand } from "@/app/page_command";
 import { commandFitness } from "@/base/synonyms";
 import type { Watches } from "@/store/debugger/watches";
 import { createMoments, type Moments } from "@/store/history/value_diff";
-import { createReasons } from "@/store/history/why";
+import { createWhy } from "@/store/history/why";
 import { createOverlays } from "@/store/page/overlays";
 import type { Preferences } from "@/store/page/preferences";
 import { createSearching } from "@/store/page/searching";
@@ -81,7 +81,7 @@ beforeEach(() => {
     store = new Store();
     ui = createUi(undefined);
     moments = createMoments(store, ui);
-    const reasons = createReasons(store, ui);
+    const why = createWhy(store, ui);
     commands = pageCommands({
       store,
       ui,
@@ -90,7 +90,7 @@ beforeEach(() => {
       tracing: createTracing(store),
       overlays: createOverlays(store, ui),
       views: createViews(store, ui, () => undefined, undefined),
-      reasons,
+      why,
       watches: {} as Watches,
       preferences: {} as Preferences,
       view: () => undefined,

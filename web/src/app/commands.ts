@@ -15,7 +15,7 @@ import { shownMember, stackState } from "@/store/debugger/stacks";
 import type { Watches } from "@/store/debugger/watches";
 import type { StepChanges } from "@/store/history/changes";
 import type { Moments } from "@/store/history/value_diff";
-import type { Reasons } from "@/store/history/why";
+import type { Why } from "@/store/history/why";
 import type { Overlays } from "@/store/page/overlays";
 import type { Preferences } from "@/store/page/preferences";
 import type { Searching } from "@/store/page/searching";
@@ -34,7 +34,7 @@ export interface CommandScope {
   readonly store: Store;
   readonly ui: Ui;
   readonly preferences: Preferences;
-  readonly reasons: Reasons;
+  readonly why: Why;
   readonly watches: Watches;
   readonly moments: Moments;
   readonly searching: Searching;
@@ -169,7 +169,7 @@ export function pageCommands(page: CommandScope): readonly PageCommand[] {
       group: "Debugger",
       enabled: here,
       run: () => {
-        if (subject() !== undefined) page.reasons.askSelected();
+        if (subject() !== undefined) page.why.askSelected();
         else store.notify("info", "Select a node to have its value explained.");
       },
     },

@@ -30,8 +30,8 @@ from nodescope.record.recorder import Recorder
 from nodescope.record.rows import Governed, LeftOut
 
 # The assumed cost of making the events of one execution, until it is measured.
-TRACING_NS = 3_800.0  # with steps
-STEPLESS_TRACING_NS = 6_300.0  # without steps, where each call is looked up by its line
+TRACING_NS = 3_800.0  # in steps and calls
+STEPLESS_TRACING_NS = 6_300.0  # outside, where each call is looked up by its line
 TOGETHER_TRACING_NS = 1_500.0  # if executions are reported together
 # With the default limit, half of the allowance is left for the start and the end of the run, which
 # cannot be measured, and a run is observed whole until its delay is long enough to be noticed.
@@ -41,7 +41,7 @@ _TELLING_NS, _STRETCH_NS = 2_000_000_000, 20_000_000  # interval of documents; l
 _LEAVING_OUT_NS = 20_000  # cost of leaving out a step, without that of a decision about it
 _LEAVING_OUT_SHARE = 0.2  # the upper limit of that cost, as a share of the step
 _IN_VAIN = 10  # consecutive stretches of counts above the limit after which it cannot be met
-_WORTH_SAYING = 0.9  # share of observed steps below which the user is informed
+_WORTH_SAYING, _RELIABLE = 0.9, 12  # share of observed steps, and references, to tell the user
 
 _Unit = Literal["step", "call", "outside"]
 
@@ -168,8 +168,7 @@ class Governor:
         if idle or not (inside or (unit == "step" and begins > 0)):
             return 0
         with self._deciding:
-            if unit == "step":  # nodes are now recorded as asked
-                self._stretch_end_ns, self._tracing_ns = math.inf, TRACING_NS
+            self._stretch_end_ns = math.inf  # nodes are now recorded as asked
             self._broken = begins < 0 and self._unobserved
             self._close()
             leave = begins > 0 and self._may_leave_out(unit)
@@ -188,16 +187,21 @@ class Governor:
         if sampling.wants(behind=self._recorder.writer.behind) or due or learns:
             return False
         slowdown, share = sampling.of_observed, sampling.share
-        if reason and slowdown > limit:
+        if slowdown <= limit:
+            return not reason
+        if reason:
             self._because = self._because or reason
             self._say_once("a training step", slowdown, reports.SEEN_WHOLE, reason)
-        elif not reason and sampling.model.references and share < _WORTH_SAYING:
-            self._say_once("a training step", slowdown, reports.FEWER_STEPS, 100 * share)
+        elif sampling.model.references >= _RELIABLE and share < _WORTH_SAYING:
+            self._say_once("a training step", slowdown, reports.FEWER_STEPS, max(100 * share, 0.01))
         return not reason
 
     def _stretch_ends(self) -> None:
         """In a program without steps, decide how much is recorded of the next stretch."""
-        with self._deciding:
+        # Never waits: a signal handler that computes may have interrupted the queue's lock.
+        if not self._deciding.acquire(blocking=False):
+            return
+        try:
             if self._bus.ran_ns() < self._stretch_end_ns:
                 return  # another thread has decided, or begun a step
             sampling, detail = self.sampling, self._levels.detail
@@ -207,20 +211,23 @@ class Governor:
             slowdown = sampling.of_stretch(detail)
             if following != "whole":
                 self._say_once("the program", slowdown, reports.LESS_DETAIL)
-            # A single stretch may be slow only because the writer is busy.
-            in_vain = detail == "counted" and slowdown > self.limit
-            self._in_vain = self._in_vain + 1 if in_vain else 0
-            if self._in_vain >= _IN_VAIN:
-                others = slowdown * (1 - self._by_hand_ns / self._began.wall_ns)
-                text = reports.IN_VAIN_BY_HAND if others < slowdown else reports.IN_VAIN
-                self._say_once("the program", slowdown, text, factor(others))
+            if detail == "counted" and self._in_vain < _IN_VAIN:
+                # A single stretch may be slow only because the writer is busy.
+                self._in_vain = self._in_vain + 1 if slowdown > self.limit else 0
+                if self._in_vain == _IN_VAIN:
+                    others = slowdown * (1 - self._by_hand_ns / self._began.wall_ns)
+                    text = reports.IN_VAIN_BY_HAND if others < slowdown else reports.IN_VAIN
+                    self._say_once("the program, only counted,", slowdown, text, factor(others))
             self._open("outside", following, unobserved=False)
             self._stretch_end_ns = self._bus.ran_ns() + _STRETCH_NS
+        finally:
+            self._deciding.release()
 
     def _open(self, unit: _Unit, detail: Detail, unobserved: bool) -> None:
         """Begin a unit, which bears the cost of the decision about it."""
-        self._unit, self._unobserved = unit, unobserved
         self.step += unit == "step"
+        self._unit, self._unobserved = unit, unobserved
+        self._tracing_ns = STEPLESS_TRACING_NS if unit == "outside" else TRACING_NS
         self.notes = self.step > 0 and detail == "whole"  # without steps, executions end stretches
         if unit == "call" and not unobserved:
             self._recorder.call_begins()
@@ -291,6 +298,8 @@ class Governor:
 
     def conclude(self, error: str = "") -> None:
         """Report once, at the end of the run, what was left out."""
+        if self._bus.tell_steps is not None:
+            self._bus.tell_steps()
         with self._deciding:
             if self._concluded:
                 return

@@ -8,17 +8,16 @@ from nodescope.console_output import counted, factor
 from nodescope.record.rows import Governed
 
 EXCEEDED: Final = "{} takes about {} as long while it is observed, the limit is {}. {}"
-# What follows if the limit is exceeded.
 FEWER_STEPS: Final = "From now on about {:.2g} % of steps are observed, the others run unobserved"
 LESS_DETAIL: Final = (
     "From now on only parts of it are recorded as you asked, the others are timed or counted"
 )
 SEEN_WHOLE: Final = "It cannot be met: no training step may run unobserved, since {}"
-IN_VAIN: Final = "It cannot be met: as little as possible is recorded"
+IN_VAIN: Final = "It cannot be met"
 IN_VAIN_BY_HAND: Final = IN_VAIN + " ({} without the levels set by hand)"
 RAISED: Final = (
-    "the program failed in step {} or after it, which was not observed (slowdown limit): only a "
-    "failing operation was recorded. --max-slowdown 0 observes every step"
+    "the program failed in step {} or after it. That step was not observed (slowdown limit): only "
+    "a failing operation was recorded. --max-slowdown 0 observes every step"
 )
 
 

@@ -130,6 +130,7 @@ class StepSampling:
             # references would be of the longer kind.
             long = self.model.plain_ns >= _LONG_NS
             warm = self.in_row >= SETTLING or self._in_row_ns >= _SETTLED_NS or long
+            warm = warm or self._since_reference >= 2 * _INTERVAL  # in loops of a step or two
             kind = "reference" if warm else "disturbed"
             self._sought = 0 if long else max(self._sought - many * warm, 0)
             self.in_row, self._in_row_ns = self.in_row + many, self._in_row_ns + cost.wall_ns

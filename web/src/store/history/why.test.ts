@@ -1,11 +1,11 @@
 import { createRoot, createSignal } from "solid-js";
 import { beforeEach, describe, expect, test } from "vitest";
 import {
-  createReasons,
+  createWhy,
   inWords,
   linesOf,
   pathOf,
-  type Reasons,
+  type Why,
   shortened,
   spelled,
 } from "@/store/history/why";
@@ -55,7 +55,7 @@ let questions: AskWhy[];
 let setBranch: (branch: number) => void;
 let store: Store;
 let ui: Ui;
-let reasons: Reasons;
+let why: Why;
 
 beforeEach(async () => {
   questions = [];
@@ -64,7 +64,7 @@ beforeEach(async () => {
     ui = createUi(undefined);
     const [branch, put] = createSignal(0);
     setBranch = (id) => void put(id);
-    reasons = createReasons(store, ui, branch);
+    why = createWhy(store, ui, branch);
   });
   store.attach({
     request: ((body: RequestBody) => {
@@ -103,13 +103,13 @@ const stop = (version: number) =>
 
 describe("a question", () => {
   test("is about the selected node at the stop, and opens the tab", async () => {
-    reasons.askSelected();
+    why.askSelected();
     await settled();
     expect(ui.inspectorTab()).toBe("why");
     expect(questions).toEqual([
       { type: "ask_why", run: RUN, value: 3, index: null, which: "", seq: 20, branch: 0 },
     ]);
-    expect(reasons.group()).toEqual(GROUP);
+    expect(why.group()).toEqual(GROUP);
   });
 
   test("stays for nodes on the chain, and is replaced for a node outside it", async () => {
@@ -133,7 +133,7 @@ describe("a question", () => {
 
   test("is about the branch shown, and follows a switch to the recorded values", async () => {
     setBranch(2);
-    reasons.askSelected();
+    why.askSelected();
     await settled();
     setBranch(0);
     await settled();
@@ -144,7 +144,7 @@ describe("a question", () => {
   });
 
   test("is asked again about the edited value after an edit at the stop", async () => {
-    reasons.ask(3, [1, 2]);
+    why.ask(3, [1, 2]);
     await settled();
     const edited = stopAt(3, "n3", { seq: 20, edits: ["n3[1, 2] set to 7"] });
     store.receive([
@@ -153,41 +153,41 @@ describe("a question", () => {
     ]);
     await settled();
     expect(questions.map((question) => question.seq)).toEqual([20, 21]);
-    expect(reasons.question()).toMatchObject({ value: 3, index: [1, 2] });
+    expect(why.question()).toMatchObject({ value: 3, index: [1, 2] });
   });
 
   test("about an operand can be left for the previous question", async () => {
-    reasons.ask(3, [1, 2]);
-    expect(reasons.canGoBack()).toBe(false);
-    reasons.ask(2, [0], 12);
+    why.ask(3, [1, 2]);
+    expect(why.canGoBack()).toBe(false);
+    why.ask(2, [0], 12);
     await settled();
-    expect(reasons.question()).toMatchObject({ value: 2, index: [0], seq: 12 });
-    reasons.back();
-    expect(reasons.question()).toMatchObject({ value: 3, index: [1, 2] });
-    expect(reasons.canGoBack()).toBe(false);
+    expect(why.question()).toMatchObject({ value: 2, index: [0], seq: 12 });
+    why.back();
+    expect(why.question()).toMatchObject({ value: 3, index: [1, 2] });
+    expect(why.canGoBack()).toBe(false);
   });
 
   test("is not asked, and marks nothing, while the tab is closed", async () => {
-    reasons.ask(3);
+    why.ask(3);
     await settled();
-    expect(reasons.path()?.culprit).toBe(1);
+    expect(why.path()?.culprit).toBe(1);
     ui.setInspectorTab("value");
     store.select({ kind: "node", id: 9 });
     await settled();
-    expect(reasons.path()).toBeUndefined();
+    expect(why.path()).toBeUndefined();
     expect(questions).toHaveLength(1);
   });
 
   test("marks nothing in another run", async () => {
-    reasons.ask(3);
-    reasons.ask(2);
+    why.ask(3);
+    why.ask(2);
     await settled();
-    expect(reasons.path()?.culprit).toBe(1);
+    expect(why.path()?.culprit).toBe(1);
     store.openRun("another run");
     await settled();
-    expect(reasons.question()).toBeUndefined();
-    expect(reasons.path()).toBeUndefined();
-    expect(reasons.canGoBack()).toBe(false);
+    expect(why.question()).toBeUndefined();
+    expect(why.path()).toBeUndefined();
+    expect(why.canGoBack()).toBe(false);
   });
 });
 

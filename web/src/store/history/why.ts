@@ -28,7 +28,7 @@ export interface Path {
 
 type Tone = "nan" | "inf" | "select" | "change";
 
-export interface Reasons {
+export interface Why {
   readonly question: Accessor<AskWhy | undefined>;
   readonly answer: Accessor<Answer<WhyAnswer>>;
   /** The group of elements whose chain is shown. */
@@ -49,7 +49,7 @@ export interface Reasons {
 const MOST_BEFORE = 30;
 
 /** `branch`: the what-if branch whose values are shown; 0 for the recorded ones. */
-export function createReasons(store: Store, ui: Ui, branch: Accessor<number> = () => 0): Reasons {
+export function createWhy(store: Store, ui: Ui, branch: Accessor<number> = () => 0): Why {
   const [asked, setAsked] = createSignal<AskWhy | undefined>();
   const question = createMemo(() => (asked()?.run === store.runId() ? asked() : undefined));
   const [earlier, setEarlier] = createSignal<readonly AskWhy[]>([]);

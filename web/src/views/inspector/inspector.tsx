@@ -21,7 +21,7 @@ import { reasonWords, stopWords } from "@/store/debugger/stop_words";
 import type { MarkedNodes } from "@/store/debugger/watch_marks";
 import type { Branches } from "@/store/debugger/what_if";
 import type { Moments } from "@/store/history/value_diff";
-import type { Reasons } from "@/store/history/why";
+import type { Why } from "@/store/history/why";
 import type { Store } from "@/store/page/store";
 import { throttled } from "@/store/page/throttled";
 import type { InspectorTab, Ui } from "@/store/page/ui";
@@ -60,7 +60,7 @@ import {
 export interface InspectorProps {
   readonly store: Store;
   readonly ui: Ui;
-  readonly reasons: Reasons;
+  readonly why: Why;
   readonly branches: Branches;
   readonly moments: Moments;
   readonly theme: string;
@@ -376,7 +376,7 @@ function NodeInspector(
                   <ValuePanel
                     store={props.store}
                     ui={props.ui}
-                    reasons={props.reasons}
+                    why={props.why}
                     branches={props.branches}
                     moments={props.moments}
                     theme={props.theme}
@@ -415,7 +415,7 @@ function NodeInspector(
                     <ValuePanel
                       store={props.store}
                       ui={props.ui}
-                      reasons={props.reasons}
+                      why={props.why}
                       branches={props.branches}
                       moments={props.moments}
                       theme={props.theme}
@@ -476,7 +476,7 @@ function NodeInspector(
               <WhyPanel
                 branches={props.branches}
                 store={props.store}
-                reasons={props.reasons}
+                why={props.why}
                 visit={props.visit}
                 point={props.point}
               />

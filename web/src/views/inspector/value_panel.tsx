@@ -13,7 +13,7 @@ import { printable } from "@/base/printable";
 import { branchable, editable } from "@/store/debugger/editing";
 import type { Branches } from "@/store/debugger/what_if";
 import { type Moments, momentWords } from "@/store/history/value_diff";
-import type { Reasons } from "@/store/history/why";
+import type { Why } from "@/store/history/why";
 import { answered, createQuery, failureOf } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import type { Ui } from "@/store/page/ui";
@@ -36,7 +36,7 @@ const SMALL = 64;
 export interface ValuePanelProps {
   readonly store: Store;
   readonly ui: Ui;
-  readonly reasons: Reasons;
+  readonly why: Why;
   readonly branches: Branches;
   readonly moments: Moments;
   readonly theme: string;
@@ -260,7 +260,7 @@ function Elements(
   const why = (row: number, col: number): void => {
     const rank = props.slice.shape.length;
     const at = rank < 2 ? [Math.max(row, col)].slice(0, rank) : [...props.slice.index, row, col];
-    props.reasons.ask(props.value, at, props.slice.seq);
+    props.why.ask(props.value, at, props.slice.seq);
   };
   const vector = () => props.slice.grid[0] === 1 || props.slice.grid[1] === 1;
   const small = () => count() <= SMALL;

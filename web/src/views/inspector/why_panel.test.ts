@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Reasons } from "@/store/history/why";
+import type { Why } from "@/store/history/why";
 import type { Store } from "@/store/page/store";
 import { raisedLater } from "@/views/inspector/why_panel";
 import { node } from "@/wire/fixtures";
@@ -16,7 +16,7 @@ test("a note names the step that is explained for a node that raised", () => {
       {
         question: () => ({ value }),
         group: () => ({ links: [{ step: 3 }] }),
-      } as unknown as Reasons,
+      } as unknown as Why,
     );
   expect(words(2, 7)).toBe(
     "net/matmul raised an error and has no value there. This explains its last value, of step 3:",

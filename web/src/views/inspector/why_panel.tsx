@@ -9,14 +9,14 @@ import { formatCount, formatIndex, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { toneAt } from "@/render/scene/path";
 import type { Branches } from "@/store/debugger/what_if";
-import { baseName, inWords, linesOf, type Reasons, shortened, spelled } from "@/store/history/why";
+import { baseName, inWords, linesOf, type Why, shortened, spelled } from "@/store/history/why";
 import { answered, failureOf } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import type { WhyGroup, WhyLink, WhyOperand } from "@/wire/types.gen";
 
 export interface WhyPanelProps {
   readonly store: Store;
-  readonly reasons: Reasons;
+  readonly why: Why;
   readonly branches: Branches;
   /** Shows a node at a moment. */
   visit(node: number, seq: number): void;
@@ -25,17 +25,17 @@ export interface WhyPanelProps {
 }
 
 export function WhyPanel(props: WhyPanelProps): JSX.Element {
-  const failure = () => failureOf(props.reasons.answer());
-  const chain = () => answered(props.reasons.answer());
+  const failure = () => failureOf(props.why.answer());
+  const chain = () => answered(props.why.answer());
   return (
     <div class="why" data-testid="why">
-      <Show when={props.reasons.canGoBack()}>
-        <button type="button" class="link why-back" onClick={() => props.reasons.back()}>
+      <Show when={props.why.canGoBack()}>
+        <button type="button" class="link why-back" onClick={() => props.why.back()}>
           Back to the previous question
         </button>
       </Show>
       <Switch fallback={<p class="empty">Tracing the elements…</p>}>
-        <Match when={props.reasons.question() === undefined}>
+        <Match when={props.why.question() === undefined}>
           <p class="empty">
             Select a node and press <kbd>W</kbd>, or click an element of a value.
           </p>
@@ -51,7 +51,7 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
           {(now) => (
             <>
               <BranchNote branches={props.branches} differs={now().branch > 0} />
-              <Show when={raisedLater(props.store, props.reasons)}>
+              <Show when={raisedLater(props.store, props.why)}>
                 {(words) => (
                   <p class="t2 small" data-testid="why-raised">
                     {words()}
@@ -69,8 +69,8 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
                       <button
                         type="button"
                         class="btn"
-                        classList={{ on: props.reasons.groupAt() === i() }}
-                        onClick={() => props.reasons.setGroupAt(i())}
+                        classList={{ on: props.why.groupAt() === i() }}
+                        onClick={() => props.why.setGroupAt(i())}
                       >
                         {group.count} from {culpritName(group)}
                       </button>
@@ -78,7 +78,7 @@ export function WhyPanel(props: WhyPanelProps): JSX.Element {
                   </For>
                 </div>
               </Show>
-              <Show when={props.reasons.group()}>
+              <Show when={props.why.group()}>
                 {(group) => <Chain {...props} group={group()} />}
               </Show>
             </>
@@ -120,10 +120,10 @@ function BranchNote(props: {
 }
 
 /** A note if the node raised, and therefore has no value: the chain explains its last value. */
-export function raisedLater(store: Store, reasons: Reasons): string {
-  const target = reasons.question()?.value;
+export function raisedLater(store: Store, why: Why): string {
+  const target = why.question()?.value;
   const raised = store.model()?.graph.nodes[store.raised()];
-  const explained = reasons.group()?.links[0];
+  const explained = why.group()?.links[0];
   if (target === undefined || explained === undefined || explained.kind === "raised") return "";
   if (raised === undefined || !raised.outputs.includes(target)) return "";
   return (
@@ -194,7 +194,7 @@ function Link(props: WhyPanelProps & { readonly link: WhyLink; readonly at: numb
   const operands = () =>
     props.link.operands.length > 1 || props.link.kind === "raised" ? props.link.operands : [];
   const tone = () => {
-    const path = props.reasons.path();
+    const path = props.why.path();
     return path === undefined || props.link.node === 0
       ? props.link.state
       : toneAt(path, props.link.node);
@@ -316,7 +316,7 @@ function Operand(
             type="button"
             class="why-operand"
             title="Explain this element"
-            onClick={() => props.reasons.ask(id(), props.operand.at, props.link.seq - 1)}
+            onClick={() => props.why.ask(id(), props.operand.at, props.link.seq - 1)}
           >
             {words()}
           </button>
