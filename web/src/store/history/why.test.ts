@@ -5,9 +5,9 @@ import {
   inWords,
   linesOf,
   pathOf,
-  type Why,
   shortened,
   spelled,
+  type Why,
 } from "@/store/history/why";
 import { type Requests, Store } from "@/store/page/store";
 import { createUi, type Ui } from "@/store/page/ui";

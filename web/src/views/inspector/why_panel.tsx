@@ -9,7 +9,7 @@ import { formatCount, formatIndex, plural } from "@/base/numbers";
 import { printable } from "@/base/printable";
 import { toneAt } from "@/render/scene/path";
 import type { Branches } from "@/store/debugger/what_if";
-import { baseName, inWords, linesOf, type Why, shortened, spelled } from "@/store/history/why";
+import { baseName, inWords, linesOf, shortened, spelled, type Why } from "@/store/history/why";
 import { answered, failureOf } from "@/store/page/query";
 import type { Store } from "@/store/page/store";
 import type { WhyGroup, WhyLink, WhyOperand } from "@/wire/types.gen";
