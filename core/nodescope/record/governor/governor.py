@@ -85,11 +85,10 @@ class Governor:
         self._unit: _Unit = "outside"
         self._began = StepCost(0.0)  # the cost of the run before this unit
         self._unobserved = self._broken = False  # whether this unit is; or one raised that was
-        self._stretch_end_ns, self._in_vain = math.inf, 0
         self._wanted = self._loss_broke = False
         self._because = ""  # why a step could not be left out that should have been
         self._said: set[str] = set()  # messages already shown
-        self._told_ns, self._told = 0.0, (0, 0)
+        self._stretch_end_ns, self._in_vain, self._told_ns, self._told = math.inf, 0, 0.0, (0, 0)
 
     def govern(self, recorder: Recorder) -> None:
         """Become the policy of a recorder, before any event reaches the recorder."""
