@@ -208,6 +208,21 @@ def test_what_runs_between_steps_does_not_cost_what_a_step_costs(limit: float) -
     assert wall / program < 1.1 * limit
 
 
+@pytest.mark.parametrize("length", [1, 2])
+def test_loops_of_a_step_or_two_are_observed_again_and_again(length: int) -> None:
+    """What is observed after each loop disturbs the first steps of the next one, which are all."""
+    sampling, seen = StepSampling(5), 0
+    for step in range(2000):
+        observed = sampling.wants()
+        seen += observed
+        cost = StepCost(100 * US + 200 * US * observed, 100 * US * observed, 50 * US * observed)
+        sampling.step_ended(cost, left_out=1 - observed)
+        if step % length == length - 1:
+            sampling.outside(StepCost(30 * US, 10 * US, 10 * US), "times")
+    assert seen > 200
+    assert sampling.slowdown < 5
+
+
 def test_far_below_the_limit_hardly_a_step_is_left_out() -> None:
     near = Program(4, constant, tracing=1500 * US, recording=600 * US).run(1000)
     assert 1 <= near.stepping.left_out <= 45
