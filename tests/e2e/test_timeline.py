@@ -36,6 +36,8 @@ for batch in ns.steps(batches()):
 LINE = 1 + PROGRAM[: PROGRAM.index("for batch in ns")].count("\n")
 # The first row of bars, below the axis and the names of steps, where an item was fetched.
 PHASES_Y = 48
+# When something began, as told where one step fills the timeline.
+ZOOMED = re.compile(r"step \d\d, (at|[\d.]+\s(ms|s) before)")
 WITHIN = """
 ([inner, outer]) => {
   const [words, pane] = [inner, outer].map((selector) => document.querySelector(selector)
@@ -108,11 +110,11 @@ def test_every_step_is_there_with_its_loader_and_what_was_held(
         page.mouse.dblclick(*at(0.8, -40))
         page.mouse.move(*at(0.15, PHASES_Y))
         with contextlib.suppress(TimeoutError):
-            tip.filter(has_text=", at").wait_for(timeout=2000)
+            tip.filter(has_text=ZOOMED).wait_for(timeout=2000)
         return "\n".join(tip.all_inner_texts())
 
     # Clicks count singly if columns are drawn between them, as on a busy machine.
-    eventually(page, shown_whole, re.compile(r"step \d\d, at").search)
+    eventually(page, shown_whole, ZOOMED.search)
     timeline.focus()
     page.keyboard.press("Home")
     hover(0.9, -40, r"^step \d\d · ")
