@@ -346,6 +346,8 @@ class Run:
         """`end`, complete the recording and tell the server; see `Recorder.close`."""
         self.end(status, error)
         self.uncaught.end()
+        if self.recorder.forked:  # the recording and the server are the parent's
+            return
         try:
             closed = self.recorder.close(self._still_s, slow=self._slow)
             unwritten = self.recorder.writer.unwritten

@@ -190,3 +190,23 @@ def test_a_server_that_does_not_start_is_reported_in_one_line(tmp_path: Path) ->
     assert "the program runs without a page" in line
     assert finished.startswith("nodescope: script.py finished, 3 steps")
     assert recorded.startswith("nodescope: recorded in ")
+
+
+def test_a_forked_child_that_leaves_a_recording_leaves_it_to_the_parent(tmp_path: Path) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(
+        "import os\nimport numpy as np\nimport nodescope as ns\n"
+        "with ns.record('r.nscope', 'summary', max_slowdown=2):\n"
+        "    for _ in ns.steps(range(30)):\n        np.tanh(ns.tensor(np.ones(4)))\n"
+        "    child = os.fork()\n    np.tanh(ns.tensor(np.ones(4)))\n"
+        "print(os.waitpid(child, 0)[1]) if child else os._exit(7)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, env=environment(), timeout=TIMEOUT_S,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == f"{7 << 8}\n"
+    assert "could not be written" not in done.stderr
+    assert done.stderr.count("slowdown about") == 1
+    with Recording.open(tmp_path / "r.nscope") as recording:
+        assert len(recording.steps()) == 30

@@ -12,16 +12,14 @@ displays of a step's memory use these numbers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nodescope.errors import DtypeError
-from nodescope.ir.dtypes import as_dtype
-from nodescope.ir.graph import Node, OpaqueSpec, Value
+from nodescope.ir.graph import Node, Value
+from nodescope.ir.sizes import nbytes_of
 from nodescope.record.recording import Recording
 from nodescope.record.rows import Execution
 from nodescope.record.step_runs import StepRuns, step_runs
@@ -34,7 +32,6 @@ _VIEWS: Final = frozenset(
 )
 # No real value is larger; such a size comes from a damaged file.
 _MOST: Final = 1 << 50
-_BITS: Final = {"bool": 8, "complex32": 32, "float8_e4m3fn": 8, "float8_e5m2": 8}
 
 
 class Buffer(NamedTuple):
@@ -208,22 +205,5 @@ def _source(node: Node, port: int, values: Mapping[int, Value]) -> int:
 
 def _nbytes(value: Value | None) -> int:
     """The size of a value; -1 if it is unknown."""
-    if value is None:
-        return -1
-    spec = value.spec
-    if isinstance(spec, OpaqueSpec):
-        nbytes = spec.nbytes
-    else:
-        sizes = [size for size in spec.shape if size is not None]
-        item = _itemsize(spec.dtype)
-        known = item is not None and len(sizes) == len(spec.shape)
-        nbytes = math.prod(sizes) * (item or 0) if known else None
+    nbytes = None if value is None else nbytes_of(value.spec)
     return nbytes if nbytes is not None and 0 <= nbytes <= _MOST else -1
-
-
-def _itemsize(dtype: str) -> int | None:
-    try:
-        return as_dtype(dtype).itemsize
-    except DtypeError:
-        bits = _BITS.get(dtype)
-        return None if bits is None else bits // 8

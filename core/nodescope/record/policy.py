@@ -27,9 +27,9 @@ class Policy(Protocol):
     def admit(self, event: NodeFinished) -> Level | None:
         """The level at which an execution is recorded; None if it is only counted."""
 
-    def admit_together(self, many: int, outputs: int) -> None:
+    def admit_together(self, many: int, outputs: int, nbytes: int = 0) -> None:
         """Note executions that are reported together, at the chosen level, without a decision for
-        each, and the number of their outputs.
+        each; and the number of their outputs, and of the bytes of those that are copied or read.
         """
 
     def took(self, node: Node | None, nanoseconds: int) -> None:

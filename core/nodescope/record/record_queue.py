@@ -93,8 +93,9 @@ class RecordQueue:
         self.overflow = OverflowQueue(self.buffers.give_back)
         self.queued = self.seq = 0
         self._times: Any = noted_times(self._sink_full, self.wake)
-        self._count_noted: Callable[[int, int], None] | None = None
+        self._count_noted: Callable[[int, int, int], None] | None = None
         self._only_latest_times = self._keeps_elements = False
+        self._sizes: dict[int, int] = {}  # by value, in bytes; known if `_count_noted` asks
         self.gathers = False
         self._respecified: list[tuple[int, GraphExtended]] = []
         self._lot_bytes = max(min(most_bytes // _LOTS, MOST_BYTES), 8)
@@ -319,7 +320,9 @@ class RecordQueue:
             return
         self.seq += many
         if self._count_noted is not None:
-            self._count_noted(many, sum([len(node.outputs) for node in lot.nodes]))
+            outputs = [value for node in lot.nodes for value in node.outputs]
+            nbytes = sum([self._sizes.get(value, 0) for value in outputs])
+            self._count_noted(many, len(outputs), nbytes)
         if thread is None:
             self._last.update(lot.last_of_threads(first))
         else:

@@ -41,6 +41,7 @@ from nodescope.events import (
 from nodescope.ir.block_demands import OutputsSink, TimesSink
 from nodescope.ir.differences import CallLog, CrossChecked
 from nodescope.ir.graph import Node
+from nodescope.ir.sizes import nbytes_of
 from nodescope.native import identities
 from nodescope.record import queued, shutdown
 from nodescope.record.buffers import layouts_of, layouts_of_captured
@@ -257,6 +258,8 @@ class Recorder(RecordQueue):
         self.levels.forget(event.nodes)
         self.leaves += (leaves := sum([defined.is_leaf for defined in event.nodes]))
         self.operations += len(event.nodes) - leaves
+        if self.policy is not None:
+            self._sizes.update({item.id: nbytes_of(item.spec) or 0 for item in event.values})
         self._note(event, queued.weight_of(event), always=True)
 
     def _other(self, event: Event) -> None:

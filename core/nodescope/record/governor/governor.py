@@ -32,7 +32,7 @@ from nodescope.record.rows import Governed, LeftOut
 # The assumed cost of making the events of one execution, until it is measured.
 TRACING_NS = 3_800.0  # in steps and calls
 STEPLESS_TRACING_NS = 6_300.0  # outside, where each call is looked up by its line
-TOGETHER_TRACING_NS = 1_500.0  # if executions are reported together
+TOGETHER_TRACING_NS, READING_NS = 1_500.0, 0.1  # if reported together; for each byte read then
 # With the default limit, half of the allowance is left for the start and the end of the run, which
 # cannot be measured, and a run is observed whole until its delay is long enough to be noticed.
 _BY_DEFAULT: Final = {"share": 0.5, "unnoticed_ns": 40e6}
@@ -127,11 +127,11 @@ class Governor:
                 self._recorder.skipped(node.id, self._unsaid.pop(node.id))
         return level
 
-    def admit_together(self, many: int, outputs: int) -> None:
+    def admit_together(self, many: int, outputs: int, nbytes: int = 0) -> None:
         """Count executions that are reported together, all of which are recorded."""
         with self._lock:
             self._values += outputs * (self._levels.top in WITH_ARRAYS)
-            self._traced_ns += TOGETHER_TRACING_NS * many
+            self._traced_ns += TOGETHER_TRACING_NS * many + READING_NS * nbytes
 
     def took(self, node: Node | None, nanoseconds: int) -> None:
         """Add the time that recording an execution took."""

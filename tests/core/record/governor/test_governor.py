@@ -539,6 +539,22 @@ def test_the_cost_is_reported_while_every_step_must_be_observed(
     assert told[-1].because == "watches are set"
 
 
+@pytest.mark.parametrize("level", ["summary", "values"])
+def test_executions_noted_by_the_core_cost_what_their_bytes_cost(
+    level: Level, tmp_path: Path
+) -> None:
+    traced = []
+    for size in (4, 300):
+        x = start((size, size))
+        with ns.record(tmp_path / f"{size}.nscope", level, max_slowdown=1e6) as observed:
+            governor = governor_of(observed.recorder)
+            for _ in ns.steps(range(20)):
+                x = np.tanh(x)
+            traced.append(governor._totals().tracing_ns)
+    # Most of 20 outputs of 720,000 bytes, at a tenth of a nanosecond each.
+    assert traced[1] - traced[0] > 10 * 72_000
+
+
 def test_a_stop_finds_how_many_steps_are_observed_so_far(tmp_path: Path) -> None:
     path = tmp_path / "r.nscope"
     x = start((4,))
