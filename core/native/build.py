@@ -6,6 +6,7 @@ Without a compiler or Python's headers, nothing is built, and Python code comput
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -50,9 +51,14 @@ def build_core(target: Path = TARGET) -> str:
         if done.returncode:
             first = next((line for line in done.stderr.splitlines() if "error" in line), "")
             return first.strip() or f"{cc} failed with status {done.returncode}"
-        # The file is replaced atomically: a process that has loaded the old one keeps it.
-        shutil.copyfile(made, target.with_suffix(".new"))
-        target.with_suffix(".new").replace(target)
+        # The file is replaced atomically: a process that has loaded the old one keeps it. Several
+        # builds may run at once, one per environment, so the name of the copy is new.
+        copy = target.with_suffix(f".{secrets.token_hex(4)}.new")
+        try:
+            shutil.copyfile(made, copy)
+            copy.replace(target)
+        finally:
+            copy.unlink(missing_ok=True)
     return ""
 
 

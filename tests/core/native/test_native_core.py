@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -210,6 +211,27 @@ def test_without_a_compiler_or_with_a_broken_one(
     monkeypatch.setenv("CC", str(broken))
     assert build.build_core(target) == "Python.h: fatal error: no such file"
     assert not target.exists()
+
+
+def test_two_builds_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, target = build_module(), tmp_path / "_core.abi3.so"
+    compiler = tmp_path / "cc"
+    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho core > "$2"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    copyfile, reasons = shutil.copyfile, []
+
+    def copy_while_another_build_ends(source: Path, copy: Path) -> None:
+        copyfile(source, copy)
+        if not reasons:
+            reasons.append("running")
+            reasons.append(build.build_core(target))
+
+    monkeypatch.setattr(build.shutil, "copyfile", copy_while_another_build_ends)
+    reasons.append(build.build_core(target))
+    assert reasons == ["running", "", ""]
+    assert target.read_text() == "core\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [target.name, "cc"]
 
 
 SEGMENTS = ("normal", "constant", "far", "ramp", "zeros", "tiny", "steps")
