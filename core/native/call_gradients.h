@@ -4,12 +4,6 @@
 
 int are_calls(PyObject *object) { return Py_TYPE(object) == calls_type; }
 
-/* The entry of the node that made a tensor, borrowed; NULL if unknown, or with an exception set. */
-static PyObject *maker_of(Calls *calls, PyObject *tensor) {
-    PyObject *value = SLOT(tensor, calls->offset[TENSOR_VID]);
-    return value ? PyDict_GetItemWithError(calls->object[BY_VALUE], value) : NULL;
-}
-
 /* Look up where gradients of an entry's values are computed; -1 with an exception set. */
 static int find_derivatives(Calls *calls, PyObject *entry) {
     PyObject *node = Py_NewRef(SLOT(entry, calls->offset[ENTRY_NODE])), *both = NULL;
@@ -27,10 +21,11 @@ static int find_derivatives(Calls *calls, PyObject *entry) {
     return both ? 0 : -1;
 }
 
-int differentiate(PyObject *object, PyObject *tensor) {
-    Calls *calls = (Calls *)object;
+/* Place the rules of the operation that made a value; NULL: of an unknown one. -1 with an exception set. */
+static int differentiate_value(Calls *calls, PyObject *value) {
     const Py_ssize_t *offset = calls->offset;
-    PyObject *scope = names.backward, *number = Py_None, *entry = maker_of(calls, tensor), *state, *known;
+    PyObject *scope = names.backward, *number = Py_None, *state, *known;
+    PyObject *entry = value ? PyDict_GetItemWithError(calls->object[BY_VALUE], value) : NULL;
     if (!entry && PyErr_Occurred()) return -1;
     if (entry) {
         known = SLOT(entry, offset[ENTRY_DERIVATIVES]);
@@ -51,6 +46,24 @@ int differentiate(PyObject *object, PyObject *tensor) {
         keep(&SLOT(state, offset[STATE_CURSOR]), Py_None);
     }
     return other < 0 ? -1 : 0;
+}
+
+int differentiate(PyObject *object, PyObject *tensor) {
+    return differentiate_value((Calls *)object, SLOT(tensor, ((Calls *)object)->offset[TENSOR_VID]));
+}
+
+int differentiate_several(PyObject *object, PyObject *ids) {
+    return differentiate_value((Calls *)object, PyTuple_GetItem(ids, 0));
+}
+
+int moved(PyObject *object, PyObject *tensor, PyObject *before) {
+    Calls *calls = (Calls *)object;
+    PyObject *demand = SLOT(calls->object[BUS], calls->offset[BUS_DEMAND]);
+    if (demand == calls->object[DEMAND] && notes_times(calls->object[TIMES])) return 0;
+    PyObject *done =
+        PyObject_CallMethodObjArgs(calls->object[TRACER], names.moved, tensor, before, NULL);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
 }
 
 int pair_known(PyObject *object, PyObject *tensor, PyObject *gradient) {

@@ -53,20 +53,32 @@ static int as_specified(Calls *calls, PyObject *spec, PyObject *array) {
     return same;
 }
 
-/* Emit the new shape or dtype of a result if it has changed; -1 with an exception set. */
-static int reshape(Calls *calls, PyObject *entry, PyObject *array) {
+/* Whether arrays have the shapes and dtypes of an entry's values; -1 with an exception set. */
+static int all_specified(Calls *calls, PyObject *entry, PyObject *const *arrays, Py_ssize_t count) {
     PyObject *values = SLOT(entry, calls->offset[ENTRY_VALUES]);
-    if (values && PyTuple_Check(values) && PyTuple_Size(values) == 1) {
-        PyObject *spec = PyObject_GetAttr(PyTuple_GetItem(values, 0), names.spec);
-        int same = spec ? as_specified(calls, spec, array) : -1;
+    int same = values && PyTuple_Check(values) && PyTuple_Size(values) == count;
+    for (Py_ssize_t i = 0; same == 1 && i < count; i++) {
+        PyObject *spec = PyObject_GetAttr(PyTuple_GetItem(values, i), names.spec);
+        same = spec ? as_specified(calls, spec, arrays[i]) : -1;
         Py_XDECREF(spec);
-        if (same) return same < 0 ? -1 : 0;
     }
-    PyObject *shape = PyObject_GetAttr(array, names.shape), *spelling = spelled(calls, array);
-    PyObject *shapes = shape && spelling ? Py_BuildValue("((OO))", shape, spelling) : NULL, *told = NULL;
+    return same;
+}
+
+/* Emit the new shapes and dtypes of results if one has changed; -1 with an exception set. */
+static int reshape(Calls *calls, PyObject *entry, PyObject *const *arrays, Py_ssize_t count) {
+    int same = all_specified(calls, entry, arrays, count);
+    if (same) return same < 0 ? -1 : 0;
+    PyObject *shapes = PyTuple_New(count), *told = NULL;
+    for (Py_ssize_t i = 0; shapes && i < count; i++) {
+        PyObject *shape = PyObject_GetAttr(arrays[i], names.shape);
+        PyObject *spelling = shape ? spelled(calls, arrays[i]) : NULL;
+        PyObject *both = spelling ? PyTuple_Pack(2, shape, spelling) : NULL;
+        Py_XDECREF(shape);
+        if (!both || PyTuple_SetItem(shapes, i, both) < 0) Py_CLEAR(shapes);
+    }
     if (shapes)
         told = PyObject_CallMethodObjArgs(calls->object[TRACER], names.reshape, entry, shapes, NULL);
-    Py_XDECREF(shape);
     Py_XDECREF(shapes);
     Py_XDECREF(told);
     return told ? 0 : -1;

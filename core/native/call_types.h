@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "noted_records.h"
 #include "objects.h"
 #include "plain.h"
 #include "slots.h"
@@ -66,7 +67,7 @@ typedef struct {
 #define FEW_ATTRS 3
 
 /* The objects of a record: the thread's cursors, its scope and phase, the cursor there, the slot and the
-   entry of the node, and the value id of its output. */
+   entry of the node, and the value id of its output: a tuple of ids if it has several. */
 enum { OF_CURSORS, OF_SCOPE, OF_PHASE, OF_CURSOR, OF_SLOT, OF_ENTRY, OF_VALUE, OF };
 
 /* A call that recurs; see call_sequence.h. All objects but the operation are owned. */
@@ -101,7 +102,7 @@ typedef struct Operation {
     Calls *calls;
     PyObject *op, *name, *impl;
     PyObject *plain;     /* how PLAIN computes it; NULL without PLAIN */
-    int single;          /* whether it has one output */
+    int outputs;         /* how many it has; 0 if they are too many for the core */
     int differentiable;
 } Operation;
 
@@ -111,7 +112,7 @@ static struct {
     PyObject *dtype, *impl, *name, *outputs, *starts, *state, *vjp, *times, *leaf,
         *cursor, *slot, *checked, *refused, *take_edits, *emit, *failed, *shape, *spec,
         *dtype_name, *reshape, *tensor, *unnamed, *gradients, *pair, *scope, *backward, *optimizer,
-        *itemsize;
+        *itemsize, *several, *moved;
 } names;
 
 static long long now_ns(void) {
@@ -236,7 +237,8 @@ static Operation *operation_of(Calls *calls, PyObject *op) {
         keep(&operation->op, op);
         operation->name = PyObject_GetAttr(op, names.name);
         operation->impl = PyObject_GetAttr(op, names.impl);
-        operation->single = PyLong_AsLong(outputs) == 1;
+        long many = PyLong_AsLong(outputs);
+        operation->outputs = many > 0 && many <= MOST_OUTPUTS ? (int)many : 0;
         operation->differentiable = vjp != Py_None;
         if (calls->object[PLAIN] != Py_None) operation->plain = operation_in(calls->object[PLAIN], op);
         if (operation->name && operation->impl && !PyErr_Occurred() &&

@@ -1,13 +1,14 @@
 /* Observed calls: the common case of `nodescope.engine.tracer.Tracer.run`.
 
-   This file handles a call of an operation whose node is known, with the same inputs and attributes
-   and one output, while the program cannot stop before a node. All other calls are left to the
-   tracer, before they have had any effect.
+   This file handles a call of an operation whose node is known, with the same inputs and attributes,
+   while the program cannot stop before a node. All other calls are left to the tracer, before they
+   have had any effect.
 
    Attributes of classes with `__slots__` are read at their offsets, as the interpreter's own
    specialised instructions do; `offset_of` in call_types.h finds them. */
 #include "call_types.h"
 #include "call_cursors.h"
+#include "call_results.h"
 #include "call_sequence.h"
 #include "call_specs.h"
 #include "calls.h"
@@ -110,35 +111,6 @@ static int same_attributes(Calls *calls, PyObject *entry, PyObject *const *input
     return same == 1;
 }
 
-/* Make the tensor of a result; NULL with an exception set. */
-static PyObject *tensor_of(Calls *calls, Operation *operation, PyObject *array, PyObject *value,
-                           PyObject *inputs, PyObject *attrs, int tracked) {
-    PyObject *edge = NULL;
-    if (tracked) {
-        int known = calls->object[PLAIN] != Py_None && ARRAY_OF(array)->dtype == calls->object[DTYPE];
-        tracked = known ? calls->smooth
-                        : is_smooth(&calls->object[DTYPE], &calls->smooth, array, names.dtype);
-    }
-    if (tracked < 0) return NULL;
-    if (tracked) {
-        PyObject *number = PyIter_Next(calls->object[SEQUENCE]);
-        if (number) edge = PyTuple_Pack(4, number, operation->op, inputs, attrs);
-        Py_XDECREF(number);
-        if (!edge) return NULL;
-    } else {
-        edge = Py_NewRef(Py_None);
-    }
-    PyObject *tensor = PyType_GenericAlloc((PyTypeObject *)calls->object[TENSOR], 0);
-    if (!tensor) {
-        Py_DECREF(edge);
-        return NULL;
-    }
-    SLOT(tensor, calls->offset[TENSOR_DATA]) = Py_NewRef(array);
-    SLOT(tensor, calls->offset[TENSOR_VID]) = Py_NewRef(value);
-    SLOT(tensor, calls->offset[TENSOR_EDGE]) = edge;
-    return tensor;
-}
-
 /* Replace start and end by those of the kernel, if it read the clock itself; -1 with an exception
    set. */
 static int kernel_times(Calls *calls, PyObject *state, long long *start, long long *end) {
@@ -213,8 +185,8 @@ static int numbers_of(Calls *calls, PyObject *state, long long id, PyObject *ste
 /* Emit an execution, or note it: only its times if no probe wants more. -1 with an exception set.
    `number`: the id of the node; the entry is read only if more than times are wanted. */
 static int tell(Calls *calls, PyObject *state, PyObject *entry, long long number, PyObject *step,
-                PyObject *const *read, Py_ssize_t reads, PyObject *array, PyObject *result,
-                PyObject *inputs, long long start, long long end) {
+                PyObject *const *read, Py_ssize_t reads, PyObject *const *arrays, Py_ssize_t gives,
+                PyObject *result, PyObject *inputs, long long start, long long end) {
     const Py_ssize_t *offset = calls->offset;
     PyObject *bus = calls->object[BUS], *times = Py_NewRef(calls->object[TIMES]), *done = NULL;
     long long numbers[TIMED];
@@ -223,7 +195,7 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, long long number
     if (noted == 0 && only_times) noted = note_times(times, numbers);
     else if (noted == 0 && notes_outputs(times))
         noted = note_outputs(times, SLOT(entry, offset[ENTRY_NODE]), SLOT(entry, offset[ENTRY_OUTPUTS]),
-                             numbers, read, reads, &array, 1, NULL);
+                             numbers, read, reads, arrays, gives, NULL);
     if (only_times || noted) {
         Py_DECREF(times);
         return noted < 0 ? -1 : 0;
@@ -234,9 +206,9 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, long long number
     if (began && ended && times != Py_None && !notes_outputs(times)) {
         done = PyObject_CallFunctionObjArgs(times, id, step, thread, began, ended, NULL);
     } else if (began && ended) {
-        PyObject *live = tuple_of(read, reads), *arrays = tuple_of(&array, 1);
-        PyObject *event = live && arrays ? PyObject_CallFunctionObjArgs(
-            calls->object[FINISHED], node, live, arrays, step, thread, began, ended, NULL) : NULL;
+        PyObject *live = tuple_of(read, reads), *given = tuple_of(arrays, gives);
+        PyObject *event = live && given ? PyObject_CallFunctionObjArgs(
+            calls->object[FINISHED], node, live, given, step, thread, began, ended, NULL) : NULL;
         PyObject *edits = SLOT(bus, offset[BUS_EDITS]);
         if (event && emit(calls, event) == 0)
             done = SLOT(bus, offset[BUS_EDITS]) == edits && PyDict_Size(edits) == 0
@@ -244,7 +216,7 @@ static int tell(Calls *calls, PyObject *state, PyObject *entry, long long number
                 : PyObject_CallMethodObjArgs(calls->object[TRACER], names.take_edits, result,
                                              inputs, state, NULL);
         Py_XDECREF(live);
-        Py_XDECREF(arrays);
+        Py_XDECREF(given);
         Py_XDECREF(event);
     }
     Py_DECREF(times);
@@ -352,7 +324,7 @@ static PyObject *entry_of(Calls *calls, Operation *operation, PyObject *cursor, 
         if (id != ids[i] && PyLong_AsLongLong(id) != PyLong_AsLongLong(ids[i])) return NULL;
     }
     PyObject *outputs = SLOT(entry, calls->offset[ENTRY_OUTPUTS]);
-    if (!outputs || PyTuple_Size(outputs) != 1) return NULL;
+    if (!outputs || PyTuple_Size(outputs) != operation->outputs) return NULL;
     return entry;
 }
 
@@ -363,7 +335,7 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     PyObject *ids[MOST_INPUTS], *slot, *state, *cursor;
     Py_ssize_t tensors, nth;
     int reads = 0, varies;
-    if (!operation->single || count > MOST_INPUTS) return NULL;
+    if (!operation->outputs || count > MOST_INPUTS) return NULL;
     do {
         if (!(cursor = place_of(calls, &state, &varies))) return NULL;
         int before = reads;
@@ -387,7 +359,7 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     } else {
         if (!(entry = entry_of(calls, operation, cursor, ids, tensors, &slot, &nth))) return NULL;
         note_recurring(calls, operation, state, cursor, slot, entry, nth, inputs, count, ids, attrs);
-        value = Py_NewRef(PyTuple_GetItem(SLOT(entry, offset[ENTRY_OUTPUTS]), 0));
+        value = Py_NewRef(value_of(calls, operation, entry));
         id = PyLong_AsLongLong(SLOT(entry, offset[ENTRY_ID]));
         varies |= SLOT(entry, offset[ENTRY_LOOSE]) != Py_False;
     }
@@ -401,8 +373,9 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     }
 
     PyObject *values[MOST_INPUTS], *read[MOST_INPUTS]; /* `read`: those of tensors */
+    PyObject *arrays[MOST_OUTPUTS] = {NULL};
     PyObject *step = Py_NewRef(SLOT(calls->object[EMITTER], offset[EMITTER_STEP]));
-    PyObject *number = PyLong_FromSsize_t(nth + 1), *data = NULL, *result = NULL;
+    PyObject *number = PyLong_FromSsize_t(nth + 1), *data, *result = NULL;
     Py_INCREF(state);
     int tracked = 0;
     for (Py_ssize_t i = 0, tensor = 0; i < count; i++) {
@@ -424,15 +397,11 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     }
     long long end = now_ns();
     if (kernel_times(calls, state, &start, &end) < 0) goto done;
-    if ((PyObject *)Py_TYPE(data) != calls->object[ARRAY]) {
-        PyObject *array = PyObject_CallFunctionObjArgs(calls->object[AS_ARRAY], data, NULL);
-        Py_DECREF(data);
-        if (!(data = array)) goto done;
-    }
+    if (arrays_of(calls, operation, data, arrays) < 0) goto done;
     tracked = tracked && operation->differentiable &&
               SLOT(state, offset[STATE_RECORDING]) == Py_True;
-    result = tensor_of(calls, operation, data, value, tuple, attrs, tracked);
-    if (result && varies && reshape(calls, entry, data) < 0) Py_CLEAR(result);
+    result = result_of(calls, operation, arrays, value, tuple, attrs, tracked);
+    if (result && varies && reshape(calls, entry, arrays, operation->outputs) < 0) Py_CLEAR(result);
     if (result && only_times) {
         long long numbers[TIMED];
         if (numbers_of(calls, state, id, step, start, end, numbers) < 0 ||
@@ -440,13 +409,14 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
             Py_CLEAR(result);
         goto done;
     }
-    if (result && tell(calls, state, entry, id, step, read, tensors, data, result, tuple, start, end) < 0)
+    if (result && tell(calls, state, entry, id, step, read, tensors, arrays, operation->outputs, result,
+                       tuple, start, end) < 0)
         Py_CLEAR(result);
 done:
     for (Py_ssize_t i = 0; i < count; i++) Py_DECREF(values[i]);
+    for (int i = 0; i < operation->outputs; i++) Py_XDECREF(arrays[i]);
     Py_XDECREF(only_times);
     Py_XDECREF(step);
-    Py_XDECREF(data);
     Py_DECREF(value);
     Py_DECREF(state);
     if (!result && !PyErr_Occurred()) PyErr_NoMemory();
@@ -560,7 +530,8 @@ int add_calls(PyObject *module) {
         name(&names.tensor, "tensor") < 0 || name(&names.unnamed, "") < 0 ||
         name(&names.gradients, "gradients") < 0 || name(&names.pair, "pair") < 0 ||
         name(&names.scope, "scope") < 0 || name(&names.backward, "backward") < 0 ||
-        name(&names.optimizer, "optimizer") < 0 || name(&names.itemsize, "itemsize") < 0)
+        name(&names.optimizer, "optimizer") < 0 || name(&names.itemsize, "itemsize") < 0 ||
+        name(&names.several, "several") < 0 || name(&names.moved, "moved") < 0)
         return -1;
     if (!operation_type) operation_type = (PyTypeObject *)PyType_FromSpec(&operation_spec);
     if (!calls_type) calls_type = (PyTypeObject *)PyType_FromSpec(&calls_spec);

@@ -21,6 +21,13 @@ PyObject *run_observed(PyObject *calls, PyObject *op, PyObject *inputs, PyObject
    exception set. */
 int differentiate(PyObject *calls, PyObject *tensor);
 
+/* The same for an operation with several outputs; `ids`: a tuple of their value ids. */
+int differentiate_several(PyObject *calls, PyObject *ids);
+
+/* Note that the elements of a tensor are now in another array, as in `Tracer.moved`; -1 with an exception
+   set. `before`: the earlier array. */
+int moved(PyObject *calls, PyObject *tensor, PyObject *before);
+
 /* Whether there is nothing to report of the gradient of a tensor; -1 with an exception set. */
 int pair_known(PyObject *calls, PyObject *tensor, PyObject *gradient);
 

@@ -1,8 +1,10 @@
 /* Reverse mode: the loop of `_pull` in nodescope.engine.autodiff.tape, without Python frames. Cotangents
    are arrays, or tensors if rules run as nodes.
 
-   It handles operations with one output and a rule per input, or one rule for any number of inputs. At
-   any other, the Python loop takes over with the cotangents so far. */
+   It handles operations with a rule per input, with one rule for any number of inputs, and with one that
+   returns all cotangents (joint). The outputs of an operation with several are picked of a bundle, where
+   their cotangents wait for one another. At any other operation, the Python loop takes over with the
+   cotangents so far. */
 #include "pull.h"
 
 #include "array_layout.h"
@@ -12,22 +14,24 @@
 #include "slots.h"
 
 enum { TENSOR, ARRAY, LEAF, FREED, RULES_F, ADD, MULTIPLY, SAME, TIMES_RIGHT, TIMES_LEFT,
-       WRITTEN_AT, FITTED, CONTINUED, USED_TWICE, BLAME, STAYS, GIVEN, OPS = GIVEN, OBJECTS };
+       WRITTEN_AT, FITTED, CONTINUED, USED_TWICE, BLAME, STAYS, BUNDLE, PICK, ZEROS_LIKE, INPUTS_THEN,
+       GIVEN, OPS = GIVEN, OBJECTS };
 
 typedef struct {
     PyObject_HEAD
     PyObject *object[OBJECTS];
-    Py_ssize_t data, edge, grad; /* slots of a tensor */
-    int traced;                  /* whether cotangents are tensors */
+    Py_ssize_t data, edge, grad, history, id, kind, name; /* slots of a tensor */
+    Py_ssize_t bundle_data, bundle_edge, bundle_ids;
+    int traced; /* whether cotangents are tensors */
 } Pull;
 
-static struct { PyObject *joint, *outputs, *port, *variadic, *vjp; } names;
+static struct { PyObject *copy, *joint, *order, *partial, *port, *tensors, *variadic, *vjp; } names;
 
 /* The parts of a tensor's edge. */
 enum { SEQ, OP, INPUTS, ATTRS, EDGE };
 
 /* How an op is pulled back; `OTHER` is left to Python. */
-enum { PER_INPUT, VARIADIC, OTHER };
+enum { PER_INPUT, VARIADIC, JOINT, PICKED, OTHER };
 
 static double number_of(PyObject *seq) {
     return PyLong_Check(seq) ? PyLong_AsDouble(seq) : PyFloat_AsDouble(seq);
@@ -45,18 +49,18 @@ static PyObject *rules_of(Pull *self, PyObject *op) {
     PyObject *known = PyDict_GetItemWithError(self->object[OPS], op);
     if (known || PyErr_Occurred()) return Py_XNewRef(known);
     int joint = truth_of(op, names.joint), variadic = truth_of(op, names.variadic);
-    PyObject *rules = joint < 0 || variadic < 0 ? NULL : PyObject_GetAttr(op, names.vjp);
-    PyObject *outputs = rules ? PyObject_GetAttr(op, names.outputs) : NULL;
-    PyObject *stays = outputs ? PyObject_CallFunctionObjArgs(self->object[STAYS], op, NULL) : NULL;
+    int partial = truth_of(op, names.partial);
+    PyObject *rules = joint < 0 || variadic < 0 || partial < 0 ? NULL : PyObject_GetAttr(op, names.vjp);
+    PyObject *stays = rules ? PyObject_CallFunctionObjArgs(self->object[STAYS], op, NULL) : NULL;
     if (stays) {
-        int kind = !PyTuple_Check(rules) || joint || PyLong_AsLong(outputs) != 1 ? OTHER
-                   : variadic ? VARIADIC : PER_INPUT;
+        int kind = op == self->object[PICK] ? PICKED : !PyTuple_Check(rules) || partial ? OTHER
+                   : joint ? JOINT : variadic ? VARIADIC : PER_INPUT;
         known = Py_BuildValue("(Oi)", rules, kind);
-        if (known && stays == Py_True && PyDict_SetItem(self->object[OPS], op, known) < 0)
+        if (known && (stays == Py_True || kind == PICKED) &&
+            PyDict_SetItem(self->object[OPS], op, known) < 0)
             Py_CLEAR(known);
     }
     Py_XDECREF(rules);
-    Py_XDECREF(outputs);
     Py_XDECREF(stays);
     return known;
 }
@@ -146,30 +150,116 @@ static int arrive(Pull *self, Pending *pending, PyObject *tensor, PyObject *edge
     return 0;
 }
 
+/* The slot of a tensor's or a bundle's edge; NULL of any other object. */
+static PyObject **edge_of(Pull *self, PyObject *tensor) {
+    PyObject *kind = (PyObject *)Py_TYPE(tensor);
+    return kind == self->object[TENSOR]   ? &SLOT(tensor, self->edge)
+           : kind == self->object[BUNDLE] ? &SLOT(tensor, self->bundle_edge) : NULL;
+}
+
+/* Whether a tensor was written to at a number of the tape or later, or may have been. */
+static int is_written(Pull *self, PyObject *value, double seq) {
+    PyTypeObject *kind = (PyTypeObject *)self->object[TENSOR];
+    if (Py_TYPE(value) != kind) return PyType_IsSubtype(Py_TYPE(value), kind);
+    PyObject *history = SLOT(value, self->history);
+    return history && (!PyLong_Check(history) || PyLong_AsDouble(history) > seq);
+}
+
+/* The inputs of an operation as they were when it ran, as a new reference; NULL with an exception set,
+   also if the gradient needs elements that are gone. */
+static PyObject *inputs_then(Pull *self, PyObject *edge) {
+    PyObject *seq = PyTuple_GetItem(edge, SEQ), *inputs = PyTuple_GetItem(edge, INPUTS);
+    PyObject *written = PyList_GetItem(self->object[WRITTEN_AT], 0);
+    double then = number_of(seq);
+    if (!written || PyErr_Occurred()) return NULL;
+    Py_ssize_t i = then < number_of(written) ? 0 : PyTuple_Size(inputs);
+    while (i < PyTuple_Size(inputs) && !is_written(self, PyTuple_GetItem(inputs, i), then)) i++;
+    if (i == PyTuple_Size(inputs)) return Py_NewRef(inputs);
+    return PyObject_CallFunctionObjArgs(self->object[INPUTS_THEN], seq, PyTuple_GetItem(edge, OP), inputs,
+                                        NULL);
+}
+
+/* Let the cotangent of one of several outputs wait for those of the others; 0 with an exception set. */
+static int pick(Pull *self, Pending *pending, PyObject *ct, PyObject *inputs, PyObject *edge) {
+    PyObject *bundle = PyTuple_GetItem(inputs, 0);
+    PyObject *number = PyDict_GetItemWithError(PyTuple_GetItem(edge, ATTRS), names.port);
+    Py_ssize_t port = number ? PyLong_AsSsize_t(number) : -1;
+    if ((PyObject *)Py_TYPE(bundle) != self->object[BUNDLE] || port < 0) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "an output is picked of no bundle");
+        return 0;
+    }
+    PyObject *data = SLOT(bundle, self->bundle_data), *before, *total;
+    Reached *entry = place_in(pending, bundle);
+    if (!entry->tensor) {
+        PyObject *parts = PyList_New(PyTuple_Size(data));
+        for (Py_ssize_t i = 0; parts && i < PyList_Size(parts); i++)
+            PyList_SetItem(parts, i, Py_NewRef(Py_None));
+        int added = parts && arrive(self, pending, bundle, SLOT(bundle, self->bundle_edge), parts);
+        Py_XDECREF(parts);
+        if (!added) return 0;
+        entry = place_in(pending, bundle);
+    }
+    if (!(before = PyList_GetItem(entry->ct, port))) return 0;
+    total = before == Py_None ? Py_NewRef(ct)
+                              : PyObject_CallFunctionObjArgs(self->object[ADD], before, ct, NULL);
+    return total && PyList_SetItem(entry->ct, port, total) == 0;
+}
+
+/* The cotangents of a bundle's outputs, zeros for those without one, as a new tuple. */
+static PyObject *all_cotangents(Pull *self, PyObject *parts, PyObject *out) {
+    PyObject *cts = PySequence_Tuple(parts);
+    for (Py_ssize_t i = 0; cts && i < PyTuple_Size(cts); i++) {
+        if (PyTuple_GetItem(cts, i) != Py_None) continue;
+        PyObject *zeros = PyObject_CallFunctionObjArgs(self->object[ZEROS_LIKE],
+                                                       PyTuple_GetItem(out, i), NULL);
+        if (!zeros || PyTuple_SetItem(cts, i, zeros) < 0) Py_CLEAR(cts);
+    }
+    return cts;
+}
+
+/* What an operation returned, as rules take it: a tensor or an array, or a tuple of them. */
+static PyObject *output_of(Pull *self, PyObject *tensor) {
+    if ((PyObject *)Py_TYPE(tensor) == self->object[TENSOR]) return Py_NewRef(operand_of(self, tensor));
+    return self->traced ? PyObject_CallMethodObjArgs(tensor, names.tensors, NULL)
+                        : Py_NewRef(SLOT(tensor, self->bundle_data));
+}
+
+/* The cotangents of all inputs by a joint rule, as a new tuple; NULL with an exception set. */
+static PyObject *by_joint_rule(Pull *self, PyObject *rules, PyObject *out, PyObject *ct, PyObject *inputs,
+                               PyObject *attrs) {
+    PyObject *arguments = arguments_of(self, ct, out, inputs);
+    PyObject *parts = arguments ? called(PyTuple_GetItem(rules, 0), arguments, attrs, 0, 0) : NULL;
+    PyObject *all = parts ? PySequence_Tuple(parts) : NULL;
+    Py_XDECREF(arguments);
+    Py_XDECREF(parts);
+    return all;
+}
+
 /* Pull a cotangent back through one operation; 0 with an exception set. */
-static int through(Pull *self, Pending *pending, PyObject *rules, int variadic, PyObject *tensor,
-                   PyObject *ct, PyObject *edge) {
-    PyObject *inputs = PyTuple_GetItem(edge, INPUTS), *attrs = PyTuple_GetItem(edge, ATTRS);
+static int through(Pull *self, Pending *pending, PyObject *rules, int kind, PyObject *out, PyObject *ct,
+                   PyObject *inputs, PyObject *attrs) {
     PyObject *arguments = NULL, *object = NULL;
-    Py_ssize_t count = PyTuple_Size(inputs), many = PyTuple_Size(rules);
-    int pair = count == 2 && !variadic && PyDict_Size(attrs) == 0, done = 1;
-    if (!variadic && many < count) count = many;
+    PyObject *all = kind == JOINT ? by_joint_rule(self, rules, out, ct, inputs, attrs) : NULL;
+    Py_ssize_t count = PyTuple_Size(inputs), many = PyTuple_Size(all ? all : rules);
+    int pair = count == 2 && kind == PER_INPUT && PyDict_Size(attrs) == 0, done = kind != JOINT || all;
+    if (kind != VARIADIC && many < count) count = many;
     for (Py_ssize_t i = 0; done && i < count; i++) {
         PyObject *input = PyTuple_GetItem(inputs, i), *before, *part = NULL;
         if ((PyObject *)Py_TYPE(input) != self->object[TENSOR]) continue;
         before = SLOT(input, self->edge);
         if (!before || before == Py_None) continue;
-        PyObject *rule = PyTuple_GetItem(rules, variadic ? 0 : i);
-        if (rule == Py_None) continue;
+        PyObject *rule = all ? Py_None : PyTuple_GetItem(rules, kind == VARIADIC ? 0 : i);
+        if (!all && rule == Py_None) continue;
         Py_INCREF(before);
-        if (rule == self->object[SAME]) {
+        if (all) {
+            part = Py_NewRef(PyTuple_GetItem(all, i));
+        } else if (rule == self->object[SAME]) {
             part = Py_NewRef(ct);
         } else if (pair && (rule == self->object[TIMES_RIGHT] || rule == self->object[TIMES_LEFT])) {
             object = operand_of(self, PyTuple_GetItem(inputs, rule == self->object[TIMES_RIGHT]));
             part = PyObject_CallFunctionObjArgs(self->object[MULTIPLY], ct, object, NULL);
-        } else if (arguments ||
-                   (arguments = arguments_of(self, ct, operand_of(self, tensor), inputs))) {
-            part = called(rule, arguments, attrs, variadic, i);
+        } else if (arguments || (arguments = arguments_of(self, ct, out, inputs))) {
+            part = called(rule, arguments, attrs, kind == VARIADIC, i);
         }
         if (part && part != Py_None) part = fitted(self, part, SLOT(input, self->data));
         done = part && (part == Py_None || arrive(self, pending, input, before, part));
@@ -177,6 +267,29 @@ static int through(Pull *self, Pending *pending, PyObject *rules, int variadic, 
         Py_DECREF(before);
     }
     Py_XDECREF(arguments);
+    Py_XDECREF(all);
+    return done;
+}
+
+/* Pull the cotangent of a tensor or a bundle back; 0 with an exception set. */
+static int pulled(Pull *self, Pending *pending, PyObject *rules, int kind, PyObject *tensor, PyObject *ct,
+                  PyObject *edge, PyObject *inputs, PyObject *calls) {
+    int several = (PyObject *)Py_TYPE(tensor) == self->object[BUNDLE];
+    if (kind == PICKED)
+        return (calls == Py_None || pair(calls, tensor, ct) == 0) &&
+               pick(self, pending, ct, inputs, edge);
+    if (calls != Py_None && several && differentiate_several(calls, SLOT(tensor, self->bundle_ids)) < 0)
+        return 0;
+    if (calls != Py_None && !several && (differentiate(calls, tensor) < 0 || pair(calls, tensor, ct) < 0))
+        return 0;
+    PyObject *out = output_of(self, tensor), *cts = NULL;
+    int done = out != NULL;
+    if (done && several) done = (cts = all_cotangents(self, ct, out)) != NULL;
+    if (done)
+        done = through(self, pending, rules, kind, out, cts ? cts : ct, inputs,
+                       PyTuple_GetItem(edge, ATTRS));
+    Py_XDECREF(out);
+    Py_XDECREF(cts);
     return done;
 }
 
@@ -237,21 +350,16 @@ static PyObject *go_on(Pull *self, const Pending *pending, PyObject *kept, PyObj
     return result;
 }
 
-/* The rules of the operation that made a tensor, as a new reference, and whether they take a port; NULL
+/* The rules of the operation that made a tensor, as a new reference, and how it is pulled back; NULL
    without an exception if the Python loop has to go on. */
-static PyObject *next_rules(Pull *self, PyObject *tensor, PyObject *edge, int *variadic) {
-    if ((PyObject *)Py_TYPE(tensor) != self->object[TENSOR] || !edge || !PyTuple_Check(edge) ||
-        PyTuple_Size(edge) != EDGE || PyTuple_GetItem(edge, OP) == Py_None)
+static PyObject *next_rules(Pull *self, PyObject *edge, int *kind) {
+    if (!edge || !PyTuple_Check(edge) || PyTuple_Size(edge) != EDGE ||
+        PyTuple_GetItem(edge, OP) == Py_None)
         return NULL;
-    PyObject *written = PyList_GetItem(self->object[WRITTEN_AT], 0);
-    if (!written) return NULL;
-    PyObject *seq = PyTuple_GetItem(edge, SEQ);
-    if (number_of(seq) < number_of(written) || PyErr_Occurred()) return NULL;
     PyObject *known = rules_of(self, PyTuple_GetItem(edge, OP));
     if (!known) return NULL;
-    long kind = PyLong_AsLong(PyTuple_GetItem(known, 1));
-    PyObject *rules = kind == OTHER ? NULL : Py_NewRef(PyTuple_GetItem(known, 0));
-    *variadic = kind == VARIADIC;
+    *kind = (int)PyLong_AsLong(PyTuple_GetItem(known, 1));
+    PyObject *rules = *kind == OTHER ? NULL : Py_NewRef(PyTuple_GetItem(known, 0));
     Py_DECREF(known);
     return rules;
 }
@@ -259,20 +367,19 @@ static PyObject *next_rules(Pull *self, PyObject *tensor, PyObject *edge, int *v
 static PyObject *pull(Pull *self, Pending *pending, PyObject *kept, PyObject *calls,
                       PyObject *observed) {
     while (pending->waiting) {
-        PyObject *tensor = pending->heap[0].tensor, *edge = NULL;
-        int variadic = 0;
-        if ((PyObject *)Py_TYPE(tensor) == self->object[TENSOR]) edge = SLOT(tensor, self->edge);
-        PyObject *rules = next_rules(self, tensor, edge, &variadic);
+        PyObject *tensor = pending->heap[0].tensor, **place = edge_of(self, tensor);
+        int kind = OTHER;
+        PyObject *edge = place ? *place : NULL, *rules = next_rules(self, edge, &kind);
         if (!rules) return PyErr_Occurred() ? NULL : go_on(self, pending, kept, observed);
         Reached *entry = place_in(pending, next_waiting(pending));
         PyObject *ct = entry->ct;
         remove_from(pending, entry);
         Py_INCREF(edge);
-        int done = calls == Py_None ||
-                   (differentiate(calls, tensor) == 0 && pair(calls, tensor, ct) == 0);
-        done = done && through(self, pending, rules, variadic, tensor, ct, edge);
+        PyObject *inputs = inputs_then(self, edge);
+        int done = inputs && pulled(self, pending, rules, kind, tensor, ct, edge, inputs, calls);
         if (!done) blame(self, tensor, PyTuple_GetItem(edge, OP));
-        else if (kept != Py_True) keep(&SLOT(tensor, self->edge), self->object[FREED]);
+        else if (kept != Py_True) keep(place, self->object[FREED]);
+        Py_XDECREF(inputs);
         Py_DECREF(rules);
         Py_DECREF(edge);
         Py_DECREF(ct);
@@ -312,9 +419,10 @@ static PyObject *pull_call(PyObject *object, PyObject *const *arguments, Py_ssiz
 #include "pull_leaves.h"
 
 static PyObject *pull_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
-    PyObject *objects, *instance, *example;
+    PyObject *objects, *instance, *bundle, *example;
     int traced;
-    if (!PyArg_ParseTuple(arguments, "O!OOp", &PyTuple_Type, &objects, &instance, &example, &traced))
+    if (!PyArg_ParseTuple(arguments, "O!OOOp", &PyTuple_Type, &objects, &instance, &bundle, &example,
+                          &traced))
         return NULL;
     if (PyTuple_Size(objects) != GIVEN || !PyList_Check(PyTuple_GetItem(objects, WRITTEN_AT))) {
         PyErr_SetString(PyExc_TypeError, "Pull takes other objects");
@@ -330,10 +438,16 @@ static PyObject *pull_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     for (int i = 0; i < GIVEN; i++) keep(&self->object[i], PyTuple_GetItem(objects, i));
     self->object[OPS] = PyDict_New();
     self->traced = traced;
-    self->data = self->object[OPS] ? offset_of(instance, "data") : -1;
-    self->edge = self->data < 0 ? -1 : offset_of(instance, "edge");
-    self->grad = self->edge < 0 ? -1 : offset_of(instance, "_grad");
-    if (self->grad < 0) Py_CLEAR(self);
+    struct { Py_ssize_t *offset; PyObject *owner; const char *name; } slots[] = {
+        {&self->data, instance, "data"}, {&self->edge, instance, "edge"}, {&self->grad, instance, "_grad"},
+        {&self->history, instance, "_history"}, {&self->id, instance, "_vid"},
+        {&self->kind, instance, "_kind"}, {&self->name, instance, "_name"},
+        {&self->bundle_data, bundle, "data"}, {&self->bundle_edge, bundle, "edge"},
+        {&self->bundle_ids, bundle, "ids"}};
+    int known_slots = self->object[OPS] != NULL;
+    for (size_t i = 0; known_slots && i < sizeof slots / sizeof *slots; i++)
+        known_slots = (*slots[i].offset = offset_of(slots[i].owner, slots[i].name)) >= 0;
+    if (!known_slots) Py_CLEAR(self);
     return (PyObject *)self;
 }
 
@@ -355,7 +469,7 @@ static PyMethodDef pull_methods[] = {
 };
 
 PyDoc_STRVAR(type_doc,
-"Pull(objects, tensor, example, traced)\n--\n\n"
+"Pull(objects, tensor, bundle, example, traced)\n--\n\n"
 "Reverse mode.\n\n"
 "Args:\n"
 "    objects: The classes of tensors and of arrays; the edges of leaves and of freed tensors; the\n"
@@ -363,12 +477,14 @@ PyDoc_STRVAR(type_doc,
 "        cotangent, or its product with the right or left operand; when a tensor was last written to;\n"
 "        the Python functions that give a cotangent the shape and dtype of an array, go on with the\n"
 "        loop, make the error for a freed tape, name the op in an error, and say whether an op is\n"
-"        registered, so that what is known of it is kept.\n"
-"    tensor: A tensor in which no slot is set.\n"
+"        registered, so that what is known of it is kept; the class of bundles, the op that picks an\n"
+"        output of one, the function that makes the cotangent of an output without any, and the one\n"
+"        that gives the inputs of an op as they were when it ran.\n"
+"    tensor, bundle: One of each in which no slot is set.\n"
 "    example: An array of three dimensions, with a base.\n"
 "    traced: Whether cotangents are tensors, and rules run as nodes.\n\n"
 "Raises:\n"
-"    TypeError: Tensors or arrays are not laid out as expected.\n");
+"    TypeError: Tensors, bundles or arrays are not laid out as expected.\n");
 
 static PyType_Slot pull_slots[] = {
     {Py_tp_new, pull_new},
@@ -384,9 +500,10 @@ static PyType_Spec pull_spec = {"nodescope.native._core.Pull", sizeof(Pull), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, pull_slots};
 
 int add_pull(PyObject *module) {
-    if (name(&names.joint, "joint") < 0 || name(&names.outputs, "outputs") < 0 ||
-        name(&names.port, "port") < 0 || name(&names.variadic, "variadic") < 0 ||
-        name(&names.vjp, "vjp") < 0)
+    if (name(&names.copy, "copy") < 0 || name(&names.order, "K") < 0 ||
+        name(&names.joint, "joint") < 0 || name(&names.partial, "partial") < 0 ||
+        name(&names.port, "port") < 0 || name(&names.tensors, "tensors") < 0 ||
+        name(&names.variadic, "variadic") < 0 || name(&names.vjp, "vjp") < 0)
         return -1;
     PyObject *type = PyType_FromSpec(&pull_spec);
     if (!type) return -1;

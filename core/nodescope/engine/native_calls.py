@@ -16,7 +16,7 @@ from nodescope import native
 from nodescope.emit import state as states
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.phases import backward_scope
-from nodescope.engine.run import cause, explained, plain
+from nodescope.engine.run import cause, explained, plain, several
 from nodescope.engine.specs import dtype_name
 from nodescope.engine.state import State, local
 from nodescope.engine.tensor import NO_ATTRS, Attrs, Tensor, Written, next_seq, written_at
@@ -59,6 +59,9 @@ class Checked(Protocol):
 
     def pair(self, tensor: Tensor, gradient: Tensor) -> None:
         """See `Tracer.pair`."""
+
+    def moved(self, tensor: Tensor, before: Any) -> None:
+        """See `Tracer.moved`."""
 
 
 def native_calls(tracer: Checked) -> Any:
@@ -134,7 +137,9 @@ class _Callbacks:
         self.run_checked = tracer.run_checked
         self.reshape = tracer.emitter.reshape
         self.pair = tracer.pair
+        self.moved = tracer.moved
         self.dtype_name = dtype_name
+        self.several = several
 
     def times(self) -> TimesSink | OutputsSink | None:
         """The function that takes executions in place of events."""
@@ -150,6 +155,9 @@ class _Callbacks:
         self._tracer.failed(entry, live, step, state, start, message)
         raise message from cause(error)
 
-    def take_edits_of(self, result: Tensor, inputs: tuple[Any, ...], state: State) -> None:
+    def take_edits_of(
+        self, result: Tensor | tuple[Tensor, ...], inputs: tuple[Any, ...], state: State
+    ) -> None:
         """Apply edits made while the thread was stopped after an op."""
-        self._tracer.take_edits((result, *inputs), state)
+        results = result if isinstance(result, tuple) else (result,)
+        self._tracer.take_edits((*results, *inputs), state)

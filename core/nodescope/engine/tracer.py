@@ -329,7 +329,8 @@ class Tracer:
             return
         if id(before) in entry.recent:
             entry.recent = (id(tensor.data), *entry.recent)
-        self.bus.emit(ArrayMoved(value, id(before), id(tensor.data)))
+        if self.times() is None:  # a probe has seen the array
+            self.bus.emit(ArrayMoved(value, id(before), id(tensor.data)))
 
     def failed(
         self, entry: Entry, live: tuple[Any, ...], step: int, state: State, start: int,

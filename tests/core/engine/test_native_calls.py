@@ -81,6 +81,25 @@ def attributes() -> list[Any]:
     return results
 
 
+def several_outputs() -> list[Any]:
+    rng = np.random.default_rng(3)
+    norm = ns.nn.BatchNorm2d(2)
+    square = ns.parameter(rng.standard_normal((3, 3)), name="square")
+    results: list[Any] = []
+    for number in ns.steps(range(6)):
+        size = 4 if number < 4 else 5
+        x = ns.tensor(rng.standard_normal((size, 2, 2, 2)).astype(np.float32), name="x")
+        low, high = np.linalg.eigh(square + square.T)
+        with ns.no_grad():
+            results += np.linalg.qr(square)
+        loss = norm(x).sum() + (low * high[number % 3]).sum()
+        loss.backward()
+        results += [loss, low, high, norm.running_mean, norm.weight.grad, square.grad]
+        square.grad = None
+        norm.zero_grad()
+    return results
+
+
 def numbers_of_inputs() -> list[Any]:
     x = ns.tensor(np.arange(6.0))
     results = []
@@ -157,7 +176,7 @@ def loops() -> list[Any]:
 
 
 PROGRAMS = [
-    operators, training, attributes, numbers_of_inputs, shapes, writes, tapes, threads, compiled,
+    operators, training, attributes, several_outputs, numbers_of_inputs, shapes, writes, tapes, threads, compiled,
     loops,
 ]  # fmt: skip
 

@@ -404,11 +404,12 @@ def _native_pull(F: Any) -> Any:
 
     given = (
         Tensor, np.ndarray, LEAF, FREED, F, F.add, F.multiply, same, times_right, times_left,
-        written_at, _fitted, continued, used_twice, blame, ops.is_registered,
+        written_at, _fitted, continued, used_twice, blame, ops.is_registered, Bundle, PICK,
+        F.zeros_like, inputs_then,
     )  # fmt: skip
     view = np.zeros((2, 3, 4), np.float32)[:, ::2]
     try:
-        return native.Pull(given, object.__new__(Tensor), view, F is TRACED)
+        return native.Pull(given, object.__new__(Tensor), object.__new__(Bundle), view, F is TRACED)
     except TypeError:
         return None
 
