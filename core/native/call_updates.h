@@ -5,9 +5,10 @@
 #define MOST_PLACES 64
 
 /* The items of the tuple that `calls_update` takes; `UpdateScript` in engine/update_script.py. */
-enum { SCRIPT_OPS, SCRIPT_RESULTS, SCRIPT_ASSIGN, SCRIPT_STORE, SCRIPT };
+enum { SCRIPT_OPS, SCRIPT_RESULTS, SCRIPT_RELEASED, SCRIPT_ASSIGN, SCRIPT_STORE, SCRIPT };
 
-/* The values of an update, by place: parameter, gradient, state, numbers, then each operation's result. */
+/* The values of an update, by place: parameter, gradient, state, numbers, then each operation's result;
+   NULL where one was released. */
 typedef struct {
     PyObject *place[MOST_PLACES]; /* owned */
     Py_ssize_t used;
@@ -47,21 +48,33 @@ static PyObject *operate(Calls *calls, PyObject *op, PyObject *const *inputs, Py
     return result;
 }
 
+/* Give up the results at some places; 0 if there is no such place. */
+static int release(PyObject *places, Values *values) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(places); i++) {
+        Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GetItem(places, i));
+        if (place < 0 || place >= values->used) return 0;
+        Py_CLEAR(values->place[place]);
+    }
+    return 1;
+}
+
 /* Run the operations of a script; -1 with an exception set. */
-static int run_script(Calls *calls, PyObject *operations, Values *values) {
+static int run_script(Calls *calls, PyObject *operations, PyObject *released, Values *values) {
     Py_ssize_t many = PyTuple_Size(operations);
+    if (many != PyTuple_Size(released)) goto wrong;
     for (Py_ssize_t i = 0; i < many; i++) {
         PyObject *operation = PyTuple_GetItem(operations, i), *inputs[MOST_INPUTS];
         Py_ssize_t count = PyTuple_Size(operation) - 1;
         if (count < 1 || count > MOST_INPUTS || values->used == MOST_PLACES) goto wrong;
         for (Py_ssize_t j = 0; j < count; j++) {
             Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GetItem(operation, j + 1));
-            if (place < 0 || place >= values->used) goto wrong;
+            if (place < 0 || place >= values->used || !values->place[place]) goto wrong;
             inputs[j] = values->place[place];
         }
         PyObject *result = operate(calls, PyTuple_GetItem(operation, 0), inputs, count);
         if (!result) return -1;
         values->place[values->used++] = result;
+        if (!release(PyTuple_GetItem(released, i), values)) goto wrong;
     }
     return 0;
 wrong:
@@ -91,11 +104,13 @@ static int store(Calls *calls, PyObject *state, PyObject *target, PyObject *assi
 
 /* Update one parameter and its state, which are the first values; -1 with an exception set. */
 static int update(Calls *calls, PyObject *state, PyObject *script, Values *values) {
-    if (run_script(calls, PyTuple_GetItem(script, SCRIPT_OPS), values) < 0) return -1;
+    if (run_script(calls, PyTuple_GetItem(script, SCRIPT_OPS), PyTuple_GetItem(script, SCRIPT_RELEASED),
+                   values) < 0)
+        return -1;
     PyObject *results = PyTuple_GetItem(script, SCRIPT_RESULTS);
     for (Py_ssize_t i = 0; i < PyTuple_Size(results); i++) {
         Py_ssize_t place = PyLong_AsSsize_t(PyTuple_GetItem(results, i));
-        if (place < 0 || place >= values->used) {
+        if (place < 0 || place >= values->used || !values->place[place]) {
             PyErr_SetString(PyExc_ValueError, "this is no result of an update");
             return -1;
         }
@@ -140,7 +155,7 @@ static Py_ssize_t update_from(Calls *calls, PyObject *state, PyObject *const *ar
             values.place[values.used++] = Py_NewRef(PyTuple_GetItem(numbers, i));
         place_at(calls, state, scope, names.optimizer, Py_None);
         int done = update(calls, state, arguments[0], &values);
-        for (Py_ssize_t i = 0; i < values.used; i++) Py_DECREF(values.place[i]);
+        for (Py_ssize_t i = 0; i < values.used; i++) Py_XDECREF(values.place[i]);
         if (done < 0) return -1;
     }
     return at;

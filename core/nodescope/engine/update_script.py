@@ -29,12 +29,15 @@ class UpdateScript(NamedTuple):
     Attributes:
         operations: For each operation, its op and the places of its operands.
         results: The places of the parameter's new value and new state.
+        released: For each operation, the places of results that nothing uses after it, so that
+            their memory serves the next operations.
         assign: The op that assigns them.
         store: The function that stores what was assigned.
     """
 
     operations: tuple[tuple[Any, ...], ...]
     results: tuple[int, ...]
+    released: tuple[tuple[int, ...], ...]
     assign: Op = ASSIGN
     store: Callable[[Any, Any], None] = store
 
@@ -94,4 +97,22 @@ def script_of(kind: Any, update: Any, slots: int, names: tuple[str, ...]) -> Upd
         results = tuple([place.number for place in new])
     except (NodescopeError, AttributeError, LookupError, TypeError):
         return None
-    return UpdateScript(tuple(noted.operations), results) if len(results) == slots + 1 else None
+    if len(results) != slots + 1:
+        return None
+    operations = tuple(noted.operations)
+    return UpdateScript(operations, results, _released(operations, results, first))
+
+
+def _released(
+    operations: tuple[tuple[Any, ...], ...], results: tuple[int, ...], first: int
+) -> tuple[tuple[int, ...], ...]:
+    """See `UpdateScript`; ``first``: the place of the first operation's result."""
+    last_uses = {first + number: number for number in range(len(operations))}
+    for number, (_, *operands) in enumerate(operations):
+        last_uses |= dict.fromkeys([place for place in operands if place >= first], number)
+    for place in results:
+        last_uses.pop(place, None)
+    return tuple(
+        tuple(place for place, last in last_uses.items() if last == number)
+        for number in range(len(operations))
+    )

@@ -52,8 +52,6 @@ BUDGET_BYTES: Final = 256 * MIB
 # around a first NaN.
 NEWEST_BUDGET_BYTES: Final = 128 * MIB
 BATCH_S: Final = 0.05
-# This many batches count as the first ones of a recording.
-_FIRST_BATCHES: Final = 16
 # Size of a batch beyond which the writer stops waiting for further records.
 _ENOUGH_BYTES: Final = 8 * MIB
 # The writer is behind if more than one part in this many of the queue is full.
@@ -77,7 +75,8 @@ class QueueWriter:
         queue: The queue.
         path, level, budget_bytes, arrays_wait_s, on_commit, on_fault, on_room: As in `Recorder`.
         patience: How many times the writer waits for more records before it writes a small batch:
-            for the first batches, which show early what the program runs, and for later ones.
+            the first one, which shows early what the program runs, and at most. Each batch waits
+            once more than the one before.
         looked_at: Called when values were checked, with the parts of the run to keep whole, and
             with what was found.
         final_record: Makes the last record, when all losses are known, if there is one.
@@ -121,7 +120,7 @@ class QueueWriter:
         self.disk_losses = DiskLosses()
         self._lost_structure = 0
         self.budget_bytes = budget_bytes
-        self._patience, self._gathered = patience, 0
+        self._patience, self._most_patience = patience
         self._clock: int | None = None  # measures the writing thread's processor time
         self._written_ns = 0  # its time after the last batch
         self.committed_seq = 0
@@ -331,11 +330,11 @@ class QueueWriter:
 
     def _gather(self) -> None:
         """Wait for a batch to grow; a stop that waits for the batch ends this at once."""
-        self._gathered += 1
         self._queue.gathers = True
-        for _ in range(self._patience[self._gathered > _FIRST_BATCHES]):
+        for _ in range(self._patience):
             if self._queue.hurry.wait(BATCH_S / 2) or self._queue.queued > _ENOUGH_BYTES:
                 break
+        self._patience = min(self._patience + 1, self._most_patience)
         self._queue.gathers = False
 
     def _pressed(self) -> bool:

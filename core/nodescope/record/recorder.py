@@ -67,7 +67,7 @@ _LEAST_BUDGET = 16 * MIB
 _LITTLE_BYTES = 8192
 # The longest that records of unobserved steps stay in the queue if no other record follows.
 _UNSEEN_NS = 1_000_000_000
-# Waits of the writer for more records, in the first batches and later: with a policy, and without.
+# Waits of the writer for more records, at first and at most: with a policy, and without.
 _PATIENCE = (8, 8), (1, 4)
 _now, _ndarray = time.perf_counter_ns, np.ndarray
 
