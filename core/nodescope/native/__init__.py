@@ -76,7 +76,9 @@ Plain: Final[Callable[[tuple[Any, ...], Any, Any], Any] | None] = getattr(_core,
 """Unobserved calls; see `nodescope.engine.run`. None without a core."""
 
 
-Pull: Final[Callable[[tuple[Any, ...], Any, Any, bool], Any] | None] = getattr(_core, "Pull", None)
+Pull: Final[Callable[[tuple[Any, ...], Any, Any, Any, bool], Any] | None] = getattr(
+    _core, "Pull", None
+)
 """Reverse mode; see `nodescope.engine.autodiff.tape`. None without a core."""
 
 

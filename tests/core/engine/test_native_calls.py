@@ -176,8 +176,8 @@ def loops() -> list[Any]:
 
 
 PROGRAMS = [
-    operators, training, attributes, several_outputs, numbers_of_inputs, shapes, writes, tapes, threads, compiled,
-    loops,
+    operators, training, attributes, several_outputs, numbers_of_inputs, shapes, writes, tapes,
+    threads, compiled, loops,
 ]  # fmt: skip
 
 

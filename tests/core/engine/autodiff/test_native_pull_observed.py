@@ -301,7 +301,8 @@ def without_steps() -> list[Any]:
 
 PROGRAMS = [
     training, accumulations, broadcasts, shared, shared_cotangents, retained, second_derivatives,
-    hooks, several_outputs, normalised, picked_twice, without_tape, writes, errors, wrong_gradients, threads, without_steps,
+    hooks, several_outputs, normalised, picked_twice, without_tape, writes, errors,
+    wrong_gradients, threads, without_steps,
 ]  # fmt: skip
 
 
