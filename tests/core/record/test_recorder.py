@@ -452,7 +452,7 @@ def test_where_only_the_newest_is_whole_less_of_it_stays(tmp_path: Path) -> None
     assert budget_of("given.nscope", 1 << 30, newest=True) == (1024, 1024)
 
 
-@pytest.mark.parametrize(("governed", "waits"), [(False, [1] * 16 + [4] * 4), (True, [8] * 20)])
+@pytest.mark.parametrize(("governed", "waits"), [(False, [1, 2, 3, 4, 4]), (True, [8] * 5)])
 def test_first_batches_come_soon_and_later_ones_grow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, governed: bool, waits: list[int]
 ) -> None:
