@@ -184,7 +184,9 @@ class Tracer:
 
     def outermost_call(self, call: Callable[[], Any]) -> Any:
         """As in `Emitter`, for calls without a tape."""
-        return call() if current().recording else self.emitter.outermost_call(call)
+        state = current()
+        self.emitter.call_begins(state)
+        return call() if state.recording else self.emitter.outermost_call(call)
 
     # Ops
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -214,3 +216,57 @@ def test_observing_a_loop_keeps_nothing_of_the_program_alive() -> None:
         for _ in range(3):
             x = round_of(x)
             assert dropped[-1]() is None
+
+
+def doubled(x: Any) -> Any:
+    return np.tanh(x) * 2.0
+
+
+def in_a_loop(call: Callable[[Any], Any], x: Any, rounds: int) -> None:
+    for _ in range(rounds):
+        call(x)
+
+
+def in_no_loop_of_bytecode(call: Callable[[Any], Any], x: Any, rounds: int) -> None:
+    assert len(list(map(call, [x] * rounds))) == rounds
+
+
+def among_other_operations(call: Callable[[Any], Any], x: Any, rounds: int) -> None:
+    number = 0
+    while number < rounds:
+        number += 1
+        call(call(x) + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("loop", "nodes"),
+    [(in_a_loop, 2), (among_other_operations, 5), (in_no_loop_of_bytecode, 2 * LOOPED)],
+)
+def test_a_compiled_function_that_is_called_again_and_again_has_few_nodes(
+    loop: Any, nodes: int
+) -> None:
+    compiled = ns.compile(doubled)
+    with observed() as events:
+        loop(compiled, ns.tensor(np.ones(3)), 3 * LOOPED)
+    assert len({node.id for node in definitions(events) if node.op != "tensor"}) == nodes
+
+
+def test_on_another_thread_a_compiled_function_has_nodes_for_some_of_its_calls() -> None:
+    compiled = ns.compile(doubled)
+    with observed() as events:
+        thread = threading.Thread(
+            target=in_a_loop, args=(compiled, ns.tensor(np.ones(3)), 3 * LOOPED)
+        )
+        thread.start()
+        thread.join()
+    assert len({node.id for node in definitions(events) if node.op != "tensor"}) == 2 * LOOPED
+    assert len(events.of(NodeFinished)) == 1 + 2 * 3 * LOOPED
+
+
+def test_a_model_called_in_a_loop_has_the_same_nodes_in_each_round() -> None:
+    """Although its own loop over the layers runs between two rounds."""
+    layers = [ns.nn.Linear(3, 3, rng=np.random.default_rng(number)) for number in range(3)]
+    model = ns.nn.Sequential(*layers)
+    with observed() as events, ns.no_grad():
+        in_a_loop(model, ns.tensor(np.ones((2, 3), np.float32)), 3 * LOOPED)
+    assert len({node.id for node in definitions(events) if node.role == "op"}) == 2 * len(layers)

@@ -33,7 +33,7 @@ from nodescope.engine.static.report import costs_of
 from nodescope.engine.tensor import Tensor, alias, make
 from nodescope.events import NodeFinished
 from nodescope.ir.graph import Graph, Node, TensorSpec
-from nodescope.ir.identity import Cursor, Entry
+from nodescope.ir.identity import LOOPED, UNROLLED, Cursor, Entry
 from nodescope.ir.scopes import join
 from nodescope.ops.calls import Call, Scalar, call_of
 from nodescope.ops.op import Op
@@ -100,7 +100,7 @@ class Watched:
         self.latest: tuple[str, str] | None = None
         """Key and scope of the last call."""
         self._reported: tuple[weakref.ref[Tracer] | None, int] = (None, 0)
-        self._calls: tuple[Any, int] = (None, 0)
+        self._calls: dict[int, tuple[object, int]] = {}  # by thread: its step, and calls in it
 
     def run(self, tracer: Tracer, feeds: Sequence[Any]) -> list[Any]:
         """Run the graph; return its outputs as tensors that the tracer knows, without history.
@@ -109,7 +109,8 @@ class Watched:
             tracer: The engine's tracer.
             feeds: For each input of the graph a tensor, or a Python float.
         """
-        run = _Run(self, tracer, current(), self._nth(tracer))
+        state = current()
+        run = _Run(self, tracer, state, self._nth(tracer, state))
         self.latest = run.key, run.base
         results = run.run(feeds)
         check = cross_check()
@@ -119,12 +120,16 @@ class Watched:
             check.call(self.lowering, run.graph, tracer.step, arrays, seen)
         return results
 
-    def _nth(self, tracer: Tracer) -> int:
-        """The number of earlier calls in this step."""
-        epoch, count = self._calls
-        count = count + 1 if epoch is tracer.epoch else 0
-        self._calls = (tracer.epoch, count)
-        return count
+    def _nth(self, tracer: Tracer, state: State) -> int:
+        """The number of earlier calls in this step, each of which has nodes of its own; without
+        steps, in this round of the thread's loop. Calls beyond a limit have those of the last one.
+        """
+        step, marked = tracer.emitter.call_begins(state), tracer.emitter.marked
+        thread, most = (0, UNROLLED) if marked else (state.thread, LOOPED)
+        before, count = self._calls.get(thread, (None, 0))
+        count = count + 1 if before is step else 0
+        self._calls[thread] = step, count
+        return min(count, most - 1)
 
     def report_compilation(self, tracer: Tracer) -> int:
         """Report once what was compiled; return the run's id of the compiled graph."""
