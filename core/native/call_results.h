@@ -4,22 +4,25 @@
 
 #include "array_layout.h"
 
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
 /* The value id of an entry's output, a tuple of ids if the operation has several; borrowed. */
-static PyObject *value_of(Calls *calls, Operation *operation, PyObject *entry) {
-    PyObject *outputs = SLOT(entry, calls->offset[ENTRY_OUTPUTS]);
-    return operation->outputs == 1 ? PyTuple_GetItem(outputs, 0) : outputs;
+static PyObject *value_of(Calls *calls, int outputs, PyObject *entry) {
+    PyObject *values = SLOT(entry, calls->offset[ENTRY_OUTPUTS]);
+    return outputs == 1 ? PyTuple_GetItem(values, 0) : values;
 }
 
 /* Get the arrays that an operation returned, owned by the caller; -1 with an exception set. Takes the
    reference to `data` over. */
-static int arrays_of(Calls *calls, Operation *operation, PyObject *data, PyObject **arrays) {
-    int several = operation->outputs > 1, status = 0;
-    if (several && (!PyTuple_Check(data) || PyTuple_Size(data) != operation->outputs)) {
+static ALWAYS_INLINE int arrays_of(Calls *calls, Operation *operation, int outputs, PyObject *data,
+                                   PyObject **arrays) {
+    int several = outputs > 1, status = 0;
+    if (several && (!PyTuple_Check(data) || PyTuple_Size(data) != outputs)) {
         PyErr_Format(PyExc_TypeError, "%S: its impl has to return a tuple of %d arrays", operation->name,
-                     operation->outputs);
+                     outputs);
         status = -1;
     }
-    for (int i = 0; status == 0 && i < operation->outputs; i++) {
+    for (int i = 0; status == 0 && i < outputs; i++) {
         PyObject *part = several ? PyTuple_GetItem(data, i) : data;
         arrays[i] = (PyObject *)Py_TYPE(part) == calls->object[ARRAY]
                         ? Py_NewRef(part)
@@ -60,11 +63,11 @@ static PyObject *tensor_of(Calls *calls, Operation *operation, PyObject *array, 
 }
 
 /* Make what the call returns: a tensor, or a tuple of them; NULL with an exception set. */
-static PyObject *result_of(Calls *calls, Operation *operation, PyObject *const *arrays, PyObject *value,
-                           PyObject *inputs, PyObject *attrs, int tracked) {
-    if (operation->outputs == 1)
-        return tensor_of(calls, operation, arrays[0], value, inputs, attrs, tracked);
-    PyObject *all = tuple_of(arrays, operation->outputs), *result = NULL;
+static ALWAYS_INLINE PyObject *result_of(Calls *calls, Operation *operation, int outputs,
+                                         PyObject *const *arrays, PyObject *value, PyObject *inputs,
+                                         PyObject *attrs, int tracked) {
+    if (outputs == 1) return tensor_of(calls, operation, arrays[0], value, inputs, attrs, tracked);
+    PyObject *all = tuple_of(arrays, outputs), *result = NULL;
     if (all)
         result = PyObject_CallMethodObjArgs(calls->object[TRACER], names.several, operation->op, inputs,
                                             attrs, all, tracked ? Py_True : Py_False, value, NULL);

@@ -146,7 +146,7 @@ static void note_recurring(Calls *calls, Operation *operation, PyObject *state, 
     PyObject *label = SLOT(cursor, offset[CURSOR_LABEL]);
     PyObject *place[] = {SLOT(state, offset[STATE_CURSORS]), SLOT(state, offset[STATE_SCOPE]),
                          SLOT(state, offset[STATE_PHASE]), cursor, slot, entry,
-                         value_of(calls, operation, entry)};
+                         value_of(calls, operation->outputs, entry)};
     if (count > FEW_INPUTS || !place[OF_CURSORS] || !place[OF_SCOPE] || !place[OF_PHASE] || !label ||
         PyUnicode_GetLength(label) != 0)
         return;

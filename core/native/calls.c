@@ -184,9 +184,10 @@ static int numbers_of(Calls *calls, PyObject *state, long long id, PyObject *ste
 
 /* Emit an execution, or note it: only its times if no probe wants more. -1 with an exception set.
    `number`: the id of the node; the entry is read only if more than times are wanted. */
-static int tell(Calls *calls, PyObject *state, PyObject *entry, long long number, PyObject *step,
-                PyObject *const *read, Py_ssize_t reads, PyObject *const *arrays, Py_ssize_t gives,
-                PyObject *result, PyObject *inputs, long long start, long long end) {
+static ALWAYS_INLINE int tell(Calls *calls, PyObject *state, PyObject *entry, long long number,
+                              PyObject *step, PyObject *const *read, Py_ssize_t reads,
+                              PyObject *const *arrays, Py_ssize_t gives, PyObject *result,
+                              PyObject *inputs, long long start, long long end) {
     const Py_ssize_t *offset = calls->offset;
     PyObject *bus = calls->object[BUS], *times = Py_NewRef(calls->object[TIMES]), *done = NULL;
     long long numbers[TIMED];
@@ -297,8 +298,8 @@ static Py_ssize_t read_inputs(Calls *calls, PyObject *state, PyObject *cursor,
 
 /* The entry of the node that a call executes, and its slot in the cursor, both borrowed; NULL if the
    tracer has to find it. */
-static PyObject *entry_of(Calls *calls, Operation *operation, PyObject *cursor, PyObject **ids,
-                          Py_ssize_t tensors, PyObject **slot, Py_ssize_t *nth) {
+static PyObject *entry_of(Calls *calls, Operation *operation, int outputs, PyObject *cursor,
+                          PyObject **ids, Py_ssize_t tensors, PyObject **slot, Py_ssize_t *nth) {
     PyObject *slots = SLOT(cursor, calls->offset[CURSOR_SLOTS]);
     *slot = slots ? PyDict_GetItemWithError(slots, operation->name) : NULL;
     if (!*slot && slots && !PyErr_Occurred()) { /* the op is new to this cursor */
@@ -323,19 +324,21 @@ static PyObject *entry_of(Calls *calls, Operation *operation, PyObject *cursor, 
         PyObject *id = PyTuple_GetItem(known, i);
         if (id != ids[i] && PyLong_AsLongLong(id) != PyLong_AsLongLong(ids[i])) return NULL;
     }
-    PyObject *outputs = SLOT(entry, calls->offset[ENTRY_OUTPUTS]);
-    if (!outputs || PyTuple_Size(outputs) != operation->outputs) return NULL;
+    PyObject *values = SLOT(entry, calls->offset[ENTRY_OUTPUTS]);
+    if (!values || PyTuple_Size(values) != outputs) return NULL;
     return entry;
 }
 
-/* Run an operation; NULL with an exception set, or without one if the tracer has to run it. */
-static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs, Py_ssize_t count,
-                     PyObject *tuple, PyObject *attrs) {
+/* `run` for an operation with a number of outputs; if it is a constant, the compiler leaves out what only
+   others need. */
+static ALWAYS_INLINE PyObject *run_with(Calls *calls, Operation *operation, PyObject *const *inputs,
+                                        Py_ssize_t count, PyObject *tuple, PyObject *attrs,
+                                        int outputs) {
     const Py_ssize_t *offset = calls->offset;
     PyObject *ids[MOST_INPUTS], *slot, *state, *cursor;
     Py_ssize_t tensors, nth;
     int reads = 0, varies;
-    if (!operation->outputs || count > MOST_INPUTS) return NULL;
+    if (count > MOST_INPUTS) return NULL;
     do {
         if (!(cursor = place_of(calls, &state, &varies))) return NULL;
         int before = reads;
@@ -357,9 +360,9 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
         id = record->id;
         varies |= record->loose;
     } else {
-        if (!(entry = entry_of(calls, operation, cursor, ids, tensors, &slot, &nth))) return NULL;
+        if (!(entry = entry_of(calls, operation, outputs, cursor, ids, tensors, &slot, &nth))) return NULL;
         note_recurring(calls, operation, state, cursor, slot, entry, nth, inputs, count, ids, attrs);
-        value = Py_NewRef(value_of(calls, operation, entry));
+        value = Py_NewRef(value_of(calls, outputs, entry));
         id = PyLong_AsLongLong(SLOT(entry, offset[ENTRY_ID]));
         varies |= SLOT(entry, offset[ENTRY_LOOSE]) != Py_False;
     }
@@ -397,11 +400,11 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
     }
     long long end = now_ns();
     if (kernel_times(calls, state, &start, &end) < 0) goto done;
-    if (arrays_of(calls, operation, data, arrays) < 0) goto done;
+    if (arrays_of(calls, operation, outputs, data, arrays) < 0) goto done;
     tracked = tracked && operation->differentiable &&
               SLOT(state, offset[STATE_RECORDING]) == Py_True;
-    result = result_of(calls, operation, arrays, value, tuple, attrs, tracked);
-    if (result && varies && reshape(calls, entry, arrays, operation->outputs) < 0) Py_CLEAR(result);
+    result = result_of(calls, operation, outputs, arrays, value, tuple, attrs, tracked);
+    if (result && varies && reshape(calls, entry, arrays, outputs) < 0) Py_CLEAR(result);
     if (result && only_times) {
         long long numbers[TIMED];
         if (numbers_of(calls, state, id, step, start, end, numbers) < 0 ||
@@ -409,18 +412,26 @@ static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs
             Py_CLEAR(result);
         goto done;
     }
-    if (result && tell(calls, state, entry, id, step, read, tensors, arrays, operation->outputs, result,
-                       tuple, start, end) < 0)
+    if (result && tell(calls, state, entry, id, step, read, tensors, arrays, outputs, result, tuple, start,
+                       end) < 0)
         Py_CLEAR(result);
 done:
     for (Py_ssize_t i = 0; i < count; i++) Py_DECREF(values[i]);
-    for (int i = 0; i < operation->outputs; i++) Py_XDECREF(arrays[i]);
+    for (int i = 0; i < outputs; i++) Py_XDECREF(arrays[i]);
     Py_XDECREF(only_times);
     Py_XDECREF(step);
     Py_DECREF(value);
     Py_DECREF(state);
     if (!result && !PyErr_Occurred()) PyErr_NoMemory();
     return result;
+}
+
+/* Run an operation; NULL with an exception set, or without one if the tracer has to run it. */
+static PyObject *run(Calls *calls, Operation *operation, PyObject *const *inputs, Py_ssize_t count,
+                     PyObject *tuple, PyObject *attrs) {
+    if (operation->outputs == 1) return run_with(calls, operation, inputs, count, tuple, attrs, 1);
+    if (!operation->outputs) return NULL;
+    return run_with(calls, operation, inputs, count, tuple, attrs, operation->outputs);
 }
 
 /* Run an operation, or have the tracer run it. */
