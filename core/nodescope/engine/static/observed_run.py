@@ -321,11 +321,15 @@ class _Run:
         except Exception:
             return None
         times = (stamps - bus.origin_ns).tolist()
-        step, thread = tracer.step, self.state.thread
+        step, thread, note = tracer.step, self.state.thread, tracer.times()
         ids: dict[int, int] = {}
         for i, (timed_step, entry) in enumerate(zip(watched.steps, entries, strict=True)):
             ids.update(zip(timed_step.node.outputs, entry.outputs, strict=True))
-            bus.emit(NodeFinished(entry.node, (), (), step, thread, times[2 * i], times[2 * i + 1]))
+            start, end = times[2 * i], times[2 * i + 1]
+            if note is not None:
+                note(entry.node.id, step, thread, start, end)
+            else:
+                bus.emit(NodeFinished(entry.node, (), (), step, thread, start, end))
         return self._outputs(arrays, ids, values)
 
     def _together(
