@@ -141,19 +141,10 @@ class Emitter(Steps):
             self._begin()
         if self.marked:
             return self.epoch
-        return self._rounds(state).look(sys._getframe(2))
-
-    def _rounds(self, state: ThreadState) -> Rounds:
         rounds = state.rounds
         if rounds is None or rounds.loops is not self.loops:
             rounds = state.rounds = Rounds(self.loops)
-        return rounds
-
-    def call_begins(self, state: ThreadState) -> object:
-        """Note that the user's program calls a model or a compiled function: like `look`."""
-        if self.marked:
-            return self.epoch
-        return self._rounds(state).look(sys._getframe(2), begins=True)
+        return rounds.look(sys._getframe(2))
 
     @contextlib.contextmanager
     def apart(self, state: ThreadState) -> Iterator[None]:
@@ -161,7 +152,9 @@ class Emitter(Steps):
 
         Used for calls that are compared with other calls, which have their own nodes as well.
         """
-        rounds = self._rounds(state)
+        rounds = state.rounds
+        if rounds is None or rounds.loops is not self.loops:
+            rounds = state.rounds = Rounds(self.loops)
         rounds.apart += 1
         try:
             yield

@@ -153,16 +153,8 @@ class Rounds:
         self.number = 0
         self.token = self._tokens[0]
 
-    def look(self, frame: FrameType | None, *, begins: bool = False) -> object:
-        """Determine the place of a call; return the token of its round.
-
-        Args:
-            frame: The frame of the call.
-            begins: Whether a call of the user's program begins that runs operations in other code,
-                such as one of a model. If the last operation ran in a call from the same place,
-                that has ended, and the user's loop goes round. A repeated operation alone may also
-                be due to a loop in the other code, such as one over layers.
-        """
+    def look(self, frame: FrameType | None) -> object:
+        """Determine the place of a call; return the token of its round."""
         if self.apart:
             self.number, self.token = 0, self._tokens[0]
             self._code = None
@@ -182,7 +174,7 @@ class Rounds:
         ):  # later in the same function, with no loop entered or left
             self._lasti = user.f_lasti
             return self.token
-        self._compare(user if begins else frame, begins)
+        self._compare(frame)
         return self.token
 
     def unroll(self) -> int:
@@ -195,7 +187,7 @@ class Rounds:
         self.token = self._tokens.setdefault(self.number, object())
         return self.number
 
-    def _compare(self, frame: FrameType | None, begins: bool) -> None:
+    def _compare(self, frame: FrameType | None) -> None:
         now: list[Place] = []
         while frame is not None and len(now) < _MOST_FRAMES:
             code = _codes.get(id(frame.f_code)) or _code(frame.f_code)
@@ -208,7 +200,7 @@ class Rounds:
         if 0 <= self._user < len(before) and before[self._user][1] != self._lasti:
             # Only the user's innermost function advanced, and calls inside it have ended since.
             before = [*before[: self._user], (before[self._user][0], self._lasti)]
-        anew, depth = _begun(before, now, begins)
+        anew, depth = _begun(before, now)
         self._places = now
         self._user = max(i for i, (code, _) in enumerate(now) if code.users)
         self._code, self._lasti = now[self._user][0].code, now[self._user][1]
@@ -256,19 +248,14 @@ def _encloses(outer: Loop, depth: int, inner: Loop, now: list[Place]) -> bool:
     return depth < at or (depth == at and outer.start <= inner.start and inner.end <= outer.end)
 
 
-def _begun(before: list[Place], now: list[Place], begins: bool) -> tuple[Loop | None, int]:
-    """The loop that began a round between two calls, and its frame's index.
-
-    Args:
-        before, now: The places of the calls.
-        begins: Whether what was called from ``now`` before has ended.
-    """
+def _begun(before: list[Place], now: list[Place]) -> tuple[Loop | None, int]:
+    """The loop that began a round between two calls, and its frame's index."""
     depth = 0
     for (old, was), (new, at) in zip(before, now, strict=False):
         if old is not new or was != at:
             break
         depth += 1
-    if depth == len(now) and (begins or depth == len(before)):
+    if depth == len(before) == len(now):
         return _again(now, depth)
     if depth >= len(before) or depth >= len(now):
         return None, 0

@@ -184,9 +184,7 @@ class Tracer:
 
     def outermost_call(self, call: Callable[[], Any]) -> Any:
         """As in `Emitter`, for calls without a tape."""
-        state = current()
-        self.emitter.call_begins(state)
-        return call() if state.recording else self.emitter.outermost_call(call)
+        return call() if current().recording else self.emitter.outermost_call(call)
 
     # Ops
 

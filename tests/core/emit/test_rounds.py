@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.events import GraphExtended, NodeFinished
+from nodescope.events import GradientComputed, GraphExtended, NodeFinished
 from nodescope.ir.graph import Node
 from nodescope.ir.identity import LOOPED
 from tests.core.engine.events_of import observed
@@ -238,35 +238,62 @@ def among_other_operations(call: Callable[[Any], Any], x: Any, rounds: int) -> N
         call(call(x) + 1.0)
 
 
+def on_another_thread(call: Callable[[Any], Any], x: Any, rounds: int) -> None:
+    thread = threading.Thread(target=in_a_loop, args=(call, x, rounds))
+    thread.start()
+    thread.join()
+
+
+def of_its_own_results(call: Callable[[Any], Any], x: Any, rounds: int) -> None:
+    for _ in range(rounds):
+        x = call(x)
+
+
 @pytest.mark.parametrize(
-    ("loop", "nodes"),
-    [(in_a_loop, 2), (among_other_operations, 5), (in_no_loop_of_bytecode, 2 * LOOPED)],
-)
+    ("called", "nodes"),
+    [(in_a_loop, 2), (in_no_loop_of_bytecode, 2), (among_other_operations, 5),
+     (on_another_thread, 2), (of_its_own_results, 2 * LOOPED)],
+)  # fmt: skip
 def test_a_compiled_function_that_is_called_again_and_again_has_few_nodes(
-    loop: Any, nodes: int
+    called: Any, nodes: int
 ) -> None:
     compiled = ns.compile(doubled)
     with observed() as events:
-        loop(compiled, ns.tensor(np.ones(3)), 3 * LOOPED)
+        called(compiled, ns.tensor(np.ones(3)), 3 * LOOPED)
     assert len({node.id for node in definitions(events) if node.op != "tensor"}) == nodes
+    executions = [event for event in events.of(NodeFinished) if event.node.op == "tanh"]
+    assert len(executions) == 3 * LOOPED * (2 if called is among_other_operations else 1)
 
 
-def test_on_another_thread_a_compiled_function_has_nodes_for_some_of_its_calls() -> None:
+def test_calls_of_a_compiled_function_with_other_inputs_are_other_nodes() -> None:
     compiled = ns.compile(doubled)
-    with observed() as events:
-        thread = threading.Thread(
-            target=in_a_loop, args=(compiled, ns.tensor(np.ones(3)), 3 * LOOPED)
-        )
-        thread.start()
-        thread.join()
-    assert len({node.id for node in definitions(events) if node.op != "tensor"}) == 2 * LOOPED
-    assert len(events.of(NodeFinished)) == 1 + 2 * 3 * LOOPED
-
-
-def test_a_model_called_in_a_loop_has_the_same_nodes_in_each_round() -> None:
-    """Although its own loop over the layers runs between two rounds."""
-    layers = [ns.nn.Linear(3, 3, rng=np.random.default_rng(number)) for number in range(3)]
-    model = ns.nn.Sequential(*layers)
+    layers = [ns.nn.Linear(3, 3, rng=np.random.default_rng(number)) for number in range(2)]
+    model = ns.nn.Sequential(layers[0], compiled, layers[1], compiled)
     with observed() as events, ns.no_grad():
-        in_a_loop(model, ns.tensor(np.ones((2, 3), np.float32)), 3 * LOOPED)
-    assert len({node.id for node in definitions(events) if node.role == "op"}) == 2 * len(layers)
+        in_a_loop(model, ns.tensor(np.ones((2, 3), np.float32)), 3)
+    made_by = {value: node.name for node in definitions(events) for value in node.outputs}
+    read = {
+        (node.name, *[made_by[value] for value in node.inputs])
+        for node in definitions(events)
+        if node.op == "tanh"
+    }
+    assert {("tanh", "layer_0/add"), ("tanh_1", "layer_2/add")} <= read
+    assert len({name for name, _ in read}) == len({source for _, source in read}) == len(read)
+
+
+def test_compiled_layers_on_a_tape_have_gradients_of_their_own() -> None:
+    compiled = ns.compile(lambda x, w: np.tanh(x * w))
+    weights = [ns.parameter(np.full(3, 0.5 + number), name=f"w{number}") for number in range(3)]
+    x = ns.tensor(np.ones(3), name="x")
+    with observed() as events:
+        h = x
+        for w in weights:
+            h = compiled(h, w)
+        (h + compiled(x, weights[0])).sum().backward()
+    forward = [node for node in definitions(events) if node.phase == "forward"]
+    products = {node.id: node.inputs for node in forward if node.op == "multiply"}
+    assert len(set(products.values())) == len(weights)  # one more repeats the inputs of the first
+    assert len(products) == len(weights) + 1
+    results = {node.outputs[0] for node in forward if node.op == "tanh"}
+    pairs = {(event.value, event.gradient) for event in events.of(GradientComputed)}
+    assert len([value for value, _ in pairs if value in results]) == len(results)

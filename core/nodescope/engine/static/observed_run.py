@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ from nodescope.engine.static.report import costs_of
 from nodescope.engine.tensor import Tensor, alias, make
 from nodescope.events import NodeFinished
 from nodescope.ir.graph import Graph, Node, TensorSpec
-from nodescope.ir.identity import LOOPED, UNROLLED, Cursor, Entry
+from nodescope.ir.identity import LOOPED, Cursor, Entry
 from nodescope.ir.scopes import join
 from nodescope.ops.calls import Call, Scalar, call_of
 from nodescope.ops.op import Op
@@ -100,7 +100,9 @@ class Watched:
         self.latest: tuple[str, str] | None = None
         """Key and scope of the last call."""
         self._reported: tuple[weakref.ref[Tracer] | None, int] = (None, 0)
-        self._calls: dict[int, tuple[object, int]] = {}  # by thread: its step, and calls in it
+        self._calls: tuple[Any, int] = (None, 0)
+        # Without steps: numbers of the calls of a run, by the ids of their inputs.
+        self._numbers: tuple[weakref.ref[Tracer] | None, dict[Hashable, int]] = (None, {})
 
     def run(self, tracer: Tracer, feeds: Sequence[Any]) -> list[Any]:
         """Run the graph; return its outputs as tensors that the tracer knows, without history.
@@ -109,9 +111,7 @@ class Watched:
             tracer: The engine's tracer.
             feeds: For each input of the graph a tensor, or a Python float.
         """
-        state = current()
-        run = _Run(self, tracer, state, self._nth(tracer, state))
-        self.latest = run.key, run.base
+        run = _Run(self, tracer, current())
         results = run.run(feeds)
         check = cross_check()
         if check is not None:
@@ -120,16 +120,32 @@ class Watched:
             check.call(self.lowering, run.graph, tracer.step, arrays, seen)
         return results
 
-    def _nth(self, tracer: Tracer, state: State) -> int:
-        """The number of earlier calls in this step, each of which has nodes of its own; without
-        steps, in this round of the thread's loop. Calls beyond a limit have those of the last one.
+    def key_of(self, tracer: Tracer, inputs: tuple[int, ...], *, taped: bool) -> str:
+        """The key of a call: calls with different keys have nodes of their own.
+
+        In a step, that is each call. Without steps, a program may call a function without end:
+        there are nodes for a limited number of calls, and later ones have those of the last one,
+        redefined. A call with the inputs of an earlier one executes the nodes of that one again.
+
+        Args:
+            tracer: Who observes the call.
+            inputs: The ids of its inputs.
+            taped: Whether its results have gradients, which may differ although the inputs do not.
         """
-        step, marked = tracer.emitter.call_begins(state), tracer.emitter.marked
-        thread, most = (0, UNROLLED) if marked else (state.thread, LOOPED)
-        before, count = self._calls.get(thread, (None, 0))
-        count = count + 1 if before is step else 0
-        self._calls[thread] = step, count
-        return min(count, most - 1)
+        if tracer.emitter.marked:
+            epoch, nth = self._calls
+            nth = nth + 1 if epoch is tracer.epoch else 0
+            self._calls = tracer.epoch, nth
+        else:
+            run, numbers = self._numbers
+            if run is None or run() is not tracer:
+                numbers = {}
+                self._numbers = weakref.ref(tracer), numbers
+            call: Hashable = len(numbers) if taped else inputs
+            nth = min(numbers.get(call, len(numbers)), LOOPED - 1)
+            if len(numbers) < LOOPED:
+                numbers[call] = nth
+        return f"{self.key}:{nth}" if nth else self.key
 
     def report_compilation(self, tracer: Tracer) -> int:
         """Report once what was compiled; return the run's id of the compiled graph."""
@@ -254,10 +270,9 @@ def _impl(call: Call, kernel: Kernel) -> Any:
 class _Run:
     """One observed call."""
 
-    def __init__(self, watched: Watched, tracer: Tracer, state: State, nth: int) -> None:
+    def __init__(self, watched: Watched, tracer: Tracer, state: State) -> None:
         self.watched, self.tracer, self.state = watched, tracer, state
-        self.key = f"{watched.key}:{nth}" if nth else watched.key
-        self.base = state.scope
+        self.key, self.base = watched.key, state.scope
         self.graph = watched.report_compilation(tracer)
 
     def run(self, feeds: Sequence[Any]) -> list[Any]:
@@ -268,6 +283,9 @@ class _Run:
         try:
             values = self._leaves(feeds)
             input_ids = tuple(getattr(values[value], "_vid", 0) for value in watched.graph.inputs)
+            taped = saved[5] and any(getattr(feed, "edge", None) is not None for feed in feeds)
+            self.key = watched.key_of(tracer, input_ids, taped=taped)
+            watched.latest = self.key, self.base
             known = watched.entered.get(self.key)
             demand = tracer.bus.demand
             seen = demand.arrays or demand.starts or demand.opened
