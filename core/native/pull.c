@@ -369,12 +369,14 @@ static PyObject *pull(Pull *self, Pending *pending, PyObject *kept, PyObject *ca
     while (pending->waiting) {
         PyObject *tensor = pending->heap[0].tensor, **place = edge_of(self, tensor);
         int kind = OTHER;
-        PyObject *edge = place ? *place : NULL, *rules = next_rules(self, edge, &kind);
-        if (!rules) return PyErr_Occurred() ? NULL : go_on(self, pending, kept, observed);
+        PyObject *edge = Py_XNewRef(place ? *place : NULL), *rules = next_rules(self, edge, &kind);
+        if (!rules) {
+            Py_XDECREF(edge);
+            return PyErr_Occurred() ? NULL : go_on(self, pending, kept, observed);
+        }
         Reached *entry = place_in(pending, next_waiting(pending));
         PyObject *ct = entry->ct;
         remove_from(pending, entry);
-        Py_INCREF(edge);
         PyObject *inputs = inputs_then(self, edge);
         int done = inputs && pulled(self, pending, rules, kind, tensor, ct, edge, inputs, calls);
         if (!done) blame(self, tensor, PyTuple_GetItem(edge, OP));

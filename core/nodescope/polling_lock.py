@@ -6,26 +6,18 @@ from then on each use of the lock takes a switch between threads (a lock convoy:
 "The Convoy Phenomenon", 1979). Threads that compute without pause, such as those that run nodes,
 never leave that state.
 
-Invariant: a thread has the lock only from a moment at which it runs.
+Invariant: without the native core, the lock is an ordinary one. In Python, an exception of a signal
+handler could leave it held, between taking it and the body of the ``with`` statement.
 """
 
 from __future__ import annotations
 
 import threading
-import time
-from typing import Any, Final
+from typing import Any
 
-_PAUSE_S: Final = 5e-5
-
-_RLock: Any = type(threading.RLock())
+from nodescope import native
 
 
-class PollingLock(_RLock):  # type: ignore[misc]
-    """A lock that is taken with ``with``."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> bool:
-        while not self.acquire(False):
-            time.sleep(_PAUSE_S)
-        return True
+def polling_lock() -> Any:
+    """A new lock, to be taken with ``with``."""
+    return threading.RLock() if native.PollingLock is None else native.PollingLock()

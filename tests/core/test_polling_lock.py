@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import resource
+import signal
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
 
 import nodescope as ns
-from nodescope.polling_lock import PollingLock
+from nodescope.polling_lock import polling_lock
 from tests.core.engine.events_of import observed
 
 
 def test_it_is_reentrant_and_excludes_other_threads() -> None:
-    lock, entered = PollingLock(), threading.Event()
+    lock, entered = polling_lock(), threading.Event()
     order: list[str] = []
 
     def other() -> None:
@@ -34,13 +36,38 @@ def test_it_is_reentrant_and_excludes_other_threads() -> None:
 
 
 def test_an_error_releases_it() -> None:
-    lock = PollingLock()
+    lock = polling_lock()
     with pytest.raises(ValueError, match="inside"), lock:
         raise ValueError("inside")
     assert lock_is_free(lock)
 
 
-def lock_is_free(lock: PollingLock) -> bool:
+def test_an_exception_of_a_signal_handler_never_leaves_it_held() -> None:
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(*_: Any) -> None:
+        if armed:
+            raise Interrupted
+
+    lock, interrupted, armed = polling_lock(), 0, False
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        while interrupted < 500:
+            try:
+                armed = True
+                signal.setitimer(signal.ITIMER_REAL, 1e-4)
+                while True:
+                    with lock:
+                        pass
+            except Interrupted:
+                armed, interrupted = False, interrupted + 1
+                assert lock_is_free(lock)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def lock_is_free(lock: Any) -> bool:
     """Whether another thread could take the lock."""
     free: list[bool] = []
 

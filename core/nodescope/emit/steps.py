@@ -20,7 +20,7 @@ from nodescope.emit.state import current
 from nodescope.emit.unobserved_steps import UnobservedSteps
 from nodescope.events import Bus, HostSpan, LossesKnown, StepFinished, StepStarted
 from nodescope.ir.identity import Identity
-from nodescope.polling_lock import PollingLock
+from nodescope.polling_lock import polling_lock
 
 # Fetching an item, or compiling, is emitted if it takes at least this long.
 LEAST_FETCH_NS = 50_000
@@ -86,7 +86,7 @@ class Steps:
         self.on_rest: Callable[[bool], None] | None = None
         self.attachments: tuple[Attachment, ...] = ()
         self.losses = Losses()
-        self.lock = PollingLock()  # reentrant: signal handlers may compute here
+        self.lock = polling_lock()  # reentrant: signal handlers may compute here
         self._varied = False  # whether a value has changed its shape in this step
         self._calling = False  # an outermost call outside of steps
         self._due = False  # the next call begins a step

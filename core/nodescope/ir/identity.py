@@ -19,7 +19,7 @@ import msgspec
 
 from nodescope.ir.graph import Node, Phase, Role, SourceLocation, Spec, TensorSpec, Value
 from nodescope.ir.scopes import join
-from nodescope.polling_lock import PollingLock
+from nodescope.polling_lock import polling_lock
 
 LOOPED: Final = 32
 """A call site with this many nodes counts as a loop, outside of marked training steps."""
@@ -245,7 +245,7 @@ class Identity:
     )  # fmt: skip
 
     def __init__(self, value_ids: Callable[[], int] | None = None) -> None:
-        self._lock = PollingLock()  # reentrant: signal handlers may compute here
+        self._lock = polling_lock()  # reentrant: signal handlers may compute here
         self._node_ids = itertools.count(1).__next__
         self._value_ids = value_ids or itertools.count(1).__next__
         self._entries: dict[tuple[str, str, Phase, int], list[Entry]] = {}

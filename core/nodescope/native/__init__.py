@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-REVISION: Final = 36
+REVISION: Final = 37
 """Revision of the core's interface; a file built from other sources is not used."""
 
 MOST_BINS: Final = 256
@@ -80,6 +80,10 @@ Pull: Final[Callable[[tuple[Any, ...], Any, Any, Any, bool], Any] | None] = geta
     _core, "Pull", None
 )
 """Reverse mode; see `nodescope.engine.autodiff.tape`. None without a core."""
+
+
+PollingLock: Final[Callable[[], Any] | None] = getattr(_core, "PollingLock", None)
+"""A lock that only a running thread gets; see `nodescope.polling_lock`. None without a core."""
 
 
 NotedTimes: Final[Callable[[int, Callable[[], None], Callable[[], None]], Any] | None] = getattr(

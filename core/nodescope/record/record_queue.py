@@ -15,7 +15,7 @@ import msgspec
 
 from nodescope.events import GraphExtended, NodeFinished, NodesFinished
 from nodescope.ir.block_demands import OutputsSink
-from nodescope.polling_lock import PollingLock
+from nodescope.polling_lock import polling_lock
 from nodescope.record.buffers import Buffers
 from nodescope.record.newest.queue_overflow import OverflowQueue
 from nodescope.record.noted_outputs import MOST_BYTES, NotedLot, noted, noted_outputs
@@ -102,7 +102,7 @@ class RecordQueue:
         self._lot_bytes = max(min(most_bytes // _LOTS, MOST_BYTES), 8)
         self.dropped_blobs = self.lost_executions = self.lost_summaries = 0
         self.missed_nodes: deque[int] = deque()
-        self.lock = PollingLock()  # reentrant: a signal handler may run nodes on this thread
+        self.lock = polling_lock()  # reentrant: a signal handler may run nodes on this thread
         self.wanted = threading.Event()
         self.hurry = threading.Event()
 
