@@ -367,18 +367,26 @@ class Clock(Bus):
         return self.now
 
 
+def governed_by(
+    clock: Clock, path: Path, monkeypatch: pytest.MonkeyPatch, limit: float, *, chosen: bool = True
+) -> tuple[Governor, Recorder]:
+    """A governed recorder that knows no time but the clock's, so that no machine is too busy."""
+    governor = Governor(limit, tell=str, bus=clock, chosen=chosen)
+    recorder = Recorder(path / "r.nscope", policy=governor, level="timing")
+    monkeypatch.setattr(recorder_module, "_now", lambda: 0)
+    monkeypatch.setattr(recorder.writer, "cpu_ns", lambda: 0)
+    governor.govern(recorder)
+    clock.add(recorder)
+    return governor, recorder
+
+
 @pytest.mark.parametrize("held_ns", [0, 10_000_000_000])
 def test_time_in_the_debugger_is_not_program_time(
     held_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
     monkeypatch.setattr(governor_module, "STEPLESS_TRACING_NS", 200_000)
-    governor = Governor(2, tell=str, bus=clock)
-    recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
-    # Set the recorder's own time to 0, because it depends on the machine.
-    monkeypatch.setattr(recorder_module, "_now", lambda: 0)
-    monkeypatch.setattr(recorder.writer, "cpu_ns", lambda: 0)
-    governor.govern(recorder)
+    _, recorder = governed_by(clock, tmp_path, monkeypatch, 2)
     graph = chain(["x"])
     recorder.emit(graph)
     for number in range(40):
@@ -401,10 +409,7 @@ def test_time_before_the_program_begins_is_not_program_time(
     before_ns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    governor = Governor(2, tell=str, bus=clock)
-    recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
-    governor.govern(recorder)
-    clock.add(recorder)
+    governor, recorder = governed_by(clock, tmp_path, monkeypatch, 2)
     monkeypatch.setattr(governor.sampling, "wants", lambda **_: True)
     clock.now += before_ns  # The time in which a server starts.
     recorder.emit(RunStarted(RUN, "train.py", ("train.py",), 7, 1_000))
@@ -470,10 +475,7 @@ def test_one_decision_for_several_short_steps(
     broken: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    governor = Governor(1.2, tell=str, bus=clock)
-    recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
-    governor.govern(recorder)
-    clock.add(recorder)
+    governor, recorder = governed_by(clock, tmp_path, monkeypatch, 1.2)
     decided: list[int] = []
     wants = governor.sampling.wants
 
@@ -519,10 +521,7 @@ def test_the_cost_is_reported_while_every_step_must_be_observed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    governor = Governor(2, tell=str, bus=clock, chosen=False)
-    recorder = Recorder(tmp_path / "r.nscope", policy=governor, level="timing")
-    governor.govern(recorder)
-    clock.add(recorder)
+    governor, recorder = governed_by(clock, tmp_path, monkeypatch, 2, chosen=False)
     clock.want(governor, Demand(whole="watches are set"))
     told: list[Any] = []
     monkeypatch.setattr(recorder, "enqueue", told.append)  # during the run
