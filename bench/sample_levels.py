@@ -23,8 +23,7 @@ import nodescope as ns
 from bench import processes
 from bench.measure import Row, paired_times, ratio
 from nodescope.engine import tracer
-from nodescope.events import LEVELS, Bus, Event
-from nodescope.record.recording import Recording
+from nodescope.events import LEVELS, Bus, Event, NodeFinished, Probe
 
 SAMPLES: Final = Path(__file__).resolve().parents[1] / "samples"
 _SHORT: Final = {"timing": (1.8, 1.4), "summary": (3.0, 2.0), "values": (5.0, 3.0)}
@@ -95,16 +94,18 @@ def _events_row() -> Row:
 
 
 def _events_alone(run: Callable[[], None]) -> Callable[[], object]:
-    def call() -> None:
-        bus = Bus()
-        bus.add(_Sink())
-        tracer.observe(bus)
-        try:
-            run()
-        finally:
-            tracer.unobserve()
+    return lambda: _probed(run, _Sink())
 
-    return call
+
+def _probed(run: Callable[[], None], probe: Probe) -> None:
+    """Run with a probe that receives all events, and without a recording."""
+    bus = Bus()
+    bus.add(probe)
+    tracer.observe(bus)
+    try:
+        run()
+    finally:
+        tracer.unobserve()
 
 
 def _levels(sample: _Sample, times: dict[str, Any]) -> Iterator[Row]:
@@ -178,24 +179,32 @@ def measured(place: str) -> dict[str, Any]:
         return result if sample.limits is not _LARGE else {**result, **_least(sample, folder)}
 
 
+class _Outputs:
+    """A probe that counts outputs by dtype and shape; the last batches of an epoch are smaller.
+
+    Attributes:
+        of: How many outputs had each dtype and shape.
+    """
+
+    def __init__(self) -> None:
+        self.of: Counter[tuple[str, tuple[int, ...]]] = Counter()
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, NodeFinished):
+            self.of.update((array.dtype.name, array.shape) for array in event.outputs)
+
+
 def _least(sample: _Sample, folder: Path) -> dict[str, float]:
     """The processor time for reading each output of a run once, and for writing it to a file."""
-    with ns.record(folder / "shapes.nscope", level="timing"):
-        sample.run()
-    outputs: Counter[tuple[str, tuple[int, ...]]] = Counter()
-    with Recording.open(folder / "shapes.nscope") as recording:
-        specs = {row.value.id: row.value.spec for row in recording.values()}
-        of_node = {row.node.id: row.node.outputs for row in recording.nodes()}
-        for ran in recording.executions():
-            for value in of_node[ran.node]:
-                outputs[specs[value].dtype, tuple(map(int, specs[value].shape))] += 1
+    outputs = _Outputs()
+    _probed(sample.run, outputs)
     nbytes = sum(
         many * np.dtype(dtype).itemsize * math.prod(shape)
-        for (dtype, shape), many in outputs.items()
+        for (dtype, shape), many in outputs.of.items()
     )
     reading = writing = 0.0
     with open(folder / "outputs", "wb", buffering=0) as file:
-        for (dtype, shape), many in outputs.items():
+        for (dtype, shape), many in outputs.of.items():
             array = np.ones(shape, dtype)
             start = time.process_time()
             for _ in range(many):
