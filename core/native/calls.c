@@ -40,11 +40,13 @@ static PyObject *state_of_thread(Calls *calls) {
    without one if the tracer has to find it. */
 static PyObject *cursor_of(Calls *calls, PyObject *state, PyObject *step) {
     PyObject *cursor = SLOT(state, calls->offset[STATE_CURSOR]);
+    int marked = SLOT(calls->object[EMITTER], calls->offset[EMITTER_MARKED]) == Py_True;
     if (cursor && (PyObject *)Py_TYPE(cursor) == calls->object[CURSOR_TYPE]) {
-        if (SLOT(cursor, calls->offset[CURSOR_STEP]) == step) return cursor;
-        if (PyUnicode_GetLength(SLOT(cursor, calls->offset[CURSOR_LABEL])) != 0) return NULL;
+        int labelled = PyUnicode_GetLength(SLOT(cursor, calls->offset[CURSOR_LABEL])) != 0;
+        if (SLOT(cursor, calls->offset[CURSOR_STEP]) == step && (marked || labelled)) return cursor;
+        if (labelled) return NULL;
     }
-    if (SLOT(calls->object[EMITTER], calls->offset[EMITTER_MARKED]) != Py_True) return NULL;
+    if (!marked) return NULL; /* a loop may have begun */
     if ((cursor = expected_cursor(calls, state))) cursor = taken(calls, state, cursor, step);
     else if (!PyErr_Occurred()) cursor = known_cursor(calls, state, step);
     if (cursor || PyErr_Occurred()) return cursor;

@@ -122,6 +122,7 @@ class Emitter(Steps):
         self.journal: Journal | None = None
         """The journal of calls, or None."""
         self._sites: dict[tuple[object, ...], int] = {}
+        self._threads: set[int] = set()
 
     # Counts
 
@@ -144,6 +145,8 @@ class Emitter(Steps):
         rounds = state.rounds
         if rounds is None or rounds.loops is not self.loops:
             rounds = state.rounds = Rounds(self.loops)
+        if self.stepped:
+            rounds.outside(self.epoch)
         return rounds.look(sys._getframe(2))
 
     @contextlib.contextmanager
@@ -167,7 +170,9 @@ class Emitter(Steps):
         key = (state.scope, state.phase, number)
         cursor = state.cursors.get(key)
         if cursor is None or cursor.owner is not self.identity:
-            cursor = state.cursors[key] = Cursor(self.identity, state.scope, state.phase, number)
+            self._threads.add(state.thread)
+            cursor = Cursor(self.identity, state.scope, state.phase, number, state.call)
+            state.cursors[key] = cursor
         if cursor.step is not token:
             cursor.restart(token)
         state.cursor = cursor
@@ -176,13 +181,14 @@ class Emitter(Steps):
     def cursor_of(self, state: ThreadState, scope: str) -> Cursor:
         """The cursor of any scope, not necessarily the thread's, outside of all loops."""
         phase: Phase = "optimizer" if scope.startswith("optimizer/") else "forward"
-        key = (scope, phase, 0)
-        cursor = state.cursors.get(key)
+        key, cursors = (scope, phase, 0), state.home if state.call else state.cursors
+        cursor = cursors.get(key)
         if cursor is None or cursor.owner is not self.identity:
-            cursor = state.cursors[key] = Cursor(self.identity, scope, phase)
+            cursor = cursors[key] = Cursor(self.identity, scope, phase)
         # Without steps, values read there are never read again under another name.
-        if cursor.step is None or (self.marked and cursor.step is not self.epoch):
-            cursor.restart(self.epoch)
+        epoch = self.epoch if self.outside is None else self.outside.epoch
+        if cursor.step is None or (self.stepped and cursor.step is not epoch):
+            cursor.restart(epoch)
         return cursor
 
     def is_part(
@@ -230,6 +236,10 @@ class Emitter(Steps):
                             slot[0] = len(slot[1])
         return self.cursor(state, rounds.token)
 
+    def is_alone(self, state: ThreadState) -> bool:
+        """Whether no other thread has run nodes so far."""
+        return self._threads <= {state.thread}
+
     def place(self) -> int:
         """A number for the place in the user's program where the calling thread is."""
         with self.lock:
@@ -245,6 +255,13 @@ class Emitter(Steps):
     def unrolled(self) -> int:
         """The number of nodes beyond which one call site counts as a loop."""
         return UNROLLED if self.step_open else LOOPED
+
+    def steps_follow(self) -> None:
+        """Note that the caller's caller begins a loop of steps: from now on, calls are counted as
+        in the last step.
+        """
+        self.marked = self.stepped
+        self.loops.run_steps(sys._getframe(2))
 
     # Nodes
 

@@ -125,6 +125,19 @@ class Loops:
                 return
             frame = frame.f_back
 
+    def run_steps(self, frame: FrameType | None) -> None:
+        """Note that a loop of steps begins at a frame or below it: what the loops around it do
+        besides is counted as a part of the last step.
+        """
+        while frame is not None:
+            code = _code(frame.f_code)
+            if code.users:
+                at = frame.f_lasti  # that of the loop of steps is its head
+                self.unrolled.update(
+                    loop.number for loop in code.loops if loop.start < at <= loop.end
+                )
+            frame = frame.f_back
+
 
 class Rounds:
     """The rounds of one thread.
@@ -152,6 +165,12 @@ class Rounds:
         self.apart = 0 if _follows() else 1
         self.number = 0
         self.token = self._tokens[0]
+
+    def outside(self, token: object) -> None:
+        """Count what is outside of all loops with this token: that of the last step."""
+        self._tokens[0] = token
+        if self.number == 0:
+            self.token = token
 
     def look(self, frame: FrameType | None) -> object:
         """Determine the place of a call; return the token of its round."""
@@ -270,7 +289,7 @@ def _begun(before: list[Place], now: list[Place]) -> tuple[Loop | None, int]:
 
 
 def _again(now: list[Place], depth: int) -> tuple[Loop | None, int]:
-    """Handle a repeated call: the innermost loop around it began a round."""
+    """Handle a model call: the innermost loop around it began a round."""
     for i in range(depth - 1, -1, -1):
         code, at = now[i]
         loop = code.around(at)

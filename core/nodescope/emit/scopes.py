@@ -105,6 +105,9 @@ def steps(items: Iterable[T]) -> Iterator[T]:
         hint = f"ns.steps(range({items}))" if isinstance(items, int) else "give an iterable"
         raise UsageError(f"steps: cannot iterate over {items!r}", source=where(), hint=hint)
     begun = broken = False
+    emitter = _counting()
+    if emitter is not None:
+        emitter.steps_follow()
     try:
         iterator = iter(items)
         while True:

@@ -24,6 +24,8 @@ class ThreadState:
         phase: The phase of training.
         cursor: The cursor for this scope and phase, or None if it has to be looked up.
         cursors: All cursors of this thread, by scope, phase and loop.
+        call: The number of the model call under way, or 0; see `Emitter.begin_call`.
+        home: During such a call, the cursors outside of it.
         forward: While a gradient is computed, the id of the node that it differentiates.
         thread: The thread's identifier.
         builder: The graph builder that records operations instead of running them, or None. It
@@ -33,7 +35,8 @@ class ThreadState:
     """
 
     __slots__ = (
-        "builder", "cursor", "cursors", "forward", "phase", "rounds", "scope", "source", "thread",
+        "builder", "call", "cursor", "cursors", "forward", "home", "phase", "rounds", "scope",
+        "source", "thread",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -41,6 +44,7 @@ class ThreadState:
         self.phase: Phase = "forward"
         self.cursor: Cursor | None = None
         self.cursors: dict[tuple[str, Phase, int], Cursor] = {}
+        self.call, self.home = 0, self.cursors
         self.forward: int | None = None
         self.thread = threading.get_ident()
         self.builder: Any = None

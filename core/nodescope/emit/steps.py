@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nodescope.emit.frames import calling_line
 from nodescope.emit.losses import Losses
@@ -49,6 +49,15 @@ class Attachment(Protocol):
         """Handle a fork in the child: emit nothing any more, without touching shared state."""
 
 
+class Outside(NamedTuple):
+    """What is counted outside of a model call; see `Steps`."""
+
+    epoch: object
+    steady: object
+    marked: bool
+    varied: bool
+
+
 class Steps:
     """The steps of one run.
 
@@ -60,13 +69,17 @@ class Steps:
         step: The number of the training step; 0 before the first.
         epoch: The token of this step: a cursor with another token counts from zero.
         steady: The same token while no value has changed its shape in this step, otherwise None.
-        marked: Whether steps are distinguished, by the program or by its library.
+        stepped: Whether steps are distinguished, by the program or by its library.
+        counts_rounds: Whether calls outside of steps are counted within rounds of loops, unless
+            there is a further attachment.
+        marked: Whether calls are counted within a step, not within rounds of loops.
         observed: Whether this step is observed.
         step_open: Whether a step is running.
         attachments: The adapters' attachments, informed when observation rests.
         resting: Whether observation rests.
         on_rest: Called with ``resting`` when it changes; or None.
         losses: The losses of this step.
+        outside: What is counted outside of the model call under way, or None.
     """
 
     __slots__ = (  # read by the native core
@@ -79,13 +92,14 @@ class Steps:
         self.step = 0
         self.epoch: object = object()
         self.steady: object = self.epoch
-        self.marked = False
+        self.stepped = self.marked = self.counts_rounds = False
         self.observed = True
         self.step_open = False
         self.resting = False
         self.on_rest: Callable[[bool], None] | None = None
         self.attachments: tuple[Attachment, ...] = ()
         self.losses = Losses()
+        self.outside: Outside | None = None
         self.lock = polling_lock()  # reentrant: signal handlers may compute here
         self._varied = False  # whether a value has changed its shape in this step
         self._calling = False  # an outermost call outside of steps
@@ -165,10 +179,11 @@ class Steps:
             elif self._inferred:
                 # The operation that begins a step is emitted before the step can be left out.
                 self.epoch = object()
-            if not self.marked:  # a batch generator keeps its nodes when steps begin
+            if not self.stepped:  # a batch generator keeps its nodes when steps begin
                 self.identity.forget_loops()
+            self.outside = None
             self.step += 1
-            self.step_open = self.marked = True
+            self.step_open = self.stepped = self.marked = True
         if self.observed:
             self._wake()
         else:
@@ -206,7 +221,8 @@ class Steps:
     def end_of_steps(self, *, broken: bool = False) -> None:
         """Note that no step follows for now: observation resumes if the last step was unobserved.
 
-        Calls continue the counts of the last observed step, as if that had just ended.
+        Calls continue the counts of the last observed step, as if that had just ended; those in
+        loops are counted within a round, if `counts_rounds` is set.
 
         Args:
             broken: Whether the last step was aborted.
@@ -214,6 +230,8 @@ class Steps:
         self.tell_unobserved()
         self._surely = 0
         self.bus.leave_out(-1 if broken else 0)
+        if not self._inferred:
+            self.marked = not self.counts_rounds or len(self.attachments) > 1
         if self.observed:
             return
         self.observed = True
@@ -227,7 +245,7 @@ class Steps:
 
         Does nothing if the program marks its steps.
         """
-        if self.marked and not self._inferred:
+        if self.stepped and not self._inferred:
             return
         self._inferred, self._whole = True, False
         self.end_step()
@@ -244,7 +262,7 @@ class Steps:
             whole: Whether the call is a step of its own, so that the next call begins another one;
                 true in an evaluation, where no optimizer ends a step.
         """
-        if self._inferred or not self.marked:
+        if self._inferred or not self.stepped:
             self._inferred = True
             if not self.step_open or self._whole:
                 if not self.observed:
@@ -299,6 +317,33 @@ class Steps:
                 self._tell_left_out(start)
             self._calling = False
             bus.leave_out(ended, "call")
+
+    def begin_call(self, *, varied: bool) -> Outside:
+        """Begin a model call outside of steps: it is counted like a step, from zero.
+
+        Args:
+            varied: Whether a value changed its shape in the call before.
+
+        Returns:
+            What `end_call` restores.
+        """
+        with self.lock:
+            outside = Outside(self.epoch, self.steady, self.marked, self._varied)
+            self.epoch, self.marked, self._varied = object(), True, False
+            self.steady = None if varied else self.epoch
+            self.outside = outside
+        return outside
+
+    def end_call(self, outside: Outside) -> bool:
+        """End a model call; return whether a value changed its shape in it."""
+        with self.lock:
+            varied = self._varied
+            if self.outside is outside:  # no step has begun in it
+                self.outside = None
+                self.epoch, self.steady, self.marked, self._varied = outside
+                if varied:
+                    self._varied, self.steady = True, None
+        return varied
 
     def _rest(self) -> None:
         self._set_resting(True)

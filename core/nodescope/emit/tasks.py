@@ -53,7 +53,7 @@ class Tasks:
     @property
     def epoch(self) -> object:
         """The marked training step, within which value ids are valid; None outside of steps."""
-        return self.emitter.epoch if self.emitter.marked else None
+        return self.emitter.epoch if self.emitter.stepped else None
 
     def define(
         self, op: str, role: str, inputs: tuple[int, ...], specs: Sequence[Spec],

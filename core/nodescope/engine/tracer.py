@@ -24,6 +24,7 @@ from nodescope.emit.frames import user_source
 from nodescope.emit.losses import Instruction
 from nodescope.emit.phases import backward_phase, optimizer_phase
 from nodescope.engine import dispatch_mode, run
+from nodescope.engine.model_calls import ModelCalls
 from nodescope.engine.native_calls import native_calls, note_read
 from nodescope.engine.run import Run, cause, explained, several
 from nodescope.engine.specs import attributes_of, dtype_name, given, is_loose, specs_of
@@ -92,10 +93,12 @@ class Tracer:
 
     def __init__(self, emitter: Emitter) -> None:
         self.emitter = emitter
+        emitter.counts_rounds = True
         self.bus = emitter.bus
         self.base = emitter.base
         self.identity = emitter.identity
         self.graph_id = emitter.graph_id
+        self.model_calls = ModelCalls(emitter)
         self._times: TimesSink | None = None
         self.outputs: OutputsSink | None = None  # see `times`
         self._demand: object = None  # the bus's demand when looked up in this step
@@ -167,7 +170,7 @@ class Tracer:
         """Read the parameters that have not been read since unobserved steps ended."""
         unread = []
         with self.emitter.lock:
-            if self.emitter.marked and self.emitter.observed:
+            if self.emitter.stepped and self.emitter.observed:
                 unread = [*self._read_before.values()]
                 self._read_before.clear()
         for reference, entry in unread:
@@ -181,10 +184,6 @@ class Tracer:
     def compiled(self, name: str, file: str, line: int, start_ns: int) -> None:
         """See `Emitter.compiled`."""
         self.emitter.compiled(name, file, line, start_ns)
-
-    def outermost_call(self, call: Callable[[], Any]) -> Any:
-        """As in `Emitter`, for calls without a tape."""
-        return call() if current().recording else self.emitter.outermost_call(call)
 
     # Ops
 
@@ -349,8 +348,7 @@ class Tracer:
             return
         start, inputs = _now(), tuple(map(settled, inputs))
         tensors = [value for value in inputs if value.__class__ is Tensor]
-        live = tuple(tensor.data for tensor in tensors)
-        cursor = emitter.cursor(state, emitter.token(state))
+        live, cursor = tuple(x.data for x in tensors), emitter.cursor(state, emitter.token(state))
         nth, entries = slot = cursor.slots.get(op.name) or cursor.slot(op.name)
         source = state.source or user_source()
 
@@ -430,6 +428,7 @@ class Tracer:
             site = self.emitter.site(cursor, op.name, state)
             known, retell = site.again(ids, self.identity.by_value, self.emitter.unrolled())
             if known is not None:
+                self.model_calls.unrolled(state)
                 cursor.slots[op.name][0] = nth  # this call repeats a node, so it does not count
                 if not retell:
                     return known
@@ -479,7 +478,7 @@ class Tracer:
         if kind == "parameter":
             known = self._read_before.get(id(tensor))
             if known is not None and known[0]() is tensor:
-                if emitter.marked:
+                if emitter.stepped:
                     self._read_before.pop(id(tensor), None)  # another thread may have read it, too
                 self._read(tensor, known[1], state)
                 return known[1].outputs[0]
@@ -517,7 +516,7 @@ class Tracer:
             except BaseException:
                 entry.inputs = UNTOLD
                 raise
-        if kind == "parameter" and not emitter.marked:
+        if kind == "parameter" and not emitter.stepped:
             self._read_before[id(tensor)] = weakref.ref(tensor), entry
         elif self.calls is not None:
             note_read(self.reads, tensor, state, cursor, slot, entry, key)

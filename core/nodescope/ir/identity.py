@@ -154,16 +154,19 @@ class Cursor:
         origin: For a node of a compiled graph: the traced nodes that it replaces.
         graph: The captured graph that it belongs to, or 0.
         loop: If steps are not distinguished: the loop in whose rounds it counts, or 0.
+        call: The model call in which it counts, or 0.
     """
 
     __slots__ = (
-        "control", "device", "graph", "label", "loop", "origin", "owner", "phase", "scope", "slots",
-        "step",
+        "call", "control", "device", "graph", "label", "loop", "origin", "owner", "phase", "scope",
+        "slots", "step",
     )  # fmt: skip
 
-    def __init__(self, owner: Identity, scope: str, phase: Phase, loop: int = 0) -> None:
+    def __init__(
+        self, owner: Identity, scope: str, phase: Phase, loop: int = 0, call: int = 0
+    ) -> None:
         self.owner = owner
-        self.loop = loop
+        self.loop, self.call = loop, call
         self.scope = scope
         self.phase = phase
         self.step: object = None
@@ -182,7 +185,8 @@ class Cursor:
 
     def slot(self, key: str) -> list[Any]:
         """The ``[count, entries]`` of a key that is new to this cursor."""
-        entries = self.owner.entries(self.scope, key, self.phase, self.loop)
+        named = f"{key}@{self.call}" if self.call else key
+        entries = self.owner.entries(self.scope, named, self.phase, self.loop)
         slot = self.slots[key] = [0, entries]
         return slot
 
@@ -277,6 +281,7 @@ class Identity:
                     outer = self.entries(scope, key, phase, around)
                     for entry in entries:
                         entry.nth, entry.loop = len(outer), around
+                        entry.recent = entry.recent if around else ()
                         outer.append(entry)
                     entries.clear()
         return moved
@@ -294,7 +299,7 @@ class Identity:
                 if number:
                     outer = self.entries(scope, key.partition("@")[0], phase)
                     for entry in entries:
-                        entry.nth, entry.loop = len(outer), 0
+                        entry.nth, entry.loop, entry.recent = len(outer), 0, ()
                         outer.append(entry)
                     entries.clear()
 

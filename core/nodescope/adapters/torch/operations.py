@@ -403,7 +403,7 @@ class Operations:
                 state.scope, state.cursor = INITIALISATION, None
             elif (
                 self.has_optimizer
-                and not self.emitter.marked
+                and not self.emitter.stepped
                 and state.phase == "forward"
                 and _is_differentiated(args)
             ):

@@ -84,7 +84,7 @@ class Values:
                 known.gap = self.gap
             elif (
                 memory.owner is not None
-                and self._emitter.marked
+                and self._emitter.stepped
                 and known.token is not self._emitter.epoch
             ):
                 return self._leaf(tensor, memory, geometry)

@@ -54,7 +54,7 @@ class Module:
         if not self._scope:
             tracer = dispatch_mode.tracer()
             if tracer is not None:
-                return tracer.outermost_call(lambda: self.forward(*args, **kwargs))
+                return tracer.model_calls.run(self.forward, args, kwargs)
             return self.forward(*args, **kwargs)
         with name_scope(self._scope):
             return self.forward(*args, **kwargs)

@@ -123,29 +123,33 @@ class Watched:
     def key_of(self, tracer: Tracer, inputs: tuple[int, ...], *, taped: bool) -> str:
         """The key of a call: calls with different keys have nodes of their own.
 
-        In a step, that is each call. Without steps, a program may call a function without end:
-        there are nodes for a limited number of calls, and later ones have those of the last one,
-        redefined. A call with the inputs of an earlier one executes the nodes of that one again.
+        In a step or a model call, that is each call. Outside, a program may call a function
+        without end: there are nodes for a limited number of calls, and later ones have those of the
+        last one, redefined. A call with the inputs of an earlier one executes the nodes of that one
+        again.
 
         Args:
             tracer: Who observes the call.
             inputs: The ids of its inputs.
             taped: Whether its results have gradients, which may differ although the inputs do not.
         """
-        if tracer.emitter.marked:
+        emitter, call = tracer.emitter, current().call
+        where = f"{self.key}@{call}" if call else self.key
+        if emitter.step_open or call:
             epoch, nth = self._calls
             nth = nth + 1 if epoch is tracer.epoch else 0
             self._calls = tracer.epoch, nth
         else:
+            where += "@outside" * emitter.stepped
             run, numbers = self._numbers
             if run is None or run() is not tracer:
                 numbers = {}
                 self._numbers = weakref.ref(tracer), numbers
-            call: Hashable = len(numbers) if taped else inputs
-            nth = min(numbers.get(call, len(numbers)), LOOPED - 1)
+            known: Hashable = len(numbers) if taped else inputs
+            nth = min(numbers.get(known, len(numbers)), LOOPED - 1)
             if len(numbers) < LOOPED:
-                numbers[call] = nth
-        return f"{self.key}:{nth}" if nth else self.key
+                numbers[known] = nth
+        return f"{where}:{nth}" if nth else where
 
     def report_compilation(self, tracer: Tracer) -> int:
         """Report once what was compiled; return the run's id of the compiled graph."""

@@ -43,7 +43,7 @@ class _Counts(Emitter):
         super().__init__(emitter.bus)
         emitter.bus.tell_steps = told
         self.identity, self.base, self.lock = emitter.identity, emitter.base, emitter.lock
-        self.marked = self.step_open = True
+        self.stepped = self.marked = self.step_open = True
 
     def begin_sample(self) -> None:
         """Restart the call counts."""
