@@ -2,6 +2,8 @@
 #ifndef NODESCOPE_CALL_READS_H
 #define NODESCOPE_CALL_READS_H
 
+#define ANEW -1 /* see engine/stale_values.py */
+
 /* The items of a parameter's tuple in READS, which `note_read` in engine/native_calls.py makes. */
 enum { READ_TENSOR, READ_NAME, READ_STATE, READ_PLACE, READ_CURSOR, READ_SLOT, READ_ENTRY, READ_USED, READ };
 
@@ -36,7 +38,15 @@ static PyObject *entry_read(Calls *calls, PyObject *state, PyObject *tensor, PyO
     return is_leaf(calls, entry) ? entry : NULL;
 }
 
-/* Read a leaf as the node that is next in its slot. Returns 1; 0 if its shape or dtype has changed, in
+/* An item of USED: a leaf, referenced weakly, and the entry of its node. NULL with an exception set. */
+static PyObject *use_of(PyObject *tensor, PyObject *entry) {
+    PyObject *reference = PyWeakref_NewRef(tensor, NULL);
+    PyObject *used = reference ? PyTuple_Pack(2, reference, entry) : NULL;
+    Py_XDECREF(reference);
+    return used;
+}
+
+/* Read a leaf as the node that is next in its slot. `used`: an item for USED, or NULL. Returns 1; 0 if its shape or dtype has changed, in
    which case nothing was emitted; -1 with an exception set. */
 static int read_as(Calls *calls, PyObject *state, PyObject *tensor, PyObject *slot, PyObject *entry,
                    PyObject *used) {
@@ -121,7 +131,11 @@ static int read_like(Calls *calls, PyObject *state, PyObject *cursor, PyObject *
     Py_INCREF(entry);
     Py_INCREF(slot);
     Py_INCREF(state);
-    int status = read_as(calls, state, tensor, slot, entry, NULL);
+    PyObject *id = SLOT(tensor, calls->offset[TENSOR_VID]);
+    int anew = id && PyLong_AsLongLong(id) == ANEW;
+    PyObject *used = anew ? use_of(tensor, entry) : NULL;
+    int status = anew && !used ? -1 : read_as(calls, state, tensor, slot, entry, used);
+    Py_XDECREF(used);
     Py_DECREF(state);
     Py_DECREF(slot);
     Py_DECREF(entry);

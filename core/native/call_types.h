@@ -95,6 +95,8 @@ typedef struct {
     Record *record;      /* of recurring calls, in order */
     Py_ssize_t records, room, next;
     unsigned revision;
+    unsigned char *looped; /* by value id less the base: whether its node has run in rounds of a loop */
+    long long looped_room;
 } Calls;
 
 typedef struct Operation {
@@ -202,6 +204,7 @@ static void calls_dealloc(PyObject *object) {
     for (int i = 0; i < NUMBERS; i++) Py_CLEAR(((Calls *)object)->number[i].object);
     Py_CLEAR(((Calls *)object)->zero);
     PyMem_Free(((Calls *)object)->record);
+    PyMem_Free(((Calls *)object)->looped);
     PyObject_GC_Del(object);
     Py_DECREF(type);
 }

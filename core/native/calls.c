@@ -263,6 +263,12 @@ static void refuse(Calls *calls, Operation *operation, PyObject *inputs, PyObjec
     if (done) PyErr_SetString(PyExc_SystemError, "an operation failed without an error");
 }
 
+/* Whether a value's node has run in rounds of a loop: a tensor with its id may be that of an earlier round,
+   and the tracer has to look. */
+static int is_looped(const Calls *calls, long long value) {
+    return value - calls->base < calls->looped_room && calls->looped[value - calls->base];
+}
+
 /* Get the value ids of the inputs that are tensors; the first one without an id is read instead, and
    `reads` is incremented. Returns the number of tensors; -1 with an exception set, or without one if
    the tracer has to run the call. */
@@ -275,7 +281,9 @@ static Py_ssize_t read_inputs(Calls *calls, PyObject *state, PyObject *cursor,
         if (kind == calls->object[WRITTEN]) return -1;
         if (kind != calls->object[TENSOR]) continue;
         PyObject *id = SLOT(inputs[i], calls->offset[TENSOR_VID]);
-        if (!id || PyLong_AsLongLong(id) <= calls->base) {
+        long long number = id ? PyLong_AsLongLong(id) : 0;
+        if (number > calls->base && is_looped(calls, number)) return -1;
+        if (number <= calls->base) {
             int again = read_again(calls, state, inputs[i]);
             if (again == 0) again = read_like(calls, state, cursor, inputs[i]);
             if (again < 0) return -1;
@@ -328,7 +336,7 @@ static PyObject *entry_of(Calls *calls, Operation *operation, int outputs, PyObj
     }
     PyObject *values = SLOT(entry, calls->offset[ENTRY_OUTPUTS]);
     if (!values || PyTuple_Size(values) != outputs) return NULL;
-    return entry;
+    return is_looped(calls, PyLong_AsLongLong(PyTuple_GetItem(values, 0))) ? NULL : entry;
 }
 
 /* `run` for an operation with a number of outputs; if it is a constant, the compiler leaves out what only
@@ -477,12 +485,35 @@ PyObject *calls_of(PyObject *function) {
 
 #include "call_updates.h"
 
+PyDoc_STRVAR(note_loop_doc,
+"note_loop(values)\n--\n\n"
+"Leave to the tracer, from now on, nodes with these outputs and calls that take them.\n");
+
+static PyObject *calls_note_loop(PyObject *self, PyObject *values) {
+    Calls *calls = (Calls *)self;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(values); i++) {
+        long long at = PyLong_AsLongLong(PyTuple_GetItem(values, i)) - calls->base;
+        if (at < 0) break;
+        if (at >= calls->looped_room) {
+            long long room = 2 * at + 64;
+            unsigned char *moved = PyMem_Realloc(calls->looped, (size_t)room);
+            if (!moved) return PyErr_NoMemory();
+            memset(moved + calls->looped_room, 0, (size_t)(room - calls->looped_room));
+            calls->looped = moved;
+            calls->looped_room = room;
+        }
+        calls->looped[at] = 1;
+    }
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
 /* -------------------------------------------------------------------------- the type */
 
 static PyMethodDef calls_methods[] = {
     {"run", (PyCFunction)(void (*)(void))calls_run, METH_FASTCALL, run_doc},
     {"read", calls_read, METH_O, read_doc},
     {"update", (PyCFunction)(void (*)(void))calls_update, METH_FASTCALL, update_doc},
+    {"note_loop", calls_note_loop, METH_O, note_loop_doc},
     {NULL, NULL, 0, NULL},
 };
 

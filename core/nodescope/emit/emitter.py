@@ -4,8 +4,8 @@ Each run has one. It counts steps, gives calls their nodes, and informs the bus;
 which operation was called on which values. Value ids only grow over the life of the process, so an
 id from an earlier run is recognised by being too small.
 
-If steps are distinguished (`emit.steps`), calls are counted within a step; otherwise within the
-rounds of the program's loops (`emit.rounds`).
+In training steps (`emit.steps`), calls are counted within a step; elsewhere within the rounds of
+the program's loops (`emit.rounds`).
 
 Invariant: no `Exception` of the bus or its probes reaches the program from here.
 """
@@ -146,7 +146,7 @@ class Emitter(Steps):
         if rounds is None or rounds.loops is not self.loops:
             rounds = state.rounds = Rounds(self.loops)
         if self.stepped:
-            rounds.outside(self.epoch)
+            rounds.count_outside(self.epoch)
         return rounds.look(sys._getframe(2))
 
     @contextlib.contextmanager
@@ -198,9 +198,9 @@ class Emitter(Steps):
         nodes.
 
         This is the case if a call that took a value from outside of the loop now takes another such
-        value, such as the next layer's weights. It is also the case if a tape holds the results of
-        each round and the rounds are not training steps, because the backward pass goes through
-        every round.
+        value, such as the next layer's weights, unless a model call has computed it. It is also the
+        case if a tape holds the results of each round and the rounds are not training steps,
+        because the backward pass goes through every round.
         """
         if taped and cursor.loop != self.loops.trained:
             return True
@@ -210,7 +210,10 @@ class Emitter(Steps):
         for before, now in zip(entry.inputs, inputs, strict=False):
             if before != now:
                 makers = by_value.get(before), by_value.get(now)
-                if all(maker is not None and maker.loop != cursor.loop for maker in makers):
+                if all(
+                    maker is not None and maker.loop != cursor.loop and not maker.call
+                    for maker in makers
+                ):
                     return True
         return False
 
@@ -258,10 +261,10 @@ class Emitter(Steps):
 
     def steps_follow(self) -> None:
         """Note that the caller's caller begins a loop of steps: from now on, calls are counted as
-        in the last step.
+        in the last step, if there was one.
         """
         self.marked = self.stepped
-        self.loops.run_steps(sys._getframe(2))
+        self.loops.note_steps(sys._getframe(2))
 
     # Nodes
 

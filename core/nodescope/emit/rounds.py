@@ -1,6 +1,6 @@
 """Rounds: the loops of the user's program that a thread goes through, and when each round begins.
 
-If no training steps are marked, calls are counted within a round of their loop, so that each round
+Outside of training steps, calls are counted within a round of their loop, so that each round
 executes the same nodes. The loop is that of the backward pass or the optimizer's step, once there
 has been one; otherwise the innermost loop whose rounds are not parts of a whole, such as the layers
 of a network. A round begins where the program jumps back.
@@ -125,14 +125,14 @@ class Loops:
                 return
             frame = frame.f_back
 
-    def run_steps(self, frame: FrameType | None) -> None:
-        """Note that a loop of steps begins at a frame or below it: what the loops around it do
-        besides is counted as a part of the last step.
+    def note_steps(self, frame: FrameType | None) -> None:
+        """Note that a loop of steps begins at a frame or below it: what else the loops around it do
+        is counted as a part of the last step, not within their rounds.
         """
         while frame is not None:
             code = _code(frame.f_code)
             if code.users:
-                at = frame.f_lasti  # that of the loop of steps is its head
+                at = frame.f_lasti  # if this is the head of a loop, it is the loop of steps
                 self.unrolled.update(
                     loop.number for loop in code.loops if loop.start < at <= loop.end
                 )
@@ -166,8 +166,8 @@ class Rounds:
         self.number = 0
         self.token = self._tokens[0]
 
-    def outside(self, token: object) -> None:
-        """Count what is outside of all loops with this token: that of the last step."""
+    def count_outside(self, token: object) -> None:
+        """Count what is in no loop with this token: that of the last step."""
         self._tokens[0] = token
         if self.number == 0:
             self.token = token
@@ -289,7 +289,7 @@ def _begun(before: list[Place], now: list[Place]) -> tuple[Loop | None, int]:
 
 
 def _again(now: list[Place], depth: int) -> tuple[Loop | None, int]:
-    """Handle a model call: the innermost loop around it began a round."""
+    """Handle a repeated call: the innermost loop around it began a round."""
     for i in range(depth - 1, -1, -1):
         code, at = now[i]
         loop = code.around(at)

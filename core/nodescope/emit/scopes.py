@@ -96,7 +96,7 @@ def steps(items: Iterable[T]) -> Iterator[T]:
     """Yield ``items``, each in its own training step.
 
     Nodes keep their identity from step to step. Operations after the loop count towards the last
-    step.
+    step; loops there execute the same nodes in each round.
 
     Raises:
         UsageError: ``items`` cannot be iterated over.
@@ -136,6 +136,8 @@ def steps(items: Iterable[T]) -> Iterator[T]:
         emitter = _counting()
         if begun and emitter is not None:
             emitter.end_of_steps(broken=broken)
+        elif emitter is not None:
+            emitter.count_rounds()
 
 
 def step() -> None:

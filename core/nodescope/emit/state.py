@@ -24,7 +24,7 @@ class ThreadState:
         phase: The phase of training.
         cursor: The cursor for this scope and phase, or None if it has to be looked up.
         cursors: All cursors of this thread, by scope, phase and loop.
-        call: The number of the model call under way, or 0; see `Emitter.begin_call`.
+        call: The number of the model calls under way, or 0; see `engine.model_calls`.
         home: During such a call, the cursors outside of it.
         forward: While a gradient is computed, the id of the node that it differentiates.
         thread: The thread's identifier.

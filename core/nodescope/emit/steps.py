@@ -50,7 +50,7 @@ class Attachment(Protocol):
 
 
 class Outside(NamedTuple):
-    """What is counted outside of a model call; see `Steps`."""
+    """The counts around a model call, which `Steps.end_call` restores."""
 
     epoch: object
     steady: object
@@ -69,17 +69,17 @@ class Steps:
         step: The number of the training step; 0 before the first.
         epoch: The token of this step: a cursor with another token counts from zero.
         steady: The same token while no value has changed its shape in this step, otherwise None.
-        stepped: Whether steps are distinguished, by the program or by its library.
-        counts_rounds: Whether calls outside of steps are counted within rounds of loops, unless
-            there is a further attachment.
-        marked: Whether calls are counted within a step, not within rounds of loops.
+        stepped: Whether there have been steps, marked by the program or by its library.
+        counts_rounds: Whether calls after steps are counted within rounds of loops, unless there is
+            a further attachment, which does not.
+        marked: Whether calls are counted within a step or a model call, not within rounds.
         observed: Whether this step is observed.
         step_open: Whether a step is running.
         attachments: The adapters' attachments, informed when observation rests.
         resting: Whether observation rests.
         on_rest: Called with ``resting`` when it changes; or None.
         losses: The losses of this step.
-        outside: What is counted outside of the model call under way, or None.
+        outside: The counts around the model call under way, or None.
     """
 
     __slots__ = (  # read by the native core
@@ -231,13 +231,18 @@ class Steps:
         self._surely = 0
         self.bus.leave_out(-1 if broken else 0)
         if not self._inferred:
-            self.marked = not self.counts_rounds or len(self.attachments) > 1
+            self.count_rounds()
         if self.observed:
             return
         self.observed = True
         self._wake()
         for attachment in self.attachments:
             attachment.steps_end()
+
+    def count_rounds(self) -> None:
+        """Count calls within rounds of loops from now on, if that is possible."""
+        if not self.step_open:
+            self.marked = self.stepped and not (self.counts_rounds and len(self.attachments) < 2)
 
     def optimizer_stepped(self) -> None:
         """Note that the optimizer has changed the parameters: the step ends; the next call begins
@@ -330,7 +335,7 @@ class Steps:
         with self.lock:
             outside = Outside(self.epoch, self.steady, self.marked, self._varied)
             self.epoch, self.marked, self._varied = object(), True, False
-            self.steady = None if varied else self.epoch
+            self.steady = None if varied or outside.varied else self.epoch
             self.outside = outside
         return outside
 

@@ -1,11 +1,12 @@
-"""Model calls: outside of steps, all calls of a model from one line execute the same nodes.
+"""Model calls: outside of steps, calls of a model from one line execute the same nodes again.
 
 A program that evaluates a model, or writes text with it, calls it again and again. Each call is
-counted like a step: from zero, with cursors of its own. Calls on a tape are not, because a backward
-pass may go through several of them; nor are those of programs with several threads, whose calls
-would depend on each other's order.
+counted like a step: from zero, with cursors of its own. Calls of other models, or on other values,
+have other nodes, up to a limit. Calls on a tape are not counted so, because a backward pass may go
+through several of them; nor are those of programs with several threads, whose nodes would depend on
+which thread came first.
 
-Invariant: a value of an earlier call is not taken for that of a later one, although both have the
+Invariant: a result of an earlier call is not taken for that of a later one, although both have the
 same id: whoever uses it reads it as a leaf.
 """
 
@@ -13,34 +14,50 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from nodescope.emit.emitter import Emitter
 from nodescope.emit.state import ThreadState
+from nodescope.engine.stale_values import (
+    Read,
+    forget_reads,
+    forget_results,
+    forget_rounds,
+    tensors_in,
+)
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import Tensor
-from nodescope.ir.identity import Cursor
+from nodescope.ir.identity import LOOPED, Cursor
 
-_MOST_LINES: Final = 256  # a program may make its code as it runs
+_MOST_PLACES: Final = 256  # a program may make its code, or its models, as it runs
+_OWN: Final = -2  # in place of the value id of an argument that an earlier call here returned
+
+_Place = tuple[int, int]
+"""A line of the program, and a model."""
 
 
-class _Line:
-    """The calls from one line.
+class _Calls:
+    """Calls of a model from one line on certain values, which execute the same nodes.
 
     Attributes:
+        place: The line and the model.
+        number: Their number among all such calls, from 1 on.
         cursors: The cursors of these calls.
         varied: Whether a value changed its shape in the latest one.
-        loops: Whether a call has a loop that is too long to be unrolled.
-        values: The arguments and results of the latest one, as far as they still exist.
+        has_long_loop: Whether one has a loop with more rounds than are unrolled.
+        reads: The leaves that the next one reads anew.
+        results: The results of the latest one.
     """
 
-    __slots__ = ("cursors", "loops", "values", "varied")
+    __slots__ = ("cursors", "has_long_loop", "number", "place", "reads", "results", "varied")
 
-    def __init__(self) -> None:
+    def __init__(self, place: _Place, number: int) -> None:
+        self.place, self.number = place, number
         self.cursors: dict[Any, Cursor] = {}
-        self.varied = self.loops = False
-        self.values: list[weakref.ref[Tensor]] = []
+        self.varied = self.has_long_loop = False
+        self.reads: list[Read] = []
+        self.results: list[weakref.ref[Tensor]] = []
 
 
 class ModelCalls:
@@ -48,11 +65,13 @@ class ModelCalls:
 
     Args:
         emitter: The run's emitter.
+        used: The leaves to be read anew in the next step; those of a call are moved to its line.
     """
 
-    def __init__(self, emitter: Emitter) -> None:
-        self._emitter = emitter
-        self._lines: dict[int, _Line] = {}
+    def __init__(self, emitter: Emitter, used: list[Read]) -> None:
+        self._emitter, self._used = emitter, used
+        self._places: dict[_Place, dict[tuple[int, ...], _Calls]] = {}
+        self._calls: list[_Calls] = []
 
     def run(self, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a model that no other model owns."""
@@ -62,68 +81,69 @@ class ModelCalls:
         call = functools.partial(self._run, state, forward, args, kwargs)
         return self._emitter.outermost_call(call)
 
-    def _run(self, state: State, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        line = self._line(state)
-        if line is None:
-            return forward(*args, **kwargs)
-        outside, cursor = self._emitter.begin_call(varied=line.varied), state.cursor
-        state.home, state.cursors, state.cursor = state.cursors, line.cursors, None
-        try:
-            result = forward(*args, **kwargs)
-        finally:
-            state.cursors, state.cursor, state.call = state.home, cursor, 0
-            line.varied = self._emitter.end_call(outside)
-        self._replace(line, [*_tensors((args, kwargs))], [*_tensors(result)])
-        return result
-
-    def unrolled(self, state: ThreadState) -> None:
+    def note_long_loop(self, state: ThreadState) -> None:
         """Note that a loop in the call under way has had as many nodes as a loop may have."""
         if state.call:
-            self._lines[state.call].loops = True
+            self._calls[state.call - 1].has_long_loop = True
 
-    def _line(self, state: State) -> _Line | None:
-        """The line of a call that is counted, after noting it in the state; else None."""
+    def _run(self, state: State, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        calls = self._calls_like(state, forward, (*args, *kwargs.values()))
+        if calls is None:
+            return forward(*args, **kwargs)
+        forget_reads(calls.reads)
+        read_before, cursor, results = len(self._used), state.cursor, {}
+        outside = self._emitter.begin_call(varied=calls.varied)
+        try:
+            state.home, state.cursors, state.cursor = state.cursors, calls.cursors, None
+            state.call = calls.number
+            result = forward(*args, **kwargs)
+            results = self._results_of(calls, result)
+        finally:
+            state.cursors, state.cursor, state.call = state.home, cursor, 0
+            calls.varied = self._emitter.end_call(outside)
+            read = self._used[read_before:]
+            calls.reads = [item for item in read if item[1].node.role != "parameter"]
+            self._used[read_before:] = [item for item in read if item[1].node.role == "parameter"]
+            forget_results(calls.results, results)
+            calls.results = [*map(weakref.ref, results.values())]
+        return result
+
+    def _calls_like(
+        self, state: State, forward: Callable[..., Any], arguments: tuple[Any, ...]
+    ) -> _Calls | None:
+        """The calls that this one is counted with; None if it is not counted like a step."""
         emitter = self._emitter
         if state.call or state.builder is not None or state.phase != "forward":
             return None
         if emitter.step_open or emitter.between_steps or emitter.resting:
             return None
-        if not emitter.is_alone(state):
+        place = emitter.place(), id(getattr(forward, "__self__", forward))
+        known = self._places.get(place)
+        if known is None and len(self._places) < _MOST_PLACES:
+            known = self._places[place] = {}
+        if known is None or not emitter.is_alone(state):
             return None
-        number = 1 + emitter.place()
-        line = self._lines.get(number)
-        if line is None and len(self._lines) < _MOST_LINES:
-            line = self._lines[number] = _Line()
-        if line is None or line.loops:
-            return None
-        state.call = number
-        return line
+        by_value, taken = emitter.identity.by_value, []
+        forget_rounds(arguments, emitter.base, by_value, leaves=False)
+        for argument in arguments:
+            value = (
+                argument._vid if argument.__class__ is Tensor and hasattr(argument, "_vid") else 0
+            )
+            entry = by_value.get(value)
+            own = entry is not None and entry.call and self._calls[entry.call - 1].place == place
+            taken.append(_OWN if own else max(value, 0))
+        calls = known.get(tuple(taken))
+        if calls is None and len(known) < LOOPED:
+            calls = known[tuple(taken)] = _Calls(place, len(self._calls) + 1)
+            self._calls.append(calls)
+        return None if calls is None or calls.has_long_loop else calls
 
-    def _replace(self, line: _Line, taken: list[Tensor], given: list[Tensor]) -> None:
-        """Remember the values of a call: leaves that it took, and what it gave. Values of the call
-        before are no longer what their nodes computed or read last.
-        """
+    def _results_of(self, calls: _Calls, result: Any) -> dict[int, Tensor]:
+        """By value id, the results that a call has computed itself."""
+        results: dict[int, Tensor] = {}
         by_value = self._emitter.identity.by_value
-        latest: dict[int, Tensor] = {}
-        for tensor in taken:
+        for tensor in tensors_in(result):
             entry = by_value.get(getattr(tensor, "_vid", 0))
-            if entry is not None and entry.node.family == "leaf":
-                latest[tensor._vid] = tensor
-        latest.update((getattr(tensor, "_vid", 0), tensor) for tensor in given)
-        for reference in line.values:
-            before = reference()
-            if before is not None and latest.get(getattr(before, "_vid", 0)) is not before:
-                before._vid = 0
-        line.values = [weakref.ref(tensor) for tensor in latest.values()]
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in nested tuples, lists and dicts."""
-    if value.__class__ is Tensor:
-        yield value
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
+            if entry is not None and entry.call == calls.number:
+                results[tensor._vid] = tensor
+        return results

@@ -28,6 +28,7 @@ from nodescope.engine.model_calls import ModelCalls
 from nodescope.engine.native_calls import native_calls, note_read
 from nodescope.engine.run import Run, cause, explained, several
 from nodescope.engine.specs import attributes_of, dtype_name, given, is_loose, specs_of
+from nodescope.engine.stale_values import ANEW, Read, forget_reads, forget_rounds
 from nodescope.engine.state import State, current
 from nodescope.engine.tensor import SMOOTH, Attrs, Bundle, Tensor, Written, next_seq, settled
 from nodescope.engine.traced_operators import observed_operator
@@ -98,12 +99,13 @@ class Tracer:
         self.base = emitter.base
         self.identity = emitter.identity
         self.graph_id = emitter.graph_id
-        self.model_calls = ModelCalls(emitter)
         self._times: TimesSink | None = None
         self.outputs: OutputsSink | None = None  # see `times`
         self._demand: object = None  # the bus's demand when looked up in this step
-        # Parameters read in this step; the program determines which of them stay alive.
-        self.used: list[tuple[weakref.ref[Tensor], Entry]] = []
+        self.looped = False  # whether a node has run in rounds of a loop
+        # Leaves to be read anew in the next step; the program determines which stay alive.
+        self.used: list[Read] = []
+        self.model_calls = ModelCalls(emitter, self.used)
         self.reads: dict[Any, Any] = {}  # with steps: see `note_read`
         self._read_again_ns = 0
         # Parameters to be read as these nodes: without steps, or after unobserved ones.
@@ -144,11 +146,9 @@ class Tracer:
         return self._times
 
     def step_begins(self) -> None:
-        """Note a step: parameters are read anew in each step."""
+        """Note a step: parameters, and leaves like them, are read anew in each step."""
         self._demand = None
-        for reference, _ in self.used:
-            if (parameter := reference()) is not None:
-                parameter._vid = 0
+        forget_reads(self.used)
         self.used.clear()
         self._read_before.clear()
 
@@ -158,7 +158,8 @@ class Tracer:
         """
         with self.emitter.lock:
             for reference, entry in self.used:
-                if (parameter := reference()) is not None:
+                parameter = reference() if entry.node.role == "parameter" else None
+                if parameter is not None:
                     self._read_before[id(parameter)] = reference, entry
             self.used.clear()
         now = self.bus.now_ns()
@@ -252,7 +253,7 @@ class Tracer:
         if entry is None:
             entry = self._define(cursor, entries, nth, op, key, inputs, attrs, state, arrays)
             varies = True  # the call may execute a known node
-        if cursor.loop:
+        if cursor.loop or entry.recent:
             entry.recent = (*map(id, arrays), *entry.recent[: len(arrays)])
         tracked = tracked and state.recording and op.vjp is not None
         result: Any
@@ -374,8 +375,8 @@ class Tracer:
         Returns no ids if a tensor was written to: its current state has to take its place.
         """
         base = self.base
-        if not self.emitter.marked:
-            self._forget_old(inputs)
+        if self.looped:
+            forget_rounds(inputs, base, self.identity.by_value, leaves=self.emitter.step_open)
         if len(inputs) == 2:  # most ops, unrolled
             a, b = inputs
             try:
@@ -405,20 +406,6 @@ class Tracer:
             tracked = tracked or value.edge is not None
         return tuple(ids), tuple(arrays), args, tracked
 
-    def _forget_old(self, inputs: tuple[Any, ...]) -> None:
-        """Forget values of a loop's earlier rounds that later rounds produce again, so that they
-        are read as leaves.
-
-        Otherwise it would be unclear from which execution they come.
-        """
-        base, by_value = self.base, self.identity.by_value
-        for value in inputs:
-            if value.__class__ is Tensor:
-                vid = getattr(value, "_vid", 0)
-                entry = by_value.get(vid) if vid > base else None
-                if entry is not None and entry.recent and id(value.data) not in entry.recent:
-                    value._vid = 0
-
     def _define(
         self, cursor: Cursor, entries: list[Entry], nth: int, op: Op, ids: tuple[int, ...],
         inputs: tuple[Any, ...], attrs: Attrs, state: State, data: tuple[Any, ...] = (),
@@ -428,7 +415,7 @@ class Tracer:
             site = self.emitter.site(cursor, op.name, state)
             known, retell = site.again(ids, self.identity.by_value, self.emitter.unrolled())
             if known is not None:
-                self.model_calls.unrolled(state)
+                self.model_calls.note_long_loop(state)
                 cursor.slots[op.name][0] = nth  # this call repeats a node, so it does not count
                 if not retell:
                     return known
@@ -441,10 +428,12 @@ class Tracer:
             scope=cursor.scope, phase=cursor.phase, source=state.source or user_source(),
             forward=state.forward, label=cursor.label, device=cursor.device,
             control_inputs=cursor.control, origin=cursor.origin, graph=cursor.graph,
-            loop=cursor.loop,
+            loop=cursor.loop, call=cursor.call,
         )  # fmt: skip
         entry, values = self.identity.define(entries, nth, spec)
         try:
+            if cursor.loop:
+                self._note_loop(entry)
             if site is not None and entry.site is None:
                 site.add(entry)
             if not known_specs:
@@ -458,6 +447,11 @@ class Tracer:
             self.identity.changed = object()
             raise
         return entry
+
+    def _note_loop(self, entry: Entry) -> None:
+        self.looped = True
+        if self.calls is not None:
+            self.calls.note_loop(entry.outputs)
 
     # Leaves
 
@@ -505,10 +499,12 @@ class Tracer:
                 op=kind, family="leaf", role=usual_role(kind, "leaf"), inputs=(), attrs={},
                 specs=(TensorSpec(data.shape, data.dtype.name),), scope=cursor.scope,
                 phase=cursor.phase, source=state.source or user_source(), label=label,
-                loop=cursor.loop,
+                loop=cursor.loop, call=cursor.call,
             )  # fmt: skip
             entry, values = self.identity.define(entries, nth, node_spec)
             try:
+                if cursor.loop:
+                    self._note_loop(entry)
                 if site is not None and entry.site is None:
                     site.add(entry)
                 if values is not None:
@@ -529,13 +525,13 @@ class Tracer:
         start = _now() - bus.origin_ns
         if bus.demand.starts:
             bus.emit(NodeStarted(entry.node, (), step, state.thread, start))
-        tensor._vid = entry.outputs[0]
-        if entry.loop:
+        anew, tensor._vid = getattr(tensor, "_vid", 0) == ANEW, entry.outputs[0]
+        if entry.loop or entry.recent:
             entry.recent = (id(tensor.data),)
         data, spec = tensor.data, entry.values[0].spec
         if data.shape != spec.shape or dtype_name(data.dtype) != spec.dtype:
             self.reshape(entry, (data,))
-        if entry.node.role == "parameter":
+        if anew or entry.node.role == "parameter":
             with self.emitter.lock:
                 self.used.append((weakref.ref(tensor), entry))
         times, now = self.times(), _now() - bus.origin_ns

@@ -54,6 +54,7 @@ class Entry:
 
     Attributes:
         loop: The number of the loop in whose rounds it is counted, or 0.
+        call: The number of the model calls in which it is counted, or 0.
         recent: In a loop: identities of the arrays from its last two executions or, for a leaf, of
             those that it holds.
         derivatives: Where gradients of its values are computed, as a scope and the node's id; kept
@@ -69,14 +70,16 @@ class Entry:
     """
 
     __slots__ = (
-        "derivatives", "given", "id", "inputs", "loop", "loose", "node", "nth", "outputs", "place",
-        "recent", "reshaped", "site", "values", "variants",
+        "call", "derivatives", "given", "id", "inputs", "loop", "loose", "node", "nth", "outputs",
+        "place", "recent", "reshaped", "site", "values", "variants",
     )  # fmt: skip
 
-    def __init__(self, node: Node, values: tuple[Value, ...], nth: int = 0, loop: int = 0) -> None:
+    def __init__(
+        self, node: Node, values: tuple[Value, ...], nth: int = 0, loop: int = 0, call: int = 0
+    ) -> None:
         self.recent: tuple[int, ...] = ()
         self.nth = nth
-        self.loop = loop
+        self.loop, self.call = loop, call
         self.loose = False
         self.reshaped = 0
         self.site: Site | None = None
@@ -154,7 +157,7 @@ class Cursor:
         origin: For a node of a compiled graph: the traced nodes that it replaces.
         graph: The captured graph that it belongs to, or 0.
         loop: If steps are not distinguished: the loop in whose rounds it counts, or 0.
-        call: The model call in which it counts, or 0.
+        call: The number of the model calls in which it counts, or 0.
     """
 
     __slots__ = (
@@ -199,6 +202,7 @@ class NodeSpec(msgspec.Struct, kw_only=True, gc=False):
         label: Its name in place of its op, or ``""``.
         storages: Numbers of the memory of its outputs, as far as known.
         loop: The loop in whose rounds it is counted, or 0.
+        call: The number of the model calls in which it is counted, or 0.
     """
 
     op: str
@@ -221,6 +225,7 @@ class NodeSpec(msgspec.Struct, kw_only=True, gc=False):
     writes: tuple[tuple[int, int], ...] = ()
     storages: tuple[int, ...] = ()
     loop: int = 0
+    call: int = 0
 
 
 @functools.lru_cache(maxsize=4096)
@@ -281,7 +286,6 @@ class Identity:
                     outer = self.entries(scope, key, phase, around)
                     for entry in entries:
                         entry.nth, entry.loop = len(outer), around
-                        entry.recent = entry.recent if around else ()
                         outer.append(entry)
                     entries.clear()
         return moved
@@ -299,7 +303,7 @@ class Identity:
                 if number:
                     outer = self.entries(scope, key.partition("@")[0], phase)
                     for entry in entries:
-                        entry.nth, entry.loop, entry.recent = len(outer), 0, ()
+                        entry.nth, entry.loop = len(outer), 0
                         outer.append(entry)
                     entries.clear()
 
@@ -365,7 +369,7 @@ class Identity:
                 native=spec.native,
                 writes=spec.writes,
             )
-            entry = Entry(node, values, len(entries), spec.loop)
+            entry = Entry(node, values, len(entries), spec.loop, spec.call)
             self.by_node[node.id] = entry
             for id in outputs:
                 self.by_value[id] = entry

@@ -339,6 +339,8 @@ class Entry:
             if tensor.__class__ is Tensor
         }  # fmt: skip
         outcome = self._finished(leaves, [tensor.data for tensor in tensors], feeds, ids, known)
+        taken = {known.get(value) for value in self.inputs}
+        watched.note_result(observer, [value for value in ids if value not in taken], outcome)
         if self.donated:
             for position in self.donated:
                 if leaves[position].__class__ is Tensor:

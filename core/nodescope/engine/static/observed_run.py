@@ -26,6 +26,7 @@ from nodescope.engine.codegen.backend import Kernel, Runner, took
 from nodescope.engine.crosscheck.active import cross_check
 from nodescope.engine.execution.elsewhere import RemoteRunner
 from nodescope.engine.execution.node_by_node import place
+from nodescope.engine.stale_values import forget_results, forget_rounds, tensors_in
 from nodescope.engine.state import State, current
 from nodescope.engine.static.lowering import Lowering
 from nodescope.engine.static.observed_elsewhere import may_stop, ran_at, together
@@ -101,8 +102,10 @@ class Watched:
         """Key and scope of the last call."""
         self._reported: tuple[weakref.ref[Tracer] | None, int] = (None, 0)
         self._calls: tuple[Any, int] = (None, 0)
-        # Without steps: numbers of the calls of a run, by the ids of their inputs.
+        # Outside of steps: numbers of the calls of a run, by the ids of their inputs; and the
+        # latest results, by the key of their call.
         self._numbers: tuple[weakref.ref[Tracer] | None, dict[Hashable, int]] = (None, {})
+        self._results: dict[str, list[weakref.ref[Tensor]]] = {}
 
     def run(self, tracer: Tracer, feeds: Sequence[Any]) -> list[Any]:
         """Run the graph; return its outputs as tensors that the tracer knows, without history.
@@ -123,7 +126,7 @@ class Watched:
     def key_of(self, tracer: Tracer, inputs: tuple[int, ...], *, taped: bool) -> str:
         """The key of a call: calls with different keys have nodes of their own.
 
-        In a step or a model call, that is each call. Outside, a program may call a function
+        In a step or a model call, that is each call. Elsewhere, a program may call the function
         without end: there are nodes for a limited number of calls, and later ones have those of the
         last one, redefined. A call with the inputs of an earlier one executes the nodes of that one
         again.
@@ -134,13 +137,13 @@ class Watched:
             taped: Whether its results have gradients, which may differ although the inputs do not.
         """
         emitter, call = tracer.emitter, current().call
-        where = f"{self.key}@{call}" if call else self.key
+        key = f"{self.key}@{call}" if call else self.key
         if emitter.step_open or call:
             epoch, nth = self._calls
             nth = nth + 1 if epoch is tracer.epoch else 0
             self._calls = tracer.epoch, nth
         else:
-            where += "@outside" * emitter.stepped
+            key += "@outside" * emitter.stepped
             run, numbers = self._numbers
             if run is None or run() is not tracer:
                 numbers = {}
@@ -149,7 +152,23 @@ class Watched:
             nth = min(numbers.get(known, len(numbers)), LOOPED - 1)
             if len(numbers) < LOOPED:
                 numbers[known] = nth
-        return f"{where}:{nth}" if nth else where
+        return f"{key}:{nth}" if nth else key
+
+    def note_result(self, tracer: Tracer, computed: Sequence[int], result: Any) -> None:
+        """Note the result of a call outside of steps; that of the last one with the same key is
+        forgotten, as its nodes have run again.
+
+        Args:
+            tracer: Who observed the call.
+            computed: The ids of the values that the call has computed.
+            result: What it returned.
+        """
+        if tracer.emitter.step_open or self.latest is None:
+            return
+        key, _ = self.latest
+        now = {tensor._vid: tensor for tensor in tensors_in(result) if tensor._vid in computed}
+        forget_results(self._results.get(key, ()), now)
+        self._results[key] = [*map(weakref.ref, now.values())]
 
     def report_compilation(self, tracer: Tracer) -> int:
         """Report once what was compiled; return the run's id of the compiled graph."""
@@ -285,6 +304,8 @@ class _Run:
                  state.recording, state.cursors)  # fmt: skip
         state.recording = False
         try:
+            if tracer.looped:
+                forget_rounds(feeds, tracer.base, tracer.identity.by_value, leaves=False)
             values = self._leaves(feeds)
             input_ids = tuple(getattr(values[value], "_vid", 0) for value in watched.graph.inputs)
             taped = saved[5] and any(getattr(feed, "edge", None) is not None for feed in feeds)
